@@ -1,0 +1,50 @@
+"""The one probe of this process, and how it starts."""
+
+from __future__ import annotations
+
+import os
+import sys
+import uuid
+from pathlib import Path
+from types import ModuleType
+
+from tachoscope import adapters, identity
+from tachoscope.importhook import after_import
+from tachoscope.probe import Probe
+from tachoscope_core import spool
+from tachoscope_core.errors import TachoscopeError
+
+PROBE = Probe()
+_patched: list[str] = []
+
+
+def start(job: str | None = None, *, torch: ModuleType | None = None) -> bool:
+    """Start the probe if it is off; False, with one line on stderr, where it cannot.
+
+    Args:
+        job: the job's name; default: what the environment says.
+        torch: the module, when called at the end of its import; else it is wrapped once it is imported.
+    """
+    if PROBE.on:
+        return True
+    try:
+        who = identity.resolve(os.environ, job=job)
+    except TachoscopeError as error:
+        sys.stderr.write(f"tachoscope: not watching: {error}\n")
+        return False
+    run_directory = os.environ.get(identity.RUN_DIR)
+    PROBE.open(who, Path(run_directory) if run_directory else spool.default_root() / f"watch-{uuid.uuid4()}")
+    if not _patched:
+        _patched.append("torch")
+        if torch is not None:
+            _after_torch(torch)
+        else:
+            after_import("torch", _after_torch)
+        adapters.install(PROBE)
+    return True
+
+
+def _after_torch(torch: ModuleType) -> None:
+    from tachoscope import patches
+
+    patches.install(PROBE, torch)

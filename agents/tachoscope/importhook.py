@@ -1,0 +1,69 @@
+"""Calls a function once, right after a module was imported, and costs nothing until then."""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+from collections.abc import Callable, Sequence
+from types import ModuleType
+
+Callback = Callable[[ModuleType], None]
+
+
+class _AfterImport(importlib.abc.MetaPathFinder):
+    """Finds nothing itself: lets the others find a waited-for module and adds the callback to its loader."""
+
+    def __init__(self) -> None:
+        self.callbacks: dict[str, Callback] = {}
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        callback = self.callbacks.pop(fullname, None)
+        if callback is None:
+            return None
+        spec = importlib.util.find_spec(fullname) if path is None else self._find_in(fullname, path, target)
+        if spec is None or spec.loader is None or not hasattr(spec.loader, "exec_module"):
+            self.callbacks[fullname] = callback
+            return None
+        loader = spec.loader
+        run_module = loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            loader.exec_module = run_module  # type: ignore[method-assign]
+            run_module(module)
+            _call(callback, module)
+
+        loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+    def _find_in(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None
+    ) -> importlib.machinery.ModuleSpec | None:
+        for finder in sys.meta_path:
+            if finder is not self and (spec := finder.find_spec(fullname, path, target)) is not None:
+                return spec
+        return None
+
+
+_finder = _AfterImport()
+
+
+def _call(callback: Callback, module: ModuleType) -> None:
+    try:
+        callback(module)
+    except Exception as error:  # never into the user's import
+        sys.stderr.write(f"tachoscope: not watching {module.__name__}: {type(error).__name__}: {error}\n")
+
+
+def after_import(name: str, callback: Callback) -> None:
+    """Call `callback(module)` after `name` is imported, or now if it is already. What it raises is reported, not raised."""
+    module = sys.modules.get(name)
+    if module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False):
+        _call(callback, module)
+        return
+    _finder.callbacks[name] = callback
+    if _finder not in sys.meta_path:
+        sys.meta_path.insert(0, _finder)

@@ -1,0 +1,258 @@
+"""Wraps the few functions of torch that every training loop goes through. Each wrapper calls the original whatever happens.
+
+Wrapped: the iterator of `DataLoader`, `torch.autograd.backward` (that of a tensor calls it), all optimizers (by torch's own
+global hooks), `nn.Module.train`/`eval`, `torch.save`, `os.fsync`, the functions of `torch.distributed` that wait, and copies to the
+device once CUDA is in use. No hook is put on any module: a hook would be pickled with the user's model.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+import time
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from tachoscope import timeline as tl
+from tachoscope.importhook import after_import
+from tachoscope.probe import Probe
+
+COLLECTIVES = (
+    "all_gather",
+    "all_gather_into_tensor",
+    "all_gather_object",
+    "all_reduce",
+    "all_to_all",
+    "all_to_all_single",
+    "barrier",
+    "broadcast",
+    "broadcast_object_list",
+    "gather",
+    "monitored_barrier",
+    "recv",
+    "reduce",
+    "reduce_scatter",
+    "reduce_scatter_tensor",
+    "scatter",
+    "send",
+)
+
+Function = Callable[..., Any]
+
+
+def install(probe: Probe, torch: ModuleType) -> None:
+    """Wrap torch for `probe`; called once a process."""
+    _loaders(probe)
+    _backward(probe, torch)
+    _optimizers(probe)
+    _modes(probe, torch)
+    _checkpoints(probe, torch)
+    _copies(probe, torch)
+    if torch.distributed.is_available():
+        for name in COLLECTIVES:
+            wrap(torch.distributed, name, functools.partial(during, probe, tl.COLLECTIVE))
+
+
+def wrap(owner: Any, name: str, wrapper_of: Callable[[Function], Function]) -> None:
+    """Replace the function `name` of `owner`, if it has one, by `wrapper_of(function)`."""
+    original = getattr(owner, name, None)
+    if original is not None:
+        setattr(owner, name, functools.wraps(original)(wrapper_of(original)))
+
+
+def during(probe: Probe, phase: int, original: Function) -> Function:
+    """Return `original` with the time in it accounted to a phase.
+
+    While torch.compile traces, the original alone is seen.
+    """
+    from torch.compiler import is_compiling
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if is_compiling() or not probe.mine():
+            return original(*args, **kwargs)
+        probe.timeline.enter(phase)
+        try:
+            return original(*args, **kwargs)
+        finally:
+            probe.timeline.leave()
+
+    return call
+
+
+def _loaders(probe: Probe) -> None:
+    from torch import is_grad_enabled
+    from torch.utils.data import dataloader
+
+    def next_of(original: Function) -> Function:
+        def __next__(self: Any) -> Any:
+            if not probe.mine():
+                return original(self)
+            if not is_grad_enabled():
+                probe.timeline.begin_evaluation()
+            probe.batch_begin(self)
+            got_one = False
+            try:
+                batch = original(self)
+                got_one = True
+                return batch
+            finally:
+                probe.batch_end(getattr(getattr(self, "_index_sampler", None), "batch_size", 0) or 0, got_one=got_one)
+
+        return __next__
+
+    wrap(dataloader._BaseDataLoaderIter, "__next__", next_of)  # noqa: SLF001
+    # Starting the workers of an epoch is waiting for data too.
+    wrap(dataloader.DataLoader, "__iter__", functools.partial(during, probe, tl.DATA_WAIT))
+
+
+def _backward(probe: Probe, torch: ModuleType) -> None:
+    from torch.compiler import is_compiling
+
+    def backward_of(original: Function) -> Function:
+        def backward(*args: Any, **kwargs: Any) -> Any:
+            if is_compiling() or not probe.mine():
+                return original(*args, **kwargs)
+            probe.backward_begin()
+            try:
+                return original(*args, **kwargs)
+            finally:
+                probe.backward_end()
+
+        return backward
+
+    wrap(torch.autograd, "backward", backward_of)
+
+
+def _optimizers(probe: Probe) -> None:
+    from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+    def before(optimizer: Any, args: Any, kwargs: Any) -> None:  # noqa: ARG001
+        if probe.mine():
+            probe.optimizer_begin()
+
+    def after(optimizer: Any, args: Any, kwargs: Any) -> None:  # noqa: ARG001
+        if probe.mine():
+            probe.optimizer_end(optimizer)
+
+    register_optimizer_step_pre_hook(before)
+    register_optimizer_step_post_hook(after)
+
+
+def _modes(probe: Probe, torch: ModuleType) -> None:
+    def train_of(original: Function) -> Function:
+        def train(self: Any, mode: bool = True) -> Any:  # noqa: FBT001, FBT002  # torch's own signature
+            if probe.on and threading.get_ident() == probe.thread_ident and probe.steps:
+                if mode:
+                    probe.timeline.end_evaluation()
+                else:
+                    probe.timeline.begin_evaluation()
+            return original(self, mode)
+
+        return train
+
+    wrap(torch.nn.Module, "train", train_of)
+
+
+def _checkpoints(probe: Probe, torch: ModuleType) -> None:
+    wrap(torch, "save", functools.partial(_saving, probe))
+    # A checkpoint that must survive a crash is flushed; nothing else makes a training thread wait for a disk to say "written".
+    wrap(os, "fsync", functools.partial(during, probe, tl.CHECKPOINT))
+    wrap(os, "fdatasync", functools.partial(during, probe, tl.CHECKPOINT))
+    after_import("torch.distributed.checkpoint", functools.partial(_distributed_checkpoints, probe))
+    after_import("safetensors.torch", lambda module: wrap(module, "save_file", functools.partial(_saving, probe)))
+
+
+def _saving(probe: Probe, original: Function) -> Function:
+    """Return a function that saves to its second argument, timed, with a record of what it saved."""
+
+    def save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> Any:
+        if not probe.mine():
+            return original(obj, f, *args, **kwargs)
+        nested = probe.phase == tl.CHECKPOINT
+        begin = time.monotonic()
+        before = _size(f)
+        probe.timeline.enter(tl.CHECKPOINT)
+        try:
+            return original(obj, f, *args, **kwargs)
+        finally:
+            probe.timeline.leave()
+            if probe.steps and not nested:
+                probe.checkpoint_saved(
+                    blocking_seconds=time.monotonic() - begin,
+                    size_bytes=max(0, _size(f) - (before if hasattr(f, "tell") else 0)),
+                )
+
+    return save
+
+
+def _size(target: Any) -> int:
+    """Return the bytes written to a file object or path so far, 0 where that cannot be known."""
+    try:
+        return int(target.tell()) if hasattr(target, "tell") else os.stat(target).st_size
+    except (OSError, TypeError, ValueError, AttributeError):
+        return 0
+
+
+def _distributed_checkpoints(probe: Probe, module: Any) -> None:
+    def save_of(original: Function) -> Function:
+        def save(*args: Any, **kwargs: Any) -> Any:
+            if not probe.mine():
+                return original(*args, **kwargs)
+            begin = time.monotonic()
+            probe.timeline.enter(tl.CHECKPOINT)
+            try:
+                result = original(*args, **kwargs)
+            finally:
+                probe.timeline.leave()
+                blocking = time.monotonic() - begin
+            if probe.steps:
+                _record_when_done(probe, result, blocking)
+            return result
+
+        return save
+
+    for owner in (module, getattr(module, "state_dict_saver", None)):
+        for name in ("save", "async_save"):
+            wrap(owner, name, save_of)
+
+
+def _record_when_done(probe: Probe, result: Any, blocking_seconds: float) -> None:
+    """Write the record now or, for an asynchronous save, when its future is done."""
+    future = getattr(result, "upload_completion", result)
+    if not hasattr(future, "add_done_callback"):
+        probe.checkpoint_saved(blocking_seconds=blocking_seconds, size_bytes=0)
+        return
+    begin = time.monotonic()
+
+    def done(_: Any) -> None:
+        if probe.on:
+            probe.checkpoint_saved(
+                blocking_seconds=blocking_seconds, size_bytes=0, background_seconds=time.monotonic() - begin
+            )
+
+    future.add_done_callback(done)
+
+
+def _copies(probe: Probe, torch: ModuleType) -> None:
+    """Time copies to the device, between the batch and backward; wrapped only where there can be a device."""
+    if torch.version.cuda is None and torch.version.hip is None:
+        return
+    from torch.compiler import is_compiling
+
+    def to_of(original: Function) -> Function:
+        def to(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if is_compiling() or self.is_cuda or probe.device is None or not probe.mine():
+                return original(self, *args, **kwargs)
+            probe.timeline.enter(tl.HOST_TO_DEVICE)
+            try:
+                return original(self, *args, **kwargs)
+            finally:
+                probe.timeline.leave()
+                probe.device.mark_last("forward")
+
+        return to
+
+    wrap(torch.Tensor, "to", to_of)
+    wrap(torch.Tensor, "cuda", to_of)

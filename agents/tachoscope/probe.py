@@ -1,0 +1,363 @@
+"""The probe: turns what happens in a training process into records.
+
+The patches and adapters call it on the training thread; it accounts the time (`timeline`), and at each step's end appends one
+record to the spool. It never raises into the job and never waits for an agent or a disk.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import os
+import sys
+import threading
+import time
+import uuid
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from tachoscope import identity as ident
+from tachoscope import timeline as tl
+from tachoscope.device_clock import DeviceClock
+from tachoscope.procfs import RunDelay
+from tachoscope.sampler import Sampler
+from tachoscope.spool_writer import SpoolWriter
+from tachoscope_core import records
+from tachoscope_core.records import PHASES
+
+_PHASE_NAMES = tuple(PHASES)
+
+
+class Probe:
+    """Watches one process between `open` and `close`.
+
+    After a fork the child is watched as a process of its own: a rank started by fork writes under its own writer, and a loader
+    worker, which never computes gradients, writes nothing.
+    """
+
+    on = False
+    thread_ident = 0
+    thread_id = 0
+    _hooks_set = False
+
+    def open(self, identity: ident.Identity, directory: Path) -> None:
+        """Begin to watch this process; nothing is written before its first backward or explicit step."""
+        self.identity = identity
+        self.directory = directory
+        self.writer = str(uuid.uuid4())
+        self.spool = SpoolWriter(directory, self.writer)
+        self.timeline = tl.Timeline()
+        self.thread_ident = self.thread_id = 0
+        self.steps = 0
+        self.fresh_batch = False
+        self.explicit_steps = False
+        self.device: DeviceClock[records.StepDone] | None = None
+        self._saw_batch = False
+        self._optimizer_stepped = False
+        self._lead_optimizer = 0
+        self._loader: weakref.ref[Any] | None = None
+        self._samples = 0
+        self._seq = 0
+        self._lock = threading.Lock()
+        self._announced = False
+        self._rank = 0
+        self._local_rank = 0
+        self._failure = ""
+        self._run_delay: RunDelay | None = None
+        self._step_delay = self._backward_delay = self._backward_begin_delay = 0
+        self._sampler: Sampler | None = None
+        self._set_hooks()
+        self.on = True
+
+    # --- the training thread -------------------------------------------------------------------------------------------
+
+    def mine(self) -> bool:
+        """Say whether the calling thread is the one that is watched; the first that trains is."""
+        if not self.on:
+            return False
+        me = threading.get_ident()
+        if me != self.thread_ident:
+            if self.thread_ident and (self.steps or me != threading.main_thread().ident):
+                return False
+            self.bind()
+        return True
+
+    def bind(self) -> None:
+        """Watch the calling thread from now on."""
+        self.thread_ident, self.thread_id = threading.get_ident(), threading.get_native_id()
+        self._run_delay = RunDelay()
+        self._step_delay = self._run_delay.read()
+        self._backward_delay = 0
+        self.timeline.restart()
+
+    def batch_begin(self, loader: object) -> None:
+        """The thread asks a loader's iterator for a batch."""
+        self.timeline.enter(tl.DATA_WAIT)
+        if self._loader is None or self._loader() is not loader:
+            self._loader = weakref.ref(loader)
+
+    def batch_end(self, samples: int, *, got_one: bool) -> None:
+        """The loader returned a batch, or was exhausted."""
+        if not got_one:
+            self.timeline.leave()
+            return
+        self.timeline.leave_to(tl.FORWARD)
+        if not self.timeline.evaluating:
+            self.fresh_batch = self._saw_batch = True
+            self._samples += samples
+            if self.device is not None:
+                self.device.mark("host_to_device")
+
+    def backward_begin(self) -> None:
+        """Gradients are about to be computed: this is training."""
+        self.timeline.cancel_evaluation()
+        if not self._announced:
+            self._announce()
+        if self._run_delay is not None:
+            self._backward_begin_delay = self._run_delay.read()
+        if self.device is not None:
+            self.device.mark("backward")
+        self.timeline.enter(tl.BACKWARD)
+
+    def backward_end(self) -> None:
+        """Gradients are there."""
+        self.timeline.leave_to(tl.FORWARD)
+        if self._run_delay is not None:
+            self._backward_delay += self._run_delay.read() - self._backward_begin_delay
+
+    def take_optimizer_stepped(self) -> bool:
+        """Say whether an optimizer stepped since the last call."""
+        stepped, self._optimizer_stepped = self._optimizer_stepped, False
+        return stepped
+
+    def optimizer_begin(self) -> None:
+        """An optimizer begins its step."""
+        if self.device is not None:
+            self.device.mark("optimizer")
+        self.timeline.enter(tl.OPTIMIZER)
+
+    def optimizer_end(self, optimizer: object) -> None:
+        """An optimizer ended its step: a step of the job if it is the first after a new batch.
+
+        In a loop without a DataLoader it is each step of the optimizer that stepped first.
+        """
+        self.timeline.leave()
+        self._optimizer_stepped = True
+        self._lead_optimizer = self._lead_optimizer or id(optimizer)
+        if self.explicit_steps:
+            return
+        if self.fresh_batch or (not self._saw_batch and self._lead_optimizer == id(optimizer)):
+            self.end_step()
+
+    def end_step(self, *, samples: int = 0, tokens: int = 0) -> None:
+        """A step ends here: write its record."""
+        if not self._announced:
+            self._announce()
+        timeline = self.timeline
+        end_ns, wall_ns = timeline.cut()
+        self.steps += 1
+        self.fresh_batch = False
+        delay: dict[str, float] = {}
+        if self._run_delay is not None and self._run_delay.measured:
+            now = self._run_delay.read()
+            delay = {"step": (now - self._step_delay) / 1e9, "backward": self._backward_delay / 1e9}
+            self._step_delay, self._backward_delay = now, 0
+        phases: dict[str, float] = {}
+        cpu: dict[str, float] = {}
+        for name, nanoseconds, cpu_nanoseconds in zip(_PHASE_NAMES, timeline.wall, timeline.cpu, strict=True):
+            if nanoseconds:
+                phases[name] = nanoseconds / 1e9
+                cpu[name] = cpu_nanoseconds / 1e9
+        timeline.clear()
+        record = records.StepDone(
+            **self._envelope(),
+            monotonic_ns=end_ns,
+            step=self.steps,
+            wall_seconds=wall_ns / 1e9,
+            phase_seconds=phases,
+            cpu_seconds=cpu,
+            run_delay_seconds=delay,
+            samples=samples or self._samples,
+            tokens=tokens,
+        )
+        self._samples = 0
+        if self.device is None:
+            self.write(record)
+            return
+        self.device.finish(record)
+        self._write_ready_steps()
+
+    def checkpoint_saved(self, *, blocking_seconds: float, size_bytes: int, background_seconds: float = 0.0) -> None:
+        """A checkpoint was written or, for an asynchronous one, is complete. Its path stays out: it may tell too much."""
+        self.write(
+            records.CheckpointSaved(
+                **self._envelope(),
+                monotonic_ns=time.monotonic_ns(),
+                step=self.steps,
+                blocking_seconds=blocking_seconds,
+                background_seconds=background_seconds,
+                bytes=size_bytes,
+            )
+        )
+
+    # --- what the sampler reads -----------------------------------------------------------------------------------------
+
+    @property
+    def phase(self) -> int:
+        """The phase that the watched thread is in."""
+        return self.timeline.phase
+
+    def loader_workers(self) -> Sequence[int] | None:
+        """Return the process ids of the loader's workers, or None without any."""
+        loader = self._loader() if self._loader is not None else None
+        workers = getattr(loader, "_workers", None)
+        return [worker.pid for worker in workers if worker.pid] if workers else None
+
+    # --- records ---------------------------------------------------------------------------------------------------------
+
+    def write(self, record: records.Record) -> None:
+        """Append a record to the spool; what cannot be written is counted."""
+        self.spool.append(records.encode(record))
+
+    def _envelope(self) -> dict[str, Any]:
+        with self._lock:
+            seq = self._seq
+            self._seq += 1
+        who = self.identity
+        return {
+            "job": who.job,
+            "attempt": who.attempt,
+            "writer": self.writer,
+            "seq": seq,
+            "rank": self._rank,
+            "local_rank": self._local_rank,
+            "host": who.host,
+            "time": time.time(),
+        }
+
+    def _announce(self) -> None:
+        """Write `JobStarted`: now, at the first backward, the process group is known."""
+        self._announced = True
+        self._rank, world = _rank_and_world()
+        self._local_rank = _environment_integer("LOCAL_RANK", self._rank)
+        torch = sys.modules.get("torch")
+        device, uuid_ = "cpu", ""
+        if torch is not None and torch.cuda.is_initialized():
+            device = "cuda"
+            uuid_ = str(getattr(torch.cuda.get_device_properties(torch.cuda.current_device()), "uuid", ""))
+            self.device = DeviceClock(lambda: torch.cuda.Event(enable_timing=True))
+        self.write(
+            records.JobStarted(
+                **self._envelope(),
+                monotonic_ns=time.monotonic_ns(),
+                world_size=world,
+                pid=os.getpid(),
+                device=device,
+                gpu_uuid=uuid_,
+                code_reference=os.path.basename(sys.argv[0]) if sys.argv else "",
+                torch_version=str(getattr(torch, "__version__", "")),
+                cpu_threads=torch.get_num_threads() if torch is not None else 0,
+                cpu_count=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 0,
+            )
+        )
+        self._sampler = Sampler(self, self._heartbeat)
+        self._sampler.start()
+
+    def _heartbeat(
+        self, window_seconds: float, signals: dict[str, float], wait_samples: dict[str, int], where: dict[str, int]
+    ) -> None:
+        self.write(
+            records.Heartbeat(
+                **self._envelope(),
+                monotonic_ns=time.monotonic_ns(),
+                step=self.steps,
+                window_seconds=window_seconds,
+                signals=signals,
+                wait_samples=wait_samples,
+                where=where,
+                dropped_total=self.spool.dropped,
+            )
+        )
+
+    def _write_ready_steps(self, *, everything: bool = False) -> None:
+        if self.device is not None:
+            for record, seconds in self.device.ready(everything=everything):
+                self.write(records.replace_device_seconds(record, seconds))
+
+    # --- life ------------------------------------------------------------------------------------------------------------
+
+    def on_gc(self, phase: str, info: dict[str, int]) -> None:  # noqa: ARG002  # the signature of gc.callbacks
+        """Account a garbage collection of the watched thread."""
+        if self.on and threading.get_ident() == self.thread_ident:
+            if phase == "start":
+                self.timeline.enter(tl.GC)
+            else:
+                self.timeline.leave()
+
+    def failed(self, error: BaseException) -> None:
+        """Remember that the training failed; the message stays out of the record, since it may hold secrets."""
+        self._failure = type(error).__name__
+
+    def on_exception(self, kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
+        """Remember that the process fails, and let the next hook print it."""
+        self.failed(value)
+        self._next_hook(kind, value, trace)
+
+    def _set_hooks(self) -> None:
+        if self._hooks_set:
+            return
+        self._hooks_set = True
+        gc.callbacks.append(self.on_gc)
+        self._next_hook = sys.excepthook
+        sys.excepthook = self.on_exception
+        os.register_at_fork(after_in_child=self._after_fork_in_child)
+        atexit.register(self.close)
+
+    def _after_fork_in_child(self) -> None:
+        if self.on:
+            self.spool.close()  # the parent's segment: its lock stays with the parent
+            self.open(self.identity, self.directory)
+
+    def close(self) -> None:
+        """Write the last records and release the spool; the process may go on without being watched."""
+        if not self.on:
+            return
+        self.on = False
+        if not self._announced:
+            return
+        self._write_ready_steps(everything=True)
+        if self._sampler is not None:
+            self._sampler.stop()
+        self.write(
+            records.JobEnded(
+                **self._envelope(),
+                monotonic_ns=time.monotonic_ns(),
+                status="failed" if self._failure else "left",
+                reason=self._failure,
+                steps=self.steps,
+                dropped_total=self.spool.dropped,
+            )
+        )
+        self.spool.close()
+        if self.spool.dropped:
+            sys.stderr.write(
+                f"tachoscope: rank {self._rank}: {self.spool.dropped} records dropped, the training was not affected"
+                f" ({self.spool.error})\n"
+            )
+
+
+def _rank_and_world() -> tuple[int, int]:
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return int(distributed.get_rank()), int(distributed.get_world_size())
+    return _environment_integer("RANK", 0), _environment_integer("WORLD_SIZE", 1)
+
+
+def _environment_integer(name: str, default: int) -> int:
+    try:
+        return int(os.environ.get(name, default))
+    except ValueError:
+        return default

@@ -1,0 +1,107 @@
+"""What /proc says of a thread or process: time without a core, and what it waits for."""
+
+from __future__ import annotations
+
+import csv
+import os
+import platform
+from functools import cache
+from importlib.resources import files
+
+PROC = "/proc"
+CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class RunDelay:
+    """Nanoseconds that the calling thread was ready to run but had no core, from its schedstat (one pread, about 1 µs)."""
+
+    def __init__(self) -> None:
+        try:
+            self._descriptor = os.open(f"{PROC}/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+            self.measured = self.read() >= 0
+        except (OSError, IndexError, ValueError):
+            self.measured = False
+            self._descriptor = -1
+
+    def read(self) -> int:
+        """Return the sum so far, or 0 where the kernel keeps none (`measured` is False then)."""
+        return int(os.pread(self._descriptor, 64, 0).split()[1]) if self._descriptor >= 0 else 0
+
+
+@cache
+def _syscalls() -> dict[int, str]:
+    """Number of each waiting system call on this machine, to what it waits for."""
+    with (files("tachoscope") / "syscalls.csv").open() as table:
+        rows = csv.DictReader(line for line in table if not line.startswith("#"))
+        machine = platform.machine()
+        return {int(row[machine]): row["waits_for"] for row in rows if row.get(machine)}
+
+
+def waits_for(pid: int, tid: int | None = None) -> str:
+    """Return what a thread is doing: cpu, disk, file, pipe, socket, sleep, lock, poll, other, or unknown.
+
+    `disk` is uninterruptible sleep, which a page fault on a file gives as well.
+    """
+    base = f"{PROC}/{pid}/task/{tid or pid}"
+    try:
+        with open(f"{base}/stat", "rb") as stat:  # noqa: PTH123
+            state = stat.read(512).rsplit(b")", 1)[1].split()[0]
+        if state == b"R":
+            return "cpu"
+        if state == b"D":
+            return "disk"
+        with open(f"{base}/syscall", "rb") as syscall:  # noqa: PTH123
+            fields = syscall.read(256).split()
+        if not fields or not fields[0].isdigit():
+            return "cpu" if fields[:1] == [b"running"] else "other"
+        kind = _syscalls().get(int(fields[0]), "other")
+        if kind == "read":
+            return _kind_of_file(os.readlink(f"{PROC}/{pid}/fd/{int(fields[1], 16)}"))
+        return kind
+    except (OSError, IndexError, ValueError):
+        return "unknown"
+
+
+def _kind_of_file(target: str) -> str:
+    if target.startswith("socket:"):
+        return "socket"
+    return "pipe" if target.startswith("pipe:") else "file"
+
+
+def cpu_seconds(pid: int) -> float | None:
+    """Return user and system CPU seconds of a process with all its threads, or None when it is gone."""
+    try:
+        with open(f"{PROC}/{pid}/stat", "rb") as stat:  # noqa: PTH123
+            fields = stat.read(1024).rsplit(b")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / CLOCK_TICKS
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def pressure_seconds(resource: str) -> float | None:
+    """Return the seconds in which some task of the host waited for cpu, io or memory (PSI), or None."""
+    try:
+        with open(f"{PROC}/pressure/{resource}", "rb") as pressure:  # noqa: PTH123
+            return int(pressure.readline().rsplit(b"total=", 1)[1]) / 1e6
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def idle_core_seconds() -> float | None:
+    """Return the seconds that cores of the host were idle, summed over cores, or None."""
+    try:
+        with open(f"{PROC}/stat", "rb") as stat:  # noqa: PTH123
+            fields = stat.readline().split()
+        return (int(fields[4]) + int(fields[5])) / CLOCK_TICKS
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def bytes_read() -> tuple[float, float] | None:
+    """Return bytes that this process read by system calls, and from storage, or None."""
+    try:
+        with open(f"{PROC}/self/io", "rb") as io:  # noqa: PTH123
+            fields = dict(line.split(b": ") for line in io.read().splitlines())
+        return float(fields[b"rchar"]), float(fields[b"read_bytes"])
+    except (OSError, KeyError, ValueError):
+        return None

@@ -1,0 +1,160 @@
+"""A background thread of the job: ten times a second it looks at what the training thread waits for, and every few seconds it
+writes a heartbeat. It never touches torch.
+
+Signals of a heartbeat are sums over its window: `process_cpu_seconds`, `worker_cpu_seconds` and `worker_seconds` (loader workers:
+CPU used, and number x time), `pressure_{cpu,io,memory}_seconds` and `idle_core_seconds` (the host's), `read_bytes`
+(system calls) and `storage_read_bytes`, `involuntary_switches`, `major_faults`; and `workers`, the number of loader workers.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+import sysconfig
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import Protocol
+
+from tachoscope import procfs
+from tachoscope.timeline import DATA_WAIT
+
+TICK_SECONDS = 0.1
+HEARTBEAT_SECONDS = 5.0
+FIRST_HEARTBEAT_SECONDS = 1.0
+_WORKERS_PER_TICK = 4
+_WORKER_CPU_EVERY_TICKS = 5
+
+Emit = Callable[[float, dict[str, float], dict[str, int], dict[str, int]], None]
+
+
+class Watched(Protocol):
+    """What the sampler reads of the probe."""
+
+    @property
+    def phase(self) -> int: ...
+    @property
+    def thread_ident(self) -> int: ...
+    @property
+    def thread_id(self) -> int: ...
+    def loader_workers(self) -> Sequence[int] | None: ...
+
+
+class Sampler:
+    """Samples until `stop`; `emit(window_seconds, signals, wait_samples, where)` writes a heartbeat."""
+
+    def __init__(self, watched: Watched, emit: Emit) -> None:
+        self._watched = watched
+        self._emit = emit
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="tachoscope-sampler", daemon=True)
+        self._waits: Counter[str] = Counter()
+        self._where: Counter[str] = Counter()
+        self._worker_seconds = 0.0
+        self._workers = 0
+        self._round = 0
+        self._ticks = 0
+        self._last_tick = self._began = time.monotonic()
+        self._base = self._totals()
+        self._worker_cpu: dict[int, float] = {}
+        self._worker_cpu_seconds = 0.0
+
+    def start(self) -> None:
+        """Begin to sample."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop and write the last heartbeat."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=1.0)
+        self._flush()
+
+    def _run(self) -> None:
+        due = self._began + FIRST_HEARTBEAT_SECONDS
+        while not self._stop.wait(TICK_SECONDS):
+            try:
+                self._tick()
+                if time.monotonic() >= due:
+                    self._flush()
+                    due = time.monotonic() + HEARTBEAT_SECONDS
+            except Exception:  # an observer must not make noise in the job
+                self._waits["unknown"] += 1
+
+    def _tick(self) -> None:
+        now = time.monotonic()
+        workers = self._watched.loader_workers() or ()
+        self._workers = max(self._workers, len(workers))
+        self._worker_seconds += len(workers) * (now - self._last_tick)
+        self._last_tick = now
+        self._ticks += 1
+        if workers and self._ticks % _WORKER_CPU_EVERY_TICKS == 0:
+            self._read_workers()
+        if self._watched.phase != DATA_WAIT:
+            return
+        if workers:
+            for _ in range(min(_WORKERS_PER_TICK, len(workers))):
+                self._round += 1
+                self._waits[procfs.waits_for(workers[self._round % len(workers)])] += 1
+        else:
+            self._waits[procfs.waits_for(os.getpid(), self._watched.thread_id)] += 1
+            frame = sys._current_frames().get(self._watched.thread_ident)  # noqa: SLF001
+            if frame is not None:
+                self._where[user_line(frame)] += 1
+
+    def _read_workers(self) -> None:
+        for pid in self._watched.loader_workers() or ():
+            cpu = procfs.cpu_seconds(pid)
+            if cpu is not None:
+                self._worker_cpu_seconds += max(0.0, cpu - self._worker_cpu.get(pid, 0.0))
+                self._worker_cpu[pid] = cpu
+
+    def _totals(self) -> dict[str, float]:
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        read = procfs.bytes_read()
+        totals: dict[str, float | None] = {
+            "process_cpu_seconds": usage.ru_utime + usage.ru_stime,
+            "involuntary_switches": usage.ru_nivcsw,
+            "major_faults": usage.ru_majflt,
+            "pressure_cpu_seconds": procfs.pressure_seconds("cpu"),
+            "pressure_io_seconds": procfs.pressure_seconds("io"),
+            "pressure_memory_seconds": procfs.pressure_seconds("memory"),
+            "idle_core_seconds": procfs.idle_core_seconds(),
+            "read_bytes": read[0] if read else None,
+            "storage_read_bytes": read[1] if read else None,
+        }
+        return {name: value for name, value in totals.items() if value is not None}
+
+    def _flush(self) -> None:
+        self._read_workers()
+        now, totals = time.monotonic(), self._totals()
+        signals = {name: value - self._base[name] for name, value in totals.items() if name in self._base}
+        signals["workers"] = self._workers
+        if self._workers:
+            signals["worker_cpu_seconds"] = self._worker_cpu_seconds
+            signals["worker_seconds"] = self._worker_seconds
+        window, self._began, self._base = now - self._began, now, totals
+        waits, self._waits = dict(self._waits), Counter()
+        where, self._where = dict(self._where.most_common(5)), Counter()
+        self._worker_seconds = self._worker_cpu_seconds = 0.0
+        self._workers = 0
+        self._emit(window, signals, waits, where)
+
+
+_LIBRARY = tuple({sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
+
+
+def user_line(frame: FrameType) -> str:
+    """Return `file:line function` of the innermost frame that is not in the standard library or an installed package."""
+    innermost = frame
+    current: FrameType | None = frame
+    while current is not None:
+        code = current.f_code
+        if not code.co_filename.startswith((*_LIBRARY, "<")):
+            return f"{os.path.basename(code.co_filename)}:{current.f_lineno} {code.co_name}"
+        current = current.f_back
+    code = innermost.f_code
+    return f"{os.path.basename(code.co_filename)}:{innermost.f_lineno} {code.co_name}"

@@ -1,0 +1,1 @@
+"""The `tachoscope` command: thin, the only package that imports all others."""

@@ -1,0 +1,224 @@
+"""The demo's training script: a small sequence classifier, DDP over gloo on CPU, real files through `DataLoader`, and a real fault.
+
+Knows nothing of tachoscope: it is watched as any user's script is. Each step computes for about 80 ms, so that on a clean run
+synchronisation (about 2 ms with gloo on loopback) and reading stay below 5 % of it each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import multiprocessing
+import os
+import socket
+import time
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, DistributedSampler
+
+FAULTS = {
+    "none": "nothing: a healthy run",
+    "input_straggler": "rank 1 sleeps 80 ms while it loads each batch",
+    "input_workers": "every rank waits 80 ms for each batch, in the training process itself (num_workers=0)",
+    "input_preprocess": "every rank decompresses for about 80 ms a batch",
+    "input_fetch": "every rank reads each batch from a slow server, about 80 ms",
+    "compute_straggler": "rank 1 computes for 80 ms more in each step",
+    "cpu_contention": "another process computes on the core that rank 1 is pinned to",
+    "checkpoint_stall": "rank 0 saves a large state, flushed to disk, every 10 steps",
+    "comm_exposed": "the model is tiny, so that the step is mostly gradient exchange",
+    "host_pause": "every rank collects garbage over millions of objects every 10 steps",
+    "unknown": "every rank sleeps 80 ms after the optimizer, outside of anything that is measured",
+}
+SLOW_SECONDS = 0.08
+BATCH, SEQUENCE, FEATURES, HIDDEN, CLASSES = 64, 192, 32, 96, 10
+SAMPLE_BYTES = SEQUENCE * FEATURES * 4
+FILES = 256
+CHECKPOINT_BYTES = 384 << 20
+SLOW_RANK = 1
+
+
+class Sequences(Dataset[tuple[torch.Tensor, int]]):
+    """Samples from files, one file a sample; `read` says how its bytes are got."""
+
+    def __init__(self, directory: Path, read: Callable[[Path], bytes]) -> None:
+        self.paths = sorted(directory.glob("*.f32"))
+        self.read = read
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        data = bytearray(self.read(self.paths[index]))
+        return torch.frombuffer(data, dtype=torch.float32).view(SEQUENCE, FEATURES), index % CLASSES
+
+
+class Classifier(nn.Module):
+    """A GRU and a linear layer: many multiplications for each weight, so that little has to be exchanged."""
+
+    def __init__(self, hidden: int) -> None:
+        super().__init__()
+        self.gru = nn.GRU(FEATURES, hidden, batch_first=True)
+        self.head = nn.Linear(hidden, CLASSES)
+
+    def forward(self, inputs: torch.Tensor) -> Any:
+        """Return the class scores, shape (batch, classes), for inputs of shape (batch, sequence, features)."""
+        return self.head(self.gru(inputs)[0][:, -1])
+
+
+def write_data(directory: Path, *, compressed: bool) -> None:
+    """Write the data set: normal numbers, optionally compressed."""
+    for index in range(FILES):
+        generator = torch.Generator().manual_seed(index)
+        data = torch.randn(SEQUENCE, FEATURES, generator=generator).numpy().tobytes()
+        (directory / f"{index:05d}.f32").write_bytes(zlib.compress(data) if compressed else data)
+
+
+def reader(fault: str, rank: int, directory: Path) -> Callable[[Path], bytes]:
+    """Return how a sample's bytes are read under a fault."""
+    per_sample = SLOW_SECONDS / BATCH
+    if fault == "input_workers" or (fault == "input_straggler" and rank == SLOW_RANK):
+        return lambda path: slowly(path, per_sample)
+    if fault == "input_preprocess":
+        data = next(directory.glob("*.f32")).read_bytes()
+        begin = time.thread_time()
+        zlib.decompress(data)
+        repeats = max(1, round(per_sample / (time.thread_time() - begin)))
+        return lambda path: decompress(path, repeats)
+    if fault == "input_fetch":
+        port = serve_slowly(SAMPLE_BYTES / per_sample)
+        return lambda path: fetch(path, port)
+    return Path.read_bytes
+
+
+def slowly(path: Path, seconds: float) -> bytes:
+    """Read a file and sleep, as a request to a far store does that is answered late."""
+    time.sleep(seconds)
+    return path.read_bytes()
+
+
+def decompress(path: Path, repeats: int) -> bytes:
+    """Read and decompress a file, several times over to stand for an expensive decoder."""
+    data = path.read_bytes()
+    for _ in range(repeats):
+        plain = zlib.decompress(data)
+    return plain
+
+
+def fetch(path: Path, port: int) -> bytes:
+    """Get a file's bytes from the server of `serve_slowly`."""
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.sendall(f"{path}\n".encode())
+        return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
+def serve_slowly(bytes_per_second: float) -> int:
+    """Start a file server, in a process of its own, that sends no faster than that; return its port."""
+    server = socket.create_server(("127.0.0.1", 0))
+    process = multiprocessing.get_context("fork").Process(target=_serve, args=(server, bytes_per_second), daemon=True)
+    process.start()
+    return int(server.getsockname()[1])
+
+
+def _serve(server: socket.socket, bytes_per_second: float) -> None:
+    while True:
+        connection, _ = server.accept()
+        with connection:
+            data = Path(connection.makefile().readline().strip()).read_bytes()
+            time.sleep(len(data) / bytes_per_second)
+            connection.sendall(data)
+
+
+def compute(seconds: float) -> None:
+    """Multiply matrices for that long."""
+    matrix = torch.randn(64, 64)
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        matrix = torch.tanh(matrix @ matrix)
+
+
+def _spin(core: int) -> None:
+    os.sched_setaffinity(0, {core})
+    compute(float("inf"))
+
+
+def contend_for_core() -> None:
+    """Pin this process to a core and start two other processes there that never rest."""
+    core = max(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {core})
+    for _ in range(2):
+        multiprocessing.get_context("spawn").Process(target=_spin, args=(core,), daemon=True).start()
+    time.sleep(5.0)  # until both have imported torch and compute
+
+
+def save(path: Path) -> None:
+    """Save a large state so that it survives a crash."""
+    with path.open("wb") as file:
+        torch.save({"state": torch.zeros(CHECKPOINT_BYTES // 4)}, file)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def train(fault: str, steps: int, directory: Path) -> None:
+    """Train; one call a rank."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    data = Sequences(directory, reader(fault, rank, directory))
+    sampler: DistributedSampler[tuple[torch.Tensor, int]] = DistributedSampler(data)
+    tiny = fault == "comm_exposed"
+    loader = DataLoader(data, batch_size=1 if tiny else BATCH, sampler=sampler)
+    model = nn.parallel.DistributedDataParallel(
+        nn.Sequential(nn.Flatten(), nn.Linear(SEQUENCE * FEATURES, CLASSES)) if tiny else Classifier(HIDDEN)
+    )
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    garbage: list[Any] = []
+    if fault == "host_pause":
+        garbage = [[index] for index in range(2_000_000)]
+    if fault == "cpu_contention" and rank == SLOW_RANK:
+        contend_for_core()
+    dist.barrier()
+    step = epoch = 0
+    while step < steps:
+        sampler.set_epoch(epoch)
+        epoch += 1
+        for inputs, labels in loader:
+            loss = nn.functional.cross_entropy(model(inputs), labels)
+            if fault == "compute_straggler" and rank == SLOW_RANK:
+                compute(SLOW_SECONDS)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            step += 1
+            if fault == "checkpoint_stall" and rank == 0 and step % 10 == 0:
+                save(directory / "checkpoint.pt")
+            if fault == "host_pause" and step % 10 == 0:
+                gc.collect()
+            if fault == "unknown":
+                time.sleep(SLOW_SECONDS)
+            if step == steps:
+                break
+    garbage.clear()
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def main() -> None:
+    """Parse the options and train."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--fault", choices=FAULTS, default="none")
+    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--data", type=Path, required=True, help="folder for data and checkpoint, shared by the ranks")
+    options = parser.parse_args()
+    if not any(options.data.glob("*.f32")):
+        parser.error(f"{options.data} holds no data: write_data() first")
+    train(options.fault, options.steps, options.data)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,331 @@
+"""The records that a job's processes write and that every analyzer reads.
+
+One record is one JSON line, told apart by `kind`. Agent and probe may be of different versions: a field that a reader
+does not know is ignored (shippers copy lines verbatim, so it is kept), a kind that it does not know is counted and skipped.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+import msgspec
+
+from tachoscope_core.errors import TachoscopeError
+
+MAX_LINE_BYTES = 1 << 20
+"""Longest line that a reader takes: a spool is foreign input."""
+
+MAX_JOB_NAME = 128
+_JOB_NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{MAX_JOB_NAME - 1}}}")
+
+LAUNCHER_RANK = -1
+"""Rank in records of the launcher (`tachoscope run`), which is no rank of the job."""
+
+Phase = Literal[
+    "data_wait",
+    "host_to_device",
+    "forward",
+    "backward",
+    "optimizer",
+    "collective",
+    "checkpoint",
+    "evaluation",
+    "gc",
+    "other",
+]
+PHASES: tuple[Phase, ...] = Phase.__args__  # type: ignore[attr-defined]
+"""Where the training thread is, exclusively: the seconds by phase of a step sum to its wall seconds.
+
+`forward` is all time after the batch arrived and before backward or the optimizer, and between these two, unless measured
+otherwise; `other` is what is left, between the optimizer and the next batch.
+"""
+
+
+def check_job_name(name: str) -> str:
+    """Return `name` if it is safe as a folder name and a label value.
+
+    Raises:
+        TachoscopeError: the name has other characters than letters, digits, `.`, `_`, `-`, or is too long.
+    """
+    if not _JOB_NAME.fullmatch(name):
+        raise TachoscopeError(
+            f"job name {name!r} is not usable",
+            fix=f"use 1 to {MAX_JOB_NAME} letters, digits, '.', '_' or '-', beginning with a letter or digit",
+        )
+    return name
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind"):
+    """The envelope of every record.
+
+    Attributes:
+        job: stable name that the attempts of a job share.
+        attempt: 0 for the first start of the job, counted up by restarts.
+        writer: UUID made when the process started; (`writer`, `seq`) identifies a record.
+        seq: number of the record within its writer, from 0 without gaps unless records were dropped.
+        rank: global rank, or `LAUNCHER_RANK`.
+        time: Unix seconds. monotonic_ns: nanoseconds of the host's monotonic clock, comparable on one host.
+    """
+
+    job: str
+    attempt: int
+    writer: str
+    seq: int
+    rank: int
+    local_rank: int
+    host: str
+    time: float
+    monotonic_ns: int
+
+
+class JobStarted(Record, frozen=True, kw_only=True, tag="JobStarted"):
+    """A process of the job began to record: written before its first step, or by the launcher when it starts the command."""
+
+    world_size: int
+    pid: int
+    device: str = "cpu"
+    gpu_uuid: str = ""
+    pod_uid: str = ""
+    code_reference: str = ""
+    data_snapshot: str = ""
+    hyperparameters_hash: str = ""
+    torch_version: str = ""
+    cpu_threads: int = 0
+    """Intra-op threads of torch in this process; 0: not known."""
+    cpu_count: int = 0
+    """Cores that this process may run on; 0: not known."""
+    layout: dict[str, int] = {}
+    """Size of each parallel dimension: dp, tp, pp, cp, ep."""
+    groups: dict[str, list[list[int]]] = {}
+    """Ranks of each group of each parallel dimension."""
+
+
+class StepDone(Record, frozen=True, kw_only=True, tag="StepDone"):
+    """One optimizer step of one rank; `monotonic_ns` is its end.
+
+    Attributes:
+        step: number of the step within the process, from 1.
+        wall_seconds: from the end of the step before to the end of this one, measured apart from the phases.
+        phase_seconds: exclusive seconds of the training thread by phase; they sum to `wall_seconds`.
+        cpu_seconds: CPU seconds of the training thread by phase, for the phases where it was read.
+        run_delay_seconds: seconds the training thread was ready but had no core, by phase (`backward`, and `step` for all).
+        device_seconds: seconds on the accelerator's own clock by phase (`gap`: nothing queued); empty on CPU.
+        samples, tokens: what the step consumed, when the job says so; 0: not known.
+    """
+
+    step: int
+    wall_seconds: float
+    phase_seconds: dict[str, float]
+    cpu_seconds: dict[str, float] = {}
+    run_delay_seconds: dict[str, float] = {}
+    device_seconds: dict[str, float] = {}
+    samples: int = 0
+    tokens: int = 0
+
+
+class Heartbeat(Record, frozen=True, kw_only=True, tag="Heartbeat"):
+    """A process is alive, and what its sampler saw since the last heartbeat.
+
+    Attributes:
+        step: last finished step.
+        window_seconds: length of the window that the signals are about.
+        signals: sums over the window, by name, in base units (see `tachoscope.sampler`); absent: not measured.
+        wait_samples: what the process that loads data was doing, sampled while the training thread waited for data:
+            cpu, disk, file, pipe, socket, sleep, lock, poll, other.
+        where: innermost line of user code seen while the thread waited, `file:line function` to number of samples.
+        dropped_total: records that this process could not write so far.
+    """
+
+    step: int
+    window_seconds: float = 0.0
+    signals: dict[str, float] = {}
+    wait_samples: dict[str, int] = {}
+    where: dict[str, int] = {}
+    dropped_total: int = 0
+
+
+class CheckpointSaved(Record, frozen=True, kw_only=True, tag="CheckpointSaved"):
+    """A checkpoint was written; the training thread stood still for `blocking_seconds`."""
+
+    step: int
+    blocking_seconds: float
+    background_seconds: float = 0.0
+    bytes: int = 0
+    checksum: str = ""
+    reference: str = ""
+
+
+class CheckpointVerified(Record, frozen=True, kw_only=True, tag="CheckpointVerified"):
+    """A checkpoint was read back and its checksums agree."""
+
+    step: int
+    bytes: int = 0
+    checksum: str = ""
+    reference: str = ""
+    seconds: float = 0.0
+
+
+class CheckpointRestored(Record, frozen=True, kw_only=True, tag="CheckpointRestored"):
+    """A process continued from a checkpoint."""
+
+    step: int
+    blocking_seconds: float
+    bytes: int = 0
+    reference: str = ""
+
+
+class CollectiveDone(Record, frozen=True, kw_only=True, tag="CollectiveDone"):
+    """Summary of collectives of one kind and size class since the last such record."""
+
+    collective: str
+    size_class: str
+    count: int
+    bytes: int
+    seconds: float
+    group: str = ""
+    wait_seconds: float | None = None
+    transfer_seconds: float | None = None
+
+
+class ShardRead(Record, frozen=True, kw_only=True, tag="ShardRead"):
+    """A shard of the data set was read."""
+
+    shard: str
+    bytes: int
+    seconds: float
+
+
+class ShardFailed(Record, frozen=True, kw_only=True, tag="ShardFailed"):
+    """A shard of the data set could not be read."""
+
+    shard: str
+    error: str
+
+
+class WorkerFailed(Record, frozen=True, kw_only=True, tag="WorkerFailed"):
+    """A process of the job died or reported an error."""
+
+    reason: str
+    exit_code: int = 0
+
+
+class WorkerRestarted(Record, frozen=True, kw_only=True, tag="WorkerRestarted"):
+    """A process of the job was started again."""
+
+    reason: str = ""
+
+
+class IntegrityEvent(Record, frozen=True, kw_only=True, tag="IntegrityEvent"):
+    """A number that must not be: NaN, Inf, a checksum that differs."""
+
+    step: int
+    check: str
+    detail: str = ""
+
+
+class RequestDone(Record, frozen=True, kw_only=True, tag="RequestDone"):
+    """One inference request, from arrival to its last token."""
+
+    request: str
+    wall_seconds: float
+    phase_seconds: dict[str, float]
+    outcome: str
+    tokens_in: int = 0
+    tokens_out: int = 0
+    model: str = ""
+
+
+class TraceCaptured(Record, frozen=True, kw_only=True, tag="TraceCaptured"):
+    """A profiler trace of this rank lies in the store."""
+
+    reference: str
+    bytes: int
+    first_step: int = 0
+    last_step: int = 0
+
+
+class JobEnded(Record, frozen=True, kw_only=True, tag="JobEnded"):
+    """A process of the job ended in order, or the launcher saw the command end.
+
+    Attributes:
+        status: `completed`, `failed`, or `left` (the process ended and cannot say how; the launcher's word decides).
+        dropped_total: records that this process could not write.
+    """
+
+    status: Literal["completed", "failed", "left"]
+    reason: str = ""
+    exit_code: int | None = None
+    steps: int = 0
+    dropped_total: int = 0
+
+
+AnyRecord = (
+    JobStarted
+    | StepDone
+    | Heartbeat
+    | CheckpointSaved
+    | CheckpointVerified
+    | CheckpointRestored
+    | CollectiveDone
+    | ShardRead
+    | ShardFailed
+    | WorkerFailed
+    | WorkerRestarted
+    | IntegrityEvent
+    | RequestDone
+    | TraceCaptured
+    | JobEnded
+)
+
+_decoder: msgspec.json.Decoder[AnyRecord] = msgspec.json.Decoder(AnyRecord)
+KINDS = frozenset(cls.__struct_config__.tag for cls in AnyRecord.__args__)
+
+
+class _Kind(msgspec.Struct):
+    kind: str
+
+
+_kind_decoder = msgspec.json.Decoder(_Kind)
+
+
+class UnknownKindError(ValueError):
+    """The line is a sound record of a kind that this version does not know."""
+
+
+class MalformedRecordError(ValueError):
+    """The line is no record."""
+
+
+def decode(line: bytes) -> AnyRecord:
+    """Decode one JSON line.
+
+    Raises:
+        UnknownKindError: a record of a kind from another version.
+        MalformedRecordError: anything else that is not a record, with the field that is wrong.
+    """
+    if len(line) > MAX_LINE_BYTES:
+        raise MalformedRecordError(f"line of {len(line)} bytes, longer than {MAX_LINE_BYTES}")
+    try:
+        return _decoder.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        try:
+            kind = _kind_decoder.decode(line).kind
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            raise MalformedRecordError(str(error)) from None
+        if kind not in KINDS:
+            raise UnknownKindError(kind) from None
+        raise MalformedRecordError(str(error)) from None
+
+
+_encoder = msgspec.json.Encoder()
+
+
+def encode(record: Record) -> bytes:
+    """Encode a record as one JSON line, newline included."""
+    return _encoder.encode(record) + b"\n"
+
+
+def replace_device_seconds(record: StepDone, seconds: dict[str, float]) -> StepDone:
+    """Return the step with its device seconds, which are known only after the device has passed its events."""
+    return msgspec.structs.replace(record, device_seconds=seconds)

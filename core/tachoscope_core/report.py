@@ -1,0 +1,167 @@
+"""The report: what an analysis found. One JSON document; every reader renders it and computes nothing itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from tachoscope_core.errors import TachoscopeError
+
+SCHEMA = 1
+LEDGER_TOLERANCE = 0.01
+"""States of a ledger sum to its wall time within this share: asserted whenever one is made."""
+
+Severity = Literal["critical", "warning", "info"]
+
+
+class Window(msgspec.Struct, frozen=True, kw_only=True):
+    """What the report is about: Unix seconds, and the number of steps judged."""
+
+    start: float
+    end: float
+    steps: int
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the facts came from, and what of it could not be read."""
+
+    path: str
+    records: int = 0
+    duplicates: int = 0
+    cut_lines: int = 0
+    garbage_lines: int = 0
+    unknown_kinds: int = 0
+    dropped: int = 0
+    """Records that the job's processes say they could not write."""
+
+
+class StepSeconds(msgspec.Struct, frozen=True, kw_only=True):
+    """Distribution of the step time in seconds; a step of several ranks lasts as long as its slowest."""
+
+    mean: float
+    p50: float
+    p95: float
+    p99: float
+
+
+class Ledger(msgspec.Struct, frozen=True, kw_only=True):
+    """Unit-seconds by state, over all ranks, requests or engines, or over the one in `rank`.
+
+    Raises:
+        ValueError: the states do not sum to `wall_seconds` within `LEDGER_TOLERANCE`.
+    """
+
+    unit: Literal["rank", "request", "engine"]
+    wall_seconds: float
+    states: dict[str, float]
+    rank: int | None = None
+
+    def __post_init__(self) -> None:
+        if abs(sum(self.states.values()) - self.wall_seconds) > LEDGER_TOLERANCE * self.wall_seconds + 1e-6:
+            raise ValueError(
+                f"ledger states sum to {sum(self.states.values()):.6f} s, the wall time is {self.wall_seconds:.6f} s"
+            )
+
+
+class Evidence(msgspec.Struct, frozen=True, kw_only=True):
+    """A measured value, the threshold it was held against, and where it was measured."""
+
+    signal: str
+    value: float
+    threshold: float | None = None
+    comparison: Literal[">=", "<=", ">", "<", ""] = ""
+    unit: str = ""
+    source: str = ""
+    window: str = ""
+
+
+class RunnerUp(msgspec.Struct, frozen=True, kw_only=True):
+    """The next best explanation, and by how much of the step (a ratio) it fell behind."""
+
+    class_: str = msgspec.field(name="class")
+    margin: float
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """A bottleneck, with its cost per step and the evidence for its cause.
+
+    Attributes:
+        seconds_per_step: step time lost to it. share: the same as a ratio of the mean step; share_ci: its 95 % interval.
+        ranks: culprits, or `all`. confidence: 0 to 1.
+        speedup_if_fixed: step time over step time without this loss.
+    """
+
+    class_: str = msgspec.field(name="class")
+    severity: Severity
+    seconds_per_step: float
+    share: float
+    share_ci: tuple[float, float]
+    ranks: list[int] | Literal["all"]
+    confidence: float
+    runner_up: RunnerUp | None
+    evidence: list[Evidence]
+    speedup_if_fixed: float
+    action: str
+    runbook: str
+
+
+class NotMeasured(msgspec.Struct, frozen=True, kw_only=True):
+    """A class that could be neither found nor ruled out, and the signal that is missing."""
+
+    class_: str = msgspec.field(name="class")
+    missing: str
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """One analysis. The main ledger stands first; findings are ordered by loss, largest first."""
+
+    schema: int = SCHEMA
+    job: str
+    window: Window
+    ranks: int
+    sources: list[Source]
+    step_seconds: StepSeconds
+    ledgers: list[Ledger]
+    goodput: float | None
+    findings: list[Finding]
+    not_measured: list[NotMeasured]
+
+
+class _Schema(msgspec.Struct):
+    schema: int
+
+
+def dump(report: Report) -> bytes:
+    """Return the report as indented JSON."""
+    return msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n"
+
+
+def load(path: Path) -> Report:
+    """Read a report.
+
+    Raises:
+        TachoscopeError: the file is no report, or one of a newer schema.
+    """
+    data = path.read_bytes()
+    try:
+        schema = msgspec.json.decode(data, type=_Schema).schema
+    except msgspec.DecodeError as error:
+        raise TachoscopeError(f"{path} is not a tachoscope report: {error}") from None
+    if schema > SCHEMA:
+        raise TachoscopeError(
+            f"{path} is a report of schema {schema}, newer than the schema {SCHEMA} that this version reads",
+            fix="pip install --upgrade tachoscope",
+        )
+    try:
+        return msgspec.json.decode(data, type=Report)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise TachoscopeError(f"{path} is not a sound report: {error}") from None
+
+
+def worst_severity(findings: list[Finding]) -> Severity | None:
+    """Return the highest severity among the findings, or None where there are none."""
+    order: Mapping[Severity, int] = {"critical": 0, "warning": 1, "info": 2}
+    return min((finding.severity for finding in findings), key=order.__getitem__, default=None)

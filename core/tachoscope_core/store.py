@@ -1,0 +1,122 @@
+"""The store: records, traces and reports of all jobs under one root that fsspec opens (a directory, `s3://...`).
+
+`jobs/<job>/records/date=<day>/host=<host>/<writer>-<attempt>-<offset>.jsonl.gz`. The key holds writer and offset, so
+shipping the same bytes twice writes the same object twice.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.records import check_job_name
+
+_KEY = re.compile(r"(?P<writer>[0-9a-f-]+)-a(?P<attempt>\d+)-(?P<offset>\d{12})\.jsonl\.gz")
+_UNSAFE_HOST = re.compile(r"[^A-Za-z0-9._-]")
+
+
+def default_url() -> str:
+    """Return `$TACHOSCOPE_STORE`, else the user's data directory."""
+    data_home = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
+    return os.environ.get("TACHOSCOPE_STORE") or str(Path(data_home) / "tachoscope")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSegment:
+    """One object of records: where it lies and what its key says."""
+
+    path: str
+    host: str
+    writer: str
+    attempt: int
+    offset: int
+
+
+class Store:
+    """A store opened by its URL. Methods raise `TachoscopeError` naming the store when it cannot be read or written."""
+
+    def __init__(self, url: str) -> None:
+        import fsspec
+
+        self.url = url
+        try:
+            self._fs, root = fsspec.core.url_to_fs(url, use_listings_cache=False)
+        except (ImportError, ValueError) as error:
+            raise TachoscopeError(
+                f"could not open store {url!r}: {error}", fix="pip install 'tachoscope[s3]' for s3:// stores"
+            ) from None
+        self._root: str = root.rstrip("/")
+
+    def jobs(self) -> list[str]:
+        """Return the names of all jobs, sorted."""
+        return sorted(path.rsplit("/", 1)[-1] for path in self._list(f"{self._root}/jobs"))
+
+    def segments(self, job: str) -> Iterator[StoredSegment]:
+        """Yield the record objects of a job, in the order of their keys."""
+        root = f"{self._root}/jobs/{check_job_name(job)}/records"
+        try:
+            paths = sorted(self._fs.find(root))
+        except OSError as error:
+            raise TachoscopeError(f"could not list {root} in store {self.url}: {error}") from None
+        for path in paths:
+            match = _KEY.fullmatch(path.rsplit("/", 1)[-1])
+            if match:
+                host = next((part[5:] for part in path.split("/") if part.startswith("host=")), "")
+                yield StoredSegment(path, host, match["writer"], int(match["attempt"]), int(match["offset"]))
+
+    def read(self, segment: StoredSegment) -> bytes:
+        """Return the JSON lines of an object."""
+        try:
+            data: bytes = self._fs.cat_file(segment.path)
+            return gzip.decompress(data)
+        except (OSError, EOFError, gzip.BadGzipFile) as error:
+            raise TachoscopeError(
+                f"could not read {segment.path} in store {self.url}: {error}", fix="remove the object if it is broken"
+            ) from None
+
+    def write(self, job: str, *, host: str, writer: str, attempt: int, offset: int, time: float, lines: bytes) -> str:
+        """Write JSON lines that begin at `offset` of what `writer` wrote; return the path of the object.
+
+        The object appears whole or not at all: it is written under another name and renamed (an object store does so anyway).
+        """
+        day = datetime.fromtimestamp(time, UTC).date().isoformat()
+        directory = f"{self._root}/jobs/{check_job_name(job)}/records/date={day}/host={_UNSAFE_HOST.sub('_', host)}"
+        path = f"{directory}/{writer}-a{attempt}-{offset:012d}.jsonl.gz"
+        data = gzip.compress(lines, compresslevel=1, mtime=0)
+        try:
+            self._fs.makedirs(directory, exist_ok=True)
+            if "file" in self._protocols():
+                temporary = f"{directory}/.{writer}-{offset}.partial"
+                self._fs.pipe_file(temporary, data)
+                os.replace(temporary, path)  # noqa: PTH105
+            else:
+                self._fs.pipe_file(path, data)
+        except OSError as error:
+            raise TachoscopeError(
+                f"could not write {path} in store {self.url}: {error}", fix="free space, or choose another with --store"
+            ) from None
+        return path
+
+    def last_attempt(self, job: str) -> int:
+        """Return the highest attempt of a job that the store knows, or -1."""
+        return max((segment.attempt for segment in self.segments(job)), default=-1)
+
+    def _protocols(self) -> tuple[str, ...]:
+        protocol: Any = self._fs.protocol
+        return (protocol,) if isinstance(protocol, str) else tuple(protocol)
+
+    def _list(self, path: str) -> list[str]:
+        try:
+            entries: list[dict[str, Any]] = self._fs.ls(path, detail=True)
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise TachoscopeError(f"could not read store {self.url}: {error}") from None
+        return [str(entry["name"]) for entry in entries if entry["type"] == "directory"]
