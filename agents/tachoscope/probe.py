@@ -23,7 +23,7 @@ from tachoscope import identity as ident
 from tachoscope import timeline as tl
 from tachoscope.device_clock import DeviceClock
 from tachoscope.procfs import RunDelay
-from tachoscope.sampler import Sampler
+from tachoscope.sampler import Counts, Sampler
 from tachoscope.spool_writer import SpoolWriter
 from tachoscope_core import records
 from tachoscope_core.records import PHASES
@@ -267,7 +267,7 @@ class Probe:
         self._sampler.start()
 
     def _heartbeat(
-        self, window_seconds: float, signals: dict[str, float], wait_samples: dict[str, int], where: dict[str, int]
+        self, window_seconds: float, signals: dict[str, float], wait_samples: Counts, where: Counts
     ) -> None:
         self.write(
             records.Heartbeat(

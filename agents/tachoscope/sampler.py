@@ -20,7 +20,8 @@ from types import FrameType
 from typing import Protocol
 
 from tachoscope import procfs
-from tachoscope.timeline import DATA_WAIT
+from tachoscope.timeline import BACKWARD, DATA_WAIT
+from tachoscope_core.records import PHASES
 
 TICK_SECONDS = 0.1
 HEARTBEAT_SECONDS = 5.0
@@ -28,7 +29,10 @@ FIRST_HEARTBEAT_SECONDS = 1.0
 _WORKERS_PER_TICK = 4
 _WORKER_CPU_EVERY_TICKS = 5
 
-Emit = Callable[[float, dict[str, float], dict[str, int], dict[str, int]], None]
+_LINES_PER_PHASE = 3
+
+Counts = dict[str, dict[str, int]]
+Emit = Callable[[float, dict[str, float], Counts, Counts], None]
 
 
 class Watched(Protocol):
@@ -51,8 +55,8 @@ class Sampler:
         self._emit = emit
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tachoscope-sampler", daemon=True)
-        self._waits: Counter[str] = Counter()
-        self._where: Counter[str] = Counter()
+        self._waits: Counter[tuple[int, str]] = Counter()
+        self._where: Counter[tuple[int, str]] = Counter()
         self._worker_seconds = 0.0
         self._workers = 0
         self._round = 0
@@ -82,7 +86,7 @@ class Sampler:
                     self._flush()
                     due = time.monotonic() + HEARTBEAT_SECONDS
             except Exception:  # an observer must not make noise in the job
-                self._waits["unknown"] += 1
+                self._waits[self._watched.phase, "unknown"] += 1
 
     def _tick(self) -> None:
         now = time.monotonic()
@@ -93,17 +97,16 @@ class Sampler:
         self._ticks += 1
         if workers and self._ticks % _WORKER_CPU_EVERY_TICKS == 0:
             self._read_workers()
-        if self._watched.phase != DATA_WAIT:
-            return
-        if workers:
+        phase = self._watched.phase
+        if phase == DATA_WAIT and workers:
             for _ in range(min(_WORKERS_PER_TICK, len(workers))):
                 self._round += 1
-                self._waits[procfs.waits_for(workers[self._round % len(workers)])] += 1
-        else:
-            self._waits[procfs.waits_for(os.getpid(), self._watched.thread_id)] += 1
+                self._waits[phase, procfs.waits_for(workers[self._round % len(workers)])] += 1
+        elif phase != BACKWARD:  # where backward waits is told by its CPU time, without a sample
+            self._waits[phase, procfs.waits_for(os.getpid(), self._watched.thread_id)] += 1
             frame = sys._current_frames().get(self._watched.thread_ident)  # noqa: SLF001
             if frame is not None:
-                self._where[user_line(frame)] += 1
+                self._where[phase, user_line(frame)] += 1
 
     def _read_workers(self) -> None:
         for pid in self._watched.loader_workers() or ():
@@ -137,14 +140,24 @@ class Sampler:
             signals["worker_cpu_seconds"] = self._worker_cpu_seconds
             signals["worker_seconds"] = self._worker_seconds
         window, self._began, self._base = now - self._began, now, totals
-        waits, self._waits = dict(self._waits), Counter()
-        where, self._where = dict(self._where.most_common(5)), Counter()
+        waits, self._waits = _by_phase(self._waits), Counter()
+        where, self._where = _by_phase(self._where, most=_LINES_PER_PHASE), Counter()
         self._worker_seconds = self._worker_cpu_seconds = 0.0
         self._workers = 0
         self._emit(window, signals, waits, where)
 
 
-_LIBRARY = tuple({sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
+def _by_phase(counts: Counter[tuple[int, str]], most: int | None = None) -> Counts:
+    """Group counts by the name of their phase, the `most` frequent of each."""
+    grouped: Counts = {}
+    for (phase, key), count in counts.most_common():
+        rows = grouped.setdefault(PHASES[phase], {})
+        if most is None or len(rows) < most:
+            rows[key] = count
+    return grouped
+
+
+_LIBRARY = tuple({sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), os.path.dirname(__file__)})
 
 
 def user_line(frame: FrameType) -> str:

@@ -131,17 +131,17 @@ class Heartbeat(Record, frozen=True, kw_only=True, tag="Heartbeat"):
         step: last finished step.
         window_seconds: length of the window that the signals are about.
         signals: sums over the window, by name, in base units (see `tachoscope.sampler`); absent: not measured.
-        wait_samples: what the process that loads data was doing, sampled while the training thread waited for data:
-            cpu, disk, file, pipe, socket, sleep, lock, poll, other.
-        where: innermost line of user code seen while the thread waited, `file:line function` to number of samples.
+        wait_samples: by phase, what the thread was seen doing (cpu, disk, file, pipe, socket, sleep, lock, poll, other) to the
+            number of samples; in `data_wait` with loader workers it is what the workers were doing.
+        where: by phase, the innermost line of user code that the thread was seen at, `file:line function`, to samples.
         dropped_total: records that this process could not write so far.
     """
 
     step: int
     window_seconds: float = 0.0
     signals: dict[str, float] = {}
-    wait_samples: dict[str, int] = {}
-    where: dict[str, int] = {}
+    wait_samples: dict[str, dict[str, int]] = {}
+    where: dict[str, dict[str, int]] = {}
     dropped_total: int = 0
 
 

@@ -1,0 +1,84 @@
+"""From the records of a job to its report."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+
+import numpy as np
+import yaml
+
+from tachoscope_analyzers import checkpoints, communication, host, input, ledger, losses, stragglers  # noqa: A004
+from tachoscope_analyzers.judge import Candidate, findings
+from tachoscope_analyzers.load import JobRecords
+from tachoscope_analyzers.steps import Steps, aligned
+from tachoscope_core.report import NotMeasured, Report, StepSeconds, Window
+from tachoscope_core.taxonomy import BY_SLUG
+
+_INPUT = ("input_fetch", "input_preprocess", "input_workers", "input_straggler")
+
+
+def analyze(job: JobRecords) -> Report:
+    """Judge the last attempt of a job.
+
+    Raises:
+        TachoscopeError: there is no step, or none that all ranks have.
+    """
+    steps = aligned(job)
+    split = losses.attribute(steps)
+    found = findings(_candidates(job, steps, split), split, steps)
+    books = ledger.ledgers(steps)
+    per_step = steps.wall.max(axis=1)
+    p50, p95, p99 = (float(value) for value in np.quantile(per_step, [0.5, 0.95, 0.99]))
+    return Report(
+        job=job.job,
+        window=Window(start=steps.window_start, end=steps.window_end, steps=len(steps.numbers)),
+        ranks=len(steps.ranks),
+        sources=[job.source],
+        step_seconds=StepSeconds(mean=float(per_step.mean()), p50=p50, p95=p95, p99=p99),
+        ledgers=books,
+        goodput=books[0].states.get("compute", 0.0) / books[0].wall_seconds,
+        findings=found or stragglers.healthy(steps, split, found),
+        not_measured=_not_measured(steps),
+    )
+
+
+def _candidates(job: JobRecords, steps: Steps, split: losses.Losses) -> list[Candidate]:
+    wait_cpu = dict.fromkeys(steps.ranks, 0.0)
+    rank_of = dict(zip(steps.writers, steps.ranks, strict=True))
+    first, last = int(steps.numbers[0]), int(steps.numbers[-1])
+    for row in job.steps:
+        if row.writer in rank_of and first <= row.step <= last:
+            wait_cpu[rank_of[row.writer]] += row.cpu_seconds.get("data_wait", 0.0)
+    return [
+        *input.candidates(job, steps, split, wait_cpu),
+        *stragglers.candidates(job, steps, split),
+        *communication.candidates(steps, split),
+        *checkpoints.candidates(job, steps, split),
+        *host.candidates(job, steps, split),
+    ]
+
+
+@cache
+def _missing_signals() -> dict[str, str]:
+    loaded: dict[str, str] = yaml.safe_load((files("tachoscope_analyzers") / "coverage.yaml").read_text())
+    return loaded
+
+
+def _not_measured(steps: Steps) -> list[NotMeasured]:
+    missing = dict(_missing_signals())
+    if steps.device != "cpu":
+        missing.pop("h2d_copy")
+        missing["comm_exposed"] = "transfer time apart from waiting (needs a profiler trace or NCCL's inspector)"
+        missing["cpu_contention"] = "waiting for a core is measured for training on CPU only"
+    elif not steps.cpu_wait_measured:
+        missing["cpu_contention"] = "/proc/thread-self/schedstat (this kernel does not keep it)"
+    if not steps.loader_seen:
+        missing |= dict.fromkeys(_INPUT, "input through a DataLoader or tachoscope.phase('data_wait')")
+    absent = sorted(set(range(steps.world_size)) - set(steps.ranks))
+    if absent:
+        ranks = ", ".join(map(str, absent[:8])) + (", ..." if len(absent) > 8 else "")
+        missing |= dict.fromkeys(
+            ("input_straggler", "compute_straggler", "comm_exposed"), f"records of rank {ranks}"
+        )
+    return [NotMeasured(class_=slug, missing=missing[slug]) for slug in BY_SLUG if slug in missing]

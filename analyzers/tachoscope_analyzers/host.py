@@ -1,0 +1,103 @@
+"""The host: waiting for a core, pauses of the training thread, and what nothing explains."""
+
+from __future__ import annotations
+
+from tachoscope_analyzers.culprits import culprits
+from tachoscope_analyzers.input import seen_lines
+from tachoscope_analyzers.judge import Candidate
+from tachoscope_analyzers.load import JobRecords
+from tachoscope_analyzers.losses import Losses
+from tachoscope_analyzers.steps import Matrix, Steps
+from tachoscope_analyzers.stragglers import busy_other
+from tachoscope_core.report import Evidence
+
+
+def candidates(job: JobRecords, steps: Steps, losses: Losses) -> list[Candidate]:
+    """Return what the step loses to CPU contention, to pauses, to launching, and to time outside of all measured phases."""
+    return [*_contention(job, steps, losses), *_pauses(steps, losses), *_unexplained(job, steps, losses)]
+
+
+def _lost(losses: Losses, *causes: str) -> Matrix:
+    parts = [losses.common[cause] + losses.excess[cause].sum(axis=1) for cause in causes]
+    return sum(parts[1:], parts[0])
+
+
+def _contention(job: JobRecords, steps: Steps, losses: Losses) -> list[Candidate]:
+    lost = _lost(losses, "cpu_wait")
+    if not steps.cpu_wait_measured or not lost.any():
+        return []
+    evidence = [
+        Evidence(
+            signal="ready to run but without a core, all ranks",
+            value=float(steps.own["cpu_wait"].mean()),
+            unit="seconds per step",
+            source="schedstat of the training thread",
+        )
+    ]
+    windows = sum(beat.window_seconds for beat in job.heartbeats)
+    pressure = sum(beat.signals.get("pressure_cpu_seconds", 0.0) for beat in job.heartbeats)
+    if windows and any("pressure_cpu_seconds" in beat.signals for beat in job.heartbeats):
+        evidence.append(
+            Evidence(
+                signal="CPU pressure of the host (PSI some)", value=pressure / windows, unit="ratio", source="heartbeats"
+            )
+        )
+    threads = max((start.cpu_threads for start in steps.starts), default=0)
+    cores = max((start.cpu_count for start in steps.starts), default=0)
+    if threads and cores:
+        local = max(1, len({start.rank for start in steps.starts if start.host == steps.starts[0].host}))
+        evidence.append(
+            Evidence(
+                signal="compute threads of the ranks on one host",
+                value=float(threads * local),
+                threshold=float(cores),
+                comparison=">" if threads * local > cores else "<=",
+                unit="threads; threshold: cores",
+                source="job start",
+            )
+        )
+    return [Candidate("cpu_contention", lost, culprits(steps.own["cpu_wait"], steps.ranks).ranks, evidence)]
+
+
+def _pauses(steps: Steps, losses: Losses) -> list[Candidate]:
+    evidence = [
+        Evidence(signal=signal, value=float(_lost(losses, cause).mean()), unit="seconds per step", source="step records")
+        for cause, signal in (("gc", "garbage collection"), ("evaluation", "evaluation"))
+        if losses.common[cause].any() or losses.excess[cause].any()
+    ]
+    lost = _lost(losses, "gc", "evaluation")
+    return [Candidate("host_pause", lost, "all", evidence)] if lost.any() else []
+
+
+def _unexplained(job: JobRecords, steps: Steps, losses: Losses) -> list[Candidate]:
+    """What happened outside of all phases. A rank that is late because it computed there is a straggler, not unexplained."""
+    late = losses.excess["other"] * ~busy_other(steps).astype(bool)
+    found = []
+    for seconds, ranks in ((losses.common["other"], "all"), (late.sum(axis=1), culprits(late, steps.ranks).ranks)):
+        if not seconds.any():
+            continue
+        columns = range(len(steps.ranks)) if ranks == "all" else [steps.ranks.index(rank) for rank in ranks]
+        total = sum(float(steps.own["other"][:, column].sum()) for column in columns)
+        busy = sum(float(steps.other_cpu[:, column].sum()) for column in columns)
+        evidence = [
+            Evidence(
+                signal="CPU used in the unexplained time",
+                value=busy / total if total else 0.0,
+                unit="ratio",
+                source="step records",
+            ),
+            *seen_lines(job, steps, "other", [steps.ranks[column] for column in columns]),
+        ]
+        found.append(Candidate("unknown", seconds, ranks, evidence))  # type: ignore[arg-type]  # "all" or a list of ranks
+    launching = _lost(losses, "launch")
+    if launching.any():
+        evidence = [
+            Evidence(
+                signal="device idle while the host did not wait for data",
+                value=float(launching.mean()),
+                unit="seconds per step",
+                source="device events",
+            )
+        ]
+        found.append(Candidate("unknown", launching, "all", evidence, 0.5, ("launch_bound", 0.0)))
+    return found

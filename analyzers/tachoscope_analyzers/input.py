@@ -1,0 +1,190 @@
+"""Input: is the step waiting for data, and is that storage, computing, too few workers, or one rank?
+
+Told apart by what the loader does while the training thread waits: it computes (preprocess), it waits in a read (fetch), or it
+sleeps while cores and disk are idle, which more batches made ahead would hide (workers). See DS-Analyzer's prep and fetch stalls,
+https://www.vldb.org/pvldb/vol14/p771-mohan.pdf.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from tachoscope_analyzers.culprits import culprits
+from tachoscope_analyzers.judge import Candidate
+from tachoscope_analyzers.load import JobRecords
+from tachoscope_analyzers.losses import Losses
+from tachoscope_analyzers.steps import Steps, lines_seen
+from tachoscope_analyzers.thresholds import threshold
+from tachoscope_core.report import Evidence
+from tachoscope_core.taxonomy import BY_SLUG
+
+_READING = ("disk", "file", "pipe", "socket")
+_READING_IN_PROCESS = (*_READING, "poll")  # a worker polls its index queue when idle; the training thread only what it reads
+_NOT_WAITING = ("cpu", "unknown", "lock")  # the sampler itself holds the interpreter lock when it looks
+
+
+@dataclass(frozen=True, slots=True)
+class Loader:
+    """What the loaders of the given ranks were seen doing.
+
+    Attributes:
+        workers: largest number of worker processes of a rank, 0: loading in the training process.
+        busy: CPU seconds over wall seconds of loading, None: not measured.
+        reading: share of the waiting samples that were in a read. samples: number of waiting samples.
+        idle_cores: mean number of idle cores of the host, None: not measured.
+    """
+
+    workers: int
+    busy: float | None
+    reading: float
+    samples: int
+    idle_cores: float | None
+    kinds: Counter[str]
+
+
+def observe(job: JobRecords, steps: Steps, wait_cpu: float, wait_wall: float, ranks: list[int]) -> Loader:
+    """Sum up the heartbeats of some ranks; `wait_cpu` and `wait_wall` are the training threads' own seconds in `data_wait`."""
+    writers = {writer for writer, rank in zip(steps.writers, steps.ranks, strict=True) if rank in ranks}
+    beats = [beat for beat in job.heartbeats if beat.writer in writers]
+    workers = int(max((beat.signals.get("workers", 0.0) for beat in beats), default=0.0))
+    kinds: Counter[str] = Counter()
+    for beat in beats:
+        kinds.update(beat.wait_samples.get("data_wait", {}))
+    sums: Counter[str] = Counter()
+    for beat in beats:
+        sums.update({name: value for name, value in beat.signals.items() if value > 0})
+        sums["window"] += beat.window_seconds  # type: ignore[assignment]  # Counter also adds floats
+    if workers:
+        busy = sums["worker_cpu_seconds"] / sums["worker_seconds"] if sums["worker_seconds"] else None
+    else:
+        busy = wait_cpu / wait_wall if wait_wall else None
+    waiting = {kind: count for kind, count in kinds.items() if kind not in _NOT_WAITING}
+    samples = sum(waiting.values())
+    reading = sum(waiting.get(kind, 0) for kind in (_READING if workers else _READING_IN_PROCESS))
+    return Loader(
+        workers,
+        busy,
+        reading / samples if samples else 0.0,
+        samples,
+        sums["idle_core_seconds"] / sums["window"] if sums["idle_core_seconds"] and sums["window"] else None,
+        kinds,
+    )
+
+
+def classify(loader: Loader) -> tuple[str, float, tuple[str, float]]:
+    """Return the class of an input stall, how certain it is (0 to 1), and the runner-up with its margin."""
+    if loader.busy is None:
+        return "unknown", 0.5, ("input_fetch", 0.0)
+    busy_margin = loader.busy - threshold("loader_busy_ratio")
+    if busy_margin >= 0:
+        return "input_preprocess", _certainty(busy_margin), ("input_workers", busy_margin)
+    if loader.samples < threshold("minimum_samples"):
+        return "unknown", 0.5, ("input_workers", 0.0)
+    read_margin = loader.reading - threshold("fetch_sample_ratio")
+    certainty = _certainty(min(-busy_margin, abs(read_margin))) * loader.samples / (loader.samples + 2)
+    if read_margin >= 0:
+        return "input_fetch", certainty, ("input_workers", read_margin)
+    return "input_workers", certainty, ("input_fetch", -read_margin)
+
+
+def _certainty(margin: float) -> float:
+    """Return 0.5 on the threshold and 1 where the signal is as far from it as it can be (thresholds lie at one half)."""
+    return min(1.0, 0.5 + 2 * margin if margin < 0.25 else 1.0)
+
+
+def candidates(job: JobRecords, steps: Steps, losses: Losses, wait_cpu: dict[int, float]) -> list[Candidate]:
+    """Return what the step loses to input that all ranks wait for, and to one rank's; `wait_cpu`: CPU seconds of loading by rank."""
+    found = []
+    waits = steps.own["data_wait"].sum(axis=0)
+    if losses.common["data_wait"].any():
+        loader = observe(job, steps, sum(wait_cpu.values()), float(waits.sum()), steps.ranks)
+        slug, certainty, alternative = classify(loader)
+        found.append(
+            Candidate(
+                slug,
+                losses.common["data_wait"],
+                "all",
+                _evidence(loader, job, steps, steps.ranks),
+                certainty,
+                alternative,
+                action=_action(slug, loader),
+            )
+        )
+    if losses.excess["data_wait"].any():
+        who = culprits(losses.excess["data_wait"], steps.ranks)
+        ranks = steps.ranks if who.ranks == "all" else who.ranks
+        columns = [steps.ranks.index(rank) for rank in ranks]
+        loader = observe(
+            job, steps, sum(wait_cpu[rank] for rank in ranks), float(waits[columns].sum()), ranks
+        )
+        others = [column for column in range(len(steps.ranks)) if column not in columns] or columns
+        evidence = [
+            Evidence(
+                signal="data wait of the late rank",
+                value=float(steps.own["data_wait"][:, columns].mean()),
+                threshold=float(steps.own["data_wait"][:, others].mean()),
+                comparison=">",
+                unit="seconds per step",
+                source="step records; threshold: the other ranks",
+            ),
+            *_evidence(loader, job, steps, ranks),
+        ]
+        found.append(Candidate("input_straggler", losses.excess["data_wait"].sum(axis=1), who.ranks, evidence))
+    if losses.common["host_to_device"].any() or losses.excess["host_to_device"].any():
+        copies = losses.common["host_to_device"] + losses.excess["host_to_device"].sum(axis=1)
+        found.append(Candidate("h2d_copy", copies, "all", []))
+    return found
+
+
+def _evidence(loader: Loader, job: JobRecords, steps: Steps, ranks: list[int]) -> list[Evidence]:
+    rows = [Evidence(signal="loader workers", value=float(loader.workers), unit="processes per rank", source="heartbeats")]
+    if loader.busy is not None:
+        rows.append(
+            Evidence(
+                signal="CPU used by the loader",
+                value=loader.busy,
+                threshold=threshold("loader_busy_ratio"),
+                comparison=">=" if loader.busy >= threshold("loader_busy_ratio") else "<",
+                unit="ratio",
+                source="step records" if loader.workers == 0 else "heartbeats",
+            )
+        )
+    if loader.samples:
+        seen = ", ".join(f"{kind} {count}" for kind, count in loader.kinds.most_common(3))
+        rows.append(
+            Evidence(
+                signal="loader seen waiting in a read",
+                value=loader.reading,
+                threshold=threshold("fetch_sample_ratio"),
+                comparison=">=" if loader.reading >= threshold("fetch_sample_ratio") else "<",
+                unit="ratio",
+                source=f"{loader.samples} waiting samples ({seen})",
+            )
+        )
+    if loader.idle_cores is not None:
+        rows.append(Evidence(signal="idle cores of the host", value=loader.idle_cores, unit="cores", source="heartbeats"))
+    rows.extend(seen_lines(job, steps, "data_wait", ranks))
+    return rows
+
+
+def seen_lines(job: JobRecords, steps: Steps, phase: str, ranks: list[int]) -> list[Evidence]:
+    """Return the line of user code at which the thread was seen most often in a phase, as evidence, if one was."""
+    lines = lines_seen(job, steps, phase, ranks)
+    if not lines:
+        return []
+    line, count = lines.most_common(1)[0]
+    return [
+        Evidence(
+            signal=f"seen at {line}",
+            value=count / lines.total(),
+            unit="ratio",
+            source=f"{lines.total()} stack samples in {phase}",
+        )
+    ]
+
+
+def _action(slug: str, loader: Loader) -> str:
+    if slug in {"input_workers", "input_preprocess"} and loader.workers == 0:
+        return f"load outside of the training process: DataLoader(num_workers=2 or more); then {BY_SLUG[slug].fix}"
+    return ""

@@ -1,0 +1,128 @@
+"""From a loss series to a finding: share, interval, severity, confidence. All families of findings are made here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from tachoscope_analyzers.losses import Losses
+from tachoscope_analyzers.steps import Matrix, Steps
+from tachoscope_analyzers.thresholds import threshold
+from tachoscope_core.report import Evidence, Finding, RunnerUp, Severity
+from tachoscope_core.taxonomy import BY_SLUG
+
+RESAMPLES = 400
+_MINIMUM_BLOCK = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A cause with the seconds that each step lost to it.
+
+    Attributes:
+        seconds: shape (K,). ranks: culprits or `all`. certainty: 0 to 1, how well it is told apart from its look-alikes.
+        alternative: slug of the look-alike that would explain the same seconds, with the margin between the two (ratio).
+        action: what to do, where the taxonomy's standard fix is too general.
+    """
+
+    slug: str
+    seconds: Matrix
+    ranks: list[int] | Literal["all"]
+    evidence: list[Evidence]
+    certainty: float = 1.0
+    alternative: tuple[str, float] | None = None
+    action: str = ""
+
+
+def severity(share: float, steps: int) -> Severity | None:
+    """Return how bad a loss is; None below the warning threshold, or with too few steps to tell."""
+    if share < threshold("warning_share") or steps < threshold("warning_steps"):
+        return None
+    if share >= threshold("critical_share") and steps >= threshold("critical_steps"):
+        return "critical"
+    return "warning"
+
+
+def resampled_shares(seconds: Matrix, step: Matrix) -> npt.NDArray[np.float64]:
+    """Return the share of the loss in block-bootstrap resamples of the steps, shape (RESAMPLES,).
+
+    Blocks keep what is periodic together: at least 10 steps, a tenth of the run. The seed is fixed: same data, same report.
+    """
+    count = len(step)
+    block = min(count, max(_MINIMUM_BLOCK, count // 10))
+    blocks = -(-count // block)
+    starts = np.random.default_rng(0).integers(0, count - block + 1, size=(RESAMPLES, blocks))
+    prefix = np.concatenate([[0.0], np.cumsum(seconds)]), np.concatenate([[0.0], np.cumsum(step)])
+    lost, total = ((sums[starts + block] - sums[starts]).sum(axis=1) for sums in prefix)
+    return np.asarray(lost / total)
+
+
+def findings(candidates: Sequence[Candidate], losses: Losses, steps: Steps) -> list[Finding]:
+    """Return the candidates that are large enough to matter, largest loss first.
+
+    Confidence is the part of the resamples in which the loss is above the warning threshold, times the candidate's certainty.
+    """
+    judged = [(candidate, float(candidate.seconds.mean())) for candidate in candidates]
+    kept = [
+        (candidate, lost, level)
+        for candidate, lost in sorted(judged, key=lambda pair: -pair[1])
+        if (level := severity(lost / losses.mean_step, len(steps.numbers))) is not None
+    ]
+    return [_finding(candidate, lost, level, judged, losses, steps) for candidate, lost, level in kept]
+
+
+def _finding(
+    candidate: Candidate,
+    lost: float,
+    level: Severity,
+    judged: Sequence[tuple[Candidate, float]],
+    losses: Losses,
+    steps: Steps,
+) -> Finding:
+    mean = losses.mean_step
+    shares = resampled_shares(candidate.seconds, losses.step)
+    low, high = np.quantile(shares, [0.025, 0.975])
+    above = float((shares >= threshold("warning_share")).mean())
+    window = f"steps {steps.numbers[0]} to {steps.numbers[-1]}"
+    first = Evidence(
+        signal="share of the step",
+        value=lost / mean,
+        threshold=threshold("warning_share"),
+        comparison=">=",
+        unit="ratio",
+        source="step records",
+        window=window,
+    )
+    entry = BY_SLUG[candidate.slug]
+    return Finding(
+        class_=candidate.slug,
+        severity=level,
+        seconds_per_step=lost,
+        share=lost / mean,
+        share_ci=(float(low), float(high)),
+        ranks=candidate.ranks,
+        confidence=round(min(above * candidate.certainty, 0.99), 2),
+        runner_up=_runner_up(candidate, lost, judged, mean),
+        evidence=[first, *candidate.evidence],
+        speedup_if_fixed=mean / max(mean - lost, 1e-9),
+        action=candidate.action or entry.fix,
+        runbook=entry.runbook,
+    )
+
+
+def _runner_up(
+    candidate: Candidate, lost: float, judged: Sequence[tuple[Candidate, float]], mean: float
+) -> RunnerUp | None:
+    """Return the look-alike if there is one, else the next smaller loss of another class."""
+    if candidate.alternative is not None:
+        slug, margin = candidate.alternative
+        return RunnerUp(class_=slug, margin=round(margin, 3))
+    others = [(other, seconds) for other, seconds in judged if other.slug != candidate.slug and 0 < seconds <= lost]
+    if not others:
+        return None
+    other, seconds = max(others, key=lambda pair: pair[1])
+    return RunnerUp(class_=other.slug, margin=round((lost - seconds) / mean, 3))

@@ -1,0 +1,62 @@
+"""The ledger: every second of every rank in exactly one state."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tachoscope_analyzers.steps import Steps
+from tachoscope_core.names import TRAINING_STATES, UNEXPLAINED
+from tachoscope_core.report import Ledger
+
+STATE_OF_CAUSE = {
+    "data_wait": "data_wait",
+    "host_to_device": "host_to_device",
+    "compute": "compute",
+    "cpu_wait": "host_wait",
+    "gc": "host_wait",
+    "launch": "host_wait",
+    "checkpoint": "checkpoint",
+    "evaluation": "evaluation",
+    "other": UNEXPLAINED,
+}
+
+
+def ledgers(steps: Steps) -> list[Ledger]:
+    """Return the ledger over all ranks, then one for each rank, in rank-seconds over the judged steps.
+
+    The wall time is that of the clock from the first step's begin to the last one's end, so seconds that no record covers show up
+    as unexplained. Raises ValueError if the states do not sum to it.
+    """
+    by_rank = [_of_rank(steps, column) for column in range(len(steps.ranks))]
+    total = Ledger(
+        unit="rank",
+        wall_seconds=sum(ledger.wall_seconds for ledger in by_rank),
+        states={
+            state: sum(ledger.states.get(state, 0.0) for ledger in by_rank)
+            for state in TRAINING_STATES
+            if any(state in ledger.states for ledger in by_rank)
+        },
+    )
+    return [total, *by_rank]
+
+
+def _of_rank(steps: Steps, column: int) -> Ledger:
+    states: dict[str, float] = {}
+    for cause, seconds in steps.own.items():
+        state = STATE_OF_CAUSE[cause]
+        states[state] = states.get(state, 0.0) + float(seconds[:, column].sum())
+    waiting = steps.waiting[:, column]
+    transfer = np.minimum(steps.waiting.min(axis=1), waiting)
+    if len(steps.ranks) == steps.world_size:
+        states["communication"] = float(transfer.sum())
+        states["straggler_wait"] = float((waiting - transfer).sum())
+    else:  # without the other ranks' records waiting and transfer cannot be told apart
+        states["communication"] = float(waiting.sum())
+    states[UNEXPLAINED] += float(steps.lost_seconds[column])
+    wall = float(steps.ends[-1, column] - steps.ends[0, column] + steps.wall[0, column])
+    return Ledger(
+        unit="rank",
+        rank=steps.ranks[column],
+        wall_seconds=wall,
+        states={state: states[state] for state in TRAINING_STATES if states.get(state, 0.0) > 0},
+    )

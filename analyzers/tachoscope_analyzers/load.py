@@ -1,0 +1,129 @@
+"""Reads the records of a job from a store, a spool directory or single segment files."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tachoscope_core import records, spool
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.report import Source
+from tachoscope_core.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecords:
+    """All records of one job, each once, in the order of (writer, seq); `source` counts what could not be read."""
+
+    job: str
+    source: Source
+    starts: list[records.JobStarted] = field(default_factory=list)
+    steps: list[records.StepDone] = field(default_factory=list)
+    heartbeats: list[records.Heartbeat] = field(default_factory=list)
+    checkpoints: list[records.CheckpointSaved] = field(default_factory=list)
+    ends: list[records.JobEnded] = field(default_factory=list)
+
+
+def from_store(store: Store, job: str) -> JobRecords:
+    """Read a job from a store.
+
+    Raises:
+        TachoscopeError: the store has no such job, or cannot be read.
+    """
+    chunks = [store.read(segment) for segment in store.segments(job)]
+    if not chunks:
+        raise TachoscopeError(f"store {store.url} has no records of job {job!r}", fix="tachoscope store ls")
+    return _of_job(chunks, f"{store.url}: jobs/{job}", job)
+
+
+def from_spool(paths: Iterable[Path], *, job: str | None = None) -> JobRecords:
+    """Read a job from spool directories and segment files; without a name, the job that was written last.
+
+    Raises:
+        TachoscopeError: there are no records, or a file cannot be read.
+    """
+    files = [segment for path in paths for segment in (spool.segments(path) if path.is_dir() else [path])]
+    where = ", ".join(sorted({str(file.parent) for file in files})) or "the given paths"
+    try:
+        chunks = [file.read_bytes() for file in files]
+    except OSError as error:
+        raise TachoscopeError(f"could not read {error.filename}: {error.strerror}") from None
+    return _of_job(chunks, where, job)
+
+
+def _of_job(chunks: list[bytes], path: str, job: str | None) -> JobRecords:
+    counts: Counter[str] = Counter()
+    by_job: dict[str, dict[tuple[str, int], records.AnyRecord]] = defaultdict(dict)
+    last: dict[str, float] = {}
+    for record in _decode(chunks, counts):
+        seen = by_job[record.job]
+        key = (record.writer, record.seq)
+        counts["duplicates"] += key in seen
+        seen[key] = record
+        last[record.job] = max(record.time, last.get(record.job, 0.0))
+    if not by_job or (job is not None and job not in by_job):
+        looked_for = f"no records of job {job!r}" if job else "no records"
+        others = f"; it holds {', '.join(sorted(by_job)[:5])}" if by_job else ""
+        unread = counts["garbage"] + counts["cut"]
+        raise TachoscopeError(
+            f"{looked_for} in {path}{others}" + (f"; {unread} lines there are no records" if unread else ""),
+            fix="run something first: tachoscope run -- python train.py",
+        )
+    chosen = job or max(last, key=last.__getitem__)
+    rows = [row for _, row in sorted(by_job[chosen].items())]
+    dropped: dict[str, int] = {}
+    for row in rows:
+        if isinstance(row, records.Heartbeat | records.JobEnded):
+            dropped[row.writer] = max(row.dropped_total, dropped.get(row.writer, 0))
+    return JobRecords(
+        chosen,
+        Source(
+            path=path,
+            records=len(rows),
+            duplicates=counts["duplicates"],
+            cut_lines=counts["cut"],
+            garbage_lines=counts["garbage"],
+            unknown_kinds=counts["unknown_kind"],
+            dropped=sum(dropped.values()),
+        ),
+        starts=[row for row in rows if isinstance(row, records.JobStarted)],
+        steps=[row for row in rows if isinstance(row, records.StepDone)],
+        heartbeats=[row for row in rows if isinstance(row, records.Heartbeat)],
+        checkpoints=[row for row in rows if isinstance(row, records.CheckpointSaved)],
+        ends=[row for row in rows if isinstance(row, records.JobEnded)],
+    )
+
+
+def _decode(chunks: Iterable[bytes], counts: Counter[str]) -> Iterator[records.AnyRecord]:
+    for chunk in chunks:
+        lines = chunk.split(b"\n")
+        for number, line in enumerate(lines):
+            if not line:
+                continue
+            try:
+                yield records.decode(line)
+            except records.UnknownKindError:
+                counts["unknown_kind"] += 1
+            except records.MalformedRecordError:
+                # Only the last line of a chunk can lack its newline: the writer was killed in it, or is in it now.
+                counts["cut" if number == len(lines) - 1 else "garbage"] += 1
+
+
+def status(job: JobRecords) -> str:
+    """Return how the job's last attempt stands: completed, failed, running or unknown.
+
+    The launcher's word counts, since it alone sees a process that was killed; without it, a process that reported a failure.
+    """
+    attempt = max((row.attempt for row in (*job.starts, *job.ends)), default=0)
+    ends = [row for row in job.ends if row.attempt >= attempt]
+    launcher = [row for row in ends if row.rank == records.LAUNCHER_RANK]
+    if launcher:
+        return launcher[-1].status
+    if any(row.status == "failed" for row in ends):
+        return "failed"
+    started = {row.writer for row in job.starts if row.attempt >= attempt and row.rank != records.LAUNCHER_RANK}
+    if started and started <= {row.writer for row in ends}:
+        return "completed"
+    return "running" if started else "unknown"

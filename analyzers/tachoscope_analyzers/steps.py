@@ -1,0 +1,229 @@
+"""Step records as tables: one row a step and rank, then matrices of step x rank with every second in one cause or in waiting."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tachoscope_analyzers.load import JobRecords
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.records import PHASES, JobStarted, StepDone
+
+Matrix = npt.NDArray[np.float64]
+"""Seconds, shape (steps, ranks) or (steps,)."""
+
+CAUSES = ("data_wait", "host_to_device", "compute", "cpu_wait", "gc", "launch", "checkpoint", "evaluation", "other")
+"""What a rank spends its own time on. Waiting for others is no cause: it is the outcome of another rank's causes."""
+
+_GAP_PHASES = ("data_wait", "checkpoint", "evaluation", "gc", "other")
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """The steps that all ranks of one attempt recorded, in order.
+
+    Attributes:
+        numbers: step numbers, shape (K,). ranks: global ranks, shape (R,).
+        wall: seconds of each step, shape (K, R); own + waiting, summed over causes, is wall.
+        own: seconds of the rank's own time by cause, each of shape (K, R).
+        waiting: seconds blocked in collectives, for a later rank or for the transfer, shape (K, R).
+        other_cpu: CPU seconds within the cause `other`, shape (K, R).
+        ends: end of each step in seconds of the host's monotonic clock, shape (K, R).
+        transfer_measured: whether the least wait of a step is the transfer; on accelerators it cannot be told.
+        starts: the `JobStarted` of each rank. lost_seconds: wall time within the window that no record covers, by rank.
+    """
+
+    job: str
+    attempt: int
+    numbers: npt.NDArray[np.int64]
+    ranks: list[int]
+    world_size: int
+    device: str
+    wall: Matrix
+    own: dict[str, Matrix]
+    waiting: Matrix
+    other_cpu: Matrix
+    ends: Matrix
+    transfer_measured: bool
+    cpu_wait_measured: bool
+    loader_seen: bool
+    writers: list[str]
+    starts: list[JobStarted]
+    window_start: float
+    window_end: float
+    lost_seconds: npt.NDArray[np.float64]
+
+
+def table(job: JobRecords) -> pd.DataFrame:
+    """Return one row for each step and rank of the last attempt that has steps; phases and clocks in columns, in seconds.
+
+    Raises:
+        TachoscopeError: the job recorded no step.
+    """
+    if not job.steps:
+        raise TachoscopeError(
+            f"job {job.job!r} has {job.source.records} records but no training step",
+            fix="a step is an optimizer step of torch or a call of tachoscope.step(); see `tachoscope doctor`",
+        )
+    attempt = max(row.attempt for row in job.steps)
+    rows = [row for row in job.steps if row.attempt == attempt]
+    columns: dict[str, list[object]] = {
+        "step": [row.step for row in rows],
+        "rank": [row.rank for row in rows],
+        "writer": [row.writer for row in rows],
+        "time": [row.time for row in rows],
+        "end_seconds": [row.monotonic_ns / 1e9 for row in rows],
+        "wall_seconds": [row.wall_seconds for row in rows],
+    }
+    for phase in PHASES:
+        columns[f"{phase}_seconds"] = [row.phase_seconds.get(phase, 0.0) for row in rows]
+        columns[f"{phase}_cpu_seconds"] = [row.cpu_seconds.get(phase, 0.0) for row in rows]
+    for name in ("step", "backward"):
+        columns[f"{name}_delay_seconds"] = [row.run_delay_seconds.get(name, np.nan) for row in rows]
+    for name in ("gap", "host_to_device", "forward", "backward", "optimizer"):
+        columns[f"device_{name}_seconds"] = [_device_seconds(row, name) for row in rows]
+    frame = pd.DataFrame(columns)
+    frame.attrs["attempt"] = attempt
+    return _one_writer_a_rank(frame)
+
+
+def _device_seconds(row: StepDone, name: str) -> float:
+    return row.device_seconds.get(name, 0.0) if row.device_seconds else float("nan")
+
+
+def _one_writer_a_rank(frame: pd.DataFrame) -> pd.DataFrame:
+    """Keep the writer with the most steps where several processes say they are the same rank (scripts run one after another)."""
+    counts = frame.groupby(["rank", "writer"]).size().sort_values(ascending=False, kind="stable").reset_index()
+    kept = counts.drop_duplicates("rank")["writer"]
+    return cast("pd.DataFrame", frame[frame["writer"].isin(kept)])
+
+
+def warm_up_steps(wall: Matrix) -> int:
+    """Return how many first steps to leave out: two (DDP rebuilds its buckets after the first), and more while they are over
+    three times the median, but never more than a tenth of the run."""
+    most = len(wall) // 10
+    slow = wall > 3 * np.median(wall)
+    leading = int(np.argmin(slow)) if not slow.all() else 0
+    return min(most, max(2, leading))
+
+
+def aligned(job: JobRecords) -> Steps:
+    """Return the steps that every rank has, without the warm-up, each second in one cause or in waiting.
+
+    Raises:
+        TachoscopeError: no step is common to all ranks.
+    """
+    frame = table(job)
+    attempt = int(frame.attrs["attempt"])
+    ranks = sorted(int(rank) for rank in frame["rank"].unique())
+    wide = frame.pivot_table(index="step", columns="rank", values="wall_seconds")
+    common = wide.dropna().index.to_numpy()
+    if not len(common):
+        raise TachoscopeError(f"the ranks of job {job.job!r} have no step in common")
+    common = common[warm_up_steps(wide.loc[common].to_numpy().max(axis=1)) :]
+    frame = frame[frame["step"].isin(common)].sort_values(["step", "rank"], kind="stable")
+    shape = (len(common), len(ranks))
+
+    def column(name: str) -> Matrix:
+        return frame[name].to_numpy(dtype=float).reshape(shape)
+
+    writers = [str(writer) for writer in frame["writer"].to_numpy().reshape(shape)[0]]
+    starts = [start for start in job.starts if start.writer in writers]
+    device = next((start.device for start in starts), "cpu")
+    world = max((start.world_size for start in starts), default=len(ranks))
+    wall, ends = column("wall_seconds"), column("end_seconds")
+    delays_measured = not np.isnan(column("step_delay_seconds")).any()
+    if device == "cpu":
+        own, waiting = _cpu_causes(column, together=world > 1)
+    else:
+        own, waiting = _device_causes(column, wall)
+    spans = ends[-1] - (ends[0] - wall[0])
+    return Steps(
+        job=job.job,
+        attempt=attempt,
+        numbers=common.astype(np.int64),
+        ranks=ranks,
+        world_size=world,
+        device=device,
+        wall=wall,
+        own=own,
+        waiting=waiting,
+        other_cpu=column("other_cpu_seconds"),
+        ends=ends,
+        transfer_measured=device == "cpu" and len(ranks) == world,
+        cpu_wait_measured=device == "cpu" and delays_measured,
+        loader_seen=bool(column("data_wait_seconds").any()),
+        writers=writers,
+        starts=starts,
+        window_start=float(column("time")[0].min() - wall[0].max()),
+        window_end=float(column("time")[-1].max()),
+        lost_seconds=np.maximum(spans - wall.sum(axis=0), 0.0),
+    )
+
+
+class _Column:
+    """Type of the accessor that the two functions below take."""
+
+    def __call__(self, name: str) -> Matrix: ...
+
+
+def _cpu_causes(column: _Column, *, together: bool) -> tuple[dict[str, Matrix], Matrix]:
+    """Split host time. On CPU, backward runs on the training thread: what it neither computed nor waited for a core, it was
+    blocked, and in a job of several ranks that is the gradient exchange (DDP waits there for its reducer)."""
+    delay = np.nan_to_num(column("step_delay_seconds"))
+    backward_delay = np.minimum(np.nan_to_num(column("backward_delay_seconds")), delay)
+    backward = column("backward_seconds")
+    blocked = np.maximum(backward - column("backward_cpu_seconds") - backward_delay, 0.0) if together else 0.0 * backward
+    backward_delay = np.minimum(backward_delay, backward - blocked)
+    rest = column("forward_seconds") + column("optimizer_seconds")
+    rest_delay = np.minimum(delay - backward_delay, rest)
+    own = {
+        "data_wait": column("data_wait_seconds"),
+        "host_to_device": column("host_to_device_seconds"),
+        "compute": rest - rest_delay + backward - blocked - backward_delay,
+        "cpu_wait": rest_delay + backward_delay,
+        "gc": column("gc_seconds"),
+        "launch": 0.0 * backward,
+        "checkpoint": column("checkpoint_seconds"),
+        "evaluation": column("evaluation_seconds"),
+        "other": column("other_seconds"),
+    }
+    return own, blocked + column("collective_seconds")
+
+
+def _device_causes(column: _Column, wall: Matrix) -> tuple[dict[str, Matrix], Matrix]:
+    """Split the device's time. The gap in which nothing was queued goes to what the host did then, the rest of it to launching;
+    a rank waits in backward for as long as its backward is longer than the shortest one."""
+    gap = np.nan_to_num(column("device_gap_seconds"))
+    host = {name: column(f"{name}_seconds") for name in _GAP_PHASES}
+    total = np.maximum(sum(host.values()), 1e-12)
+    share = np.minimum(gap / total, 1.0)
+    backward = np.nan_to_num(column("device_backward_seconds"))
+    waiting = backward - backward.min(axis=1, keepdims=True)
+    own = {cause: 0.0 * gap for cause in CAUSES} | {name: seconds * share for name, seconds in host.items()}
+    own["launch"] = np.maximum(gap - total, 0.0)
+    own["host_to_device"] = np.nan_to_num(column("device_host_to_device_seconds"))
+    own["compute"] = (
+        np.nan_to_num(column("device_forward_seconds") + column("device_optimizer_seconds")) + backward - waiting
+    )
+    # Host and device clocks cut a step at different moments; over many steps the difference vanishes, and what stays is unexplained.
+    measured = sum(own.values()) + waiting
+    scale = np.minimum(wall.sum(axis=0) / np.maximum(measured.sum(axis=0), 1e-12), 1.0)
+    own = {cause: seconds * scale for cause, seconds in own.items()}
+    own["other"] = own["other"] + np.maximum(wall - sum(own.values()) - waiting * scale, 0.0)
+    return own, waiting * scale
+
+
+def lines_seen(job: JobRecords, steps: Steps, phase: str, ranks: list[int] | None = None) -> Counter[str]:
+    """Return the lines of user code seen in a phase, with the number of samples, over the given ranks (all by default)."""
+    wanted = {writer for writer, rank in zip(steps.writers, steps.ranks, strict=True) if ranks is None or rank in ranks}
+    seen: Counter[str] = Counter()
+    for beat in job.heartbeats:
+        if beat.writer in wanted:
+            seen.update(beat.where.get(phase, {}))
+    return seen

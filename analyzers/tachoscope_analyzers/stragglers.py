@@ -1,0 +1,106 @@
+"""Compute: one rank that is late by its own computing, and the healthy case in which all time is computing."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tachoscope_analyzers.culprits import culprits
+from tachoscope_analyzers.input import seen_lines
+from tachoscope_analyzers.judge import Candidate
+from tachoscope_analyzers.load import JobRecords
+from tachoscope_analyzers.losses import Losses
+from tachoscope_analyzers.steps import Matrix, Steps
+from tachoscope_analyzers.thresholds import threshold
+from tachoscope_core.report import Evidence, Finding, RunnerUp
+from tachoscope_core.taxonomy import BY_SLUG
+
+
+def busy_other(steps: Steps) -> Matrix:
+    """Return, by rank, whether the time outside of the measured phases was spent computing, shape (R,) of bool."""
+    other = steps.own["other"].sum(axis=0)
+    busy = steps.other_cpu.sum(axis=0)
+    return np.asarray(busy >= threshold("culprit_coverage") * np.maximum(other, 1e-9))
+
+
+def candidates(job: JobRecords, steps: Steps, losses: Losses) -> list[Candidate]:
+    """Return what the step loses to ranks that compute for longer than the others.
+
+    When the late rank changes from step to step it is no straggler but uneven work, which is not told apart yet: unknown.
+    """
+    late = losses.excess["compute"] + losses.excess["other"] * busy_other(steps)
+    if not late.any():
+        return []
+    who = culprits(late, steps.ranks)
+    ranks = steps.ranks if who.ranks == "all" else who.ranks
+    columns = [steps.ranks.index(rank) for rank in ranks]
+    others = [column for column in range(len(steps.ranks)) if column not in columns] or columns
+    evidence = [
+        Evidence(
+            signal="own computing of the late rank",
+            value=float(steps.own["compute"][:, columns].mean()),
+            threshold=float(steps.own["compute"][:, others].mean()),
+            comparison=">",
+            unit="seconds per step",
+            source="step records; threshold: the other ranks",
+        ),
+        Evidence(
+            signal="waiting of the late rank in collectives",
+            value=float(steps.waiting[:, columns].mean()),
+            threshold=float(steps.waiting[:, others].mean()),
+            comparison="<",
+            unit="seconds per step",
+            source="step records; threshold: the other ranks",
+        ),
+        Evidence(
+            signal="part of the loss that stays with these ranks",
+            value=who.coverage if who.persistent else float(late.sum(axis=0).max() / late.sum()),
+            threshold=threshold("culprit_coverage"),
+            comparison=">=" if who.persistent else "<",
+            unit="ratio",
+            source="step records",
+        ),
+        *seen_lines(job, steps, "forward", ranks),
+    ]
+    if who.persistent:
+        return [Candidate("compute_straggler", late.sum(axis=1), who.ranks, evidence)]
+    return [Candidate("unknown", late.sum(axis=1), "all", evidence, 0.5, ("data_imbalance", 0.0))]
+
+
+def healthy(steps: Steps, losses: Losses, found: list[Finding]) -> list[Finding]:
+    """Return the finding that all is well with the step: computing has at least its share, and nothing was found."""
+    compute = losses.common["compute"]
+    share = float(compute.mean()) / losses.mean_step
+    if found or share < threshold("compute_bound_share") or len(steps.numbers) < threshold("warning_steps"):
+        return []
+    entry = BY_SLUG["compute_bound"]
+    rest = {"comm_exposed": losses.transfer, "input_workers": losses.common["data_wait"]}
+    slug, seconds = max(rest.items(), key=lambda item: float(item[1].mean()))
+    from tachoscope_analyzers.judge import resampled_shares
+
+    shares = resampled_shares(compute, losses.step)
+    low, high = np.quantile(shares, [0.025, 0.975])
+    return [
+        Finding(
+            class_="compute_bound",
+            severity="info",
+            seconds_per_step=float(compute.mean()),
+            share=share,
+            share_ci=(float(low), float(high)),
+            ranks="all",
+            confidence=round(min(float((shares >= threshold("compute_bound_share")).mean()), 0.99), 2),
+            runner_up=RunnerUp(class_=slug, margin=round(share - float(seconds.mean()) / losses.mean_step, 3)),
+            evidence=[
+                Evidence(
+                    signal="computing, share of the step",
+                    value=share,
+                    threshold=threshold("compute_bound_share"),
+                    comparison=">=",
+                    unit="ratio",
+                    source="step records",
+                )
+            ],
+            speedup_if_fixed=1.0,
+            action=entry.fix,
+            runbook=entry.runbook,
+        )
+    ]

@@ -1,0 +1,19 @@
+"""The classifier's thresholds, read from `thresholds.yaml`, where each stands beside its source."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+
+import yaml
+
+
+@cache
+def _all() -> dict[str, float]:
+    text = (files("tachoscope_analyzers") / "thresholds.yaml").read_text()
+    return {name: float(entry["value"]) for name, entry in yaml.safe_load(text).items()}
+
+
+def threshold(name: str) -> float:
+    """Return the value of a threshold; KeyError for a name that the file lacks."""
+    return _all()[name]
