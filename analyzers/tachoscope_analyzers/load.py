@@ -10,7 +10,7 @@ from pathlib import Path
 from tachoscope_core import records, spool
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report import Source
-from tachoscope_core.store import Store
+from tachoscope_core.store import Store, StoredSegment
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +26,19 @@ class JobRecords:
     ends: list[records.JobEnded] = field(default_factory=list)
 
 
-def from_store(store: Store, job: str) -> JobRecords:
-    """Read a job from a store.
+def from_store(store: Store, job: str, *, ends_only: bool = False) -> JobRecords:
+    """Read a job from a store; with `ends_only` no more than each writer's first and last object, enough for its status.
 
     Raises:
         TachoscopeError: the store has no such job, or cannot be read.
     """
-    chunks = [store.read(segment) for segment in store.segments(job)]
+    segments = list(store.segments(job))
+    if ends_only:
+        by_writer: dict[str, list[StoredSegment]] = defaultdict(list)
+        for segment in sorted(segments, key=lambda segment: segment.offset):
+            by_writer[segment.writer].append(segment)
+        segments = [one for all_ in by_writer.values() for one in dict.fromkeys((all_[0], all_[-1]))]
+    chunks = [store.read(segment) for segment in segments]
     if not chunks:
         raise TachoscopeError(f"store {store.url} has no records of job {job!r}", fix="tachoscope store ls")
     return _of_job(chunks, f"{store.url}: jobs/{job}", job)
@@ -111,10 +117,17 @@ def _decode(chunks: Iterable[bytes], counts: Counter[str]) -> Iterator[records.A
                 counts["cut" if number == len(lines) - 1 else "garbage"] += 1
 
 
-def status(job: JobRecords) -> str:
+RUNNING_SECONDS = 60.0
+"""A process that wrote nothing for longer is not called running: a live one sends a heartbeat every few seconds."""
+
+
+def status(job: JobRecords, *, now: float) -> str:
     """Return how the job's last attempt stands: completed, failed, running or unknown.
 
     The launcher's word counts, since it alone sees a process that was killed; without it, a process that reported a failure.
+
+    Args:
+        now: Unix seconds.
     """
     attempt = max((row.attempt for row in (*job.starts, *job.ends)), default=0)
     ends = [row for row in job.ends if row.attempt >= attempt]
@@ -126,4 +139,5 @@ def status(job: JobRecords) -> str:
     started = {row.writer for row in job.starts if row.attempt >= attempt and row.rank != records.LAUNCHER_RANK}
     if started and started <= {row.writer for row in ends}:
         return "completed"
-    return "running" if started else "unknown"
+    last = max((row.time for rows in (job.starts, job.steps, job.heartbeats) for row in rows), default=0.0)
+    return "running" if now - last < RUNNING_SECONDS else "unknown"

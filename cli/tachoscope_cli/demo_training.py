@@ -1,7 +1,7 @@
 """The demo's training script: a small sequence classifier, DDP over gloo on CPU, real files through `DataLoader`, and a real fault.
 
-Knows nothing of tachoscope: it is watched as any user's script is. Each step computes for about 80 ms, so that on a clean run
-synchronisation (about 2 ms with gloo on loopback) and reading stay below 5 % of it each.
+Knows nothing of the probe: it is watched as any user's script is. Each step computes for about 170 ms, so that on a clean run
+exposed synchronisation (about 2 ms with gloo on loopback) and reading stay far below 5 % of it each.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import gc
 import multiprocessing
 import os
 import socket
+import subprocess
+import sys
 import time
 import zlib
 from collections.abc import Callable
@@ -22,24 +24,13 @@ import torch.distributed as dist
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
-FAULTS = {
-    "none": "nothing: a healthy run",
-    "input_straggler": "rank 1 sleeps 80 ms while it loads each batch",
-    "input_workers": "every rank waits 80 ms for each batch, in the training process itself (num_workers=0)",
-    "input_preprocess": "every rank decompresses for about 80 ms a batch",
-    "input_fetch": "every rank reads each batch from a slow server, about 80 ms",
-    "compute_straggler": "rank 1 computes for 80 ms more in each step",
-    "cpu_contention": "another process computes on the core that rank 1 is pinned to",
-    "checkpoint_stall": "rank 0 saves a large state, flushed to disk, every 10 steps",
-    "comm_exposed": "the model is tiny, so that the step is mostly gradient exchange",
-    "host_pause": "every rank collects garbage over millions of objects every 10 steps",
-    "unknown": "every rank sleeps 80 ms after the optimizer, outside of anything that is measured",
-}
+from tachoscope_cli.faults import FAULTS
+
 SLOW_SECONDS = 0.08
-BATCH, SEQUENCE, FEATURES, HIDDEN, CLASSES = 64, 192, 32, 96, 10
+BATCH, SEQUENCE, FEATURES, HIDDEN, CLASSES = 32, 320, 32, 192, 10
 SAMPLE_BYTES = SEQUENCE * FEATURES * 4
-FILES = 256
-CHECKPOINT_BYTES = 384 << 20
+FILES = 192
+CHECKPOINT_BYTES = 512 << 20
 SLOW_RANK = 1
 
 
@@ -142,18 +133,13 @@ def compute(seconds: float) -> None:
         matrix = torch.tanh(matrix @ matrix)
 
 
-def _spin(core: int) -> None:
-    os.sched_setaffinity(0, {core})
-    compute(float("inf"))
+_SPIN = "import os; parent = os.getppid()\nwhile os.getppid() == parent:\n    for _ in range(1_000_000): pass"
 
 
-def contend_for_core() -> None:
-    """Pin this process to a core and start two other processes there that never rest."""
-    core = max(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, {core})
-    for _ in range(2):
-        multiprocessing.get_context("spawn").Process(target=_spin, args=(core,), daemon=True).start()
-    time.sleep(5.0)  # until both have imported torch and compute
+def contend_for_core() -> list[subprocess.Popen[bytes]]:
+    """Pin this process to a core and start two others there that never rest, until this process is gone."""
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    return [subprocess.Popen([sys.executable, "-c", _SPIN]) for _ in range(2)]
 
 
 def save(path: Path) -> None:
@@ -169,6 +155,9 @@ def train(fault: str, steps: int, directory: Path) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     rank = dist.get_rank()
+    if rank == 0:
+        write_data(directory, compressed=fault == "input_preprocess")
+    dist.barrier()
     data = Sequences(directory, reader(fault, rank, directory))
     sampler: DistributedSampler[tuple[torch.Tensor, int]] = DistributedSampler(data)
     tiny = fault == "comm_exposed"
@@ -180,8 +169,7 @@ def train(fault: str, steps: int, directory: Path) -> None:
     garbage: list[Any] = []
     if fault == "host_pause":
         garbage = [[index] for index in range(2_000_000)]
-    if fault == "cpu_contention" and rank == SLOW_RANK:
-        contend_for_core()
+    spinners = contend_for_core() if fault == "cpu_contention" and rank == SLOW_RANK else []
     dist.barrier()
     step = epoch = 0
     while step < steps:
@@ -197,13 +185,15 @@ def train(fault: str, steps: int, directory: Path) -> None:
             step += 1
             if fault == "checkpoint_stall" and rank == 0 and step % 10 == 0:
                 save(directory / "checkpoint.pt")
-            if fault == "host_pause" and step % 10 == 0:
+            if fault == "host_pause" and step % 5 == 0:
                 gc.collect()
             if fault == "unknown":
                 time.sleep(SLOW_SECONDS)
             if step == steps:
                 break
     garbage.clear()
+    for spinner in spinners:
+        spinner.kill()
     dist.barrier()
     dist.destroy_process_group()
 
@@ -212,11 +202,9 @@ def main() -> None:
     """Parse the options and train."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--fault", choices=FAULTS, default="none")
-    parser.add_argument("--steps", type=int, default=100)
-    parser.add_argument("--data", type=Path, required=True, help="folder for data and checkpoint, shared by the ranks")
+    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--data", type=Path, required=True, help="empty folder for data and checkpoint")
     options = parser.parse_args()
-    if not any(options.data.glob("*.f32")):
-        parser.error(f"{options.data} holds no data: write_data() first")
     train(options.fault, options.steps, options.data)
 
 

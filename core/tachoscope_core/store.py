@@ -58,6 +58,18 @@ class Store:
         """Return the names of all jobs, sorted."""
         return sorted(path.rsplit("/", 1)[-1] for path in self._list(f"{self._root}/jobs"))
 
+    def job_times(self) -> dict[str, float]:
+        """Return each job with the Unix time at which something of it was last written."""
+        return {job: self._last_written(f"{self._root}/jobs/{job}") for job in self.jobs()}
+
+    def _last_written(self, path: str) -> float:
+        try:
+            entries: dict[str, dict[str, Any]] = self._fs.find(path, detail=True)
+        except OSError as error:
+            raise TachoscopeError(f"could not list {path} in store {self.url}: {error}") from None
+        times = (entry.get("mtime") or entry.get("LastModified") or 0.0 for entry in entries.values())
+        return max((time.timestamp() if isinstance(time, datetime) else float(time) for time in times), default=0.0)
+
     def segments(self, job: str) -> Iterator[StoredSegment]:
         """Yield the record objects of a job, in the order of their keys."""
         root = f"{self._root}/jobs/{check_job_name(job)}/records"

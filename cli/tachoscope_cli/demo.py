@@ -1,0 +1,60 @@
+"""`tachoscope demo`: the newcomer's first minute. A real training with a real fault, watched, and its report."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import tempfile
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from tachoscope_cli.run import Outcome, run
+from tachoscope_core import spool
+from tachoscope_core.errors import TachoscopeError
+
+RANKS = 2
+_LOG_TAIL_LINES = 15
+
+
+def train(fault: str, *, steps: int, store_url: str, job: str | None, console: Console) -> Outcome:
+    """Run the training of `demo_training` under the probe, with progress on the console.
+
+    Raises:
+        TachoscopeError: torch is not installed, or the training failed; the message ends with its last words.
+    """
+    if importlib.util.find_spec("torch") is None:
+        raise TachoscopeError(
+            "the demo trains with PyTorch, which is not installed here", fix="pip install torch==2.13.0, or `make demo`"
+        )
+    with tempfile.TemporaryDirectory(prefix="tachoscope-demo-") as folder:
+        data, log = Path(folder), Path(folder) / "training.log"
+        outcome = _watched(_command(fault, steps, data), steps, store_url, job or f"demo-{fault}", log, console)
+        if outcome.exit_code:
+            tail = "\n".join(log.read_text(errors="replace").splitlines()[-_LOG_TAIL_LINES:])
+            raise TachoscopeError(f"the demo's training ended with exit code {outcome.exit_code}; it said last:\n{tail}")
+        return outcome
+
+
+def _command(fault: str, steps: int, data: Path) -> list[str]:
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(RANKS)]
+    module = ["-m", "tachoscope_cli.demo_training", "--fault", fault, "--steps", str(steps), "--data", str(data)]
+    return [*launcher, *module]
+
+
+def _watched(command: list[str], steps: int, store_url: str, job: str, log: Path, console: Console) -> Outcome:
+    if not console.is_terminal:
+        console.print(f"training: {RANKS} processes, {steps} steps")
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with (
+        log.open("wb") as output,
+        Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress,
+    ):
+        task = progress.add_task(f"training, {RANKS} processes", total=steps)
+
+        def show(run_directory: Path) -> None:
+            done = sum(path.read_bytes().count(b'"kind":"StepDone"') for path in spool.segments(run_directory))
+            progress.update(task, completed=done // RANKS)
+
+        return run(command, job=job, store_url=store_url, output=output.fileno(), while_running=show)

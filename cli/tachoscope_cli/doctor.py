@@ -1,0 +1,113 @@
+"""`tachoscope doctor`: what this machine can and cannot collect, and why."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from tachoscope import procfs
+from tachoscope.spool_writer import MIN_FREE_BYTES, MIN_FREE_SHARE
+from tachoscope_core import spool
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing looked at: `no` is a limit of what can be collected, `bad` something to mend."""
+
+    name: str
+    state: Literal["ok", "no", "bad"]
+    detail: str
+
+
+def examine(store_url: str) -> list[Check]:
+    """Look at everything; nothing is changed, but that an absent store or spool directory is tried out beside where it will be."""
+    return [
+        Check("python", "ok", f"{sys.version.split()[0]} at {sys.executable}"),
+        *_packages(),
+        _spool(spool.default_root()),
+        _store(store_url),
+        _thread_clock(),
+        _wait_reasons(),
+        _pressure(),
+        _accelerator(),
+    ]
+
+
+def _packages() -> list[Check]:
+    wanted = {
+        "torch": "steps are seen without a change to the code",
+        "lightning": "Lightning's steps, validation and checkpoints",
+        "transformers": "Hugging Face Trainer's steps, evaluation and checkpoints",
+        "accelerate": "Accelerate's checkpoints",
+    }
+    rows = []
+    for name, gives in wanted.items():
+        try:
+            rows.append(Check(name, "ok", f"{importlib.metadata.version(name)}: {gives}"))
+        except importlib.metadata.PackageNotFoundError:
+            rows.append(Check(name, "no", "not installed in this Python"))
+    try:
+        rows.append(Check("analysis", "ok", f"pandas {importlib.metadata.version('pandas')}"))
+    except importlib.metadata.PackageNotFoundError:
+        rows.append(Check("analysis", "no", "`analyze` and `demo` need: pip install 'tachoscope[analyze]'"))
+    return rows
+
+
+def _existing(path: Path) -> Path:
+    while not path.exists():
+        path = path.parent
+    return path
+
+
+def _spool(root: Path) -> Check:
+    place = _existing(root)
+    if not os.access(place, os.W_OK):
+        return Check("spool", "bad", f"no permission to write {place} (set $TACHOSCOPE_SPOOL)")
+    usage = shutil.disk_usage(place)
+    needed = min(MIN_FREE_SHARE * usage.total, MIN_FREE_BYTES)
+    if usage.free < needed:
+        return Check("spool", "bad", f"{root}: {usage.free >> 20} MiB free, under the {int(needed) >> 20} MiB that stay free")
+    return Check("spool", "ok", f"{root}, {usage.free >> 20} MiB free")
+
+
+def _store(url: str) -> Check:
+    try:
+        jobs = len(Store(url).jobs())
+    except TachoscopeError as error:
+        return Check("store", "bad", str(error))
+    if "://" not in url and not os.access(_existing(Path(url)), os.W_OK):
+        return Check("store", "bad", f"no permission to write {url}")
+    return Check("store", "ok", f"{url}, {jobs} job{'s' if jobs != 1 else ''}")
+
+
+def _thread_clock() -> Check:
+    if procfs.RunDelay().measured:
+        return Check("waiting for a core", "ok", "/proc/thread-self/schedstat")
+    return Check("waiting for a core", "no", "this kernel keeps no schedstat: cpu_contention is not measured")
+
+
+def _wait_reasons() -> Check:
+    kind = procfs.waits_for(os.getpid())
+    if kind == "unknown":
+        return Check("what a loader waits for", "no", "/proc/<pid>/syscall cannot be read: input classes stay unknown")
+    return Check("what a loader waits for", "ok", "/proc/<pid>/syscall, sampled ten times a second")
+
+
+def _pressure() -> Check:
+    if procfs.pressure_seconds("cpu") is None:
+        return Check("pressure (PSI)", "no", "/proc/pressure is not there: less evidence for contention")
+    return Check("pressure (PSI)", "ok", "/proc/pressure")
+
+
+def _accelerator() -> Check:
+    devices = sorted(Path("/dev").glob("nvidia[0-9]*")) + sorted(Path("/dev/dri").glob("renderD*"))
+    if not devices:
+        return Check("accelerator", "no", "no device file: training on CPU is watched, with phases from the thread's clocks")
+    return Check("accelerator", "ok", f"{len(devices)} device files: phases are timed with device events once a job uses CUDA")

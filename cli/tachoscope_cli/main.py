@@ -1,0 +1,279 @@
+"""The `tachoscope` command. Each command parses its options, calls one function and prints its result."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import time
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import click
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+import tachoscope
+from tachoscope_cli.faults import FAULTS
+from tachoscope_core import store as store_module
+from tachoscope_core.errors import TachoscopeError
+
+if TYPE_CHECKING:
+    from tachoscope_analyzers import load
+    from tachoscope_core.report import Report
+
+FAIL_ON_EXIT_CODE = 3
+
+app = typer.Typer(
+    name="tachoscope",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    help="Where does the accelerator time go, is that within our objectives, and what do we do about it?",
+    epilog="First minute: `tachoscope demo`",
+)
+store_app = typer.Typer(no_args_is_help=True, help="Look into the store of job records.")
+app.add_typer(store_app, name="store")
+
+Format = StrEnum("Format", ["text", "json", "html"])
+Level = StrEnum("Level", ["critical", "warning"])
+Fault = StrEnum("Fault", list(FAULTS))
+
+StoreOption = Annotated[
+    str | None,
+    typer.Option("--store", metavar="URL", help="Directory or s3:// URL. Default: $TACHOSCOPE_STORE, else the user's data directory."),
+]
+
+
+def _store_url(store: str | None) -> str:
+    return store or store_module.default_url()
+
+
+def _needs_analysis() -> None:
+    for module in ("pandas", "yaml"):
+        if importlib.util.find_spec(module) is None:
+            raise TachoscopeError(f"this command needs {module}", fix="pip install 'tachoscope[analyze]'")
+
+
+@app.callback(invoke_without_command=True)
+def _options(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,  # noqa: FBT002
+    verbose: Annotated[bool, typer.Option("--verbose", help="Add the traceback to errors.")] = False,  # noqa: ARG001, FBT002
+) -> None:
+    if version:
+        typer.echo(f"tachoscope {tachoscope.__version__}")
+        raise typer.Exit
+
+
+@app.command(epilog="Examples: `tachoscope demo`, `tachoscope demo --fault none`, `tachoscope demo --fault comm_exposed`")
+def demo(
+    fault: Annotated[Fault, typer.Option(help="The fault to cause, by the class it should be reported as.")] = Fault["input_straggler"],
+    steps: Annotated[int, typer.Option(min=30, help="Steps to train.")] = 60,
+    store: StoreOption = None,
+    job: Annotated[str | None, typer.Option(help="Name of the job. Default: demo-FAULT.")] = None,
+) -> None:
+    """Train a small model in two processes with a real fault, and say where the time went.
+
+    A real PyTorch DDP training on this machine, on CPU, under the probe; it takes under a minute and needs no GPU.
+    """
+    _needs_analysis()
+    from tachoscope_analyzers.analyze import analyze as judge
+    from tachoscope_analyzers.load import from_store
+    from tachoscope_cli import demo as demo_module
+    from tachoscope_cli.render_text import render
+    from tachoscope_core.store import Store
+
+    console, url = _console(), _store_url(store)
+    console.print(f"fault: {fault.value} ({FAULTS[fault.value]})", soft_wrap=True)
+    outcome = demo_module.train(fault.value, steps=steps, store_url=url, job=job, console=console)
+    console.print()
+    render(judge(from_store(Store(url), outcome.job)), console)
+    given = f" --store {store}" if store else ""
+    console.print(f"store: {url}", soft_wrap=True)
+    console.print(f"next:  tachoscope run{given} -- python train.py   (your own job, unchanged)", soft_wrap=True)
+    target = f"{url}/jobs/{outcome.job}"
+    console.print(f"       tachoscope analyze {target} --format html --output report.html", soft_wrap=True)
+
+
+@app.command(
+    context_settings={"ignore_unknown_options": True},
+    epilog="Examples: `tachoscope run -- python train.py --epochs 3`, "
+    "`tachoscope run --job resnet -- torchrun --nproc-per-node 2 train.py`",
+)
+def run(
+    command: Annotated[list[str] | None, typer.Argument(metavar="-- CMD...", help="The command that trains, as you would type it.")] = None,
+    job: Annotated[str | None, typer.Option(help="Name that all attempts and nodes of the job share. Default: what the scheduler says, else the script's name and the time.")] = None,
+    store: StoreOption = None,
+) -> None:
+    """Run any PyTorch command under the probe, with no code change.
+
+    Exits with the command's exit code. The records are in the store afterwards, also when the command fails.
+    """
+    from tachoscope_cli.run import run as run_command
+
+    url = _store_url(store)
+    outcome = run_command(command or [], job=job, store_url=url)
+    shipped = outcome.shipped
+    if shipped.lines > 2:  # more than the launcher's own
+        where = f" --store {store}" if store else ""
+        _notice(f"{shipped.lines} records of job {outcome.job} in {url}; next: tachoscope analyze{where} --job {outcome.job}")
+    elif shipped.lines:
+        _notice("no training step was seen: no process of the command computed gradients with torch or called tachoscope.step()")
+    raise typer.Exit(outcome.exit_code)
+
+
+@app.command(
+    epilog="Examples: `tachoscope analyze`, `tachoscope analyze --job resnet --format html --output report.html`, "
+    "`tachoscope analyze /dev/shm/tachoscope`, `tachoscope analyze report.json`"
+)
+def analyze(
+    paths: Annotated[list[str] | None, typer.Argument(metavar="PATH...", help="A store, a job's folder in it, spool directories or segments, or a saved report. Default: the store.")] = None,
+    job: Annotated[str | None, typer.Option(help="The job to judge. Default: the one written last.")] = None,
+    store: StoreOption = None,
+    format_: Annotated[Format, typer.Option("--format", help="text for people, json for programs (the report's schema), html for sharing.")] = Format["text"],
+    output: Annotated[Path | None, typer.Option(help="Write to this file instead of the terminal.")] = None,
+    fail_on: Annotated[Level | None, typer.Option(help=f"Exit with {FAIL_ON_EXIT_CODE} on a finding this severe.")] = None,
+) -> None:
+    """Say where the time of a job went, what the bottleneck is, and what to do about it."""
+    _needs_analysis()
+    from tachoscope_analyzers.analyze import analyze as judge
+    from tachoscope_cli import paths as path_module
+    from tachoscope_core.report import worst_severity
+
+    if store and paths:
+        raise TachoscopeError("give either PATH or --store, not both")
+    places = paths or [_store_url(store)]
+    if not paths and "://" not in places[0] and not path_module.is_store(places[0]):
+        raise TachoscopeError(f"store {places[0]} is empty", fix="run something first: tachoscope run -- python train.py")
+    report = path_module.saved_report(places) or judge(path_module.records_of(places, job))
+    _print_report(report, format_.value, output)
+    worst = worst_severity(report.findings)
+    if fail_on is not None and (worst == "critical" or (worst == "warning" and fail_on.value == "warning")):
+        raise typer.Exit(FAIL_ON_EXIT_CODE)
+
+
+def _print_report(report: Report, format_: str, output: Path | None) -> None:
+    from tachoscope_cli import render_html, render_text
+    from tachoscope_core.report import dump
+
+    if format_ == "text" and output is None:
+        render_text.render(report, _console())
+        return
+    if format_ == "text":
+        console = Console(record=True, file=open(os.devnull, "w"), width=110)  # noqa: PTH123, SIM115
+        render_text.render(report, console)
+        text = console.export_text()
+    else:
+        text = dump(report).decode() if format_ == "json" else render_html.render(report)
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    try:
+        output.write_text(text)
+    except OSError as error:
+        raise TachoscopeError(f"could not write {output}: {error.strerror}") from None
+    _notice(f"written to {output}")
+
+
+@app.command(epilog="Example: `tachoscope doctor`")
+def doctor(store: StoreOption = None) -> None:
+    """Say what this machine can and cannot collect, and why. Exits with 1 if something needs mending."""
+    from tachoscope_cli.doctor import examine
+
+    checks = examine(_store_url(store))
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    words = {"ok": Text("yes", style="green"), "no": Text("no", style="yellow"), "bad": Text("MEND", style="bold red")}
+    for check in checks:
+        table.add_row(words[check.state], check.name, check.detail)
+    _console().print(table)
+    raise typer.Exit(int(any(check.state == "bad" for check in checks)))
+
+
+@store_app.command("ls", epilog="Example: `tachoscope store ls --limit 5`")
+def store_ls(
+    store: StoreOption = None,
+    limit: Annotated[int, typer.Option(min=1, help="List so many jobs, the newest first.")] = 20,
+) -> None:
+    """List the jobs of the store, the newest first: how they ended, ranks, steps, attempts."""
+    from tachoscope_analyzers import load
+    from tachoscope_core.store import Store
+
+    opened = Store(_store_url(store))
+    times = opened.job_times()
+    if not times:
+        raise TachoscopeError(f"store {opened.url} is empty", fix="run something first: tachoscope run -- python train.py")
+    table = Table("job", "status", "ranks", "steps", "attempts", "last record", box=None, padding=(0, 2, 0, 0))
+    for job in sorted(times, key=times.__getitem__, reverse=True)[:limit]:
+        table.add_row(job, *_job_row(load.from_store(opened, job, ends_only=True), times[job]))
+    _console().print(table)
+    if len(times) > limit:
+        _notice(f"{len(times) - limit} more (--limit)")
+
+
+def _job_row(job: load.JobRecords, written: float) -> list[str]:
+    from tachoscope_analyzers import load
+
+    now = time.time()
+    state = load.status(job, now=now)
+    reason = next((end.reason for end in reversed(job.ends) if end.reason and end.status == "failed"), "")
+    ranks = {start.rank for start in job.starts if start.rank >= 0}
+    attempts = {start.attempt for start in job.starts}
+    return [
+        f"{state} ({reason})" if reason and state == "failed" else state,
+        str(len(ranks)),
+        str(max((step.step for step in job.steps), default=0)),
+        str(len(attempts)),
+        f"{_age(now - written)} ago",
+    ]
+
+
+def _age(seconds: float) -> str:
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{max(0.0, seconds):.0f} s"
+
+
+def _console() -> Console:
+    """Return a console for results; in a pipe lines are as long as they need to be."""
+    return Console(width=None if sys.stdout.isatty() else 110, highlight=False)
+
+
+def _notice(text: str) -> None:
+    sys.stderr.write(f"tachoscope: {text}\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line; errors are one line, and a traceback with --verbose."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        code = app(args=words, prog_name="tachoscope", standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
+    except TachoscopeError as error:
+        if "--verbose" in words:
+            raise
+        sys.stderr.write(f"tachoscope: {error}\n")
+        sys.exit(error.exit_code)
+    except click.exceptions.Abort:
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.stderr.write("tachoscope: interrupted\n")
+        sys.exit(130)
+    except BrokenPipeError:  # the reader of the pipe went away: nobody is left to tell
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""What a path on the command line means: a store, a job in it, a spool, a saved report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tachoscope_analyzers import load
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.report import Report
+from tachoscope_core.report import load as load_report
+from tachoscope_core.store import Store
+
+
+def is_store(path: str) -> bool:
+    """Say whether a path is the root of a store."""
+    return "://" in path or (Path(path) / "jobs").is_dir()
+
+
+def newest_job(store: Store) -> str:
+    """Return the job whose records were written last.
+
+    Raises:
+        TachoscopeError: the store holds no job.
+    """
+    times = store.job_times()
+    if not times:
+        raise TachoscopeError(f"store {store.url} is empty", fix="run something first: tachoscope run -- python train.py")
+    return max(times, key=times.__getitem__)
+
+
+def saved_report(paths: list[str]) -> Report | None:
+    """Return the report, if the one path is a saved one."""
+    if len(paths) == 1 and paths[0].endswith(".json") and Path(paths[0]).is_file():
+        return load_report(Path(paths[0]))
+    return None
+
+
+def records_of(paths: list[str], job: str | None) -> load.JobRecords:
+    """Read the records that the paths name.
+
+    Raises:
+        TachoscopeError: a path does not exist, holds no records, or stores and spools are mixed.
+    """
+    stores = [path for path in paths if is_store(path) or _job_folder(path)]
+    if not stores:
+        missing = next((path for path in paths if not Path(path).exists()), None)
+        if missing is not None:
+            raise TachoscopeError(f"{missing} does not exist", fix="give a store, a spool directory or a report")
+        return load.from_spool(map(Path, paths), job=job)
+    if len(paths) > 1:
+        raise TachoscopeError(f"cannot analyze {stores[0]} together with other paths", fix="one store at a time")
+    folder = _job_folder(stores[0])
+    if folder is not None:
+        return load.from_store(Store(str(folder.parent.parent)), folder.name)
+    store = Store(stores[0])
+    return load.from_store(store, job or newest_job(store))
+
+
+def _job_folder(path: str) -> Path | None:
+    """Return the path if it is `<store>/jobs/<job>`."""
+    folder = Path(path)
+    return folder.resolve() if folder.parent.resolve().name == "jobs" and (folder / "records").is_dir() else None

@@ -1,0 +1,166 @@
+"""A report for the terminal. Renders the report and computes nothing that an analyzer should."""
+
+from __future__ import annotations
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from tachoscope_core.report import Evidence, Finding, Ledger, Report, Source
+from tachoscope_core.taxonomy import BY_SLUG
+
+STATE_COLORS = {
+    # Okabe and Ito's palette, told apart with any colour vision: https://jfly.uni-koeln.de/color/
+    "compute": "#009E73",
+    "communication": "#0072B2",
+    "straggler_wait": "#CC79A7",
+    "data_wait": "#E69F00",
+    "host_to_device": "#56B4E9",
+    "host_wait": "#D55E00",
+    "checkpoint": "#F0E442",
+    "evaluation": "#7F7FBF",
+    "unexplained": "#999999",
+}
+_FALLBACK_COLOR = "#666666"
+_SEVERITY_STYLE = {"critical": "bold white on red", "warning": "bold black on yellow", "info": "bold black on green"}
+_BAR_WIDTH = 72
+WARNING_SHARE_TEXT = "10 %"
+
+
+def render(report: Report, console: Console) -> None:
+    """Print the report."""
+    console.print(_headline(report), soft_wrap=True)
+    console.print()
+    console.print(_bar(report.ledgers[0]))
+    console.print(_states(report))
+    for finding in report.findings:
+        console.print(Padding(_finding(finding, report), (1, 0, 0, 0)))
+    if all(finding.severity == "info" for finding in report.findings):
+        console.print()
+        console.print(Text(f"no bottleneck above {WARNING_SHARE_TEXT}", style="bold green"))
+    console.print()
+    for line in [*map(_source, report.sources), _not_measured(report)]:
+        if line:
+            console.print(Text(line, style="dim"), soft_wrap=True)
+
+
+def seconds(value: float) -> str:
+    """Return seconds in the unit that people read best."""
+    if value >= 1:
+        return f"{value:.2f} s"
+    return f"{value * 1e3:.1f} ms" if value >= 1e-3 else f"{value * 1e6:.0f} µs"
+
+
+def percent(ratio: float) -> str:
+    """Return a ratio as a percentage."""
+    return f"{ratio * 100:.1f} %"
+
+
+def quantity(value: float, unit: str) -> str:
+    """Return an evidence value with its unit."""
+    if unit.startswith("seconds"):
+        return seconds(value)
+    if unit == "ratio":
+        return percent(value)
+    if unit == "bytes":
+        return f"{value / 2**20:.1f} MiB"
+    return f"{value:.3g} {unit.split(';')[0]}".strip()
+
+
+def ranks_text(ranks: list[int] | str) -> str:
+    """Return the culprits of a finding in words."""
+    if isinstance(ranks, str):
+        return "all ranks"
+    shown = ", ".join(map(str, ranks[:8])) + (", ..." if len(ranks) > 8 else "")
+    return f"rank {shown}" if len(ranks) == 1 else f"ranks {shown}"
+
+
+def _headline(report: Report) -> Text:
+    step = report.step_seconds
+    text = Text()
+    text.append(f"job {report.job}", style="bold")
+    text.append(
+        f"   {report.window.steps} steps, {report.ranks} rank{'s' if report.ranks != 1 else ''}   "
+        f"step {seconds(step.mean)} (p95 {seconds(step.p95)})   "
+    )
+    text.append(f"goodput {percent(report.goodput or 0.0)}", style="bold")
+    return text
+
+
+def _bar(ledger: Ledger) -> Text:
+    text = Text()
+    used = 0.0
+    for state, value in ledger.states.items():
+        begin, used = used, used + value / ledger.wall_seconds * _BAR_WIDTH
+        text.append("█" * (round(used) - round(begin)), style=STATE_COLORS.get(state, _FALLBACK_COLOR))
+    return text
+
+
+def _states(report: Report) -> RenderableType:
+    ledger = report.ledgers[0]
+    table = Table.grid(padding=(0, 2))
+    table.add_column()
+    table.add_column()
+    table.add_column(justify="right")
+    table.add_column(justify="right")
+    for state, value in ledger.states.items():
+        share = value / ledger.wall_seconds
+        table.add_row(
+            Text("█", style=STATE_COLORS.get(state, _FALLBACK_COLOR)),
+            state,
+            percent(share),
+            f"{seconds(share * report.step_seconds.mean)} a step",
+        )
+    return table
+
+
+def _finding(finding: Finding, report: Report) -> RenderableType:
+    title = Text()
+    title.append(f" {finding.severity.upper()} ", style=_SEVERITY_STYLE[finding.severity])
+    title.append(f" {finding.class_}", style="bold")
+    title.append(f", {ranks_text(finding.ranks)}: {seconds(finding.seconds_per_step)} of {seconds(report.step_seconds.mean)}")
+    low, high = finding.share_ci
+    facts = Table.grid(padding=(0, 2))
+    facts.add_column(style="dim")
+    facts.add_column(overflow="fold")
+    facts.add_row(
+        "share", f"{percent(finding.share)} of the step (95 % interval {low * 100:.1f} to {high * 100:.1f} %), confidence {finding.confidence:.2f}"
+    )
+    for index, row in enumerate(finding.evidence[1:] or finding.evidence):
+        facts.add_row("evidence" if index == 0 else "", _evidence(row))
+    if finding.runner_up is not None:
+        facts.add_row("runner-up", f"{finding.runner_up.class_}, {percent(finding.runner_up.margin)} behind")
+    if finding.severity != "info":
+        facts.add_row("if fixed", Text(f"{finding.speedup_if_fixed:.2f}x as fast", style="bold"))
+    facts.add_row("do", finding.action)
+    facts.add_row("runbook", finding.runbook)
+    return Group(title, Text(f"  {BY_SLUG[finding.class_].title}" if finding.class_ in BY_SLUG else ""), Padding(facts, (0, 0, 0, 2)))
+
+
+def _evidence(row: Evidence) -> Text:
+    text = Text(f"{row.signal}: {quantity(row.value, row.unit)}")
+    if row.threshold is not None:
+        text.append(f" {row.comparison} {quantity(row.threshold, row.unit)}")
+    if row.source:
+        text.append(f"  ({row.source})", style="dim")
+    return text
+
+
+def _source(source: Source) -> str:
+    faults = [
+        (source.dropped, "records dropped by the job's processes"),
+        (source.cut_lines, "cut lines"),
+        (source.garbage_lines, "lines that are no records"),
+        (source.unknown_kinds, "records of kinds from another version"),
+        (source.duplicates, "duplicates left out"),
+    ]
+    extra = "; ".join(f"{count} {what}" for count, what in faults if count)
+    return f"read {source.records} records from {source.path}" + (f"; {extra}" if extra else "")
+
+
+def _not_measured(report: Report) -> str:
+    if not report.not_measured:
+        return ""
+    names = ", ".join(row.class_ for row in report.not_measured)
+    return f"not measured, so neither found nor ruled out: {names} (--format json says what is missing)"

@@ -1,0 +1,238 @@
+"""`tachoscope run`: start any command with the probe switched on in every process of it that imports torch."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tachoscope
+from tachoscope import identity
+from tachoscope.ship import Shipped, remove_if_empty, ship, ship_left_behind
+from tachoscope.spool_writer import SpoolWriter
+from tachoscope_core import records, spool
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.store import Store
+
+BOOTSTRAP = Path(tachoscope.__file__).parent / "bootstrap"
+_NODE_OPTIONS = ("--nnodes", "--num_machines", "--num-machines", "--num_nodes", "--num-nodes")
+_NAME_OPTIONS = ("--rdzv-id", "--rdzv_id")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a watched command ended: its exit code as a shell gives it, its job, and what went into the store."""
+
+    exit_code: int
+    job: str
+    shipped: Shipped
+    run_directory: Path
+
+
+def check_command(command: Sequence[str]) -> None:
+    """Raise TachoscopeError, with a shell's exit code, for a command that cannot be started."""
+    if not command:
+        raise TachoscopeError("no command given", fix="tachoscope run -- python train.py")
+    program = command[0]
+    if shutil.which(program):
+        return
+    if Path(program).is_file():
+        raise TachoscopeError(
+            f"no permission to execute {program!r}", fix=f"chmod +x {program}, or run it with python", exit_code=126
+        )
+    raise TachoscopeError(
+        f"command not found after '--': {program!r}", fix="check the spelling, and that it is installed", exit_code=127
+    )
+
+
+def _option(command: Sequence[str], names: Sequence[str]) -> str | None:
+    for index, word in enumerate(command):
+        name, equals, value = word.partition("=")
+        if name in names:
+            return value if equals else (command[index + 1] if index + 1 < len(command) else None)
+    return None
+
+
+def job_name(command: Sequence[str], environ: Mapping[str, str], name: str | None) -> tuple[str, bool]:
+    """Return the job's name, and whether it is only a default that holds on this node.
+
+    Raises:
+        TachoscopeError: the command starts a part of a job of several nodes and nothing names it, or the name is not usable.
+    """
+    given = name or environ.get(identity.JOB) or identity.scheduler_job(environ) or _option(command, _NAME_OPTIONS)
+    if given:
+        return records.check_job_name(given), False
+    nodes = (_option(command, _NODE_OPTIONS) or "1").split(":")[-1]
+    if identity.spans_nodes(environ) or (nodes.isdigit() and int(nodes) > 1):
+        raise TachoscopeError("a job of more than one node needs a name", fix=identity.MULTI_NODE_FIX)
+    script = next((Path(word).stem for word in command[1:] if word.endswith(".py")), None)
+    if script is None and "-m" in command[:-1]:
+        script = command[len(command) - 1 - list(reversed(command)).index("-m") + 1].rsplit(".", 1)[-1]
+    stem = "".join(letter if letter.isalnum() else "-" for letter in script or Path(command[0]).stem).strip("-")
+    return f"{stem or 'job'}-{time.strftime('%Y%m%d-%H%M%S')}", True
+
+
+def run(
+    command: Sequence[str],
+    *,
+    job: str | None,
+    store_url: str,
+    output: int | None = None,
+    while_running: Callable[[Path], None] | None = None,
+) -> Outcome:
+    """Run a command under the probe, then put its records into the store.
+
+    A store or spool that cannot be used is one line on stderr and does not keep the command from running.
+
+    Args:
+        output: file descriptor for the command's stdout and stderr; default: this process's.
+        while_running: called about three times a second with the run's spool directory.
+
+    Raises:
+        TachoscopeError: the command cannot be started, or a job of several nodes has no name.
+    """
+    check_command(command)
+    name, is_default = job_name(command, os.environ, job)
+    store = Store(store_url)
+    attempt = _next_attempt(store, name)
+    root = spool.default_root()
+    with contextlib.suppress(TachoscopeError):
+        ship_left_behind(root, store)
+    run_directory = root / f"run-{uuid.uuid4()}"
+    with _owned(run_directory):
+        launcher = _Launcher(run_directory, name, attempt)
+        launcher.started()
+        environ = _environment(run_directory, name, attempt, is_default=is_default)
+        try:
+            process = subprocess.Popen(list(command), env=environ, stdout=output, stderr=output)
+        except OSError as error:
+            launcher.ended(126)
+            raise TachoscopeError(f"could not start {command[0]!r}: {error.strerror}", exit_code=126) from None
+        code = _wait(process, (lambda: while_running(run_directory)) if while_running else None)
+        launcher.ended(code)
+    return Outcome(code, name, _ship(run_directory, store), run_directory)
+
+
+def _next_attempt(store: Store, job: str) -> int:
+    try:
+        return store.last_attempt(job) + 1
+    except TachoscopeError as error:
+        sys.stderr.write(f"tachoscope: {error}; the records will stay in the spool\n")
+        return 0
+
+
+def _environment(run_directory: Path, job: str, attempt: int, *, is_default: bool) -> dict[str, str]:
+    environ = dict(os.environ)
+    environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(BOOTSTRAP), environ.get("PYTHONPATH", "")]))
+    environ[identity.RUN_DIR] = str(run_directory)
+    environ[identity.JOB] = job
+    environ[identity.ATTEMPT] = str(attempt)
+    if is_default:
+        environ[identity.JOB_IS_DEFAULT] = "1"
+    return environ
+
+
+@contextlib.contextmanager
+def _owned(run_directory: Path) -> Iterator[None]:
+    """Make the run's spool directory and hold its lock, so that no other run takes it for left behind."""
+    descriptor = -1
+    try:
+        root = run_directory.parent
+        if not root.exists():
+            root.mkdir(parents=True)
+            root.chmod(0o1777)  # like /tmp: every user's runs, none can remove another's
+        run_directory.mkdir(mode=0o700)
+        descriptor = os.open(run_directory / spool.OWNER_LOCK, os.O_CREAT | os.O_RDONLY | os.O_CLOEXEC, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+    except OSError as error:
+        sys.stderr.write(
+            f"tachoscope: spool {run_directory.parent} is not writable: {error.strerror}; the command runs, and what the"
+            " probe cannot write is counted (set $TACHOSCOPE_SPOOL)\n"
+        )
+    try:
+        yield
+    finally:
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+def _wait(process: subprocess.Popen[bytes], while_running: Callable[[], None] | None) -> int:
+    """Wait for the command as a shell does: an interrupt from the terminal is the command's to handle, a TERM is passed on."""
+    previous = {
+        signal.SIGINT: signal.signal(signal.SIGINT, signal.SIG_IGN),
+        signal.SIGTERM: signal.signal(signal.SIGTERM, lambda *_: process.terminate()),
+    }
+    try:
+        while while_running is not None:
+            try:
+                process.wait(timeout=0.3)
+                break
+            except subprocess.TimeoutExpired:
+                while_running()
+        code = process.wait()
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+    return code if code >= 0 else 128 - code
+
+
+class _Launcher:
+    """Writes the launcher's own two records: it alone sees how the command ended."""
+
+    def __init__(self, directory: Path, job: str, attempt: int) -> None:
+        self._writer = str(uuid.uuid4())
+        self._spool = SpoolWriter(directory, self._writer)
+        self._identity = {"job": job, "attempt": attempt, "host": os.uname().nodename}
+        self._seq = 0
+
+    def _envelope(self) -> dict[str, Any]:
+        self._seq += 1
+        return {
+            **self._identity,
+            "writer": self._writer,
+            "seq": self._seq - 1,
+            "rank": records.LAUNCHER_RANK,
+            "local_rank": records.LAUNCHER_RANK,
+            "time": time.time(),
+            "monotonic_ns": time.monotonic_ns(),
+        }
+
+    def started(self) -> None:
+        self._spool.append(records.encode(records.JobStarted(**self._envelope(), world_size=0, pid=os.getpid())))
+
+    def ended(self, code: int) -> None:
+        reason = ""
+        if code:
+            reason = f"killed by {signal.Signals(code - 128).name}" if code > 128 and code - 128 in _SIGNALS else f"exit code {code}"
+        self._spool.append(
+            records.encode(
+                records.JobEnded(
+                    **self._envelope(), status="failed" if code else "completed", reason=reason, exit_code=code
+                )
+            )
+        )
+        self._spool.close()
+
+
+_SIGNALS = {int(number) for number in signal.Signals}
+
+
+def _ship(run_directory: Path, store: Store) -> Shipped:
+    try:
+        shipped = ship(run_directory, store)
+        remove_if_empty(run_directory)
+    except (TachoscopeError, OSError) as error:
+        if run_directory.is_dir():
+            sys.stderr.write(f"tachoscope: the records stay in {run_directory}: {error}\n")
+        return Shipped()
+    return shipped
