@@ -1,9 +1,9 @@
 """What users import in a job: `watch`, `step` and `phase`. Light: imports neither torch nor pandas.
 
-    import tachoscope
+import tachoscope
 
-    with tachoscope.watch(job="resnet"):
-        train()
+with tachoscope.watch(job="resnet"):
+    train()
 """
 
 from __future__ import annotations

@@ -100,12 +100,12 @@ def _lightning_trainer(probe: Probe, module: ModuleType) -> None:
 
 
 def _lightning_evaluation(probe: Probe, module: ModuleType) -> None:
-    _wrap(module._EvaluationLoop, "run", _evaluating(probe))  # noqa: SLF001
+    _wrap(module._EvaluationLoop, "run", _evaluating(probe))
 
 
 def _lightning_steps(probe: Probe, module: ModuleType) -> None:
     # One batch of the training loop, after which several optimizers may have stepped (manual optimisation) or none (accumulation).
-    _wrap(module._TrainingEpochLoop, "advance", _step_after(probe, probe.take_optimizer_stepped))  # noqa: SLF001
+    _wrap(module._TrainingEpochLoop, "advance", _step_after(probe, probe.take_optimizer_stepped))
 
 
 def _transformers_trainer(probe: Probe, module: ModuleType) -> None:

@@ -17,9 +17,7 @@ JOB_IS_DEFAULT = "TACHOSCOPE_JOB_IS_DEFAULT"
 ATTEMPT = "TACHOSCOPE_ATTEMPT"
 RUN_DIR = "TACHOSCOPE_RUN_DIR"
 
-MULTI_NODE_FIX = (
-    "name it with --job NAME or $TACHOSCOPE_JOB, the same on all nodes, or start torchrun with --rdzv-id NAME"
-)
+MULTI_NODE_FIX = "name it with --job NAME or $TACHOSCOPE_JOB, the same on all nodes, or start torchrun with --rdzv-id NAME"
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,7 +86,7 @@ def _loaders(probe: Probe) -> None:
     from torch.utils.data import dataloader
 
     def next_of(original: Function) -> Function:
-        def __next__(self: Any) -> Any:
+        def next_batch(self: Any) -> Any:
             if not probe.mine():
                 return original(self)
             if not is_grad_enabled():
@@ -100,9 +100,9 @@ def _loaders(probe: Probe) -> None:
             finally:
                 probe.batch_end(getattr(getattr(self, "_index_sampler", None), "batch_size", 0) or 0, got_one=got_one)
 
-        return __next__
+        return next_batch
 
-    wrap(dataloader._BaseDataLoaderIter, "__next__", next_of)  # noqa: SLF001
+    wrap(dataloader._BaseDataLoaderIter, "__next__", next_of)
     # Starting the workers of an epoch is waiting for data too.
     wrap(dataloader.DataLoader, "__iter__", functools.partial(during, probe, tl.DATA_WAIT))
 
@@ -228,9 +228,7 @@ def _record_when_done(probe: Probe, result: Any, blocking_seconds: float) -> Non
 
     def done(_: Any) -> None:
         if probe.on:
-            probe.checkpoint_saved(
-                blocking_seconds=blocking_seconds, size_bytes=0, background_seconds=time.monotonic() - begin
-            )
+            probe.checkpoint_saved(blocking_seconds=blocking_seconds, size_bytes=0, background_seconds=time.monotonic() - begin)
 
     future.add_done_callback(done)
 

@@ -19,14 +19,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from tachoscope_core import records
+from tachoscope_core.records import PHASES
+
 from tachoscope import identity as ident
 from tachoscope import timeline as tl
 from tachoscope.device_clock import DeviceClock
 from tachoscope.procfs import RunDelay
 from tachoscope.sampler import Counts, Sampler
 from tachoscope.spool_writer import SpoolWriter
-from tachoscope_core import records
-from tachoscope_core.records import PHASES
 
 _PHASE_NAMES = tuple(PHASES)
 
@@ -266,9 +267,7 @@ class Probe:
         self._sampler = Sampler(self, self._heartbeat)
         self._sampler.start()
 
-    def _heartbeat(
-        self, window_seconds: float, signals: dict[str, float], wait_samples: Counts, where: Counts
-    ) -> None:
+    def _heartbeat(self, window_seconds: float, signals: dict[str, float], wait_samples: Counts, where: Counts) -> None:
         self.write(
             records.Heartbeat(
                 **self._envelope(),

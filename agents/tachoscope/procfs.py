@@ -44,13 +44,13 @@ def waits_for(pid: int, tid: int | None = None) -> str:
     """
     base = f"{PROC}/{pid}/task/{tid or pid}"
     try:
-        with open(f"{base}/stat", "rb") as stat:  # noqa: PTH123
+        with open(f"{base}/stat", "rb") as stat:
             state = stat.read(512).rsplit(b")", 1)[1].split()[0]
         if state == b"R":
             return "cpu"
         if state == b"D":
             return "disk"
-        with open(f"{base}/syscall", "rb") as syscall:  # noqa: PTH123
+        with open(f"{base}/syscall", "rb") as syscall:
             fields = syscall.read(256).split()
         if not fields or not fields[0].isdigit():
             return "cpu" if fields[:1] == [b"running"] else "other"
@@ -71,7 +71,7 @@ def _kind_of_file(target: str) -> str:
 def cpu_seconds(pid: int) -> float | None:
     """Return user and system CPU seconds of a process with all its threads, or None when it is gone."""
     try:
-        with open(f"{PROC}/{pid}/stat", "rb") as stat:  # noqa: PTH123
+        with open(f"{PROC}/{pid}/stat", "rb") as stat:
             fields = stat.read(1024).rsplit(b")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / CLOCK_TICKS
     except (OSError, IndexError, ValueError):
@@ -81,7 +81,7 @@ def cpu_seconds(pid: int) -> float | None:
 def pressure_seconds(resource: str) -> float | None:
     """Return the seconds in which some task of the host waited for cpu, io or memory (PSI), or None."""
     try:
-        with open(f"{PROC}/pressure/{resource}", "rb") as pressure:  # noqa: PTH123
+        with open(f"{PROC}/pressure/{resource}", "rb") as pressure:
             return int(pressure.readline().rsplit(b"total=", 1)[1]) / 1e6
     except (OSError, IndexError, ValueError):
         return None
@@ -90,7 +90,7 @@ def pressure_seconds(resource: str) -> float | None:
 def idle_core_seconds() -> float | None:
     """Return the seconds that cores of the host were idle, summed over cores, or None."""
     try:
-        with open(f"{PROC}/stat", "rb") as stat:  # noqa: PTH123
+        with open(f"{PROC}/stat", "rb") as stat:
             fields = stat.readline().split()
         return (int(fields[4]) + int(fields[5])) / CLOCK_TICKS
     except (OSError, IndexError, ValueError):
@@ -100,7 +100,7 @@ def idle_core_seconds() -> float | None:
 def bytes_read() -> tuple[float, float] | None:
     """Return bytes that this process read by system calls, and from storage, or None."""
     try:
-        with open(f"{PROC}/self/io", "rb") as io:  # noqa: PTH123
+        with open(f"{PROC}/self/io", "rb") as io:
             fields = dict(line.split(b": ") for line in io.read().splitlines())
         return float(fields[b"rchar"]), float(fields[b"read_bytes"])
     except (OSError, KeyError, ValueError):

@@ -19,9 +19,10 @@ from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Protocol
 
+from tachoscope_core.records import PHASES
+
 from tachoscope import procfs
 from tachoscope.timeline import BACKWARD, DATA_WAIT
-from tachoscope_core.records import PHASES
 
 TICK_SECONDS = 0.1
 HEARTBEAT_SECONDS = 5.0
@@ -104,7 +105,7 @@ class Sampler:
                 self._waits[phase, procfs.waits_for(workers[self._round % len(workers)])] += 1
         elif phase != BACKWARD:  # where backward waits is told by its CPU time, without a sample
             self._waits[phase, procfs.waits_for(os.getpid(), self._watched.thread_id)] += 1
-            frame = sys._current_frames().get(self._watched.thread_ident)  # noqa: SLF001
+            frame = sys._current_frames().get(self._watched.thread_ident)
             if frame is not None:
                 self._where[phase, user_line(frame)] += 1
 
@@ -157,7 +158,14 @@ def _by_phase(counts: Counter[tuple[int, str]], most: int | None = None) -> Coun
     return grouped
 
 
-_LIBRARY = tuple({sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), os.path.dirname(__file__)})
+_LIBRARY = tuple(
+    {
+        sysconfig.get_path("stdlib"),
+        sysconfig.get_path("purelib"),
+        sysconfig.get_path("platlib"),
+        os.path.dirname(__file__),
+    }
+)
 
 
 def user_line(frame: FrameType) -> str:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
-
-from tachoscope.spool_writer import SEGMENT_BYTES
 from tachoscope_core import spool
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.store import Store, default_url
+
+from tachoscope.spool_writer import SEGMENT_BYTES
 
 
 class _Address(msgspec.Struct):
@@ -87,10 +88,9 @@ def _by_address(data: bytes) -> Iterator[tuple[int, _Address, bytes]]:
     start = offset = 0
     current: _Address | None = None
     for line in data.splitlines(keepends=True):
-        try:
+        address: _Address | None = current
+        with contextlib.suppress(msgspec.DecodeError):
             address = _address.decode(line)
-        except msgspec.DecodeError:
-            address = current
         if address is not None and (current is None or not _same_object(address, current)):
             if current is not None:
                 yield start, current, data[start:offset]

@@ -99,9 +99,7 @@ class SpoolWriter:
             raise OSError(28, f"less than {needed / 2**20:.0f} MiB free")
 
     def _drop_oldest(self) -> None:
-        while self._full_segments and sum(size for _, size, _ in self._full_segments) > (
-            self._max_bytes - self._segment_bytes
-        ):
+        while self._full_segments and sum(size for _, size, _ in self._full_segments) > (self._max_bytes - self._segment_bytes):
             path, _, lines = self._full_segments.popleft()
             try:
                 path.unlink()

@@ -11,9 +11,7 @@ from collections.abc import Callable
 
 from tachoscope_core.records import PHASES
 
-DATA_WAIT, HOST_TO_DEVICE, FORWARD, BACKWARD, OPTIMIZER, COLLECTIVE, CHECKPOINT, EVALUATION, GC, OTHER = range(
-    len(PHASES)
-)
+DATA_WAIT, HOST_TO_DEVICE, FORWARD, BACKWARD, OPTIMIZER, COLLECTIVE, CHECKPOINT, EVALUATION, GC, OTHER = range(len(PHASES))
 INDEX = {name: index for index, name in enumerate(PHASES)}
 
 _KEPT_IN_EVALUATION = (CHECKPOINT, GC)
@@ -24,9 +22,7 @@ class Timeline:
 
     __slots__ = ("_clock", "_cpu_clock", "_cut", "_last", "_last_cpu", "_snapshot", "_stack", "cpu", "phase", "wall")
 
-    def __init__(
-        self, clock: Callable[[], int] = time.monotonic_ns, cpu_clock: Callable[[], int] = time.thread_time_ns
-    ) -> None:
+    def __init__(self, clock: Callable[[], int] = time.monotonic_ns, cpu_clock: Callable[[], int] = time.thread_time_ns) -> None:
         self._clock = clock
         self._cpu_clock = cpu_clock
         self.wall = [0] * len(PHASES)

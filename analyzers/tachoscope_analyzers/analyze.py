@@ -7,13 +7,13 @@ from importlib.resources import files
 
 import numpy as np
 import yaml
+from tachoscope_core.report import NotMeasured, Report, StepSeconds, Window
+from tachoscope_core.taxonomy import BY_SLUG
 
 from tachoscope_analyzers import checkpoints, communication, host, input, ledger, losses, stragglers  # noqa: A004
 from tachoscope_analyzers.judge import Candidate, findings
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.steps import Steps, aligned
-from tachoscope_core.report import NotMeasured, Report, StepSeconds, Window
-from tachoscope_core.taxonomy import BY_SLUG
 
 _INPUT = ("input_fetch", "input_preprocess", "input_workers", "input_straggler")
 
@@ -78,7 +78,5 @@ def _not_measured(steps: Steps) -> list[NotMeasured]:
     absent = sorted(set(range(steps.world_size)) - set(steps.ranks))
     if absent:
         ranks = ", ".join(map(str, absent[:8])) + (", ..." if len(absent) > 8 else "")
-        missing |= dict.fromkeys(
-            ("input_straggler", "compute_straggler", "comm_exposed"), f"records of rank {ranks}"
-        )
+        missing |= dict.fromkeys(("input_straggler", "compute_straggler", "comm_exposed"), f"records of rank {ranks}")
     return [NotMeasured(class_=slug, missing=missing[slug]) for slug in BY_SLUG if slug in missing]

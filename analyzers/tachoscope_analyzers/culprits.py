@@ -10,6 +10,8 @@ import numpy as np
 from tachoscope_analyzers.steps import Matrix
 from tachoscope_analyzers.thresholds import threshold
 
+Ranks = list[int] | Literal["all"]
+
 
 @dataclass(frozen=True, slots=True)
 class Culprits:
@@ -20,7 +22,7 @@ class Culprits:
         coverage: ratio of the loss that they cover. persistent: whether it stays with these ranks.
     """
 
-    ranks: list[int] | Literal["all"]
+    ranks: Ranks
     coverage: float
     persistent: bool
 

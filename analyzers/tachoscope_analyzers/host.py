@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from tachoscope_analyzers.culprits import culprits
+import numpy as np
+from tachoscope_core.report import Evidence
+
+from tachoscope_analyzers.culprits import Ranks, culprits
 from tachoscope_analyzers.input import seen_lines
 from tachoscope_analyzers.judge import Candidate
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.losses import Losses
 from tachoscope_analyzers.steps import Matrix, Steps
 from tachoscope_analyzers.stragglers import busy_other
-from tachoscope_core.report import Evidence
 
 
 def candidates(job: JobRecords, steps: Steps, losses: Losses) -> list[Candidate]:
     """Return what the step loses to CPU contention, to pauses, to launching, and to time outside of all measured phases."""
-    return [*_contention(job, steps, losses), *_pauses(steps, losses), *_unexplained(job, steps, losses)]
+    return [*_contention(job, steps, losses), *_pauses(losses), *_unexplained(job, steps, losses)]
 
 
 def _lost(losses: Losses, *causes: str) -> Matrix:
     parts = [losses.common[cause] + losses.excess[cause].sum(axis=1) for cause in causes]
-    return sum(parts[1:], parts[0])
+    return np.asarray(np.sum(parts, axis=0))
 
 
 def _contention(job: JobRecords, steps: Steps, losses: Losses) -> list[Candidate]:
@@ -39,7 +41,10 @@ def _contention(job: JobRecords, steps: Steps, losses: Losses) -> list[Candidate
     if windows and any("pressure_cpu_seconds" in beat.signals for beat in job.heartbeats):
         evidence.append(
             Evidence(
-                signal="CPU pressure of the host (PSI some)", value=pressure / windows, unit="ratio", source="heartbeats"
+                signal="CPU pressure of the host (PSI some)",
+                value=pressure / windows,
+                unit="ratio",
+                source="heartbeats",
             )
         )
     threads = max((start.cpu_threads for start in steps.starts), default=0)
@@ -59,7 +64,7 @@ def _contention(job: JobRecords, steps: Steps, losses: Losses) -> list[Candidate
     return [Candidate("cpu_contention", lost, culprits(steps.own["cpu_wait"], steps.ranks).ranks, evidence)]
 
 
-def _pauses(steps: Steps, losses: Losses) -> list[Candidate]:
+def _pauses(losses: Losses) -> list[Candidate]:
     evidence = [
         Evidence(signal=signal, value=float(_lost(losses, cause).mean()), unit="seconds per step", source="step records")
         for cause, signal in (("gc", "garbage collection"), ("evaluation", "evaluation"))
@@ -73,10 +78,11 @@ def _unexplained(job: JobRecords, steps: Steps, losses: Losses) -> list[Candidat
     """What happened outside of all phases. A rank that is late because it computed there is a straggler, not unexplained."""
     late = losses.excess["other"] * ~busy_other(steps).astype(bool)
     found = []
-    for seconds, ranks in ((losses.common["other"], "all"), (late.sum(axis=1), culprits(late, steps.ranks).ranks)):
+    shared: tuple[Matrix, Ranks] = (losses.common["other"], "all")
+    for seconds, ranks in (shared, (late.sum(axis=1), culprits(late, steps.ranks).ranks)):
         if not seconds.any():
             continue
-        columns = range(len(steps.ranks)) if ranks == "all" else [steps.ranks.index(rank) for rank in ranks]
+        columns = [steps.ranks.index(rank) for rank in (steps.ranks if ranks == "all" else ranks)]
         total = sum(float(steps.own["other"][:, column].sum()) for column in columns)
         busy = sum(float(steps.other_cpu[:, column].sum()) for column in columns)
         evidence = [
@@ -88,7 +94,7 @@ def _unexplained(job: JobRecords, steps: Steps, losses: Losses) -> list[Candidat
             ),
             *seen_lines(job, steps, "other", [steps.ranks[column] for column in columns]),
         ]
-        found.append(Candidate("unknown", seconds, ranks, evidence))  # type: ignore[arg-type]  # "all" or a list of ranks
+        found.append(Candidate("unknown", seconds, ranks, evidence))
     launching = _lost(losses, "launch")
     if launching.any():
         evidence = [

@@ -10,17 +10,21 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from tachoscope_core.report import Evidence
+from tachoscope_core.taxonomy import BY_SLUG
+
 from tachoscope_analyzers.culprits import culprits
 from tachoscope_analyzers.judge import Candidate
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.losses import Losses
 from tachoscope_analyzers.steps import Steps, lines_seen
 from tachoscope_analyzers.thresholds import threshold
-from tachoscope_core.report import Evidence
-from tachoscope_core.taxonomy import BY_SLUG
 
 _READING = ("disk", "file", "pipe", "socket")
-_READING_IN_PROCESS = (*_READING, "poll")  # a worker polls its index queue when idle; the training thread only what it reads
+_READING_IN_PROCESS = (
+    *_READING,
+    "poll",
+)  # a worker polls its index queue when idle; the training thread only what it reads
 _NOT_WAITING = ("cpu", "unknown", "lock")  # the sampler itself holds the interpreter lock when it looks
 
 
@@ -94,7 +98,7 @@ def _certainty(margin: float) -> float:
 
 
 def candidates(job: JobRecords, steps: Steps, losses: Losses, wait_cpu: dict[int, float]) -> list[Candidate]:
-    """Return what the step loses to input that all ranks wait for, and to one rank's; `wait_cpu`: CPU seconds of loading by rank."""
+    """Return what the step loses to input of all ranks, and of one rank; `wait_cpu`: CPU seconds of loading by rank."""
     found = []
     waits = steps.own["data_wait"].sum(axis=0)
     if losses.common["data_wait"].any():
@@ -115,9 +119,7 @@ def candidates(job: JobRecords, steps: Steps, losses: Losses, wait_cpu: dict[int
         who = culprits(losses.excess["data_wait"], steps.ranks)
         ranks = steps.ranks if who.ranks == "all" else who.ranks
         columns = [steps.ranks.index(rank) for rank in ranks]
-        loader = observe(
-            job, steps, sum(wait_cpu[rank] for rank in ranks), float(waits[columns].sum()), ranks
-        )
+        loader = observe(job, steps, sum(wait_cpu[rank] for rank in ranks), float(waits[columns].sum()), ranks)
         others = [column for column in range(len(steps.ranks)) if column not in columns] or columns
         evidence = [
             Evidence(

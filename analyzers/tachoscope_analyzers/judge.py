@@ -8,12 +8,12 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+from tachoscope_core.report import Evidence, Finding, RunnerUp, Severity
+from tachoscope_core.taxonomy import BY_SLUG
 
 from tachoscope_analyzers.losses import Losses
 from tachoscope_analyzers.steps import Matrix, Steps
 from tachoscope_analyzers.thresholds import threshold
-from tachoscope_core.report import Evidence, Finding, RunnerUp, Severity
-from tachoscope_core.taxonomy import BY_SLUG
 
 RESAMPLES = 400
 _MINIMUM_BLOCK = 10
@@ -114,9 +114,7 @@ def _finding(
     )
 
 
-def _runner_up(
-    candidate: Candidate, lost: float, judged: Sequence[tuple[Candidate, float]], mean: float
-) -> RunnerUp | None:
+def _runner_up(candidate: Candidate, lost: float, judged: Sequence[tuple[Candidate, float]], mean: float) -> RunnerUp | None:
     """Return the look-alike if there is one, else the next smaller loss of another class."""
     if candidate.alternative is not None:
         slug, margin = candidate.alternative

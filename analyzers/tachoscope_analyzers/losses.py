@@ -1,7 +1,7 @@
 """Attribution that sums: what each step lost, to which cause, on which rank.
 
-In synchronous training a step lasts as long as its latest rank needs: wall = own time of the latest rank + transfer. The own time of
-that rank splits into what the ranks have in common and its excess over them. For the closed form of the data-parallel
+In synchronous training a step lasts as long as its latest rank needs: wall = own time of the latest rank + transfer. The own
+time of that rank splits into what the ranks have in common and its excess over them. For the closed form of the data-parallel
 case see TraceML's straggler policy, https://github.com/traceopt-ai/traceml (docs/developer_guide/rank-straggler-policy.md).
 """
 
@@ -16,8 +16,8 @@ from tachoscope_analyzers.steps import CAUSES, Matrix, Steps
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """Seconds of each step, shape (K,) unless said otherwise; `common` over all causes + `excess` over all causes and ranks + transfer
-    is the wall time of the latest rank.
+    """Seconds of each step, shape (K,) unless said otherwise. `common` over all causes + `excess` over all causes and ranks +
+    `transfer` is the wall time of the latest rank.
 
     Attributes:
         step: wall seconds of the latest rank.

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-
-from tachoscope_analyzers.load import JobRecords
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.records import PHASES, JobStarted, StepDone
+
+from tachoscope_analyzers.load import JobRecords
 
 Matrix = npt.NDArray[np.float64]
 """Seconds, shape (steps, ranks) or (steps,)."""
 
 CAUSES = ("data_wait", "host_to_device", "compute", "cpu_wait", "gc", "launch", "checkpoint", "evaluation", "other")
 """What a rank spends its own time on. Waiting for others is no cause: it is the outcome of another rank's causes."""
+
+Column = Callable[[str], Matrix]
+"""Returns a column of the table as a matrix."""
 
 _GAP_PHASES = ("data_wait", "checkpoint", "evaluation", "gc", "other")
 
@@ -100,12 +103,13 @@ def _one_writer_a_rank(frame: pd.DataFrame) -> pd.DataFrame:
     """Keep the writer with the most steps where several processes say they are the same rank (scripts run one after another)."""
     counts = frame.groupby(["rank", "writer"]).size().sort_values(ascending=False, kind="stable").reset_index()
     kept = counts.drop_duplicates("rank")["writer"]
-    return cast("pd.DataFrame", frame[frame["writer"].isin(kept)])
+    return frame[frame["writer"].isin(kept)]
 
 
 def warm_up_steps(wall: Matrix) -> int:
     """Return how many first steps to leave out: two (DDP rebuilds its buckets after the first), and more while they are over
-    three times the median, but never more than a tenth of the run."""
+    three times the median, but never more than a tenth of the run.
+    """
     most = len(wall) // 10
     slow = wall > 3 * np.median(wall)
     leading = int(np.argmin(slow)) if not slow.all() else 0
@@ -142,6 +146,7 @@ def aligned(job: JobRecords) -> Steps:
         own, waiting = _cpu_causes(column, together=world > 1)
     else:
         own, waiting = _device_causes(column, wall)
+    _checkpoints_take_what_surrounds_them(own)
     spans = ends[-1] - (ends[0] - wall[0])
     return Steps(
         job=job.job,
@@ -166,15 +171,10 @@ def aligned(job: JobRecords) -> Steps:
     )
 
 
-class _Column:
-    """Type of the accessor that the two functions below take."""
-
-    def __call__(self, name: str) -> Matrix: ...
-
-
-def _cpu_causes(column: _Column, *, together: bool) -> tuple[dict[str, Matrix], Matrix]:
+def _cpu_causes(column: Column, *, together: bool) -> tuple[dict[str, Matrix], Matrix]:
     """Split host time. On CPU, backward runs on the training thread: what it neither computed nor waited for a core, it was
-    blocked, and in a job of several ranks that is the gradient exchange (DDP waits there for its reducer)."""
+    blocked, and in a job of several ranks that is the gradient exchange (DDP waits there for its reducer).
+    """
     delay = np.nan_to_num(column("step_delay_seconds"))
     backward_delay = np.minimum(np.nan_to_num(column("backward_delay_seconds")), delay)
     backward = column("backward_seconds")
@@ -196,27 +196,39 @@ def _cpu_causes(column: _Column, *, together: bool) -> tuple[dict[str, Matrix], 
     return own, blocked + column("collective_seconds")
 
 
-def _device_causes(column: _Column, wall: Matrix) -> tuple[dict[str, Matrix], Matrix]:
+def _device_causes(column: Column, wall: Matrix) -> tuple[dict[str, Matrix], Matrix]:
     """Split the device's time. The gap in which nothing was queued goes to what the host did then, the rest of it to launching;
-    a rank waits in backward for as long as its backward is longer than the shortest one."""
+    a rank waits in backward for as long as its backward is longer than the shortest one.
+    """
     gap = np.nan_to_num(column("device_gap_seconds"))
     host = {name: column(f"{name}_seconds") for name in _GAP_PHASES}
     total = np.maximum(sum(host.values()), 1e-12)
     share = np.minimum(gap / total, 1.0)
     backward = np.nan_to_num(column("device_backward_seconds"))
     waiting = backward - backward.min(axis=1, keepdims=True)
-    own = {cause: 0.0 * gap for cause in CAUSES} | {name: seconds * share for name, seconds in host.items()}
+    own = dict.fromkeys(CAUSES, 0.0 * gap) | {name: seconds * share for name, seconds in host.items()}
     own["launch"] = np.maximum(gap - total, 0.0)
     own["host_to_device"] = np.nan_to_num(column("device_host_to_device_seconds"))
-    own["compute"] = (
-        np.nan_to_num(column("device_forward_seconds") + column("device_optimizer_seconds")) + backward - waiting
-    )
-    # Host and device clocks cut a step at different moments; over many steps the difference vanishes, and what stays is unexplained.
+    own["compute"] = np.nan_to_num(column("device_forward_seconds") + column("device_optimizer_seconds")) + backward - waiting
+    # Host and device clocks cut a step at different moments; over many steps that vanishes, and what stays is unexplained.
     measured = sum(own.values()) + waiting
     scale = np.minimum(wall.sum(axis=0) / np.maximum(measured.sum(axis=0), 1e-12), 1.0)
     own = {cause: seconds * scale for cause, seconds in own.items()}
     own["other"] = own["other"] + np.maximum(wall - sum(own.values()) - waiting * scale, 0.0)
     return own, waiting * scale
+
+
+def _checkpoints_take_what_surrounds_them(own: dict[str, Matrix]) -> None:
+    """Move to `checkpoint` what a rank spends outside of all phases in the steps in which it saves, beyond what it spends there in
+    its other steps: collecting the state before the save, opening, closing and renaming the file.
+    """
+    saving = own["checkpoint"] > 0
+    for column in range(saving.shape[1]):
+        steps = saving[:, column]
+        if steps.any() and not steps.all():
+            extra = np.maximum(own["other"][steps, column] - np.median(own["other"][~steps, column]), 0.0)
+            own["other"][steps, column] -= extra
+            own["checkpoint"][steps, column] += extra
 
 
 def lines_seen(job: JobRecords, steps: Steps, phase: str, ranks: list[int] | None = None) -> Counter[str]:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-from tachoscope_cli.run import Outcome, run
 from tachoscope_core import spool
 from tachoscope_core.errors import TachoscopeError
+
+from tachoscope_cli.run import Outcome, run
 
 RANKS = 2
 _LOG_TAIL_LINES = 15
@@ -46,7 +46,13 @@ def _command(fault: str, steps: int, data: Path) -> list[str]:
 def _watched(command: list[str], steps: int, store_url: str, job: str, log: Path, console: Console) -> Outcome:
     if not console.is_terminal:
         console.print(f"training: {RANKS} processes, {steps} steps")
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
     with (
         log.open("wb") as output,
         Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress,

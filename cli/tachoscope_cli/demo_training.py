@@ -34,7 +34,7 @@ CHECKPOINT_BYTES = 512 << 20
 SLOW_RANK = 1
 
 
-class Sequences(Dataset[tuple[torch.Tensor, int]]):
+class Sequences(Dataset[tuple[torch.Tensor, int]]):  # type: ignore[misc]  # torch is untyped here
     """Samples from files, one file a sample; `read` says how its bytes are got."""
 
     def __init__(self, directory: Path, read: Callable[[Path], bytes]) -> None:
@@ -49,7 +49,7 @@ class Sequences(Dataset[tuple[torch.Tensor, int]]):
         return torch.frombuffer(data, dtype=torch.float32).view(SEQUENCE, FEATURES), index % CLASSES
 
 
-class Classifier(nn.Module):
+class Classifier(nn.Module):  # type: ignore[misc]
     """A GRU and a linear layer: many multiplications for each weight, so that little has to be exchanged."""
 
     def __init__(self, hidden: int) -> None:

@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import click
+import tachoscope
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
-
-import tachoscope
-from tachoscope_cli.faults import FAULTS
 from tachoscope_core import store as store_module
 from tachoscope_core.errors import TachoscopeError
+
+from tachoscope_cli.faults import FAULTS
 
 if TYPE_CHECKING:
     from tachoscope_analyzers import load
@@ -42,11 +42,15 @@ app.add_typer(store_app, name="store")
 
 Format = StrEnum("Format", ["text", "json", "html"])
 Level = StrEnum("Level", ["critical", "warning"])
-Fault = StrEnum("Fault", list(FAULTS))
+Fault = StrEnum("Fault", {name: name for name in FAULTS})  # type: ignore[misc]  # made from the table
 
 StoreOption = Annotated[
     str | None,
-    typer.Option("--store", metavar="URL", help="Directory or s3:// URL. Default: $TACHOSCOPE_STORE, else the user's data directory."),
+    typer.Option(
+        "--store",
+        metavar="URL",
+        help="Directory or s3:// URL. Default: $TACHOSCOPE_STORE, else the user's data directory.",
+    ),
 ]
 
 
@@ -72,7 +76,9 @@ def _options(
 
 @app.command(epilog="Examples: `tachoscope demo`, `tachoscope demo --fault none`, `tachoscope demo --fault comm_exposed`")
 def demo(
-    fault: Annotated[Fault, typer.Option(help="The fault to cause, by the class it should be reported as.")] = Fault["input_straggler"],
+    fault: Annotated[Fault, typer.Option(help="The fault to cause, by the class it should be reported as.")] = Fault[
+        "input_straggler"
+    ],
     steps: Annotated[int, typer.Option(min=30, help="Steps to train.")] = 60,
     store: StoreOption = None,
     job: Annotated[str | None, typer.Option(help="Name of the job. Default: demo-FAULT.")] = None,
@@ -84,9 +90,10 @@ def demo(
     _needs_analysis()
     from tachoscope_analyzers.analyze import analyze as judge
     from tachoscope_analyzers.load import from_store
+    from tachoscope_core.store import Store
+
     from tachoscope_cli import demo as demo_module
     from tachoscope_cli.render_text import render
-    from tachoscope_core.store import Store
 
     console, url = _console(), _store_url(store)
     console.print(f"fault: {fault.value} ({FAULTS[fault.value]})", soft_wrap=True)
@@ -106,8 +113,15 @@ def demo(
     "`tachoscope run --job resnet -- torchrun --nproc-per-node 2 train.py`",
 )
 def run(
-    command: Annotated[list[str] | None, typer.Argument(metavar="-- CMD...", help="The command that trains, as you would type it.")] = None,
-    job: Annotated[str | None, typer.Option(help="Name that all attempts and nodes of the job share. Default: what the scheduler says, else the script's name and the time.")] = None,
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="-- CMD...", help="The command that trains, as you would type it.")
+    ] = None,
+    job: Annotated[
+        str | None,
+        typer.Option(
+            help="Name that all attempts and nodes of the job share. Default: the scheduler's id, else script and time."
+        ),
+    ] = None,
     store: StoreOption = None,
 ) -> None:
     """Run any PyTorch command under the probe, with no code change.
@@ -132,18 +146,28 @@ def run(
     "`tachoscope analyze /dev/shm/tachoscope`, `tachoscope analyze report.json`"
 )
 def analyze(
-    paths: Annotated[list[str] | None, typer.Argument(metavar="PATH...", help="A store, a job's folder in it, spool directories or segments, or a saved report. Default: the store.")] = None,
+    paths: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="PATH...",
+            help="A store, a job's folder in it, spool directories or segments, or a saved report. Default: the store.",
+        ),
+    ] = None,
     job: Annotated[str | None, typer.Option(help="The job to judge. Default: the one written last.")] = None,
     store: StoreOption = None,
-    format_: Annotated[Format, typer.Option("--format", help="text for people, json for programs (the report's schema), html for sharing.")] = Format["text"],
+    format_: Annotated[
+        Format,
+        typer.Option("--format", help="text for people, json for programs (the report's schema), html for sharing."),
+    ] = Format["text"],
     output: Annotated[Path | None, typer.Option(help="Write to this file instead of the terminal.")] = None,
     fail_on: Annotated[Level | None, typer.Option(help=f"Exit with {FAIL_ON_EXIT_CODE} on a finding this severe.")] = None,
 ) -> None:
     """Say where the time of a job went, what the bottleneck is, and what to do about it."""
     _needs_analysis()
     from tachoscope_analyzers.analyze import analyze as judge
-    from tachoscope_cli import paths as path_module
     from tachoscope_core.report import worst_severity
+
+    from tachoscope_cli import paths as path_module
 
     if store and paths:
         raise TachoscopeError("give either PATH or --store, not both")
@@ -158,14 +182,15 @@ def analyze(
 
 
 def _print_report(report: Report, format_: str, output: Path | None) -> None:
-    from tachoscope_cli import render_html, render_text
     from tachoscope_core.report import dump
+
+    from tachoscope_cli import render_html, render_text
 
     if format_ == "text" and output is None:
         render_text.render(report, _console())
         return
     if format_ == "text":
-        console = Console(record=True, file=open(os.devnull, "w"), width=110)  # noqa: PTH123, SIM115
+        console = Console(record=True, file=open(os.devnull, "w"), width=110)  # noqa: SIM115
         render_text.render(report, console)
         text = console.export_text()
     else:

@@ -6,7 +6,6 @@ from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
-
 from tachoscope_core.report import Evidence, Finding, Ledger, Report, Source
 from tachoscope_core.taxonomy import BY_SLUG
 
@@ -125,7 +124,9 @@ def _finding(finding: Finding, report: Report) -> RenderableType:
     facts.add_column(style="dim")
     facts.add_column(overflow="fold")
     facts.add_row(
-        "share", f"{percent(finding.share)} of the step (95 % interval {low * 100:.1f} to {high * 100:.1f} %), confidence {finding.confidence:.2f}"
+        "share",
+        f"{percent(finding.share)} of the step (95 % interval {low * 100:.1f} to {high * 100:.1f} %), "
+        f"confidence {finding.confidence:.2f}",
     )
     for index, row in enumerate(finding.evidence[1:] or finding.evidence):
         facts.add_row("evidence" if index == 0 else "", _evidence(row))
@@ -135,7 +136,11 @@ def _finding(finding: Finding, report: Report) -> RenderableType:
         facts.add_row("if fixed", Text(f"{finding.speedup_if_fixed:.2f}x as fast", style="bold"))
     facts.add_row("do", finding.action)
     facts.add_row("runbook", finding.runbook)
-    return Group(title, Text(f"  {BY_SLUG[finding.class_].title}" if finding.class_ in BY_SLUG else ""), Padding(facts, (0, 0, 0, 2)))
+    return Group(
+        title,
+        Text(f"  {BY_SLUG[finding.class_].title}" if finding.class_ in BY_SLUG else ""),
+        Padding(facts, (0, 0, 0, 2)),
+    )
 
 
 def _evidence(row: Evidence) -> Text:
@@ -162,5 +167,9 @@ def _source(source: Source) -> str:
 def _not_measured(report: Report) -> str:
     if not report.not_measured:
         return ""
-    names = ", ".join(row.class_ for row in report.not_measured)
-    return f"not measured, so neither found nor ruled out: {names} (--format json says what is missing)"
+    slugs = {row.class_ for row in report.not_measured}
+    families = {entry.family for entry in BY_SLUG.values()}
+    whole = {family for family in families if {s for s, entry in BY_SLUG.items() if entry.family == family} <= slugs}
+    names = [slug for slug in BY_SLUG if slug in slugs and BY_SLUG[slug].family not in whole]
+    names += [f"all of {family}" for family in sorted(whole)]
+    return f"not measured, so neither found nor ruled out: {', '.join(names)} (--format json says what is missing)"

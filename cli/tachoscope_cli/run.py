@@ -213,12 +213,12 @@ class _Launcher:
     def ended(self, code: int) -> None:
         reason = ""
         if code:
-            reason = f"killed by {signal.Signals(code - 128).name}" if code > 128 and code - 128 in _SIGNALS else f"exit code {code}"
+            reason = (
+                f"killed by {signal.Signals(code - 128).name}" if code > 128 and code - 128 in _SIGNALS else f"exit code {code}"
+            )
         self._spool.append(
             records.encode(
-                records.JobEnded(
-                    **self._envelope(), status="failed" if code else "completed", reason=reason, exit_code=code
-                )
+                records.JobEnded(**self._envelope(), status="failed" if code else "completed", reason=reason, exit_code=code)
             )
         )
         self._spool.close()

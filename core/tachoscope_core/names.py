@@ -79,13 +79,9 @@ METRICS: tuple[Metric, ...] = (
         "Time that training stood still for a checkpoint.",
         _JOB,
     ),
-    Metric(
-        "tachoscope_heartbeat_age_seconds", "gauge", "seconds", "Time since a rank last said that it is alive.", _RANK
-    ),
+    Metric("tachoscope_heartbeat_age_seconds", "gauge", "seconds", "Time since a rank last said that it is alive.", _RANK),
     Metric("tachoscope_goodput_ratio", "gauge", "ratio", "Productive share of the wall time of a job.", _JOB),
-    Metric(
-        "tachoscope_bottleneck_ratio", "gauge", "ratio", "Share of the step lost to a bottleneck.", (*_JOB, "class")
-    ),
+    Metric("tachoscope_bottleneck_ratio", "gauge", "ratio", "Share of the step lost to a bottleneck.", (*_JOB, "class")),
     Metric("tachoscope_records_dropped_total", "counter", "", "Records that a process could not write.", _RANK),
 )
 

@@ -61,9 +61,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if abs(sum(self.states.values()) - self.wall_seconds) > LEDGER_TOLERANCE * self.wall_seconds + 1e-6:
-            raise ValueError(
-                f"ledger states sum to {sum(self.states.values()):.6f} s, the wall time is {self.wall_seconds:.6f} s"
-            )
+            raise ValueError(f"ledger states sum to {sum(self.states.values()):.6f} s, the wall time is {self.wall_seconds:.6f} s")
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):

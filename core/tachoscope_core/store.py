@@ -107,7 +107,7 @@ class Store:
             if "file" in self._protocols():
                 temporary = f"{directory}/.{writer}-{offset}.partial"
                 self._fs.pipe_file(temporary, data)
-                os.replace(temporary, path)  # noqa: PTH105
+                os.replace(temporary, path)
             else:
                 self._fs.pipe_file(path, data)
         except OSError as error:

@@ -39,14 +39,14 @@ _ALL = (
         "input",
         "Input bound: decoding and augmenting on the CPU",
         "data_wait",
-        "prepare the data ahead of time, use a cheaper transform, more loader workers while cores are free, or decode on the accelerator",
+        "prepare data ahead of time, a cheaper transform, more loader workers while cores are free, or decode on the device",
     ),
     Bottleneck(
         "input_workers",
         "input",
         "Input bound: too few loader workers, cores and disk idle",
         "data_wait",
-        "raise DataLoader(num_workers=..., prefetch_factor=..., persistent_workers=True) so that batches are made ahead of the step",
+        "raise DataLoader(num_workers=..., prefetch_factor=...), with persistent_workers=True, so that batches are made ahead",
     ),
     Bottleneck(
         "input_straggler",
@@ -84,9 +84,7 @@ _ALL = (
         "host_wait",
         "torch.compile, CUDA graphs, or a larger batch",
     ),
-    Bottleneck(
-        "underfilled", "compute", "The device is too large for the batch", "compute", "raise the batch size per device"
-    ),
+    Bottleneck("underfilled", "compute", "The device is too large for the batch", "compute", "raise the batch size per device"),
     Bottleneck(
         "host_sync",
         "compute",
@@ -232,9 +230,7 @@ _ALL = (
         "decode",
         "larger batches, quantised weights",
     ),
-    Bottleneck(
-        "cold_start", "inference", "Requests wait for the model to load", "cold_start", "a pool of warm replicas"
-    ),
+    Bottleneck("cold_start", "inference", "Requests wait for the model to load", "cold_start", "a pool of warm replicas"),
     Bottleneck(
         "unknown",
         "unknown",

@@ -15,7 +15,7 @@ def _import_the_hidden_one() -> None:
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != here]
     own = sys.modules.pop("sitecustomize", None)
     try:
-        import sitecustomize  # noqa: F401
+        import sitecustomize  # type: ignore[import-not-found]  # noqa: F401
     except ImportError:
         if own is not None:
             sys.modules["sitecustomize"] = own

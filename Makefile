@@ -1,0 +1,53 @@
+# Everything is set up by the targets themselves, in .venv; nothing outside of this folder is needed.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test bars bench lint generate lock clean
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
+
+demo: $(READY) ## train a small model with a real fault, watched, and say where the time went (FAULT=none, comm_exposed, ...)
+	$(BIN)/tachoscope demo $(if $(FAULT),--fault $(FAULT))
+
+test: $(READY) lint ## every behaviour once
+	$(BIN)/python -m pytest -m "not bars"
+
+bars: $(READY) ## the full counts: each fault 10 times, public scripts, broken spools
+	$(BIN)/python -m pytest -m "bars or not bars" --bar-runs 10
+
+bench: $(READY) ## measure the cost of the probe, and write docs/measurements.md
+	$(BIN)/python benchmarks/probe_overhead.py --write
+
+lint: $(READY) ## ruff, mypy --strict, import layers, and whether generated files are current
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python docs/generate.py --check
+
+generate: $(READY) ## write the files that are made from the code
+	$(BIN)/python docs/generate.py
+
+lock: ## resolve the newest versions again and write requirements.lock
+	rm -rf build/lock && $(PYTHON) -m venv build/lock
+	build/lock/bin/pip install torch==2.13.0
+	build/lock/bin/pip install --group dev . '.[all]'
+	build/lock/bin/pip freeze --exclude tachoscope | sed 's/^torch==.*/torch==2.13.0/' > requirements.lock
+
+clean: ## remove the virtual environment and caches
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+
+# torch comes first and by its exact version, so that nothing pulls in another build of it.
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed (PYTHON=python3.12 make ...)"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { echo "installing python3-venv"; \
+	  $$([ $$(id -u) = 0 ] || echo sudo) apt-get update -qq && $$([ $$(id -u) = 0 ] || echo sudo) apt-get install -y -qq python3-venv; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check $$(grep '^torch==' requirements.lock)
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -e .
+	@touch $(READY)
