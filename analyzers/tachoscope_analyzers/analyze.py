@@ -60,13 +60,14 @@ def _candidates(job: JobRecords, steps: Steps, split: losses.Losses) -> list[Can
 
 
 @cache
-def _missing_signals() -> dict[str, str]:
+def missing_signals() -> dict[str, str]:
+    """Return, for each class that the step records cannot show, the signal that is missing."""
     loaded: dict[str, str] = yaml.safe_load((files("tachoscope_analyzers") / "coverage.yaml").read_text())
     return loaded
 
 
 def _not_measured(steps: Steps) -> list[NotMeasured]:
-    missing = dict(_missing_signals())
+    missing = dict(missing_signals())
     if steps.device != "cpu":
         missing.pop("h2d_copy")
         missing["comm_exposed"] = "transfer time apart from waiting (needs a profiler trace or NCCL's inspector)"

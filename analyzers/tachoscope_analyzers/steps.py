@@ -134,7 +134,7 @@ def aligned(job: JobRecords) -> Steps:
     shape = (len(common), len(ranks))
 
     def column(name: str) -> Matrix:
-        return frame[name].to_numpy(dtype=float).reshape(shape)
+        return frame[name].to_numpy(dtype=float, copy=True).reshape(shape)
 
     writers = [str(writer) for writer in frame["writer"].to_numpy().reshape(shape)[0]]
     starts = [start for start in job.starts if start.writer in writers]

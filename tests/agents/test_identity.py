@@ -1,0 +1,46 @@
+import pytest
+from tachoscope import identity
+from tachoscope_core.errors import TachoscopeError
+
+
+def test_a_name_given_wins_over_all_others() -> None:
+    environ = {"TACHOSCOPE_JOB": "from-run", "SLURM_JOB_ID": "7"}
+
+    assert identity.resolve(environ, job="mine").job == "mine"
+    assert identity.resolve(environ).job == "from-run"
+
+
+@pytest.mark.parametrize(
+    ("environ", "job"),
+    [
+        ({"SLURM_JOB_ID": "7"}, "slurm-7"),
+        ({"TORCHELASTIC_RUN_ID": "exp-3"}, "exp-3"),
+        ({"JOB_NAME": "train", "JOB_COMPLETION_INDEX": "1"}, "train"),
+    ],
+)
+def test_the_schedulers_id_names_the_job(environ: dict[str, str], job: str) -> None:
+    assert identity.resolve(environ).job == job
+
+
+def test_a_job_of_several_nodes_without_a_name_is_refused_with_the_way_out() -> None:
+    environ = {"WORLD_SIZE": "16", "LOCAL_WORLD_SIZE": "8", "TACHOSCOPE_JOB": "train-1", "TACHOSCOPE_JOB_IS_DEFAULT": "1"}
+
+    with pytest.raises(TachoscopeError, match="more than one node needs a name.*--job NAME"):
+        identity.resolve(environ)
+    assert identity.resolve(environ | {"TORCHELASTIC_RUN_ID": "exp-3"}).job == "exp-3"
+
+
+def test_a_default_name_holds_on_one_node() -> None:
+    environ = {"WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "8", "TACHOSCOPE_JOB": "train-1", "TACHOSCOPE_JOB_IS_DEFAULT": "1"}
+
+    assert identity.resolve(environ | {"TORCHELASTIC_RUN_ID": "0b5e"}).job == "train-1"
+
+
+def test_restarts_count_the_attempts_up() -> None:
+    environ = {"TACHOSCOPE_JOB": "x", "TACHOSCOPE_ATTEMPT": "3", "TORCHELASTIC_RESTART_COUNT": "2"}
+
+    assert identity.resolve(environ).attempt == 5
+
+
+def test_nonsense_in_the_environment_is_no_reason_to_fail() -> None:
+    assert identity.resolve({"TACHOSCOPE_JOB": "x", "TACHOSCOPE_ATTEMPT": "many", "WORLD_SIZE": ""}).attempt == 0

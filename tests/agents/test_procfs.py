@@ -1,0 +1,108 @@
+"""What the kernel says of real processes and threads that do a known thing."""
+
+import os
+import platform
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+from tachoscope import procfs
+
+pytestmark = pytest.mark.skipif(platform.machine() not in {"x86_64", "aarch64"}, reason="system call numbers are known for these")
+
+
+def settled(pid: int, tid: int | None, expected: str) -> str:
+    """Ask until the thread is where it is going, at most five seconds."""
+    end = time.monotonic() + 5
+    while (kind := procfs.waits_for(pid, tid)) != expected and time.monotonic() < end:
+        time.sleep(0.01)
+    return kind
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("import time; time.sleep(60)", "sleep"),
+        ("import sys; sys.stdin.buffer.raw.read(1)", "pipe"),
+        ("import socket; a, b = socket.socketpair(); a.recv(1)", "socket"),
+        ("import os, socket; a, b = socket.socketpair(); os.read(a.fileno(), 1)", "socket"),
+        ("import threading; l = threading.Lock(); l.acquire(); l.acquire()", "lock"),
+        ("import select; select.poll().poll(60000)", "poll"),
+        ("while True: pass", "cpu"),
+    ],
+)
+def test_what_a_process_waits_for_is_told_apart(code: str, expected: str) -> None:
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE) as process:
+        try:
+            assert settled(process.pid, None, expected) == expected
+        finally:
+            process.kill()
+
+
+def test_another_thread_of_this_process_is_seen_by_its_id() -> None:
+    ready, ids = threading.Event(), []
+    left, right = socket.socketpair()
+
+    def wait() -> None:
+        ids.append(threading.get_native_id())
+        ready.set()
+        left.recv(1)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    ready.wait()
+    try:
+        assert settled(os.getpid(), ids[0], "socket") == "socket"
+    finally:
+        right.send(b"x")
+        thread.join()
+
+
+def test_a_process_that_is_gone_is_unknown_not_idle() -> None:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+
+    assert procfs.waits_for(process.pid) == "unknown"
+    assert procfs.cpu_seconds(process.pid) is None
+
+
+@pytest.mark.parametrize("read", [procfs.idle_core_seconds, lambda: procfs.pressure_seconds("cpu"), procfs.bytes_read])
+def test_counters_never_run_backwards(read: Callable[[], float]) -> None:
+    first, second = read(), read()
+    if first is None:
+        pytest.skip("this kernel does not keep it")
+
+    assert second >= first
+
+
+def test_absent_counters_are_none_not_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(procfs, "PROC", "/nonexistent")
+
+    assert procfs.pressure_seconds("cpu") is None
+    assert procfs.idle_core_seconds() is None
+    assert procfs.bytes_read() is None
+    assert not procfs.RunDelay().measured
+    assert procfs.RunDelay().read() == 0
+
+
+def test_waiting_for_a_core_grows_when_two_threads_share_one() -> None:
+    if not procfs.RunDelay().measured:
+        pytest.skip("this kernel keeps no schedstat")
+    cores = os.sched_getaffinity(0)
+    spinner = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    os.sched_setaffinity(0, {min(cores)})
+    os.sched_setaffinity(spinner.pid, {min(cores)})
+    try:
+        delay = procfs.RunDelay()
+        before, end = delay.read(), time.thread_time() + 0.3
+        while time.thread_time() < end:
+            pass
+        assert delay.read() - before > 0.1e9
+    finally:
+        os.sched_setaffinity(0, cores)
+        spinner.kill()
+        spinner.wait()

@@ -1,0 +1,77 @@
+from pathlib import Path
+
+import pytest
+from making import envelope, job
+from tachoscope.ship import ship
+from tachoscope_analyzers.load import from_spool, from_store, status
+from tachoscope_core import records
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.store import Store
+
+STEP = {"forward": 0.1, "backward": 0.2}
+NAME = "00000000-0000-4000-8000-000000000000-000000.jsonl"
+
+
+def test_the_same_records_twice_count_once(tmp_path: Path) -> None:
+    data = job([[STEP]] * 5)
+    (tmp_path / NAME).write_bytes(data + data)
+
+    loaded = from_spool([tmp_path])
+
+    assert len(loaded.steps) == 5
+    assert loaded.source.duplicates == 6
+
+
+def test_a_cut_line_garbage_and_unknown_kinds_are_counted_apart(tmp_path: Path) -> None:
+    (tmp_path / NAME).write_bytes(b'{"kind":"New"}\nnonsense\n\x00\xff\n' + job([[STEP]] * 5)[:-20])
+
+    source = from_spool([tmp_path]).source
+
+    assert (source.unknown_kinds, source.garbage_lines, source.cut_lines) == (1, 2, 1)
+
+
+@pytest.mark.parametrize("data", [b"", b"garbage\n" * 23])
+def test_a_spool_without_records_is_one_clear_error(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / NAME).write_bytes(data)
+
+    with pytest.raises(TachoscopeError, match="no records in .*tachoscope run"):
+        from_spool([tmp_path])
+
+
+def test_what_went_through_the_store_is_what_was_written(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / NAME).write_bytes(job([[STEP, STEP]] * 23))
+    store = Store(str(tmp_path / "store"))
+    before = from_spool([tmp_path / "run"])
+    ship(tmp_path / "run", store)
+
+    after = from_store(store, "planted")
+
+    assert (after.starts, after.steps) == (before.starts, before.steps)
+
+
+def test_a_job_that_the_store_lacks_is_one_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(TachoscopeError, match="no records of job 'nothing'.*store ls"):
+        from_store(Store(str(tmp_path)), "nothing")
+
+
+def states(tmp_path: Path, *ends: records.JobEnded, now: float = 2e9) -> str:
+    (tmp_path / NAME).write_bytes(job([[STEP, STEP]] * 5) + b"".join(map(records.encode, ends)))
+    return status(from_spool([tmp_path]), now=now)
+
+
+def ended(rank: int, **fields: str) -> records.JobEnded:
+    return records.JobEnded(**envelope(rank, 99), **fields)  # type: ignore[arg-type]
+
+
+def test_the_launchers_word_decides_how_a_job_ended(tmp_path: Path) -> None:
+    launcher = envelope(records.LAUNCHER_RANK, 99, writer="f0000000-0000-4000-8000-000000000000")
+
+    assert states(tmp_path, ended(0, status="left"), ended(1, status="left")) == "completed"
+    assert states(tmp_path, records.JobEnded(**launcher, status="failed"), ended(0, status="left")) == "failed"
+
+
+def test_a_job_of_which_a_rank_vanished_is_not_called_healthy(tmp_path: Path) -> None:
+    assert states(tmp_path, ended(0, status="left")) == "unknown"
+    assert states(tmp_path, ended(0, status="left"), now=1.7e9) == "running"
+    assert states(tmp_path, ended(0, status="failed")) == "failed"

@@ -1,0 +1,24 @@
+"""Every test has its own spool and store; nothing lands in the user's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--bar-runs", type=int, default=1, help="how often each fault is caused; `make bars` asks for 10")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "bar_run" in metafunc.fixturenames:
+        metafunc.parametrize("bar_run", range(metafunc.config.getoption("--bar-runs")))
+
+
+@pytest.fixture(autouse=True)
+def own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TACHOSCOPE_SPOOL", str(tmp_path / "spool"))
+    monkeypatch.setenv("TACHOSCOPE_STORE", str(tmp_path / "store"))
+    for name in ("TACHOSCOPE_JOB", "TACHOSCOPE_RUN_DIR", "TACHOSCOPE_ATTEMPT", "TACHOSCOPE_JOB_IS_DEFAULT", "SLURM_JOB_ID"):
+        monkeypatch.delenv(name, raising=False)
