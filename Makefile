@@ -34,8 +34,9 @@ generate: $(READY) ## write the files that are made from the code
 
 lock: ## resolve the newest versions again and write requirements.lock
 	rm -rf build/lock && $(PYTHON) -m venv build/lock
-	build/lock/bin/pip install torch==2.13.0
-	build/lock/bin/pip install --group dev . '.[all]'
+	build/lock/bin/pip install --quiet 'pip>=25.1' # for --group
+	build/lock/bin/pip install --quiet torch==2.13.0
+	build/lock/bin/pip install --quiet --group dev '.[all]'
 	build/lock/bin/pip freeze --exclude tachoscope | sed 's/^torch==.*/torch==2.13.0/' > requirements.lock
 
 clean: ## remove the virtual environment and caches

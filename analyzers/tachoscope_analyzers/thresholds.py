@@ -9,11 +9,12 @@ import yaml
 
 
 @cache
-def _all() -> dict[str, float]:
+def sources() -> dict[str, tuple[float, str]]:
+    """Return each threshold with its source."""
     text = (files("tachoscope_analyzers") / "thresholds.yaml").read_text()
-    return {name: float(entry["value"]) for name, entry in yaml.safe_load(text).items()}
+    return {name: (float(entry["value"]), str(entry["source"])) for name, entry in yaml.safe_load(text).items()}
 
 
 def threshold(name: str) -> float:
     """Return the value of a threshold; KeyError for a name that the file lacks."""
-    return _all()[name]
+    return sources()[name][0]

@@ -76,9 +76,10 @@ def _options(
 
 @app.command(epilog="Examples: `tachoscope demo`, `tachoscope demo --fault none`, `tachoscope demo --fault comm_exposed`")
 def demo(
-    fault: Annotated[Fault, typer.Option(help="The fault to cause, by the class it should be reported as.")] = Fault[
-        "input_straggler"
-    ],
+    fault: Annotated[
+        Fault,
+        typer.Option(metavar="FAULT", help=f"The fault to cause, by the class it should be reported as: {', '.join(FAULTS)}."),
+    ] = Fault["input_straggler"],
     steps: Annotated[int, typer.Option(min=30, help="Steps to train.")] = 60,
     store: StoreOption = None,
     job: Annotated[str | None, typer.Option(help="Name of the job. Default: demo-FAULT.")] = None,

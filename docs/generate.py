@@ -1,0 +1,100 @@
+"""Writes the pages that are made from the code: bottlenecks.md, metrics.md, commands.md.
+
+    python docs/generate.py            # write
+    python docs/generate.py --check    # exit with 1 if one is not current
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tachoscope_analyzers.analyze import missing_signals
+from tachoscope_analyzers.thresholds import sources
+from tachoscope_core.names import METRICS, TRAINING_STATES
+from tachoscope_core.taxonomy import BY_SLUG
+
+HERE = Path(__file__).parent
+COMMANDS = ([], ["demo"], ["run"], ["analyze"], ["doctor"], ["store", "ls"])
+HEAD = "<!-- Made by docs/generate.py: change the code, then `make generate`. -->\n"
+
+
+def bottlenecks() -> str:
+    """Return the page of all classes, with what is found today and what it would take to find the others."""
+    rows = []
+    for entry in BY_SLUG.values():
+        looked_for = entry.slug not in missing_signals() or entry.slug == "h2d_copy"
+        page = f"[{entry.slug}](../{entry.runbook})" if looked_for else entry.slug
+        need = "on CUDA" if entry.slug == "h2d_copy" else "yes" if looked_for else f"no: needs {missing_signals()[entry.slug]}"
+        rows.append(f"| {page} | {entry.title} | `{entry.state}` | {need} |")
+    limits = [f"| `{name}` | {value:g} | {source} |" for name, (value, source) in sources().items()]
+    return "\n".join(
+        [
+            "# Bottlenecks",
+            "The closed list of classes, the ledger state that each inflates, and whether it is found today.",
+            "",
+            "| class | what it is | ledger state | found from step records |",
+            "|---|---|---|---|",
+            *rows,
+            "",
+            "## Thresholds",
+            "| threshold | value | source |",
+            "|---|---|---|",
+            *limits,
+        ]
+    )
+
+
+def metrics() -> str:
+    """Return the page of the catalogue of metrics."""
+    rows = [f"| `{m.name}` | {m.type} | {m.unit or 'count'} | {', '.join(m.labels)} | {m.help} |" for m in METRICS]
+    return "\n".join(
+        [
+            "# Metrics",
+            "The catalogue in `core/tachoscope_core/names.py`. Ledger states of a rank: "
+            + ", ".join(f"`{state}`" for state in TRAINING_STATES)
+            + ".",
+            "",
+            "| name | type | unit | labels | meaning |",
+            "|---|---|---|---|---|",
+            *rows,
+        ]
+    )
+
+
+def commands() -> str:
+    """Return the page of every command's own help."""
+    parts = ["# Commands"]
+    for words in COMMANDS:
+        done = subprocess.run(
+            [sys.executable, "-m", "tachoscope_cli.main", *words, "--help"],
+            capture_output=True,
+            text=True,
+            check=True,
+            env=os.environ | {"COLUMNS": "100", "TERM": "dumb", "NO_COLOR": "1", "TERMINAL_WIDTH": "100"},
+        )
+        text = "\n".join(line.rstrip() for line in done.stdout.strip("\n").splitlines())
+        parts += ["", f"## tachoscope {' '.join(words)}".rstrip(), "```", text, "```"]
+    return "\n".join(parts)
+
+
+def main() -> int:
+    """Write or check the pages; return the exit code."""
+    stale = []
+    for name, make in (("bottlenecks", bottlenecks), ("metrics", metrics), ("commands", commands)):
+        path, text = HERE / f"{name}.md", HEAD + make() + "\n"
+        if path.exists() and path.read_text() == text:
+            continue
+        stale.append(path.name)
+        if "--check" not in sys.argv:
+            path.write_text(text)
+    if stale and "--check" in sys.argv:
+        sys.stderr.write(f"not current: {', '.join(stale)} in docs/ (make generate)\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
