@@ -63,8 +63,7 @@ def step(*, samples: int = 0, tokens: int = 0) -> None:
     if not probe.on and os.environ.get("TACHOSCOPE_RUN_DIR"):
         auto.start()
     if probe.mine():
-        probe.explicit_steps = True
-        probe.end_step(samples=samples, tokens=tokens)
+        probe.explicit_step(samples=samples, tokens=tokens)
 
 
 @contextmanager

@@ -7,13 +7,12 @@ lacks a name, nothing is wrapped and torch's own events decide.
 from __future__ import annotations
 
 import functools
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
-from tachoscope import timeline as tl
 from tachoscope.importhook import after_import
+from tachoscope.patches import saving, wrap
 from tachoscope.probe import Probe
 
 Function = Callable[..., Any]
@@ -27,35 +26,9 @@ def install(probe: Probe) -> None:
         after_import(f"{package}.loops.training_epoch_loop", functools.partial(_lightning_steps, probe))
     after_import("transformers.trainer", functools.partial(_transformers_trainer, probe))
     after_import("transformers.trainer_callback", functools.partial(_transformers_steps, probe))
+    after_import("transformers.modeling_utils", functools.partial(_transformers_models, probe))
     after_import("accelerate.accelerator", functools.partial(_accelerate, probe))
-
-
-def _wrap(owner: Any, name: str, wrapper_of: Callable[[Function], Function]) -> None:
-    original = getattr(owner, name, None)
-    if original is not None:
-        setattr(owner, name, functools.wraps(original)(wrapper_of(original)))
-
-
-def _within(probe: Probe, phase: int) -> Callable[[Function], Function]:
-    """Account the time in a function to a phase; a checkpoint is recorded as well."""
-
-    def wrapper_of(original: Function) -> Function:
-        def call(*args: Any, **kwargs: Any) -> Any:
-            if not probe.mine():
-                return original(*args, **kwargs)
-            begin = time.monotonic()
-            outermost = probe.phase != phase
-            probe.timeline.enter(phase)
-            try:
-                return original(*args, **kwargs)
-            finally:
-                probe.timeline.leave()
-                if phase == tl.CHECKPOINT and outermost and probe.steps:
-                    probe.checkpoint_saved(blocking_seconds=time.monotonic() - begin, size_bytes=0)
-
-        return call
-
-    return wrapper_of
+    after_import("accelerate.data_loader", functools.partial(_accelerate_loaders, probe))
 
 
 def _evaluating(probe: Probe) -> Callable[[Function], Function]:
@@ -63,7 +36,7 @@ def _evaluating(probe: Probe) -> Callable[[Function], Function]:
 
     def wrapper_of(original: Function) -> Function:
         def call(*args: Any, **kwargs: Any) -> Any:
-            if not probe.mine() or not probe.steps:
+            if not probe.mine():
                 return original(*args, **kwargs)
             probe.timeline.begin_evaluation()
             try:
@@ -83,10 +56,11 @@ def _step_after(probe: Probe, optimizer_steps: Callable[[], bool]) -> Callable[[
         def call(*args: Any, **kwargs: Any) -> Any:
             if not probe.mine():
                 return original(*args, **kwargs)
-            probe.explicit_steps = True
+            previous, probe.explicit_steps = probe.explicit_steps, True
             try:
                 return original(*args, **kwargs)
             finally:
+                probe.explicit_steps = previous  # a loop of the user's own may follow
                 if optimizer_steps():
                     probe.end_step()
 
@@ -95,29 +69,71 @@ def _step_after(probe: Probe, optimizer_steps: Callable[[], bool]) -> Callable[[
     return wrapper_of
 
 
+def _framework_steps(probe: Probe, *, begin: bool) -> Callable[[Function], Function]:
+    """After the function only the framework ends steps, or no longer does."""
+
+    def wrapper_of(original: Function) -> Function:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if probe.mine():
+                probe.explicit_steps = begin
+            return original(*args, **kwargs)
+
+        return call
+
+    return wrapper_of
+
+
+def _handing_out(probe: Probe) -> Callable[[Function], Function]:
+    """A loader that reads one batch ahead: the loop has a batch when it is handed out, not when it is read."""
+
+    def wrapper_of(original: Function) -> Function:
+        def hand_out(self: Any) -> Iterator[Any]:
+            for batch in original(self):
+                if probe.mine():
+                    probe.batch_handed_out()
+                yield batch
+
+        return hand_out
+
+    return wrapper_of
+
+
 def _lightning_trainer(probe: Probe, module: ModuleType) -> None:
-    _wrap(module.Trainer, "save_checkpoint", _within(probe, tl.CHECKPOINT))
+    wrap(module.Trainer, "save_checkpoint", functools.partial(saving, probe))
 
 
 def _lightning_evaluation(probe: Probe, module: ModuleType) -> None:
-    _wrap(module._EvaluationLoop, "run", _evaluating(probe))
+    wrap(module._EvaluationLoop, "run", _evaluating(probe))
 
 
 def _lightning_steps(probe: Probe, module: ModuleType) -> None:
     # One batch of the training loop, after which several optimizers may have stepped (manual optimisation) or none (accumulation).
-    _wrap(module._TrainingEpochLoop, "advance", _step_after(probe, probe.take_optimizer_stepped))
+    wrap(module._TrainingEpochLoop, "advance", _step_after(probe, probe.take_optimizer_stepped))
 
 
 def _transformers_trainer(probe: Probe, module: ModuleType) -> None:
-    _wrap(module.Trainer, "_save_checkpoint", _within(probe, tl.CHECKPOINT))
-    _wrap(module.Trainer, "evaluation_loop", _evaluating(probe))
+    for name in ("_save_checkpoint", "save_model"):
+        wrap(module.Trainer, name, functools.partial(saving, probe))
+    wrap(module.Trainer, "evaluation_loop", _evaluating(probe))
 
 
 def _transformers_steps(probe: Probe, module: ModuleType) -> None:
     # The Trainer calls this once an update of the parameters, after all micro-batches.
-    _wrap(module.CallbackHandler, "on_step_end", _step_after(probe, lambda: True))
+    wrap(module.CallbackHandler, "on_step_end", _step_after(probe, lambda: True))
+    wrap(module.CallbackHandler, "on_train_begin", _framework_steps(probe, begin=True))
+    wrap(module.CallbackHandler, "on_train_end", _framework_steps(probe, begin=False))
+
+
+def _transformers_models(probe: Probe, module: ModuleType) -> None:
+    # Several files, when the weights are sharded.
+    wrap(module.PreTrainedModel, "save_pretrained", functools.partial(saving, probe))
 
 
 def _accelerate(probe: Probe, module: ModuleType) -> None:
     for name in ("save_state", "save_model"):
-        _wrap(module.Accelerator, name, _within(probe, tl.CHECKPOINT))
+        wrap(module.Accelerator, name, functools.partial(saving, probe))
+
+
+def _accelerate_loaders(probe: Probe, module: ModuleType) -> None:
+    for name in ("DataLoaderShard", "DataLoaderDispatcher"):
+        wrap(getattr(module, name, None), "__iter__", _handing_out(probe))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib.abc
 import importlib.machinery
-import importlib.util
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from types import ModuleType
 
@@ -17,16 +17,20 @@ class _AfterImport(importlib.abc.MetaPathFinder):
 
     def __init__(self) -> None:
         self.callbacks: dict[str, Callback] = {}
+        self._looking: set[tuple[str, int]] = set()
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        callback = self.callbacks.pop(fullname, None)
-        if callback is None:
+        key = (fullname, threading.get_ident())
+        if fullname not in self.callbacks or key in self._looking:
             return None
-        spec = importlib.util.find_spec(fullname) if path is None else self._find_in(fullname, path, target)
+        self._looking.add(key)  # a finder may ask all finders again
+        try:
+            spec = self._find_in(fullname, path, target)
+        finally:
+            self._looking.discard(key)
         if spec is None or spec.loader is None or not hasattr(spec.loader, "exec_module"):
-            self.callbacks[fullname] = callback
             return None
         loader = spec.loader
         run_module = loader.exec_module
@@ -34,7 +38,10 @@ class _AfterImport(importlib.abc.MetaPathFinder):
         def exec_module(module: ModuleType) -> None:
             loader.exec_module = run_module  # type: ignore[method-assign]
             run_module(module)
-            _call(callback, module)
+            # Taken only now: many a library looks whether torch is there, with find_spec, long before it is imported.
+            callback = self.callbacks.pop(fullname, None)
+            if callback is not None:
+                _call(callback, module)
 
         loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
@@ -43,8 +50,9 @@ class _AfterImport(importlib.abc.MetaPathFinder):
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None
     ) -> importlib.machinery.ModuleSpec | None:
         for finder in sys.meta_path:
-            if finder is not self and (spec := finder.find_spec(fullname, path, target)) is not None:
-                return spec
+            find_spec = getattr(finder, "find_spec", None)
+            if finder is not self and find_spec is not None and (spec := find_spec(fullname, path, target)) is not None:
+                return spec  # type: ignore[no-any-return]
         return None
 
 

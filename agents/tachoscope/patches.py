@@ -89,9 +89,7 @@ def _loaders(probe: Probe) -> None:
         def next_batch(self: Any) -> Any:
             if not probe.mine():
                 return original(self)
-            if not is_grad_enabled():
-                probe.timeline.begin_evaluation()
-            probe.batch_begin(self)
+            probe.batch_begin(self, grad_enabled=is_grad_enabled())
             got_one = False
             try:
                 batch = original(self)
@@ -126,27 +124,49 @@ def _backward(probe: Probe, torch: ModuleType) -> None:
 
 
 def _optimizers(probe: Probe) -> None:
+    from torch.compiler import is_compiling
     from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-    def before(optimizer: Any, args: Any, kwargs: Any) -> None:  # noqa: ARG001
-        if probe.mine():
+    def before(optimizer: Any, args: Any, kwargs: Any) -> Any:  # noqa: ARG001
+        if is_compiling() or not probe.mine():
+            return None
+        closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
+        if not callable(closure):
             probe.optimizer_begin()
+            return None
+        # Forward and backward run inside the step: so does Lightning, and so must LBFGS.
+        probe.optimizer_begin(with_closure=True)
+        closure = functools.wraps(closure)(_closure(probe, closure))
+        return (args, {**kwargs, "closure": closure}) if "closure" in kwargs else ((args[0], closure, *args[2:]), kwargs)
 
     def after(optimizer: Any, args: Any, kwargs: Any) -> None:  # noqa: ARG001
-        if probe.mine():
+        if not is_compiling() and probe.mine():
             probe.optimizer_end(optimizer)
 
     register_optimizer_step_pre_hook(before)
     register_optimizer_step_post_hook(after)
 
 
+def _closure(probe: Probe, original: Function) -> Function:
+    def closure(*args: Any, **kwargs: Any) -> Any:
+        if not probe.mine():
+            return original(*args, **kwargs)
+        probe.closure_begin()
+        try:
+            return original(*args, **kwargs)
+        finally:
+            probe.closure_end()
+
+    return closure
+
+
 def _modes(probe: Probe, torch: ModuleType) -> None:
     def train_of(original: Function) -> Function:
         def train(self: Any, mode: bool = True) -> Any:  # noqa: FBT001, FBT002  # torch's own signature
-            if probe.on and threading.get_ident() == probe.thread_ident and probe.steps:
+            if probe.on and threading.get_ident() == probe.thread_ident:
                 if mode:
                     probe.timeline.end_evaluation()
-                else:
+                elif probe.steps:  # before the first step it is a model being built
                     probe.timeline.begin_evaluation()
             return original(self, mode)
 
@@ -156,33 +176,43 @@ def _modes(probe: Probe, torch: ModuleType) -> None:
 
 
 def _checkpoints(probe: Probe, torch: ModuleType) -> None:
-    wrap(torch, "save", functools.partial(_saving, probe))
+    wrap(torch, "save", functools.partial(saving, probe, target="f"))
     # A checkpoint that must survive a crash is flushed; nothing else makes a training thread wait for a disk to say "written".
     wrap(os, "fsync", functools.partial(during, probe, tl.CHECKPOINT))
     wrap(os, "fdatasync", functools.partial(during, probe, tl.CHECKPOINT))
     after_import("torch.distributed.checkpoint", functools.partial(_distributed_checkpoints, probe))
-    after_import("safetensors.torch", lambda module: wrap(module, "save_file", functools.partial(_saving, probe)))
+    after_import("safetensors.torch", functools.partial(_safetensors, probe))
 
 
-def _saving(probe: Probe, original: Function) -> Function:
-    """Return a function that saves to its second argument, timed, with a record of what it saved."""
+def _safetensors(probe: Probe, module: Any) -> None:
+    wrap(module, "save_file", functools.partial(saving, probe, target="filename"))
 
-    def save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> Any:
+
+def saving(probe: Probe, original: Function, *, target: str = "") -> Function:
+    """Return a function that saves, timed, with one record of all that it and the calls within it saved.
+
+    Args:
+        target: name of the second argument, the file or path that is written; empty if it writes by calls within it.
+    """
+
+    def save(*args: Any, **kwargs: Any) -> Any:
         if not probe.mine():
-            return original(obj, f, *args, **kwargs)
-        nested = probe.phase == tl.CHECKPOINT
-        begin = time.monotonic()
-        before = _size(f)
-        probe.timeline.enter(tl.CHECKPOINT)
+            return original(*args, **kwargs)
+        file = kwargs.get(target, args[1] if len(args) > 1 else None) if target else None
+        before = _size(file) if hasattr(file, "tell") else 0
+        size = None
+        done = False
+        probe.save_begin()
         try:
-            return original(obj, f, *args, **kwargs)
+            result = original(*args, **kwargs)
+            done = True
+            if target:
+                size = max(0, _size(file) - before)
+            return result
         finally:
-            probe.timeline.leave()
-            if probe.steps and not nested:
-                probe.checkpoint_saved(
-                    blocking_seconds=time.monotonic() - begin,
-                    size_bytes=max(0, _size(f) - (before if hasattr(f, "tell") else 0)),
-                )
+            blocking = probe.save_end(size_bytes=size)
+            if done and blocking is not None:
+                probe.checkpoint_saved(blocking_seconds=blocking, size_bytes=probe.saved_bytes)
 
     return save
 
@@ -200,16 +230,16 @@ def _distributed_checkpoints(probe: Probe, module: Any) -> None:
         def save(*args: Any, **kwargs: Any) -> Any:
             if not probe.mine():
                 return original(*args, **kwargs)
-            begin = time.monotonic()
-            probe.timeline.enter(tl.CHECKPOINT)
+            result, size = None, None
+            probe.save_begin()
             try:
                 result = original(*args, **kwargs)
+                size = 0
+                return result
             finally:
-                probe.timeline.leave()
-                blocking = time.monotonic() - begin
-            if probe.steps:
-                _record_when_done(probe, result, blocking)
-            return result
+                blocking = probe.save_end(size_bytes=size)
+                if blocking is not None and size is not None:
+                    _record_when_done(probe, result, blocking)
 
         return save
 

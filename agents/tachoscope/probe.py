@@ -25,11 +25,14 @@ from tachoscope_core.records import PHASES
 from tachoscope import identity as ident
 from tachoscope import timeline as tl
 from tachoscope.device_clock import DeviceClock
+from tachoscope.importhook import after_import
 from tachoscope.procfs import RunDelay
 from tachoscope.sampler import Counts, Sampler
 from tachoscope.spool_writer import SpoolWriter
 
 _PHASE_NAMES = tuple(PHASES)
+_MOST_UPDATES_A_STEP = 100
+"""So many steps of one optimizer without one that counts: what counted before, a loader or an optimizer, is out of use."""
 
 
 class Probe:
@@ -56,8 +59,13 @@ class Probe:
         self.fresh_batch = False
         self.explicit_steps = False
         self.device: DeviceClock[records.StepDone] | None = None
-        self._saw_batch = False
+        self._feeding: weakref.ref[Any] | None = None
+        self._undecided_samples: int | None = None
         self._optimizer_stepped = False
+        self._open_optimizers: list[int] = []
+        self._updates: dict[int, int] = {}
+        self._saves_open = self._saves = self._saved_bytes = 0
+        self._save_began = 0.0
         self._lead_optimizer = 0
         self._loader: weakref.ref[Any] | None = None
         self._samples = 0
@@ -94,8 +102,14 @@ class Probe:
         self._backward_delay = 0
         self.timeline.restart()
 
-    def batch_begin(self, loader: object) -> None:
+    def batch_begin(self, loader: object, *, grad_enabled: bool) -> None:
         """The thread asks a loader's iterator for a batch."""
+        if not grad_enabled:
+            self.timeline.begin_evaluation(no_grad=True)
+        elif self.timeline.evaluating_without_grad:
+            self.timeline.end_evaluation()
+        if self._open_optimizers:
+            self._leave_optimizers()
         self.timeline.enter(tl.DATA_WAIT)
         if self._loader is None or self._loader() is not loader:
             self._loader = weakref.ref(loader)
@@ -104,17 +118,36 @@ class Probe:
         """The loader returned a batch, or was exhausted."""
         if not got_one:
             self.timeline.leave()
+            if not self.timeline.evaluating:
+                self._feeding = None  # a batch that was read ahead may still be in use
             return
         self.timeline.leave_to(tl.FORWARD)
-        if not self.timeline.evaluating:
-            self.fresh_batch = self._saw_batch = True
-            self._samples += samples
-            if self.device is not None:
-                self.device.mark("host_to_device")
+        self._batch_arrived(samples)
+
+    def batch_handed_out(self) -> None:
+        """The loop gets a batch that its loader read ahead; its samples were counted then."""
+        self.timeline.go_on_in(tl.FORWARD)
+        self._batch_arrived(0)
+
+    def _batch_arrived(self, samples: int) -> None:
+        if self.timeline.evaluating:
+            self._undecided_samples = samples or self._undecided_samples or 0
+            return
+        self.fresh_batch = True
+        self._feeding = self._loader
+        self._samples += samples
+        if self.device is not None:
+            self.device.mark("host_to_device")
 
     def backward_begin(self) -> None:
         """Gradients are about to be computed: this is training."""
-        self.timeline.cancel_evaluation()
+        undecided, self._undecided_samples = self._undecided_samples, None
+        if self.timeline.evaluating:
+            self.timeline.cancel_evaluation()
+            if undecided is not None:
+                self._batch_arrived(undecided)
+        if self._open_optimizers:
+            self._leave_optimizers()
         if not self._announced:
             self._announce()
         if self._run_delay is not None:
@@ -129,29 +162,61 @@ class Probe:
         if self._run_delay is not None:
             self._backward_delay += self._run_delay.read() - self._backward_begin_delay
 
+    def _leave_optimizers(self) -> None:
+        """Forget optimizer steps that raised, if the job went on: only in a closure are gradients computed within a step."""
+        if self.timeline.phase == tl.OPTIMIZER:
+            self.timeline.unwind(self._open_optimizers[0])
+            self._open_optimizers.clear()
+
     def take_optimizer_stepped(self) -> bool:
         """Say whether an optimizer stepped since the last call."""
         stepped, self._optimizer_stepped = self._optimizer_stepped, False
         return stepped
 
-    def optimizer_begin(self) -> None:
-        """An optimizer begins its step."""
+    def optimizer_begin(self, *, with_closure: bool = False) -> None:
+        """An optimizer begins its step; one with a closure computes loss and gradients in it."""
+        if self.device is not None and not with_closure:
+            self.device.mark("optimizer")
+        self._open_optimizers.append(self.timeline.depth)
+        self.timeline.enter(tl.OPTIMIZER)
+
+    def closure_begin(self) -> None:
+        """An optimizer asks for the loss and its gradients."""
+        self.timeline.enter(tl.FORWARD)
+
+    def closure_end(self) -> None:
+        """It has them."""
+        self.timeline.leave()
         if self.device is not None:
             self.device.mark("optimizer")
-        self.timeline.enter(tl.OPTIMIZER)
 
     def optimizer_end(self, optimizer: object) -> None:
         """An optimizer ended its step: a step of the job if it is the first after a new batch.
 
-        In a loop without a DataLoader it is each step of the optimizer that stepped first.
+        In a loop without a DataLoader's iterator it is each step of the optimizer that stepped first.
         """
-        self.timeline.leave()
+        if self._open_optimizers:  # else watched since the middle of this step
+            self.timeline.unwind(self._open_optimizers.pop())
         self._optimizer_stepped = True
-        self._lead_optimizer = self._lead_optimizer or id(optimizer)
-        if self.explicit_steps:
+        if self.explicit_steps or self._open_optimizers:  # an optimizer may step in another's, or call its base class
             return
-        if self.fresh_batch or (not self._saw_batch and self._lead_optimizer == id(optimizer)):
+        key = id(optimizer)
+        self._lead_optimizer = self._lead_optimizer or key
+        # An iterator that is gone feeds no loop: `next(iter(loader))` gave the loop all its data, or a look at it.
+        fed = self._feeding is not None and self._feeding() is not None
+        if self.fresh_batch or (not fed and self._lead_optimizer == key):
             self.end_step()
+            return
+        self._updates[key] = updates = self._updates.get(key, 0) + 1
+        if updates >= _MOST_UPDATES_A_STEP:
+            self._feeding, self._lead_optimizer = None, key
+
+    def explicit_step(self, *, samples: int, tokens: int) -> None:
+        """The job says that a step ends here; from now on only it does."""
+        first, self.explicit_steps = not self.explicit_steps, True
+        if first and self.steps and not self.fresh_batch:
+            return  # the optimizer ended this very step, before anyone could know that the job would
+        self.end_step(samples=samples, tokens=tokens)
 
     def end_step(self, *, samples: int = 0, tokens: int = 0) -> None:
         """A step ends here: write its record."""
@@ -161,6 +226,8 @@ class Probe:
         end_ns, wall_ns = timeline.cut()
         self.steps += 1
         self.fresh_batch = False
+        if self._updates:
+            self._updates.clear()
         delay: dict[str, float] = {}
         if self._run_delay is not None and self._run_delay.measured:
             now = self._run_delay.read()
@@ -190,6 +257,34 @@ class Probe:
             return
         self.device.finish(record)
         self._write_ready_steps()
+
+    def save_begin(self) -> None:
+        """Something is about to be saved; a framework's checkpoint holds several such calls."""
+        if not self._saves_open:
+            self._save_began = time.monotonic()
+            self._saves = self._saved_bytes = 0
+        self._saves_open += 1
+        self.timeline.enter(tl.CHECKPOINT)
+
+    def save_end(self, *, size_bytes: int | None = None) -> float | None:
+        """It was saved, or raised: return how long the checkpoint took if this was the outermost call of it and wrote anything.
+
+        Args:
+            size_bytes: what this call itself wrote; None if it wrote nothing, or only by calls within it.
+        """
+        self.timeline.leave()
+        self._saves_open -= 1
+        if size_bytes is not None:
+            self._saves += 1
+            self._saved_bytes += size_bytes
+        # Ranks that write nothing only wait for the one that does; their phases say so.
+        wrote = self.steps and (self._saves or self._rank == 0)
+        return time.monotonic() - self._save_began if wrote and not self._saves_open else None
+
+    @property
+    def saved_bytes(self) -> int:
+        """Bytes of the checkpoint that was saved last, as far as they are known."""
+        return self._saved_bytes
 
     def checkpoint_saved(self, *, blocking_seconds: float, size_bytes: int, background_seconds: float = 0.0) -> None:
         """A checkpoint was written or, for an asynchronous one, is complete. Its path stays out: it may tell too much."""
@@ -298,7 +393,8 @@ class Probe:
 
     def failed(self, error: BaseException) -> None:
         """Remember that the training failed; the message stays out of the record, since it may hold secrets."""
-        self._failure = type(error).__name__
+        if not (isinstance(error, SystemExit) and not error.code):  # sys.exit() is an ordinary end
+            self._failure = type(error).__name__
 
     def on_exception(self, kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
         """Remember that the process fails, and let the next hook print it."""
@@ -314,6 +410,13 @@ class Probe:
         sys.excepthook = self.on_exception
         os.register_at_fork(after_in_child=self._after_fork_in_child)
         atexit.register(self.close)
+        # A process that multiprocessing forked leaves without atexit.
+        after_import("multiprocessing.util", lambda util: util.register_after_fork(self, Probe._close_at_its_exit))
+
+    def _close_at_its_exit(self) -> None:
+        from multiprocessing.util import Finalize
+
+        Finalize(None, self.close, exitpriority=0)
 
     def _after_fork_in_child(self) -> None:
         if self.on:

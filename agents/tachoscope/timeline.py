@@ -20,7 +20,7 @@ _KEPT_IN_EVALUATION = (CHECKPOINT, GC)
 class Timeline:
     """Accounts the time of the thread that calls it; not for use from two threads."""
 
-    __slots__ = ("_clock", "_cpu_clock", "_cut", "_last", "_last_cpu", "_snapshot", "_stack", "cpu", "phase", "wall")
+    __slots__ = ("_clock", "_cpu_clock", "_cut", "_last", "_last_cpu", "_no_grad", "_snapshot", "_stack", "cpu", "phase", "wall")
 
     def __init__(self, clock: Callable[[], int] = time.monotonic_ns, cpu_clock: Callable[[], int] = time.thread_time_ns) -> None:
         self._clock = clock
@@ -30,6 +30,7 @@ class Timeline:
         self.phase = OTHER
         self._stack: list[int] = []
         self._snapshot: tuple[list[int], list[int]] | None = None
+        self._no_grad = False
         self.restart()
 
     def restart(self) -> None:
@@ -65,11 +66,33 @@ class Timeline:
         if not self._stack:
             self.phase = base
 
-    def begin_evaluation(self) -> None:
-        """From here on it may be evaluation; `end_evaluation` or `cancel_evaluation` decides."""
+    def go_on_in(self, base: int) -> None:
+        """Go on in another base phase, if no nested one is open."""
+        if not self._stack and self.phase != base:
+            self._account()
+            self.phase = base
+
+    @property
+    def depth(self) -> int:
+        """How many nested phases are open."""
+        return len(self._stack)
+
+    def unwind(self, depth: int) -> None:
+        """End the innermost phases until `depth` are open; more than one where an exception skipped their ends."""
+        while len(self._stack) > depth:
+            self.leave()
+
+    def begin_evaluation(self, *, no_grad: bool = False) -> None:
+        """From here on it may be evaluation; `end_evaluation` or `cancel_evaluation` decides.
+
+        Args:
+            no_grad: a batch is asked for with gradients switched off, which ends when one is asked for with gradients.
+        """
         if self._snapshot is None:
             self._account()
             self._snapshot = (self.wall.copy(), self.cpu.copy())
+            self._no_grad = False
+        self._no_grad = self._no_grad or no_grad
 
     def end_evaluation(self) -> None:
         """It was evaluation: what was accounted since `begin_evaluation` moves there, but for checkpoints and GC."""
@@ -93,6 +116,11 @@ class Timeline:
     def evaluating(self) -> bool:
         """Whether `begin_evaluation` is still undecided."""
         return self._snapshot is not None
+
+    @property
+    def evaluating_without_grad(self) -> bool:
+        """Whether batches were asked for with gradients switched off since `begin_evaluation`."""
+        return self._snapshot is not None and self._no_grad
 
     def cut(self) -> tuple[int, int]:
         """End the step here: return the clock now and the nanoseconds since the last cut; accounting starts at zero.

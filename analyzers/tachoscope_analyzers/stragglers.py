@@ -25,7 +25,8 @@ def busy_other(steps: Steps) -> Matrix:
 def candidates(job: JobRecords, steps: Steps, losses: Losses) -> list[Candidate]:
     """Return what the step loses to ranks that compute for longer than the others.
 
-    When the late rank changes from step to step it is no straggler but uneven work, which is not told apart yet: unknown.
+    When the late rank changes from step to step it is no straggler. It is uneven work or the machine's own jitter, which step
+    records do not tell apart: unknown, and only where it is more than jitter costs a healthy job.
     """
     late = losses.excess["compute"] + losses.excess["other"] * busy_other(steps)
     if not late.any():
@@ -63,6 +64,8 @@ def candidates(job: JobRecords, steps: Steps, losses: Losses) -> list[Candidate]
     ]
     if who.persistent:
         return [Candidate("compute_straggler", late.sum(axis=1), who.ranks, evidence)]
+    if late.sum() < threshold("jitter_share") * losses.step.sum():
+        return []
     return [Candidate("unknown", late.sum(axis=1), "all", evidence, 0.5, ("data_imbalance", 0.0))]
 
 

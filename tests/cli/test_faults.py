@@ -1,0 +1,118 @@
+"""Real faults in real training, told by name: the demo's, and those of a script written apart from it."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tachoscope_cli.faults import FAULTS
+
+CULPRITS = {"input_straggler": [1], "compute_straggler": [1], "cpu_contention": [1], "checkpoint_stall": [0]}
+INJECTED = Path(__file__).parents[1] / "injected_training.py"
+
+
+def tachoscope(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "tachoscope_cli.main", *words], capture_output=True, text=True, **options)
+
+
+def judged(job: str) -> dict[str, Any]:
+    done = tachoscope("analyze", "--job", job, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    report: dict[str, Any] = json.loads(done.stdout)
+    for ledger in report["ledgers"]:
+        assert sum(ledger["states"].values()) == pytest.approx(ledger["wall_seconds"], rel=0.01)
+    return report
+
+
+def findings(report: dict[str, Any]) -> list[tuple[str, Any, float]]:
+    return [(row["class"], row["ranks"], row["share"]) for row in report["findings"] if row["severity"] != "info"]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_demo_names_the_fault_that_it_caused(fault: str, bar_run: int) -> None:
+    done = tachoscope("demo", "--fault", fault, "--steps", "40")
+    assert done.returncode == 0, done.stderr
+
+    found = findings(judged(f"demo-{fault}"))
+
+    if fault == "none":
+        assert found == []
+        assert "no bottleneck above 10 %" in done.stdout
+    else:
+        assert found[0][:2] == (fault, CULPRITS.get(fault, "all")), found
+        assert f"runbooks/{fault}.md" in done.stdout
+    assert "store: " in done.stdout
+    assert "next:  tachoscope run" in done.stdout
+
+
+def train(tmp_path: Path, fault: str, *options: str, steps: int = 80, launcher: tuple[str, ...] = (), shell: str = "") -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    command = [sys.executable, *launcher, str(INJECTED), fault, str(steps), str(data), *options]
+    words = [sys.executable, "-m", "tachoscope_cli.main", "run", "--job", "j", "--", *command]
+    if shell:
+        words = ["unshare", "-n", "sh", "-c", f'{shell}; exec "$@"', "sh", *words]
+    done = subprocess.run(words, capture_output=True, text=True)
+    if done.returncode == 99:
+        pytest.skip("no traffic control in a network namespace here")
+    assert done.returncode == 0, done.stderr
+
+
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+
+
+@pytest.mark.parametrize(
+    ("fault", "expected"),
+    [
+        ("none", None),
+        ("data_one", ("input_straggler", [1])),
+        ("data_both", ("input_workers", "all")),
+        ("compute_one", ("compute_straggler", [1])),
+        ("checkpoint", ("checkpoint_stall", [1])),
+        ("tiny", ("comm_exposed", "all")),
+    ],
+)
+def test_a_script_written_apart_is_judged_as_well(
+    tmp_path: Path, fault: str, expected: tuple[str, Any] | None, bar_run: int
+) -> None:
+    train(tmp_path, fault)
+
+    found = findings(judged("j"))
+
+    assert (found[0][:2] if found else None) == expected, found
+
+
+@pytest.mark.parametrize(
+    ("fault", "options", "expected"),
+    [
+        ("data_one", ("--rank", "0"), ("input_straggler", [0])),
+        ("data_both", ("--workers", "2"), ("input_workers", "all")),
+        ("compute_one", ("--rank", "0"), ("compute_straggler", [0])),
+    ],
+)
+def test_under_torchrun_on_the_other_rank_and_with_workers_too(
+    tmp_path: Path, fault: str, options: tuple[str, ...], expected: tuple[str, Any], bar_run: int
+) -> None:
+    train(tmp_path, fault, *options, launcher=TORCHRUN)
+
+    assert findings(judged("j"))[0][:2] == expected
+
+
+SLOW_NETWORK = (
+    "ip link set lo up && tc qdisc add dev lo root tbf rate 400mbit burst 256kb latency 400ms 2>/dev/null || exit 99"
+)
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or any(shutil.which(tool) is None for tool in ("unshare", "ip", "tc")),
+    reason="needs root, unshare and iproute2 to limit a network of its own",
+)
+def test_a_network_of_400_mbit_is_exposed_communication(tmp_path: Path, bar_run: int) -> None:
+    train(tmp_path, "large", steps=40, shell=SLOW_NETWORK)
+
+    assert findings(judged("j"))[0][:2] == ("comm_exposed", "all")

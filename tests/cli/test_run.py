@@ -1,0 +1,171 @@
+"""`tachoscope run` with real commands: what it may never do to them, and what must be in the store afterwards."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tachoscope_analyzers.load import JobRecords, from_store, status
+from tachoscope_core.store import Store
+
+TRAIN = """
+import os, signal, sys, time
+import torch
+torch.set_num_threads(1)
+model, steps = torch.nn.Linear(8, 2), int(sys.argv[1])
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = torch.utils.data.TensorDataset(torch.randn(steps * 4, 8), torch.randint(0, 2, (steps * 4,)))
+for number, (x, y) in enumerate(torch.utils.data.DataLoader(data, batch_size=4)):
+    optimizer.zero_grad()
+    torch.nn.functional.cross_entropy(model(x), y).backward()
+    optimizer.step()
+    exec(sys.argv[2] if len(sys.argv) > 2 else "")
+print("trained", flush=True)
+"""
+
+
+@pytest.fixture
+def train(tmp_path: Path) -> str:
+    path = tmp_path / "train.py"
+    path.write_text(TRAIN)
+    return str(path)
+
+
+def run(*command: str, options: tuple[str, ...] = ("--job", "j")) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tachoscope_cli.main", "run", *options, "--", *command], capture_output=True, text=True
+    )
+
+
+def records(job: str = "j") -> JobRecords:
+    return from_store(Store(os.environ["TACHOSCOPE_STORE"]), job)
+
+
+def left_in_spool() -> list[Path]:
+    return list(Path(os.environ["TACHOSCOPE_SPOOL"]).rglob("*"))
+
+
+def test_the_command_is_unchanged_and_every_step_is_in_the_store(train: str) -> None:
+    done = run(sys.executable, train, "23")
+
+    assert (done.returncode, done.stdout) == (0, "trained\n")
+    assert "next: tachoscope analyze" in done.stderr
+    assert [step.step for step in records().steps] == list(range(1, 24))
+    assert status(records(), now=time.time()) == "completed"
+    assert left_in_spool() == []
+
+
+@pytest.mark.parametrize(
+    ("code", "exit_code", "reason"), [("sys.exit(7)", 7, "exit code 7"), ("os.kill(os.getpid(), 9)", 137, "killed by SIGKILL")]
+)
+def test_exit_codes_and_signals_pass_through_and_the_job_shows_as_failed(
+    train: str, code: str, exit_code: int, reason: str
+) -> None:
+    done = run(sys.executable, train, "23", f"number == 16 and {code}")
+
+    assert done.returncode == exit_code
+    assert len(records().steps) == 17
+    assert status(records(), now=time.time()) == "failed"
+    assert records().ends[-1].reason == reason
+
+
+def test_kill_9_of_one_rank_keeps_all_records_up_to_then(train: str) -> None:
+    done = run(
+        sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", train, "2000",
+        "number == 22 and os.environ['RANK'] == '1' and os.kill(os.getpid(), 9); time.sleep(0.01)",
+    )  # fmt: skip
+
+    assert done.returncode != 0
+    assert max(step.step for step in records().steps if step.rank == 1) == 23
+    assert max(step.step for step in records().steps if step.rank == 0) >= 10
+    assert status(records(), now=time.time()) == "failed"
+
+
+def test_a_second_run_of_a_job_is_its_next_attempt(train: str) -> None:
+    run(sys.executable, train, "5")
+    run(sys.executable, train, "7")
+
+    assert sorted({step.attempt for step in records().steps}) == [0, 1]
+    assert len(records().steps) == 12
+
+
+def test_what_a_killed_run_left_behind_is_shipped_by_the_next(train: str) -> None:
+    command = [sys.executable, "-m", "tachoscope_cli.main", "run", "--job", "killed", "--"]
+    process = subprocess.Popen([*command, sys.executable, train, "100000", "time.sleep(0.01)"], start_new_session=True)
+    end = time.monotonic() + 60
+    while not any(path.stat().st_size > 5000 for path in left_in_spool() if path.suffix == ".jsonl") and time.monotonic() < end:
+        time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+    run(sys.executable, train, "3")
+
+    assert len(records("killed").steps) > 3
+    assert left_in_spool() == []
+
+
+def test_a_stop_signal_reaches_the_command_and_its_records_are_kept(train: str) -> None:
+    command = [sys.executable, "-m", "tachoscope_cli.main", "run", "--job", "j", "--"]
+    process = subprocess.Popen([*command, sys.executable, train, "100000", "time.sleep(0.01)"])
+    end = time.monotonic() + 60
+    while not any(path.stat().st_size > 5000 for path in left_in_spool() if path.suffix == ".jsonl") and time.monotonic() < end:
+        time.sleep(0.1)
+    process.terminate()
+
+    assert process.wait(timeout=30) == 143
+    assert len(records().steps) > 3
+
+
+def test_a_command_without_torch_is_not_disturbed() -> None:
+    done = run("sh", "-c", "echo out; echo err >&2; exit 3")
+
+    assert (done.returncode, done.stdout) == (3, "out\n")
+    assert "err\n" in done.stderr
+    assert "no training step was seen" in done.stderr
+
+
+def test_a_spool_that_cannot_be_written_lets_the_training_finish_and_counts(
+    train: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("TACHOSCOPE_SPOOL", str(tmp_path / "file" / "spool"))
+
+    done = run(sys.executable, train, "23")
+
+    assert (done.returncode, done.stdout) == (0, "trained\n")
+    assert "tachoscope: rank 0: 26 records dropped, the training was not affected" in done.stderr  # with start, heartbeat and end
+
+
+def test_a_store_that_cannot_be_written_keeps_the_records_in_the_spool(train: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    done = run(sys.executable, train, "23", options=("--job", "j", "--store", str(tmp_path / "file" / "store")))
+
+    assert (done.returncode, done.stdout) == (0, "trained\n")
+    assert "the records stay in" in done.stderr
+    assert any(path.suffix == ".jsonl" for path in left_in_spool())
+
+
+_UNDER_MOUNT = 'mount -t tmpfs -o "$1" tmpfs "$TACHOSCOPE_SPOOL" || exit 99; shift; exec "$@"'
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="needs root and unshare to mount a small tmpfs")
+@pytest.mark.parametrize("options", ["size=256k", "ro"])
+def test_with_a_real_full_or_read_only_spool_the_training_finishes_and_the_counter_says_how_many(train: str, options: str) -> None:
+    Path(os.environ["TACHOSCOPE_SPOOL"]).mkdir()
+    command = [sys.executable, "-m", "tachoscope_cli.main", "run", "--job", "j", "--", sys.executable, train, "1000"]
+
+    done = subprocess.run(["unshare", "-m", "sh", "-c", _UNDER_MOUNT, "sh", options, *command], capture_output=True, text=True)
+    if done.returncode == 99:
+        pytest.skip("cannot mount here")
+
+    assert (done.returncode, done.stdout) == (0, "trained\n")
+    line = next(line for line in done.stderr.splitlines() if "records dropped" in line)
+    dropped = int(line.split("rank 0: ")[1].split()[0])
+    kept = len(records().steps) if options.startswith("size") else 0
+    assert dropped + kept == pytest.approx(1003, abs=3)  # with start, heartbeats and end
+    assert dropped > 0

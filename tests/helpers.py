@@ -1,0 +1,71 @@
+"""What several tests share: commands run in a process of their own, and the records that they left."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+from tachoscope_analyzers.load import JobRecords, from_store
+from tachoscope_core import records
+from tachoscope_core.store import Store
+
+REPOSITORY = Path(__file__).parent.parent
+BIN = Path(sys.executable).parent
+
+
+def environment(tmp_path: Path, **extra: str) -> dict[str, str]:
+    """Return an environment whose spool and store lie in `tmp_path`, with nothing of tachoscope's or a launcher's from outside."""
+    foreign = ("TACHOSCOPE_", "TORCHELASTIC_", "SLURM_")
+    ours = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
+    return {
+        **ours,
+        "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
+        "OMP_NUM_THREADS": "1",
+        "PYTHONWARNINGS": "ignore",
+        "TACHOSCOPE_SPOOL": str(tmp_path / "spool"),
+        "TACHOSCOPE_STORE": str(tmp_path / "store"),
+        **extra,
+    }
+
+
+def execute(tmp_path: Path, *command: str, **extra: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in a new folder `work` of `tmp_path`."""
+    work = tmp_path / "work"
+    work.mkdir(exist_ok=True)
+    return subprocess.run(
+        command, cwd=work, env=environment(tmp_path, **extra), capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def run_watched(tmp_path: Path, *command: str, job: str = "job", **extra: str) -> subprocess.CompletedProcess[str]:
+    """Run a command under `tachoscope run`."""
+    store = ("--store", str(tmp_path / "store"), "--job", job)
+    return execute(tmp_path, str(BIN / "tachoscope"), "run", *store, "--", *command, **extra)
+
+
+def records_of(tmp_path: Path, job: str = "job") -> JobRecords:
+    """Return what the store in `tmp_path` holds of a job."""
+    return from_store(Store(str(tmp_path / "store")), job)
+
+
+def steps_of(job: JobRecords, rank: int = 0) -> list[records.StepDone]:
+    """Return the steps of a rank in their order."""
+    return sorted((step for step in job.steps if step.rank == rank), key=lambda step: step.monotonic_ns)
+
+
+def seconds_by_phase(steps: list[records.StepDone]) -> Counter[str]:
+    """Return the seconds of all steps by phase."""
+    total: Counter[str] = Counter()
+    for step in steps:
+        total.update(step.phase_seconds)
+    return total
+
+
+def assert_phases_sum(steps: list[records.StepDone]) -> None:
+    """Each step's phases sum to its wall time, which is measured apart from them, and none is negative."""
+    for step in steps:
+        assert min(step.phase_seconds.values()) >= 0
+        assert abs(sum(step.phase_seconds.values()) - step.wall_seconds) < 1e-6
