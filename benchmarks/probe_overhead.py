@@ -1,9 +1,9 @@
 """What the probe costs a training step, beside traceml-ai on the same loops.
 
-One real training loop (DataLoader, forward, backward, SGD, one thread), about 30 ms and about 1 ms a step. In one process blocks of
-steps with the tool on and off alternate; for each pair of neighbouring blocks the difference of their median steps is taken, and of
-these the median, with a 95 % bootstrap interval. Off means: the functions that were wrapped are the original ones, no hook
-is set, and the sampler thread does not run (for traceml-ai: no `trace_step`, its wrappers pass through).
+One real training loop (DataLoader, forward, backward, SGD, one thread), about 30 ms and about 1 ms a step. In one process short
+blocks of steps with the tool on and off alternate; for each pair of neighbouring blocks the difference of their median steps is
+taken, and of these the median, with a 95 % bootstrap interval. Off means: the functions that were wrapped are the original
+ones, no hook is set, and the sampler thread wakes but does nothing (traceml-ai: no `trace_step`, its wrappers pass through).
 
     python benchmarks/probe_overhead.py            # print
     python benchmarks/probe_overhead.py --write    # and write docs/measurements.md
@@ -27,9 +27,9 @@ from typing import Any
 
 HERE = Path(__file__).parent
 TOOLS = ("tachoscope", "traceml-ai")
-BLOCK_STEPS = {30.0: 40, 1.0: 400}
-SETTLE_STEPS = 3
-"""First steps of a block that are left out: caches and branch predictors still hold the other kind."""
+BLOCK_STEPS = 5
+SETTLE_STEPS = 1
+"""First steps of a block that are left out."""
 
 
 def main() -> None:
@@ -58,7 +58,7 @@ def main() -> None:
 
 def run_child(tool: str, loop_ms: float, steps: int) -> dict[str, Any]:
     print(f"{tool}, {loop_ms:g} ms a step: {steps} steps, about {steps * loop_ms / 1e3:.0f} s", file=sys.stderr)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, aggregator(tool, folder):
         done = subprocess.run(
             [sys.executable, __file__, "--steps", str(steps), "--child", tool, str(loop_ms)],
             env=os.environ | {"OMP_NUM_THREADS": "1", "TACHOSCOPE_RUN_DIR": folder, "TRACEML_LOGS_DIR": folder},
@@ -71,6 +71,22 @@ def run_child(tool: str, loop_ms: float, steps: int) -> dict[str, Any]:
     return result
 
 
+@contextlib.contextmanager
+def aggregator(tool: str, folder: str) -> Iterator[None]:
+    """Run traceml-ai's server beside its arm: without one its tracing is a no-op."""
+    if tool != "traceml-ai":
+        yield
+        return
+    command = [str(Path(sys.executable).with_name("traceml")), "serve", "--mode", "summary", "--logs-dir", folder]
+    server = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        time.sleep(5.0)
+        yield
+    finally:
+        server.terminate()
+        server.wait(timeout=30)
+
+
 def measure(tool: str, loop_ms: float, steps: int) -> dict[str, Any]:
     import torch
 
@@ -78,7 +94,7 @@ def measure(tool: str, loop_ms: float, steps: int) -> dict[str, Any]:
     switch = {"tachoscope": tachoscope_switch, "traceml-ai": traceml_switch}[tool]
     turn, step_context = switch()
     train_step = make_loop(torch, loop_ms, step_context)
-    block = BLOCK_STEPS.get(loop_ms, 100)
+    block = BLOCK_STEPS
     turn(True)
     for _ in range(50):
         train_step(True)
@@ -146,11 +162,10 @@ def make_loop(torch: Any, loop_ms: float, step_context: Callable[[Any], Any]) ->
 def tachoscope_switch() -> tuple[Callable[[bool], None], Callable[[Any], Any]]:
     """Return a function that puts the wrappers and hooks in place or takes them out."""
     import torch
-    from torch.optim import optimizer as torch_optimizer
-    from torch.utils.data import dataloader
-
     from tachoscope import auto
     from tachoscope.sampler import Sampler
+    from torch.optim import optimizer as torch_optimizer
+    from torch.utils.data import dataloader
 
     owners = [
         (dataloader._BaseDataLoaderIter, "__next__"),
@@ -170,6 +185,10 @@ def tachoscope_switch() -> tuple[Callable[[bool], None], Callable[[Any], Any]]:
         for table in (torch_optimizer._global_optimizer_pre_hooks, torch_optimizer._global_optimizer_post_hooks)
     ]
     probe = auto.PROBE
+    active = [True]
+    tick, flush = Sampler._tick, auto.Probe.flush
+    Sampler._tick = lambda self: tick(self) if active[0] else None  # type: ignore[method-assign]
+    auto.Probe.flush = lambda self: flush(self) if active[0] else None  # type: ignore[method-assign]
 
     def turn(on: bool) -> None:
         for (owner, name), function in zip(owners, wrappers if on else originals, strict=True):
@@ -177,11 +196,7 @@ def tachoscope_switch() -> tuple[Callable[[bool], None], Callable[[Any], Any]]:
         for table, content in hooks:
             table.clear()
             table.update(content if on else {})
-        if probe._sampler is not None:
-            probe._sampler.stop()
-            if on:
-                probe._sampler = Sampler(probe, probe._heartbeat)
-                probe._sampler.start()
+        active[0] = on
         gc.callbacks[:] = [probe.on_gc] if on else []
         if on and probe.thread_ident:
             probe.timeline.restart()
@@ -193,7 +208,7 @@ def traceml_switch() -> tuple[Callable[[bool], None], Callable[[Any], Any]]:
     with contextlib.redirect_stdout(sys.stderr):
         import traceml_ai
 
-        traceml_ai.init(mode="auto", ui_mode="summary")
+        traceml_ai.init(mode="auto", ui_mode="summary", on_missing_aggregator="raise")
     return lambda _: None, traceml_ai.trace_step
 
 

@@ -1,7 +1,7 @@
 """Writes the pages that are made from the code: bottlenecks.md, metrics.md, commands.md.
 
-    python docs/generate.py            # write
-    python docs/generate.py --check    # exit with 1 if one is not current
+python docs/generate.py            # write
+python docs/generate.py --check    # exit with 1 if one is not current
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A training written by somebody else, so to speak: other model, loader, launcher and placement of faults than the demo's.
 
-    python tests/injected_training.py FAULT STEPS FOLDER [--workers N] [--threads N] [--rank R]
+python tests/injected_training.py FAULT STEPS FOLDER [--workers N] [--threads N] [--rank R]
 """
 
 from __future__ import annotations

@@ -77,12 +77,12 @@ class DeviceClock(Generic[Step]):
 
 def _seconds(marks: dict[str, Event]) -> dict[str, float]:
     if "begin" not in marks:
-        return {}
+        return {}  # the first step: nothing marked where it began
+    # In the order in which they were reached: a loop with two models computes gradients before its last copy.
     seconds: dict[str, float] = {}
-    previous = marks["begin"]
-    segment = "gap"
-    for name in MARKS[1:]:
-        if (event := marks.get(name)) is not None:
+    previous, segment = marks["begin"], "gap"
+    for name, event in marks.items():
+        if name != "begin":
             seconds[segment] = seconds.get(segment, 0.0) + previous.elapsed_time(event) / 1e3
             previous, segment = event, name
     return seconds

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import functools
 import os
-import threading
 import time
 from collections.abc import Callable
+from threading import get_ident
 from types import ModuleType
 from typing import Any
 
@@ -87,16 +87,22 @@ def _loaders(probe: Probe) -> None:
 
     def next_of(original: Function) -> Function:
         def next_batch(self: Any) -> Any:
-            if not probe.mine():
+            if get_ident() != probe.thread_ident and not probe.mine():
                 return original(self)
-            probe.batch_begin(self, grad_enabled=is_grad_enabled())
+            try:
+                probe.batch_begin(self, grad_enabled=is_grad_enabled())
+            except Exception as error:
+                probe.give_up(error)
             got_one = False
             try:
                 batch = original(self)
                 got_one = True
                 return batch
             finally:
-                probe.batch_end(getattr(getattr(self, "_index_sampler", None), "batch_size", 0) or 0, got_one=got_one)
+                try:
+                    probe.batch_end(getattr(getattr(self, "_index_sampler", None), "batch_size", 0) or 0, got_one=got_one)
+                except Exception as error:
+                    probe.give_up(error)
 
         return next_batch
 
@@ -110,13 +116,19 @@ def _backward(probe: Probe, torch: ModuleType) -> None:
 
     def backward_of(original: Function) -> Function:
         def backward(*args: Any, **kwargs: Any) -> Any:
-            if is_compiling() or not probe.mine():
+            if is_compiling() or (get_ident() != probe.thread_ident and not probe.mine()):
                 return original(*args, **kwargs)
-            probe.backward_begin()
+            try:
+                probe.backward_begin()
+            except Exception as error:
+                probe.give_up(error)
             try:
                 return original(*args, **kwargs)
             finally:
-                probe.backward_end()
+                try:
+                    probe.backward_end()
+                except Exception as error:
+                    probe.give_up(error)
 
         return backward
 
@@ -128,11 +140,14 @@ def _optimizers(probe: Probe) -> None:
     from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
     def before(optimizer: Any, args: Any, kwargs: Any) -> Any:  # noqa: ARG001
-        if is_compiling() or not probe.mine():
+        if is_compiling() or (get_ident() != probe.thread_ident and not probe.mine()):
             return None
-        closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
+        closure = kwargs.get("closure", args[1] if len(args) > 1 else None) if kwargs or len(args) > 1 else None
         if not callable(closure):
-            probe.optimizer_begin()
+            try:
+                probe.optimizer_begin()
+            except Exception as error:
+                probe.give_up(error)
             return None
         # Forward and backward run inside the step: so does Lightning, and so must LBFGS.
         probe.optimizer_begin(with_closure=True)
@@ -140,8 +155,11 @@ def _optimizers(probe: Probe) -> None:
         return (args, {**kwargs, "closure": closure}) if "closure" in kwargs else ((args[0], closure, *args[2:]), kwargs)
 
     def after(optimizer: Any, args: Any, kwargs: Any) -> None:  # noqa: ARG001
-        if not is_compiling() and probe.mine():
-            probe.optimizer_end(optimizer)
+        if not is_compiling() and (get_ident() == probe.thread_ident or probe.mine()):
+            try:
+                probe.optimizer_end(optimizer)
+            except Exception as error:
+                probe.give_up(error)
 
     register_optimizer_step_pre_hook(before)
     register_optimizer_step_post_hook(after)
@@ -163,7 +181,7 @@ def _closure(probe: Probe, original: Function) -> Function:
 def _modes(probe: Probe, torch: ModuleType) -> None:
     def train_of(original: Function) -> Function:
         def train(self: Any, mode: bool = True) -> Any:  # noqa: FBT001, FBT002  # torch's own signature
-            if probe.on and threading.get_ident() == probe.thread_ident:
+            if probe.on and get_ident() == probe.thread_ident:
                 if mode:
                     probe.timeline.end_evaluation()
                 elif probe.steps:  # before the first step it is a model being built
@@ -212,7 +230,7 @@ def saving(probe: Probe, original: Function, *, target: str = "") -> Function:
         finally:
             blocking = probe.save_end(size_bytes=size)
             if done and blocking is not None:
-                probe.checkpoint_saved(blocking_seconds=blocking, size_bytes=probe.saved_bytes)
+                probe.checkpoint_saved(blocking_seconds=blocking, size_bytes=probe.saves.bytes)
 
     return save
 

@@ -11,8 +11,6 @@ import gc
 import os
 import sys
 import threading
-import time
-import uuid
 import weakref
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,17 +18,21 @@ from types import TracebackType
 from typing import Any
 
 from tachoscope_core import records
-from tachoscope_core.records import PHASES
 
 from tachoscope import identity as ident
 from tachoscope import timeline as tl
 from tachoscope.device_clock import DeviceClock
 from tachoscope.importhook import after_import
+from tachoscope.outbox import FinishedStep, Outbox
 from tachoscope.procfs import RunDelay
 from tachoscope.sampler import Counts, Sampler
-from tachoscope.spool_writer import SpoolWriter
+from tachoscope.saves import Saves
 
-_PHASE_NAMES = tuple(PHASES)
+FIRST_DETAILED_STEPS = 100
+DETAIL_EVERY_NS = 100_000_000
+"""The CPU clocks are read in the first steps, then in one step a tenth of a second: they are system calls, and cost most."""
+SLOW_STEP_NS = 100_000_000
+"""A step this long is written at once, when its writing costs nothing beside it."""
 _MOST_UPDATES_A_STEP = 100
 """So many steps of one optimizer without one that counts: what counted before, a loader or an optimizer, is out of use."""
 
@@ -51,32 +53,27 @@ class Probe:
         """Begin to watch this process; nothing is written before its first backward or explicit step."""
         self.identity = identity
         self.directory = directory
-        self.writer = str(uuid.uuid4())
-        self.spool = SpoolWriter(directory, self.writer)
+        self.outbox = Outbox(identity, directory)
         self.timeline = tl.Timeline()
+        self.saves = Saves()
         self.thread_ident = self.thread_id = 0
         self.steps = 0
         self.fresh_batch = False
         self.explicit_steps = False
-        self.device: DeviceClock[records.StepDone] | None = None
+        self.device: DeviceClock[FinishedStep] | None = None
         self._feeding: weakref.ref[Any] | None = None
+        self._loader: weakref.ref[Any] | None = None
+        self._samples = 0
         self._undecided_samples: int | None = None
         self._optimizer_stepped = False
         self._open_optimizers: list[int] = []
         self._updates: dict[int, int] = {}
-        self._saves_open = self._saves = self._saved_bytes = 0
-        self._save_began = 0.0
         self._lead_optimizer = 0
-        self._loader: weakref.ref[Any] | None = None
-        self._samples = 0
-        self._seq = 0
-        self._lock = threading.Lock()
         self._announced = False
-        self._rank = 0
-        self._local_rank = 0
         self._failure = ""
         self._run_delay: RunDelay | None = None
         self._step_delay = self._backward_delay = self._backward_begin_delay = 0
+        self._detailed_until = 0
         self._sampler: Sampler | None = None
         self._set_hooks()
         self.on = True
@@ -100,13 +97,14 @@ class Probe:
         self._run_delay = RunDelay()
         self._step_delay = self._run_delay.read()
         self._backward_delay = 0
+        self.timeline.reads_cpu = True
         self.timeline.restart()
 
     def batch_begin(self, loader: object, *, grad_enabled: bool) -> None:
         """The thread asks a loader's iterator for a batch."""
         if not grad_enabled:
             self.timeline.begin_evaluation(no_grad=True)
-        elif self.timeline.evaluating_without_grad:
+        elif self.timeline.evaluating and self.timeline.evaluating_without_grad:
             self.timeline.end_evaluation()
         if self._open_optimizers:
             self._leave_optimizers()
@@ -150,7 +148,7 @@ class Probe:
             self._leave_optimizers()
         if not self._announced:
             self._announce()
-        if self._run_delay is not None:
+        if self.timeline.reads_cpu and self._run_delay is not None:
             self._backward_begin_delay = self._run_delay.read()
         if self.device is not None:
             self.device.mark("backward")
@@ -159,7 +157,7 @@ class Probe:
     def backward_end(self) -> None:
         """Gradients are there."""
         self.timeline.leave_to(tl.FORWARD)
-        if self._run_delay is not None:
+        if self.timeline.reads_cpu and self._run_delay is not None:
             self._backward_delay += self._run_delay.read() - self._backward_begin_delay
 
     def _leave_optimizers(self) -> None:
@@ -222,48 +220,35 @@ class Probe:
         """A step ends here: write its record."""
         if not self._announced:
             self._announce()
-        timeline = self.timeline
-        end_ns, wall_ns = timeline.cut()
         self.steps += 1
         self.fresh_batch = False
         if self._updates:
             self._updates.clear()
-        delay: dict[str, float] = {}
-        if self._run_delay is not None and self._run_delay.measured:
+        had_detail = self.timeline.reads_cpu
+        # The clock of the last event is near enough to decide by.
+        detail = self.steps < FIRST_DETAILED_STEPS or self.timeline.last >= self._detailed_until
+        end, total, wall, cpu = self.timeline.cut(read_cpu=detail)
+        step_delay = backward_delay = None
+        if self._run_delay is not None and self._run_delay.measured and (had_detail or detail):
             now = self._run_delay.read()
-            delay = {"step": (now - self._step_delay) / 1e9, "backward": self._backward_delay / 1e9}
+            if had_detail:
+                step_delay, backward_delay = now - self._step_delay, self._backward_delay
             self._step_delay, self._backward_delay = now, 0
-        phases: dict[str, float] = {}
-        cpu: dict[str, float] = {}
-        for name, nanoseconds, cpu_nanoseconds in zip(_PHASE_NAMES, timeline.wall, timeline.cpu, strict=True):
-            if nanoseconds:
-                phases[name] = nanoseconds / 1e9
-                cpu[name] = cpu_nanoseconds / 1e9
-        timeline.clear()
-        record = records.StepDone(
-            **self._envelope(),
-            monotonic_ns=end_ns,
-            step=self.steps,
-            wall_seconds=wall_ns / 1e9,
-            phase_seconds=phases,
-            cpu_seconds=cpu,
-            run_delay_seconds=delay,
-            samples=samples or self._samples,
-            tokens=tokens,
-        )
+        if detail:
+            self._detailed_until = end + DETAIL_EVERY_NS
+        step = FinishedStep(self.steps, end, total, wall, cpu, step_delay, backward_delay, samples or self._samples, tokens)
         self._samples = 0
         if self.device is None:
-            self.write(record)
-            return
-        self.device.finish(record)
-        self._write_ready_steps()
+            self.outbox.put(step, {})
+        else:
+            self.device.finish(step)
+            self._queue_ready_steps()
+        if total >= SLOW_STEP_NS or self._sampler is None:
+            self.outbox.flush(wait=False)
 
     def save_begin(self) -> None:
         """Something is about to be saved; a framework's checkpoint holds several such calls."""
-        if not self._saves_open:
-            self._save_began = time.monotonic()
-            self._saves = self._saved_bytes = 0
-        self._saves_open += 1
+        self.saves.begin()
         self.timeline.enter(tl.CHECKPOINT)
 
     def save_end(self, *, size_bytes: int | None = None) -> float | None:
@@ -273,30 +258,18 @@ class Probe:
             size_bytes: what this call itself wrote; None if it wrote nothing, or only by calls within it.
         """
         self.timeline.leave()
-        self._saves_open -= 1
-        if size_bytes is not None:
-            self._saves += 1
-            self._saved_bytes += size_bytes
         # Ranks that write nothing only wait for the one that does; their phases say so.
-        wrote = self.steps and (self._saves or self._rank == 0)
-        return time.monotonic() - self._save_began if wrote and not self._saves_open else None
-
-    @property
-    def saved_bytes(self) -> int:
-        """Bytes of the checkpoint that was saved last, as far as they are known."""
-        return self._saved_bytes
+        seconds = self.saves.end(size_bytes, writes=self.outbox.rank == 0)
+        return seconds if self.steps else None
 
     def checkpoint_saved(self, *, blocking_seconds: float, size_bytes: int, background_seconds: float = 0.0) -> None:
         """A checkpoint was written or, for an asynchronous one, is complete. Its path stays out: it may tell too much."""
-        self.write(
-            records.CheckpointSaved(
-                **self._envelope(),
-                monotonic_ns=time.monotonic_ns(),
-                step=self.steps,
-                blocking_seconds=blocking_seconds,
-                background_seconds=background_seconds,
-                bytes=size_bytes,
-            )
+        self.outbox.write(
+            records.CheckpointSaved,
+            step=self.steps,
+            blocking_seconds=blocking_seconds,
+            background_seconds=background_seconds,
+            bytes=size_bytes,
         )
 
     # --- what the sampler reads -----------------------------------------------------------------------------------------
@@ -312,76 +285,64 @@ class Probe:
         workers = getattr(loader, "_workers", None)
         return [worker.pid for worker in workers if worker.pid] if workers else None
 
+    def flush(self) -> None:
+        """Write what is queued."""
+        self.outbox.flush()
+
     # --- records ---------------------------------------------------------------------------------------------------------
-
-    def write(self, record: records.Record) -> None:
-        """Append a record to the spool; what cannot be written is counted."""
-        self.spool.append(records.encode(record))
-
-    def _envelope(self) -> dict[str, Any]:
-        with self._lock:
-            seq = self._seq
-            self._seq += 1
-        who = self.identity
-        return {
-            "job": who.job,
-            "attempt": who.attempt,
-            "writer": self.writer,
-            "seq": seq,
-            "rank": self._rank,
-            "local_rank": self._local_rank,
-            "host": who.host,
-            "time": time.time(),
-        }
 
     def _announce(self) -> None:
         """Write `JobStarted`: now, at the first backward, the process group is known."""
         self._announced = True
-        self._rank, world = _rank_and_world()
-        self._local_rank = _environment_integer("LOCAL_RANK", self._rank)
+        self.outbox.rank, world = _rank_and_world()
+        self.outbox.local_rank = _environment_integer("LOCAL_RANK", self.outbox.rank)
         torch = sys.modules.get("torch")
         device, uuid_ = "cpu", ""
         if torch is not None and torch.cuda.is_initialized():
             device = "cuda"
             uuid_ = str(getattr(torch.cuda.get_device_properties(torch.cuda.current_device()), "uuid", ""))
             self.device = DeviceClock(lambda: torch.cuda.Event(enable_timing=True))
-        self.write(
-            records.JobStarted(
-                **self._envelope(),
-                monotonic_ns=time.monotonic_ns(),
-                world_size=world,
-                pid=os.getpid(),
-                device=device,
-                gpu_uuid=uuid_,
-                code_reference=os.path.basename(sys.argv[0]) if sys.argv else "",
-                torch_version=str(getattr(torch, "__version__", "")),
-                cpu_threads=torch.get_num_threads() if torch is not None else 0,
-                cpu_count=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 0,
-            )
+        self.outbox.write(
+            records.JobStarted,
+            world_size=world,
+            pid=os.getpid(),
+            device=device,
+            gpu_uuid=uuid_,
+            code_reference=os.path.basename(sys.argv[0]) if sys.argv else "",
+            torch_version=str(getattr(torch, "__version__", "")),
+            cpu_threads=torch.get_num_threads() if torch is not None else 0,
+            cpu_count=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 0,
         )
-        self._sampler = Sampler(self, self._heartbeat)
-        self._sampler.start()
+        sampler = Sampler(self, self._heartbeat)
+        try:
+            sampler.start()
+        except RuntimeError:  # no more threads: steps are written as they end
+            return
+        self._sampler = sampler
 
     def _heartbeat(self, window_seconds: float, signals: dict[str, float], wait_samples: Counts, where: Counts) -> None:
-        self.write(
-            records.Heartbeat(
-                **self._envelope(),
-                monotonic_ns=time.monotonic_ns(),
-                step=self.steps,
-                window_seconds=window_seconds,
-                signals=signals,
-                wait_samples=wait_samples,
-                where=where,
-                dropped_total=self.spool.dropped,
-            )
+        self.outbox.write(
+            records.Heartbeat,
+            step=self.steps,
+            window_seconds=window_seconds,
+            signals=signals,
+            wait_samples=wait_samples,
+            where=where,
+            dropped_total=self.outbox.dropped,
         )
 
-    def _write_ready_steps(self, *, everything: bool = False) -> None:
+    def _queue_ready_steps(self, *, everything: bool = False) -> None:
         if self.device is not None:
-            for record, seconds in self.device.ready(everything=everything):
-                self.write(records.replace_device_seconds(record, seconds))
+            for step, seconds in self.device.ready(everything=everything):
+                self.outbox.put(step, seconds)
 
     # --- life ------------------------------------------------------------------------------------------------------------
+
+    def give_up(self, error: Exception) -> None:
+        """Stop watching after a fault of the probe's own: the job goes on as if it had never been there."""
+        self.on = False
+        self.thread_ident = 0
+        sys.stderr.write(f"tachoscope: not watching any longer, a fault of the probe: {type(error).__name__}: {error}\n")
 
     def on_gc(self, phase: str, info: dict[str, int]) -> None:  # noqa: ARG002  # the signature of gc.callbacks
         """Account a garbage collection of the watched thread."""
@@ -420,7 +381,7 @@ class Probe:
 
     def _after_fork_in_child(self) -> None:
         if self.on:
-            self.spool.close()  # the parent's segment: its lock stays with the parent
+            self.outbox.close()  # the parent's segment: its lock stays with the parent
             self.open(self.identity, self.directory)
 
     def close(self) -> None:
@@ -428,26 +389,25 @@ class Probe:
         if not self.on:
             return
         self.on = False
+        self.thread_ident = 0
         if not self._announced:
             return
-        self._write_ready_steps(everything=True)
+        self._queue_ready_steps(everything=True)
         if self._sampler is not None:
             self._sampler.stop()
-        self.write(
-            records.JobEnded(
-                **self._envelope(),
-                monotonic_ns=time.monotonic_ns(),
-                status="failed" if self._failure else "left",
-                reason=self._failure,
-                steps=self.steps,
-                dropped_total=self.spool.dropped,
-            )
+        self.flush()
+        self.outbox.write(
+            records.JobEnded,
+            status="failed" if self._failure else "left",
+            reason=self._failure,
+            steps=self.steps,
+            dropped_total=self.outbox.dropped,
         )
-        self.spool.close()
-        if self.spool.dropped:
+        self.outbox.close()
+        if self.outbox.dropped:
             sys.stderr.write(
-                f"tachoscope: rank {self._rank}: {self.spool.dropped} records dropped, the training was not affected"
-                f" ({self.spool.error})\n"
+                f"tachoscope: rank {self.outbox.rank}: {self.outbox.dropped} records dropped, the training was not affected"
+                f" ({self.outbox.error})\n"
             )
 
 

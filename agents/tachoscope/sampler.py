@@ -46,6 +46,7 @@ class Watched(Protocol):
     @property
     def thread_id(self) -> int: ...
     def loader_workers(self) -> Sequence[int] | None: ...
+    def flush(self) -> None: ...
 
 
 class Sampler:
@@ -82,6 +83,7 @@ class Sampler:
         due = self._began + FIRST_HEARTBEAT_SECONDS
         while not self._stop.wait(TICK_SECONDS):
             try:
+                self._watched.flush()
                 self._tick()
                 if time.monotonic() >= due:
                     self._flush()

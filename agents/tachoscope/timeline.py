@@ -20,7 +20,21 @@ _KEPT_IN_EVALUATION = (CHECKPOINT, GC)
 class Timeline:
     """Accounts the time of the thread that calls it; not for use from two threads."""
 
-    __slots__ = ("_clock", "_cpu_clock", "_cut", "_last", "_last_cpu", "_no_grad", "_snapshot", "_stack", "cpu", "phase", "wall")
+    __slots__ = (
+        "_clock",
+        "_cpu_clock",
+        "_cut",
+        "_last",
+        "_last_cpu",
+        "_no_grad",
+        "_snapshot",
+        "_stack",
+        "cpu",
+        "evaluating",
+        "phase",
+        "reads_cpu",
+        "wall",
+    )
 
     def __init__(self, clock: Callable[[], int] = time.monotonic_ns, cpu_clock: Callable[[], int] = time.thread_time_ns) -> None:
         self._clock = clock
@@ -30,7 +44,9 @@ class Timeline:
         self.phase = OTHER
         self._stack: list[int] = []
         self._snapshot: tuple[list[int], list[int]] | None = None
+        self.evaluating = False  # whether `begin_evaluation` is still undecided
         self._no_grad = False
+        self.reads_cpu = True
         self.restart()
 
     def restart(self) -> None:
@@ -38,31 +54,54 @@ class Timeline:
         self.wall[:] = [0] * len(PHASES)
         self.cpu[:] = [0] * len(PHASES)
         self._snapshot = None
+        self.evaluating = False
         self._cut = self._last = self._clock()
         self._last_cpu = self._cpu_clock()
 
     def _account(self) -> None:
-        now, cpu = self._clock(), self._cpu_clock()
-        phase = self.phase
-        self.wall[phase] += now - self._last
+        now = self._clock()
+        self.wall[self.phase] += now - self._last
+        self._last = now
+        if self.reads_cpu:
+            self._account_cpu(self.phase)
+
+    def _account_cpu(self, phase: int) -> None:
+        cpu = self._cpu_clock()
         self.cpu[phase] += cpu - self._last_cpu
-        self._last, self._last_cpu = now, cpu
+        self._last_cpu = cpu
+
+    # The next three are called a dozen times a step and repeat `_account`: after a step's computing each further function costs
+    # more for being fetched into the caches again than for what it does.
 
     def enter(self, phase: int) -> None:
         """Begin a nested phase."""
-        self._account()
-        self._stack.append(self.phase)
+        now, current = self._clock(), self.phase
+        self.wall[current] += now - self._last
+        self._last = now
+        if self.reads_cpu:
+            self._account_cpu(current)
+        self._stack.append(current)
         self.phase = phase
 
     def leave(self) -> None:
         """End the innermost nested phase; without one, nothing happens."""
         if self._stack:
-            self._account()
+            now, current = self._clock(), self.phase
+            self.wall[current] += now - self._last
+            self._last = now
+            if self.reads_cpu:
+                self._account_cpu(current)
             self.phase = self._stack.pop()
 
     def leave_to(self, base: int) -> None:
         """End the innermost phase and, if it was the outermost too, go on in another base phase."""
-        self.leave()
+        if self._stack:
+            now, current = self._clock(), self.phase
+            self.wall[current] += now - self._last
+            self._last = now
+            if self.reads_cpu:
+                self._account_cpu(current)
+            self.phase = self._stack.pop()
         if not self._stack:
             self.phase = base
 
@@ -71,6 +110,11 @@ class Timeline:
         if not self._stack and self.phase != base:
             self._account()
             self.phase = base
+
+    @property
+    def last(self) -> int:
+        """The clock at the last event."""
+        return self._last
 
     @property
     def depth(self) -> int:
@@ -91,6 +135,7 @@ class Timeline:
         if self._snapshot is None:
             self._account()
             self._snapshot = (self.wall.copy(), self.cpu.copy())
+            self.evaluating = True
             self._no_grad = False
         self._no_grad = self._no_grad or no_grad
 
@@ -105,37 +150,40 @@ class Timeline:
                     now[EVALUATION] += now[phase] - start
                     now[phase] = start
         self._snapshot = None
+        self.evaluating = False
         if not self._stack:
             self.phase = OTHER
 
     def cancel_evaluation(self) -> None:
         """It was training after all (a frozen sub-module in eval mode): the phases stand as they were accounted."""
         self._snapshot = None
-
-    @property
-    def evaluating(self) -> bool:
-        """Whether `begin_evaluation` is still undecided."""
-        return self._snapshot is not None
+        self.evaluating = False
 
     @property
     def evaluating_without_grad(self) -> bool:
         """Whether batches were asked for with gradients switched off since `begin_evaluation`."""
-        return self._snapshot is not None and self._no_grad
+        return self.evaluating and self._no_grad
 
-    def cut(self) -> tuple[int, int]:
-        """End the step here: return the clock now and the nanoseconds since the last cut; accounting starts at zero.
+    def cut(self, *, read_cpu: bool = True) -> tuple[int, int, list[int], list[int] | None]:
+        """End the step here; accounting starts again at zero.
 
-        The caller reads `wall` and `cpu` before the next event and calls `clear`.
+        Args:
+            read_cpu: whether the next step reads the CPU clock, which costs a system call an event.
+
+        Returns:
+            The clock now, the nanoseconds since the last cut, and these by phase: wall, and CPU or None if it was not read.
         """
         self._account()
-        wall = self._last - self._cut
+        total = self._last - self._cut
+        done = (self._last, total, self.wall, self.cpu if self.reads_cpu else None)
         self._cut = self._last
         self._snapshot = None
+        self.evaluating = False
         if not self._stack:
             self.phase = OTHER
-        return self._last, wall
-
-    def clear(self) -> None:
-        """Set all phases to zero after a cut."""
         self.wall = [0] * len(PHASES)
         self.cpu = [0] * len(PHASES)
+        if read_cpu and not self.reads_cpu:
+            self._last_cpu = self._cpu_clock()
+        self.reads_cpu = read_cpu
+        return done

@@ -119,9 +119,7 @@ def run(
     ] = None,
     job: Annotated[
         str | None,
-        typer.Option(
-            help="Name that all attempts and nodes of the job share. Default: the scheduler's id, else script and time."
-        ),
+        typer.Option(help="Name that all attempts and nodes of the job share. Default: the scheduler's id, else script and time."),
     ] = None,
     store: StoreOption = None,
 ) -> None:

@@ -324,8 +324,3 @@ _encoder = msgspec.json.Encoder()
 def encode(record: Record) -> bytes:
     """Encode a record as one JSON line, newline included."""
     return _encoder.encode(record) + b"\n"
-
-
-def replace_device_seconds(record: StepDone, seconds: dict[str, float]) -> StepDone:
-    """Return the step with its device seconds, which are known only after the device has passed its events."""
-    return msgspec.structs.replace(record, device_seconds=seconds)

@@ -42,12 +42,13 @@ def test_every_nanosecond_belongs_to_exactly_one_phase_whatever_happens(events: 
             getattr(timeline, event)()
     clock.now += rest
 
-    end, wall = timeline.cut()
+    end, total, wall, cpu = timeline.cut()
 
-    assert (end, wall) == (clock.now, clock.now)
-    assert sum(timeline.wall) == wall
-    assert sum(timeline.cpu) == wall
-    assert min(timeline.wall) >= 0
+    assert (end, total) == (clock.now, clock.now)
+    assert sum(wall) == total
+    assert cpu is not None
+    assert sum(cpu) == total
+    assert min(wall) >= 0
 
 
 def test_time_goes_to_the_innermost_phase() -> None:
@@ -58,10 +59,10 @@ def test_time_goes_to_the_innermost_phase() -> None:
     clock.now = 13
     timeline.leave()
     clock.now = 20
-    timeline.cut()
+    _, _, wall, _ = timeline.cut()
 
-    assert timeline.wall[tl.FORWARD] == 17
-    assert timeline.wall[tl.GC] == 3
+    assert wall[tl.FORWARD] == 17
+    assert wall[tl.GC] == 3
 
 
 def test_evaluation_takes_its_data_loading_but_not_its_checkpoint() -> None:
@@ -73,10 +74,10 @@ def test_evaluation_takes_its_data_loading_but_not_its_checkpoint() -> None:
         timeline.leave()
     clock.now += 11
     timeline.end_evaluation()
-    timeline.cut()
+    _, _, wall, _ = timeline.cut()
 
-    assert timeline.wall[tl.EVALUATION] == 16
-    assert timeline.wall[tl.CHECKPOINT] == 7
+    assert wall[tl.EVALUATION] == 16
+    assert wall[tl.CHECKPOINT] == 7
 
 
 def test_what_turned_out_to_be_training_keeps_its_phases() -> None:
@@ -87,7 +88,22 @@ def test_what_turned_out_to_be_training_keeps_its_phases() -> None:
     timeline.leave()
     timeline.cancel_evaluation()
     timeline.end_evaluation()
-    timeline.cut()
+    _, _, wall, _ = timeline.cut()
 
-    assert timeline.wall[tl.DATA_WAIT] == 5
-    assert timeline.wall[tl.EVALUATION] == 0
+    assert wall[tl.DATA_WAIT] == 5
+    assert wall[tl.EVALUATION] == 0
+
+
+def test_a_step_whose_cpu_clock_is_not_read_says_so_and_the_next_starts_from_its_own_begin() -> None:
+    wall_clock, cpu_clock = Clock(), Clock()
+    timeline = Timeline(wall_clock, cpu_clock)
+    timeline.cut(read_cpu=False)
+    wall_clock.now = cpu_clock.now = 100
+    assert timeline.cut(read_cpu=True)[3] is None
+    wall_clock.now, cpu_clock.now = 110, 107
+
+    _, total, _, cpu = timeline.cut()
+
+    assert total == 10
+    assert cpu is not None
+    assert sum(cpu) == 7

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from tachoscope_cli.faults import FAULTS
 
 CULPRITS = {"input_straggler": [1], "compute_straggler": [1], "cpu_contention": [1], "checkpoint_stall": [0]}
@@ -103,9 +102,7 @@ def test_under_torchrun_on_the_other_rank_and_with_workers_too(
     assert findings(judged("j"))[0][:2] == expected
 
 
-SLOW_NETWORK = (
-    "ip link set lo up && tc qdisc add dev lo root tbf rate 400mbit burst 256kb latency 400ms 2>/dev/null || exit 99"
-)
+SLOW_NETWORK = "ip link set lo up && tc qdisc add dev lo root tbf rate 400mbit burst 256kb latency 400ms 2>/dev/null || exit 99"
 
 
 @pytest.mark.skipif(
