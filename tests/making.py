@@ -32,11 +32,12 @@ def job(
     data_cpu: float = 0.0,
     other_cpu: float = 0.0,
     threads: int = 1,
+    clocks_every: int = 1,
 ) -> bytes:
     """Return the JSON lines of a job. `steps[k][r]` are the phases of step k on rank r.
 
     `blocked[k][r]` seconds of backward are waiting in the gradient exchange, `delay[k][r]` of forward waiting for a core; all other
-    time is on the CPU, of `data_wait` and `other` the given ratios.
+    time is on the CPU, of `data_wait` and `other` the given ratios. The CPU clocks are read in one step of `clocks_every`.
     """
     lines = []
     ranks = len(steps[0])
@@ -63,8 +64,8 @@ def job(
                     step=number,
                     wall_seconds=wall,
                     phase_seconds=phases,
-                    cpu_seconds=cpu,
-                    run_delay_seconds={"step": without_core, "backward": 0.0},
+                    cpu_seconds=cpu if number % clocks_every == 0 else {},
+                    run_delay_seconds={"step": without_core, "backward": 0.0} if number % clocks_every == 0 else {},
                 )
             )
     lines.extend(heartbeats or [])

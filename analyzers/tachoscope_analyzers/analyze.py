@@ -44,14 +44,8 @@ def analyze(job: JobRecords) -> Report:
 
 
 def _candidates(job: JobRecords, steps: Steps, split: losses.Losses) -> list[Candidate]:
-    wait_cpu = dict.fromkeys(steps.ranks, 0.0)
-    rank_of = dict(zip(steps.writers, steps.ranks, strict=True))
-    first, last = int(steps.numbers[0]), int(steps.numbers[-1])
-    for row in job.steps:
-        if row.writer in rank_of and first <= row.step <= last:
-            wait_cpu[rank_of[row.writer]] += row.cpu_seconds.get("data_wait", 0.0)
     return [
-        *input.candidates(job, steps, split, wait_cpu),
+        *input.candidates(job, steps, split),
         *stragglers.candidates(job, steps, split),
         *communication.candidates(steps, split),
         *checkpoints.candidates(job, steps, split),

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+import numpy as np
 from tachoscope_core.report import Evidence
 from tachoscope_core.taxonomy import BY_SLUG
 
@@ -47,8 +48,8 @@ class Loader:
     kinds: Counter[str]
 
 
-def observe(job: JobRecords, steps: Steps, wait_cpu: float, wait_wall: float, ranks: list[int]) -> Loader:
-    """Sum up the heartbeats of some ranks; `wait_cpu` and `wait_wall` are the training threads' own seconds in `data_wait`."""
+def observe(job: JobRecords, steps: Steps, ranks: list[int]) -> Loader:
+    """Sum up what some ranks' loaders were seen doing: by the heartbeats, and by the training thread's own CPU clock."""
     writers = {writer for writer, rank in zip(steps.writers, steps.ranks, strict=True) if rank in ranks}
     beats = [beat for beat in job.heartbeats if beat.writer in writers]
     workers = int(max((beat.signals.get("workers", 0.0) for beat in beats), default=0.0))
@@ -62,7 +63,9 @@ def observe(job: JobRecords, steps: Steps, wait_cpu: float, wait_wall: float, ra
     if workers:
         busy = sums["worker_cpu_seconds"] / sums["worker_seconds"] if sums["worker_seconds"] else None
     else:
-        busy = wait_cpu / wait_wall if wait_wall else None
+        columns = [steps.ranks.index(rank) for rank in ranks]
+        ratio = float(steps.data_cpu[:, columns].sum() / max(steps.own["data_wait"][:, columns].sum(), 1e-12))
+        busy = None if np.isnan(ratio) else ratio
     waiting = {kind: count for kind, count in kinds.items() if kind not in _NOT_WAITING}
     samples = sum(waiting.values())
     reading = sum(waiting.get(kind, 0) for kind in (_READING if workers else _READING_IN_PROCESS))
@@ -97,12 +100,11 @@ def _certainty(margin: float) -> float:
     return min(1.0, 0.5 + 2 * margin if margin < 0.25 else 1.0)
 
 
-def candidates(job: JobRecords, steps: Steps, losses: Losses, wait_cpu: dict[int, float]) -> list[Candidate]:
-    """Return what the step loses to input of all ranks, and of one rank; `wait_cpu`: CPU seconds of loading by rank."""
+def candidates(job: JobRecords, steps: Steps, losses: Losses) -> list[Candidate]:
+    """Return what the step loses to input that all ranks wait for, and to that of one rank."""
     found = []
-    waits = steps.own["data_wait"].sum(axis=0)
     if losses.common["data_wait"].any():
-        loader = observe(job, steps, sum(wait_cpu.values()), float(waits.sum()), steps.ranks)
+        loader = observe(job, steps, steps.ranks)
         slug, certainty, alternative = classify(loader)
         found.append(
             Candidate(
@@ -119,7 +121,7 @@ def candidates(job: JobRecords, steps: Steps, losses: Losses, wait_cpu: dict[int
         who = culprits(losses.excess["data_wait"], steps.ranks)
         ranks = steps.ranks if who.ranks == "all" else who.ranks
         columns = [steps.ranks.index(rank) for rank in ranks]
-        loader = observe(job, steps, sum(wait_cpu[rank] for rank in ranks), float(waits[columns].sum()), ranks)
+        loader = observe(job, steps, ranks)
         others = [column for column in range(len(steps.ranks)) if column not in columns] or columns
         evidence = [
             Evidence(

@@ -35,7 +35,7 @@ class Steps:
         wall: seconds of each step, shape (K, R); own + waiting, summed over causes, is wall.
         own: seconds of the rank's own time by cause, each of shape (K, R).
         waiting: seconds blocked in collectives, for a later rank or for the transfer, shape (K, R).
-        other_cpu: CPU seconds within the cause `other`, shape (K, R).
+        data_cpu, other_cpu: CPU seconds within `data_wait` and `other`, shape (K, R), NaN for a rank where it was never read.
         ends: end of each step in seconds of the host's monotonic clock, shape (K, R).
         transfer_measured: whether the least wait of a step is the transfer; on accelerators it cannot be told.
         starts: the `JobStarted` of each rank. lost_seconds: wall time within the window that no record covers, by rank.
@@ -50,6 +50,7 @@ class Steps:
     wall: Matrix
     own: dict[str, Matrix]
     waiting: Matrix
+    data_cpu: Matrix
     other_cpu: Matrix
     ends: Matrix
     transfer_measured: bool
@@ -85,7 +86,7 @@ def table(job: JobRecords) -> pd.DataFrame:
     }
     for phase in PHASES:
         columns[f"{phase}_seconds"] = [row.phase_seconds.get(phase, 0.0) for row in rows]
-        columns[f"{phase}_cpu_seconds"] = [row.cpu_seconds.get(phase, 0.0) for row in rows]
+        columns[f"{phase}_cpu_seconds"] = [row.cpu_seconds.get(phase, 0.0) if row.cpu_seconds else np.nan for row in rows]
     for name in ("step", "backward"):
         columns[f"{name}_delay_seconds"] = [row.run_delay_seconds.get(name, np.nan) for row in rows]
     for name in ("gap", "host_to_device", "forward", "backward", "optimizer"):
@@ -141,7 +142,7 @@ def aligned(job: JobRecords) -> Steps:
     device = next((start.device for start in starts), "cpu")
     world = max((start.world_size for start in starts), default=len(ranks))
     wall, ends = column("wall_seconds"), column("end_seconds")
-    delays_measured = not np.isnan(column("step_delay_seconds")).any()
+    clocks_measured = bool((~np.isnan(column("step_delay_seconds"))).any(axis=0).all())
     if device == "cpu":
         own, waiting = _cpu_causes(column, together=world > 1)
     else:
@@ -158,10 +159,11 @@ def aligned(job: JobRecords) -> Steps:
         wall=wall,
         own=own,
         waiting=waiting,
-        other_cpu=column("other_cpu_seconds"),
+        data_cpu=_by_ratio(column("data_wait_cpu_seconds"), column("data_wait_seconds")),
+        other_cpu=_by_ratio(column("other_cpu_seconds"), column("other_seconds")),
         ends=ends,
         transfer_measured=device == "cpu" and len(ranks) == world,
-        cpu_wait_measured=device == "cpu" and delays_measured,
+        cpu_wait_measured=device == "cpu" and clocks_measured,
         loader_seen=bool(column("data_wait_seconds").any()),
         writers=writers,
         starts=starts,
@@ -174,11 +176,14 @@ def aligned(job: JobRecords) -> Steps:
 def _cpu_causes(column: Column, *, together: bool) -> tuple[dict[str, Matrix], Matrix]:
     """Split host time. On CPU, backward runs on the training thread: what it neither computed nor waited for a core, it was
     blocked, and in a job of several ranks that is the gradient exchange (DDP waits there for its reducer).
+
+    The probe reads the clocks in some steps only: between these, a rank's own backward and its waiting for a core are interpolated.
     """
-    delay = np.nan_to_num(column("step_delay_seconds"))
-    backward_delay = np.minimum(np.nan_to_num(column("backward_delay_seconds")), delay)
     backward = column("backward_seconds")
-    blocked = np.maximum(backward - column("backward_cpu_seconds") - backward_delay, 0.0) if together else 0.0 * backward
+    delay = _between(column("step_delay_seconds"))
+    backward_delay = np.minimum(_between(column("backward_delay_seconds")), delay)
+    backward_cpu = _between(column("backward_cpu_seconds"), unmeasured=backward)
+    blocked = np.maximum(backward - backward_cpu - backward_delay, 0.0) if together else 0.0 * backward
     backward_delay = np.minimum(backward_delay, backward - blocked)
     rest = column("forward_seconds") + column("optimizer_seconds")
     rest_delay = np.minimum(delay - backward_delay, rest)
@@ -194,6 +199,25 @@ def _cpu_causes(column: Column, *, together: bool) -> tuple[dict[str, Matrix], M
         "other": column("other_seconds"),
     }
     return own, blocked + column("collective_seconds")
+
+
+def _between(values: Matrix, unmeasured: Matrix | None = None) -> Matrix:
+    """Interpolate, for each rank, the steps in which a clock was not read; a rank that never read it gets `unmeasured`, or zero."""
+    rows = np.arange(len(values))
+    filled = np.zeros_like(values) if unmeasured is None else unmeasured.copy()
+    for rank in range(values.shape[1]):
+        read = ~np.isnan(values[:, rank])
+        if read.any():
+            filled[:, rank] = np.interp(rows, rows[read], values[read, rank])
+    return filled
+
+
+def _by_ratio(cpu: Matrix, wall: Matrix) -> Matrix:
+    """Spread the share of CPU that a rank used in the steps in which the clock was read over all its steps."""
+    read = ~np.isnan(cpu)
+    known = np.where(read, wall, 0.0).sum(axis=0)
+    share = np.divide(np.nansum(cpu, axis=0), known, out=np.full(cpu.shape[1], np.nan), where=known > 0)
+    return np.asarray(np.where(read, cpu, wall * share))
 
 
 def _device_causes(column: Column, wall: Matrix) -> tuple[dict[str, Matrix], Matrix]:

@@ -50,7 +50,7 @@ SLEEPING = [beat(rank, wait_samples={"data_wait": {"sleep": 40}}, signals={"work
 READING = [beat(rank, wait_samples={"data_wait": {"socket": 40, "sleep": 3}}, signals={"workers": 0.0}) for rank in range(8)]
 
 
-@pytest.mark.parametrize("number", [2, 3, 8])
+@pytest.mark.parametrize(("number", "clocks_every"), [(2, 1), (2, 7), (3, 1), (8, 1), (8, 20)])
 @pytest.mark.parametrize(
     ("changes", "slug"),
     [
@@ -63,9 +63,10 @@ READING = [beat(rank, wait_samples={"data_wait": {"socket": 40, "sleep": 3}}, si
     ],
 )
 def test_one_slow_rank_is_named_with_its_cause_and_its_seconds(
-    tmp_path: Path, number: int, changes: dict[str, float], slug: str
+    tmp_path: Path, number: int, clocks_every: int, changes: dict[str, float], slug: str
 ) -> None:
-    result = report(tmp_path, [ranks(number, number - 1, **changes)] * STEPS, heartbeats=SLEEPING)
+    own = [ranks(number, number - 1, **changes)] * STEPS
+    result = report(tmp_path, own, heartbeats=SLEEPING, clocks_every=clocks_every, other_cpu=0.01)
 
     first = result.findings[0]
     assert first.class_ == slug
@@ -197,6 +198,12 @@ def test_ranks_that_never_wait_for_each_other_have_no_stragglers(tmp_path: Path)
     path.write_bytes(job([ranks(2, 1, forward=0.2)] * STEPS))
 
     assert not [f for f in analyze(from_spool([path])).findings if f.severity != "info"]
+
+
+def test_a_job_whose_cpu_clocks_were_never_read_says_that_contention_was_not_measured(tmp_path: Path) -> None:
+    result = report(tmp_path, [ranks(2)] * STEPS, clocks_every=1000)
+
+    assert "cpu_contention" in {row.class_ for row in result.not_measured}
 
 
 def test_one_process_has_no_communication(tmp_path: Path) -> None:
