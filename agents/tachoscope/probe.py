@@ -32,7 +32,7 @@ FIRST_DETAILED_STEPS = 100
 DETAIL_EVERY_NS = 100_000_000
 """The CPU clocks are read in the first steps, then in one step a tenth of a second: they are system calls, and cost most."""
 SLOW_STEP_NS = 100_000_000
-"""A step this long is written at once, when its writing costs nothing beside it."""
+"""The first steps, and any step this long, are written at once; others within a tenth of a second, by the sampler's thread."""
 _MOST_UPDATES_A_STEP = 100
 """So many steps of one optimizer without one that counts: what counted before, a loader or an optimizer, is out of use."""
 
@@ -243,7 +243,7 @@ class Probe:
         else:
             self.device.finish(step)
             self._queue_ready_steps()
-        if total >= SLOW_STEP_NS or self._sampler is None:
+        if self.steps <= FIRST_DETAILED_STEPS or total >= SLOW_STEP_NS or self._sampler is None:
             self.outbox.flush(wait=False)
 
     def save_begin(self) -> None:

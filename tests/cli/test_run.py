@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tachoscope_analyzers.load import JobRecords, from_store, status
+from tachoscope_core.records import LAUNCHER_RANK
 from tachoscope_core.store import Store
 
 TRAIN = """
@@ -70,19 +71,34 @@ def test_exit_codes_and_signals_pass_through_and_the_job_shows_as_failed(
     assert done.returncode == exit_code
     assert len(records().steps) == 17
     assert status(records(), now=time.time()) == "failed"
-    assert records().ends[-1].reason == reason
+    assert next(end for end in records().ends if end.rank == LAUNCHER_RANK).reason == reason
 
 
-def test_kill_9_of_one_rank_keeps_all_records_up_to_then(train: str) -> None:
-    done = run(
-        sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", train, "2000",
-        "number == 22 and os.environ['RANK'] == '1' and os.kill(os.getpid(), 9); time.sleep(0.01)",
-    )  # fmt: skip
+KILL_RANK_1 = """
+time.sleep(0.01)
+if number == 12 and os.environ["RANK"] == "0":
+    open("rank-0-trains", "w").close()
+if number == 22 and os.environ["RANK"] == "1":
+    while not os.path.exists("rank-0-trains"): time.sleep(0.01)
+    os.kill(os.getpid(), 9)
+"""
+
+
+def test_kill_9_of_one_rank_keeps_all_records_up_to_then(train: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    done = run(sys.executable, *torchrun, train, "2000", KILL_RANK_1)
 
     assert done.returncode != 0
     assert max(step.step for step in records().steps if step.rank == 1) == 23
-    assert max(step.step for step in records().steps if step.rank == 0) >= 10
+    assert max(step.step for step in records().steps if step.rank == 0) >= 12
     assert status(records(), now=time.time()) == "failed"
+
+
+def test_kill_9_late_in_a_run_of_short_steps_loses_at_most_a_tenth_of_a_second(train: str) -> None:
+    run(sys.executable, train, "1000", "time.sleep(0.005); number == 399 and os.kill(os.getpid(), 9)")
+
+    assert 400 - 0.15 / 0.005 <= max(step.step for step in records().steps) <= 400
 
 
 def test_a_second_run_of_a_job_is_its_next_attempt(train: str) -> None:
