@@ -9,6 +9,8 @@ from rich.text import Text
 from tachoscope_core.report import Evidence, Finding, Ledger, Report, Source
 from tachoscope_core.taxonomy import BY_SLUG
 
+from tachoscope_cli.runbooks import path_of
+
 STATE_COLORS = {
     # Okabe and Ito's palette, told apart with any colour vision: https://jfly.uni-koeln.de/color/
     "compute": "#009E73",
@@ -135,7 +137,7 @@ def _finding(finding: Finding, report: Report) -> RenderableType:
     if finding.severity != "info":
         facts.add_row("if fixed", Text(f"{finding.speedup_if_fixed:.2f}x as fast", style="bold"))
     facts.add_row("do", finding.action)
-    facts.add_row("runbook", finding.runbook)
+    facts.add_row("runbook", path_of(finding.runbook))
     return Group(
         title,
         Text(f"  {BY_SLUG[finding.class_].title}" if finding.class_ in BY_SLUG else ""),

@@ -1,0 +1,17 @@
+"""Where a report's runbook lies on this machine: in the source tree, or in the installed package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_PLACES = (Path(__file__).parent, Path(__file__).parents[2])
+
+
+def path_of(runbook: str) -> str:
+    """Return the path of a runbook as a person can open it from here, or the report's own words where it is not installed."""
+    for place in _PLACES:
+        path = place / runbook
+        if path.is_file():
+            here = Path.cwd()
+            return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+    return runbook
