@@ -9,9 +9,8 @@ import time
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-import click
 import tachoscope
 import typer
 from rich.console import Console
@@ -27,6 +26,8 @@ if TYPE_CHECKING:
     from tachoscope_core.report import Report
 
 FAIL_ON_EXIT_CODE = 3
+# Newer typer brings its own copy of click and does not say where; older typer uses click's.
+_UsageError: Any = next(cls for cls in typer.BadParameter.__mro__ if cls.__name__ == "ClickException")
 
 app = typer.Typer(
     name="tachoscope",
@@ -286,9 +287,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             raise
         sys.stderr.write(f"tachoscope: {error}\n")
         sys.exit(error.exit_code)
-    except click.exceptions.Abort:
+    except typer.Abort:
         sys.exit(130)
-    except click.ClickException as error:
+    except _UsageError as error:
         error.show()
         sys.exit(error.exit_code)
     except KeyboardInterrupt:

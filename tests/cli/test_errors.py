@@ -110,6 +110,17 @@ def test_no_permission_to_read_the_spool(tmp_path: Path) -> None:
     one_line(done, 2, "could not read", "Permission denied")
 
 
+@pytest.mark.parametrize(
+    "words", [["demo", "--fault", "nonsense"], ["analyze", "--nonsense"], ["nonsense"], ["analyze", "--format", "xml"]]
+)
+def test_a_mistyped_option_or_value_is_named_without_a_traceback(words: list[str]) -> None:
+    done = tachoscope(*words)
+
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert words[-1] in done.stderr
+
+
 def test_verbose_adds_the_traceback() -> None:
     assert "Traceback" in tachoscope("--verbose", "run").stderr
 
