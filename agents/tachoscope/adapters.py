@@ -56,11 +56,11 @@ def _step_after(probe: Probe, optimizer_steps: Callable[[], bool]) -> Callable[[
         def call(*args: Any, **kwargs: Any) -> Any:
             if not probe.mine():
                 return original(*args, **kwargs)
-            previous, probe.explicit_steps = probe.explicit_steps, True
+            previous, probe.rule.explicit = probe.rule.explicit, True
             try:
                 return original(*args, **kwargs)
             finally:
-                probe.explicit_steps = previous  # a loop of the user's own may follow
+                probe.rule.explicit = previous  # a loop of the user's own may follow
                 if optimizer_steps():
                     probe.end_step()
 
@@ -75,7 +75,7 @@ def _framework_steps(probe: Probe, *, begin: bool) -> Callable[[Function], Funct
     def wrapper_of(original: Function) -> Function:
         def call(*args: Any, **kwargs: Any) -> Any:
             if probe.mine():
-                probe.explicit_steps = begin
+                probe.rule.explicit = begin
             return original(*args, **kwargs)
 
         return call
@@ -108,7 +108,7 @@ def _lightning_evaluation(probe: Probe, module: ModuleType) -> None:
 
 def _lightning_steps(probe: Probe, module: ModuleType) -> None:
     # One batch of the training loop, after which several optimizers may have stepped (manual optimisation) or none (accumulation).
-    wrap(module._TrainingEpochLoop, "advance", _step_after(probe, probe.take_optimizer_stepped))
+    wrap(module._TrainingEpochLoop, "advance", _step_after(probe, lambda: probe.rule.take_stepped()))
 
 
 def _transformers_trainer(probe: Probe, module: ModuleType) -> None:

@@ -1,7 +1,7 @@
 """The probe: turns what happens in a training process into records.
 
-The patches and adapters call it on the training thread; it accounts the time (`timeline`), and at each step's end appends one
-record to the spool. It never raises into the job and never waits for an agent or a disk.
+The patches and adapters call it on the training thread; it accounts the time (`timeline`), and at each step's end queues one
+record. It never raises into the job and never waits for an agent or a disk.
 """
 
 from __future__ import annotations
@@ -27,14 +27,13 @@ from tachoscope.outbox import FinishedStep, Outbox
 from tachoscope.procfs import RunDelay
 from tachoscope.sampler import Counts, Sampler
 from tachoscope.saves import Saves
+from tachoscope.step_rule import StepRule
 
 FIRST_DETAILED_STEPS = 100
 DETAIL_EVERY_NS = 100_000_000
 """The CPU clocks are read in the first steps, then in one step a tenth of a second: they are system calls, and cost most."""
 SLOW_STEP_NS = 100_000_000
 """The first steps, and any step this long, are written at once; others within a tenth of a second, by the sampler's thread."""
-_MOST_UPDATES_A_STEP = 100
-"""So many steps of one optimizer without one that counts: what counted before, a loader or an optimizer, is out of use."""
 
 
 class Probe:
@@ -58,17 +57,12 @@ class Probe:
         self.saves = Saves()
         self.thread_ident = self.thread_id = 0
         self.steps = 0
-        self.fresh_batch = False
-        self.explicit_steps = False
+        self.rule = StepRule()
         self.device: DeviceClock[FinishedStep] | None = None
-        self._feeding: weakref.ref[Any] | None = None
         self._loader: weakref.ref[Any] | None = None
         self._samples = 0
         self._undecided_samples: int | None = None
-        self._optimizer_stepped = False
         self._open_optimizers: list[int] = []
-        self._updates: dict[int, int] = {}
-        self._lead_optimizer = 0
         self._announced = False
         self._failure = ""
         self._run_delay: RunDelay | None = None
@@ -117,7 +111,7 @@ class Probe:
         if not got_one:
             self.timeline.leave()
             if not self.timeline.evaluating:
-                self._feeding = None  # a batch that was read ahead may still be in use
+                self.rule.loader_exhausted()
             return
         self.timeline.leave_to(tl.FORWARD)
         self._batch_arrived(samples)
@@ -131,8 +125,7 @@ class Probe:
         if self.timeline.evaluating:
             self._undecided_samples = samples or self._undecided_samples or 0
             return
-        self.fresh_batch = True
-        self._feeding = self._loader
+        self.rule.batch_arrived(self._loader)
         self._samples += samples
         if self.device is not None:
             self.device.mark("host_to_device")
@@ -166,11 +159,6 @@ class Probe:
             self.timeline.unwind(self._open_optimizers[0])
             self._open_optimizers.clear()
 
-    def take_optimizer_stepped(self) -> bool:
-        """Say whether an optimizer stepped since the last call."""
-        stepped, self._optimizer_stepped = self._optimizer_stepped, False
-        return stepped
-
     def optimizer_begin(self, *, with_closure: bool = False) -> None:
         """An optimizer begins its step; one with a closure computes loss and gradients in it."""
         if self.device is not None and not with_closure:
@@ -189,30 +177,16 @@ class Probe:
             self.device.mark("optimizer")
 
     def optimizer_end(self, optimizer: object) -> None:
-        """An optimizer ended its step: a step of the job if it is the first after a new batch.
-
-        In a loop without a DataLoader's iterator it is each step of the optimizer that stepped first.
-        """
+        """An optimizer ended its step, and perhaps a step of the job with it."""
         if self._open_optimizers:  # else watched since the middle of this step
             self.timeline.unwind(self._open_optimizers.pop())
-        self._optimizer_stepped = True
-        if self.explicit_steps or self._open_optimizers:  # an optimizer may step in another's, or call its base class
-            return
-        key = id(optimizer)
-        self._lead_optimizer = self._lead_optimizer or key
-        # An iterator that is gone feeds no loop: `next(iter(loader))` gave the loop all its data, or a look at it.
-        fed = self._feeding is not None and self._feeding() is not None
-        if self.fresh_batch or (not fed and self._lead_optimizer == key):
+        if self.rule.optimizer_stepped(optimizer, nested=bool(self._open_optimizers)):
             self.end_step()
-            return
-        self._updates[key] = updates = self._updates.get(key, 0) + 1
-        if updates >= _MOST_UPDATES_A_STEP:
-            self._feeding, self._lead_optimizer = None, key
 
     def explicit_step(self, *, samples: int, tokens: int) -> None:
         """The job says that a step ends here; from now on only it does."""
-        first, self.explicit_steps = not self.explicit_steps, True
-        if first and self.steps and not self.fresh_batch:
+        first, self.rule.explicit = not self.rule.explicit, True
+        if first and self.steps and not self.rule.fresh_batch:
             return  # the optimizer ended this very step, before anyone could know that the job would
         self.end_step(samples=samples, tokens=tokens)
 
@@ -221,9 +195,7 @@ class Probe:
         if not self._announced:
             self._announce()
         self.steps += 1
-        self.fresh_batch = False
-        if self._updates:
-            self._updates.clear()
+        self.rule.step_ended()
         had_detail = self.timeline.reads_cpu
         # The clock of the last event is near enough to decide by.
         detail = self.steps < FIRST_DETAILED_STEPS or self.timeline.last >= self._detailed_until

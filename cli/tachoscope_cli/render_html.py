@@ -20,7 +20,7 @@ _STYLE = """
 body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1b1f24;background:#fff}
 h1{font-size:1.5rem;margin-bottom:.2rem} h2{font-size:1.15rem;margin:0 0 .3rem} .dim{color:#59636e;font-size:.9rem}
 .bar{display:flex;height:2rem;border-radius:4px;overflow:hidden;margin:1rem 0 .5rem} table{border-collapse:collapse}
-td,th{padding:.15rem 1rem .15rem 0;text-align:left;vertical-align:top} td.n{text-align:right;font-variant-numeric:tabular-nums}
+th{white-space:nowrap} td,th{padding:.15rem 1rem .15rem 0;text-align:left;vertical-align:top} td.n{text-align:right;font-variant-numeric:tabular-nums}
 .key{display:inline-block;width:.8rem;height:.8rem;border-radius:2px} .card{border:1px solid #d1d9e0;border-left-width:6px;
 border-radius:6px;padding:.8rem 1rem;margin:1rem 0} .critical{border-left-color:#cf222e} .warning{border-left-color:#bf8700}
 .info{border-left-color:#1a7f37} .tag{font-size:.8rem;font-weight:600;text-transform:uppercase}

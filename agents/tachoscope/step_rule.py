@@ -1,0 +1,65 @@
+"""Which optimizer step ends a step of the job: the first after a new batch, so that several optimizers do not count twice.
+
+In a loop that no `DataLoader` feeds it is each step of the optimizer that stepped first. Where a framework or the job itself says
+when a step ends, no optimizer does.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+MOST_UPDATES_A_STEP = 100
+"""More updates of an optimizer than this without one that counts: what counted before, a loader or an optimizer, is out of use."""
+
+
+class StepRule:
+    """What decides about the next optimizer step."""
+
+    __slots__ = ("_feeding", "_lead_optimizer", "_stepped", "_updates", "explicit", "fresh_batch")
+
+    def __init__(self) -> None:
+        self.explicit = False
+        """A framework or the job says when a step ends."""
+        self.fresh_batch = False
+        """A batch arrived since the last step."""
+        self._feeding: weakref.ref[Any] | None = None
+        self._lead_optimizer = 0
+        self._stepped = False
+        self._updates: dict[int, int] = {}
+
+    def batch_arrived(self, loader: weakref.ref[Any] | None) -> None:
+        """The loop has a new batch, from this loader's iterator."""
+        self.fresh_batch = True
+        self._feeding = loader
+
+    def loader_exhausted(self) -> None:
+        """The loader has no more; a batch that it read ahead may still be in use."""
+        self._feeding = None
+
+    def optimizer_stepped(self, optimizer: object, *, nested: bool) -> bool:
+        """Say whether a step of the job ends here; `nested`: within the step of another optimizer, or of its own base class."""
+        self._stepped = True
+        if self.explicit or nested:
+            return False
+        key = id(optimizer)
+        self._lead_optimizer = self._lead_optimizer or key
+        # An iterator that is gone feeds no loop: `next(iter(loader))` gave the loop all its data, or a look at it.
+        fed = self._feeding is not None and self._feeding() is not None
+        if self.fresh_batch or (not fed and self._lead_optimizer == key):
+            return True
+        self._updates[key] = updates = self._updates.get(key, 0) + 1
+        if updates >= MOST_UPDATES_A_STEP:
+            self._feeding, self._lead_optimizer = None, key
+        return False
+
+    def take_stepped(self) -> bool:
+        """Say whether an optimizer stepped since the last call."""
+        stepped, self._stepped = self._stepped, False
+        return stepped
+
+    def step_ended(self) -> None:
+        """A step of the job ended."""
+        self.fresh_batch = False
+        if self._updates:
+            self._updates.clear()
