@@ -162,10 +162,11 @@ def make_loop(torch: Any, loop_ms: float, step_context: Callable[[Any], Any]) ->
 def tachoscope_switch() -> tuple[Callable[[bool], None], Callable[[Any], Any]]:
     """Return a function that puts the wrappers and hooks in place or takes them out."""
     import torch
-    from tachoscope import auto
-    from tachoscope.sampler import Sampler
     from torch.optim import optimizer as torch_optimizer
     from torch.utils.data import dataloader
+
+    from tachoscope import auto
+    from tachoscope.sampler import Sampler
 
     owners = [
         (dataloader._BaseDataLoaderIter, "__next__"),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
 from helpers import BIN, REPOSITORY, assert_phases_sum, execute, records_of, run_watched, seconds_by_phase, steps_of
 from tachoscope_analyzers.load import status
 

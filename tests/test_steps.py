@@ -7,6 +7,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+
 from helpers import assert_phases_sum, execute, records_of, run_watched, seconds_by_phase, steps_of
 from tachoscope_analyzers.load import JobRecords, status
 from tachoscope_core import spool

@@ -6,6 +6,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+
 from making import beat, job
 
 REPOSITORY = Path(__file__).parents[1]

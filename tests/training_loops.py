@@ -10,9 +10,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-import tachoscope
 import torch
 from torch.utils.data import DataLoader, TensorDataset
+
+import tachoscope
 
 BATCHES = 6
 PAUSE = 0.02

@@ -8,12 +8,11 @@ import uuid
 from pathlib import Path
 from types import ModuleType
 
-from tachoscope_core import spool
-from tachoscope_core.errors import TachoscopeError
-
 from tachoscope import adapters, identity
 from tachoscope.importhook import after_import
 from tachoscope.probe import Probe
+from tachoscope_core import spool
+from tachoscope_core.errors import TachoscopeError
 
 PROBE = Probe()
 _patched: list[str] = []

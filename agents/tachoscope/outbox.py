@@ -14,11 +14,10 @@ from collections import deque
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tachoscope_core import records
-from tachoscope_core.records import PHASES
-
 from tachoscope.identity import Identity
 from tachoscope.spool_writer import SpoolWriter
+from tachoscope_core import records
+from tachoscope_core.records import PHASES
 
 MAX_QUEUED_STEPS = 100_000
 

@@ -17,8 +17,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tachoscope_core import records
-
 from tachoscope import identity as ident
 from tachoscope import timeline as tl
 from tachoscope.device_clock import DeviceClock
@@ -28,6 +26,7 @@ from tachoscope.procfs import RunDelay
 from tachoscope.sampler import Counts, Sampler
 from tachoscope.saves import Saves
 from tachoscope.step_rule import StepRule
+from tachoscope_core import records
 
 FIRST_DETAILED_STEPS = 100
 DETAIL_EVERY_NS = 100_000_000

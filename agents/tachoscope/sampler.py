@@ -19,10 +19,9 @@ from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Protocol
 
-from tachoscope_core.records import PHASES
-
 from tachoscope import procfs
 from tachoscope.timeline import BACKWARD, DATA_WAIT
+from tachoscope_core.records import PHASES
 
 TICK_SECONDS = 0.1
 HEARTBEAT_SECONDS = 5.0

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
+
+from tachoscope.spool_writer import SEGMENT_BYTES
 from tachoscope_core import spool
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.store import Store, default_url
-
-from tachoscope.spool_writer import SEGMENT_BYTES
 
 
 class _Address(msgspec.Struct):

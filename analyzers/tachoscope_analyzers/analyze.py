@@ -7,13 +7,13 @@ from importlib.resources import files
 
 import numpy as np
 import yaml
-from tachoscope_core.report import NotMeasured, Report, StepSeconds, Window
-from tachoscope_core.taxonomy import BY_SLUG
 
 from tachoscope_analyzers import checkpoints, communication, host, input, ledger, losses, stragglers  # noqa: A004
 from tachoscope_analyzers.judge import Candidate, findings
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.steps import Steps, aligned
+from tachoscope_core.report import NotMeasured, Report, StepSeconds, Window
+from tachoscope_core.taxonomy import BY_SLUG
 
 _INPUT = ("input_fetch", "input_preprocess", "input_workers", "input_straggler")
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from tachoscope_core.report import Evidence
-
 from tachoscope_analyzers.judge import Candidate
 from tachoscope_analyzers.losses import Losses
 from tachoscope_analyzers.steps import Steps
+from tachoscope_core.report import Evidence
 
 
 def candidates(steps: Steps, losses: Losses) -> list[Candidate]:

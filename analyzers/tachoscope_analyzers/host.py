@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from tachoscope_core.report import Evidence
 
 from tachoscope_analyzers.culprits import Ranks, culprits
 from tachoscope_analyzers.input import seen_lines
@@ -12,6 +11,7 @@ from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.losses import Losses
 from tachoscope_analyzers.steps import Matrix, Steps
 from tachoscope_analyzers.stragglers import busy_other
+from tachoscope_core.report import Evidence
 
 
 def candidates(job: JobRecords, steps: Steps, losses: Losses) -> list[Candidate]:

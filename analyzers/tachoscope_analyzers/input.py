@@ -11,8 +11,6 @@ from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
-from tachoscope_core.report import Evidence
-from tachoscope_core.taxonomy import BY_SLUG
 
 from tachoscope_analyzers.culprits import culprits
 from tachoscope_analyzers.judge import Candidate
@@ -20,6 +18,8 @@ from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.losses import Losses
 from tachoscope_analyzers.steps import Steps, lines_seen
 from tachoscope_analyzers.thresholds import threshold
+from tachoscope_core.report import Evidence
+from tachoscope_core.taxonomy import BY_SLUG
 
 _READING = ("disk", "file", "pipe", "socket")
 _READING_IN_PROCESS = (

@@ -8,12 +8,12 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from tachoscope_core.report import Evidence, Finding, RunnerUp, Severity
-from tachoscope_core.taxonomy import BY_SLUG
 
 from tachoscope_analyzers.losses import Losses
 from tachoscope_analyzers.steps import Matrix, Steps
 from tachoscope_analyzers.thresholds import threshold
+from tachoscope_core.report import Evidence, Finding, RunnerUp, Severity
+from tachoscope_core.taxonomy import BY_SLUG
 
 RESAMPLES = 400
 _MINIMUM_BLOCK = 10

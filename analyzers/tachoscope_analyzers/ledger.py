@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from tachoscope_core.names import TRAINING_STATES, UNEXPLAINED
-from tachoscope_core.report import Ledger
 
 from tachoscope_analyzers.steps import Steps
+from tachoscope_core.names import TRAINING_STATES, UNEXPLAINED
+from tachoscope_core.report import Ledger
 
 STATE_OF_CAUSE = {
     "data_wait": "data_wait",

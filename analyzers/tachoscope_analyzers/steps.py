@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.records import PHASES, JobStarted, StepDone
 
 from tachoscope_analyzers.load import JobRecords
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.records import PHASES, JobStarted, StepDone
 
 Matrix = npt.NDArray[np.float64]
 """Seconds, shape (steps, ranks) or (steps,)."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from tachoscope_core.report import Evidence, Finding, RunnerUp
-from tachoscope_core.taxonomy import BY_SLUG
 
 from tachoscope_analyzers.culprits import culprits
 from tachoscope_analyzers.input import seen_lines
@@ -13,6 +11,8 @@ from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.losses import Losses
 from tachoscope_analyzers.steps import Matrix, Steps
 from tachoscope_analyzers.thresholds import threshold
+from tachoscope_core.report import Evidence, Finding, RunnerUp
+from tachoscope_core.taxonomy import BY_SLUG
 
 
 def busy_other(steps: Steps) -> Matrix:

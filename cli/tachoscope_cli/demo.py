@@ -9,10 +9,10 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from tachoscope_core import spool
-from tachoscope_core.errors import TachoscopeError
 
 from tachoscope_cli.run import Outcome, run
+from tachoscope_core import spool
+from tachoscope_core.errors import TachoscopeError
 
 RANKS = 2
 _LOG_TAIL_LINES = 15

@@ -11,15 +11,15 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import tachoscope
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+import tachoscope
+from tachoscope_cli.faults import FAULTS
 from tachoscope_core import store as store_module
 from tachoscope_core.errors import TachoscopeError
-
-from tachoscope_cli.faults import FAULTS
 
 if TYPE_CHECKING:
     from tachoscope_analyzers import load
@@ -92,10 +92,9 @@ def demo(
     _needs_analysis()
     from tachoscope_analyzers.analyze import analyze as judge
     from tachoscope_analyzers.load import from_store
-    from tachoscope_core.store import Store
-
     from tachoscope_cli import demo as demo_module
     from tachoscope_cli.render_text import render
+    from tachoscope_core.store import Store
 
     console, url = _console(), _store_url(store)
     console.print(f"fault: {fault.value} ({FAULTS[fault.value]})", soft_wrap=True)
@@ -165,9 +164,8 @@ def analyze(
     """Say where the time of a job went, what the bottleneck is, and what to do about it."""
     _needs_analysis()
     from tachoscope_analyzers.analyze import analyze as judge
-    from tachoscope_core.report import worst_severity
-
     from tachoscope_cli import paths as path_module
+    from tachoscope_core.report import worst_severity
 
     if store and paths:
         raise TachoscopeError("give either PATH or --store, not both")
@@ -182,9 +180,8 @@ def analyze(
 
 
 def _print_report(report: Report, format_: str, output: Path | None) -> None:
-    from tachoscope_core.report import dump
-
     from tachoscope_cli import render_html, render_text
+    from tachoscope_core.report import dump
 
     if format_ == "text" and output is None:
         render_text.render(report, _console())

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from html import escape
 
-from tachoscope_core.report import Evidence, Finding, Ledger, Report
-from tachoscope_core.taxonomy import BY_SLUG
-
 from tachoscope_cli.render_text import (
     STATE_COLORS,
     WARNING_SHARE_TEXT,
@@ -15,6 +12,8 @@ from tachoscope_cli.render_text import (
     ranks_text,
     seconds,
 )
+from tachoscope_core.report import Evidence, Finding, Ledger, Report
+from tachoscope_core.taxonomy import BY_SLUG
 
 _STYLE = """
 body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1b1f24;background:#fff}

@@ -6,10 +6,10 @@ from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
-from tachoscope_core.report import Evidence, Finding, Ledger, Report, Source
-from tachoscope_core.taxonomy import BY_SLUG
 
 from tachoscope_cli.runbooks import path_of
+from tachoscope_core.report import Evidence, Finding, Ledger, Report, Source
+from tachoscope_core.taxonomy import BY_SLUG
 
 STATE_COLORS = {
     # Okabe and Ito's palette, told apart with any colour vision: https://jfly.uni-koeln.de/color/

@@ -1,6 +1,7 @@
 """There is no GPU here: a fake device runs its queue when told to, and its events have the calls of `torch.cuda.Event`."""
 
 import pytest
+
 from tachoscope.device_clock import MAX_PENDING_STEPS, DeviceClock
 
 

@@ -1,4 +1,5 @@
 import pytest
+
 from tachoscope import identity
 from tachoscope_core.errors import TachoscopeError
 

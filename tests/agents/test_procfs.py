@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 
 import pytest
+
 from tachoscope import procfs
 
 pytestmark = pytest.mark.skipif(platform.machine() not in {"x86_64", "aarch64"}, reason="system call numbers are known for these")

@@ -2,6 +2,7 @@ import fcntl
 from pathlib import Path
 
 import pytest
+
 from making import envelope
 from tachoscope.ship import ship, ship_left_behind
 from tachoscope_core import records, spool

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from tachoscope.spool_writer import SpoolWriter
 from tachoscope_core import spool
 

@@ -1,5 +1,6 @@
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tachoscope import timeline as tl
 from tachoscope.timeline import Timeline
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from making import beat, job
 from tachoscope_analyzers import losses
 from tachoscope_analyzers.analyze import analyze

@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+
 from making import envelope, job
 from tachoscope.ship import ship
 from tachoscope_analyzers.load import from_spool, from_store, status

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from making import job
 
 STEP = {"forward": 0.1, "backward": 0.2}

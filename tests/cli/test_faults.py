@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tachoscope_cli.faults import FAULTS
 
 CULPRITS = {"input_straggler": [1], "compute_straggler": [1], "cpu_contention": [1], "checkpoint_stall": [0]}
@@ -112,4 +113,6 @@ SLOW_NETWORK = "ip link set lo up && tc qdisc add dev lo root tbf rate 400mbit b
 def test_a_network_of_400_mbit_is_exposed_communication(tmp_path: Path, bar_run: int) -> None:
     train(tmp_path, "large", steps=40, shell=SLOW_NETWORK)
 
-    assert findings(judged("j"))[0][:2] == ("comm_exposed", "all")
+    name, culprits, share = findings(judged("j"))[0]
+    assert (name, culprits) == ("comm_exposed", "all")
+    assert share > 0.5  # 8 MB each way at 400 Mbit/s, beside about 30 ms of computing

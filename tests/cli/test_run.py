@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from tachoscope_analyzers.load import JobRecords, from_store, status
 from tachoscope_core.records import LAUNCHER_RANK
 from tachoscope_core.store import Store

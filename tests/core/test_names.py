@@ -1,6 +1,7 @@
 """The conventions that hold for every metric; where a name breaks one, its parameter says which."""
 
 import pytest
+
 from tachoscope_core.names import BY_NAME, METRICS, PROMETHEUS_LABELS, TRAINING_STATES, Metric
 
 _HIGH_CARDINALITY = {"run", "run_id", "attempt", "pid", "step", "writer"}

@@ -2,6 +2,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from making import envelope
 from tachoscope_core import records
 from tachoscope_core.errors import TachoscopeError

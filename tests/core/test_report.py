@@ -4,6 +4,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tachoscope_core import report
 from tachoscope_core.errors import TachoscopeError
 

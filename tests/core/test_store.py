@@ -2,6 +2,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.store import Store
 

@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+
 from tachoscope_analyzers.analyze import missing_signals
 from tachoscope_core.names import REQUEST_STATES, TRAINING_STATES
 from tachoscope_core.taxonomy import BY_SLUG, Bottleneck
