@@ -66,7 +66,7 @@ def main(rank: int, options: argparse.Namespace) -> None:
     folder = Path(options.folder)
     if rank == 0:
         for number in range(16):
-            torch.save((torch.rand(16, 3, 32, 32), torch.randint(0, 10, (16,))), folder / f"{number}.pt")
+            torch.save((torch.rand(40, 3, 32, 32), torch.randint(0, 10, (40,))), folder / f"{number}.pt")
     dist.barrier()
     images = Images(folder, slow=fault == "data_both" or (fault == "data_one" and guilty))
     loader = DataLoader(images, batch_size=None, num_workers=options.workers)

@@ -100,12 +100,13 @@ def demo(
     console.print(f"fault: {fault.value} ({FAULTS[fault.value]})", soft_wrap=True)
     outcome = demo_module.train(fault.value, steps=steps, store_url=url, job=job, console=console)
     console.print()
-    render(judge(from_store(Store(url), outcome.job)), console)
     given = f" --store {store}" if store else ""
-    console.print(f"store: {url}", soft_wrap=True)
-    console.print(f"next:  tachoscope run{given} -- python train.py   (your own job, unchanged)", soft_wrap=True)
-    target = f"{url}/jobs/{outcome.job}"
-    console.print(f"       tachoscope analyze {target} --format html --output report.html", soft_wrap=True)
+    then = [
+        f"store: {url}",
+        f"next:  tachoscope run{given} -- python train.py   (your own job, unchanged)",
+        f"       tachoscope analyze {url}/jobs/{outcome.job} --format html --output report.html",
+    ]
+    render(judge(from_store(Store(url), outcome.job)), console, then=then)
 
 
 @app.command(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
@@ -29,21 +31,22 @@ _BAR_WIDTH = 72
 WARNING_SHARE_TEXT = "10 %"
 
 
-def render(report: Report, console: Console) -> None:
-    """Print the report."""
+def render(report: Report, console: Console, *, then: Sequence[str] = ()) -> None:
+    """Print the report, then the given lines; where nothing is wrong that is the last line."""
     console.print(_headline(report), soft_wrap=True)
     console.print()
     console.print(_bar(report.ledgers[0]))
     console.print(_states(report))
     for finding in report.findings:
         console.print(Padding(_finding(finding, report), (1, 0, 0, 0)))
-    if all(finding.severity == "info" for finding in report.findings):
-        console.print()
-        console.print(Text(f"no bottleneck above {WARNING_SHARE_TEXT}", style="bold green"))
     console.print()
     for line in [*map(_source, report.sources), _not_measured(report)]:
         if line:
             console.print(Text(line, style="dim"), soft_wrap=True)
+    for line in then:
+        console.print(line, soft_wrap=True)
+    if all(finding.severity == "info" for finding in report.findings):
+        console.print(Text(f"no bottleneck above {WARNING_SHARE_TEXT}", style="bold green"))
 
 
 def seconds(value: float) -> str:

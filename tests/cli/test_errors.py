@@ -100,14 +100,13 @@ def test_no_permission_to_read_the_spool(tmp_path: Path) -> None:
     spool.mkdir()
     (spool / NAME).write_bytes(job([[STEP]] * 30))
     (spool / NAME).chmod(0)
-    for parent in (spool, *spool.parents[:3]):
+    for parent in (spool, tmp_path, tmp_path.parent, tmp_path.parent.parent):
         parent.chmod(0o755)
-    code = "import os, sys; os.setuid(65534); from tachoscope_cli.main import main; main(sys.argv[1:])"
+    imports = "from tachoscope_cli.main import main; import tachoscope_analyzers.analyze, tachoscope_cli.paths"
+    code = f"import os, sys; {imports}; os.setuid(65534); main(sys.argv[1:])"
 
     done = subprocess.run([sys.executable, "-c", code, "analyze", str(spool)], capture_output=True, text=True)
 
-    if "ModuleNotFoundError" in done.stderr or "PermissionError" in done.stderr:
-        pytest.skip("another user cannot read this Python environment")
     one_line(done, 2, "could not read", "Permission denied")
 
 
