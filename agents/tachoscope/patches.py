@@ -293,10 +293,12 @@ def _copies(probe: Probe, torch: ModuleType) -> None:
                 return original(self, *args, **kwargs)
             probe.timeline.enter(tl.HOST_TO_DEVICE)
             try:
-                return original(self, *args, **kwargs)
+                result = original(self, *args, **kwargs)
             finally:
                 probe.timeline.leave()
+            if result.is_cuda:  # not a change of type on the host
                 probe.device.mark_last("forward")
+            return result
 
         return to
 
