@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -103,8 +104,8 @@ def demo(
     given = f" --store {store}" if store else ""
     then = [
         f"store: {url}",
-        f"next:  tachoscope run{given} -- python train.py   (your own job, unchanged)",
-        f"       tachoscope analyze {url}/jobs/{outcome.job} --format html --output report.html",
+        f"next:  {_own_name()} run{given} -- python train.py   (your own job, unchanged)",
+        f"       {_own_name()} analyze {url}/jobs/{outcome.job} --format html --output report.html",
     ]
     render(judge(from_store(Store(url), outcome.job)), console, then=then)
 
@@ -256,6 +257,14 @@ def _job_row(job: load.JobRecords, written: float) -> list[str]:
         str(len(attempts)),
         f"{_age(now - written)} ago",
     ]
+
+
+def _own_name() -> str:
+    """Return how this command can be typed here: its path, where no shell would find its name."""
+    path = Path(sys.executable).with_name("tachoscope")
+    if shutil.which("tachoscope") or not path.is_file():
+        return "tachoscope"
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 
 def _age(seconds: float) -> str:

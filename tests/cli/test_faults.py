@@ -47,7 +47,7 @@ def test_the_demo_names_the_fault_that_it_caused(fault: str, bar_run: int) -> No
         assert found[0][:2] == (fault, CULPRITS.get(fault, "all")), found
         assert f"runbooks/{fault}.md" in done.stdout
     assert "store: " in done.stdout
-    assert "next:  tachoscope run" in done.stdout
+    assert "tachoscope run -- python train.py" in done.stdout.split("next:  ")[1]
 
 
 def train(tmp_path: Path, fault: str, *options: str, steps: int = 80, launcher: tuple[str, ...] = (), shell: str = "") -> None:
