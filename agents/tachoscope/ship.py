@@ -110,7 +110,7 @@ def _same_object(one: _Address, other: _Address) -> bool:
 
 
 def ship_left_behind(root: Path, store: Store) -> Shipped:
-    """Ship what runs that are no longer alive left below the spool's root."""
+    """Ship what runs that are no longer alive left below the spool's root; what cannot be shipped stays there."""
     total = Shipped()
     for directory in sorted(root.iterdir()) if root.is_dir() else []:
         if not directory.is_dir() or directory.is_symlink() or spool.is_locked(directory / spool.OWNER_LOCK):
@@ -118,8 +118,8 @@ def ship_left_behind(root: Path, store: Store) -> Shipped:
         try:
             part = ship(directory, store)
             remove_if_empty(directory)
-        except OSError:
-            continue  # another user's, or shipped by someone else at this moment
+        except (OSError, TachoscopeError):
+            continue  # another user's, shipped by someone else at this moment, or not to be stored: the others must not wait for it
         total = Shipped(
             total.segments + part.segments,
             total.lines + part.lines,

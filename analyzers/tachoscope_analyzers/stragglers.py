@@ -6,7 +6,7 @@ import numpy as np
 
 from tachoscope_analyzers.culprits import culprits
 from tachoscope_analyzers.input import seen_lines
-from tachoscope_analyzers.judge import Candidate
+from tachoscope_analyzers.judge import Candidate, resampled_shares
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.losses import Losses
 from tachoscope_analyzers.steps import Matrix, Steps
@@ -78,8 +78,6 @@ def healthy(steps: Steps, losses: Losses, found: list[Finding]) -> list[Finding]
     entry = BY_SLUG["compute_bound"]
     rest = {"comm_exposed": losses.transfer, "input_workers": losses.common["data_wait"]}
     slug, seconds = max(rest.items(), key=lambda item: float(item[1].mean()))
-    from tachoscope_analyzers.judge import resampled_shares
-
     shares = resampled_shares(compute, losses.step)
     low, high = np.quantile(shares, [0.025, 0.975])
     return [

@@ -106,8 +106,7 @@ def run(
     store = Store(store_url)
     attempt = _next_attempt(store, name)
     root = spool.default_root()
-    with contextlib.suppress(TachoscopeError):
-        ship_left_behind(root, store)
+    ship_left_behind(root, store)
     run_directory = root / f"run-{uuid.uuid4()}"
     with _owned(run_directory):
         launcher = _Launcher(run_directory, name, attempt)

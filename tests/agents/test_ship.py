@@ -105,6 +105,16 @@ def test_what_a_dead_run_left_behind_is_shipped_and_a_live_one_is_not(tmp_path: 
     assert (tmp_path / "spool" / "live").exists()
 
 
+def test_one_run_that_cannot_be_stored_does_not_keep_the_others_from_it(tmp_path: Path) -> None:
+    bad = segment(tmp_path / "spool" / "a-bad", record(0, job="../../evil"))
+    segment(tmp_path / "spool" / "b-good", record(1))
+    store = Store(str(tmp_path / "store"))
+
+    assert ship_left_behind(tmp_path / "spool", store).lines == 1
+    assert stored(store) == record(1)
+    assert bad.exists()
+
+
 def test_nothing_is_deleted_when_the_store_cannot_be_written(tmp_path: Path) -> None:
     path = segment(tmp_path / "run", record(0))
     (tmp_path / "file").write_text("")
