@@ -9,6 +9,7 @@ import numpy as np
 
 from tachoscope_analyzers.steps import Matrix
 from tachoscope_analyzers.thresholds import threshold
+from tachoscope_core.report import Evidence
 
 Ranks = list[int] | Literal["all"]
 
@@ -39,3 +40,17 @@ def culprits(seconds: Matrix, ranks: list[int]) -> Culprits:
     if count > max(1, len(ranks) // 2):
         return Culprits("all", 1.0, persistent=False)
     return Culprits(sorted(ranks[index] for index in order[:count]), float(cumulated[count - 1]), persistent=True)
+
+
+def against_others(signal: str, seconds: Matrix, late: list[int], ranks: list[int], comparison: Literal["<", ">"]) -> Evidence:
+    """Return the mean of `seconds`, shape (steps, ranks), over the late ranks, held against that of the others."""
+    is_late = np.isin(ranks, late)
+    others = ~is_late if not is_late.all() else is_late
+    return Evidence(
+        signal=signal,
+        value=float(seconds[:, is_late].mean()),
+        threshold=float(seconds[:, others].mean()),
+        comparison=comparison,
+        unit="seconds per step",
+        source="step records; threshold: the other ranks",
+    )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tachoscope_analyzers.culprits import culprits
+from tachoscope_analyzers.culprits import against_others, culprits
 from tachoscope_analyzers.judge import Candidate
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.losses import Losses
@@ -97,7 +97,7 @@ def classify(loader: Loader) -> tuple[str, float, tuple[str, float]]:
 
 def _certainty(margin: float) -> float:
     """Return 0.5 on the threshold and 1 where the signal is as far from it as it can be (thresholds lie at one half)."""
-    return min(1.0, 0.5 + 2 * margin if margin < 0.25 else 1.0)
+    return min(1.0, 0.5 + 2 * margin)
 
 
 def candidates(job: JobRecords, steps: Steps, losses: Losses) -> list[Candidate]:
@@ -120,18 +120,9 @@ def candidates(job: JobRecords, steps: Steps, losses: Losses) -> list[Candidate]
     if losses.excess["data_wait"].any():
         who = culprits(losses.excess["data_wait"], steps.ranks)
         ranks = steps.ranks if who.ranks == "all" else who.ranks
-        columns = [steps.ranks.index(rank) for rank in ranks]
         loader = observe(job, steps, ranks)
-        others = [column for column in range(len(steps.ranks)) if column not in columns] or columns
         evidence = [
-            Evidence(
-                signal="data wait of the late rank",
-                value=float(steps.own["data_wait"][:, columns].mean()),
-                threshold=float(steps.own["data_wait"][:, others].mean()),
-                comparison=">",
-                unit="seconds per step",
-                source="step records; threshold: the other ranks",
-            ),
+            against_others("data wait of the late rank", steps.own["data_wait"], ranks, steps.ranks, ">"),
             *_evidence(loader, job, steps, ranks),
         ]
         found.append(Candidate("input_straggler", losses.excess["data_wait"].sum(axis=1), who.ranks, evidence))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tachoscope_analyzers.culprits import culprits
+from tachoscope_analyzers.culprits import against_others, culprits
 from tachoscope_analyzers.input import seen_lines
 from tachoscope_analyzers.judge import Candidate, resampled_shares
 from tachoscope_analyzers.load import JobRecords
@@ -33,25 +33,9 @@ def candidates(job: JobRecords, steps: Steps, losses: Losses) -> list[Candidate]
         return []
     who = culprits(late, steps.ranks)
     ranks = steps.ranks if who.ranks == "all" else who.ranks
-    columns = [steps.ranks.index(rank) for rank in ranks]
-    others = [column for column in range(len(steps.ranks)) if column not in columns] or columns
     evidence = [
-        Evidence(
-            signal="own computing of the late rank",
-            value=float(steps.own["compute"][:, columns].mean()),
-            threshold=float(steps.own["compute"][:, others].mean()),
-            comparison=">",
-            unit="seconds per step",
-            source="step records; threshold: the other ranks",
-        ),
-        Evidence(
-            signal="waiting of the late rank in collectives",
-            value=float(steps.waiting[:, columns].mean()),
-            threshold=float(steps.waiting[:, others].mean()),
-            comparison="<",
-            unit="seconds per step",
-            source="step records; threshold: the other ranks",
-        ),
+        against_others("own computing of the late rank", steps.own["compute"], ranks, steps.ranks, ">"),
+        against_others("waiting of the late rank in collectives", steps.waiting, ranks, steps.ranks, "<"),
         Evidence(
             signal="part of the loss that stays with these ranks",
             value=who.coverage if who.persistent else float(late.sum(axis=0).max() / late.sum()),
