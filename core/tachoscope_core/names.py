@@ -7,82 +7,15 @@ a run id, attempt, pid or step number.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
-
-TRAINING_STATES = (
-    "compute",
-    "communication",
-    "data_wait",
-    "host_to_device",
-    "host_wait",
-    "straggler_wait",
-    "pipeline_bubble",
-    "checkpoint",
-    "evaluation",
-    "initialisation",
-    "restore",
-    "lost_work",
-    "queued",
-    "hung",
-    "unexplained",
-)
-"""Where a second of a rank goes: exactly one of these. `communication` is exposed communication only."""
+from tachoscope_core.agent_metrics import AGENT_METRICS
+from tachoscope_core.host_metrics import HOST_METRICS
+from tachoscope_core.training_metrics import TRAINING_METRICS
+from tachoscope_core.training_metrics import TRAINING_STATES as TRAINING_STATES
 
 REQUEST_STATES = ("queued", "prefill", "decode", "preempted", "cold_start", "unexplained")
 ENGINE_STATES = ("busy", "idle", "starved")
 UNEXPLAINED = "unexplained"
 
-PROMETHEUS_LABELS = frozenset({"job", "instance", "namespace", "pod", "container", "le", "quantile"})
-"""Labels that a scrape owns: ours never collide with them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """A metric of the catalogue; `states` lists the values of its `state` label, where it has one."""
-
-    name: str
-    type: Literal["counter", "gauge", "histogram"]
-    unit: Literal["seconds", "bytes", "ratio", ""]
-    help: str
-    labels: tuple[str, ...] = ()
-    states: tuple[str, ...] = ()
-
-
-_RANK = ("training_job", "rank")
-_JOB = ("training_job",)
-
-METRICS: tuple[Metric, ...] = (
-    Metric(
-        "tachoscope_time_seconds_total",
-        "counter",
-        "seconds",
-        "Time of a rank by ledger state; the states add up to the wall time.",
-        (*_RANK, "state"),
-        TRAINING_STATES,
-    ),
-    Metric("tachoscope_steps_total", "counter", "", "Optimizer steps finished by a rank.", _RANK),
-    Metric("tachoscope_step_seconds", "histogram", "seconds", "Wall time of a step, over all ranks of a job.", _JOB),
-    Metric(
-        "tachoscope_slowdown_ratio",
-        "gauge",
-        "ratio",
-        "Step time over that of the same job without its stragglers.",
-        _JOB,
-    ),
-    Metric("tachoscope_data_wait_ratio", "gauge", "ratio", "Share of the step spent waiting for data.", _RANK),
-    Metric("tachoscope_checkpoint_age_seconds", "gauge", "seconds", "Time since the last checkpoint was saved.", _JOB),
-    Metric(
-        "tachoscope_checkpoint_blocking_seconds",
-        "histogram",
-        "seconds",
-        "Time that training stood still for a checkpoint.",
-        _JOB,
-    ),
-    Metric("tachoscope_heartbeat_age_seconds", "gauge", "seconds", "Time since a rank last said that it is alive.", _RANK),
-    Metric("tachoscope_goodput_ratio", "gauge", "ratio", "Productive share of the wall time of a job.", _JOB),
-    Metric("tachoscope_bottleneck_ratio", "gauge", "ratio", "Share of the step lost to a bottleneck.", (*_JOB, "class")),
-    Metric("tachoscope_records_dropped_total", "counter", "", "Records that a process could not write.", _RANK),
-)
+METRICS = (*TRAINING_METRICS, *HOST_METRICS, *AGENT_METRICS)
 
 BY_NAME = {metric.name: metric for metric in METRICS}

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tachoscope_core.names import BY_NAME, METRICS, PROMETHEUS_LABELS, TRAINING_STATES, Metric
+from tachoscope_core.metric import PROMETHEUS_LABELS, Metric
+from tachoscope_core.names import BY_NAME, METRICS, TRAINING_STATES
 
 _HIGH_CARDINALITY = {"run", "run_id", "attempt", "pid", "step", "writer"}
 

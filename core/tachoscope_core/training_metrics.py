@@ -1,0 +1,115 @@
+"""Metrics of training jobs."""
+
+from __future__ import annotations
+
+from tachoscope_core.metric import Metric
+
+TRAINING_STATES = (
+    "compute",
+    "communication",
+    "data_wait",
+    "host_to_device",
+    "host_wait",
+    "straggler_wait",
+    "pipeline_bubble",
+    "checkpoint",
+    "evaluation",
+    "initialisation",
+    "restore",
+    "lost_work",
+    "queued",
+    "hung",
+    "unexplained",
+)
+"""Where a second of a rank goes: exactly one of these. `communication` is exposed communication only."""
+
+_RANK = ("training_job", "rank")
+_JOB = ("training_job",)
+_STEP_BUCKETS = (0.01, 0.03, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+_CHECKPOINT_BUCKETS = (0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+
+TIME_SECONDS = Metric(
+    "tachoscope_time_seconds_total",
+    "counter",
+    "seconds",
+    "Time of a rank by ledger state; the states add up to the wall time from its launch to its last record.",
+    (*_RANK, "state"),
+    TRAINING_STATES,
+)
+STEPS = Metric("tachoscope_steps_total", "counter", "", "Optimizer steps finished by a rank.", _RANK)
+STEP_SECONDS = Metric(
+    "tachoscope_step_seconds",
+    "histogram",
+    "seconds",
+    "Wall time of a step, over all ranks of a job on the node.",
+    _JOB,
+    buckets=_STEP_BUCKETS,
+)
+SLOWDOWN = Metric(
+    "tachoscope_slowdown_ratio",
+    "gauge",
+    "ratio",
+    "Step time over that of the same job without its stragglers, from the ranks on the node; absent with fewer than two.",
+    _JOB,
+)
+DATA_WAIT = Metric(
+    "tachoscope_data_wait_ratio", "gauge", "ratio", "Share of the recent steps that a rank spent waiting for data.", _RANK
+)
+CHECKPOINT_AGE = Metric(
+    "tachoscope_checkpoint_age_seconds",
+    "gauge",
+    "seconds",
+    "Time since the job last saved a checkpoint on the node; absent before its first.",
+    _JOB,
+)
+CHECKPOINT_BLOCKING = Metric(
+    "tachoscope_checkpoint_blocking_seconds",
+    "histogram",
+    "seconds",
+    "Time that training stood still for a checkpoint.",
+    _JOB,
+    buckets=_CHECKPOINT_BUCKETS,
+)
+CHECKPOINT_BACKGROUND = Metric(
+    "tachoscope_checkpoint_background_seconds",
+    "histogram",
+    "seconds",
+    "Time from the end of the blocking part of an asynchronous checkpoint until it was complete.",
+    _JOB,
+    buckets=_CHECKPOINT_BUCKETS,
+)
+HEARTBEAT_AGE = Metric("tachoscope_heartbeat_age_seconds", "gauge", "seconds", "Time since a rank last wrote any record.", _RANK)
+WORKER_FAILURES = Metric(
+    "tachoscope_worker_failures_total",
+    "counter",
+    "",
+    "Processes of a job that failed, by the host they ran on.",
+    (*_JOB, "host"),
+)
+SHARD_FAILURES = Metric(
+    "tachoscope_shard_failures_total",
+    "counter",
+    "",
+    "Shards of the data set that could not be read; the first 20 shards by name, the others as `other`.",
+    (*_JOB, "shard"),
+)
+GOODPUT = Metric("tachoscope_goodput_ratio", "gauge", "ratio", "Productive share of the wall time of a job.", _JOB)
+BOTTLENECK = Metric("tachoscope_bottleneck_ratio", "gauge", "ratio", "Share of the step lost to a bottleneck.", (*_JOB, "class"))
+RECORDS_DROPPED = Metric("tachoscope_records_dropped_total", "counter", "", "Records that a process could not write.", _RANK)
+
+TRAINING_METRICS = (
+    TIME_SECONDS,
+    STEPS,
+    STEP_SECONDS,
+    SLOWDOWN,
+    DATA_WAIT,
+    CHECKPOINT_AGE,
+    CHECKPOINT_BLOCKING,
+    CHECKPOINT_BACKGROUND,
+    HEARTBEAT_AGE,
+    WORKER_FAILURES,
+    SHARD_FAILURES,
+    GOODPUT,
+    BOTTLENECK,
+    RECORDS_DROPPED,
+)
