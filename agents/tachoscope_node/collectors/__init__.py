@@ -1,0 +1,1 @@
+"""Collectors: each reads one subject; the frame runs, times and judges them."""

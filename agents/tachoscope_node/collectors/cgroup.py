@@ -1,0 +1,182 @@
+"""How long a CPU quota stopped the ranks, from their control groups (v1, v2 and both at once).
+
+A group's cpu.stat tells of its own quota only, not of those above it, and a rank may be held by its pod's. So the nearest
+ancestor with a quota is read as well. https://docs.kernel.org/admin-guide/cgroup-v2.html#cpu-interface-files
+https://docs.kernel.org/scheduler/sched-bwc.html
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from tachoscope_core.host_metrics import CGROUP_PERIODS, CGROUP_THROTTLED_PERIODS, CGROUP_THROTTLED_SECONDS
+from tachoscope_core.metric import Metric
+from tachoscope_node.collectors.collector import HOST_INTERVAL_SECONDS, NoDataError, NotSupportedError
+from tachoscope_node.collectors.reading import MalformedError, read, rows, value
+from tachoscope_node.families import Family, Point
+
+Ranks = Callable[[], Mapping[tuple[str, str], int]]
+"""(training job, rank) of each rank of the node, and its process id as <proc> shows it."""
+
+
+class _Group(NamedTuple):
+    root: str
+    path: str
+    unified: bool
+
+    @property
+    def folder(self) -> str:
+        return self.root + self.path.rstrip("/")
+
+
+class _Throttling(NamedTuple):
+    level: str
+    periods: int
+    throttled_periods: int
+    throttled_seconds: float
+
+
+class CgroupCollector:
+    """Throttled seconds and periods of each rank's group and of the nearest above it with a quota.
+
+    Args:
+        own: where the agent's own control groups are mounted; only read when the agent is in a cgroup namespace of its own.
+    """
+
+    name = "cgroup"
+    metrics: Final[tuple[Metric, ...]] = (CGROUP_THROTTLED_SECONDS, CGROUP_THROTTLED_PERIODS, CGROUP_PERIODS)
+
+    def __init__(
+        self,
+        ranks: Ranks,
+        proc: str = "/proc",
+        sys: str = "/sys",
+        *,
+        own: str = "/sys/fs/cgroup",
+        interval_seconds: float = HOST_INTERVAL_SECONDS,
+    ) -> None:
+        self.interval_seconds = interval_seconds
+        self._ranks = ranks
+        self._proc = proc
+        self._root = f"{sys}/fs/cgroup"
+        self._own = own
+        self._namespaces: dict[str, str] = {}
+
+    def collect(self) -> list[Family]:
+        ranks = self._ranks()
+        if not ranks:
+            raise NoDataError("no rank runs on this node")
+        seconds: list[Point] = []
+        throttled: list[Point] = []
+        periods: list[Point] = []
+        read_already: dict[_Group, list[_Throttling]] = {}
+        for rank, pid in ranks.items():
+            group = self._group_of(pid)
+            if group is None:
+                continue
+            if group not in read_already:
+                read_already[group] = list(_levels(group))
+            for found in read_already[group]:
+                labels = (*rank, found.level)
+                seconds.append((labels, found.throttled_seconds))
+                throttled.append((labels, found.throttled_periods))
+                periods.append((labels, found.periods))
+        if not read_already:
+            raise NoDataError("the processes of all ranks have gone")
+        if not periods:
+            raise NoDataError("no rank is under a CPU quota")
+        return [
+            Family(CGROUP_THROTTLED_SECONDS, seconds),
+            Family(CGROUP_THROTTLED_PERIODS, throttled),
+            Family(CGROUP_PERIODS, periods),
+        ]
+
+    def _group_of(self, pid: int) -> _Group | None:
+        """Return the group that holds the CPU controller of a process, or None when the process has gone."""
+        try:
+            lines = rows(f"{self._proc}/{pid}/cgroup", _hierarchy)
+        except (FileNotFoundError, ProcessLookupError):
+            return None
+        # Where v1 has the CPU controller, v2 ("0::") cannot: on a hybrid machine the v1 line counts.
+        for controllers, path in lines:
+            if "cpu" in controllers.split(","):
+                folder = controllers if os.path.isdir(f"{self._root}/{controllers}") else "cpu"
+                return self._on_host(_Group(f"{self._root}/{folder}", path, unified=False))
+        for controllers, path in lines:
+            if not controllers:
+                hybrid = f"{self._root}/unified"
+                return self._on_host(_Group(hybrid if os.path.isdir(hybrid) else self._root, path, unified=True))
+        return None
+
+    def _on_host(self, group: _Group) -> _Group:
+        """Make the path one from the hierarchy's root.
+
+        From within a cgroup namespace the kernel shows other groups as `/../..`, relative to the namespace's root, and container
+        runtimes give an unprivileged agent such a namespace. https://github.com/inspektor-gadget/inspektor-gadget/pull/3085
+        """
+        if not group.path.startswith("/.."):
+            return group
+        if group.root not in self._namespaces:
+            self._namespaces[group.root] = _find(group.root, self._own + group.root.removeprefix(self._root))
+        return group._replace(path=os.path.normpath(self._namespaces[group.root] + group.path))
+
+
+def _hierarchy(line: bytes) -> tuple[str, str]:
+    _, controllers, path = line.decode().split(":", 2)
+    return controllers, path
+
+
+def _find(root: str, own: str) -> str:
+    """Return the path below `root` of the folder that is mounted at `own`: the same inode. Costs a walk, once."""
+    try:
+        wanted = os.stat(own)
+        if wanted.st_dev == os.stat(root).st_dev:
+            for folder, _, _ in os.walk(root):
+                if os.stat(folder).st_ino == wanted.st_ino:
+                    return folder.removeprefix(root)
+    except FileNotFoundError:
+        pass
+    raise NotSupportedError(
+        f"the agent is in a cgroup namespace of its own, and {own} is not found below {root}: mount the host's /sys into it"
+    )
+
+
+def _levels(group: _Group) -> Iterator[_Throttling]:
+    if own := _throttling(group, "own"):
+        yield own
+    path = group.path
+    while path not in ("", "/"):
+        path = os.path.dirname(path)
+        above = group._replace(path=path)
+        if _has_quota(above) and (found := _throttling(above, "ancestor")):
+            yield found
+            return
+
+
+def _has_quota(group: _Group) -> bool:
+    path = f"{group.folder}/{'cpu.max' if group.unified else 'cpu.cfs_quota_us'}"
+    try:
+        content = read(path)
+    except OSError:  # the root has none, nor has a group without the controller
+        return False
+    quota = content.split(None, 1)[:1]
+    if not quota:
+        raise MalformedError(path, 1, content)
+    return quota[0] not in (b"max", b"-1")
+
+
+def _throttling(group: _Group, level: str) -> _Throttling | None:
+    """Read cpu.stat; None when the group has gone or can have no quota."""
+    path = f"{group.folder}/cpu.stat"
+    try:
+        content = read(path)
+    except OSError:
+        return None
+    periods = value(path, content, b"nr_periods ")
+    throttled = value(path, content, b"nr_throttled ")
+    duration = value(path, content, b"throttled_usec " if group.unified else b"throttled_time ")
+    if periods is None or throttled is None or duration is None:
+        return None
+    return _Throttling(level, periods, throttled, duration / (1e6 if group.unified else 1e9))
