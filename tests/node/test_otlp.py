@@ -1,0 +1,323 @@
+"""The OTLP push: what arrives is what the families said, and a receiver in any state costs nothing else."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE
+
+from fake_otlp_receiver import (
+    Behaviour,
+    FakeReceiver,
+    answers,
+    attributes_of,
+    closes,
+    drips,
+    is_no_http,
+    metrics_of,
+    never_ends,
+    points_of,
+    rejects,
+    waits,
+)
+from tachoscope_core.metric import Metric
+from tachoscope_core.training_metrics import HEARTBEAT_AGE, STEP_SECONDS, STEPS, TIME_SECONDS
+from tachoscope_node.families import Family, Histogram
+from tachoscope_node.otlp import OtlpPush, OtlpSettings, faults, resource_attributes
+
+START = 1_700_000_000.5
+SECRET = "Bearer c0rrect-h0rse"
+NETWORK = Metric("tachoscope_network_receive_bytes_total", "counter", "bytes", "Bytes received.", ("device",))
+DISK = Metric("tachoscope_disk_busy_ratio", "gauge", "ratio", "Busy share of a disk.", ("device",))
+FAMILIES = [
+    Family(
+        TIME_SECONDS, [(("llama", "0", "compute"), 12.5), (("llama", "0", "data_wait"), 1.5), (("llama", "1", "compute"), 13.0)]
+    ),
+    Family(STEPS, [(("llama", "0"), 40), (("llama", "1"), 41)]),
+    Family(HEARTBEAT_AGE, [(("llama", "0"), 0.25)]),
+    Family(STEP_SECONDS, [(("llama",), Histogram((0, 0, 3, 23, *([0] * 7), 1), 12.75))]),
+    Family(NETWORK, [(("eth0",), 1e12)]),
+    Family(DISK, [(("nvme0n1",), 0.5)]),
+]
+
+
+class Push:
+    """A push with the lines that it logged."""
+
+    def __init__(self, url: str, families: Callable[[], list[Family]] = lambda: FAMILIES, **settings: object) -> None:
+        self.lines: list[str] = []
+        options = {"interval_seconds": 2.0, "timeout_seconds": 1.0} | settings
+        self.settings = OtlpSettings(url, **options)
+        assert faults(self.settings) == []
+        self.push = OtlpPush(
+            self.settings, families=families, resource={"host.name": "n1"}, start_time_seconds=START, log=self.lines.append
+        )
+
+    def __enter__(self) -> Push:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.push.stop(0)
+
+
+def expected_points(families: list[Family]) -> set[tuple[str, tuple[tuple[str, str], ...]]]:
+    return {
+        (family.metric.name, tuple(sorted(zip(family.metric.labels, labels, strict=True))))
+        for family in families
+        for labels, _ in family.points
+    }
+
+
+def arrived_points(request: object) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
+    return [
+        (name, tuple(sorted(pair for pair in attributes_of(point).items() if not pair[0].startswith("hw."))))
+        for name, metric in metrics_of(request).items()
+        for point in points_of(metric)
+    ]
+
+
+def assert_as_in_the_families(request: object) -> None:
+    """Each point once, with its attributes, unit, type, value, start time and bounds."""
+    arrived = arrived_points(request)
+    assert len(arrived) == len(set(arrived))
+    assert set(arrived) == expected_points(FAMILIES)
+    metrics = metrics_of(request)
+    for family in FAMILIES:
+        metric = metrics[family.metric.name]
+        assert metric.description == family.metric.help
+        assert metric.unit == {"seconds": "s", "bytes": "By", "ratio": "1", "": ""}[family.metric.unit]
+        assert metric.WhichOneof("data") == {"counter": "sum", "gauge": "gauge", "histogram": "histogram"}[family.metric.type]
+        if family.metric.type != "gauge":
+            data = metric.sum if family.metric.type == "counter" else metric.histogram
+            assert data.aggregation_temporality == AGGREGATION_TEMPORALITY_CUMULATIVE
+            assert {point.start_time_unix_nano for point in data.data_points} == {int(START * 1e9)}
+        if family.metric.type != "histogram":
+            assert [point.as_double for point in points_of(metric)] == [value for _, value in family.points]
+        assert all(abs(point.time_unix_nano / 1e9 - time.time()) < 60 for point in points_of(metric))
+    assert metrics[TIME_SECONDS.name].sum.is_monotonic
+    [histogram] = metrics[STEP_SECONDS.name].histogram.data_points
+    assert tuple(histogram.explicit_bounds) == STEP_SECONDS.buckets
+    assert list(histogram.bucket_counts) == [0, 0, 3, 23, *([0] * 7), 1]
+    assert (histogram.count, histogram.sum) == (27, 12.75)
+    assert not histogram.HasField("min") and not histogram.HasField("max")
+
+
+def hardware_of(request: object, metric: Metric) -> dict[str, str]:
+    [point] = points_of(metrics_of(request)[metric.name])
+    return {key: value for key, value in attributes_of(point).items() if key.startswith("hw.")}
+
+
+@pytest.mark.parametrize("compression", ["gzip", "none"])
+def test_every_point_of_the_families_arrives_once_as_it_was(compression: str) -> None:
+    with FakeReceiver() as receiver, Push(receiver.url, compression=compression, headers={"X-Scope-OrgID": "ml"}) as it:
+        assert it.push.push() == "ok"
+    [(path, headers, request)] = receiver.requests
+    assert path == "/v1/metrics"
+    assert headers["x-scope-orgid"] == "ml"
+    assert headers["content-type"] == "application/x-protobuf"
+    assert headers.get("content-encoding", "none") == compression
+    assert_as_in_the_families(request)
+    assert hardware_of(request, NETWORK) == {"hw.id": "eth0", "hw.type": "network"}
+    assert hardware_of(request, DISK) == {"hw.id": "nvme0n1", "hw.type": "physical_disk"}
+    assert hardware_of(request, HEARTBEAT_AGE) == {}
+    [resource] = [one.resource for one in request.resource_metrics]
+    assert attributes_of(resource) == {"host.name": "n1"}
+
+
+def test_a_path_in_the_endpoint_is_kept_and_the_settings_attributes_win() -> None:
+    with FakeReceiver() as receiver, Push(f"{receiver.url}/otlp/v1/metrics", resource={"host.name": "mine"}) as it:
+        it.push.push()
+    [(path, _, request)] = receiver.requests
+    assert path == "/otlp/v1/metrics"
+    assert attributes_of(request.resource_metrics[0].resource) == {"host.name": "mine"}
+
+
+def test_families_of_one_metric_arrive_as_one_metric() -> None:
+    halves = [Family(STEPS, [(("a", "0"), 1)]), Family(STEPS, [(("b", "0"), 2)])]
+    with FakeReceiver() as receiver, Push(receiver.url, lambda: halves) as it:
+        it.push.push()
+    assert len(arrived_points(receiver.requests[0][2])) == 2
+
+
+def test_a_counter_keeps_its_start_until_it_is_counted_anew() -> None:
+    values = iter([5, 9, 2, 4])
+    with FakeReceiver() as receiver, Push(receiver.url, lambda: [Family(STEPS, [(("llama", "0"), next(values))])]) as it:
+        for _ in range(4):
+            it.push.push()
+    points = [metrics_of(request)[STEPS.name].sum.data_points[0] for _, _, request in receiver.requests]
+    assert [point.as_double for point in points] == [5, 9, 2, 4]
+    starts = [point.start_time_unix_nano for point in points]
+    assert starts == [int(START * 1e9)] * 2 + [points[1].time_unix_nano] * 2
+
+
+def test_series_that_ended_are_forgotten() -> None:
+    jobs = itertools.count()
+    with FakeReceiver() as receiver, Push(receiver.url, lambda: [Family(STEPS, [((f"job{next(jobs)}", "0"), 1)])]) as it:
+        for _ in range(20):
+            it.push.push()
+        assert sum(map(len, it.push._points._series.values())) == 1
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "why"),
+    [
+        (answers(400), "answered 400 Bad Request"),
+        (answers(401), "answered 401 Unauthorized; it is tried again every 2 s (check otlp.headers)"),
+        (answers(429), "answered 429 Too Many Requests"),
+        (answers(503), "answered 503 Service Unavailable"),
+        (answers(503, Retry_After="1"), "answered 503 Service Unavailable"),
+        (answers(302, Location="/elsewhere"), "answered 302 Found"),
+        (answers(200, b"<html>log in", "text/html; charset=utf-8"), "answered with text/html"),
+        (answers(200, b"\xff\xff\xff"), "no ExportMetricsServiceResponse"),
+        (answers(200, b'{"partialSuccess": 7}', "application/json"), "no ExportMetricsServiceResponse"),
+        (never_ends, "no ExportMetricsServiceResponse"),
+        (waits(30), "no answer in time"),
+        (drips, "OTLP: could not push"),
+        (closes, "OTLP: could not push"),
+        (is_no_http, "OTLP: could not push"),
+    ],
+)
+def test_a_push_that_fails_ends_in_time_is_counted_and_says_why_once(behaviour: Behaviour, why: str) -> None:
+    with FakeReceiver(behaviour) as receiver, Push(receiver.url) as it:
+        for _ in range(2):
+            began = time.monotonic()
+            assert it.push.push() == "failed"
+            assert time.monotonic() - began < 2.0
+    assert it.push.exports == {"ok": 0, "partial": 0, "failed": 2}
+    [line] = it.lines
+    assert why in line and receiver.url in line
+
+
+@pytest.mark.parametrize(
+    "behaviour",
+    [answers(204), answers(200, b"{}", "application/json"), answers(200, b'{"partialSuccess":{}}', "application/json")],
+)
+def test_success_in_other_forms_is_success(behaviour: Behaviour) -> None:
+    with FakeReceiver(behaviour) as receiver, Push(receiver.url) as it:
+        assert it.push.push() == "ok"
+
+
+@pytest.mark.parametrize(
+    "behaviour",
+    [
+        rejects(7, "too old"),
+        answers(200, b'{"partialSuccess":{"rejectedDataPoints":"7","errorMessage":"too old"}}', "application/json"),
+    ],
+)
+def test_points_that_are_rejected_are_known(behaviour: Behaviour) -> None:
+    with FakeReceiver(behaviour) as receiver, Push(receiver.url) as it:
+        assert it.push.push() == "partial"
+    assert it.push.exports == {"ok": 0, "partial": 1, "failed": 0}
+    assert it.lines == [f"OTLP: {receiver.url}/v1/metrics rejects metrics: 7 of 9 points: too old"]
+
+
+def test_a_short_refusal_is_retried_within_the_push() -> None:
+    with (
+        FakeReceiver(answers(503, Retry_After="0"), answers(429, Retry_After="0"), answers(200)) as receiver,
+        Push(receiver.url) as it,
+    ):
+        assert it.push.push() == "ok"
+    assert len(receiver.requests) == 3
+
+
+def test_a_long_retry_after_delays_the_next_push() -> None:
+    with FakeReceiver(answers(503, Retry_After="2")) as receiver:
+        it = Push(receiver.url, interval_seconds=0.2, timeout_seconds=0.1)
+        it.push.start()
+        receiver.wait_for(1)
+        time.sleep(1.2)
+        assert len(receiver.requests) == 1
+        receiver.wait_for(2)
+        it.push.stop(1)
+
+
+def test_each_change_of_the_outcome_is_logged_once_and_libraries_log_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    bad, good = answers(500), answers(200)
+    with caplog.at_level(logging.DEBUG), FakeReceiver(bad, bad, bad, good, good, bad, good) as receiver, Push(receiver.url) as it:
+        outcomes = [it.push.push() for _ in range(7)]
+    assert outcomes == ["failed"] * 3 + ["ok"] * 2 + ["failed", "ok"]
+    assert [("could not" in line) for line in it.lines] == [True, False, True, False]
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+def test_secrets_are_in_no_log_and_no_repr(caplog: pytest.LogCaptureFixture) -> None:
+    echo = rejects(1, f"not for Authorization: {SECRET}\nnext line")
+    with caplog.at_level(logging.DEBUG), FakeReceiver(answers(401), echo) as receiver:
+        with Push(f"{receiver.url}/v1/metrics?token={SECRET}", headers={"Authorization": SECRET}) as it:
+            it.push.push()
+            it.push.push()
+        assert receiver.requests[0][1]["authorization"] == SECRET
+    said = [*it.lines, repr(it.settings), str(it.settings), repr(it.push), *(record.getMessage() for record in caplog.records)]
+    assert "not for Authorization: *** next line" in it.lines[1]
+    assert "Authorization" in repr(it.settings)
+    assert not [text for text in said if "c0rrect" in text and "urllib3" not in text and "POST" not in text]
+
+
+def test_every_fault_of_the_settings_is_named_without_secrets(tmp_path: Path) -> None:
+    bad = OtlpSettings(
+        "http://me:hunter2@c:4318",
+        interval_seconds=5,
+        timeout_seconds=5,
+        headers={"Authorization": "hunter2\n", "a b": "x"},
+        ca_file=str(tmp_path / "ca.pem"),
+        key_file=__file__,
+    )
+    found = faults(bad)
+    for key in ("endpoint", "timeout_seconds", "headers.Authorization", "headers: 'a b'", "ca_file", "key_file"):
+        assert [fault for fault in found if fault.startswith(key)], key
+    assert "hunter2" not in "".join(found) + repr(bad)
+
+
+@pytest.mark.parametrize("endpoint", ["", "collector:4318", "ftp://c", "http://", "http://c:99999", "http://[::1"])
+def test_an_endpoint_that_is_no_http_url_is_a_fault(endpoint: str) -> None:
+    assert [fault for fault in faults(OtlpSettings(endpoint)) if fault.startswith("endpoint: ")]
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan"), float("inf")])
+def test_an_interval_or_timeout_without_end_or_beginning_is_a_fault(seconds: float) -> None:
+    assert "interval_seconds" in faults(OtlpSettings("http://c", interval_seconds=seconds))[0]
+    assert "timeout_seconds" in faults(OtlpSettings("http://c", timeout_seconds=seconds))[0]
+
+
+def test_the_defaults_have_no_fault_and_unknown_keys_are_refused() -> None:
+    assert faults(OtlpSettings("http://c:4318")) == []
+    with pytest.raises(msgspec.ValidationError, match="intervall"):
+        msgspec.convert({"endpoint": "http://c", "intervall": 3}, OtlpSettings)
+
+
+def test_the_resource_follows_the_semantic_conventions(tmp_path: Path) -> None:
+    machine = tmp_path / "machine-id"
+    machine.write_text("0123456789abcdef0123456789abcdef\n")
+    pod = {"NODE_NAME": "n7", "POD_NAME": "agent-x", "POD_NAMESPACE": "ops", "POD_UID": "u-1", "CLUSTER_NAME": "east"}
+    listed = {"OTEL_RESOURCE_ATTRIBUTES": "deployment.environment.name=prod%2C1, k8s.cluster.name=west,broken"}
+    found = resource_attributes(pod | listed, "n7.example", machine_id=machine)
+    instance, version = uuid.UUID(found.pop("service.instance.id")), found.pop("service.version")
+    assert version
+    assert found == {
+        "service.name": "tachoscope-agent",
+        "host.name": "n7.example",
+        "host.id": "0123456789abcdef0123456789abcdef",
+        "os.type": "linux",
+        "k8s.cluster.name": "west",
+        "k8s.node.name": "n7",
+        "k8s.namespace.name": "ops",
+        "k8s.pod.name": "agent-x",
+        "k8s.pod.uid": "u-1",
+        "deployment.environment.name": "prod,1",
+    }
+    again = resource_attributes(pod | listed | {"POD_UID": "u-2"}, "n7.example", machine_id=machine)
+    assert again["service.instance.id"] == str(instance)
+    other = resource_attributes(pod | listed | {"NODE_NAME": "n8"}, "n8.example", machine_id=machine)
+    assert other["service.instance.id"] != str(instance)
+
+
+def test_what_is_not_known_is_no_attribute_of_the_resource(tmp_path: Path) -> None:
+    found = resource_attributes({}, "laptop", machine_id=tmp_path / "none")
+    assert set(found) == {"service.name", "service.version", "service.instance.id", "host.name", "os.type"}
