@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -10,7 +11,6 @@ from pathlib import Path
 
 import msgspec
 
-from tachoscope.spool_writer import SEGMENT_BYTES
 from tachoscope_core import spool
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.store import Store, default_url
@@ -64,7 +64,7 @@ def ship(directory: Path, store: Store) -> Shipped:
                 host=address.host,
                 writer=writer,
                 attempt=address.attempt,
-                offset=number * SEGMENT_BYTES + offset,
+                offset=spool.offset_of_writer(number, offset),
                 time=address.time,
                 lines=lines,
             )
@@ -113,13 +113,14 @@ def ship_left_behind(root: Path, store: Store) -> Shipped:
     """Ship what runs that are no longer alive left below the spool's root; what cannot be shipped stays there."""
     total = Shipped()
     for directory in sorted(root.iterdir()) if root.is_dir() else []:
-        if not directory.is_dir() or directory.is_symlink() or spool.is_locked(directory / spool.OWNER_LOCK):
+        if not directory.is_dir() or directory.is_symlink():
             continue
         try:
-            part = ship(directory, store)
-            remove_if_empty(directory)
+            part = ship_alone(directory, store)
         except (OSError, TachoscopeError):
-            continue  # another user's, shipped by someone else at this moment, or not to be stored: the others must not wait for it
+            continue  # another user's, or not to be stored: the others must not wait for it
+        if part is None:
+            continue
         total = Shipped(
             total.segments + part.segments,
             total.lines + part.lines,
@@ -130,18 +131,36 @@ def ship_left_behind(root: Path, store: Store) -> Shipped:
     return total
 
 
+def ship_alone(directory: Path, store: Store) -> Shipped | None:
+    """Ship a directory under its lock and remove it when it is empty; None if another process ships it.
+
+    Raises:
+        TachoscopeError, OSError: as `ship`, or the directory cannot be read.
+    """
+    lock = spool.try_lock(directory / spool.SHIPPER_LOCK)
+    if lock is None:
+        return None
+    try:
+        shipped = ship(directory, store)
+        remove_if_empty(directory)
+    finally:
+        os.close(lock)
+    return shipped
+
+
 def remove_if_empty(directory: Path) -> None:
     """Remove a run's directory when no segment is left in it."""
     if next(spool.segments(directory), None) is None:
-        (directory / spool.OWNER_LOCK).unlink(missing_ok=True)
+        (directory / spool.SHIPPER_LOCK).unlink(missing_ok=True)
         directory.rmdir()
 
 
 def ship_quietly(directory: Path, store_url: str | None) -> None:
-    """Ship one directory at the end of a training process: a failure is one line on stderr, and the records stay."""
+    """Ship one directory at the end of a training process, unless an agent does: a failure is one line, and the records stay."""
+    if spool.live_agent(directory.parent) and store_url is None:
+        return
     try:
-        ship(directory, Store(store_url or default_url()))
-        remove_if_empty(directory)
+        ship_alone(directory, Store(store_url or default_url()))
     except (TachoscopeError, OSError) as error:
         if directory.is_dir():
             sys.stderr.write(f"tachoscope: the records stay in {directory}: {error}\n")

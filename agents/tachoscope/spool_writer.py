@@ -18,6 +18,8 @@ MIN_FREE_BYTES = 2 << 30
 """Nothing is written when less is free than this share and this many bytes. The smaller of the two counts: a container's
 64 MiB /dev/shm never has 2 GiB free, and 5 % of a large disk would be far more than the job needs."""
 _RETRY_SECONDS = 5.0
+_LOOK_SECONDS = 1.0
+"""So often the segment is looked for: after an `rm -rf` of the spool writing goes on in a new one, not in a file without name."""
 _CHECK_EVERY_BYTES = 1 << 20
 
 
@@ -44,7 +46,7 @@ class SpoolWriter:
         self._next_number = 0
         self._full_segments: deque[tuple[Path, int, int]] = deque()
         self._unchecked_bytes = 0
-        self._retry_at = 0.0
+        self._retry_at = self._look_at = 0.0
         self.dropped = 0
         self.error = ""
 
@@ -55,6 +57,8 @@ class SpoolWriter:
                 if time.monotonic() < self._retry_at:
                     self.dropped += 1
                     return False
+                self._rotate()
+            elif time.monotonic() >= self._look_at and self._is_gone():
                 self._rotate()
             self._unchecked_bytes += len(line)
             if self._unchecked_bytes >= _CHECK_EVERY_BYTES:
@@ -69,6 +73,10 @@ class SpoolWriter:
         self._size += written
         self._lines += 1
         return True
+
+    def _is_gone(self) -> bool:
+        self._look_at = time.monotonic() + _LOOK_SECONDS
+        return os.fstat(self._descriptor).st_nlink == 0
 
     def close(self) -> None:
         """Release the segment; it may be shipped now."""

@@ -131,13 +131,13 @@ def run(
     """
     from tachoscope_cli.run import run as run_command
 
-    url = _store_url(store)
-    outcome = run_command(command or [], job=job, store_url=url)
-    shipped = outcome.shipped
-    if shipped.lines > 2:  # more than the launcher's own
-        where = f" --store {store}" if store else ""
-        _notice(f"{shipped.lines} records of job {outcome.job} in {url}; next: tachoscope analyze{where} --job {outcome.job}")
-    elif shipped.lines:
+    # $TACHOSCOPE_STORE is as explicit as --store: without either, a live agent's own store is meant.
+    outcome = run_command(command or [], job=job, store_url=store or os.environ.get("TACHOSCOPE_STORE"))
+    if outcome.recorded and outcome.all_shipped:
+        where = f" --store {outcome.store_url}" if outcome.store_url != store_module.default_url() else ""
+        by = " (by the node's agent)" if outcome.by_agent else ""
+        _notice(f"job {outcome.job} is in {outcome.store_url}{by}; next: tachoscope analyze{where} --job {outcome.job}")
+    elif not outcome.recorded:
         _notice("no training step was seen: no process of the command computed gradients with torch or called tachoscope.step()")
     raise typer.Exit(outcome.exit_code)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
 import signal
@@ -18,25 +17,35 @@ from typing import Any
 
 import tachoscope
 from tachoscope import identity
-from tachoscope.ship import Shipped, remove_if_empty, ship, ship_left_behind
+from tachoscope.ship import remove_if_empty, ship, ship_left_behind
 from tachoscope.spool_writer import SpoolWriter
 from tachoscope_core import records, spool
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.store import Store
+from tachoscope_core.store import Store, default_url
 
 BOOTSTRAP = Path(tachoscope.__file__).parent / "bootstrap"
 _NODE_OPTIONS = ("--nnodes", "--num_machines", "--num-machines", "--num_nodes", "--num-nodes")
 _NAME_OPTIONS = ("--rdzv-id", "--rdzv_id")
+AGENT_SHIPS_SECONDS = 30.0
+"""How long a run that ended waits for the agent to ship what it wrote; a live agent takes a second or two."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a watched command ended: its exit code as a shell gives it, its job, and what went into the store."""
+    """How a watched command ended: its exit code as a shell gives it, its job, and what is in the store.
+
+    Attributes:
+        store_url: where its records went. by_agent: the node's agent ships them, not this process.
+        recorded: a process of the command recorded something, beside the launcher.
+        all_shipped: nothing stayed in the spool.
+    """
 
     exit_code: int
     job: str
-    shipped: Shipped
-    run_directory: Path
+    store_url: str
+    by_agent: bool
+    recorded: bool
+    all_shipped: bool
 
 
 def check_command(command: Sequence[str]) -> None:
@@ -86,15 +95,17 @@ def run(
     command: Sequence[str],
     *,
     job: str | None,
-    store_url: str,
+    store_url: str | None,
     output: int | None = None,
     while_running: Callable[[Path], None] | None = None,
 ) -> Outcome:
-    """Run a command under the probe, then put its records into the store.
+    """Run a command under the probe, then put its records into the store, or see to it that the node's agent did.
 
     A store or spool that cannot be used is one line on stderr and does not keep the command from running.
 
     Args:
+        store_url: None for the store of the agent that watches the spool, else the default one. With an agent that ships to another
+            store, its metrics are the agent's, and its records are shipped to this one.
         output: file descriptor for the command's stdout and stderr; default: this process's.
         while_running: called about three times a second with the run's spool directory.
 
@@ -103,12 +114,16 @@ def run(
     """
     check_command(command)
     name, is_default = job_name(command, os.environ, job)
-    store = Store(store_url)
-    attempt = _next_attempt(store, name)
     root = spool.default_root()
-    ship_left_behind(root, store)
+    agent = spool.live_agent(root)
+    url = store_url or (agent.store if agent else default_url())
+    store = Store(url)
+    by_agent = agent is not None and agent.store == url
+    attempt = _next_attempt(store, name)
+    if agent is None:
+        ship_left_behind(root, store)
     run_directory = root / f"run-{uuid.uuid4()}"
-    with _owned(run_directory):
+    with _made(run_directory, ships=not by_agent):
         launcher = _Launcher(run_directory, name, attempt)
         launcher.started()
         environ = _environment(run_directory, name, attempt, is_default=is_default)
@@ -119,7 +134,13 @@ def run(
             raise TachoscopeError(f"could not start {command[0]!r}: {error.strerror}", exit_code=126) from None
         code = _wait(process, (lambda: while_running(run_directory)) if while_running else None)
         launcher.ended(code)
-    return Outcome(code, name, _ship(run_directory, store), run_directory)
+        recorded = any(spool.writer_and_number(path)[0] != launcher.writer for path in spool.segments(run_directory))
+        if by_agent:
+            _wait_for_agent(run_directory)
+            recorded = recorded or _stored_any(store, name, attempt, launcher.writer)
+        else:
+            _ship(run_directory, store)
+    return Outcome(code, name, url, by_agent, recorded, not run_directory.exists())
 
 
 def _next_attempt(store: Store, job: str) -> int:
@@ -128,6 +149,14 @@ def _next_attempt(store: Store, job: str) -> int:
     except TachoscopeError as error:
         sys.stderr.write(f"tachoscope: {error}; the records will stay in the spool\n")
         return 0
+
+
+def _stored_any(store: Store, job: str, attempt: int, launcher: str) -> bool:
+    """Say whether the store has records of this attempt, or of its restarts, beside the launcher's."""
+    try:
+        return any(segment.attempt >= attempt and segment.writer != launcher for segment in store.segments(job))
+    except TachoscopeError:
+        return True  # not known: then nothing is said about it
 
 
 def _environment(run_directory: Path, job: str, attempt: int, *, is_default: bool) -> dict[str, str]:
@@ -142,17 +171,17 @@ def _environment(run_directory: Path, job: str, attempt: int, *, is_default: boo
 
 
 @contextlib.contextmanager
-def _owned(run_directory: Path) -> Iterator[None]:
-    """Make the run's spool directory and hold its lock, so that no other run takes it for left behind."""
-    descriptor = -1
+def _made(run_directory: Path, *, ships: bool) -> Iterator[None]:
+    """Make the run's spool directory and, if this process is to ship it, hold its lock, so that nobody else does."""
+    lock: int | None = None
     try:
         root = run_directory.parent
         if not root.exists():
             root.mkdir(parents=True)
             root.chmod(0o1777)  # like /tmp: every user's runs, none can remove another's
         run_directory.mkdir(mode=0o700)
-        descriptor = os.open(run_directory / spool.OWNER_LOCK, os.O_CREAT | os.O_RDONLY | os.O_CLOEXEC, 0o600)
-        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        if ships:
+            lock = spool.try_lock(run_directory / spool.SHIPPER_LOCK)
     except OSError as error:
         sys.stderr.write(
             f"tachoscope: spool {run_directory.parent} is not writable: {error.strerror}; the command runs, and what the"
@@ -161,8 +190,18 @@ def _owned(run_directory: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        if descriptor >= 0:
-            os.close(descriptor)
+        if lock is not None:
+            os.close(lock)
+
+
+def _wait_for_agent(run_directory: Path) -> None:
+    """Wait until the agent has shipped everything, for as long as it lives and not forever: then the records are in the store."""
+    deadline = time.monotonic() + AGENT_SHIPS_SECONDS
+    while run_directory.exists():
+        if time.monotonic() > deadline or not spool.live_agent(run_directory.parent):
+            sys.stderr.write(f"tachoscope: the agent has not shipped all records yet; they lie in {run_directory}\n")
+            return
+        time.sleep(0.1)
 
 
 def _wait(process: subprocess.Popen[bytes], while_running: Callable[[], None] | None) -> int:
@@ -189,8 +228,8 @@ class _Launcher:
     """Writes the launcher's own two records: it alone sees how the command ended."""
 
     def __init__(self, directory: Path, job: str, attempt: int) -> None:
-        self._writer = str(uuid.uuid4())
-        self._spool = SpoolWriter(directory, self._writer)
+        self.writer = str(uuid.uuid4())
+        self._spool = SpoolWriter(directory, self.writer)
         self._identity = {"job": job, "attempt": attempt, "host": os.uname().nodename}
         self._seq = 0
 
@@ -198,7 +237,7 @@ class _Launcher:
         self._seq += 1
         return {
             **self._identity,
-            "writer": self._writer,
+            "writer": self.writer,
             "seq": self._seq - 1,
             "rank": records.LAUNCHER_RANK,
             "local_rank": records.LAUNCHER_RANK,
@@ -226,12 +265,10 @@ class _Launcher:
 _SIGNALS = {int(number) for number in signal.Signals}
 
 
-def _ship(run_directory: Path, store: Store) -> Shipped:
+def _ship(run_directory: Path, store: Store) -> None:
     try:
-        shipped = ship(run_directory, store)
+        ship(run_directory, store)
         remove_if_empty(run_directory)
     except (TachoscopeError, OSError) as error:
         if run_directory.is_dir():
             sys.stderr.write(f"tachoscope: the records stay in {run_directory}: {error}\n")
-        return Shipped()
-    return shipped

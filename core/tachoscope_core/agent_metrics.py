@@ -32,4 +32,63 @@ HTTP_REFUSED = Metric(
     ("reason",),
 )
 
-AGENT_METRICS = (COLLECTOR_SUCCESS, COLLECTOR_STATUS, COLLECTOR_DURATION, OTLP_EXPORTS, HTTP_REFUSED)
+INFO = Metric("tachoscope_agent_info", "gauge", "", "1, with the agent's version.", ("version",))
+RECORDS = Metric("tachoscope_agent_records_total", "counter", "", "Records read from the spool.")
+REJECTED = Metric(
+    "tachoscope_agent_rejected_total",
+    "counter",
+    "",
+    "Lines and files of the spool that were not counted or not followed, by reason; what is no garbage is shipped all the same.",
+    ("reason",),
+)
+REJECTION_REASONS = (
+    "malformed",  # no record
+    "unknown_kind",  # of a newer probe
+    "oversized",  # a line longer than a record may be: cut out, not shipped
+    "cut",  # the last line of a process that was killed in it: lost
+    "identity",  # names another job or writer than its file, or a rank that another live process has
+    "implausible",  # numbers that cannot be
+    "over_limit",  # more jobs or ranks than the limits allow
+    "job_name",  # not usable as a name
+    "directories",
+    "segments",
+    "no_file",  # a link or something else that is no file
+)
+BACKLOG = Metric("tachoscope_agent_backlog_bytes", "gauge", "bytes", "Records read that the store does not have yet.")
+LAG = Metric("tachoscope_agent_lag_seconds", "gauge", "seconds", "How long the oldest record that the store lacks has waited.")
+SHIPPED_BYTES = Metric(
+    "tachoscope_agent_shipped_bytes_total", "counter", "bytes", "Records shipped to the store, before compression."
+)
+SHIPPED_OBJECTS = Metric("tachoscope_agent_shipped_objects_total", "counter", "", "Objects written to the store.")
+ERRORS = Metric(
+    "tachoscope_agent_errors_total",
+    "counter",
+    "",
+    "What the agent could not do, and tries again: reach the store, write its journal or state, read the spool, keep samples.",
+    ("part",),
+)
+ERROR_PARTS = ("store", "journal", "state", "spool", "samples")
+SEGMENTS = Metric("tachoscope_agent_segments", "gauge", "", "Segment files of the spool that are followed.")
+UNREADABLE = Metric("tachoscope_agent_unreadable_directories", "gauge", "", "Directories of the spool that cannot be read.")
+SPOOL_FREE = Metric("tachoscope_agent_spool_free_bytes", "gauge", "bytes", "Space left on the spool's file system.")
+TICK_SECONDS = Metric("tachoscope_agent_tick_duration_seconds", "gauge", "seconds", "How long the last look at the spool took.")
+
+AGENT_METRICS = (
+    INFO,
+    RECORDS,
+    REJECTED,
+    BACKLOG,
+    LAG,
+    SHIPPED_BYTES,
+    SHIPPED_OBJECTS,
+    ERRORS,
+    SEGMENTS,
+    UNREADABLE,
+    SPOOL_FREE,
+    TICK_SECONDS,
+    COLLECTOR_SUCCESS,
+    COLLECTOR_STATUS,
+    COLLECTOR_DURATION,
+    OTLP_EXPORTS,
+    HTTP_REFUSED,
+)

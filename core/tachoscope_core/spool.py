@@ -1,19 +1,26 @@
 """The spool: where processes append records and from where they are shipped.
 
 Layout: `<root>/<run>/<writer>-<number>.jsonl`, one writer a process. A live writer holds a shared lock on each of its
-segments, and `tachoscope run` holds `<run>/owner.lock`, so that what a dead run left behind can be told from what is in use.
+segments. Whoever ships what lies in `<run>` (the node agent, or else `tachoscope run`) holds `<run>/shipper.lock` for as long as it
+does, so that two never ship the same. A live agent holds `<root>/agent.lock`, in which it says where it ships to.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
+
 SEGMENT_SUFFIX = ".jsonl"
-OWNER_LOCK = "owner.lock"
+SHIPPER_LOCK = "shipper.lock"
+AGENT_LOCK = "agent.lock"
+MAX_SEGMENT_BYTES = 1 << 32
+"""A segment is never longer, so that number and offset together make one offset within all that a writer wrote."""
 
 
 def default_root() -> Path:
@@ -42,6 +49,11 @@ def writer_and_number(path: Path) -> tuple[str, int]:
     return writer, int(number)
 
 
+def offset_of_writer(number: int, offset: int) -> int:
+    """Return the place of an offset within a segment, in the order of all that its writer wrote."""
+    return number * MAX_SEGMENT_BYTES + offset
+
+
 def segments(directory: Path) -> Iterator[Path]:
     """Yield all segments below `directory`, ordered by name; links are not followed."""
     for path in sorted(directory.rglob(f"*{SEGMENT_SUFFIX}")):
@@ -62,3 +74,42 @@ def is_locked(path: Path) -> bool:
     finally:
         os.close(descriptor)
     return False
+
+
+def try_lock(path: Path, *, mode: int = 0o600) -> int | None:
+    """Take the lock file `path`, made if need be; return its descriptor (to close is to release), or None if another has it.
+
+    Raises:
+        OSError: the file cannot be made or opened.
+    """
+    descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        is_this_file = os.fstat(descriptor).st_ino == path.stat().st_ino  # else its last owner removed it meanwhile
+    except BlockingIOError:
+        is_this_file = False
+    except OSError:
+        os.close(descriptor)
+        raise
+    if not is_this_file:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+class LiveAgent(msgspec.Struct, frozen=True):
+    """What a live agent says of itself in its lock file."""
+
+    pid: int
+    store: str
+    url: str
+    """Where it serves metrics, `http://127.0.0.1:9465`."""
+
+
+def live_agent(root: Path) -> LiveAgent | None:
+    """Return the agent that ships what lies in this spool, or None. Only root's word counts, and the user's own."""
+    path = root / AGENT_LOCK
+    with contextlib.suppress(OSError, msgspec.DecodeError):
+        if path.lstat().st_uid in {0, os.geteuid()} and is_locked(path):
+            return msgspec.json.decode(path.read_bytes(), type=LiveAgent)
+    return None

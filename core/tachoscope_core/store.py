@@ -1,11 +1,13 @@
 """The store: records, traces and reports of all jobs under one root that fsspec opens (a directory, `s3://...`).
 
 `jobs/<job>/records/date=<day>/host=<host>/<writer>-<attempt>-<offset>.jsonl.gz`. The key holds writer and offset, so
-shipping the same bytes twice writes the same object twice.
+shipping the same bytes twice writes the same object twice. `metrics/date=<day>/host=<host>/<name>.jsonl.gz`: metric samples.
+Errors of a backend are caught as `Exception`: each object store has its own, and they share no base class.
 """
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import os
 import re
@@ -18,7 +20,7 @@ from typing import Any
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.records import check_job_name
 
-_KEY = re.compile(r"(?P<writer>[0-9a-f-]+)-a(?P<attempt>\d+)-(?P<offset>\d{12})\.jsonl\.gz")
+_KEY = re.compile(r"(?P<writer>[0-9a-f-]+)-a(?P<attempt>\d+)-(?P<offset>\d{12,20})\.jsonl\.gz")
 _UNSAFE_HOST = re.compile(r"[^A-Za-z0-9._-]")
 
 
@@ -26,6 +28,18 @@ def default_url() -> str:
     """Return `$TACHOSCOPE_STORE`, else the user's data directory."""
     data_home = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
     return os.environ.get("TACHOSCOPE_STORE") or str(Path(data_home) / "tachoscope")
+
+
+def _options(url: str) -> dict[str, Any]:
+    """Return what an object store is asked for beyond the defaults: to say within seconds that it cannot be reached."""
+    if not url.startswith("s3://"):
+        return {}
+    return {"config_kwargs": {"connect_timeout": 5, "read_timeout": 30, "retries": {"max_attempts": 1}}}
+
+
+def _partition(time: float, host: str) -> str:
+    day = datetime.fromtimestamp(time, UTC).date().isoformat()
+    return f"date={day}/host={_UNSAFE_HOST.sub('_', host)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +61,7 @@ class Store:
 
         self.url = url
         try:
-            self._fs, root = fsspec.core.url_to_fs(url, use_listings_cache=False)
+            self._fs, root = fsspec.core.url_to_fs(url, use_listings_cache=False, **_options(url))
         except (ImportError, ValueError) as error:
             raise TachoscopeError(
                 f"could not open store {url!r}: {error}", fix="pip install 'tachoscope[s3]' for s3:// stores"
@@ -65,7 +79,7 @@ class Store:
     def _last_written(self, path: str) -> float:
         try:
             entries: dict[str, dict[str, Any]] = self._fs.find(path, detail=True)
-        except OSError as error:
+        except Exception as error:
             raise TachoscopeError(f"could not list {path} in store {self.url}: {error}") from None
         times = (entry.get("mtime") or entry.get("LastModified") or 0.0 for entry in entries.values())
         return max((time.timestamp() if isinstance(time, datetime) else float(time) for time in times), default=0.0)
@@ -75,7 +89,7 @@ class Store:
         root = f"{self._root}/jobs/{check_job_name(job)}/records"
         try:
             paths = sorted(self._fs.find(root))
-        except OSError as error:
+        except Exception as error:
             raise TachoscopeError(f"could not list {root} in store {self.url}: {error}") from None
         for path in paths:
             match = _KEY.fullmatch(path.rsplit("/", 1)[-1])
@@ -88,31 +102,42 @@ class Store:
         try:
             data: bytes = self._fs.cat_file(segment.path)
             return gzip.decompress(data)
-        except (OSError, EOFError, gzip.BadGzipFile) as error:
+        except Exception as error:
             raise TachoscopeError(
                 f"could not read {segment.path} in store {self.url}: {error}", fix="remove the object if it is broken"
             ) from None
 
     def write(self, job: str, *, host: str, writer: str, attempt: int, offset: int, time: float, lines: bytes) -> str:
-        """Write JSON lines that begin at `offset` of what `writer` wrote; return the path of the object.
+        """Write JSON lines that begin at `offset` of what `writer` wrote; return the path of the object."""
+        folder = f"jobs/{check_job_name(job)}/records"
+        return self._put(f"{folder}/{_partition(time, host)}/{writer}-a{attempt}-{offset:016d}.jsonl.gz", lines)
 
-        The object appears whole or not at all: it is written under another name and renamed (an object store does so anyway).
-        """
-        day = datetime.fromtimestamp(time, UTC).date().isoformat()
-        directory = f"{self._root}/jobs/{check_job_name(job)}/records/date={day}/host={_UNSAFE_HOST.sub('_', host)}"
-        path = f"{directory}/{writer}-a{attempt}-{offset:012d}.jsonl.gz"
+    def write_samples(self, *, host: str, name: str, time: float, lines: bytes) -> str:
+        """Write metric samples, JSON lines, under a name that no other object of the host has; return the path of the object."""
+        return self._put(f"metrics/{_partition(time, host)}/{name}.jsonl.gz", lines)
+
+    def _put(self, key: str, lines: bytes) -> str:
+        """Write an object. It appears whole or not at all: as a file it gets its name last (an object store does so anyway)."""
+        path = f"{self._root}/{key}"
+        directory, _, name = path.rpartition("/")
         data = gzip.compress(lines, compresslevel=1, mtime=0)
         try:
             self._fs.makedirs(directory, exist_ok=True)
-            if "file" in self._protocols():
-                temporary = f"{directory}/.{writer}-{offset}.partial"
+            if "file" not in self._protocols():
+                self._fs.pipe_file(path, data)
+                return path
+            temporary = f"{directory}/.{name}.partial"
+            try:
                 self._fs.pipe_file(temporary, data)
                 os.replace(temporary, path)
-            else:
-                self._fs.pipe_file(path, data)
-        except OSError as error:
+            except OSError:
+                with contextlib.suppress(OSError):
+                    os.unlink(temporary)
+                raise
+        except Exception as error:
+            reason = str(error) or type(error).__name__
             raise TachoscopeError(
-                f"could not write {path} in store {self.url}: {error}", fix="free space, or choose another with --store"
+                f"could not write {path} in store {self.url}: {reason}", fix="free space, or choose another with --store"
             ) from None
         return path
 
@@ -129,6 +154,6 @@ class Store:
             entries: list[dict[str, Any]] = self._fs.ls(path, detail=True)
         except FileNotFoundError:
             return []
-        except OSError as error:
+        except Exception as error:
             raise TachoscopeError(f"could not read store {self.url}: {error}") from None
         return [str(entry["name"]) for entry in entries if entry["type"] == "directory"]

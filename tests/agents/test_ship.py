@@ -95,7 +95,7 @@ def test_what_a_dead_run_left_behind_is_shipped_and_a_live_one_is_not(tmp_path: 
     segment(tmp_path / "spool" / "dead", record(0))
     segment(tmp_path / "spool" / "live", record(1))
     store = Store(str(tmp_path / "store"))
-    with (tmp_path / "spool" / "live" / spool.OWNER_LOCK).open("w") as held:
+    with (tmp_path / "spool" / "live" / spool.SHIPPER_LOCK).open("w") as held:
         fcntl.flock(held, fcntl.LOCK_SH)
         shipped = ship_left_behind(tmp_path / "spool", store)
 

@@ -1,0 +1,266 @@
+"""The agent's work, tick by tick: read the spool, keep the live jobs, run the collectors, and ship what is due.
+
+Knows nothing of threads, signals and sockets: `service` calls `tick` once a second and `ship` from a thread of its own.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.store import Store
+from tachoscope_node import live_families, saved, self_families
+from tachoscope_node.collectors.all import host_collectors
+from tachoscope_node.collectors.collector import Collector
+from tachoscope_node.collectors.filters import DeviceFilter
+from tachoscope_node.collectors.frame import Frame
+from tachoscope_node.config import Config
+from tachoscope_node.families import Family
+from tachoscope_node.follow import Follower
+from tachoscope_node.journal import Journal
+from tachoscope_node.live import Live
+from tachoscope_node.logs import Log
+from tachoscope_node.samples import Samples
+from tachoscope_node.segment import Address, Segment
+from tachoscope_node.shipper import Policy, Shipper, due
+
+
+class Agent:
+    """One node's agent. No method raises for what is in the spool or for a store that is away; any thread may call them.
+
+    Args:
+        clock: the host's monotonic clock in seconds, the one that records carry. unix_clock: Unix seconds.
+
+    Raises:
+        TachoscopeError: state directory or store cannot be opened.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        log: Log,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        unix_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.config = config
+        self.log = log
+        self._clock = clock
+        self._unix_clock = unix_clock
+        self.lock = threading.Lock()
+        state = config.state_path
+        self.journal = Journal(state / "journal.sqlite")
+        self._state_file = state / "live.json"
+        self._saved = saved.load(self._state_file, saved.boot_id(config.proc))
+        self._entries = {(entry.directory, entry.name): entry for entry in self.journal.load()}
+        store = Store(config.store_url)
+        self.shipper = Shipper(store, self.journal, config.node_name, log, clock=clock)
+        self.samples = Samples(state / "samples", store, config.node_name, max_age_seconds=max(config.flush_seconds, 60.0))
+        self.live = Live(config.limits, self._saved.jobs)
+        self.live.records = self._saved.counters.get("records", 0)
+        self.live.rejected.update(self._saved.rejected)
+        self.follower = Follower(
+            config.spool_path, config.limits, remember=self._remember, writer_gone=self._writer_gone, rejected=self.live.rejected
+        )
+        self.frame = Frame(_collectors(config, self.pids), self._log_collector)
+        self.errors: Counter[str] = Counter()
+        self.ticks = 0
+        self.tick_seconds = 0.0
+        self.ticked_at: float | None = None
+        self._samples_due = 0.0
+        self._changed = True
+        self._told: dict[str, int] = dict(self.live.rejected)
+
+    # --- each tick --------------------------------------------------------------------------------------------------------
+
+    def tick(self) -> bool:
+        """Look at the spool and the host once; say whether more waits to be read than one tick may take."""
+        now, began = self._clock(), time.perf_counter()
+        seconds = min(now - self.ticked_at, 10.0) if self.ticked_at is not None else self.config.tick_seconds
+        with self.lock:
+            try:
+                self.follower.scan(now)
+            except OSError as error:
+                self.errors["spool"] += 1
+                self.log.warning("spool", f"could not read the spool {self.config.spool_path}: {error.strerror}")
+            self.follower.take_locks()
+            more = self.follower.read(now, self._apply, seconds)
+            self._let_go(now)
+            self._save()
+            self.ticks += 1
+            self.ticked_at = now
+        self._tell_of_rejections()
+        self.frame.tick(now)
+        self._sample(now)
+        self.tick_seconds = time.perf_counter() - began
+        return more
+
+    def _apply(self, segment: Segment, lines: list[bytes]) -> None:
+        self._changed = True
+        job = segment.address.job if segment.address else None
+        self.live.apply(segment.directory, segment.writer, job, lines, self._clock())
+
+    def _writer_gone(self, segment: Segment) -> None:
+        if segment.address is not None:
+            self._changed = True
+            self.live.writer_gone(segment.address.job, segment.writer, self._clock())
+
+    def _remember(self, segment: Segment) -> bool:
+        """Take up a segment where the journal and the state left it; say whether they know it."""
+        position = self._saved.positions.get(saved.position_key(segment))
+        known = position is not None and position.inode == segment.inode
+        if known and position is not None:
+            segment.applied, segment.address = position.applied, position.address
+        entry = self._entries.pop(segment.key, None)
+        if entry is not None and entry.inode == segment.inode:
+            segment.read = segment.shipped = entry.shipped
+            segment.pending = entry.pending
+            segment.address = Address(entry.job, entry.attempt, entry.time)
+            segment.applied = max(segment.applied, entry.shipped)
+            return True
+        return known
+
+    def _let_go(self, now: float) -> None:
+        done = self.follower.drop_done(now, self.config.spool_retention_seconds)
+        gone = []
+        if self.ticks == 0:  # what was removed while the agent was away
+            gone = [key for key in self._entries if not (self.config.spool_path / key[0] / key[1]).exists()]
+        self.live.forget(now, self.config.retention_seconds)
+        self._changed = self._changed or bool(done)
+        try:
+            self.journal.forget([*gone, *(segment.key for segment in done)])
+        except TachoscopeError as error:
+            self.errors["journal"] += 1
+            self.log.warning("journal", str(error))
+
+    def _save(self) -> None:
+        """Save the state before anybody is shown it: then counters never go back."""
+        if not self._changed:
+            return
+        positions = {
+            saved.position_key(segment): saved.Position(segment.inode, max(segment.read, segment.applied), segment.address)
+            for segment in self.follower.segments()
+        }
+        self._saved.jobs, self._saved.positions = self.live.jobs, positions
+        self._saved.counters, self._saved.rejected = {"records": self.live.records}, dict(self.live.rejected)
+        try:
+            saved.save(self._state_file, self._saved)
+            self._changed = False
+        except TachoscopeError as error:
+            self.errors["state"] += 1
+            self.log.warning("state", str(error))
+
+    def _tell_of_rejections(self) -> None:
+        for reason, count in self.live.rejected.items():
+            if count > self._told.get(reason, 0):
+                self.log.warning(f"rejected {reason}", f"{count} lines or files of the spool rejected so far: {reason}")
+                self._told[reason] = count
+
+    def _sample(self, now: float) -> None:
+        if not self.config.sample_seconds or now < self._samples_due:
+            return
+        self._samples_due = max(self._samples_due + self.config.sample_seconds, now)
+        try:
+            self.samples.append(self.families(), now=now, unix_seconds=self._unix_clock())
+        except TachoscopeError as error:
+            self.errors["samples"] += 1
+            self.log.warning("samples", str(error))
+
+    # --- shipping ---------------------------------------------------------------------------------------------------------
+
+    def ship(self, *, everything: bool = False) -> int:
+        """Ship what is due, or everything that can go; return how many ranges went."""
+        now = self._clock()
+        with self.lock:
+            segments = self.follower.to_ship()
+            if not everything:
+                policy = Policy(self.config.flush_seconds, self.config.flush.bytes)
+                segments = due(segments, policy, now)
+        count = self.shipper.ship(segments, self.lock, anyway=everything)
+        if not self.shipper.failing:
+            try:
+                self.samples.ship()
+            except (TachoscopeError, OSError) as error:
+                self.errors["samples"] += 1
+                self.log.warning("ship samples", str(error))
+        return count
+
+    def reconfigure(self, config: Config) -> None:
+        """Go on with other limits, times and device filters."""
+        frame = Frame(_collectors(config, self.pids), self._log_collector)
+        with self.lock:
+            self.config = config
+            self.live.limits = self.follower.limits = config.limits
+            self.frame, old = frame, self.frame
+        old.close()
+
+    def _log_collector(self, line: str) -> None:
+        self.log.warning(line.partition(":")[0], line)
+
+    def finish(self, deadline: float) -> bool:
+        """Read and ship all that is left, until the deadline on the clock; say whether all is in the store."""
+        self.samples.finish()
+        while self.tick() and self._clock() < deadline:
+            pass
+        while self._clock() < deadline and self.ship(everything=True):
+            pass
+        with self.lock:
+            left = self.follower.to_ship()
+            self._let_go(self._clock())
+            self._save()
+        return not left
+
+    def close(self) -> None:
+        """Let go of all files, locks and threads."""
+        self.frame.close()
+        with self.lock:
+            self.follower.close()
+            self.journal.close()
+
+    # --- what others read -------------------------------------------------------------------------------------------------
+
+    def families(self) -> list[Family]:
+        """Return all metrics of this moment."""
+        now = self._clock()
+        with self.lock:
+            jobs = live_families.families(self.live.jobs.values(), node=self.config.node_name, now=now)
+            own = self_families.families(self, now)
+        return [*jobs, *self.frame.families(), *own]
+
+    def pids(self) -> dict[tuple[str, str], int]:
+        """Return the process id of each running rank, by job and rank."""
+        with self.lock:
+            return {
+                (job.name, str(rank.rank)): rank.pid for job in self.live.jobs.values() for rank in job.running() if rank.pid > 0
+            }
+
+    def ranks(self) -> list[dict[str, object]]:
+        """Return what is known of each rank, for people and programs: one object a rank, times in seconds."""
+        now = self._clock()
+        with self.lock:
+            return [
+                {
+                    "training_job": job.name,
+                    "rank": rank.rank,
+                    "attempt": rank.attempt,
+                    "pid": rank.pid,
+                    "world_size": rank.world_size,
+                    "device": rank.device,
+                    "state": rank.ended or "running",
+                    "step": rank.step,
+                    "step_seconds": rank.step_seconds,
+                    "last_record_age_seconds": round(max(now - rank.last_record, 0.0), 3),
+                    "seconds": {state: round(seconds, 6) for state, seconds in rank.seconds.items() if seconds},
+                    "dropped": rank.dropped_before + rank.dropped,
+                }
+                for job in self.live.jobs.values()
+                for rank in sorted(job.ranks.values(), key=lambda rank: rank.rank)
+            ]
+
+
+def _collectors(config: Config, pids: Callable[[], dict[tuple[str, str], int]]) -> list[Collector]:
+    filters = {name: DeviceFilter(devices.include, devices.exclude) for name, devices in config.devices.items()}
+    return host_collectors(config.proc, config.sys, pids, filters)

@@ -1,0 +1,120 @@
+"""One step of one rank, by ledger state: what a node can say while the job runs.
+
+The same rules as the analyzers' (`tachoscope_analyzers.steps`), which see all ranks and the steps around each one: here a clock
+that was not read in a step has the value of the last step in which it was.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from tachoscope_core.records import StepDone
+
+MAX_STEP_SECONDS = 7 * 86400.0
+_HOST_STATES = {
+    "data_wait": "data_wait",
+    "host_to_device": "host_to_device",
+    "checkpoint": "checkpoint",
+    "evaluation": "evaluation",
+    "gc": "host_wait",
+    "other": "unexplained",
+}
+
+
+class Clocks(msgspec.Struct):
+    """What the CPU clocks said in the last step in which they were read, in seconds a step; `measured` once they were."""
+
+    backward_cpu: float = 0.0
+    backward_delay: float = 0.0
+    step_delay: float = 0.0
+    measured: bool = False
+
+    def read(self, step: StepDone) -> None:
+        """Take over what this step's record has."""
+        if step.cpu_seconds:
+            self.backward_cpu = step.cpu_seconds.get("backward", 0.0)
+            self.measured = True
+        if step.run_delay_seconds:
+            self.backward_delay = step.run_delay_seconds.get("backward", 0.0)
+            self.step_delay = step.run_delay_seconds.get("step", 0.0)
+
+
+class Attributed(msgspec.Struct):
+    """A step by state. `states`, `waiting` and `exchange` sum to `wall`.
+
+    Attributes:
+        states: seconds by ledger state, without what follows.
+        waiting: seconds blocked in collectives, for a later rank or for the transfer.
+        exchange: seconds of backward on the accelerator, in which the others' share tells waiting from computing.
+    """
+
+    wall: float
+    states: dict[str, float]
+    waiting: float = 0.0
+    exchange: float = 0.0
+
+
+def plausible(step: StepDone) -> bool:
+    """Say whether a step's numbers can be true: a spool is foreign input, and a counter that took in nonsense keeps it."""
+    if not 0.0 <= step.wall_seconds <= MAX_STEP_SECONDS:  # false for NaN as well
+        return False
+    tables = (step.phase_seconds, step.cpu_seconds, step.run_delay_seconds, step.device_seconds)
+    if not all(math.isfinite(value) and value >= 0.0 for table in tables for value in table.values()):
+        return False
+    return abs(sum(step.phase_seconds.values()) - step.wall_seconds) <= 1e-6 + 0.01 * step.wall_seconds
+
+
+def attribute(step: StepDone, clocks: Clocks, *, together: bool) -> Attributed:
+    """Return a plausible step by state.
+
+    Args:
+        together: the job has several ranks, so that being blocked in backward is the gradient exchange.
+    """
+    return _on_device(step) if step.device_seconds else _on_cpu(step, clocks, together=together)
+
+
+def _host_states(phases: dict[str, float]) -> dict[str, float]:
+    states: dict[str, float] = {}
+    for phase, state in _HOST_STATES.items():
+        seconds = phases.get(phase, 0.0)
+        if seconds:
+            states[state] = states.get(state, 0.0) + seconds
+    return states
+
+
+def _on_cpu(step: StepDone, clocks: Clocks, *, together: bool) -> Attributed:
+    clocks.read(step)
+    phases = step.phase_seconds
+    states = _host_states(phases)
+    backward = phases.get("backward", 0.0)
+    blocked = max(backward - clocks.backward_cpu - clocks.backward_delay, 0.0) if together and clocks.measured else 0.0
+    backward_delay = min(clocks.backward_delay, backward - blocked)
+    rest = phases.get("forward", 0.0) + phases.get("optimizer", 0.0)
+    rest_delay = min(max(clocks.step_delay - backward_delay, 0.0), rest)
+    states["compute"] = rest - rest_delay + backward - blocked - backward_delay
+    states["host_wait"] = states.get("host_wait", 0.0) + rest_delay + backward_delay
+    waiting = blocked + phases.get("collective", 0.0)
+    states["unexplained"] = max(step.wall_seconds - waiting - sum(states.values()), 0.0) + states.get("unexplained", 0.0)
+    return Attributed(step.wall_seconds, states, waiting)
+
+
+def _on_device(step: StepDone) -> Attributed:
+    """Split the device's time: the gap in which nothing was queued goes to what the host did then, the rest of it to launching."""
+    device, wall = step.device_seconds, step.wall_seconds
+    gap = device.get("gap", 0.0)
+    host = {phase: step.phase_seconds.get(phase, 0.0) for phase in ("data_wait", "checkpoint", "evaluation", "gc", "other")}
+    total = sum(host.values())
+    share = min(gap / total, 1.0) if total > 0 else 0.0
+    states = _host_states({phase: seconds * share for phase, seconds in host.items()})
+    states["host_wait"] = states.get("host_wait", 0.0) + max(gap - total, 0.0)
+    states["host_to_device"] = device.get("host_to_device", 0.0)
+    states["compute"] = device.get("forward", 0.0) + device.get("optimizer", 0.0)
+    exchange = device.get("backward", 0.0)
+    measured = sum(states.values()) + exchange
+    if measured > wall:  # host and device cut a step at different moments
+        states = {state: seconds * wall / measured for state, seconds in states.items()}
+        exchange *= wall / measured
+    states["unexplained"] = states.get("unexplained", 0.0) + max(wall - sum(states.values()) - exchange, 0.0)
+    return Attributed(wall, states, 0.0, exchange)

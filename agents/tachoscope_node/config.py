@@ -1,0 +1,226 @@
+"""The agent's configuration: one YAML file, checked once, with all its faults at once."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from pathlib import Path
+from typing import Any, TypeVar, get_type_hints
+
+import msgspec
+import yaml
+
+from tachoscope_core import spool, store
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_node.otlp import OtlpSettings
+from tachoscope_node.otlp import faults as otlp_faults
+
+DEFAULT_PORT = 9465
+_T = TypeVar("_T", bound=msgspec.Struct)
+_NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What one node may ask of the agent: a spool is foreign input. Beyond a limit records are counted, and kept in the spool.
+
+    Attributes:
+        jobs, ranks: that have series at a time. directories: of the spool that are followed at a time.
+        segments: files of one directory that are followed at a time. bytes_per_second: read of one directory.
+    """
+
+    jobs: int = 32
+    ranks: int = 128
+    directories: int = 256
+    segments: int = 256
+    bytes_per_second: int = 8 << 20
+
+
+class Flush(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """When records go to the store. 0: every 5 seconds to a directory, 5 minutes to an object store.
+
+    Attributes:
+        seconds: oldest that a record may be. bytes: that may wait, whichever comes first.
+    """
+
+    seconds: float = 0.0
+    bytes: int = 8 << 20
+
+
+class Filter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which devices a collector reports: a regular expression for those wanted, or for those not wanted."""
+
+    include: str = ""
+    exclude: str = ""
+
+
+class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The agent's configuration; every key has a default.
+
+    Attributes:
+        spool: directory that jobs write to. store: directory or s3:// URL. state: directory for what must outlive a restart.
+        node: this machine's name in the store. address, port: where metrics are served; 0: any free port.
+        web_config: file in the format of Prometheus's web configuration (TLS, users, tokens).
+        tick_seconds: how often the spool is looked at. retention_seconds: how long an ended job keeps its series.
+        sample_seconds: how often metrics are written to the store; 0: never.
+        spool_retention_seconds: after which a segment that nobody writes and that cannot be shipped is removed.
+        stop_seconds: how long a stop may take to ship what is left.
+        proc, sys: where the host's /proc and /sys are mounted.
+        devices: device filters by collector (disk, network, infiniband).
+    """
+
+    spool: str = ""
+    store: str = ""
+    state: str = ""
+    node: str = ""
+    address: str = "127.0.0.1"
+    port: int = DEFAULT_PORT
+    web_config: str = ""
+    tick_seconds: float = 1.0
+    retention_seconds: float = 300.0
+    sample_seconds: float = 15.0
+    spool_retention_seconds: float = 7 * 86400.0
+    stop_seconds: float = 20.0
+    proc: str = "/proc"
+    sys: str = "/sys"
+    flush: Flush = Flush()
+    limits: Limits = Limits()
+    devices: dict[str, Filter] = {}
+    otlp: OtlpSettings | None = None
+
+    @property
+    def spool_path(self) -> Path:
+        """The spool's root."""
+        return Path(self.spool) if self.spool else spool.default_root()
+
+    @property
+    def store_url(self) -> str:
+        """The store's URL."""
+        return self.store or store.default_url()
+
+    @property
+    def state_path(self) -> Path:
+        """The directory for what must outlive a restart: /var/lib/tachoscope for root, else the user's own."""
+        if self.state:
+            return Path(self.state)
+        if os.geteuid() == 0:
+            return Path("/var/lib/tachoscope")
+        return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "tachoscope"
+
+    @property
+    def node_name(self) -> str:
+        """The name of this machine: as configured, else $NODE_NAME (the Downward API's), else the host's."""
+        return self.node or os.environ.get("NODE_NAME") or socket.gethostname()
+
+    @property
+    def flush_seconds(self) -> float:
+        """Oldest that a record may be before it is in the store."""
+        return self.flush.seconds or (300.0 if "://" in self.store_url else 5.0)
+
+
+def load(path: Path | None, **changes: object) -> Config:
+    """Read and check the file, or take the defaults; `changes` (of the command line) win.
+
+    Raises:
+        TachoscopeError: with every fault of the file, each with its key, value and the way out.
+    """
+    where = str(path) if path else "the command line"
+    data = _read(path) if path else {}
+    data = data | {key: value for key, value in changes.items() if value is not None}
+    faults: list[str] = []
+    config = _convert(Config, data, "", faults)
+    faults += _out_of_range(config)
+    if faults:
+        raise TachoscopeError(
+            f"{where} has {len(faults)} fault{'s' if len(faults) > 1 else ''}:" + "".join(f"\n  {f}" for f in faults)
+        )
+    return config
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        data = yaml.load(path.read_bytes(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506  # both are safe loaders
+    except OSError as error:
+        raise TachoscopeError(f"could not read {path}: {error.strerror}", fix="give the file with --config") from None
+    except yaml.YAMLError as error:
+        raise TachoscopeError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+    if data is None:
+        return {}
+    if not isinstance(data, dict):
+        raise TachoscopeError(f"{path} holds {type(data).__name__}, not keys and values", fix="see docs/agent.md for an example")
+    return {str(key): value for key, value in data.items()}
+
+
+def _convert(kind: type[_T], data: object, prefix: str, faults: list[str]) -> _T:
+    """Return `data` as a struct; a field with a fault keeps its default, and the fault is added to the list."""
+    if not isinstance(data, dict):
+        faults.append(f"{prefix.rstrip('.')}: {data!r} is not a set of keys and values")
+        return kind()
+    hints = get_type_hints(kind)
+    known: dict[str, Any] = {}
+    for key, value in data.items():
+        hint = hints.get(key)
+        if hint is None:
+            faults.append(f"{prefix}{key}: no such key; there are {', '.join(hints)}")
+            continue
+        nested = next((part for part in (hint, *getattr(hint, "__args__", ())) if _is_struct(part)), None)
+        if nested is not None and getattr(hint, "__origin__", None) is not dict and value is not None:
+            known[key] = _convert(nested, value, f"{prefix}{key}.", faults)
+            continue
+        try:
+            known[key] = msgspec.convert(value, hint)
+        except msgspec.ValidationError as error:
+            faults.append(f"{prefix}{key}: {value!r}: {error}")
+    try:
+        return kind(**known)
+    except TypeError as error:  # a key without default is missing
+        faults.append(f"{prefix.rstrip('.')}: {error}")
+        return kind(**known | {name: "" for name in kind.__struct_fields__ if name not in known})
+
+
+def _is_struct(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+
+
+def _out_of_range(config: Config) -> list[str]:
+    faults = []
+    numbers = {
+        "tick_seconds": (config.tick_seconds, 0.05, 60),
+        "retention_seconds": (config.retention_seconds, 0, 86400),
+        "sample_seconds": (config.sample_seconds, 0, 3600),
+        "spool_retention_seconds": (config.spool_retention_seconds, 60, 365 * 86400),
+        "stop_seconds": (config.stop_seconds, 0, 3600),
+        "port": (config.port, 0, 65535),
+        "flush.seconds": (config.flush.seconds, 0, 86400),
+        "flush.bytes": (config.flush.bytes, 1 << 16, 1 << 30),
+        **{f"limits.{name}": (getattr(config.limits, name), 1, 1 << 40) for name in Limits.__struct_fields__},
+    }
+    faults += [
+        f"{name}: {value} is not between {low} and {high}"
+        for name, (value, low, high) in numbers.items()
+        if not low <= value <= high
+    ]
+    faults += [
+        f"{name}: {path} is no directory" for name, path in (("proc", config.proc), ("sys", config.sys)) if not Path(path).is_dir()
+    ]
+    if config.web_config and not Path(config.web_config).is_file():
+        faults.append(f"web_config: {config.web_config} is not there")
+    if not _NODE.fullmatch(config.node_name):
+        faults.append(f"node: {config.node_name!r} is not a host name: set node: or $NODE_NAME")
+    for collector, devices in config.devices.items():
+        faults += _filter_faults(collector, devices)
+    if config.otlp is not None:
+        faults += [f"otlp.{fault}" for fault in otlp_faults(config.otlp)]
+    return faults
+
+
+def _filter_faults(collector: str, devices: Filter) -> list[str]:
+    if collector not in {"disk", "network", "infiniband"}:
+        return [f"devices.{collector}: no collector with devices; there are disk, network, infiniband"]
+    if devices.include and devices.exclude:
+        return [f"devices.{collector}: include and exclude; give one of them"]
+    try:
+        re.compile(devices.include or devices.exclude)
+    except re.error as error:
+        return [f"devices.{collector}: {devices.include or devices.exclude!r} is no regular expression: {error}"]
+    return []

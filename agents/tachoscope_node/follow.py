@@ -1,0 +1,250 @@
+"""Follows the spool: finds the segments of all runs, reads what was appended, and says what is finished."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from tachoscope_core import spool
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.records import check_job_name
+from tachoscope_node.config import Limits
+from tachoscope_node.segment import CHUNK_BYTES, Address, Segment
+
+_IDLE_SECONDS = 1.0
+_OLD_SECONDS = 60.0
+
+Apply = Callable[[Segment, list[bytes]], None]
+"""Takes whole lines of a segment."""
+
+
+_address = msgspec.json.Decoder(Address)
+
+
+@dataclass(eq=False)
+class Directory:
+    """One run's directory; `lock` is held while this agent ships what is in it."""
+
+    name: str
+    path: Path
+    inode: int
+    modified_ns: int = -1
+    lock: int | None = None
+    segments: dict[str, Segment] = field(default_factory=dict)
+
+
+class Follower:
+    """Follows all segments below a spool's root, within limits.
+
+    Args:
+        remember: called for a new segment; takes up what is known of it from before a restart, and says whether there is any.
+        writer_gone: called with the last segment of a process that is gone.
+        rejected: counts what is left alone, by reason.
+
+    Attributes:
+        directories: that are followed, by name; one that was removed and made again is a new one, and the old one is followed
+            to its end.
+        unreadable: directories that cannot be read, with the reason.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        limits: Limits,
+        *,
+        remember: Callable[[Segment], bool],
+        writer_gone: Callable[[Segment], None],
+        rejected: Counter[str],
+    ) -> None:
+        self._root = root
+        self.limits = limits
+        self._remember = remember
+        self._gone_writer = writer_gone
+        self.directories: dict[str, Directory] = {}
+        self._gone: list[Directory] = []
+        self._rejected = rejected
+        self.unreadable: dict[str, str] = {}
+
+    def segments(self) -> list[Segment]:
+        """Return all segments that are followed."""
+        return [segment for directory in self._all() for segment in directory.segments.values()]
+
+    def _all(self) -> list[Directory]:
+        return [*self.directories.values(), *self._gone]
+
+    def scan(self, now: float) -> None:
+        """Look for new directories and segments.
+
+        Raises:
+            OSError: the root cannot be read; one that is not there yet is empty.
+        """
+        try:
+            with os.scandir(self._root) as entries:
+                found = {entry.name: entry for entry in entries if entry.is_dir(follow_symlinks=False)}
+        except FileNotFoundError:
+            found = {}
+        for name, directory in list(self.directories.items()):
+            if name not in found or found[name].inode() != directory.inode:
+                self._gone.append(self.directories.pop(name))
+        for name, entry in found.items():
+            if name not in self.directories:
+                if len(self.directories) >= self.limits.directories:
+                    self._rejected["directories"] += 1
+                    break
+                self.directories[name] = Directory(name, Path(entry.path), entry.inode())
+        self.unreadable = {}
+        for directory in self.directories.values():
+            try:
+                self._scan_directory(directory, now)
+            except OSError as error:
+                self.unreadable[directory.name] = error.strerror or str(error)
+
+    def _scan_directory(self, directory: Directory, now: float) -> None:
+        modified = directory.path.stat().st_mtime_ns
+        if modified == directory.modified_ns and len(directory.segments) < self.limits.segments:
+            return
+        with os.scandir(directory.path) as entries:
+            for entry in entries:
+                if entry.name in directory.segments or not entry.name.endswith(spool.SEGMENT_SUFFIX):
+                    continue
+                if len(directory.segments) >= self.limits.segments:
+                    self._rejected["segments"] += 1
+                    return  # looked at again as soon as one is done
+                self._open(directory, entry, now)
+        # A file that appears within the grain of the clock would not show in the time: look again.
+        recent = time.time_ns() - modified < 2_000_000_000
+        directory.modified_ns = -1 if recent else modified
+
+    def _open(self, directory: Directory, entry: os.DirEntry[str], now: float) -> None:
+        if not entry.is_file(follow_symlinks=False):
+            self._rejected["no_file"] += 1
+            return
+        try:
+            segment = Segment(directory.path / entry.name, directory.name)
+        except (ValueError, FileNotFoundError):  # not a segment's name, or shipped by another at this moment
+            return
+        segment.grew_at = now
+        left_behind = segment.size() > 0 and time.time() - entry.stat().st_mtime > _OLD_SECONDS and not segment.writer_lives()
+        if not self._remember(segment) and left_behind:
+            segment.applied = segment.size()  # goes to the store, but is no news for the metrics
+        directory.segments[entry.name] = segment
+
+    def read(self, now: float, apply: Apply, seconds: float) -> bool:
+        """Read what was appended to all segments, each directory within its rate; say whether something is left to read."""
+        for directory in self._all():
+            budget = max(int(self.limits.bytes_per_second * seconds), CHUNK_BYTES)
+            for segment in directory.segments.values():
+                before = segment.bytes_read
+                if budget > 0 and not segment.finished:
+                    self._read(directory, segment, now, apply, budget)
+                    budget -= segment.bytes_read - before
+        return any(segment.behind for segment in self.segments())
+
+    def _read(self, directory: Directory, segment: Segment, now: float, apply: Apply, budget: int) -> None:
+        size = segment.size()
+        if size == segment.seen_size and not segment.behind:
+            # An empty one is asked late: perhaps it was made a moment ago, and its writer is about to take the lock.
+            if now - segment.grew_at >= (_IDLE_SECONDS if size else _OLD_SECONDS):
+                self._finish_if_done(directory, segment)
+            return
+        segment.seen_size, segment.grew_at = size, now
+        oversized = segment.oversized
+        for lines, new in segment.lines(budget):
+            if segment.address is None:
+                segment.address = self._first_address(lines)
+            if new:
+                apply(segment, lines)
+        self._rejected["oversized"] += segment.oversized - oversized
+        if segment.read > segment.shipped and segment.unshipped_since is None:
+            segment.unshipped_since = now
+
+    def _finish_if_done(self, directory: Directory, segment: Segment) -> None:
+        """Finish a segment to which nothing will be appended: its process is gone, or writes to a later one."""
+        later = any(other.writer == segment.writer and other.number > segment.number for other in directory.segments.values())
+        if later or not segment.writer_lives():
+            self._rejected["cut"] += segment.finish()
+            if not later:
+                self._gone_writer(segment)
+
+    def _first_address(self, lines: list[bytes]) -> Address | None:
+        for line in lines:
+            try:
+                address = _address.decode(line)
+                check_job_name(address.job)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                continue
+            except TachoscopeError:
+                self._rejected["job_name"] += 1
+                continue
+            return address
+        return None
+
+    def take_locks(self) -> None:
+        """Become the one who ships, in each directory that has segments and that nobody else ships."""
+        for directory in self.directories.values():
+            if directory.lock is None and directory.segments:
+                try:
+                    directory.lock = spool.try_lock(directory.path / spool.SHIPPER_LOCK)
+                except OSError as error:
+                    self.unreadable[directory.name] = error.strerror or str(error)
+
+    def to_ship(self) -> list[Segment]:
+        """Return the segments with whole lines that the store does not have and that this agent is to ship."""
+        return [
+            segment
+            for directory in self._all()
+            if directory.lock is not None
+            for segment in directory.segments.values()
+            if segment.address is not None and (segment.pending > segment.shipped or segment.shippable() > segment.shipped)
+        ]
+
+    def drop_done(self, now: float, retention_seconds: float) -> list[Segment]:
+        """Let go of segments that are finished and shipped, or gone, and remove their files; return them."""
+        done = []
+        for directory in self._all():
+            for segment in list(directory.segments.values()):
+                if not segment.finished or not _may_go(directory, segment, now, retention_seconds):
+                    continue
+                if directory.lock is not None:
+                    segment.remove()
+                segment.close()
+                del directory.segments[segment.path.name]
+                done.append(segment)
+            if done and directory.lock is not None and not directory.segments:
+                _remove(directory)
+        self._gone = [directory for directory in self._gone if directory.segments]
+        return done
+
+    def close(self) -> None:
+        """Let go of all files and locks."""
+        for directory in self._all():
+            for segment in directory.segments.values():
+                segment.close()
+            if directory.lock is not None:
+                os.close(directory.lock)
+                directory.lock = None
+
+
+def _may_go(directory: Directory, segment: Segment, now: float, retention_seconds: float) -> bool:
+    if directory.lock is None:  # another process ships it, and removes it then
+        return not segment.path.exists()
+    if segment.address is not None and segment.pending == segment.shipped and segment.shippable() <= segment.shipped:
+        return True
+    return now - segment.grew_at > retention_seconds
+
+
+def _remove(directory: Directory) -> None:
+    """Remove an empty directory; one in which a segment appeared just now stays."""
+    with contextlib.suppress(OSError):
+        (directory.path / spool.SHIPPER_LOCK).unlink(missing_ok=True)
+        directory.path.rmdir()
+    if directory.lock is not None:
+        os.close(directory.lock)
+        directory.lock = None

@@ -1,0 +1,278 @@
+"""What is known of the jobs that run on this node, from their records: the state behind the metrics.
+
+It is plain data, saved at every tick before it is shown: counters go on after a restart of the agent, and no record counts twice.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+
+from tachoscope_core import records
+from tachoscope_core.training_metrics import CHECKPOINT_BACKGROUND, CHECKPOINT_BLOCKING, STEP_SECONDS, TRAINING_STATES
+from tachoscope_node.attribution import Attributed, Clocks, attribute, plausible
+from tachoscope_node.config import Limits
+
+RECENT_STEPS = 32
+MAX_OPEN_STEPS = 64
+MAX_SHARDS = 20
+MAX_RANK = 1 << 20
+TAKEN_OVER_SECONDS = 60.0
+"""Another process may say that it is a rank when the one before ended, or wrote nothing for this long."""
+
+
+class Buckets(msgspec.Struct):
+    """Observations of a histogram: by bucket, the last for above all bounds."""
+
+    counts: list[int]
+    sum: float = 0.0
+
+    def observe(self, value: float, bounds: tuple[float, ...]) -> None:
+        """Add one."""
+        self.counts[next((index for index, bound in enumerate(bounds) if value <= bound), len(bounds))] += 1
+        self.sum += value
+
+
+def _empty(bounds: tuple[float, ...]) -> Buckets:
+    return Buckets([0] * (len(bounds) + 1))
+
+
+class Rank(msgspec.Struct):
+    """One rank: times are seconds of the host's monotonic clock.
+
+    Attributes:
+        writer, directory: who writes its records, and where. ended: `left`, `failed` or `killed` once it did.
+        seconds: by ledger state. dropped_before: records dropped by the rank's earlier processes.
+        recent: wall and data wait of the last steps.
+    """
+
+    rank: int
+    writer: str
+    directory: str
+    attempt: int = 0
+    pid: int = 0
+    world_size: int = 1
+    device: str = ""
+    ended: str = ""
+    seconds: dict[str, float] = msgspec.field(default_factory=lambda: dict.fromkeys(TRAINING_STATES, 0.0))
+    steps: int = 0
+    step: int = 0
+    step_seconds: float = 0.0
+    last_record: float = 0.0
+    last_end: float | None = None
+    dropped: int = 0
+    dropped_before: int = 0
+    recent: list[tuple[float, float]] = []
+    clocks: Clocks = msgspec.field(default_factory=Clocks)
+
+
+class Job(msgspec.Struct):
+    """One job's part on this node.
+
+    Attributes:
+        launched: when `tachoscope run` started the command. idle_since: when its last rank ended.
+        open_steps: steps that not all ranks of the node have finished. late: wall, and what the latest rank cost, of recent steps.
+    """
+
+    name: str
+    ranks: dict[int, Rank] = {}
+    launched: float | None = None
+    idle_since: float | None = None
+    step_seconds: Buckets = msgspec.field(default_factory=lambda: _empty(STEP_SECONDS.buckets))
+    checkpoint_blocking: Buckets = msgspec.field(default_factory=lambda: _empty(CHECKPOINT_BLOCKING.buckets))
+    checkpoint_background: Buckets = msgspec.field(default_factory=lambda: _empty(CHECKPOINT_BACKGROUND.buckets))
+    last_checkpoint: float | None = None
+    worker_failures: int = 0
+    shard_failures: dict[str, int] = {}
+    open_steps: dict[int, dict[int, Attributed]] = {}
+    late: list[tuple[float, float]] = []
+
+    def running(self) -> list[Rank]:
+        """Return the ranks that have not ended."""
+        return [rank for rank in self.ranks.values() if not rank.ended]
+
+    def whole(self) -> bool:
+        """Say whether all ranks of the job run on this node."""
+        running = self.running()
+        return bool(running) and len(running) >= max(rank.world_size for rank in running)
+
+
+class Live:
+    """The jobs, and how many records were taken and left out, by reason."""
+
+    def __init__(self, limits: Limits, jobs: dict[str, Job] | None = None) -> None:
+        self.limits = limits
+        self.jobs: dict[str, Job] = jobs if jobs is not None else {}
+        self.records = 0
+        self.rejected: Counter[str] = Counter()
+
+    def apply(self, directory: str, writer: str, job: str | None, lines: list[bytes], now: float) -> None:
+        """Take lines of one writer, of which `job` is the job that its first record names."""
+        for line in lines:
+            if not line:
+                continue
+            try:
+                record = records.decode(line)
+            except records.UnknownKindError:
+                self.rejected["unknown_kind"] += 1
+                continue
+            except records.MalformedRecordError:
+                self.rejected["malformed"] += 1
+                continue
+            self.records += 1
+            if record.job != job or record.writer != writer:
+                self.rejected["identity"] += 1
+            else:
+                self._take(directory, record, now)
+
+    def _take(self, directory: str, record: records.AnyRecord, now: float) -> None:
+        job = self._job(record.job, now)
+        if job is None:
+            return
+        at = min(record.monotonic_ns / 1e9, now)  # the same clock, on the same host; a forged one is not in the future
+        if record.rank == records.LAUNCHER_RANK:
+            if isinstance(record, records.JobStarted):
+                job.launched = at
+            return
+        rank = self._rank(job, directory, record, now)
+        if rank is None:
+            return
+        rank.last_record = max(rank.last_record, at)
+        if isinstance(record, records.StepDone):
+            self._step(job, rank, record, at)
+            return
+        if isinstance(record, records.Heartbeat | records.JobEnded):
+            rank.dropped = max(rank.dropped, record.dropped_total)
+        match record:
+            case records.JobStarted():
+                rank.pid, rank.world_size, rank.device = record.pid, record.world_size, record.device
+            case records.CheckpointSaved():
+                self._checkpoint(job, record, at)
+            case records.ShardFailed():
+                _count_shard(job, record.shard[:128])
+            case records.WorkerFailed():
+                job.worker_failures += 1
+            case records.JobEnded():
+                self._end(job, rank, "failed" if record.status == "failed" else "left", at, now)
+
+    def _job(self, name: str, now: float) -> Job | None:
+        if name not in self.jobs:
+            if len(self.jobs) >= self.limits.jobs:
+                self.rejected["over_limit"] += 1
+                return None
+            self.jobs[name] = Job(name, idle_since=now)
+        return self.jobs[name]
+
+    def _rank(self, job: Job, directory: str, record: records.AnyRecord, now: float) -> Rank | None:
+        """Return the rank that a record is of, or None if it cannot be: its number, or that another live process has it."""
+        rank = job.ranks.get(record.rank)
+        if rank is not None and rank.writer == record.writer:
+            return rank
+        if not 0 <= record.rank < MAX_RANK:
+            self.rejected["implausible"] += 1
+            return None
+        if rank is None:
+            if sum(len(other.ranks) for other in self.jobs.values()) >= self.limits.ranks:
+                self.rejected["over_limit"] += 1
+                return None
+            job.ranks[record.rank] = rank = Rank(record.rank, record.writer, directory)
+        elif not rank.ended and rank.directory != directory and now - rank.last_record < TAKEN_OVER_SECONDS:
+            self.rejected["identity"] += 1
+            return None
+        self._settle_all(job)  # steps of another attempt have the same numbers
+        rank.writer, rank.directory, rank.attempt = record.writer, directory, record.attempt
+        rank.ended, rank.last_end, rank.clocks = "", None, Clocks()
+        rank.dropped_before, rank.dropped = rank.dropped_before + rank.dropped, 0
+        job.idle_since = None
+        return rank
+
+    def _step(self, job: Job, rank: Rank, step: records.StepDone, at: float) -> None:
+        if not plausible(step):
+            self.rejected["implausible"] += 1
+            return
+        begin = at - step.wall_seconds
+        if rank.last_end is not None:
+            rank.seconds["unexplained"] += max(begin - rank.last_end, 0.0)
+        elif job.launched is not None and begin > job.launched:
+            rank.seconds["initialisation"] += begin - job.launched
+        rank.last_end = at
+        rank.steps += 1
+        rank.step, rank.step_seconds = step.step, step.wall_seconds
+        rank.recent = [*rank.recent[1 - RECENT_STEPS :], (step.wall_seconds, step.phase_seconds.get("data_wait", 0.0))]
+        job.step_seconds.observe(step.wall_seconds, STEP_SECONDS.buckets)
+        part = attribute(step, rank.clocks, together=rank.world_size > 1)
+        for state, seconds in part.states.items():
+            rank.seconds[state] += seconds
+        parts = job.open_steps.setdefault(step.step, {})
+        if rank.rank in parts:  # the step again, by a process started anew
+            self._settle(job, {rank.rank: parts[rank.rank]}, whole=False)
+        parts[rank.rank] = part
+        if len(parts) >= len(job.running()):
+            self._settle(job, job.open_steps.pop(step.step), whole=job.whole())
+        elif len(job.open_steps) > MAX_OPEN_STEPS:
+            self._settle(job, job.open_steps.pop(min(job.open_steps)), whole=False)
+
+    def _settle(self, job: Job, parts: dict[int, Attributed], *, whole: bool) -> None:
+        """Give the waiting of a step to its states. With all ranks of the job at hand, what all wait is the transfer, and what a
+        rank waits beyond that is for a later one. Without them the two look the same, and count as communication.
+        """
+        computing = min(part.exchange for part in parts.values())
+        if whole:  # on an accelerator, what a rank's backward takes beyond the shortest one is waiting
+            waits = {number: part.waiting + part.exchange - computing for number, part in parts.items()}
+        else:
+            waits = {number: part.waiting for number, part in parts.items()}
+        transfer = min(waits.values())
+        for number, part in parts.items():
+            seconds = job.ranks[number].seconds
+            seconds["compute"] += computing if whole else part.exchange
+            seconds["communication"] += transfer if whole else waits[number]
+            seconds["straggler_wait"] += waits[number] - transfer if whole else 0.0
+        if len(parts) > 1 and any(waits.values()):
+            own = sorted(part.wall - waits[number] for number, part in parts.items())
+            late = min(own[-1] - own[(len(own) - 1) // 2], max(waits.values()) - transfer)
+            job.late = [*job.late[1 - RECENT_STEPS :], (max(part.wall for part in parts.values()), max(late, 0.0))]
+
+    def _settle_all(self, job: Job) -> None:
+        for parts in job.open_steps.values():
+            self._settle(job, parts, whole=False)
+        job.open_steps = {}
+
+    def _checkpoint(self, job: Job, saved: records.CheckpointSaved, at: float) -> None:
+        if not (0.0 <= saved.blocking_seconds < 86400.0 and 0.0 <= saved.background_seconds < 86400.0):
+            self.rejected["implausible"] += 1
+            return
+        job.checkpoint_blocking.observe(saved.blocking_seconds, CHECKPOINT_BLOCKING.buckets)
+        if saved.background_seconds:
+            job.checkpoint_background.observe(saved.background_seconds, CHECKPOINT_BACKGROUND.buckets)
+        job.last_checkpoint = max(at, job.last_checkpoint or 0.0)
+
+    def writer_gone(self, job: str, writer: str, now: float) -> None:
+        """Note that a process is gone: one that did not say that it ends was killed."""
+        found = self.jobs.get(job)
+        for rank in found.running() if found else []:
+            if rank.writer == writer:
+                assert found is not None
+                self._end(found, rank, "killed", rank.last_record, now)
+
+    def _end(self, job: Job, rank: Rank, how: str, at: float, now: float) -> None:
+        rank.ended = how
+        if rank.last_end is not None:  # what a process does after its last step is in no step record
+            rank.seconds["unexplained"] += max(at - rank.last_end, 0.0)
+            rank.last_end = None
+        if how != "left":
+            job.worker_failures += 1
+        if not job.running():
+            job.idle_since = now
+            self._settle_all(job)
+
+    def forget(self, now: float, retention_seconds: float) -> None:
+        """Drop the jobs that ended long ago."""
+        for name, job in list(self.jobs.items()):
+            if job.idle_since is not None and now - job.idle_since > retention_seconds:
+                del self.jobs[name]
+
+
+def _count_shard(job: Job, name: str) -> None:
+    shard = name if name in job.shard_failures or len(job.shard_failures) < MAX_SHARDS else "other"
+    job.shard_failures[shard] = job.shard_failures.get(shard, 0) + 1

@@ -1,0 +1,55 @@
+"""The metrics of the jobs on this node, from what is known of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tachoscope_core import training_metrics as names
+from tachoscope_node.families import Family, Histogram, Point
+from tachoscope_node.live import Buckets, Job, Rank
+
+
+def families(jobs: Iterable[Job], *, node: str, now: float) -> list[Family]:
+    """Return the families of all jobs; a value that is not known has no point.
+
+    Args:
+        now: seconds of the host's monotonic clock.
+    """
+    jobs = list(jobs)
+    ranks = [((job.name, str(rank.rank)), rank) for job in jobs for rank in job.ranks.values()]
+    return [
+        Family(
+            names.TIME_SECONDS,
+            [((*labels, state), seconds) for labels, rank in ranks for state, seconds in rank.seconds.items()],
+        ),
+        Family(names.STEPS, [(labels, float(rank.steps)) for labels, rank in ranks]),
+        Family(names.DATA_WAIT, [(labels, _data_wait(rank)) for labels, rank in ranks if rank.recent]),
+        Family(names.HEARTBEAT_AGE, [(labels, max(now - rank.last_record, 0.0)) for labels, rank in ranks if rank.ended != "left"]),
+        Family(names.RECORDS_DROPPED, [(labels, float(rank.dropped_before + rank.dropped)) for labels, rank in ranks]),
+        Family(names.STEP_SECONDS, [_histogram(job, job.step_seconds) for job in jobs]),
+        Family(names.CHECKPOINT_BLOCKING, [_histogram(job, job.checkpoint_blocking) for job in jobs]),
+        Family(names.CHECKPOINT_BACKGROUND, [_histogram(job, job.checkpoint_background) for job in jobs]),
+        Family(
+            names.CHECKPOINT_AGE,
+            [((job.name,), max(now - job.last_checkpoint, 0.0)) for job in jobs if job.last_checkpoint is not None],
+        ),
+        Family(names.SLOWDOWN, [((job.name,), _slowdown(job)) for job in jobs if job.late]),
+        Family(names.WORKER_FAILURES, [((job.name, node), float(job.worker_failures)) for job in jobs]),
+        Family(
+            names.SHARD_FAILURES,
+            [((job.name, shard), float(count)) for job in jobs for shard, count in job.shard_failures.items()],
+        ),
+    ]
+
+
+def _histogram(job: Job, buckets: Buckets) -> Point:
+    return (job.name,), Histogram(tuple(buckets.counts), buckets.sum)
+
+
+def _data_wait(rank: Rank) -> float:
+    return sum(wait for _, wait in rank.recent) / max(sum(wall for wall, _ in rank.recent), 1e-9)
+
+
+def _slowdown(job: Job) -> float:
+    wall, late = (sum(column) for column in zip(*job.late, strict=True))
+    return float(wall / max(wall - late, 1e-9))

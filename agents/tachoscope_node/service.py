@@ -1,0 +1,228 @@
+"""The agent as a service: its threads, signals, pages and push."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from tachoscope_core import agent_metrics as names
+from tachoscope_core import spool
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_node import web_config
+from tachoscope_node.agent import Agent
+from tachoscope_node.config import Config
+from tachoscope_node.exposition import Exposition
+from tachoscope_node.families import Family
+from tachoscope_node.logs import Log
+from tachoscope_node.otlp import OtlpPush, resource_attributes
+from tachoscope_node.web import Request, Response, WebServer
+
+_STALLED_SECONDS = 30.0
+"""Without a tick for this long the agent is not healthy."""
+_FIXED = ("spool", "store", "state", "node", "address", "port", "proc", "sys")
+"""Keys that a reload does not change."""
+_PAGE = b"""<!doctype html><title>tachoscope agent</title><h1>tachoscope agent</h1>
+<ul><li><a href="/metrics">metrics</a><li><a href="/v1/ranks">ranks</a><li><a href="/healthz">healthz</a>
+<li><a href="/readyz">readyz</a></ul>"""
+
+
+class Service:
+    """Runs an agent until it is told to stop.
+
+    Raises:
+        TachoscopeError: another agent serves this spool, or a part of it cannot be opened.
+    """
+
+    def __init__(self, config: Config, log: Log, *, reload_config: Callable[[], Config] | None = None) -> None:
+        self._log = log
+        self._reload_config = reload_config
+        self._stop = threading.Event()
+        self._reload = threading.Event()
+        self._wake = threading.Event()
+        self._started = time.time()
+        self._lock_file = _take_spool(config)
+        try:
+            web = web_config.load(Path(config.web_config)) if config.web_config else None
+            self.agent = Agent(config, log)
+            self._exposition = Exposition(self.families, lambda: self.agent.ticks, proc=config.proc)
+            routes = {
+                "/": lambda _: Response(200, "text/html; charset=utf-8", _PAGE, ()),
+                "/metrics": self._metrics,
+                "/healthz": self._healthz,
+                "/readyz": self._readyz,
+                "/v1/ranks": self._ranks,
+            }
+            self.web = WebServer(routes, address=config.address, port=config.port, web_config=web, log=log.info)
+            self.web.start()
+            self._otlp = self._new_push(config)
+        except BaseException:
+            os.close(self._lock_file)
+            raise
+        scheme = "https" if web is not None and web.cert_file is not None else "http"
+        self.url = f"{scheme}://{config.address}:{self.web.port}"
+        self._say_where(config)
+
+    # --- life -------------------------------------------------------------------------------------------------------------
+
+    def run(self) -> bool:
+        """Work until `stop`, then ship what is left; say whether everything is in the store."""
+        shipper = threading.Thread(target=self._ship, name="tachoscope-ship", daemon=True)
+        shipper.start()
+        due = time.monotonic()
+        while not self._stop.is_set():
+            more = self.agent.tick()
+            self._wake.set()
+            if self._reload.is_set():
+                self._reload.clear()
+                self._apply_reload()
+            due = max(due + self.agent.config.tick_seconds, time.monotonic() - 60.0)
+            if not more:
+                self._stop.wait(max(due - time.monotonic(), 0.01))
+            else:
+                due = time.monotonic()
+        return self._end(shipper)
+
+    def stop(self) -> None:
+        """Ask for the end; may be called from a signal handler."""
+        self._stop.set()
+
+    def reload(self) -> None:
+        """Ask to read the configuration again; may be called from a signal handler."""
+        self._reload.set()
+
+    def _ship(self) -> None:
+        while not self._stop.is_set():
+            self._wake.wait()
+            self._wake.clear()
+            if not self._stop.is_set():
+                self.agent.ship()
+
+    def _end(self, shipper: threading.Thread) -> bool:
+        deadline = time.monotonic() + self.agent.config.stop_seconds
+        self._wake.set()
+        shipper.join(max(deadline - time.monotonic(), 0.0))
+        complete = not shipper.is_alive() and self.agent.finish(deadline)
+        if self._otlp is not None:
+            self._otlp.stop(max(min(deadline - time.monotonic(), 5.0), 0.5))
+        self.web.stop()
+        if not shipper.is_alive():
+            self.agent.close()
+        os.close(self._lock_file)
+        self._log.info(
+            "stopped; everything is in the store" if complete else "stopped; what is not in the store stays in the spool"
+        )
+        return complete
+
+    def _apply_reload(self) -> None:
+        if self._reload_config is None:
+            return
+        old = self.agent.config
+        try:
+            config = self._reload_config()
+            web = web_config.load(Path(config.web_config)) if config.web_config else None
+            fixed = [key for key in _FIXED if getattr(config, key) != getattr(old, key)]
+            config = msgspec.structs.replace(config, **{key: getattr(old, key) for key in _FIXED})
+            push = self._new_push(config) if config.otlp != old.otlp else self._otlp
+        except TachoscopeError as error:
+            self._log.info(f"not reloaded, the agent goes on as before: {error}")
+            return
+        self.web.reload(web)
+        if push is not self._otlp and self._otlp is not None:
+            self._otlp.stop(1.0)
+        self._otlp = push
+        self.agent.reconfigure(config)
+        self._log.info("reloaded" + (f"; a restart is needed for {', '.join(fixed)}" if fixed else ""))
+
+    def _new_push(self, config: Config) -> OtlpPush | None:
+        if config.otlp is None:
+            return None
+        push = OtlpPush(
+            config.otlp,
+            families=self.families,
+            resource=resource_attributes(os.environ, config.node_name),
+            start_time_seconds=self._started,
+            log=self._log.info,
+        )
+        push.start()
+        return push
+
+    def _say_where(self, config: Config) -> None:
+        from tachoscope_core.spool import LiveAgent
+
+        os.ftruncate(self._lock_file, 0)
+        os.pwrite(self._lock_file, msgspec.json.encode(LiveAgent(os.getpid(), config.store_url, self.url)), 0)
+        self._log.info(f"serving {self.url}/metrics; spool {config.spool_path}, store {config.store_url}")
+
+    # --- pages ------------------------------------------------------------------------------------------------------------
+
+    def families(self) -> list[Family]:
+        """Return all metrics of this moment, those of the pages and the push included."""
+        push = self._otlp.exports if self._otlp is not None else {}
+        return [
+            *self.agent.families(),
+            Family(names.HTTP_REFUSED, [((reason,), float(count)) for reason, count in self.web.refused.items()]),
+            Family(names.OTLP_EXPORTS, [((outcome,), float(count)) for outcome, count in push.items()]),
+        ]
+
+    def _metrics(self, request: Request) -> Response:
+        gzipped = "gzip" in request.accept_encoding
+        content_type, body = self._exposition.page(request.accept, gzipped=gzipped)
+        return Response(200, content_type, body, (("Content-Encoding", "gzip"),) if gzipped else ())
+
+    def _ranks(self, _: Request) -> Response:
+        return Response(200, "application/json", msgspec.json.encode({"ranks": self.agent.ranks()}), ())
+
+    def _healthz(self, _: Request) -> Response:
+        at = self.agent.ticked_at
+        if at is not None and time.monotonic() - at > _STALLED_SECONDS:
+            return _text(503, f"no look at the spool for {time.monotonic() - at:.0f} s")
+        return _text(200, "ok")
+
+    def _readyz(self, _: Request) -> Response:
+        if self.agent.ticks == 0:
+            return _text(503, "the spool has not been read yet")
+        failing = self.agent.shipper.failing
+        return _text(200, f"ok, but the store is behind: {failing}" if failing else "ok")
+
+
+def _text(status: int, text: str) -> Response:
+    return Response(status, "text/plain; charset=utf-8", f"{text}\n".encode(), ())
+
+
+def _take_spool(config: Config) -> int:
+    root = config.spool_path
+    try:
+        if not root.exists():
+            root.mkdir(parents=True)
+            root.chmod(0o1777)  # like /tmp: every user's runs, none can remove another's
+        lock = spool.try_lock(root / spool.AGENT_LOCK, mode=0o644)
+    except OSError as error:
+        raise TachoscopeError(f"could not open the spool {root}: {error.strerror}", fix="choose another with spool:") from None
+    if lock is None:
+        other = spool.live_agent(root)
+        who = f", process {other.pid}, {other.url}" if other else ""
+        raise TachoscopeError(f"another agent serves the spool {root}{who}", fix="stop it, or choose another with spool:")
+    return lock
+
+
+@contextlib.contextmanager
+def signals(service: Service) -> Iterator[None]:
+    """Stop the service on SIGTERM and SIGINT, reload it on SIGHUP, while the block runs."""
+    handlers = {
+        signal.SIGTERM: lambda *_: service.stop(),
+        signal.SIGINT: lambda *_: service.stop(),
+        signal.SIGHUP: lambda *_: service.reload(),
+    }
+    previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
