@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import ssl
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 
@@ -102,6 +104,10 @@ class _Handler(BaseHTTPRequestHandler):
         except OSError:
             self.close_connection = True  # the sender went away
 
+    def handle(self) -> None:
+        with suppress(ssl.SSLError, ConnectionError):  # a sender that does not trust us
+            super().handle()
+
     def log_message(self, *args: object) -> None:
         pass
 
@@ -109,9 +115,11 @@ class _Handler(BaseHTTPRequestHandler):
 class FakeReceiver:
     """Answers requests by the behaviours in their order, the last one from then on; accepts all if there are none."""
 
-    def __init__(self, *behaviours: Behaviour) -> None:
+    def __init__(self, *behaviours: Behaviour, tls: ssl.SSLContext | None = None) -> None:
         self._server = _Server(behaviours)
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        self.url = f"http{'s' if tls else ''}://127.0.0.1:{self._server.server_port}"
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
 
     def __enter__(self) -> FakeReceiver:

@@ -37,7 +37,7 @@ _WAYS_OUT = {401: "check otlp.headers", 403: "check otlp.headers", 404: "check t
 
 
 class OtlpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where and how metrics are pushed.
+    """Where and how metrics are pushed. What is left out here, the SDK takes from OTEL_EXPORTER_OTLP_HEADERS and its like.
 
     Attributes:
         endpoint: URL of the receiver, required; `/v1/metrics` is appended to one without a path.
@@ -123,7 +123,8 @@ class OtlpPush:
         settings: without faults.
         families: gives the newest values; called from the thread.
         resource: attributes of what the metrics are about; those of the settings win.
-        start_time_seconds: Unix time since when counters count.
+        start_time_seconds: Unix time of the agent's start, since when its own counters count.
+        boot_time_seconds: Unix time since when all other counters count; None: the kernel says.
         log: takes one line when the outcome changes.
 
     Attributes:
@@ -141,6 +142,7 @@ class OtlpPush:
         resource: Mapping[str, str],
         start_time_seconds: float,
         log: Callable[[str], None],
+        boot_time_seconds: float | None = None,
     ) -> None:
         try:
             from opentelemetry.exporter.otlp.proto.http import Compression, metric_exporter
@@ -155,7 +157,8 @@ class OtlpPush:
         self._log = log
         self._http, self._sdk, self._success = otlp_http, metric_exporter, MetricExportResult.SUCCESS
         self._compression = Compression.Gzip if settings.compression == "gzip" else Compression.NoCompression
-        self._points = otlp_points.Points({**resource, **settings.resource}, start_time_seconds)
+        boot = otlp_points.boot_time() if boot_time_seconds is None else boot_time_seconds
+        self._points = otlp_points.Points({**resource, **settings.resource}, start_time_seconds, boot or start_time_seconds)
         self._session = otlp_http.BoundedSession()
         self._url = _url(settings.endpoint).geturl()
         self._exporter = self._new_exporter(settings.timeout_seconds)
@@ -251,18 +254,18 @@ class OtlpPush:
         )
 
     def _say(self, outcome: Outcome, why: str) -> None:
+        for secret in filter(None, self._settings.headers.values()):  # a receiver may answer with what it was sent
+            why = why.replace(secret, "***")
         url, every = _shown(self._url), f"every {self._settings.interval_seconds:g} s"
         lines = {
             "ok": f"OTLP: metrics go to {url} {every}",
             "partial": f"OTLP: {url} rejects metrics: {why}",
             "failed": f"OTLP: could not push metrics to {url}: {why}; it is tried again {every}",
         }
-        hint = next((way for status, way in _WAYS_OUT.items() if f"answered {status}" in why), "")
-        line = lines[outcome] + (f" ({hint})" if hint else "")
-        for secret in self._settings.headers.values():  # a receiver may send back in its answer what it was sent
-            line = line.replace(secret, "***")
+        hint = next((f" ({way})" for status, way in _WAYS_OUT.items() if why.startswith(f"answered {status} ")), "")
+        line = "".join(char if char.isprintable() else " " for char in lines[outcome] + hint)
         try:
-            self._log("".join(char if char.isprintable() else " " for char in line)[:400])
+            self._log(line[:400])
         except Exception:
             return  # a full disk under the log must not end the push
 

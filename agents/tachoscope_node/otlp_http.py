@@ -57,6 +57,7 @@ class BoundedSession(requests.Session):
         self._adapter = _BoundedAdapter()
         self.mount("http://", self._adapter)
         self.mount("https://", self._adapter)
+        self.auth = _as_it_is  # else requests takes what ~/.netrc has for the host in place of our Authorization
         # The body is read only up to a limit, so it must not be one that grows when unpacked.
         self.headers["Accept-Encoding"] = "identity"
         self.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))  # a jar would grow with what a receiver sets
@@ -79,6 +80,8 @@ class BoundedSession(requests.Session):
         return response
 
     def _request(self, *args: Any, **kwargs: Any) -> requests.Response:
+        if self.verify is not True:  # else requests prefers $REQUESTS_CA_BUNDLE to what the session was told
+            kwargs["verify"] = self.verify
         if not self._cut_off:
             response = super().request(*args, **kwargs)
         if self._cut_off:  # the end of the connection can look like the end of the headers, and so like an answer
@@ -97,6 +100,10 @@ class BoundedSession(requests.Session):
         """End a request that is under way in another thread: it and those that follow fail there, until `begin`."""
         self._cut_off = True
         self._adapter.cut_off()
+
+
+def _as_it_is(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    return request
 
 
 class _BoundedAdapter(HTTPAdapter):

@@ -31,15 +31,19 @@ from tachoscope_core.metric import Metric
 from tachoscope_node.families import Family, Histogram, Labels
 
 _HW_TYPES = (
-    ("tachoscope_disk_", HwTypeValues.PHYSICAL_DISK),
     ("tachoscope_gpu_", HwTypeValues.GPU),
-    ("tachoscope_infiniband_", HwTypeValues.NETWORK),
-    ("tachoscope_network_", HwTypeValues.NETWORK),
+    ("tachoscope_host_disk_", HwTypeValues.PHYSICAL_DISK),
+    ("tachoscope_host_infiniband_", HwTypeValues.NETWORK),
+    ("tachoscope_host_network_", HwTypeValues.NETWORK),
 )
 """What the device of a metric is, by the metric's name."""
 
 _HW_LABELS = ("device", "gpu")
 """Labels that name a device."""
+
+_SINCE_START = "tachoscope_agent_"
+"""Counters that begin anew with the agent. The kernel's count since boot, and those of jobs are saved for as long as that: to
+give them the agent's start would say at each restart that all of it had happened since."""
 
 _UNITS = {"seconds": "s", "bytes": "By", "ratio": "1", "": ""}
 """Ours in UCUM. Counts have none: receivers that keep Prometheus's names make `_ratio` of a gauge with the unit 1."""
@@ -57,13 +61,14 @@ class Points:
 
     Args:
         resource: attributes of what the metrics are about.
-        start_time_seconds: Unix time since when counters count.
+        start_time_seconds: Unix time of the agent's start, since when its own counters count.
+        boot_time_seconds: Unix time of the host's start, since when all others count.
     """
 
-    def __init__(self, resource: Mapping[str, str], start_time_seconds: float) -> None:
+    def __init__(self, resource: Mapping[str, str], start_time_seconds: float, boot_time_seconds: float) -> None:
         self._resource = Resource(dict(resource))
         self._scope = InstrumentationScope("tachoscope_node", __version__)
-        self._start_ns = int(start_time_seconds * 1e9)
+        self._start_ns, self._boot_ns = int(start_time_seconds * 1e9), int(boot_time_seconds * 1e9)
         self._previous_ns = self._start_ns
         self._series: dict[str, dict[Labels, _Series]] = {}
 
@@ -83,10 +88,11 @@ class Points:
     def _convert(self, family: Family, now_ns: int, series: dict[Labels, _Series], points: list[Any]) -> None:
         metric, known = family.metric, self._series.get(family.metric.name, {})
         cumulative = metric.type != "gauge"
+        start_ns = self._start_ns if metric.name.startswith(_SINCE_START) else self._boot_ns
         for labels, value in family.points:
             one = known.get(labels)
             if one is None:
-                one = _Series(_attributes(metric, labels), self._start_ns, 0.0)
+                one = _Series(_attributes(metric, labels), start_ns, 0.0)
             series[labels] = one
             if isinstance(value, Histogram):
                 count = sum(value.counts)
@@ -102,6 +108,15 @@ class Points:
         if value < series.last:
             series.start_ns = self._previous_ns
         series.last = value
+
+
+def boot_time(proc: str = "/proc") -> float:
+    """Return the Unix time of the host's start as the kernel keeps it; 0 where it does not say."""
+    try:
+        with open(f"{proc}/stat", "rb") as file:
+            return next((float(line.split()[1]) for line in file if line.startswith(b"btime ")), 0.0)
+    except OSError:
+        return 0.0
 
 
 def _attributes(metric: Metric, labels: Labels) -> dict[str, str]:
