@@ -8,7 +8,7 @@ https://docs.kernel.org/scheduler/sched-bwc.html
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from tachoscope_core.host_metrics import CGROUP_PERIODS, CGROUP_THROTTLED_PERIODS, CGROUP_THROTTLED_SECONDS
@@ -16,6 +16,8 @@ from tachoscope_core.metric import Metric
 from tachoscope_node.collectors.collector import HOST_INTERVAL_SECONDS, NoDataError, NotSupportedError
 from tachoscope_node.collectors.reading import MalformedError, read, rows, value
 from tachoscope_node.families import Family, Point
+
+_MAX_KNOWN = 256
 
 Ranks = Callable[[], Mapping[tuple[str, str], int]]
 """(training job, rank) of each rank of the node, and its process id as <proc> shows it."""
@@ -63,6 +65,7 @@ class CgroupCollector:
         self._root = f"{sys}/fs/cgroup"
         self._own = own
         self._namespaces: dict[str, str] = {}
+        self._known: dict[bytes, _Group | None] = {}
 
     def collect(self) -> list[Family]:
         ranks = self._ranks()
@@ -86,6 +89,7 @@ class CgroupCollector:
         if not read_already:
             raise NoDataError("the processes of all ranks have gone")
         if not periods:
+            self._check_seen(ranks.values())
             raise NoDataError("no rank is under a CPU quota")
         return [
             Family(CGROUP_THROTTLED_SECONDS, seconds),
@@ -93,12 +97,27 @@ class CgroupCollector:
             Family(CGROUP_PERIODS, periods),
         ]
 
+    def _check_seen(self, pids: Iterable[int]) -> None:
+        """Refuse to take groups that this machine hides from the agent for groups without a quota."""
+        for pid in pids:
+            group = self._group_of(pid)
+            if group is not None and not os.path.isdir(group.folder):
+                raise NotSupportedError(f"{group.folder}, the control group of process {pid}, is not there: mount the host's /sys")
+
     def _group_of(self, pid: int) -> _Group | None:
         """Return the group that holds the CPU controller of a process, or None when the process has gone."""
+        path = f"{self._proc}/{pid}/cgroup"
         try:
-            lines = rows(f"{self._proc}/{pid}/cgroup", _hierarchy)
+            content = read(path)
         except (FileNotFoundError, ProcessLookupError):
             return None
+        if content not in self._known:  # ranks of one container have the same
+            if len(self._known) >= _MAX_KNOWN:
+                self._known.clear()
+            self._known[content] = self._group(rows(path, _hierarchy, content=content))
+        return self._known[content]
+
+    def _group(self, lines: list[tuple[str, str]]) -> _Group | None:
         # Where v1 has the CPU controller, v2 ("0::") cannot: on a hybrid machine the v1 line counts.
         for controllers, path in lines:
             if "cpu" in controllers.split(","):

@@ -16,6 +16,7 @@ from tachoscope_node.families import Family
 
 _TIME_ERROR = 5
 _STA_NANO = 0x2000
+_libc = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +56,6 @@ def read_kernel_clock() -> KernelClock:
         code = ctypes.get_errno()
         raise OSError(code, f"adjtimex: {os.strerror(code)}")
     return KernelClock(state, timex.status, timex.offset, timex.maxerror)
-
-
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 class ClockCollector:

@@ -17,7 +17,7 @@ _MODES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 _TICKS = os.sysconf("SC_CLK_TCK")
 _JITTER_TICKS = 3 * _TICKS
 """`idle` and `iowait` step back a little now and then (the same page says so), which a rate would take for a restart from
-zero. A larger step back is a core that was taken offline, and is shown."""
+zero. A larger step back is shown, as when cores come and go."""
 
 
 class CpuCollector:

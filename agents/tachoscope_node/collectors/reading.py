@@ -30,10 +30,10 @@ def read(path: str) -> bytes:
         os.close(descriptor)
 
 
-def rows(path: str, parse: Callable[[bytes], _T | None], *, skip: int = 0) -> list[_T]:
-    """Return what `parse` makes of each line after the first `skip`, without the None."""
+def rows(path: str, parse: Callable[[bytes], _T | None], *, skip: int = 0, content: bytes | None = None) -> list[_T]:
+    """Return what `parse` makes of each line after the first `skip`, without the None; `content` is the file's, if already read."""
     found = []
-    for number, line in enumerate(read(path).splitlines(), 1):
+    for number, line in enumerate((read(path) if content is None else content).splitlines(), 1):
         if number <= skip:
             continue
         try:
