@@ -27,6 +27,7 @@ class Workers:
         self._unfinished: set[Task] = set()
         self._taker: threading.Thread | None = None
         self._current: Task | None = None
+        self._current_since = 0.0
 
     def run(self, tasks: Sequence[Task], deadline_seconds: float) -> set[Task]:
         """Run the tasks, at most until the deadline, and return those that were not begun.
@@ -34,6 +35,7 @@ class Workers:
         One that was begun and is not done goes on by itself; give it again only once it is done. Tasks must not raise.
         """
         end = time.monotonic() + deadline_seconds
+        patience = deadline_seconds * _PATIENCE
         with self._done:
             self._todo.extend(tasks)
             self._unfinished = set(tasks)
@@ -41,9 +43,8 @@ class Workers:
                 self._start()
             self._given.notify()
             while self._unfinished and (left := end - time.monotonic()) > 0:
-                before = self._current
-                self._done.wait(min(left, deadline_seconds * _PATIENCE))
-                if self._todo and before is not None and self._current is before:
+                self._done.wait(min(left, patience))
+                if self._todo and self._current and time.monotonic() - self._current_since > 0.8 * patience:
                     self._start()
             if self._current is not None:
                 self._taker = None
@@ -74,6 +75,7 @@ class Workers:
                 if self._taker is not me:
                     return
                 task = self._current = self._todo.popleft()
+                self._current_since = time.monotonic()
             task()
             with self._done:
                 if self._taker is me:

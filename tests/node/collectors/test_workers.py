@@ -1,0 +1,47 @@
+"""Tasks run one after another in one thread, unless one hangs."""
+
+import threading
+import time
+
+from tachoscope_node.collectors.workers import Workers
+
+
+def test_tasks_run_in_their_order_in_one_thread() -> None:
+    workers, ran = Workers(), []
+    tasks = [lambda number=number: ran.append((number, threading.current_thread())) for number in range(23)]
+
+    assert workers.run(tasks, 5) == set()
+    assert workers.run(tasks, 5) == set()
+
+    assert [number for number, _ in ran] == [*range(23), *range(23)]
+    assert len({thread for _, thread in ran}) == 1
+    workers.close()
+
+
+def test_what_was_not_begun_by_the_deadline_is_given_back_and_never_runs() -> None:
+    release, workers, ran = threading.Event(), Workers(), []
+
+    def hang() -> None:
+        release.wait()
+
+    hanging = [lambda: hang() for _ in range(23)]
+    last = lambda: ran.append(1)  # noqa: E731
+
+    left = workers.run([*hanging, last], 0.8)
+    release.set()
+    time.sleep(0.05)
+
+    assert last in left
+    assert 7 <= 24 - len(left) <= 9
+    assert ran == []
+    workers.close()
+
+
+def test_close_ends_the_idle_thread() -> None:
+    before, workers = threading.active_count(), Workers()
+    workers.run([lambda: None], 5)
+    assert threading.active_count() == before + 1
+
+    workers.close()
+
+    assert threading.active_count() == before
