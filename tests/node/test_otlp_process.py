@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 import requests
-from test_otlp import FAMILIES, Push, assert_as_in_the_families
 
 from fake_otlp_receiver import Behaviour, FakeReceiver, answers, drips, metrics_of, waits
 from tachoscope_core.training_metrics import STEPS
 from tachoscope_node.families import Family
+from test_otlp import FAMILIES, Push, assert_as_in_the_families
 
 
 def free_port() -> int:
