@@ -26,9 +26,9 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.semconv._incubating.attributes.hw_attributes import HW_ID, HW_TYPE, HwTypeValues
 
-from tachoscope import __version__
 from tachoscope_core.metric import Metric
 from tachoscope_node.families import Family, Histogram, Labels
+from tachoscope_node.otlp_resource import version
 
 _HW_TYPES = (
     ("tachoscope_gpu_", HwTypeValues.GPU),
@@ -67,7 +67,7 @@ class Points:
 
     def __init__(self, resource: Mapping[str, str], start_time_seconds: float, boot_time_seconds: float) -> None:
         self._resource = Resource(dict(resource))
-        self._scope = InstrumentationScope("tachoscope_node", __version__)
+        self._scope = InstrumentationScope("tachoscope_node", version())
         self._start_ns, self._boot_ns = int(start_time_seconds * 1e9), int(boot_time_seconds * 1e9)
         self._previous_ns = self._start_ns
         self._series: dict[str, dict[Labels, _Series]] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import platform
 import re
 import uuid
@@ -13,6 +14,14 @@ from tachoscope_core.errors import TachoscopeError
 
 _INSTANCES = uuid.UUID("4d63009a-8d0f-11ee-aad7-4c796ed8e320")
 """The namespace that the semantic conventions give for a service.instance.id made of a name."""
+
+
+def version() -> str:
+    """Return tachoscope's version; asked of the installation, since the probe's package knows of torch."""
+    try:
+        return importlib.metadata.version("tachoscope")
+    except importlib.metadata.PackageNotFoundError:  # run from a source tree
+        return "0"
 
 
 def missing() -> TachoscopeError:
@@ -41,13 +50,11 @@ def resource_attributes(environ: Mapping[str, str], hostname: str, *, machine_id
         from opentelemetry.semconv._incubating.attributes import service_attributes as service
     except ImportError:
         raise missing() from None
-    from tachoscope import __version__
-
     node = environ.get("NODE_NAME", "")
     machine = _machine_id(machine_id)
     attributes = {
         service.SERVICE_NAME: "tachoscope-agent",
-        service.SERVICE_VERSION: __version__,
+        service.SERVICE_VERSION: version(),
         # The same after a restart, so that series go on; not of the machine's id alone, which in a container is the image's.
         service.SERVICE_INSTANCE_ID: str(uuid.uuid5(_INSTANCES, f"{environ.get('CLUSTER_NAME', '')}/{node or hostname}/{machine}")),
         host.HOST_NAME: hostname,
