@@ -60,8 +60,6 @@ class Agent:
         self.shipper = Shipper(store, self.journal, config.node_name, log, clock=clock)
         self.samples = Samples(state / "samples", store, config.node_name, max_age_seconds=max(config.flush_seconds, 60.0))
         self.live = Live(config.limits, self._saved.jobs)
-        self.live.records = self._saved.counters.get("records", 0)
-        self.live.rejected.update(self._saved.rejected)
         self.follower = Follower(
             config.spool_path, config.limits, remember=self._remember, writer_gone=self._writer_gone, rejected=self.live.rejected
         )
@@ -72,7 +70,7 @@ class Agent:
         self.ticked_at: float | None = None
         self._samples_due = 0.0
         self._changed = True
-        self._told: dict[str, int] = dict(self.live.rejected)
+        self._told: dict[str, int] = {}
 
     # --- each tick --------------------------------------------------------------------------------------------------------
 
@@ -145,7 +143,6 @@ class Agent:
             for segment in self.follower.segments()
         }
         self._saved.jobs, self._saved.positions = self.live.jobs, positions
-        self._saved.counters, self._saved.rejected = {"records": self.live.records}, dict(self.live.rejected)
         try:
             saved.save(self._state_file, self._saved)
             self._changed = False
@@ -162,7 +159,8 @@ class Agent:
     def _sample(self, now: float) -> None:
         if not self.config.sample_seconds or now < self._samples_due:
             return
-        self._samples_due = max(self._samples_due + self.config.sample_seconds, now)
+        following = self._samples_due + self.config.sample_seconds
+        self._samples_due = following if following > now else now + self.config.sample_seconds
         try:
             self.samples.append(self.families(), now=now, unix_seconds=self._unix_clock())
         except TachoscopeError as error:
@@ -198,7 +196,10 @@ class Agent:
         old.close()
 
     def _log_collector(self, line: str) -> None:
-        self.log.warning(line.partition(":")[0], line)
+        if ": failed" in line:
+            self.log.warning(line.partition(":")[0], line)
+        else:  # a machine without InfiniBand is no cause for worry
+            self.log.info(line)
 
     def finish(self, deadline: float) -> bool:
         """Read and ship all that is left, until the deadline on the clock; say whether all is in the store."""

@@ -17,6 +17,7 @@ from tachoscope_node.otlp import OtlpSettings
 from tachoscope_node.otlp import faults as otlp_faults
 
 DEFAULT_PORT = 9465
+_SECRET = {"headers"}
 _T = TypeVar("_T", bound=msgspec.Struct)
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 
@@ -131,9 +132,7 @@ def load(path: Path | None, **changes: object) -> Config:
     config = _convert(Config, data, "", faults)
     faults += _out_of_range(config)
     if faults:
-        raise TachoscopeError(
-            f"{where} has {len(faults)} fault{'s' if len(faults) > 1 else ''}:" + "".join(f"\n  {f}" for f in faults)
-        )
+        raise TachoscopeError(f"{where}: {len(faults)} to mend:" + "".join(f"\n  {fault}" for fault in faults))
     return config
 
 
@@ -170,7 +169,8 @@ def _convert(kind: type[_T], data: object, prefix: str, faults: list[str]) -> _T
         try:
             known[key] = msgspec.convert(value, hint)
         except msgspec.ValidationError as error:
-            faults.append(f"{prefix}{key}: {value!r}: {error}")
+            shown = "(not shown)" if key in _SECRET else repr(value)
+            faults.append(f"{prefix}{key}: {shown}: {error}")
     try:
         return kind(**known)
     except TypeError as error:  # a key without default is missing
@@ -195,14 +195,11 @@ def _out_of_range(config: Config) -> list[str]:
         "flush.bytes": (config.flush.bytes, 1 << 16, 1 << 30),
         **{f"limits.{name}": (getattr(config.limits, name), 1, 1 << 40) for name in Limits.__struct_fields__},
     }
-    faults += [
-        f"{name}: {value} is not between {low} and {high}"
-        for name, (value, low, high) in numbers.items()
-        if not low <= value <= high
-    ]
-    faults += [
-        f"{name}: {path} is no directory" for name, path in (("proc", config.proc), ("sys", config.sys)) if not Path(path).is_dir()
-    ]
+    for name, (value, low, high) in numbers.items():
+        if not low <= value <= high:
+            faults.append(f"{name}: {value} is not between {low} and {high}")
+    roots = {"proc": config.proc, "sys": config.sys}
+    faults += [f"{name}: {root!r} is no directory" for name, root in roots.items() if not Path(root).is_dir()]
     if config.web_config and not Path(config.web_config).is_file():
         faults.append(f"web_config: {config.web_config} is not there")
     if not _NODE.fullmatch(config.node_name):

@@ -29,8 +29,6 @@ class Saved(msgspec.Struct):
     boot: str
     jobs: dict[str, Job] = {}
     positions: dict[str, Position] = {}
-    counters: dict[str, int] = {}
-    rejected: dict[str, int] = {}
 
 
 def boot_id(proc: str) -> str:

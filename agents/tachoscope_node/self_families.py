@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 from typing import TYPE_CHECKING
 
-import tachoscope
 from tachoscope_core import agent_metrics as names
 from tachoscope_core.metric import Metric
 from tachoscope_node.families import Family
 
 if TYPE_CHECKING:
     from tachoscope_node.agent import Agent
+
+
+_VERSION = importlib.metadata.version("tachoscope")
 
 
 def families(agent: Agent, now: float) -> list[Family]:
@@ -24,7 +27,7 @@ def families(agent: Agent, now: float) -> list[Family]:
     for part, count in agent.shipper.errors.items():
         errors[part] += count
     return [
-        Family(names.INFO, [((tachoscope.__version__,), 1.0)]),
+        Family(names.INFO, [((_VERSION,), 1.0)]),
         _one(names.RECORDS, agent.live.records),
         Family(names.REJECTED, [((reason,), float(count)) for reason, count in rejected.items()]),
         _one(names.BACKLOG, sum(max(segment.read - segment.shipped, 0) for segment in to_ship)),

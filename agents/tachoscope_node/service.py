@@ -77,7 +77,7 @@ class Service:
         shipper.start()
         due = time.monotonic()
         while not self._stop.is_set():
-            more = self.agent.tick()
+            more = self._tick()
             self._wake.set()
             if self._reload.is_set():
                 self._reload.clear()
@@ -97,12 +97,25 @@ class Service:
         """Ask to read the configuration again; may be called from a signal handler."""
         self._reload.set()
 
+    def _tick(self) -> bool:
+        """Tick; a fault of the agent's own must not end it, and shows: without ticks `/healthz` fails."""
+        try:
+            return self.agent.tick()
+        except Exception as error:
+            self._log.warning("tick", f"a fault of the agent in its tick: {type(error).__name__}: {error}")
+            return False
+
     def _ship(self) -> None:
         while not self._stop.is_set():
             self._wake.wait()
             self._wake.clear()
-            if not self._stop.is_set():
+            if self._stop.is_set():
+                return
+            try:
                 self.agent.ship()
+            except Exception as error:
+                self.agent.errors["store"] += 1
+                self._log.warning("ship", f"a fault of the agent in shipping: {type(error).__name__}: {error}")
 
     def _end(self, shipper: threading.Thread) -> bool:
         deadline = time.monotonic() + self.agent.config.stop_seconds

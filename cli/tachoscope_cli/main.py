@@ -204,6 +204,29 @@ def _print_report(report: Report, format_: str, output: Path | None) -> None:
     _notice(f"written to {output}")
 
 
+@app.command(
+    epilog="Examples: `tachoscope agent`, `tachoscope agent --config agent.yaml --check`, "
+    "`tachoscope agent --store s3://bucket/tachoscope --port 0`"
+)
+def agent(
+    config: Annotated[Path | None, typer.Option(help="YAML file; every key has a default, see docs/agent.md.")] = None,
+    store: StoreOption = None,
+    spool: Annotated[
+        str | None, typer.Option(metavar="DIRECTORY", help="Where jobs write. Default: $TACHOSCOPE_SPOOL, else a tmpfs.")
+    ] = None,
+    port: Annotated[int | None, typer.Option(help="Port of the metrics; 0: any free one. Default: 9465.")] = None,
+    check: Annotated[bool, typer.Option("--check", help="Only check the configuration.")] = False,  # noqa: FBT002
+) -> None:
+    """Serve one node: ship what its jobs record, and give their metrics and the host's to Prometheus.
+
+    Runs until Ctrl-C or SIGTERM and then ships what is left; SIGHUP reads the configuration again. `tachoscope run` finds it by
+    itself. Exits with 1 if records stayed in the spool.
+    """
+    from tachoscope_cli.agent import serve
+
+    raise typer.Exit(serve(config, store=store, spool=spool, port=port, check=check))
+
+
 @app.command(epilog="Example: `tachoscope doctor`")
 def doctor(store: StoreOption = None) -> None:
     """Say what this machine can and cannot collect, and why. Exits with 1 if something needs mending."""

@@ -21,7 +21,9 @@ from tachoscope_node.logs import Log
 class Process:
     """A training process, as its spool shows it: one writer, its records in order. `time` and clock are the host's unless given."""
 
-    def __init__(self, directory: Path, *, job: str = "job", rank: int = 0, world_size: int = 1, attempt: int = 0, **spool: Any) -> None:
+    def __init__(
+        self, directory: Path, *, job: str = "job", rank: int = 0, world_size: int = 1, attempt: int = 0, **spool: Any
+    ) -> None:
         self.writer = str(uuid.uuid4())
         self.spool = SpoolWriter(directory, self.writer, **spool)
         self.seq = 0

@@ -1,0 +1,41 @@
+"""`tachoscope agent`: the node agent in the foreground, its log on stderr."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+
+from tachoscope_core.errors import TachoscopeError
+
+
+def serve(config: Path | None, *, store: str | None, spool: str | None, port: int | None, check: bool) -> int:
+    """Run the agent until SIGTERM or Ctrl-C; return 0, or 1 if something stayed in the spool.
+
+    Args:
+        check: only say whether the configuration is sound.
+
+    Raises:
+        TachoscopeError: the configuration has faults, a package is missing, or the agent cannot start.
+    """
+    try:
+        from tachoscope_node import config as config_module
+        from tachoscope_node import service as service_module
+        from tachoscope_node import web_config
+        from tachoscope_node.logs import Log
+    except ImportError as error:
+        raise TachoscopeError(f"the agent needs {error.name}", fix="pip install 'tachoscope[agent]'") from None
+
+    def load() -> config_module.Config:
+        return config_module.load(config, store=store, spool=spool, port=port)
+
+    loaded = load()
+    if check:
+        if loaded.web_config:
+            web_config.load(Path(loaded.web_config))
+        sys.stdout.write(f"sound: spool {loaded.spool_path}, store {loaded.store_url}, {loaded.address}:{loaded.port}\n")
+        return 0
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    service = service_module.Service(loaded, Log(logging.getLogger("tachoscope")), reload_config=load)
+    with service_module.signals(service):
+        return 0 if service.run() else 1

@@ -1,0 +1,140 @@
+"""Real processes for the agent's tests: the agent itself, and what it talks to."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tachoscope_core import spool
+
+BIN = Path(sys.executable).parent
+START_SECONDS = 30.0
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_for(what: Callable[[], Any], seconds: float = START_SECONDS) -> Any:
+    """Return the first true value, or fail with the last error."""
+    deadline, error = time.monotonic() + seconds, "it stayed false"
+    while time.monotonic() < deadline:
+        try:
+            if found := what():
+                return found
+        except (OSError, AssertionError, ValueError, KeyError, IndexError) as raised:
+            error = f"{type(raised).__name__}: {raised}"
+        time.sleep(0.05)
+    raise AssertionError(f"not within {seconds} s: {error}")
+
+
+STARTED: list[AgentProcess] = []
+
+
+class AgentProcess:
+    """`tachoscope agent` as its own process, with spool, store and state in a folder."""
+
+    def __init__(self, folder: Path, environ: dict[str, str] | None = None, **config: Any) -> None:
+        places = {name: str(folder / name) for name in ("spool", "store", "state")}
+        defaults: dict[str, Any] = {"node": "node-1", "port": 0, "tick_seconds": 0.1, "flush": {"seconds": 0.3}}
+        self.config = folder / "agent.yaml"
+        self.settings = places | defaults | config
+        self.spool = Path(str(self.settings["spool"]))
+        self.log = folder / "agent.log"
+        self._environ = os.environ | (environ or {})
+        self.write_config()
+        self.process: subprocess.Popen[bytes] | None = None
+        STARTED.append(self)
+
+    def write_config(self, **changes: Any) -> None:
+        self.settings |= changes
+        self.config.write_text(yaml.safe_dump(self.settings))
+
+    def start(self, *, wait: bool = True) -> None:
+        with self.log.open("ab") as log:
+            command = [sys.executable, "-m", "tachoscope_cli.main", "agent", "--config", str(self.config)]
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, env=self._environ)
+        if wait:
+            wait_for(self._lives)
+
+    def _lives(self) -> bool:
+        assert self.process is not None
+        if self.process.poll() is not None:
+            raise RuntimeError(f"the agent ended: {self.log.read_text()[-2000:]}")
+        agent = spool.live_agent(self.spool)
+        return agent is not None and agent.pid == self.process.pid
+
+    @property
+    def url(self) -> str:
+        agent = spool.live_agent(self.spool)
+        assert agent is not None
+        return agent.url
+
+    def get(self, path: str) -> str:
+        with urllib.request.urlopen(f"{self.url}{path}", timeout=10) as answer:
+            return str(answer.read().decode())
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    def stop(self) -> int:
+        """Stop in order; return the exit code."""
+        assert self.process is not None
+        self.process.terminate()
+        return self.process.wait(timeout=60)
+
+
+@contextlib.contextmanager
+def agent_process(folder: Path, **settings: Any) -> Iterator[AgentProcess]:
+    """Run an agent for the length of the block."""
+    agent = AgentProcess(folder, **settings)
+    agent.start()
+    try:
+        yield agent
+    finally:
+        if agent.process is not None and agent.process.poll() is None:
+            agent.process.terminate()
+            agent.process.wait(timeout=60)
+
+
+def s3_environment(port: int) -> dict[str, str]:
+    """Return the environment with which s3:// leads to the server on this port."""
+    return {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
+
+
+@contextlib.contextmanager
+def s3_server(port: int) -> Iterator[None]:
+    """Run moto's S3 server with an empty bucket named `bucket`."""
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        create = urllib.request.Request(f"http://127.0.0.1:{port}/bucket", method="PUT")
+        wait_for(lambda: urllib.request.urlopen(create).status == 200)
+        yield
+    finally:
+        server.terminate()
+        server.wait()

@@ -1,0 +1,216 @@
+"""The agent as a real process: killed, stopped, without its store, without space; every record is in the store once."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from processes import BIN, AgentProcess, agent_process, free_port, s3_environment, s3_server, wait_for
+from spooling import Process, assert_once, stored
+from tachoscope_core import spool
+from tachoscope_core.store import Store
+
+RANKS = 8
+
+
+class Load:
+    """Eight ranks that write steps from a thread until they are stopped."""
+
+    def __init__(self, directory: Path, steps_per_second: float = 50.0) -> None:
+        self.ranks = [Process(directory, rank=rank, world_size=RANKS, segment_bytes=64 << 10) for rank in range(RANKS)]
+        self._pause = 1.0 / steps_per_second
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        for rank in self.ranks:
+            rank.start()
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._pause):
+            for rank in self.ranks:
+                rank.step(data_wait=0.001, forward=0.004, backward=0.005)
+
+    def end(self) -> list[Process]:
+        self._stop.set()
+        self._thread.join()
+        for rank in self.ranks:
+            rank.end()
+        return self.ranks
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Iterator[Load]:
+    made = Load(tmp_path / "spool" / "run")
+    yield made
+    made._stop.set()
+
+
+def shipped(folder: Path) -> bool:
+    return not list(spool.segments(folder / "spool"))
+
+
+def test_killed_at_random_moments_under_load_every_record_is_in_the_store_once(
+    tmp_path: Path, load: Load, pytestconfig: pytest.Config
+) -> None:
+    chance = random.Random(7)
+    agent = AgentProcess(tmp_path)
+    shown = 0.0
+    for _ in range(2 * pytestconfig.getoption("--bar-runs")):
+        agent.start(wait=False)
+        time.sleep(chance.uniform(0.3, 2.0))
+        agent.kill()
+    agent.start()
+    ranks = load.end()
+    wait_for(lambda: shipped(tmp_path))
+    shown = float(agent.get("/metrics").split('tachoscope_steps_total{rank="0",training_job="job"} ')[1].split("\n")[0])
+    assert agent.stop() == 0
+
+    assert_once(tmp_path / "store", ranks)
+    assert shown == ranks[0].step_number
+    assert list((tmp_path / "state" / "samples").iterdir()) == []
+
+
+def test_sigterm_ships_what_is_there_and_leaves_live_processes_their_files(tmp_path: Path, load: Load) -> None:
+    agent = AgentProcess(tmp_path, flush={"seconds": 1000.0})
+    agent.start()
+    wait_for(lambda: 'rank="7"' in agent.get("/metrics"))
+    assert agent.stop() == 0
+    before = sum(stored(tmp_path / "store").values())
+    assert before > 0
+    assert "stopped; everything is in the store" in agent.log.read_text()
+    ranks = load.end()
+    with agent_process(tmp_path):
+        wait_for(lambda: shipped(tmp_path))
+
+    assert_once(tmp_path / "store", ranks)
+
+
+def test_a_store_that_is_away_and_comes_back_has_everything_once(tmp_path: Path, load: Load) -> None:
+    (tmp_path / "store").write_text("in the way")
+    with agent_process(tmp_path) as agent:
+        wait_for(lambda: 'tachoscope_agent_errors_total{part="store"} 2' in agent.get("/metrics"))
+        assert "the store is behind" in agent.get("/readyz")
+        (tmp_path / "store").unlink()
+        ranks = load.end()
+        wait_for(lambda: shipped(tmp_path), 60)
+
+    assert_once(tmp_path / "store", ranks)
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unshare"), reason="needs root to mount a small file system")
+@pytest.mark.parametrize("full", ["store", "state"])
+def test_a_full_disk_loses_nothing_once_there_is_space_again(tmp_path: Path, full: str) -> None:
+    (tmp_path / full).mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(tmp_path / full)], check=True)
+    try:
+        ballast = tmp_path / full / "ballast"
+        with agent_process(tmp_path) as agent:
+            _fill(ballast)
+            load = Load(tmp_path / "spool" / "run")
+            part = "store" if full == "store" else "(journal|state)"
+            wait_for(lambda: re.search(rf'tachoscope_agent_errors_total{{part="{part}"}} [1-9]', agent.get("/metrics")))
+            ballast.unlink()
+            ranks = load.end()
+            wait_for(lambda: shipped(tmp_path), 90)
+        assert_once(tmp_path / "store", ranks)
+        assert not list((tmp_path / "store").rglob("*.partial"))
+    finally:
+        subprocess.run(["umount", "-l", str(tmp_path / full)], check=True)
+
+
+def _fill(path: Path) -> None:
+    with path.open("wb", buffering=0) as file:
+        for size in (64 << 10, 512):
+            try:
+                while True:
+                    file.write(b"x" * size)
+            except OSError:
+                continue
+
+
+def test_a_spool_removed_and_made_again_under_load_loses_nothing_that_the_agent_could_see(tmp_path: Path, load: Load) -> None:
+    with agent_process(tmp_path) as agent:
+        wait_for(lambda: 'rank="7"' in agent.get("/metrics"))
+        shutil.rmtree(tmp_path / "spool" / "run")
+        time.sleep(2.0)
+        ranks = load.end()
+        wait_for(lambda: shipped(tmp_path))
+        wait_for(lambda: "tachoscope_agent_backlog_bytes 0" in agent.get("/metrics"))
+
+    assert_once(tmp_path / "store", ranks)
+
+
+def test_records_reach_a_real_s3_server_once_also_when_it_comes_late_and_the_agent_is_killed(
+    tmp_path: Path, load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = free_port()
+    for name, value in s3_environment(port).items():
+        monkeypatch.setenv(name, value)
+    agent = AgentProcess(tmp_path, store="s3://bucket/tachoscope")
+    agent.start()
+    wait_for(lambda: 'tachoscope_agent_errors_total{part="store"} 1' in agent.get("/metrics"))
+    with s3_server(port):
+        wait_for(lambda: re.search(r"tachoscope_agent_shipped_objects_total [1-9]", agent.get("/metrics")))
+        agent.kill()
+        agent.start()
+        ranks = load.end()
+        wait_for(lambda: shipped(tmp_path), 60)
+        assert agent.stop() == 0
+
+        assert_once(Store("s3://bucket/tachoscope"), ranks)
+
+
+def test_two_agents_never_serve_one_spool(tmp_path: Path) -> None:
+    with agent_process(tmp_path) as agent:
+        command = [str(BIN / "tachoscope"), "agent", "--config", str(agent.config)]
+        second = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    assert second.returncode == 2
+    assert "another agent serves the spool" in second.stderr
+    assert str(agent.process.pid) in second.stderr  # type: ignore[union-attr]
+
+
+def test_sighup_reads_the_configuration_again_and_a_fault_in_it_changes_nothing(tmp_path: Path, load: Load) -> None:
+    with agent_process(tmp_path) as agent:
+        agent.write_config(retention_seconds=1.0, store=str(tmp_path / "elsewhere"))
+        agent.signal(signal.SIGHUP)
+        wait_for(lambda: "reloaded; a restart is needed for store" in agent.log.read_text())
+        agent.config.write_text("retention_seconds: forever\nflsh: 1\n")
+        agent.signal(signal.SIGHUP)
+        wait_for(lambda: "not reloaded" in agent.log.read_text())
+        assert "2 to mend" in agent.log.read_text()
+        ranks = load.end()
+        wait_for(lambda: "tachoscope_steps_total{" not in agent.get("/metrics"))
+
+    assert_once(tmp_path / "store", ranks)
+
+
+def test_ctrl_c_is_a_clean_stop(tmp_path: Path) -> None:
+    agent = AgentProcess(tmp_path)
+    agent.start()
+    agent.signal(signal.SIGINT)
+    assert agent.process is not None
+
+    assert agent.process.wait(timeout=30) == 0
+    assert "Traceback" not in agent.log.read_text()
+    assert spool.live_agent(tmp_path / "spool") is None
+
+
+def test_the_agent_never_imports_torch_or_pandas(tmp_path: Path) -> None:
+    with agent_process(tmp_path) as agent:
+        assert agent.process is not None
+        maps = Path(f"/proc/{agent.process.pid}/maps").read_text()
+
+    assert "torch" not in maps
+    assert "pandas" not in maps
+    assert "numpy" not in maps

@@ -1,0 +1,175 @@
+"""A hostile spool: the agent goes on, its caps hold, a counter and one line of the log tell."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import uuid
+from pathlib import Path
+
+import pytest
+
+from spooling import FakeClock, Process, agent_of, assert_once, pass_seconds, value
+from tachoscope_core import records, spool
+from tachoscope_node.exposition import Exposition
+
+
+def honest(tmp_path: Path, clock: FakeClock) -> Process:
+    process = Process(tmp_path / "spool" / "honest", job="honest")
+    process.clock = clock
+    process.start()
+    return process
+
+
+def mutated(line: bytes, chance: random.Random) -> bytes:
+    data = bytearray(line)
+    for _ in range(chance.randint(1, 8)):
+        place = chance.randrange(len(data))
+        match chance.randrange(4):
+            case 0:
+                data[place] = chance.randrange(256)
+            case 1:
+                del data[place : place + chance.randint(1, 20)]
+            case 2:
+                data[place:place] = chance.randbytes(chance.randint(1, 20))
+            case _:
+                data[place:place] = chance.choice([b"1e999", b"-1", b'"', b"[[[[", b"\\ud800", b"null", b"9" * 400])
+        if not data:
+            break
+    return bytes(data).replace(b"\n", b"") + b"\n"
+
+
+def test_a_hundred_thousand_mutated_lines_do_no_harm(tmp_path: Path) -> None:
+    clock, chance = FakeClock(), random.Random(23)
+    agent = agent_of(tmp_path, clock=clock)
+    victim = honest(tmp_path, clock)
+    sound = [
+        records.encode(records.StepDone(**victim.envelope(), step=1, wall_seconds=0.5, phase_seconds={"forward": 0.5})),
+        records.encode(records.Heartbeat(**victim.envelope(), step=1, signals={"read_bytes": 1.0})),
+        records.encode(records.CheckpointSaved(**victim.envelope(), step=1, blocking_seconds=1.0)),
+        records.encode(records.JobStarted(**victim.envelope(), world_size=2, pid=1)),
+    ]
+    victim.seq = 1
+    directory = tmp_path / "spool" / "hostile"
+    directory.mkdir()
+    lines = [sound[0], *(mutated(chance.choice(sound), chance) for _ in range(100_000))]
+    (directory / spool.segment_name(str(uuid.uuid4()), 0)).write_bytes(b"".join(lines))
+    victim.step(forward=0.25)
+    pass_seconds(agent, clock, 20)
+
+    assert value(agent, "tachoscope_agent_records_total") + sum(agent.live.rejected.values()) >= 100_000
+    assert value(agent, "tachoscope_steps_total", "honest", "0") == 1
+    assert value(agent, "tachoscope_time_seconds_total", "honest", "0", "compute") == 0.25
+    _, page = Exposition(agent.families, lambda: agent.ticks).page("")
+    assert page.count(b"\n") < 2000
+    assert b"NaN" not in page
+
+
+def test_ten_thousand_job_names_stay_below_the_budget_of_series(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    clock = FakeClock()
+    agent = agent_of(tmp_path, clock=clock, limits={"jobs": 32, "ranks": 64, "segments": 256})
+    victim = honest(tmp_path, clock)
+    pass_seconds(agent, clock, 1)
+    for number in range(10_000):
+        forger = Process(tmp_path / "spool" / f"pod-{number % 20}", job=f"job-{number}", rank=number)
+        forger.clock = clock
+        forger.start()
+        forger.spool.close()
+    with caplog.at_level(logging.WARNING):
+        pass_seconds(agent, clock, 3)
+    victim.step(forward=0.25)
+    pass_seconds(agent, clock, 3)
+
+    assert value(agent, "tachoscope_steps_total", "honest", "0") == 1
+    assert_once(tmp_path / "store", [victim], "honest")
+    series = sum(len(family.points) for family in agent.families())
+    assert series < 60 * 64 + 500
+    assert value(agent, "tachoscope_agent_rejected_total", "over_limit") > 0
+    assert sum("over_limit" in record.message for record in caplog.records) == 1
+    assert len(agent.follower.segments()) <= 20 * 256 + 1
+    assert len(os.listdir("/proc/self/fd")) < 20 * 256 + 200
+
+
+def test_a_directory_of_more_files_than_the_limit_is_worked_off_bit_by_bit(tmp_path: Path) -> None:
+    clock = FakeClock()
+    agent = agent_of(tmp_path, clock=clock, limits={"segments": 8})
+    for _ in range(50):
+        one = Process(tmp_path / "spool" / "run")
+        one.clock = clock
+        one.start()
+        one.end()
+    pass_seconds(agent, clock, 60)
+
+    assert not (tmp_path / "spool" / "run").exists()
+    assert value(agent, "tachoscope_agent_rejected_total", "segments") > 0
+
+
+def test_one_directory_cannot_take_more_than_its_rate_and_the_others_are_read_all_the_same(tmp_path: Path) -> None:
+    clock = FakeClock()
+    agent = agent_of(tmp_path, clock=clock, limits={"bytes_per_second": 1 << 20})
+    flood = Process(tmp_path / "spool" / "a-flood", job="flood")
+    flood.clock = clock
+    for _ in range(30_000):
+        flood.step()
+    victim = honest(tmp_path, clock)
+    victim.step()
+    clock.now += 1
+    more = agent.tick()
+
+    assert more
+    assert value(agent, "tachoscope_agent_records_total") < 10_000
+    assert value(agent, "tachoscope_steps_total", "honest", "0") == 1
+
+
+def test_garbage_that_belongs_nowhere_is_removed_after_its_retention(tmp_path: Path) -> None:
+    clock = FakeClock()
+    agent = agent_of(tmp_path, clock=clock, spool_retention_seconds=100.0)
+    path = tmp_path / "spool" / "run" / spool.segment_name(str(uuid.uuid4()), 0)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"garbage\n" * 23)
+    pass_seconds(agent, clock, 50)
+    assert path.exists()
+    assert value(agent, "tachoscope_agent_rejected_total", "malformed") == 23
+    pass_seconds(agent, clock, 100)
+
+    assert not path.exists()
+
+
+def test_a_directory_that_cannot_be_read_is_counted_and_the_others_are_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = FakeClock()
+    agent = agent_of(tmp_path, clock=clock)
+    victim = honest(tmp_path, clock)
+    (tmp_path / "spool" / "anothers").mkdir()
+    scandir = os.scandir
+
+    def forbidden(path: object) -> object:
+        if str(path).endswith("anothers"):
+            raise PermissionError(13, "Permission denied")
+        return scandir(path)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(os, "scandir", forbidden)
+    victim.step()
+    pass_seconds(agent, clock, 2)
+
+    assert value(agent, "tachoscope_agent_unreadable_directories") == 1
+    assert value(agent, "tachoscope_steps_total", "honest", "0") == 1
+
+
+def test_a_segment_that_is_cut_short_is_counted_and_stops_nobody(tmp_path: Path) -> None:
+    clock = FakeClock()
+    agent = agent_of(tmp_path, clock=clock)
+    victim = honest(tmp_path, clock)
+    forger = Process(tmp_path / "spool" / "forger", job="forger")
+    forger.clock = clock
+    for _ in range(10):
+        forger.step()
+    agent.tick()
+    os.truncate(next(spool.segments(tmp_path / "spool" / "forger")), 10)
+    victim.step()
+    pass_seconds(agent, clock, 3)
+
+    assert value(agent, "tachoscope_agent_errors_total", "spool") >= 1
+    assert_once(tmp_path / "store", [victim], "honest")
