@@ -184,6 +184,7 @@ class WebServer:
             self.count("too_many")
             self._least_worthy().close()
         sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # asyncio does so only where the listener names its protocol
         connection = Connection(self, loop, sock)
         self._connections[connection] = None
         task = loop.create_task(loop.connect_accepted_socket(lambda: connection, sock))
@@ -251,7 +252,8 @@ def _listen(address: str, port: int) -> socket.socket:
         else:
             found = socket.getaddrinfo(address or "0.0.0.0", port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)  # noqa: S104
             family, *_, sockaddr = min(found, key=lambda info: info[0] != socket.AF_INET)  # localhost is 127.0.0.1 first
-            listener = socket.create_server(sockaddr[:2], family=family, backlog=_BACKLOG)
+            # The port as it was given: getaddrinfo makes 4464 of 70000.
+            listener = socket.create_server((str(sockaddr[0]), port), family=family, backlog=_BACKLOG)
     except (OSError, OverflowError, UnicodeError) as error:
         raise TachoscopeError(f"cannot listen on {place}: {_reason(error)}", fix=_way_out(error, port)) from None
     listener.setblocking(False)

@@ -134,6 +134,8 @@ class HttpStream:
 
 
 def _head(event: h11.Request) -> Head:
+    if event.http_version not in (b"1.0", b"1.1"):  # h11 takes any number for 1.1
+        raise BadRequestError(505)
     headers: dict[bytes, bytes] = {}
     for name, value in event.headers:
         headers[name] = headers[name] + b", " + value if name in headers else value

@@ -67,7 +67,7 @@ def server_context(cert_file: Path, key_file: Path) -> ssl.SSLContext:
         fix = "decrypt it with `openssl pkey`; the agent starts with nobody there to type"
         raise TachoscopeError(f"key_file {key_file} is encrypted", fix=fix) from None
     except OSError as error:  # SSLError is one
-        raise TachoscopeError(*_why_not(error, cert_file, key_file)) from None
+        raise TachoscopeError(_why_not(error, cert_file, key_file)) from None
     return context
 
 
@@ -175,15 +175,15 @@ def _refuse_passphrase() -> str:
     raise _EncryptedKeyError
 
 
-def _why_not(error: OSError, cert_file: Path, key_file: Path) -> tuple[str]:
+def _why_not(error: OSError, cert_file: Path, key_file: Path) -> str:
     if getattr(error, "reason", None) == "KEY_VALUES_MISMATCH":
-        return (f"key_file {key_file} does not belong to cert_file {cert_file}; name the key that this certificate was made for",)
-    for name, file, marker in (
-        ("cert_file", cert_file, b"-----BEGIN CERTIFICATE-----"),
-        ("key_file", key_file, b"PRIVATE KEY-----"),
-    ):
-        if marker not in file.read_bytes():
-            kind = "certificate" if name == "cert_file" else "private key"
-            return (f"{name} {file} holds no {kind}; it must be PEM text with {marker.decode()!r} in it",)
+        return f"key_file {key_file} does not belong to cert_file {cert_file}; name the key that this certificate was made for"
+    certificate, key = (b"-----BEGIN CERTIFICATE-----", "certificate"), (b"PRIVATE KEY-----", "private key")
+    for name, file, (marker, kind) in (("cert_file", cert_file, certificate), ("key_file", key_file, key)):
+        try:
+            if marker not in file.read_bytes():
+                return f"{name} {file} holds no {kind}; it must be PEM text with {marker.decode()!r} in it"
+        except OSError as missing:
+            return f"{name} {file} cannot be read: {missing.strerror}; put it there for this user to read"
     reason = getattr(error, "reason", None) or error.strerror
-    return (f"cert_file {cert_file} and key_file {key_file} cannot be used: OpenSSL says {reason}; make them anew",)
+    return f"cert_file {cert_file} and key_file {key_file} cannot be used: OpenSSL says {reason}; make them anew"

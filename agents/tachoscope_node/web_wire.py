@@ -186,9 +186,9 @@ class Wire(asyncio.BufferedProtocol, abc.ABC):
     def write(self, head: bytes, body: bytes) -> None:
         """Send both; `written` is called when that is done, at once if the kernel takes it."""
         self._writing = True
-        self._pending = memoryview(body)
+        self._pending = memoryview(body)[_CHUNK:]
         self.within(self.limits.write_seconds, self._check_progress)
-        self._say(head)
+        self._say(head + body[:_CHUNK])  # a small page is one packet
         self._unsent_before = self._unsent()
         self._pump()
 

@@ -1,0 +1,236 @@
+"""The agent's pages over real sockets, to clients that behave."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_node.web import Request, WebServer
+from tachoscope_node.web_config import WebConfig
+from web_clients import HASH, PAGE, USERS, answer, ask, basic, closed, connect, fetch, serving, until
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_a_page_comes_whole_with_its_length_type_and_date():
+    with serving() as server:
+        status, headers, body = fetch(server)
+        assert (status, body) == (200, PAGE)
+        assert headers["content-type"] == "text/plain"
+        assert headers["date"].endswith("GMT")
+        assert "connection" not in headers
+
+
+def test_a_handler_gets_path_query_and_what_the_client_accepts():
+    with serving() as server:
+        request = repr(Request("/echo", "a=1&b=%20?", "text/plain, */*", "gzip")).encode()
+        headers = ("Accept: text/plain", "ACCEPT: */*", "Accept-Encoding: gzip")
+        status, got, body = fetch(server, *headers, path="/echo?a=1&b=%20?")
+        assert (status, got["x-extra"], body) == (200, "1", request)
+        assert fetch(server, path="http://node:9/echo?a=1")[2] == repr(Request("/echo", "a=1")).encode()
+
+
+@pytest.mark.parametrize("path", ["/", "/metric", "/metrics/", "*", "//metrics", "http://[/metrics", "/metrics%00"])
+def test_an_unknown_path_is_not_found_or_no_path(path):
+    with serving() as server:
+        assert fetch(server, path=path)[0] in (404, 400)
+
+
+def test_other_methods_are_refused_by_name_and_the_connection_stays():
+    with serving() as server, connect(server) as sock:
+        for method in ("POST", "PUT", "DELETE", "OPTIONS", "BREW"):
+            sock.sendall(ask(method=method))
+            status, headers, _ = answer(sock)
+            assert (status, headers["allow"]) == (405, "GET, HEAD")
+        sock.sendall(ask())
+        assert answer(sock)[0] == 200
+
+
+def test_head_tells_the_length_and_sends_nothing_of_the_page():
+    with serving() as server, connect(server) as sock:
+        for _ in range(2):
+            sock.sendall(ask(method="HEAD"))
+            status, headers, _ = answer(sock, head_only=True)
+            assert (status, headers["content-length"]) == (200, str(len(PAGE)))
+        sock.sendall(ask())
+        assert answer(sock)[2] == PAGE
+
+
+def test_a_connection_is_kept_for_many_requests_and_closed_when_the_client_says_so():
+    with serving() as server, connect(server) as sock:
+        for _ in range(50):
+            sock.sendall(ask())
+            assert answer(sock)[2] == PAGE
+        sock.sendall(ask("/metrics", "Connection: close"))
+        assert answer(sock)[1]["connection"] == "close"
+        assert closed(sock)
+
+
+def test_http_1_0_gets_its_page_and_the_end():
+    with serving() as server, connect(server) as sock:
+        sock.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+        assert answer(sock)[2] == PAGE
+        assert closed(sock)
+
+
+def test_pipelined_requests_are_answered_in_their_order():
+    with serving() as server, connect(server) as sock:
+        sock.sendall(b"".join(ask(f"/echo?{number}") for number in range(200)))
+        for number in range(200):
+            assert answer(sock)[2] == repr(Request("/echo", str(number))).encode()
+
+
+def test_a_client_that_ends_its_side_after_asking_still_gets_every_answer():
+    with serving(page=PAGE * 1000) as server, connect(server) as sock:
+        sock.sendall(ask() + ask("/echo"))
+        sock.shutdown(socket.SHUT_WR)
+        assert answer(sock)[2] == PAGE * 1000
+        assert answer(sock)[0] == 200
+        assert closed(sock)
+
+
+def test_a_head_may_come_byte_by_byte():
+    with serving() as server, connect(server) as sock:
+        for byte in ask():
+            sock.sendall(bytes([byte]))
+        assert answer(sock)[0] == 200
+
+
+def test_a_large_page_reaches_a_slow_reader_who_goes_on_reading():
+    page = bytes(range(256)) * 20_000
+    with serving(page=page, write_seconds=0.3) as server, connect(server) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        sock.sendall(ask())
+        until(lambda: False, 0.1)
+        assert answer(sock)[2] == page
+        assert sum(server.refused.values()) == 0
+
+
+def test_a_failing_handler_is_an_error_without_details_one_line_in_the_log_and_no_end():
+    with serving() as server, connect(server) as sock:
+        for _ in range(3):
+            sock.sendall(ask("/broken"))
+            status, _, body = answer(sock)
+            assert (status, body) == (500, b"500 Internal Server Error\n")
+        sock.sendall(ask())
+        assert answer(sock)[0] == 200
+        assert len(server.lines) == 1
+        assert "RuntimeError: the secret reason" in server.lines[0]
+
+
+def test_headers_of_the_configuration_are_on_every_response():
+    config = WebConfig(headers=(("X-Frame-Options", "deny"),), users=USERS.users)
+    with serving(config) as server:
+        for headers in ((), (basic("alice", "secret"),)):
+            assert fetch(server, *headers)[1]["x-frame-options"] == "deny"
+
+
+def test_with_users_nothing_is_told_without_a_right_password_not_even_what_exists():
+    with serving(USERS) as server:
+        for path in ("/metrics", "/nothing", "/broken"):
+            for headers in ((), (basic("alice", "wrong"),), (basic("bob", "secret"),), ("Authorization: Bearer x",)):
+                status, got, body = fetch(server, *headers, path=path)
+                assert (status, body) == (401, b"401 Unauthorized\n")
+                assert got["www-authenticate"].startswith("Basic realm=")
+        assert fetch(server, basic("alice", "secret"))[2] == PAGE
+        assert fetch(server, basic("alice", "secret"), path="/nothing")[0] == 404
+        assert server.refused["unauthorised"] == 12
+
+
+def test_a_bearer_token_opens_every_page():
+    with serving(WebConfig(tokens=(b"token-one",))) as server:
+        assert fetch(server, "Authorization: Bearer token-one")[0] == 200
+        status, headers, _ = fetch(server, "Authorization: Bearer token-two")
+        assert (status, headers["www-authenticate"]) == (401, 'Bearer realm="tachoscope"')
+
+
+def test_a_reload_replaces_the_users_also_for_kept_connections():
+    with serving(USERS) as server, connect(server) as kept:
+        kept.sendall(ask("/metrics", basic("alice", "secret")))
+        assert answer(kept)[0] == 200
+        server.reload(WebConfig(users={"bob": HASH}))
+        assert closed(kept)
+        assert fetch(server, basic("alice", "secret"))[0] == 401
+        assert fetch(server, basic("bob", "secret"))[0] == 200
+        server.reload(None)
+        assert fetch(server)[0] == 200
+
+
+def test_a_request_that_has_begun_survives_a_reload_and_is_the_last():
+    with serving() as server, connect(server) as sock:
+        sock.sendall(ask()[:10])
+        until(lambda: False, 0.1)
+        server.reload(WebConfig(headers=(("X-Frame-Options", "deny"),)))
+        sock.sendall(ask()[10:])
+        status, headers, _ = answer(sock)
+        assert (status, headers["x-frame-options"], headers["connection"]) == (200, "deny", "close")
+
+
+def test_stopping_ends_open_connections_and_leaves_nothing():
+    files, threads = open_files(), threading.active_count()
+    socks = []
+    with serving(USERS) as server:
+        assert fetch(server, basic("alice", "wrong"))[0] == 401
+        socks = [connect(server) for _ in range(20)]
+        socks[0].sendall(ask("/metrics", basic("alice", "secret")))
+        assert answer(socks[0])[0] == 200
+        socks[1].sendall(b"GET /met")
+        port = server.port
+    server.stop()  # twice is once
+    for sock in socks:
+        assert closed(sock)
+        sock.close()
+    assert open_files() == files
+    assert threading.active_count() == threads
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), timeout=5)
+
+
+def test_a_server_that_never_started_can_be_stopped():
+    WebServer({}, address="127.0.0.1", port=0, web_config=None, log=print).stop()
+
+
+@pytest.mark.parametrize("address", ["", "::", "localhost", "0.0.0.0"])
+def test_every_way_of_naming_this_machine_is_reached_by_ipv4(address):
+    with serving(address=address) as server:
+        assert fetch(server)[0] == 200
+
+
+def test_a_taken_port_is_told_with_the_way_out():
+    with serving() as server:
+        second = WebServer({}, address="127.0.0.1", port=server.port, web_config=None, log=print)
+        with pytest.raises(TachoscopeError) as caught:
+            second.start()
+        assert f"cannot listen on 127.0.0.1:{server.port}: Address already in use" in str(caught.value)
+        assert f"ss -ltnp 'sport = :{server.port}'" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("address", "port", "told"),
+    [
+        ("192.0.2.1", 9400, "no such address: write one of its own"),
+        ("no-such-host.invalid", 9400, "the name is not known here"),
+        ("127.0.0.1", 70000, "a port from 0 to 65535"),
+    ],
+)
+def test_an_address_that_cannot_be_listened_on_is_told_with_the_way_out(address, port, told):
+    with pytest.raises(TachoscopeError) as caught:
+        WebServer({}, address=address, port=port, web_config=None, log=print).start()
+    assert f"cannot listen on {address}:{port}: " in str(caught.value)
+    assert told in str(caught.value)
+
+
+def test_a_port_that_needs_rights_says_so(monkeypatch):
+    def refuse(*_: object, **__: object) -> socket.socket:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(socket, "create_server", refuse)
+    with pytest.raises(TachoscopeError, match="choose a port above 1023"):
+        WebServer({}, address="127.0.0.1", port=80, web_config=None, log=print).start()
