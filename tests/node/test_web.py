@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_node.web import Request, WebServer
+from tachoscope_node.web import Request, Response, WebServer
 from tachoscope_node.web_config import WebConfig
 from web_clients import HASH, PAGE, USERS, answer, ask, basic, closed, connect, fetch, serving, until
 
@@ -123,6 +123,16 @@ def test_a_failing_handler_is_an_error_without_details_one_line_in_the_log_and_n
         assert answer(sock)[0] == 200
         assert len(server.lines) == 1
         assert "RuntimeError: the secret reason" in server.lines[0]
+
+
+@pytest.mark.parametrize("wrong", [None, Response(200, "text/plain", b"", (("X", "a\r\nY: b"),)), Response(999, "text/plain", b"")])
+def test_a_handler_that_answers_nonsense_is_an_error_and_splits_no_headers(wrong):
+    lines: list[str] = []
+    server = WebServer({"/": lambda _: wrong}, address="127.0.0.1", port=0, web_config=None, log=lines.append)
+    server.start()
+    assert fetch(server, path="/")[0] == 500
+    assert len(lines) == 1
+    server.stop()
 
 
 def test_headers_of_the_configuration_are_on_every_response():
