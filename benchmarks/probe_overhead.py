@@ -25,6 +25,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from sections import write_section
+
 HERE = Path(__file__).parent
 TOOLS = ("tachoscope", "traceml-ai")
 BLOCK_STEPS = 5
@@ -53,7 +55,7 @@ def main() -> None:
     )
     print(table)
     if options.write:
-        write_section(table)
+        write_section("probe_overhead", table)
 
 
 def run_child(tool: str, loop_ms: float, steps: int) -> dict[str, Any]:
@@ -219,18 +221,6 @@ def bootstrap(values: list[float], resamples: int = 2000) -> tuple[float, float]
     draws = np.random.default_rng(0).choice(values, size=(resamples, len(values)))
     low, high = np.quantile(np.median(draws, axis=1), [0.025, 0.975])
     return float(low), float(high)
-
-
-def write_section(table: str) -> None:
-    """Replace the section of docs/measurements.md between the markers."""
-    path = HERE.parent / "docs" / "measurements.md"
-    begin, end = "<!-- probe_overhead begin -->", "<!-- probe_overhead end -->"
-    text = path.read_text()
-    head, _, rest = text.partition(begin)
-    day = time.strftime("%Y-%m-%d")
-    cores = os.cpu_count()
-    note = f"{day}, virtual machine with {cores} cores, no GPU, `python benchmarks/probe_overhead.py --write`"
-    path.write_text(f"{head}{begin}\n{note}\n\n{table}\n{end}{rest.partition(end)[2]}")
 
 
 if __name__ == "__main__":
