@@ -19,6 +19,7 @@ from prometheus_client.utils import floatToGoString
 from tachoscope_core.metric import Metric
 from tachoscope_node.families import Family, Histogram, Labels
 
+_number: Callable[[float], str] = floatToGoString
 _MAX_NAMES = 50_000
 _names: dict[tuple[str, Labels], str] = {}
 
@@ -37,16 +38,16 @@ def _lines(family: Family) -> Iterator[str]:
         if isinstance(value, Histogram):
             yield from _histogram(metric, labels, value)
         else:
-            yield f"{_name(metric, labels)} {floatToGoString(value)}\n"
+            yield f"{_name(metric, labels)} {_number(value)}\n"
 
 
 def _histogram(metric: Metric, labels: Labels, value: Histogram) -> Iterator[str]:
     total = 0
     for bound, count in zip((*map(str, metric.buckets), "+Inf"), value.counts, strict=True):
         total += count
-        yield f"{_name(metric, labels, '_bucket', bound)} {floatToGoString(total)}\n"
-    yield f"{_name(metric, labels, '_count')} {floatToGoString(total)}\n"
-    yield f"{_name(metric, labels, '_sum')} {floatToGoString(value.sum)}\n"
+        yield f"{_name(metric, labels, '_bucket', bound)} {_number(total)}\n"
+    yield f"{_name(metric, labels, '_count')} {_number(total)}\n"
+    yield f"{_name(metric, labels, '_sum')} {_number(value.sum)}\n"
 
 
 def _name(metric: Metric, labels: Labels, suffix: str = "", bound: str = "") -> str:

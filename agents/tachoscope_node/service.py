@@ -29,6 +29,7 @@ _STALLED_SECONDS = 30.0
 """Without a tick for this long the agent is not healthy."""
 _SWITCH_SECONDS = 0.001
 """A scrape that comes during a tick waits no longer than this for its turn at the interpreter; Python's default is 5 ms."""
+_LOOK_AT_FILES_SECONDS = 10.0
 _FIXED = ("spool", "store", "state", "node", "address", "port", "proc", "sys")
 """Keys that a reload does not change."""
 _PAGE = b"""<!doctype html><title>tachoscope agent</title><h1>tachoscope agent</h1>
@@ -50,9 +51,12 @@ class Service:
         self._reload = threading.Event()
         self._wake = threading.Event()
         self._started = time.time()
+        self._ranks_page = (-1, b"")
+        self._look_at_files = 0.0
         self._lock_file = _take_spool(config)
         try:
             web = web_config.load(Path(config.web_config)) if config.web_config else None
+            self._web_files = _times(web)
             self.agent = Agent(config, log)
             self._exposition = Exposition(self.families, lambda: self.agent.ticks, proc=config.proc)
             routes = {
@@ -83,7 +87,7 @@ class Service:
         while not self._stop.is_set():
             more = self._tick()
             self._wake.set()
-            if self._reload.is_set():
+            if self._reload.is_set() or self._certificate_changed():
                 self._reload.clear()
                 self._apply_reload()
             due = max(due + self.agent.config.tick_seconds, time.monotonic() - 60.0)
@@ -137,6 +141,14 @@ class Service:
         )
         return complete
 
+    def _certificate_changed(self) -> bool:
+        """Say whether a file of the web configuration is another than it was: certificates are renewed without a signal."""
+        now = time.monotonic()
+        if not self._web_files or now < self._look_at_files:
+            return False
+        self._look_at_files = now + _LOOK_AT_FILES_SECONDS
+        return any(_changed_at(path) not in {at, None} for path, at in self._web_files.items())
+
     def _apply_reload(self) -> None:
         if self._reload_config is None:
             return
@@ -148,9 +160,11 @@ class Service:
             config = msgspec.structs.replace(config, **{key: getattr(old, key) for key in _FIXED})
             push = self._new_push(config) if config.otlp != old.otlp else self._otlp
         except TachoscopeError as error:
+            self._web_files = {path: _changed_at(path) for path in self._web_files}  # said once, not every ten seconds
             self._log.info(f"not reloaded, the agent goes on as before: {error}")
             return
         self.web.reload(web)
+        self._web_files = _times(web)
         if push is not self._otlp and self._otlp is not None:
             self._otlp.stop(1.0)
         self._otlp = push
@@ -171,10 +185,8 @@ class Service:
         return push
 
     def _say_where(self, config: Config) -> None:
-        from tachoscope_core.spool import LiveAgent
-
         os.ftruncate(self._lock_file, 0)
-        os.pwrite(self._lock_file, msgspec.json.encode(LiveAgent(os.getpid(), config.store_url, self.url)), 0)
+        os.pwrite(self._lock_file, msgspec.json.encode(spool.LiveAgent(os.getpid(), config.store_url, self.url)), 0)
         self._log.info(f"serving {self.url}/metrics; spool {config.spool_path}, store {config.store_url}")
 
     # --- pages ------------------------------------------------------------------------------------------------------------
@@ -194,7 +206,9 @@ class Service:
         return Response(200, CONTENT_TYPE_LATEST, self._exposition.page(gzipped=gzipped), headers)
 
     def _ranks(self, _: Request) -> Response:
-        return Response(200, "application/json", msgspec.json.encode({"ranks": self.agent.ranks()}), ())
+        if self._ranks_page[0] != self.agent.ticks:  # one page for all who ask: slow readers may hold it for long
+            self._ranks_page = self.agent.ticks, msgspec.json.encode({"ranks": self.agent.ranks()})
+        return Response(200, "application/json", self._ranks_page[1], ())
 
     def _healthz(self, _: Request) -> Response:
         at = self.agent.ticked_at
@@ -207,6 +221,17 @@ class Service:
             return _text(503, "the spool has not been read yet")
         failing = self.agent.shipper.failing
         return _text(200, f"ok, but the store is behind: {failing}" if failing else "ok")
+
+
+def _times(web: web_config.WebConfig | None) -> dict[Path, int | None]:
+    return {path: _changed_at(path) for path in web.files} if web is not None else {}
+
+
+def _changed_at(path: Path) -> int | None:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:  # in the middle of being replaced
+        return None
 
 
 def _text(status: int, text: str) -> Response:

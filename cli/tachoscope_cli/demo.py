@@ -5,11 +5,13 @@ from __future__ import annotations
 import importlib.util
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from tachoscope_cli import demo_agent
 from tachoscope_cli.run import Outcome, run
 from tachoscope_core import spool
 from tachoscope_core.errors import TachoscopeError
@@ -18,8 +20,16 @@ RANKS = 2
 _LOG_TAIL_LINES = 15
 
 
-def train(fault: str, *, steps: int, store_url: str, job: str | None, console: Console) -> Outcome:
-    """Run the training of `demo_training` under the probe, with progress on the console.
+@dataclass(frozen=True, slots=True)
+class Demonstration:
+    """The training's outcome, and how many of its series the agent served; 0 when no agent took part."""
+
+    outcome: Outcome
+    series: int
+
+
+def train(fault: str, *, steps: int, store_url: str, job: str | None, console: Console) -> Demonstration:
+    """Run the training of `demo_training` under the probe and an agent, with progress on the console.
 
     Raises:
         TachoscopeError: torch is not installed, or the training failed; the message ends with its last words.
@@ -28,13 +38,14 @@ def train(fault: str, *, steps: int, store_url: str, job: str | None, console: C
         raise TachoscopeError(
             "the demo trains with PyTorch, which is not installed here", fix="pip install torch==2.13.0, or `make demo`"
         )
-    with tempfile.TemporaryDirectory(prefix="tachoscope-demo-") as folder:
+    name = job or f"demo-{fault}"
+    with tempfile.TemporaryDirectory(prefix="tachoscope-demo-") as folder, demo_agent.watching(store_url) as agent:
         data, log = Path(folder), Path(folder) / "training.log"
-        outcome = _watched(_command(fault, steps, data), steps, store_url, job or f"demo-{fault}", log, console)
+        outcome = _watched(_command(fault, steps, data), steps, store_url, name, log, console)
         if outcome.exit_code:
             tail = "\n".join(log.read_text(errors="replace").splitlines()[-_LOG_TAIL_LINES:])
             raise TachoscopeError(f"the demo's training ended with exit code {outcome.exit_code}; it said last:\n{tail}")
-        return outcome
+        return Demonstration(outcome, agent.series(name) if agent else 0)
 
 
 def _command(fault: str, steps: int, data: Path) -> list[str]:

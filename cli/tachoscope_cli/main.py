@@ -99,15 +99,19 @@ def demo(
 
     console, url = _console(), _store_url(store)
     console.print(f"fault: {fault.value} ({FAULTS[fault.value]})", soft_wrap=True)
-    outcome = demo_module.train(fault.value, steps=steps, store_url=url, job=job, console=console)
+    done = demo_module.train(fault.value, steps=steps, store_url=url, job=job, console=console)
+    if done.series and done.outcome.all_shipped:
+        console.print(f"agent: shipped all records, and served {done.series} series of the job to Prometheus", soft_wrap=True)
+    elif not done.series:
+        console.print("agent: took no part; metrics need pip install 'tachoscope[agent]'", soft_wrap=True)
     console.print()
     given = f" --store {store}" if store else ""
     then = [
         f"store: {url}",
         f"next:  {_own_name()} run{given} -- python train.py   (your own job, unchanged)",
-        f"       {_own_name()} analyze {url}/jobs/{outcome.job} --format html --output report.html",
+        f"       {_own_name()} analyze {url}/jobs/{done.outcome.job} --format html --output report.html",
     ]
-    render(judge(from_store(Store(url), outcome.job)), console, then=then)
+    render(judge(from_store(Store(url), done.outcome.job)), console, then=then)
 
 
 @app.command(

@@ -19,13 +19,14 @@ import msgspec
 SEGMENT_SUFFIX = ".jsonl"
 SHIPPER_LOCK = "shipper.lock"
 AGENT_LOCK = "agent.lock"
+ROOT_VARIABLE = "TACHOSCOPE_SPOOL"
 MAX_SEGMENT_BYTES = 1 << 32
 """A segment is never longer, so that number and offset together make one offset within all that a writer wrote."""
 
 
 def default_root() -> Path:
     """Return `$TACHOSCOPE_SPOOL`, else a tmpfs, so that an append never waits for a disk."""
-    configured = os.environ.get("TACHOSCOPE_SPOOL")
+    configured = os.environ.get(ROOT_VARIABLE)
     if configured:
         return Path(configured)
     shared_memory = Path("/dev/shm")  # noqa: S108  # a directory of our own is made inside it, without following links

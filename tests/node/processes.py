@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
+import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -138,3 +140,26 @@ def s3_server(port: int) -> Iterator[None]:
     finally:
         server.terminate()
         server.wait()
+
+
+@contextlib.contextmanager
+def prometheus(folder: Path, *scrape_configs: dict[str, Any]) -> Iterator[int]:
+    """Run a real Prometheus that scrapes every second; yield the port of its API."""
+    config, port = folder / "prometheus.yml", free_port()
+    config.write_text(
+        yaml.safe_dump({"global": {"scrape_interval": "1s", "scrape_timeout": "1s"}, "scrape_configs": scrape_configs})
+    )
+    places = [f"--config.file={config}", f"--storage.tsdb.path={folder}/tsdb", f"--web.listen-address=127.0.0.1:{port}"]
+    server = subprocess.Popen(["prometheus", *places], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        yield port
+    finally:
+        server.kill()
+        server.wait()
+
+
+def ask_prometheus(port: int, what: str, **query: str) -> Any:
+    """Return what Prometheus answers to `/api/v1/<what>`."""
+    url = f"http://127.0.0.1:{port}/api/v1/{what}?{urllib.parse.urlencode(query)}"
+    with urllib.request.urlopen(url, timeout=5) as answer:
+        return json.load(answer)["data"]

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import socket
 import ssl
-import subprocess
 import time
-import urllib.request
 from pathlib import Path
 
 import pytest
 
 from certificates import Authority
+from processes import ask_prometheus, prometheus
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_node.web_config import WebConfig, load
 from web_clients import HASH, PAGE, answer, ask, closed, connect, fetch, serving, until
@@ -188,26 +186,9 @@ def test_a_server_does_not_start_with_certificates_that_cannot_be_used(authority
         pass
 
 
-PROMETHEUS = """
-global: {{scrape_interval: 1s, scrape_timeout: 1s}}
-scrape_configs:
-  - job_name: agent
-    scheme: https
-    tls_config: {{ca_file: {folder}/ca.pem, cert_file: {folder}/prometheus.pem, key_file: {folder}/prometheus.key}}
-    basic_auth: {{username: alice, password: {password}}}
-    static_configs: [{{targets: ['localhost:{port}']}}]
-"""
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        return int(sock.getsockname()[1])
-
-
 def scrapes(port: int) -> list[dict[str, str]]:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/targets", timeout=5) as response:
-            return list(json.load(response)["data"]["activeTargets"])
+        return list(ask_prometheus(port, "targets")["activeTargets"])
     except OSError:
         return []
 
@@ -217,16 +198,19 @@ def scrapes(port: int) -> list[dict[str, str]]:
 def test_prometheus_itself_scrapes_over_mutual_tls_with_a_password(authority, tmp_path, password, health):
     authority.issue("prometheus")
     config = configured(authority, f"{MUTUAL}basic_auth_users:\n  alice: {HASH.decode()}\n")
+    scrape = {
+        "job_name": "agent",
+        "scheme": "https",
+        "tls_config": {
+            "ca_file": f"{tmp_path}/ca.pem",
+            "cert_file": f"{tmp_path}/prometheus.pem",
+            "key_file": f"{tmp_path}/prometheus.key",
+        },
+        "basic_auth": {"username": "alice", "password": password},
+    }
     with serving(config) as server:
-        (tmp_path / "prometheus.yml").write_text(PROMETHEUS.format(folder=tmp_path, port=server.port, password=password))
-        port = free_port()
-        places = [
-            f"--config.file={tmp_path}/prometheus.yml",
-            f"--storage.tsdb.path={tmp_path}/tsdb",
-            f"--web.listen-address=127.0.0.1:{port}",
-        ]
-        process = subprocess.Popen(["prometheus", *places], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        try:
+        scrape["static_configs"] = [{"targets": [f"localhost:{server.port}"]}]
+        with prometheus(tmp_path, scrape) as port:
             assert until(lambda: any(target["health"] == health for target in scrapes(port)), 30), scrapes(port)
             if health == "up":
                 connections = dict(server._connections)
@@ -235,6 +219,3 @@ def test_prometheus_itself_scrapes_over_mutual_tls_with_a_password(authority, tm
                 assert sum(server.refused.values()) == 0
             else:
                 assert "401 Unauthorized" in scrapes(port)[0]["lastError"]
-        finally:
-            process.terminate()
-            process.wait(20)
