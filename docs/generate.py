@@ -17,7 +17,7 @@ from tachoscope_core.names import METRICS, TRAINING_STATES
 from tachoscope_core.taxonomy import BY_SLUG
 
 HERE = Path(__file__).parent
-COMMANDS = ([], ["demo"], ["run"], ["analyze"], ["doctor"], ["store", "ls"])
+COMMANDS = ([], ["demo"], ["run"], ["analyze"], ["agent"], ["doctor"], ["store", "ls"])
 HEAD = "<!-- Made by docs/generate.py: change the code, then `make generate`. -->\n"
 
 
@@ -53,7 +53,8 @@ def metrics() -> str:
     return "\n".join(
         [
             "# Metrics",
-            "The catalogue in `core/tachoscope_core/names.py`. Ledger states of a rank: "
+            "The catalogue in `core/tachoscope_core/names.py`. The agent serves all but `tachoscope_goodput_ratio` and "
+            "`tachoscope_bottleneck_ratio`, which need the whole job. Ledger states of a rank: "
             + ", ".join(f"`{state}`" for state in TRAINING_STATES)
             + ".",
             "",

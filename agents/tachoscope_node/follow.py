@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -30,14 +31,26 @@ _address = msgspec.json.Decoder(Address)
 
 @dataclass(eq=False)
 class Directory:
-    """One run's directory; `lock` is held while this agent ships what is in it."""
+    """One run's directory, open; `lock` is held while this agent ships what is in it."""
 
     name: str
     path: Path
     inode: int
+    descriptor: int
     modified_ns: int = -1
     lock: int | None = None
     segments: dict[str, Segment] = field(default_factory=dict)
+
+    def release(self) -> None:
+        """Leave the shipping to others."""
+        if self.lock is not None:
+            os.close(self.lock)
+            self.lock = None
+
+    def close(self) -> None:
+        """Let go of the directory."""
+        self.release()
+        os.close(self.descriptor)
 
 
 class Follower:
@@ -67,6 +80,8 @@ class Follower:
         self.limits = limits
         self._remember = remember
         self._gone_writer = writer_gone
+        # Of the files that the process may have open, the pages and the store need theirs.
+        self._most_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4
         self.directories: dict[str, Directory] = {}
         self._gone: list[Directory] = []
         self._rejected = rejected
@@ -90,6 +105,7 @@ class Follower:
                 found = {entry.name: entry for entry in entries if entry.is_dir(follow_symlinks=False)}
         except FileNotFoundError:
             found = {}
+        self.unreadable = {}
         for name, directory in list(self.directories.items()):
             if name not in found or found[name].inode() != directory.inode:
                 self._gone.append(self.directories.pop(name))
@@ -98,23 +114,32 @@ class Follower:
                 if len(self.directories) >= self.limits.directories:
                     self._rejected["directories"] += 1
                     break
-                self.directories[name] = Directory(name, Path(entry.path), entry.inode())
-        self.unreadable = {}
+                self._take_up(entry)
         for directory in self.directories.values():
             try:
                 self._scan_directory(directory, now)
             except OSError as error:
                 self.unreadable[directory.name] = error.strerror or str(error)
 
+    def _take_up(self, entry: os.DirEntry[str]) -> None:
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            descriptor = os.open(entry.path, flags)
+        except OSError as error:
+            self.unreadable[entry.name] = error.strerror or str(error)
+            return
+        inode = os.fstat(descriptor).st_ino
+        self.directories[entry.name] = Directory(entry.name, Path(entry.path), inode, descriptor)
+
     def _scan_directory(self, directory: Directory, now: float) -> None:
-        modified = directory.path.stat().st_mtime_ns
+        modified = os.fstat(directory.descriptor).st_mtime_ns
         if modified == directory.modified_ns and len(directory.segments) < self.limits.segments:
             return
-        with os.scandir(directory.path) as entries:
+        with os.scandir(directory.descriptor) as entries:
             for entry in entries:
                 if entry.name in directory.segments or not entry.name.endswith(spool.SEGMENT_SUFFIX):
                     continue
-                if len(directory.segments) >= self.limits.segments:
+                if len(directory.segments) >= self.limits.segments or self._most_files <= len(self.segments()):
                     self._rejected["segments"] += 1
                     return  # looked at again as soon as one is done
                 self._open(directory, entry, now)
@@ -127,7 +152,7 @@ class Follower:
             self._rejected["no_file"] += 1
             return
         try:
-            segment = Segment(directory.path / entry.name, directory.name)
+            segment = Segment(directory.path / entry.name, directory.name, directory.descriptor)
         except (ValueError, FileNotFoundError):  # not a segment's name, or shipped by another at this moment
             return
         segment.grew_at = now
@@ -191,7 +216,7 @@ class Follower:
         for directory in self.directories.values():
             if directory.lock is None and directory.segments:
                 try:
-                    directory.lock = spool.try_lock(directory.path / spool.SHIPPER_LOCK)
+                    directory.lock = spool.try_lock(spool.SHIPPER_LOCK, dir_fd=directory.descriptor)
                 except OSError as error:
                     self.unreadable[directory.name] = error.strerror or str(error)
 
@@ -219,6 +244,9 @@ class Follower:
                 done.append(segment)
             if done and directory.lock is not None and not directory.segments:
                 _remove(directory)
+        for directory in self._gone:
+            if not directory.segments:
+                directory.close()
         self._gone = [directory for directory in self._gone if directory.segments]
         return done
 
@@ -227,14 +255,13 @@ class Follower:
         for directory in self._all():
             for segment in directory.segments.values():
                 segment.close()
-            if directory.lock is not None:
-                os.close(directory.lock)
-                directory.lock = None
+            directory.close()
+        self.directories, self._gone = {}, []
 
 
 def _may_go(directory: Directory, segment: Segment, now: float, retention_seconds: float) -> bool:
     if directory.lock is None:  # another process ships it, and removes it then
-        return not segment.path.exists()
+        return not segment.is_there()
     if segment.address is not None and segment.pending == segment.shipped and segment.shippable() <= segment.shipped:
         return True
     return now - segment.grew_at > retention_seconds
@@ -243,8 +270,6 @@ def _may_go(directory: Directory, segment: Segment, now: float, retention_second
 def _remove(directory: Directory) -> None:
     """Remove an empty directory; one in which a segment appeared just now stays."""
     with contextlib.suppress(OSError):
-        (directory.path / spool.SHIPPER_LOCK).unlink(missing_ok=True)
+        os.unlink(spool.SHIPPER_LOCK, dir_fd=directory.descriptor)
         directory.path.rmdir()
-    if directory.lock is not None:
-        os.close(directory.lock)
-        directory.lock = None
+    directory.release()

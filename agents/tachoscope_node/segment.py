@@ -28,7 +28,8 @@ class Address(msgspec.Struct, frozen=True):
 class Segment:
     """Reads the whole lines of a segment as they come, and knows which of them the store has.
 
-    The file stays open, so that what was written before somebody removed the spool can still be read.
+    The file stays open, so that what was written before somebody removed the spool can still be read. Names are looked up in the
+    open directory `dir_fd`: nobody can put a link in the directory's place under an agent that runs as root.
 
     Attributes:
         read: offset up to which lines were read. shipped: offset up to which the store has them.
@@ -39,11 +40,14 @@ class Segment:
         behind: there is more to read than the last time allowed. finished: nothing will be appended, and everything was read.
     """
 
-    def __init__(self, path: Path, directory: str) -> None:
+    def __init__(self, path: Path, directory: str, dir_fd: int | None = None) -> None:
         self.path = path
+        self._dir_fd = dir_fd
         self.directory = directory
         self.writer, self.number = writer_and_number(path)
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._place: Path | str = path if dir_fd is None else path.name
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        self._descriptor = os.open(self._place, flags, dir_fd=dir_fd)
         self.inode = os.fstat(self._descriptor).st_ino
         self.read = self.shipped = self.pending = self.applied = 0
         self.bytes_read = 0
@@ -157,11 +161,18 @@ class Segment:
             return False
         return rest > 0
 
+    def is_there(self) -> bool:
+        """Say whether the file still has its name."""
+        try:
+            return os.stat(self._place, dir_fd=self._dir_fd, follow_symlinks=False).st_ino == self.inode
+        except FileNotFoundError:
+            return False
+
     def remove(self) -> None:
-        """Delete the file, if the path still leads to this one."""
+        """Delete the file, if the name still leads to this one."""
         with contextlib.suppress(FileNotFoundError):
-            if self.path.lstat().st_ino == self.inode:
-                self.path.unlink()
+            if self.is_there():
+                os.unlink(self._place, dir_fd=self._dir_fd)
 
     def close(self) -> None:
         """Let go of the file."""

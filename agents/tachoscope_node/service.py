@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import signal
 import sys
 import threading
@@ -30,6 +31,8 @@ _STALLED_SECONDS = 30.0
 _SWITCH_SECONDS = 0.001
 """A scrape that comes during a tick waits no longer than this for its turn at the interpreter; Python's default is 5 ms."""
 _LOOK_AT_FILES_SECONDS = 10.0
+_MOST_FILES = 65536
+"""Files that the agent may have open: each segment that is followed is."""
 _FIXED = ("spool", "store", "state", "node", "address", "port", "proc", "sys")
 """Keys that a reload does not change."""
 _PAGE = b"""<!doctype html><title>tachoscope agent</title><h1>tachoscope agent</h1>
@@ -53,6 +56,8 @@ class Service:
         self._started = time.time()
         self._ranks_page = (-1, b"")
         self._look_at_files = 0.0
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, _MOST_FILES) if hard > 0 else _MOST_FILES, hard))
         self._lock_file = _take_spool(config)
         try:
             web = web_config.load(Path(config.web_config)) if config.web_config else None
@@ -108,10 +113,26 @@ class Service:
     def _tick(self) -> bool:
         """Tick; a fault of the agent's own must not end it, and shows: without ticks `/healthz` fails."""
         try:
+            self._keep_spool()
             return self.agent.tick()
         except Exception as error:
             self._log.warning("tick", f"a fault of the agent in its tick: {type(error).__name__}: {error}")
             return False
+
+    def _keep_spool(self) -> None:
+        """Take the spool again where somebody removed it: else nobody would find this agent, and another could start."""
+        config = self.agent.config
+        with contextlib.suppress(FileNotFoundError):
+            if (config.spool_path / spool.AGENT_LOCK).stat().st_ino == os.fstat(self._lock_file).st_ino:
+                return
+        try:
+            lock = _take_spool(config)
+        except TachoscopeError as error:
+            self._log.warning("spool", str(error))
+            return
+        os.close(self._lock_file)
+        self._lock_file = lock
+        self._say_where(config)
 
     def _ship(self) -> None:
         while not self._stop.is_set():

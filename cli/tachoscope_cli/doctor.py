@@ -33,6 +33,7 @@ def examine(store_url: str) -> list[Check]:
         *_packages(),
         _spool(spool.default_root()),
         _store(store_url),
+        _agent(spool.default_root()),
         _thread_clock(),
         _wait_reasons(),
         _pressure(),
@@ -85,6 +86,13 @@ def _store(url: str) -> Check:
     if "://" not in url and not os.access(_existing(Path(url)), os.W_OK):
         return Check("store", "bad", f"no permission to write {url}")
     return Check("store", "ok", f"{url}, {jobs} job{'s' if jobs != 1 else ''}")
+
+
+def _agent(root: Path) -> Check:
+    agent = spool.live_agent(root)
+    if agent is None:
+        return Check("node agent", "no", f"none serves {root}: runs ship their own records, and there are no metrics")
+    return Check("node agent", "ok", f"process {agent.pid}, {agent.url}/metrics, ships to {agent.store}")
 
 
 def _thread_clock() -> Check:

@@ -136,7 +136,7 @@ def run(
         launcher.ended(code)
         recorded = any(spool.writer_and_number(path)[0] != launcher.writer for path in spool.segments(run_directory))
         if by_agent:
-            _wait_for_agent(run_directory)
+            _wait_for_agent(run_directory, store)
             recorded = recorded or _stored_any(store, name, attempt, launcher.writer)
         else:
             _ship(run_directory, store)
@@ -194,11 +194,14 @@ def _made(run_directory: Path, *, ships: bool) -> Iterator[None]:
             os.close(lock)
 
 
-def _wait_for_agent(run_directory: Path) -> None:
-    """Wait until the agent has shipped everything, for as long as it lives and not forever: then the records are in the store."""
+def _wait_for_agent(run_directory: Path, store: Store) -> None:
+    """Wait until the agent has shipped everything, so that the records are in the store; if it died meanwhile, ship them."""
     deadline = time.monotonic() + AGENT_SHIPS_SECONDS
     while run_directory.exists():
-        if time.monotonic() > deadline or not spool.live_agent(run_directory.parent):
+        if not spool.live_agent(run_directory.parent):
+            _ship(run_directory, store)
+            return
+        if time.monotonic() > deadline:
             sys.stderr.write(f"tachoscope: the agent has not shipped all records yet; they lie in {run_directory}\n")
             return
         time.sleep(0.1)
@@ -266,6 +269,7 @@ _SIGNALS = {int(number) for number in signal.Signals}
 
 
 def _ship(run_directory: Path, store: Store) -> None:
+    """Ship the run's records; its lock is this process's own, or that of an agent that died."""
     try:
         ship(run_directory, store)
         remove_if_empty(run_directory)

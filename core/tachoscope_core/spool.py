@@ -77,22 +77,26 @@ def is_locked(path: Path) -> bool:
     return False
 
 
-def try_lock(path: Path, *, mode: int = 0o600) -> int | None:
+def try_lock(path: Path | str, *, mode: int = 0o600, dir_fd: int | None = None) -> int | None:
     """Take the lock file `path`, made if need be; return its descriptor (to close is to release), or None if another has it.
+
+    Args:
+        mode: of the file, if it is made. dir_fd: descriptor of the directory that `path` is relative to.
 
     Raises:
         OSError: the file cannot be made or opened.
     """
-    descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=dir_fd)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        is_this_file = os.fstat(descriptor).st_ino == path.stat().st_ino  # else its last owner removed it meanwhile
+        # Another file of that name: its last owner removed the one that is open here meanwhile.
+        taken = os.fstat(descriptor).st_ino == os.stat(path, dir_fd=dir_fd, follow_symlinks=False).st_ino
     except BlockingIOError:
-        is_this_file = False
+        taken = False
     except OSError:
         os.close(descriptor)
         raise
-    if not is_this_file:
+    if not taken:
         os.close(descriptor)
         return None
     return descriptor

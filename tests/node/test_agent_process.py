@@ -141,7 +141,10 @@ def _fill(path: Path) -> None:
 def test_a_spool_removed_and_made_again_under_load_loses_nothing_that_the_agent_could_see(tmp_path: Path, load: Load) -> None:
     with agent_process(tmp_path) as agent:
         wait_for(lambda: 'rank="7"' in agent.get("/metrics"))
-        shutil.rmtree(tmp_path / "spool" / "run")
+        before = agent.url
+        shutil.rmtree(tmp_path / "spool")
+        wait_for(lambda: spool.live_agent(tmp_path / "spool"))
+        assert agent.url == before
         time.sleep(2.0)
         ranks = load.end()
         wait_for(lambda: shipped(tmp_path))

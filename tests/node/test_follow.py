@@ -91,6 +91,44 @@ def test_ten_thousand_job_names_stay_below_the_budget_of_series(tmp_path: Path, 
     assert len(os.listdir("/proc/self/fd")) < 20 * 256 + 200
 
 
+def test_a_line_of_a_gigabyte_is_passed_over_and_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    clock = FakeClock()
+    agent = agent_of(tmp_path, clock=clock, limits={"bytes_per_second": 64 << 20})
+    victim = honest(tmp_path, clock)
+    hostile = Process(tmp_path / "spool" / "hostile", job="hostile")
+    hostile.clock = clock
+    hostile.step(forward=0.1)
+    path = next(spool.segments(tmp_path / "spool" / "hostile"))
+    os.truncate(path, 1 << 30)  # a hole of zeros
+    with path.open("ab") as file:
+        file.write(b"\n")
+        file.write(records.encode(records.StepDone(**hostile.envelope(), step=2, wall_seconds=0.1, phase_seconds={"forward": 0.1})))
+    victim.step()
+    with caplog.at_level(logging.WARNING):
+        pass_seconds(agent, clock, 40)
+
+    assert value(agent, "tachoscope_agent_rejected_total", "oversized") == 1
+    assert value(agent, "tachoscope_steps_total", "hostile", "0") == 2
+    assert_once(tmp_path / "store", [victim], "honest")
+    assert_once(tmp_path / "store", [hostile], "hostile")
+    assert sum("oversized" in record.message for record in caplog.records) == 1
+
+
+def test_forged_hosts_make_neither_series_nor_places_in_the_store(tmp_path: Path) -> None:
+    clock = FakeClock()
+    agent = agent_of(tmp_path, clock=clock)
+    forger = Process(tmp_path / "spool" / "forger", job="forger")
+    forger.clock = clock
+    for number in range(1000):
+        failed = records.WorkerFailed(**forger.envelope(host=f"../../host-{number}"), reason="")
+        forger.spool.append(records.encode(failed))
+    pass_seconds(agent, clock, 3)
+
+    assert value(agent, "tachoscope_worker_failures_total", "forger", "node-1") == 1000
+    assert {path.name for path in (tmp_path / "store").rglob("host=*")} == {"host=node-1"}
+    assert_once(tmp_path / "store", [forger], "forger")
+
+
 def test_a_directory_of_more_files_than_the_limit_is_worked_off_bit_by_bit(tmp_path: Path) -> None:
     clock = FakeClock()
     agent = agent_of(tmp_path, clock=clock, limits={"segments": 8})
@@ -136,26 +174,43 @@ def test_garbage_that_belongs_nowhere_is_removed_after_its_retention(tmp_path: P
     assert not path.exists()
 
 
-def test_a_directory_that_cannot_be_read_is_counted_and_the_others_are_followed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+def test_a_directory_that_cannot_be_read_is_counted_and_the_others_are_followed(tmp_path: Path) -> None:
     clock = FakeClock()
     agent = agent_of(tmp_path, clock=clock)
     victim = honest(tmp_path, clock)
-    (tmp_path / "spool" / "anothers").mkdir()
-    scandir = os.scandir
-
-    def forbidden(path: object) -> object:
-        if str(path).endswith("anothers"):
-            raise PermissionError(13, "Permission denied")
-        return scandir(path)  # type: ignore[call-overload]
-
-    monkeypatch.setattr(os, "scandir", forbidden)
+    (tmp_path / "spool" / "anothers").mkdir(mode=0o700)
+    for path in tmp_path.rglob("*"):
+        os.chown(path, 65534 if "anothers" not in str(path) else 0, -1)
+    for path in (tmp_path, *list(tmp_path.parents)[:3]):
+        path.chmod(0o755)
     victim.step()
-    pass_seconds(agent, clock, 2)
+    os.seteuid(65534)
+    try:
+        pass_seconds(agent, clock, 2)
+    finally:
+        os.seteuid(0)
 
     assert value(agent, "tachoscope_agent_unreadable_directories") == 1
     assert value(agent, "tachoscope_steps_total", "honest", "0") == 1
+
+
+def test_a_directory_replaced_by_a_link_leads_nowhere(tmp_path: Path) -> None:
+    clock = FakeClock()
+    agent = agent_of(tmp_path, clock=clock)
+    victim = honest(tmp_path, clock)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    directory = tmp_path / "spool" / "honest"
+    agent.follower.scan(clock.now)
+    directory.rename(tmp_path / "moved")
+    directory.symlink_to(elsewhere)
+    agent.follower.take_locks()
+    victim.end()
+    pass_seconds(agent, clock, 4)
+
+    assert list(elsewhere.iterdir()) == []
+    assert_once(tmp_path / "store", [victim], "honest")
 
 
 def test_a_segment_that_is_cut_short_is_counted_and_stops_nobody(tmp_path: Path) -> None:

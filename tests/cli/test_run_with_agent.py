@@ -1,0 +1,120 @@
+"""`tachoscope run` on a node with a live agent: the agent ships, and the run still ends with its records in the store."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from processes import AgentProcess, agent_process, wait_for
+from tachoscope_analyzers.load import from_store
+from tachoscope_core import spool
+from tachoscope_core.store import Store
+
+WATCHED = """
+import os, signal, sys, time, tachoscope
+for step in range(23):
+    with tachoscope.phase("data_wait"):
+        time.sleep(0.002)
+    tachoscope.step()
+    if step == 16:
+        exec(sys.argv[1] if len(sys.argv) > 1 else "")
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.delenv("TACHOSCOPE_STORE")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    path = tmp_path / "train.py"
+    path.write_text(WATCHED)
+    return str(path)
+
+
+def run(script: str, *arguments: str, store: Path | None = None) -> subprocess.CompletedProcess[str]:
+    where = ["--store", str(store)] if store else []
+    command = [sys.executable, "-m", "tachoscope_cli.main", "run", "--job", "job", *where, "--", sys.executable, script, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def steps(store: Path) -> list[int]:
+    return [step.step for step in from_store(Store(str(store)), "job").steps]
+
+
+def test_the_agent_ships_and_serves_the_job_and_the_run_says_where_it_is(tmp_path: Path, script: str) -> None:
+    with agent_process(tmp_path) as agent:
+        done = run(script)
+        page = agent.get("/metrics")
+
+    assert done.returncode == 0
+    assert f"job job is in {tmp_path / 'store'} (by the node's agent); next: tachoscope analyze --store" in done.stderr
+    assert steps(tmp_path / "store") == list(range(1, 24))
+    assert 'tachoscope_steps_total{rank="0",training_job="job"} 23.0' in page
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_run_with_a_store_of_its_own_ships_there_itself_and_the_agent_only_serves_it(tmp_path: Path, script: str) -> None:
+    with agent_process(tmp_path) as agent:
+        done = run(script, store=tmp_path / "own")
+        wait_for(lambda: 'tachoscope_steps_total{rank="0",training_job="job"}' in agent.get("/metrics"))
+
+    assert "by the node's agent" not in done.stderr
+    assert steps(tmp_path / "own") == list(range(1, 24))
+    assert not (tmp_path / "store").exists()
+
+
+def test_an_agent_that_dies_during_the_run_leaves_the_shipping_to_the_run(tmp_path: Path, script: str) -> None:
+    agent = AgentProcess(tmp_path)
+    agent.start()
+    assert agent.process is not None
+    kill = f"time.sleep(1); os.kill({agent.process.pid}, signal.SIGKILL); time.sleep(0.2)"
+    done = run(script, kill)
+    agent.process.wait()
+
+    assert done.returncode == 0
+    assert sorted(steps(tmp_path / "store")) == list(range(1, 24))
+    assert list(spool.segments(tmp_path / "spool")) == []
+
+
+def test_a_second_attempt_has_the_next_number_also_by_the_agent(tmp_path: Path, script: str) -> None:
+    with agent_process(tmp_path):
+        first, second = run(script, "sys.exit(3)"), run(script)
+
+    assert (first.returncode, second.returncode) == (3, 0)
+    assert {step.attempt for step in from_store(Store(str(tmp_path / "store")), "job").steps} == {0, 1}
+
+
+def test_a_command_without_steps_says_so_also_with_an_agent(tmp_path: Path, script: str) -> None:
+    Path(script).write_text("print('nothing')")
+    with agent_process(tmp_path):
+        done = run(script)
+
+    assert "no training step was seen" in done.stderr
+
+
+def test_the_demo_runs_with_an_agent(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tachoscope_cli.main", "demo", "--fault", "none", "--steps", "30"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=180, check=True, env=os.environ | {"OMP_NUM_THREADS": "1"}
+    )
+
+    found = re.search(r"agent: shipped all records, and served (\d+) series of the job to Prometheus", done.stdout)
+    assert found is not None, done.stdout
+    assert int(found[1]) > 40
+    assert spool.live_agent(Path(os.environ["TACHOSCOPE_SPOOL"])) is None
+
+
+def test_check_says_whether_the_configuration_is_sound(tmp_path: Path) -> None:
+    (tmp_path / "agent.yaml").write_text("port: 70000\nstor: x\n")
+    command = [sys.executable, "-m", "tachoscope_cli.main", "agent", "--check", "--config", str(tmp_path / "agent.yaml")]
+    bad = subprocess.run(command, capture_output=True, text=True, check=False)
+    (tmp_path / "agent.yaml").write_text("port: 7000\n")
+    good = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert (bad.returncode, good.returncode) == (2, 0)
+    assert "2 to mend" in bad.stderr
+    assert good.stdout.startswith("sound: spool")
