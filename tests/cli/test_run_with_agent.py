@@ -59,12 +59,12 @@ def test_the_agent_ships_and_serves_the_job_and_the_run_says_where_it_is(tmp_pat
 
 def test_a_run_with_a_store_of_its_own_ships_there_itself_and_the_agent_only_serves_it(tmp_path: Path, script: str) -> None:
     with agent_process(tmp_path) as agent:
-        done = run(script, store=tmp_path / "own")
+        done = run(script, "time.sleep(1)", store=tmp_path / "own")  # else it is over before the agent looks
         wait_for(lambda: 'tachoscope_steps_total{rank="0",training_job="job"}' in agent.get("/metrics"))
 
     assert "by the node's agent" not in done.stderr
     assert steps(tmp_path / "own") == list(range(1, 24))
-    assert not (tmp_path / "store").exists()
+    assert not (tmp_path / "store" / "jobs").exists()
 
 
 def test_an_agent_that_dies_during_the_run_leaves_the_shipping_to_the_run(tmp_path: Path, script: str) -> None:
