@@ -27,14 +27,15 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         jobs, ranks: that have series at a time. directories: of the spool that are followed at a time.
-        segments: files of one directory that are followed at a time. bytes_per_second: read of one directory.
+        segments: files of one directory that are followed at a time. bytes_per_second: read of one directory;
+            all together may have four times that.
     """
 
     jobs: int = 32
     ranks: int = 128
     directories: int = 256
     segments: int = 256
-    bytes_per_second: int = 8 << 20
+    bytes_per_second: int = 4 << 20
 
 
 class Flush(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import resource
 import time
 from collections import Counter
@@ -21,6 +22,11 @@ from tachoscope_node.segment import CHUNK_BYTES, Address, Segment
 
 _IDLE_SECONDS = 1.0
 _OLD_SECONDS = 60.0
+_DIRECTORY_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_MAX_ATTEMPT = 1 << 20
+_MAX_UNIX_SECONDS = 1 << 32
+_DIRECTORIES_AT_ONCE = 4
+"""So many directories may be read at their full rate at a time; more share that."""
 
 Apply = Callable[[Segment, list[bytes]], None]
 """Takes whole lines of a segment."""
@@ -86,6 +92,7 @@ class Follower:
         self._gone: list[Directory] = []
         self._rejected = rejected
         self.unreadable: dict[str, str] = {}
+        self._turn = 0
 
     def segments(self) -> list[Segment]:
         """Return all segments that are followed."""
@@ -109,19 +116,27 @@ class Follower:
         for name, directory in list(self.directories.items()):
             if name not in found or found[name].inode() != directory.inode:
                 self._gone.append(self.directories.pop(name))
+        for directory in self.directories.values():
+            self._look_into(directory, now)
         for name, entry in found.items():
             if name not in self.directories:
                 if len(self.directories) >= self.limits.directories:
+                    self._drop_empty()
+                if len(self.directories) >= self.limits.directories:
                     self._rejected["directories"] += 1
                     break
-                self._take_up(entry)
-        for directory in self.directories.values():
-            try:
-                self._scan_directory(directory, now)
-            except OSError as error:
-                self.unreadable[directory.name] = error.strerror or str(error)
+                self._take_up(entry, now)
 
-    def _take_up(self, entry: os.DirEntry[str]) -> None:
+    def _drop_empty(self) -> None:
+        """Make room: directories without segments are nothing yet, and anybody can make many."""
+        for name, directory in list(self.directories.items()):
+            if not directory.segments:
+                self.directories.pop(name).close()
+
+    def _take_up(self, entry: os.DirEntry[str], now: float) -> None:
+        if not _DIRECTORY_NAME.fullmatch(entry.name):
+            self._rejected["name"] += 1
+            return
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             descriptor = os.open(entry.path, flags)
@@ -129,7 +144,14 @@ class Follower:
             self.unreadable[entry.name] = error.strerror or str(error)
             return
         inode = os.fstat(descriptor).st_ino
-        self.directories[entry.name] = Directory(entry.name, Path(entry.path), inode, descriptor)
+        directory = self.directories[entry.name] = Directory(entry.name, Path(entry.path), inode, descriptor)
+        self._look_into(directory, now)
+
+    def _look_into(self, directory: Directory, now: float) -> None:
+        try:
+            self._scan_directory(directory, now)
+        except OSError as error:
+            self.unreadable[directory.name] = error.strerror or str(error)
 
     def _scan_directory(self, directory: Directory, now: float) -> None:
         modified = os.fstat(directory.descriptor).st_mtime_ns
@@ -163,14 +185,20 @@ class Follower:
 
     def read(self, now: float, apply: Apply, seconds: float) -> bool:
         """Read what was appended to all segments, each directory within its rate; say whether something is left to read."""
-        for directory in self._all():
-            budget = max(int(self.limits.bytes_per_second * seconds), CHUNK_BYTES)
+        most = max(int(self.limits.bytes_per_second * seconds), CHUNK_BYTES)
+        left = most * _DIRECTORIES_AT_ONCE
+        directories = self._all()
+        self._turn += 1
+        start = self._turn % max(len(directories), 1)
+        for directory in (*directories[start:], *directories[:start]):
+            budget = min(most, left)
             for segment in directory.segments.values():
                 before = segment.bytes_read
                 if budget > 0 and not segment.finished:
                     self._read(directory, segment, now, apply, budget)
                     budget -= segment.bytes_read - before
-        return any(segment.behind for segment in self.segments())
+                    left -= segment.bytes_read - before
+        return left <= 0 or any(segment.behind for segment in self.segments())
 
     def _read(self, directory: Directory, segment: Segment, now: float, apply: Apply, budget: int) -> None:
         size = segment.size()
@@ -193,7 +221,8 @@ class Follower:
     def _finish_if_done(self, directory: Directory, segment: Segment) -> None:
         """Finish a segment to which nothing will be appended: its process is gone, or writes to a later one."""
         later = any(other.writer == segment.writer and other.number > segment.number for other in directory.segments.values())
-        if later or not segment.writer_lives():
+        # What it wrote just before it ended shows in the size now, and is read the next time.
+        if (later or not segment.writer_lives()) and segment.size() == segment.seen_size:
             self._rejected["cut"] += segment.finish()
             if not later:
                 self._gone_writer(segment)
@@ -206,9 +235,11 @@ class Follower:
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 continue
             except TachoscopeError:
-                self._rejected["job_name"] += 1
+                self._rejected["name"] += 1
                 continue
-            return address
+            if 0 <= address.attempt < _MAX_ATTEMPT and 0 <= address.time < _MAX_UNIX_SECONDS:
+                return address
+            self._rejected["implausible"] += 1
         return None
 
     def take_locks(self) -> None:
@@ -242,7 +273,7 @@ class Follower:
                 segment.close()
                 del directory.segments[segment.path.name]
                 done.append(segment)
-            if done and directory.lock is not None and not directory.segments:
+            if directory.lock is not None and not directory.segments:
                 _remove(directory)
         for directory in self._gone:
             if not directory.segments:
@@ -262,9 +293,10 @@ class Follower:
 def _may_go(directory: Directory, segment: Segment, now: float, retention_seconds: float) -> bool:
     if directory.lock is None:  # another process ships it, and removes it then
         return not segment.is_there()
-    if segment.address is not None and segment.pending == segment.shipped and segment.shippable() <= segment.shipped:
-        return True
-    return now - segment.grew_at > retention_seconds
+    if segment.pending > segment.shipped:
+        return False
+    whole = segment.address is not None and segment.shippable() <= segment.shipped
+    return whole or now - segment.grew_at > retention_seconds
 
 
 def _remove(directory: Directory) -> None:

@@ -18,6 +18,7 @@ RECENT_STEPS = 32
 MAX_OPEN_STEPS = 64
 MAX_SHARDS = 20
 MAX_RANK = 1 << 20
+MAX_DROPPED = 1 << 40
 TAKEN_OVER_SECONDS = 60.0
 """Another process may say that it is a rank when the one before ended, or wrote nothing for this long."""
 
@@ -130,7 +131,8 @@ class Live:
         job = self._job(record.job, now)
         if job is None:
             return
-        at = min(record.monotonic_ns / 1e9, now)  # the same clock, on the same host; a forged one is not in the future
+        # The same clock, on the same host: one in the future, or before the host's start, is forged.
+        at = max(min(record.monotonic_ns / 1e9, now), 0.0)
         if record.rank == records.LAUNCHER_RANK:
             if isinstance(record, records.JobStarted):
                 job.launched = at
@@ -143,10 +145,10 @@ class Live:
             self._step(job, rank, record, at)
             return
         if isinstance(record, records.Heartbeat | records.JobEnded):
-            rank.dropped = max(rank.dropped, record.dropped_total)
+            rank.dropped = max(rank.dropped, min(record.dropped_total, MAX_DROPPED))
         match record:
             case records.JobStarted():
-                rank.pid, rank.world_size, rank.device = record.pid, record.world_size, record.device
+                rank.pid, rank.world_size, rank.device = record.pid, record.world_size, record.device[:32]
             case records.CheckpointSaved():
                 self._checkpoint(job, record, at)
             case records.ShardFailed():

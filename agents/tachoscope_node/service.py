@@ -31,6 +31,8 @@ _STALLED_SECONDS = 30.0
 _SWITCH_SECONDS = 0.001
 """A scrape that comes during a tick waits no longer than this for its turn at the interpreter; Python's default is 5 ms."""
 _LOOK_AT_FILES_SECONDS = 10.0
+_CATCH_UP_SECONDS = 0.1
+"""The pause between looks at the spool while more waits to be read than one look may take."""
 _MOST_FILES = 65536
 """Files that the agent may have open: each segment that is followed is."""
 _FIXED = ("spool", "store", "state", "node", "address", "port", "proc", "sys")
@@ -96,10 +98,7 @@ class Service:
                 self._reload.clear()
                 self._apply_reload()
             due = max(due + self.agent.config.tick_seconds, time.monotonic() - 60.0)
-            if not more:
-                self._stop.wait(max(due - time.monotonic(), 0.01))
-            else:
-                due = time.monotonic()
+            self._stop.wait(_CATCH_UP_SECONDS if more else max(due - time.monotonic(), 0.01))
         return self._end(shipper)
 
     def stop(self) -> None:

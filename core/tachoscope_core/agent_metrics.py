@@ -49,7 +49,7 @@ REJECTION_REASONS = (
     "identity",  # names another job or writer than its file, or a rank that another live process has
     "implausible",  # numbers that cannot be
     "over_limit",  # more jobs or ranks than the limits allow
-    "job_name",  # not usable as a name
+    "name",  # of a job, a run's directory or a file, that is not usable
     "directories",
     "segments",
     "no_file",  # a link or something else that is no file

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 SEGMENT_SUFFIX = ".jsonl"
+_SEGMENT_NAME = re.compile(rf"(?P<writer>[0-9a-f-]{{1,64}})-(?P<number>[0-9]{{6,9}}){re.escape(SEGMENT_SUFFIX)}")
 SHIPPER_LOCK = "shipper.lock"
 AGENT_LOCK = "agent.lock"
 ROOT_VARIABLE = "TACHOSCOPE_SPOOL"
@@ -44,10 +46,10 @@ def writer_and_number(path: Path) -> tuple[str, int]:
     Raises:
         ValueError: not the name of a segment.
     """
-    writer, _, number = path.name.removesuffix(SEGMENT_SUFFIX).rpartition("-")
-    if not writer:
+    match = _SEGMENT_NAME.fullmatch(path.name)
+    if match is None:
         raise ValueError(f"{path.name} is not a segment name")
-    return writer, int(number)
+    return match["writer"], int(match["number"])
 
 
 def offset_of_writer(number: int, offset: int) -> int:

@@ -299,7 +299,7 @@ def test_a_job_name_that_would_leave_the_store_is_refused(tmp_path: Path, clock:
     evil.start()
     pass_seconds(agent, clock, 3)
 
-    assert value(agent, "tachoscope_agent_rejected_total", "job_name") == 1
+    assert value(agent, "tachoscope_agent_rejected_total", "name") == 1
     assert not list(tmp_path.rglob("evil*"))
 
 

@@ -13,6 +13,7 @@ import pytest
 from spooling import FakeClock, Process, agent_of, assert_once, pass_seconds, value
 from tachoscope_core import records, spool
 from tachoscope_node.exposition import Exposition
+from tachoscope_node.segment import Segment
 
 
 def honest(tmp_path: Path, clock: FakeClock) -> Process:
@@ -127,6 +128,79 @@ def test_forged_hosts_make_neither_series_nor_places_in_the_store(tmp_path: Path
     assert value(agent, "tachoscope_worker_failures_total", "forger", "node-1") == 1000
     assert {path.name for path in (tmp_path / "store").rglob("host=*")} == {"host=node-1"}
     assert_once(tmp_path / "store", [forger], "forger")
+
+
+@pytest.mark.parametrize("forged", [{"time": 1e300}, {"time": -1e18}, {"attempt": -3}, {"attempt": 1 << 62}, {"job": "x" * 500}])
+def test_a_forged_address_stops_nobody_from_being_shipped(tmp_path: Path, forged: dict[str, object]) -> None:
+    clock = FakeClock()
+    agent = agent_of(tmp_path, clock=clock)
+    forger = Process(tmp_path / "spool" / "forger")
+    forger.spool.append(records.encode(records.WorkerFailed(**forger.envelope(**forged), reason="")))
+    victim = honest(tmp_path, clock)
+    pass_seconds(agent, clock, 3)
+
+    assert_once(tmp_path / "store", [victim], "honest")
+    assert (
+        value(agent, "tachoscope_agent_rejected_total", "implausible") + value(agent, "tachoscope_agent_rejected_total", "name")
+        == 1
+    )
+
+
+def test_numbers_without_bounds_do_not_stop_the_state_from_being_saved(tmp_path: Path) -> None:
+    clock = FakeClock()
+    agent = agent_of(tmp_path, clock=clock)
+    for attempt in range(4):
+        forger = Process(tmp_path / "spool" / "forger", job="forger", attempt=attempt)
+        forger.clock = clock
+        forger.write(records.JobStarted, world_size=2**62, pid=2**62, device="x" * 100_000)
+        forger.write(records.Heartbeat, step=2**62, dropped_total=2**63 - 1)
+        forger.end()
+    pass_seconds(agent, clock, 3)
+
+    assert value(agent, "tachoscope_agent_errors_total", "state") == 0
+    assert (tmp_path / "state" / "live.json").stat().st_size < 10_000
+
+
+@pytest.mark.parametrize("name", ["sp ace", b"\xff\xfe".decode(errors="surrogateescape"), "x" * 200])
+def test_a_directory_whose_name_is_no_name_is_left_alone(tmp_path: Path, name: str) -> None:
+    clock = FakeClock()
+    agent = agent_of(tmp_path, clock=clock)
+    Process(tmp_path / "spool" / name).start()
+    victim = honest(tmp_path, clock)
+    pass_seconds(agent, clock, 2)
+
+    assert_once(tmp_path / "store", [victim], "honest")
+    assert value(agent, "tachoscope_agent_rejected_total", "name") >= 1
+
+
+def test_empty_directories_take_no_place(tmp_path: Path) -> None:
+    clock = FakeClock()
+    agent = agent_of(tmp_path, clock=clock, limits={"directories": 8})
+    for number in range(100):
+        (tmp_path / "spool" / f"a-{number}").mkdir(parents=True)
+    victims = [honest(tmp_path, clock) for _ in range(5)]
+    pass_seconds(agent, clock, 20)
+
+    assert_once(tmp_path / "store", victims, "honest")
+
+
+def test_what_a_process_writes_in_the_moment_of_its_end_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = FakeClock()
+    agent = agent_of(tmp_path, clock=clock)
+    victim = honest(tmp_path, clock)
+    pass_seconds(agent, clock, 3)
+    asked = Segment.writer_lives
+
+    def after_its_last_word(segment: Segment) -> bool:
+        monkeypatch.setattr(Segment, "writer_lives", asked)
+        victim.step()
+        victim.end()
+        return False
+
+    monkeypatch.setattr(Segment, "writer_lives", after_its_last_word)
+    pass_seconds(agent, clock, 5)
+
+    assert_once(tmp_path / "store", [victim], "honest")
 
 
 def test_a_directory_of_more_files_than_the_limit_is_worked_off_bit_by_bit(tmp_path: Path) -> None:
