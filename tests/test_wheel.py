@@ -57,6 +57,7 @@ def test_the_wheel_holds_only_packages_with_the_projects_prefix_and_its_data(whe
         "tachoscope_analyzers",
         "tachoscope_cli",
         "tachoscope_core",
+        "tachoscope_node",
     }
     for data in ("tachoscope/syscalls.csv", "tachoscope/bootstrap/sitecustomize.py", "tachoscope_analyzers/thresholds.yaml"):
         assert data in names

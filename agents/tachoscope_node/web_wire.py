@@ -206,9 +206,13 @@ class Wire(asyncio.BufferedProtocol, abc.ABC):
             self._send(self._tls.outgoing())
         if self._transport is None or self._at_eof:
             self.close()
-        else:
+            return
+        try:
             self._transport.write_eof()
-            self.reading(on=True)
+        except OSError:  # the client reset the connection a moment ago, and the loop has not told us yet
+            self.close()
+            return
+        self.reading(on=True)
 
     def close(self) -> None:
         """End the connection at once."""
