@@ -103,33 +103,39 @@ def _certainty(margin: float) -> float:
 def candidates(job: JobRecords, steps: Steps, losses: Losses) -> list[Candidate]:
     """Return what the step loses to input that all ranks wait for, and to that of one rank."""
     found = []
-    if losses.common["data_wait"].any():
+    common, excess = losses.common["data_wait"], losses.excess["data_wait"]
+    if _no_loader_keeps_up(job, steps):
+        common, excess = common + excess.sum(axis=1), 0.0 * excess
+    if common.any():
         loader = observe(job, steps, steps.ranks)
         slug, certainty, alternative = classify(loader)
-        found.append(
-            Candidate(
-                slug,
-                losses.common["data_wait"],
-                "all",
-                _evidence(loader, job, steps, steps.ranks),
-                certainty,
-                alternative,
-                action=_action(slug, loader),
-            )
-        )
-    if losses.excess["data_wait"].any():
-        who = culprits(losses.excess["data_wait"], steps.ranks)
+        evidence = _evidence(loader, job, steps, steps.ranks)
+        found.append(Candidate(slug, common, "all", evidence, certainty, alternative, action=_action(slug, loader)))
+    if excess.any():
+        who = culprits(excess, steps.ranks)
         ranks = steps.ranks if who.ranks == "all" else who.ranks
         loader = observe(job, steps, ranks)
         evidence = [
             against_others("data wait of the late rank", steps.own["data_wait"], ranks, steps.ranks, ">"),
             *_evidence(loader, job, steps, ranks),
         ]
-        found.append(Candidate("input_straggler", losses.excess["data_wait"].sum(axis=1), who.ranks, evidence))
+        found.append(Candidate("input_straggler", excess.sum(axis=1), who.ranks, evidence))
     if losses.common["host_to_device"].any() or losses.excess["host_to_device"].any():
         copies = losses.common["host_to_device"] + losses.excess["host_to_device"].sum(axis=1)
         found.append(Candidate("h2d_copy", copies, "all", []))
     return found
+
+
+def _no_loader_keeps_up(job: JobRecords, steps: Steps) -> bool:
+    """Say whether the worker processes of every rank are too slow for the step.
+
+    Batches then come at the workers' pace, and which rank waits longer for its own is only which loader began later: were that one
+    faster, the step would last as long for the others'. A loader that keeps up has its batch ready, and its rank does not wait.
+    """
+    if any(observe(job, steps, [rank]).workers == 0 for rank in steps.ranks):
+        return False  # a rank that loads in its own process waits for its own loading, however fast
+    waits = steps.own["data_wait"].mean(axis=0)
+    return bool(waits.min() >= threshold("starved_rank_share") * steps.wall.mean())
 
 
 def _evidence(loader: Loader, job: JobRecords, steps: Steps, ranks: list[int]) -> list[Evidence]:

@@ -108,6 +108,24 @@ def test_a_loader_whose_waiting_was_hardly_sampled_is_unknown_not_guessed(tmp_pa
     assert result.findings[0].confidence <= 0.5
 
 
+WORKERS = [
+    beat(
+        rank, wait_samples={"data_wait": {"sleep": 40}}, signals={"workers": 1.0, "worker_seconds": 5.0, "worker_cpu_seconds": 0.2}
+    )
+    for rank in range(2)
+]
+
+
+@pytest.mark.parametrize(("least", "expected"), [(0.014, ("input_workers", "all")), (0.001, ("input_straggler", [0]))])
+def test_when_no_ranks_loader_keeps_up_the_one_that_waits_longest_is_no_straggler(
+    tmp_path: Path, least: float, expected: tuple[str, object]
+) -> None:
+    own = [[step(data_wait=0.04), step(data_wait=least)]] * STEPS
+    (finding,) = report(tmp_path, own, heartbeats=WORKERS).findings
+
+    assert (finding.class_, finding.ranks) == expected
+
+
 @pytest.mark.parametrize(("cpu", "slug"), [(4.8, "input_preprocess"), (0.3, "input_workers")])
 def test_with_workers_it_is_their_cpu_time_that_counts(tmp_path: Path, cpu: float, slug: str) -> None:
     beats = [
