@@ -12,6 +12,8 @@ import pytest
 
 from tachoscope_cli.faults import FAULTS
 
+pytestmark = pytest.mark.alone
+
 CULPRITS = {"input_straggler": [1], "compute_straggler": [1], "cpu_contention": [1], "checkpoint_stall": [0]}
 INJECTED = Path(__file__).parents[1] / "injected_training.py"
 
@@ -92,7 +94,6 @@ def test_a_script_written_apart_is_judged_as_well(
     [
         ("data_one", ("--rank", "0"), ("input_straggler", [0])),
         ("data_both", ("--workers", "1"), ("input_workers", "all")),  # two would keep up
-        ("compute_one", ("--rank", "0"), ("compute_straggler", [0])),
     ],
 )
 def test_under_torchrun_on_the_other_rank_and_with_workers_too(

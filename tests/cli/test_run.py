@@ -17,6 +17,8 @@ from tachoscope_core.store import Store
 TRAIN = """
 import os, signal, sys, time
 import torch
+
+pytestmark = pytest.mark.alone
 torch.set_num_threads(1)
 model, steps = torch.nn.Linear(8, 2), int(sys.argv[1])
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

@@ -17,6 +17,8 @@ from tachoscope_core.store import Store
 
 WATCHED = """
 import os, signal, sys, time, tachoscope
+
+pytestmark = pytest.mark.alone
 for step in range(23):
     with tachoscope.phase("data_wait"):
         time.sleep(0.002)

@@ -11,6 +11,8 @@ import pytest
 
 from tachoscope_node.auth import REMEMBERED, WAITING, Auth, Verdict
 
+pytestmark = pytest.mark.alone
+
 HASH = bcrypt.hashpw(b"secret", bcrypt.gensalt(4))
 BOTH = (Verdict.ALLOWED, Verdict.REFUSED)
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.alone
+
 TICKS_A_RUN = 8640
 """A tenth of a day of ticks a second; `make bars` asks for all of it."""
 

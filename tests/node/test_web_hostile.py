@@ -20,6 +20,8 @@ from tachoscope_node.web import WebServer
 from tachoscope_node.web_config import WebConfig, load
 from web_clients import HASH, PAGE, USERS, answer, ask, basic, closed, connect, fetch, serving, until
 
+pytestmark = pytest.mark.alone
+
 NODE_TESTS = Path(__file__).parent
 RIGHT = basic("alice", "secret")
 

@@ -16,6 +16,8 @@ from tachoscope_node.collectors.frame import NOT_SUPPORTED_SECONDS, STATUSES, Fr
 from tachoscope_node.collectors.memory import MemoryCollector
 from tachoscope_node.families import Family
 
+pytestmark = pytest.mark.alone
+
 _DEADLINE = 0.4
 
 

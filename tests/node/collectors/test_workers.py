@@ -3,7 +3,11 @@
 import threading
 import time
 
+import pytest
+
 from tachoscope_node.collectors.workers import Workers
+
+pytestmark = pytest.mark.alone
 
 
 def test_tasks_run_in_their_order_in_one_thread() -> None:
