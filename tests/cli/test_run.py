@@ -14,11 +14,11 @@ from tachoscope_analyzers.load import JobRecords, from_store, status
 from tachoscope_core.records import LAUNCHER_RANK
 from tachoscope_core.store import Store
 
+pytestmark = pytest.mark.alone
+
 TRAIN = """
 import os, signal, sys, time
 import torch
-
-pytestmark = pytest.mark.alone
 torch.set_num_threads(1)
 model, steps = torch.nn.Linear(8, 2), int(sys.argv[1])
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

@@ -15,10 +15,10 @@ from tachoscope_analyzers.load import from_store
 from tachoscope_core import spool
 from tachoscope_core.store import Store
 
+pytestmark = pytest.mark.alone
+
 WATCHED = """
 import os, signal, sys, time, tachoscope
-
-pytestmark = pytest.mark.alone
 for step in range(23):
     with tachoscope.phase("data_wait"):
         time.sleep(0.002)
@@ -75,7 +75,7 @@ def test_an_agent_that_dies_during_the_run_leaves_the_shipping_to_the_run(tmp_pa
     assert agent.process is not None
     kill = f"time.sleep(1); os.kill({agent.process.pid}, signal.SIGKILL); time.sleep(0.2)"
     done = run(script, kill)
-    agent.process.wait()
+    agent.process.wait(timeout=30)
 
     assert done.returncode == 0
     assert sorted(steps(tmp_path / "store")) == list(range(1, 24))

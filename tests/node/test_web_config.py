@@ -231,7 +231,7 @@ def test_a_hash_that_would_take_longer_than_a_scrape_or_is_too_cheap_is_refused(
         "basic_auth_users: {alice: x, alice: $SECRET}",
     ],
 )
-@pytest.mark.parametrize("secret", [HASH, "tok3nTok3n"])
+@pytest.mark.parametrize("secret", [HASH, "tok3nTok3n"], ids=["hash", "token"])
 def test_no_message_quotes_a_hash_or_a_token_wherever_it_stands(config_file, text, secret):
     told = "\n".join(faults(config_file(text.replace("$SECRET", secret))))
     allowed = secret == "tok3nTok3n" and "{$SECRET: alice}" in text  # a user name, as far as anyone can tell
