@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from tachoscope_analyzers import load
@@ -13,7 +14,7 @@ from tachoscope_core.store import Store
 
 def is_store(path: str) -> bool:
     """Say whether a path is the root of a store."""
-    return "://" in path or (Path(path) / "jobs").is_dir()
+    return "://" in path or os.path.isdir(f"{path}/jobs")
 
 
 def newest_job(store: Store) -> str:
@@ -30,7 +31,7 @@ def newest_job(store: Store) -> str:
 
 def saved_report(paths: list[str]) -> Report | None:
     """Return the report, if the one path is a saved one."""
-    if len(paths) == 1 and paths[0].endswith(".json") and Path(paths[0]).is_file():
+    if len(paths) == 1 and paths[0].endswith(".json") and os.path.isfile(paths[0]):
         return load_report(Path(paths[0]))
     return None
 
@@ -43,9 +44,8 @@ def records_of(paths: list[str], job: str | None) -> load.JobRecords:
     """
     stores = [path for path in paths if is_store(path) or _job_folder(path)]
     if not stores:
-        missing = next((path for path in paths if not Path(path).exists()), None)
-        if missing is not None:
-            raise TachoscopeError(f"{missing} does not exist", fix="give a store, a spool directory or a report")
+        for path in paths:
+            _must_be_there(path)
         return load.from_spool(map(Path, paths), job=job)
     if len(paths) > 1:
         raise TachoscopeError(f"cannot analyze {stores[0]} together with other paths", fix="one store at a time")
@@ -56,7 +56,16 @@ def records_of(paths: list[str], job: str | None) -> load.JobRecords:
     return load.from_store(store, job or newest_job(store))
 
 
+def _must_be_there(path: str) -> None:
+    try:
+        os.stat(path)
+    except FileNotFoundError:
+        raise TachoscopeError(f"{path} does not exist", fix="give a store, a spool directory or a report") from None
+    except OSError as error:
+        raise TachoscopeError(f"could not read {path}: {error.strerror}") from None
+
+
 def _job_folder(path: str) -> Path | None:
     """Return the path if it is `<store>/jobs/<job>`."""
     folder = Path(path)
-    return folder.resolve() if folder.parent.resolve().name == "jobs" and (folder / "records").is_dir() else None
+    return folder.resolve() if folder.parent.resolve().name == "jobs" and os.path.isdir(folder / "records") else None
