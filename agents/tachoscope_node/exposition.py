@@ -20,15 +20,17 @@ from tachoscope_core.metric import Metric
 from tachoscope_node.families import Family, Histogram, Labels
 
 _number: Callable[[float], str] = floatToGoString
-_MAX_NAMES = 50_000
+_SPARE_NAMES = 500
 _names: dict[tuple[str, Labels], str] = {}
+"""Names with labels as they were made the first time, of the series of the last page, and of some that ended since."""
 
 
 def render(families: Sequence[Family]) -> bytes:
     """Return families in the text format, version 0.0.4."""
-    if len(_names) > _MAX_NAMES:  # series of jobs that ended long ago
+    lines = list(itertools.chain.from_iterable(map(_lines, families)))
+    if len(_names) > len(lines) + _SPARE_NAMES:  # jobs come and go, and the agent stays
         _names.clear()
-    return "".join(itertools.chain.from_iterable(map(_lines, families))).encode()
+    return "".join(lines).encode()
 
 
 def _lines(family: Family) -> Iterator[str]:
@@ -51,7 +53,7 @@ def _histogram(metric: Metric, labels: Labels, value: Histogram) -> Iterator[str
 
 
 def _name(metric: Metric, labels: Labels, suffix: str = "", bound: str = "") -> str:
-    """Return a sample's name with its labels, as it was made the first time."""
+    """Return a sample's name with its labels."""
     key = (metric.name + suffix, (*labels, bound))
     name = _names.get(key)
     if name is None:
