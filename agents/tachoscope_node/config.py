@@ -13,6 +13,8 @@ import yaml
 
 from tachoscope_core import spool, store
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_node.collectors.all import DEFAULT_FILTERS
+from tachoscope_node.collectors.filters import DeviceFilter
 from tachoscope_node.otlp import OtlpSettings
 from tachoscope_node.otlp import faults as otlp_faults
 
@@ -23,10 +25,11 @@ _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What one node may ask of the agent: a spool is foreign input. Beyond a limit records are counted, and kept in the spool.
+    """What one node may ask of the agent: a spool is foreign input. What is beyond a limit is counted.
 
     Attributes:
-        jobs, ranks: that have series at a time. directories: of the spool that are followed at a time.
+        jobs, ranks: that have series at a time; the others are shipped all the same.
+        directories: of the spool that are followed at a time; the others wait in the spool.
         segments: files of one directory that are followed at a time. bytes_per_second: read of one directory;
             all together may have four times that.
     """
@@ -154,7 +157,7 @@ def _read(path: Path) -> dict[str, Any]:
 def _convert(kind: type[_T], data: object, prefix: str, faults: list[str]) -> _T:
     """Return `data` as a struct; a field with a fault keeps its default, and the fault is added to the list."""
     if not isinstance(data, dict):
-        faults.append(f"{prefix.rstrip('.')}: {data!r} is not a set of keys and values")
+        faults.append(f"{prefix.rstrip('.')}: {type(data).__name__} where a set of keys and values belongs")
         return kind()
     hints = get_type_hints(kind)
     known: dict[str, Any] = {}
@@ -172,11 +175,7 @@ def _convert(kind: type[_T], data: object, prefix: str, faults: list[str]) -> _T
         except msgspec.ValidationError as error:
             shown = "(not shown)" if key in _SECRET else repr(value)
             faults.append(f"{prefix}{key}: {shown}: {error}")
-    try:
-        return kind(**known)
-    except TypeError as error:  # a key without default is missing
-        faults.append(f"{prefix.rstrip('.')}: {error}")
-        return kind(**known | {name: "" for name in kind.__struct_fields__ if name not in known})
+    return kind(**known)
 
 
 def _is_struct(kind: object) -> bool:
@@ -213,12 +212,10 @@ def _out_of_range(config: Config) -> list[str]:
 
 
 def _filter_faults(collector: str, devices: Filter) -> list[str]:
-    if collector not in {"disk", "network", "infiniband"}:
-        return [f"devices.{collector}: no collector with devices; there are disk, network, infiniband"]
-    if devices.include and devices.exclude:
-        return [f"devices.{collector}: include and exclude; give one of them"]
+    if collector not in DEFAULT_FILTERS:
+        return [f"devices.{collector}: no collector with devices; there are {', '.join(DEFAULT_FILTERS)}"]
     try:
-        re.compile(devices.include or devices.exclude)
-    except re.error as error:
-        return [f"devices.{collector}: {devices.include or devices.exclude!r} is no regular expression: {error}"]
+        DeviceFilter(devices.include, devices.exclude)
+    except TachoscopeError as error:
+        return [f"devices.{collector}: {error}"]
     return []

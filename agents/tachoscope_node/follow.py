@@ -93,6 +93,7 @@ class Follower:
         self._rejected = rejected
         self.unreadable: dict[str, str] = {}
         self._turn = 0
+        self._room = self._most_files
 
     def segments(self) -> list[Segment]:
         """Return all segments that are followed."""
@@ -113,6 +114,7 @@ class Follower:
         except FileNotFoundError:
             found = {}
         self.unreadable = {}
+        self._room = self._most_files - len(self.segments())
         for name, directory in list(self.directories.items()):
             if name not in found or found[name].inode() != directory.inode:
                 self._gone.append(self.directories.pop(name))
@@ -161,7 +163,7 @@ class Follower:
             for entry in entries:
                 if entry.name in directory.segments or not entry.name.endswith(spool.SEGMENT_SUFFIX):
                     continue
-                if len(directory.segments) >= self.limits.segments or self._most_files <= len(self.segments()):
+                if len(directory.segments) >= self.limits.segments or self._room <= 0:
                     self._rejected["segments"] += 1
                     return  # looked at again as soon as one is done
                 self._open(directory, entry, now)
@@ -182,6 +184,7 @@ class Follower:
         if not self._remember(segment) and left_behind:
             segment.applied = segment.size()  # goes to the store, but is no news for the metrics
         directory.segments[entry.name] = segment
+        self._room -= 1
 
     def read(self, now: float, apply: Apply, seconds: float) -> bool:
         """Read what was appended to all segments, each directory within its rate; say whether something is left to read."""

@@ -72,13 +72,15 @@ class Job(msgspec.Struct):
     """One job's part on this node.
 
     Attributes:
-        launched: when `tachoscope run` started the command. idle_since: when its last rank ended.
+        launched: when `tachoscope run` started the command. launcher: the writer of the `run` that lives.
+        idle_since: when the last of its processes ended.
         open_steps: steps that not all ranks of the node have finished. late: wall, and what the latest rank cost, of recent steps.
     """
 
     name: str
     ranks: dict[int, Rank] = {}
     launched: float | None = None
+    launcher: str = ""
     idle_since: float | None = None
     step_seconds: Buckets = msgspec.field(default_factory=lambda: _empty(STEP_SECONDS.buckets))
     checkpoint_blocking: Buckets = msgspec.field(default_factory=lambda: _empty(CHECKPOINT_BLOCKING.buckets))
@@ -134,8 +136,7 @@ class Live:
         # The same clock, on the same host: one in the future, or before the host's start, is forged.
         at = max(min(record.monotonic_ns / 1e9, now), 0.0)
         if record.rank == records.LAUNCHER_RANK:
-            if isinstance(record, records.JobStarted):
-                job.launched = at
+            self._launcher(job, record, at, now)
             return
         rank = self._rank(job, directory, record, now)
         if rank is None:
@@ -157,6 +158,17 @@ class Live:
                 job.worker_failures += 1
             case records.JobEnded():
                 self._end(job, rank, "failed" if record.status == "failed" else "left", at, now)
+
+    def _launcher(self, job: Job, record: records.AnyRecord, at: float, now: float) -> None:
+        if isinstance(record, records.JobStarted):
+            job.launched, job.launcher, job.idle_since = at, record.writer, None
+        elif isinstance(record, records.JobEnded) and job.launcher == record.writer:
+            job.launcher = ""
+            self._idle_if_ended(job, now)
+
+    def _idle_if_ended(self, job: Job, now: float) -> None:
+        if not job.launcher and not job.running():
+            job.idle_since = now
 
     def _job(self, name: str, now: float) -> Job | None:
         if name not in self.jobs:
@@ -252,9 +264,13 @@ class Live:
     def writer_gone(self, job: str, writer: str, now: float) -> None:
         """Note that a process is gone: one that did not say that it ends was killed."""
         found = self.jobs.get(job)
-        for rank in found.running() if found else []:
+        if found is None:
+            return
+        if found.launcher == writer:
+            found.launcher = ""
+            self._idle_if_ended(found, now)
+        for rank in found.running():
             if rank.writer == writer:
-                assert found is not None
                 self._end(found, rank, "killed", rank.last_record, now)
 
     def _end(self, job: Job, rank: Rank, how: str, at: float, now: float) -> None:
@@ -265,8 +281,8 @@ class Live:
         if how != "left":
             job.worker_failures += 1
         if not job.running():
-            job.idle_since = now
             self._settle_all(job)
+        self._idle_if_ended(job, now)
 
     def forget(self, now: float, retention_seconds: float) -> None:
         """Drop the jobs that ended long ago."""

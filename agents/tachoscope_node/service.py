@@ -56,6 +56,7 @@ class Service:
         self._reload = threading.Event()
         self._wake = threading.Event()
         self._started = time.time()
+        self._otlp: OtlpPush | None = None
         self._ranks_page = (-1, b"")
         self._look_at_files = 0.0
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]

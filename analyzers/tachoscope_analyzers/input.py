@@ -132,7 +132,8 @@ def _no_loader_keeps_up(job: JobRecords, steps: Steps) -> bool:
     Batches then come at the workers' pace, and which rank waits longer for its own is only which loader began later: were that one
     faster, the step would last as long for the others'. A loader that keeps up has its batch ready, and its rank does not wait.
     """
-    if any(observe(job, steps, [rank]).workers == 0 for rank in steps.ranks):
+    with_workers = {beat.writer for beat in job.heartbeats if beat.signals.get("workers", 0.0) > 0}
+    if not with_workers.issuperset(steps.writers):
         return False  # a rank that loads in its own process waits for its own loading, however fast
     waits = steps.own["data_wait"].mean(axis=0)
     return bool(waits.min() >= threshold("starved_rank_share") * steps.wall.mean())

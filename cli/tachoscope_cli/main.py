@@ -131,7 +131,8 @@ def run(
 ) -> None:
     """Run any PyTorch command under the probe, with no code change.
 
-    Exits with the command's exit code. The records are in the store afterwards, also when the command fails.
+    Exits with the command's exit code. The records are in the store afterwards, also when the command fails: in that of the
+    node's agent, where one is live and no store is named.
     """
     from tachoscope_cli.run import run as run_command
 

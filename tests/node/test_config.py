@@ -39,9 +39,9 @@ def test_all_faults_are_named_at_once_with_key_and_value(tmp_path: Path) -> None
         "limits.jobs: 'many'",
         "node: 'bad name!'",
         "proc: '/nowhere' is no directory",
-        "devices.disk: include and exclude",
+        "devices.disk: a device filter has both include",
         "devices.gpu: no collector",
-        "devices.network: '(' is no regular expression",
+        "devices.network: include '(' of a device filter is no regular expression",
         "otlp.endpoint",
         "web_config: /no/such/file is not there",
     ):

@@ -76,6 +76,25 @@ def test_states_of_a_rank_sum_to_its_time_from_launch_to_its_last_record() -> No
     assert live.jobs["job"].ranks[0].seconds["unexplained"] == pytest.approx(3.0)
 
 
+def test_a_job_whose_launcher_lives_is_not_forgotten_before_its_first_step_and_is_after_its_end() -> None:
+    live = Live(Limits())
+
+    def launcher(kind: type[records.Record], **fields: Any) -> None:
+        line = records.encode(kind(**envelope(-1, job="job", writer="w", monotonic_ns=round(90e9)), **fields)).rstrip()
+        live.apply("run", "w", "job", [line], 90.0)
+
+    launcher(records.JobStarted, world_size=0, pid=1)
+    live.forget(10_000.0, 300.0)
+    assert "job" in live.jobs
+    rank = Told(live, world=1)
+    rank.say(records.JobEnded, status="left")
+    live.forget(10_000.0, 300.0)
+    assert "job" in live.jobs
+    launcher(records.JobEnded, status="completed")
+    live.forget(10_000.0, 300.0)
+    assert "job" not in live.jobs
+
+
 def test_a_record_that_was_dropped_leaves_its_time_unexplained() -> None:
     live = Live(Limits())
     rank = Told(live, world=1)
