@@ -25,14 +25,16 @@ def busy_other(steps: Steps) -> Matrix:
 def candidates(job: JobRecords, steps: Steps, losses: Losses) -> list[Candidate]:
     """Return what the step loses to ranks that compute for longer than the others.
 
-    When the late rank changes from step to step it is no straggler. It is uneven work or the machine's own jitter, which step
-    records do not tell apart: unknown, and only where it is more than jitter costs a healthy job.
+    A straggler is the same rank, and late step after step. When the late rank changes, or is late in some steps only, it is uneven
+    work or the machine's own jitter, which step records do not tell apart: unknown, and only where it is more than jitter costs a
+    healthy job.
     """
     late = losses.excess["compute"] + losses.excess["other"] * busy_other(steps)
     if not late.any():
         return []
     who = culprits(late, steps.ranks)
     ranks = steps.ranks if who.ranks == "all" else who.ranks
+    steady = steps_with_the_loss(late[:, np.isin(steps.ranks, ranks)].sum(axis=1))
     evidence = [
         against_others("own computing of the late rank", steps.own["compute"], ranks, steps.ranks, ">"),
         against_others("waiting of the late rank in collectives", steps.waiting, ranks, steps.ranks, "<"),
@@ -44,13 +46,26 @@ def candidates(job: JobRecords, steps: Steps, losses: Losses) -> list[Candidate]
             unit="ratio",
             source="step records",
         ),
+        Evidence(
+            signal="part of the steps in which these ranks are late",
+            value=steady,
+            threshold=threshold("straggler_steps"),
+            comparison=">=" if steady >= threshold("straggler_steps") else "<",
+            unit="ratio",
+            source="step records",
+        ),
         *seen_lines(job, steps, "forward", ranks),
     ]
-    if who.persistent:
+    if who.persistent and steady >= threshold("straggler_steps"):
         return [Candidate("compute_straggler", late.sum(axis=1), who.ranks, evidence)]
     if late.sum() < threshold("jitter_share") * losses.step.sum():
         return []
     return [Candidate("unknown", late.sum(axis=1), "all", evidence, 0.5, ("data_imbalance", 0.0))]
+
+
+def steps_with_the_loss(seconds: Matrix) -> float:
+    """Return the ratio of the steps, shape (K,), that lose at least half of the mean: 1 for a steady loss, low for rare stalls."""
+    return float((seconds >= seconds.mean() / 2).mean())
 
 
 def healthy(steps: Steps, losses: Losses, found: list[Finding]) -> list[Finding]:

@@ -164,6 +164,15 @@ def test_a_slow_rank_that_changes_from_step_to_step_is_no_straggler(tmp_path: Pa
     assert result.findings[0].runner_up.class_ == "data_imbalance"
 
 
+@pytest.mark.parametrize(("late_of_ten", "found"), [(10, True), (9, True), (7, False), (3, False)])
+def test_a_rank_that_is_late_in_some_steps_only_is_no_straggler(tmp_path: Path, late_of_ten: int, found: bool) -> None:
+    own = [ranks(2, 1, forward=0.030 + 0.300 / late_of_ten) if number % 10 < late_of_ten else ranks(2) for number in range(STEPS)]
+
+    result = report(tmp_path, own)
+
+    assert [finding.class_ for finding in result.findings if finding.severity != "info"] == ["compute_straggler"] * found
+
+
 def test_two_faults_on_two_ranks_are_both_found(tmp_path: Path) -> None:
     both = [step(data_wait=0.120), step(forward=0.120)]
     own = [both if number % 2 else ranks(2, 0, data_wait=0.120) for number in range(STEPS)]
