@@ -64,8 +64,8 @@ def candidates(job: JobRecords, steps: Steps, losses: Losses) -> list[Candidate]
 
 
 def steps_with_the_loss(seconds: Matrix) -> float:
-    """Return the ratio of the steps, shape (K,), that lose at least half of the mean: 1 for a steady loss, low for rare stalls."""
-    return float((seconds >= seconds.mean() / 2).mean())
+    """Return the ratio of the steps, shape (K,), that lose at least a quarter of the mean: 1 for a steady loss, low for rare stalls."""
+    return float((seconds >= seconds.mean() / 4).mean())
 
 
 def healthy(steps: Steps, losses: Losses, found: list[Finding]) -> list[Finding]:
