@@ -64,7 +64,7 @@ def candidates(job: JobRecords, steps: Steps, losses: Losses) -> list[Candidate]
 
 
 def steps_with_the_loss(seconds: Matrix) -> float:
-    """Return the ratio of the steps, shape (K,), that lose at least a quarter of the mean: 1 for a steady loss, low for rare stalls."""
+    """Return the ratio of the steps, shape (K,), that lose at least a quarter of the mean: 1 if steady, low if rare."""
     return float((seconds >= seconds.mean() / 4).mean())
 
 
