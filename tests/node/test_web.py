@@ -153,7 +153,7 @@ def test_with_users_nothing_is_told_without_a_right_password_not_even_what_exist
                 assert got["www-authenticate"].startswith("Basic realm=")
         assert fetch(server, basic("alice", "secret"))[2] == PAGE
         assert fetch(server, basic("alice", "secret"), path="/nothing")[0] == 404
-        assert server.refused["unauthorised"] == 12
+        assert until(lambda: server.refused["unauthorised"] == 12)
 
 
 def test_a_bearer_token_opens_every_page():
