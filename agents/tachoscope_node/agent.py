@@ -86,6 +86,7 @@ class Agent:
                 self.log.warning("spool", f"could not read the spool {self.config.spool_path}: {error.strerror}")
             self.follower.take_locks()
             more = self.follower.read(now, self._apply, seconds)
+            self.live.settle()
             self._let_go(now)
             self._save()
             self.ticks += 1

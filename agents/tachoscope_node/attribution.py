@@ -1,4 +1,4 @@
-"""One step of one rank, by ledger state: what a node can say while the job runs.
+"""Steps by ledger state: what a node can say while the job runs, of one rank's step, and of a step that all its ranks finished.
 
 The same rules as the analyzers' (`tachoscope_analyzers.steps`), which see all ranks and the steps around each one: here a clock
 that was not read in a step has the value of the last step in which it was.
@@ -37,8 +37,8 @@ class Clocks(msgspec.Struct):
             self.backward_cpu = step.cpu_seconds.get("backward", 0.0)
             self.measured = True
         if step.run_delay_seconds:
-            self.backward_delay = step.run_delay_seconds.get("backward", 0.0)
             self.step_delay = step.run_delay_seconds.get("step", 0.0)
+            self.backward_delay = min(step.run_delay_seconds.get("backward", 0.0), self.step_delay)
 
 
 class Attributed(msgspec.Struct):
@@ -52,6 +52,14 @@ class Attributed(msgspec.Struct):
 
     wall: float
     states: dict[str, float]
+    waiting: float = 0.0
+    exchange: float = 0.0
+
+
+class Waited(msgspec.Struct, gc=False):
+    """What stays open of a rank's step until the others have finished it too: see `Attributed`."""
+
+    wall: float
     waiting: float = 0.0
     exchange: float = 0.0
 
@@ -118,3 +126,29 @@ def _on_device(step: StepDone) -> Attributed:
         exchange *= wall / measured
     states["unexplained"] = states.get("unexplained", 0.0) + max(wall - sum(states.values()) - exchange, 0.0)
     return Attributed(wall, states, 0.0, exchange)
+
+
+def split_waiting(parts: dict[int, Waited], *, whole: bool) -> tuple[dict[int, dict[str, float]], float | None]:
+    """Give the waiting of a step to its states: return each rank's seconds by state, and what the latest rank cost the others, if
+    there are others and one of them waited.
+
+    With all ranks of the job at hand (`whole`), what all wait is the transfer, and what a rank waits beyond that is for a later
+    one; on an accelerator, what a rank's backward takes beyond the shortest one is waiting. Without them the two look the same,
+    and count as communication.
+    """
+    computing = min(part.exchange for part in parts.values())
+    waits = {rank: part.waiting + (part.exchange - computing if whole else 0.0) for rank, part in parts.items()}
+    transfer = min(waits.values())
+    states = {
+        rank: {
+            "compute": computing if whole else part.exchange,
+            "communication": transfer if whole else waits[rank],
+            "straggler_wait": waits[rank] - transfer if whole else 0.0,
+        }
+        for rank, part in parts.items()
+    }
+    if len(parts) == 1 or not any(waits.values()):
+        return states, None
+    own = sorted(part.wall - waits[rank] for rank, part in parts.items())
+    late = min(own[-1] - own[(len(own) - 1) // 2], max(waits.values()) - transfer)
+    return states, max(late, 0.0)

@@ -103,8 +103,8 @@ def mask(value: object) -> str:
     return repr(text)
 
 
-def parse(file: Path) -> Any:
-    """Read a YAML document.
+def parse(file: Path, what: str) -> Any:
+    """Read a YAML document; `what` is its name in messages.
 
     Raises:
         TachoscopeError: with the place where it cannot be read.
@@ -114,14 +114,14 @@ def parse(file: Path) -> Any:
         return yaml.load(file.read_bytes(), Loader=_without_duplicates(base))  # noqa: S506 - a subclass of the safe loader
     except OSError as error:
         fix = "name an existing file that this user may read"
-        raise TachoscopeError(f"the web configuration {file} cannot be read: {error.strerror}", fix=fix) from None
+        raise TachoscopeError(f"the {what} {file} cannot be read: {error.strerror}", fix=fix) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         # Neither the parser's message nor what lies at that place: either may be a hash or a token.
         mark = getattr(error, "problem_mark", None)
         place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         problem = "a key stands there twice" if isinstance(error, _DuplicateKeyError) else "it is not valid YAML"
         fix = "correct that line; put values with special characters in quotes"
-        raise TachoscopeError(f"the web configuration {file}{place}: {problem}", fix=fix) from None
+        raise TachoscopeError(f"the {what} {file}{place}: {problem}", fix=fix) from None
 
 
 class _DuplicateKeyError(yaml.constructor.ConstructorError):

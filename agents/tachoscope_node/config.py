@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 import msgspec
-import yaml
 
 from tachoscope_core import spool, store
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_node import places
+from tachoscope_node.checked_yaml import parse
 from tachoscope_node.collectors.all import DEFAULT_FILTERS
 from tachoscope_node.collectors.filters import DeviceFilter
 from tachoscope_node.otlp import OtlpSettings
@@ -123,8 +124,11 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.flush.seconds or (300.0 if "://" in self.store_url else 5.0)
 
 
-def load(path: Path | None, **changes: object) -> Config:
+def load(path: Path | None, *, look: bool = False, **changes: object) -> Config:
     """Read and check the file, or take the defaults; `changes` (of the command line) win.
+
+    Args:
+        look: also look whether the places can be directories, as they are now.
 
     Raises:
         TachoscopeError: with every fault of the file, each with its key, value and the way out.
@@ -134,19 +138,14 @@ def load(path: Path | None, **changes: object) -> Config:
     data = data | {key: value for key, value in changes.items() if value is not None}
     faults: list[str] = []
     config = _convert(Config, data, "", faults)
-    faults += _out_of_range(config)
+    faults += [*_out_of_range(config), *places.faults(config), *(places.in_the_way(config) if look else [])]
     if faults:
         raise TachoscopeError(f"{where}: {len(faults)} to mend:" + "".join(f"\n  {fault}" for fault in faults))
     return config
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        data = yaml.load(path.read_bytes(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506  # both are safe loaders
-    except OSError as error:
-        raise TachoscopeError(f"could not read {path}: {error.strerror}", fix="give the file with --config") from None
-    except yaml.YAMLError as error:
-        raise TachoscopeError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+    data = parse(path, "configuration")
     if data is None:
         return {}
     if not isinstance(data, dict):

@@ -11,11 +11,14 @@ import msgspec
 
 from tachoscope_core import records
 from tachoscope_core.training_metrics import CHECKPOINT_BACKGROUND, CHECKPOINT_BLOCKING, STEP_SECONDS, TRAINING_STATES
-from tachoscope_node.attribution import Attributed, Clocks, attribute, plausible
+from tachoscope_node.attribution import Clocks, Waited, attribute, plausible, split_waiting
 from tachoscope_node.config import Limits
 
 RECENT_STEPS = 32
-MAX_OPEN_STEPS = 64
+MAX_OPEN_STEPS = 256
+"""Steps of a job that wait for its other ranks from one look at the spool to the next: ranks write a tenth of a second apart."""
+MAX_OPEN_STEPS_IN_A_LOOK = 4096
+"""The same within a look: one rank's file is read before the next one's, and each may hold all steps since the last look."""
 MAX_SHARDS = 20
 MAX_RANK = 1 << 20
 MAX_DROPPED = 1 << 40
@@ -88,17 +91,16 @@ class Job(msgspec.Struct):
     last_checkpoint: float | None = None
     worker_failures: int = 0
     shard_failures: dict[str, int] = {}
-    open_steps: dict[int, dict[int, Attributed]] = {}
+    open_steps: dict[int, dict[int, Waited]] = {}
     late: list[tuple[float, float]] = []
 
     def running(self) -> list[Rank]:
         """Return the ranks that have not ended."""
         return [rank for rank in self.ranks.values() if not rank.ended]
 
-    def whole(self) -> bool:
-        """Say whether all ranks of the job run on this node."""
-        running = self.running()
-        return bool(running) and len(running) >= max(rank.world_size for rank in running)
+    def whole(self, parts: dict[int, Waited]) -> bool:
+        """Say whether these are of all ranks of the job."""
+        return len(parts) >= max(rank.world_size for rank in self.ranks.values() if rank.rank in parts or not rank.ended)
 
 
 class Live:
@@ -194,7 +196,7 @@ class Live:
         elif not rank.ended and rank.directory != directory and now - rank.last_record < TAKEN_OVER_SECONDS:
             self.rejected["identity"] += 1
             return None
-        self._settle_all(job)  # steps of another attempt have the same numbers
+        _settle_earlier(job, rank, record.attempt)
         rank.writer, rank.directory, rank.attempt = record.writer, directory, record.attempt
         rank.ended, rank.last_end, rank.clocks = "", None, Clocks()
         rank.dropped_before, rank.dropped = rank.dropped_before + rank.dropped, 0
@@ -220,37 +222,24 @@ class Live:
             rank.seconds[state] += seconds
         parts = job.open_steps.setdefault(step.step, {})
         if rank.rank in parts:  # the step again, by a process started anew
-            self._settle(job, {rank.rank: parts[rank.rank]}, whole=False)
-        parts[rank.rank] = part
-        if len(parts) >= len(job.running()):
-            self._settle(job, job.open_steps.pop(step.step), whole=job.whole())
-        elif len(job.open_steps) > MAX_OPEN_STEPS:
-            self._settle(job, job.open_steps.pop(min(job.open_steps)), whole=False)
+            _settle(job, {rank.rank: parts[rank.rank]})
+        parts[rank.rank] = Waited(part.wall, part.waiting, part.exchange)
+        if job.whole(parts):
+            _settle(job, job.open_steps.pop(step.step))
+        elif len(job.open_steps) > MAX_OPEN_STEPS_IN_A_LOOK:
+            _settle(job, job.open_steps.pop(min(job.open_steps)))
 
-    def _settle(self, job: Job, parts: dict[int, Attributed], *, whole: bool) -> None:
-        """Give the waiting of a step to its states. With all ranks of the job at hand, what all wait is the transfer, and what a
-        rank waits beyond that is for a later one. Without them the two look the same, and count as communication.
+    def settle(self) -> None:
+        """Settle the steps to which no rank of this node will add. For the end of a look: a rank's end may be read before another's
+        first record.
         """
-        computing = min(part.exchange for part in parts.values())
-        if whole:  # on an accelerator, what a rank's backward takes beyond the shortest one is waiting
-            waits = {number: part.waiting + part.exchange - computing for number, part in parts.items()}
-        else:
-            waits = {number: part.waiting for number, part in parts.items()}
-        transfer = min(waits.values())
-        for number, part in parts.items():
-            seconds = job.ranks[number].seconds
-            seconds["compute"] += computing if whole else part.exchange
-            seconds["communication"] += transfer if whole else waits[number]
-            seconds["straggler_wait"] += waits[number] - transfer if whole else 0.0
-        if len(parts) > 1 and any(waits.values()):
-            own = sorted(part.wall - waits[number] for number, part in parts.items())
-            late = min(own[-1] - own[(len(own) - 1) // 2], max(waits.values()) - transfer)
-            job.late = [*job.late[1 - RECENT_STEPS :], (max(part.wall for part in parts.values()), max(late, 0.0))]
-
-    def _settle_all(self, job: Job) -> None:
-        for parts in job.open_steps.values():
-            self._settle(job, parts, whole=False)
-        job.open_steps = {}
+        for job in self.jobs.values():
+            running = {rank.rank for rank in job.running()}
+            done = [number for number, parts in job.open_steps.items() if running <= parts.keys()]
+            left = len(job.open_steps) - len(done) - MAX_OPEN_STEPS
+            oldest = sorted(job.open_steps.keys() - set(done))[:left] if left > 0 else []
+            for number in sorted((*done, *oldest)):
+                _settle(job, job.open_steps.pop(number))
 
     def _checkpoint(self, job: Job, saved: records.CheckpointSaved, at: float) -> None:
         if not (0.0 <= saved.blocking_seconds < 86400.0 and 0.0 <= saved.background_seconds < 86400.0):
@@ -280,8 +269,6 @@ class Live:
             rank.last_end = None
         if how != "left":
             job.worker_failures += 1
-        if not job.running():
-            self._settle_all(job)
         self._idle_if_ended(job, now)
 
     def forget(self, now: float, retention_seconds: float) -> None:
@@ -294,3 +281,19 @@ class Live:
 def _count_shard(job: Job, name: str) -> None:
     shard = name if name in job.shard_failures or len(job.shard_failures) < MAX_SHARDS else "other"
     job.shard_failures[shard] = job.shard_failures.get(shard, 0) + 1
+
+
+def _settle(job: Job, parts: dict[int, Waited]) -> None:
+    states, late = split_waiting(parts, whole=job.whole(parts))
+    for rank, seconds in states.items():
+        for state, value in seconds.items():
+            job.ranks[rank].seconds[state] += value
+    if late is not None:
+        job.late = [*job.late[1 - RECENT_STEPS :], (max(part.wall for part in parts.values()), late)]
+
+
+def _settle_earlier(job: Job, rank: Rank, attempt: int) -> None:
+    """Settle what earlier attempts, and earlier processes of the rank, left open: their steps have the same numbers."""
+    for number, parts in list(job.open_steps.items()):
+        if rank.rank in parts or any(job.ranks[other].attempt < attempt for other in parts):
+            _settle(job, job.open_steps.pop(number))

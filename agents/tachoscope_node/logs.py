@@ -26,8 +26,11 @@ class Log:
         """Write a line that is rare by nature."""
         self._logger.info(text)
 
-    def warning(self, subject: str, text: str) -> None:
-        """Write a line, unless there was one of the same subject within the last minute."""
+    def warning(self, subject: str | None, text: str) -> None:
+        """Write a line, unless there was one of the same subject within the last minute; without a subject it is rare by nature."""
+        if subject is None:
+            self._logger.warning(text)
+            return
         now = self._clock()
         with self._lock:
             if now - self._last.get(subject, float("-inf")) < REPEAT_SECONDS:

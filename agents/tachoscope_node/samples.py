@@ -40,30 +40,35 @@ def _line(family: Family, unix_seconds: float) -> dict[str, Any]:
 
 class Samples:
     """Appends samples to files in a directory and ships whole files. Methods raise TachoscopeError and lose nothing but what cannot
-    be written at all; `dropped` counts files given up because the store was away for too long.
+    be written at all.
+
+    Attributes:
+        directory: where the files are. dropped: files given up because the store was away for too long.
+        failing: why the store did not take the last file, or nothing.
     """
 
     def __init__(self, directory: Path, store: Store, node: str, *, max_age_seconds: float) -> None:
-        self._directory = directory
+        self.directory = directory
         self._store = store
         self._node = node
         self._max_age_seconds = max_age_seconds
         self._current: Path | None = None
         self._began = 0.0
         self.dropped = 0
+        self.failing = ""
 
     def append(self, families: Sequence[Family], *, now: float, unix_seconds: float) -> None:
         """Add a sample of all families; `now` is monotonic."""
         if self._current is None:
-            self._current, self._began = self._directory / f"{int(unix_seconds)}-{uuid.uuid4()}.jsonl", now
+            self._current, self._began = self.directory / f"{int(unix_seconds)}-{uuid.uuid4()}.jsonl", now
         try:
-            self._directory.mkdir(parents=True, exist_ok=True)
+            self.directory.mkdir(parents=True, exist_ok=True)
             with self._current.open("ab") as file:
                 file.write(lines(families, unix_seconds))
             full = self._current.stat().st_size >= MAX_FILE_BYTES
         except OSError as error:
             self._current = None
-            raise TachoscopeError(f"could not write {self._directory}: {error.strerror}", fix="free space there") from None
+            raise TachoscopeError(f"could not write {self.directory}: {error.strerror}", fix="free space there") from None
         if full or now - self._began >= self._max_age_seconds:
             self._current = None
 
@@ -74,7 +79,7 @@ class Samples:
     def ship(self) -> int:
         """Ship the files that are complete, also those of an agent that was killed; return how many."""
         shipped = 0
-        files = [path for path in sorted(self._directory.glob("*.jsonl")) if path != self._current]
+        files = [path for path in sorted(self.directory.glob("*.jsonl")) if path != self._current]
         self._give_up(files)
         for path in files:
             began, _, _ = path.name.partition("-")
@@ -82,10 +87,22 @@ class Samples:
             whole = content[: content.rfind(b"\n") + 1]
             if whole:
                 at = float(began) if began.isdigit() else time.time()
-                self._store.write_samples(host=self._node, name=path.stem, time=at, lines=whole)
+                self._write(path.stem, at, whole)
             path.unlink()
             shipped += 1
         return shipped
+
+    def _write(self, name: str, at: float, content: bytes) -> None:
+        try:
+            self._store.write_samples(host=self._node, name=name, time=at, lines=content)
+        except TachoscopeError as error:
+            self.failing = str(error)
+            raise
+        self.failing = ""
+
+    def left(self) -> int:
+        """Return how many files the store does not have yet."""
+        return len(list(self.directory.glob("*.jsonl")))
 
     def _give_up(self, files: list[Path]) -> None:
         while files and sum(path.stat().st_size for path in files) > MAX_KEPT_BYTES:

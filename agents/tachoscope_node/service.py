@@ -17,20 +17,21 @@ import msgspec
 from tachoscope_core import agent_metrics as names
 from tachoscope_core import spool
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_node import web_config
+from tachoscope_node import places, web_config
 from tachoscope_node.agent import Agent
+from tachoscope_node.alone import say_who, take_spool, take_state
 from tachoscope_node.config import Config
 from tachoscope_node.exposition import CONTENT_TYPE_LATEST, Exposition
 from tachoscope_node.families import Family
 from tachoscope_node.logs import Log
 from tachoscope_node.otlp import OtlpPush, resource_attributes
+from tachoscope_node.watched import WatchedFiles
 from tachoscope_node.web import Request, Response, WebServer
 
 _STALLED_SECONDS = 30.0
 """Without a tick for this long the agent is not healthy."""
 _SWITCH_SECONDS = 0.001
 """A scrape that comes during a tick waits no longer than this for its turn at the interpreter; Python's default is 5 ms."""
-_LOOK_AT_FILES_SECONDS = 10.0
 _CATCH_UP_SECONDS = 0.1
 """The pause between looks at the spool while more waits to be read than one look may take."""
 _MOST_FILES = 65536
@@ -46,7 +47,7 @@ class Service:
     """Runs an agent until it is told to stop.
 
     Raises:
-        TachoscopeError: another agent serves this spool, or a part of it cannot be opened.
+        TachoscopeError: another agent has this spool or state directory, or a part of it cannot be opened.
     """
 
     def __init__(self, config: Config, log: Log, *, reload_config: Callable[[], Config] | None = None) -> None:
@@ -58,13 +59,15 @@ class Service:
         self._started = time.time()
         self._otlp: OtlpPush | None = None
         self._ranks_page = (-1, b"")
-        self._look_at_files = 0.0
+        self._reloaded = True
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, _MOST_FILES) if hard > 0 else _MOST_FILES, hard))
-        self._lock_file = _take_spool(config)
+        self._spool_lock = take_spool(config.spool_path)
+        self._state_lock = -1
         try:
+            self._state_lock = take_state(config.state_path)
             web = web_config.load(Path(config.web_config)) if config.web_config else None
-            self._web_files = _times(web)
+            self._web_files = WatchedFiles(web.files if web is not None else ())
             self.agent = Agent(config, log)
             self._exposition = Exposition(self.families, lambda: self.agent.ticks, proc=config.proc)
             routes = {
@@ -78,11 +81,13 @@ class Service:
             self.web.start()
             self._otlp = self._new_push(config)
         except BaseException:
-            os.close(self._lock_file)
+            self._release()
             raise
         scheme = "https" if web is not None and web.cert_file is not None else "http"
-        self.url = f"{scheme}://{config.address}:{self.web.port}"
+        host = f"[{config.address}]" if ":" in config.address else config.address or "0.0.0.0"  # noqa: S104  # all addresses
+        self.url = f"{scheme}://{host}:{self.web.port}"
         self._say_where(config)
+        self._warn(config)
 
     # --- life -------------------------------------------------------------------------------------------------------------
 
@@ -95,7 +100,7 @@ class Service:
         while not self._stop.is_set():
             more = self._tick()
             self._wake.set()
-            if self._reload.is_set() or self._certificate_changed():
+            if self._reload.is_set() or self._web_files.changed(time.monotonic()):
                 self._reload.clear()
                 self._apply_reload()
             due = max(due + self.agent.config.tick_seconds, time.monotonic() - 60.0)
@@ -123,15 +128,15 @@ class Service:
         """Take the spool again where somebody removed it: else nobody would find this agent, and another could start."""
         config = self.agent.config
         with contextlib.suppress(FileNotFoundError):
-            if (config.spool_path / spool.AGENT_LOCK).stat().st_ino == os.fstat(self._lock_file).st_ino:
+            if (config.spool_path / spool.AGENT_LOCK).stat().st_ino == os.fstat(self._spool_lock).st_ino:
                 return
         try:
-            lock = _take_spool(config)
+            lock = take_spool(config.spool_path)
         except TachoscopeError as error:
             self._log.warning("spool", str(error))
             return
-        os.close(self._lock_file)
-        self._lock_file = lock
+        os.close(self._spool_lock)
+        self._spool_lock = lock
         self._say_where(config)
 
     def _ship(self) -> None:
@@ -156,19 +161,26 @@ class Service:
         self.web.stop()
         if not shipper.is_alive():
             self.agent.close()
-        os.close(self._lock_file)
-        self._log.info(
-            "stopped; everything is in the store" if complete else "stopped; what is not in the store stays in the spool"
-        )
+        self._release()
+        self._say_what_is_left(complete=complete)
         return complete
 
-    def _certificate_changed(self) -> bool:
-        """Say whether a file of the web configuration is another than it was: certificates are renewed without a signal."""
-        now = time.monotonic()
-        if not self._web_files or now < self._look_at_files:
-            return False
-        self._look_at_files = now + _LOOK_AT_FILES_SECONDS
-        return any(_changed_at(path) not in {at, None} for path, at in self._web_files.items())
+    def _say_what_is_left(self, *, complete: bool) -> None:
+        samples = self.agent.samples
+        left = [] if complete else ["records stay in the spool"]
+        if files := samples.left():
+            left.append(f"{files} {'file' if files == 1 else 'files'} of metric samples in {samples.directory}")
+        if left:
+            failing = self.agent.shipper.failing or samples.failing
+            why = f" ({failing})" if failing else ""
+            self._log.warning(None, f"stopped; not in the store: {'; '.join(left)}; the next start ships them{why}")
+        else:
+            self._log.info("stopped; everything is in the store")
+
+    def _release(self) -> None:
+        for lock in (self._spool_lock, self._state_lock):
+            if lock >= 0:
+                os.close(lock)
 
     def _apply_reload(self) -> None:
         if self._reload_config is None:
@@ -181,15 +193,18 @@ class Service:
             config = msgspec.structs.replace(config, **{key: getattr(old, key) for key in _FIXED})
             push = self._new_push(config) if config.otlp != old.otlp else self._otlp
         except TachoscopeError as error:
-            self._web_files = {path: _changed_at(path) for path in self._web_files}  # said once, not every ten seconds
-            self._log.info(f"not reloaded, the agent goes on as before: {error}")
+            self._web_files = self._web_files.as_now()  # said once, not every ten seconds
+            self._reloaded = False
+            self._log.warning(None, f"not reloaded, the agent goes on as before: {error}")
             return
         self.web.reload(web)
-        self._web_files = _times(web)
+        self._web_files = WatchedFiles(web.files if web is not None else ())
         if push is not self._otlp and self._otlp is not None:
             self._otlp.stop(1.0)
         self._otlp = push
         self.agent.reconfigure(config)
+        self._reloaded = True
+        self._warn(config)
         self._log.info("reloaded" + (f"; a restart is needed for {', '.join(fixed)}" if fixed else ""))
 
     def _new_push(self, config: Config) -> OtlpPush | None:
@@ -206,9 +221,13 @@ class Service:
         return push
 
     def _say_where(self, config: Config) -> None:
-        os.ftruncate(self._lock_file, 0)
-        os.pwrite(self._lock_file, msgspec.json.encode(spool.LiveAgent(os.getpid(), config.store_url, self.url)), 0)
+        for lock in (self._spool_lock, self._state_lock):
+            say_who(lock, spool.LiveAgent(os.getpid(), config.store_url, self.url))
         self._log.info(f"serving {self.url}/metrics; spool {config.spool_path}, store {config.store_url}")
+
+    def _warn(self, config: Config) -> None:
+        for warning in places.warnings(config):
+            self._log.warning(None, warning)
 
     # --- pages ------------------------------------------------------------------------------------------------------------
 
@@ -217,6 +236,7 @@ class Service:
         push = self._otlp.exports if self._otlp is not None else {}
         return [
             *self.agent.families(),
+            Family(names.CONFIG_RELOAD_SUCCESS, [((), float(self._reloaded))]),
             Family(names.HTTP_REFUSED, [((reason,), float(count)) for reason, count in self.web.refused.items()]),
             Family(names.OTLP_EXPORTS, [((outcome,), float(count)) for outcome, count in push.items()]),
         ]
@@ -244,35 +264,8 @@ class Service:
         return _text(200, f"ok, but the store is behind: {failing}" if failing else "ok")
 
 
-def _times(web: web_config.WebConfig | None) -> dict[Path, int | None]:
-    return {path: _changed_at(path) for path in web.files} if web is not None else {}
-
-
-def _changed_at(path: Path) -> int | None:
-    try:
-        return path.stat().st_mtime_ns
-    except OSError:  # in the middle of being replaced
-        return None
-
-
 def _text(status: int, text: str) -> Response:
     return Response(status, "text/plain; charset=utf-8", f"{text}\n".encode(), ())
-
-
-def _take_spool(config: Config) -> int:
-    root = config.spool_path
-    try:
-        if not root.exists():
-            root.mkdir(parents=True)
-            root.chmod(0o1777)  # like /tmp: every user's runs, none can remove another's
-        lock = spool.try_lock(root / spool.AGENT_LOCK, mode=0o644)
-    except OSError as error:
-        raise TachoscopeError(f"could not open the spool {root}: {error.strerror}", fix="choose another with spool:") from None
-    if lock is None:
-        other = spool.live_agent(root)
-        who = f", process {other.pid}, {other.url}" if other else ""
-        raise TachoscopeError(f"another agent serves the spool {root}{who}", fix="stop it, or choose another with spool:")
-    return lock
 
 
 @contextlib.contextmanager

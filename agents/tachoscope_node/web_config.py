@@ -78,7 +78,7 @@ def load(path: Path | str) -> WebConfig:
         TachoscopeError: with all faults at once, each with the file, the key, the offending value and the way out.
     """
     file = Path(path)
-    document = parse(file)
+    document = parse(file, "web configuration")
     reader = Reader(file)
     known = {"tls_server_config", "http_server_config", "basic_auth_users", "bearer_token_files", "rate_limit"}
     top = reader.section(document, "", known)

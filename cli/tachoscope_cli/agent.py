@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.store import absolute_url
 
 
 def serve(config: Path | None, *, store: str | None, spool: str | None, port: int | None, check: bool) -> int:
@@ -20,20 +21,24 @@ def serve(config: Path | None, *, store: str | None, spool: str | None, port: in
     """
     try:
         from tachoscope_node import config as config_module
+        from tachoscope_node import places, web_config
         from tachoscope_node import service as service_module
-        from tachoscope_node import web_config
         from tachoscope_node.logs import Log
     except ImportError as error:
         raise TachoscopeError(f"the agent needs {error.name}", fix="pip install 'tachoscope[agent]'") from None
 
     def load() -> config_module.Config:
-        return config_module.load(config, store=store, spool=spool, port=port)
+        # On the command line a path is relative to where the command is typed; in the file it has to be absolute.
+        places_named = {"store": store and absolute_url(store), "spool": spool and str(Path(spool).absolute())}
+        return config_module.load(config, look=check, port=port, **places_named)
 
     loaded = load()
     if check:
         if loaded.web_config:
             web_config.load(Path(loaded.web_config))
-        sys.stdout.write(f"sound: spool {loaded.spool_path}, store {loaded.store_url}, {loaded.address}:{loaded.port}\n")
+        where = f"spool {loaded.spool_path}, store {loaded.store_url}, state {loaded.state_path}"
+        lines = [f"sound: {where}, {loaded.address}:{loaded.port}", *(f"WARNING: {line}" for line in places.warnings(loaded))]
+        sys.stdout.write("".join(f"{line}\n" for line in lines))
         return 0
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     service = service_module.Service(loaded, Log(logging.getLogger("tachoscope")), reload_config=load)

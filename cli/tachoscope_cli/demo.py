@@ -22,30 +22,34 @@ _LOG_TAIL_LINES = 15
 
 @dataclass(frozen=True, slots=True)
 class Demonstration:
-    """The training's outcome, and how many of its series the agent served; 0 when no agent took part."""
+    """The training's outcome, and what the agent did, in a line."""
 
     outcome: Outcome
-    series: int
+    agent: str
 
 
-def train(fault: str, *, steps: int, store_url: str, job: str | None, console: Console) -> Demonstration:
+def train(fault: str, *, steps: int, store_url: str | None, job: str | None, console: Console) -> Demonstration:
     """Run the training of `demo_training` under the probe and an agent, with progress on the console.
+
+    Args:
+        store_url: None for the live agent's, else the default one.
 
     Raises:
         TachoscopeError: torch is not installed, or the training failed; the message ends with its last words.
+        KeyboardInterrupt: the training was interrupted.
     """
     if importlib.util.find_spec("torch") is None:
         raise TachoscopeError(
             "the demo trains with PyTorch, which is not installed here", fix="pip install torch==2.13.0, or `make demo`"
         )
     name = job or f"demo-{fault}"
-    with tempfile.TemporaryDirectory(prefix="tachoscope-demo-") as folder, demo_agent.watching(store_url) as agent:
+    with tempfile.TemporaryDirectory(prefix="tachoscope-demo-") as folder, demo_agent.watching(store_url) as watched:
         data, log = Path(folder), Path(folder) / "training.log"
-        outcome = _watched(_command(fault, steps, data), steps, store_url, name, log, console)
+        outcome = _run(_command(fault, steps, data), steps, watched.store_url, name, log, console)
         if outcome.exit_code:
             tail = "\n".join(log.read_text(errors="replace").splitlines()[-_LOG_TAIL_LINES:])
             raise TachoscopeError(f"the demo's training ended with exit code {outcome.exit_code}; it said last:\n{tail}")
-        return Demonstration(outcome, agent.series(name) if agent else 0)
+        return Demonstration(outcome, watched.says(name, outcome))
 
 
 def _command(fault: str, steps: int, data: Path) -> list[str]:
@@ -54,7 +58,7 @@ def _command(fault: str, steps: int, data: Path) -> list[str]:
     return [*launcher, *module]
 
 
-def _watched(command: list[str], steps: int, store_url: str, job: str, log: Path, console: Console) -> Outcome:
+def _run(command: list[str], steps: int, store_url: str, job: str, log: Path, console: Console) -> Outcome:
     if not console.is_terminal:
         console.print(f"training: {RANKS} processes, {steps} steps")
     columns = (
@@ -69,9 +73,12 @@ def _watched(command: list[str], steps: int, store_url: str, job: str, log: Path
         Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress,
     ):
         task = progress.add_task(f"training, {RANKS} processes", total=steps)
+        most = 0
 
         def show(run_directory: Path) -> None:
+            nonlocal most  # what the agent has shipped is in the spool no longer
             done = sum(path.read_bytes().count(b'"kind":"StepDone"') for path in spool.segments(run_directory))
-            progress.update(task, completed=done // RANKS)
+            most = max(done // RANKS, most)
+            progress.update(task, completed=most)
 
-        return run(command, job=job, store_url=store_url, output=output.fileno(), while_running=show)
+        return run(command, job=job, store_url=store_url, output=output.fileno(), while_running=show, ours=True)

@@ -19,12 +19,12 @@ from rich.text import Text
 
 import tachoscope
 from tachoscope_cli.faults import FAULTS
+from tachoscope_cli.show import console, show
 from tachoscope_core import store as store_module
 from tachoscope_core.errors import TachoscopeError
 
 if TYPE_CHECKING:
     from tachoscope_analyzers import load
-    from tachoscope_core.report import Report
 
 FAIL_ON_EXIT_CODE = 3
 # Newer typer brings its own copy of click and does not say where; older typer uses click's.
@@ -58,6 +58,11 @@ StoreOption = Annotated[
 
 def _store_url(store: str | None) -> str:
     return store or store_module.default_url()
+
+
+def _named_store(store: str | None) -> str | None:
+    """Return the store that the user named; $TACHOSCOPE_STORE is as explicit as --store. Without either a live agent's is meant."""
+    return store or os.environ.get("TACHOSCOPE_STORE")
 
 
 def _needs_analysis() -> None:
@@ -94,24 +99,24 @@ def demo(
     from tachoscope_analyzers.analyze import analyze as judge
     from tachoscope_analyzers.load import from_store
     from tachoscope_cli import demo as demo_module
-    from tachoscope_cli.render_text import render
     from tachoscope_core.store import Store
 
-    console, url = _console(), _store_url(store)
-    console.print(f"fault: {fault.value} ({FAULTS[fault.value]})", soft_wrap=True)
-    done = demo_module.train(fault.value, steps=steps, store_url=url, job=job, console=console)
-    if done.series and done.outcome.all_shipped:
-        console.print(f"agent: shipped all records, and served {done.series} series of the job to Prometheus", soft_wrap=True)
-    elif not done.series:
-        console.print("agent: took no part; metrics need pip install 'tachoscope[agent]'", soft_wrap=True)
-    console.print()
-    given = f" --store {store}" if store else ""
+    out = console()
+    out.print(f"fault: {fault.value} ({FAULTS[fault.value]})", soft_wrap=True)
+    try:
+        done = demo_module.train(fault.value, steps=steps, store_url=_named_store(store), job=job, console=out)
+    except KeyboardInterrupt:  # of which typer would say nothing
+        raise TachoscopeError("interrupted", exit_code=130) from None
+    out.print(f"agent: {done.agent}", soft_wrap=True)
+    out.print()
+    url = done.outcome.store_url
+    given = f" --store {url}" if store else ""
     then = [
         f"store: {url}",
         f"next:  {_own_name()} run{given} -- python train.py   (your own job, unchanged)",
         f"       {_own_name()} analyze {url}/jobs/{done.outcome.job} --format html --output report.html",
     ]
-    render(judge(from_store(Store(url), done.outcome.job)), console, then=then)
+    show(judge(from_store(Store(url), done.outcome.job)), then=then)
 
 
 @app.command(
@@ -136,8 +141,7 @@ def run(
     """
     from tachoscope_cli.run import run as run_command
 
-    # $TACHOSCOPE_STORE is as explicit as --store: without either, a live agent's own store is meant.
-    outcome = run_command(command or [], job=job, store_url=store or os.environ.get("TACHOSCOPE_STORE"))
+    outcome = run_command(command or [], job=job, store_url=_named_store(store))
     if outcome.recorded and outcome.all_shipped:
         where = f" --store {outcome.store_url}" if outcome.store_url != store_module.default_url() else ""
         by = " (by the node's agent)" if outcome.by_agent else ""
@@ -149,14 +153,16 @@ def run(
 
 @app.command(
     epilog="Examples: `tachoscope analyze`, `tachoscope analyze --job resnet --format html --output report.html`, "
-    "`tachoscope analyze /dev/shm/tachoscope`, `tachoscope analyze report.json`"
+    "`tachoscope analyze /dev/shm/tachoscope`, `tachoscope analyze report.json`, `tachoscope analyze trace.json.gz`, "
+    "`tachoscope analyze traces/ --tables tables/`, `tachoscope analyze new.json.gz --baseline old.json.gz`"
 )
 def analyze(
     paths: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="PATH...",
-            help="A store, a job's folder in it, spool directories or segments, or a saved report. Default: the store.",
+            help="A store, a job's folder in it, spool directories or segments, a saved report; or "
+            "profiler traces of one job: files, directories, patterns. Default: the store.",
         ),
     ] = None,
     job: Annotated[str | None, typer.Option(help="The job to judge. Default: the one written last.")] = None,
@@ -167,10 +173,29 @@ def analyze(
     ] = Format["text"],
     output: Annotated[Path | None, typer.Option(help="Write to this file instead of the terminal.")] = None,
     fail_on: Annotated[Level | None, typer.Option(help=f"Exit with {FAIL_ON_EXIT_CODE} on a finding this severe.")] = None,
+    baseline: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATH", help="Traces to compare with: what became slower, by state, operator and kernel."),
+    ] = None,
+    tables: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write all tables of the traces there, as Parquet and CSV.")
+    ] = None,
+    perfetto: Annotated[
+        Path | None,
+        typer.Option(metavar="OUT", help="Write the trace back for ui.perfetto.dev, with ledger, findings and critical path."),
+    ] = None,
+    executor: Annotated[
+        str, typer.Option(metavar="local|dask://HOST:PORT", help="Where the ranks' traces are analysed.")
+    ] = "local",
+    replay: Annotated[  # noqa: FBT002
+        bool,
+        typer.Option(
+            "--replay/--no-replay", help="Replay the dependencies of a trace to say what a fix would bring; takes longer."
+        ),
+    ] = True,
 ) -> None:
     """Say where the time of a job went, what the bottleneck is, and what to do about it."""
     _needs_analysis()
-    from tachoscope_analyzers.analyze import analyze as judge
     from tachoscope_cli import paths as path_module
     from tachoscope_core.report import worst_severity
 
@@ -179,34 +204,31 @@ def analyze(
     places = paths or [_store_url(store)]
     if not paths and "://" not in places[0] and not path_module.is_store(places[0]):
         raise TachoscopeError(f"store {places[0]} is empty", fix="run something first: tachoscope run -- python train.py")
-    report = path_module.saved_report(places) or judge(path_module.records_of(places, job))
-    _print_report(report, format_.value, output)
+    if _are_traces(places, baseline, tables, perfetto):
+        from tachoscope_cli import traces
+
+        options = traces.Options(job, executor, replay, tables, perfetto, tuple(baseline or ()))
+        report = traces.analyze(places, options, Console(stderr=True))
+    else:
+        from tachoscope_analyzers.analyze import analyze as judge
+
+        report = path_module.saved_report(places) or judge(path_module.records_of(places, job))
+    show(report, format_.value, output)
     worst = worst_severity(report.findings)
     if fail_on is not None and (worst == "critical" or (worst == "warning" and fail_on.value == "warning")):
         raise typer.Exit(FAIL_ON_EXIT_CODE)
 
 
-def _print_report(report: Report, format_: str, output: Path | None) -> None:
-    from tachoscope_cli import render_html, render_text
-    from tachoscope_core.report import dump
+def _are_traces(places: list[str], *only_for_traces: object) -> bool:
+    if "://" in places[0]:
+        return False
+    from tachoscope_cli.paths import are_traces
 
-    if format_ == "text" and output is None:
-        render_text.render(report, _console())
-        return
-    if format_ == "text":
-        console = Console(record=True, file=open(os.devnull, "w"), width=110)  # noqa: SIM115
-        render_text.render(report, console)
-        text = console.export_text()
-    else:
-        text = dump(report).decode() if format_ == "json" else render_html.render(report)
-    if output is None:
-        typer.echo(text, nl=False)
-        return
-    try:
-        output.write_text(text)
-    except OSError as error:
-        raise TachoscopeError(f"could not write {output}: {error.strerror}") from None
-    _notice(f"written to {output}")
+    if are_traces(places):
+        return True
+    if any(only_for_traces):
+        raise TachoscopeError(f"{places[0]} is no profiler trace", fix="--baseline, --tables and --perfetto work on traces")
+    return False
 
 
 @app.command(
@@ -214,10 +236,13 @@ def _print_report(report: Report, format_: str, output: Path | None) -> None:
     "`tachoscope agent --store s3://bucket/tachoscope --port 0`"
 )
 def agent(
-    config: Annotated[Path | None, typer.Option(help="YAML file; every key has a default, see docs/agent.md.")] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="YAML file; every key has a default, see docs/agent.md. Default: none is read.")
+    ] = None,
     store: StoreOption = None,
     spool: Annotated[
-        str | None, typer.Option(metavar="DIRECTORY", help="Where jobs write. Default: $TACHOSCOPE_SPOOL, else a tmpfs.")
+        str | None,
+        typer.Option(metavar="DIRECTORY", help="Where jobs write. Default: $TACHOSCOPE_SPOOL, else /dev/shm/tachoscope."),
     ] = None,
     port: Annotated[int | None, typer.Option(help="Port of the metrics; 0: any free one. Default: 9465.")] = None,
     check: Annotated[bool, typer.Option("--check", help="Only check the configuration.")] = False,  # noqa: FBT002
@@ -225,7 +250,8 @@ def agent(
     """Serve one node: ship what its jobs record, and give their metrics and the host's to Prometheus.
 
     Runs until Ctrl-C or SIGTERM and then ships what is left; SIGHUP reads the configuration again. `tachoscope run` finds it by
-    itself. Exits with 1 if records stayed in the spool.
+    itself. Exits with 1 if records stayed in the spool. What must outlive a restart is in /var/lib/tachoscope for root, else in
+    ~/.local/state/tachoscope, unless the file says `state:`; spool and state directory serve one agent at a time.
     """
     from tachoscope_cli.agent import serve
 
@@ -245,7 +271,7 @@ def doctor(store: StoreOption = None) -> None:
     words = {"ok": Text("yes", style="green"), "no": Text("no", style="yellow"), "bad": Text("MEND", style="bold red")}
     for check in checks:
         table.add_row(words[check.state], check.name, check.detail)
-    _console().print(table)
+    console().print(table)
     raise typer.Exit(int(any(check.state == "bad" for check in checks)))
 
 
@@ -265,7 +291,7 @@ def store_ls(
     table = Table("job", "status", "ranks", "steps", "attempts", "last record", box=None, padding=(0, 2, 0, 0))
     for job in sorted(times, key=times.__getitem__, reverse=True)[:limit]:
         table.add_row(job, *_job_row(load.from_store(opened, job, ends_only=True), times[job]))
-    _console().print(table)
+    console().print(table)
     if len(times) > limit:
         _notice(f"{len(times) - limit} more (--limit)")
 
@@ -300,11 +326,6 @@ def _age(seconds: float) -> str:
         if seconds >= size:
             return f"{seconds / size:.0f} {unit}"
     return f"{max(0.0, seconds):.0f} s"
-
-
-def _console() -> Console:
-    """Return a console for results; in a pipe lines are as long as they need to be."""
-    return Console(width=None if sys.stdout.isatty() else 110, highlight=False)
 
 
 def _notice(text: str) -> None:

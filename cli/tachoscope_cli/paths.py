@@ -1,7 +1,8 @@
-"""What a path on the command line means: a store, a job in it, a spool, a saved report."""
+"""What a path on the command line means: a store, a job in it, a spool, a saved report, profiler traces."""
 
 from __future__ import annotations
 
+import glob
 import os
 from pathlib import Path
 
@@ -10,6 +11,9 @@ from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report import Report
 from tachoscope_core.report import load as load_report
 from tachoscope_core.store import Store
+
+_SUFFIXES = (".json", ".json.gz", ".json.zst", ".sqlite")
+_PEEKED_BYTES = 4096
 
 
 def is_store(path: str) -> bool:
@@ -69,3 +73,33 @@ def _job_folder(path: str) -> Path | None:
     """Return the path if it is `<store>/jobs/<job>`."""
     folder = Path(path)
     return folder.resolve() if folder.parent.resolve().name == "jobs" and os.path.isdir(folder / "records") else None
+
+
+def are_traces(paths: list[str]) -> bool:
+    """Say whether paths name profiler traces: files by name and first bytes, directories and patterns by what is in them.
+
+    Raises:
+        TachoscopeError: a file is a recording that must be exported first.
+    """
+    return bool(paths) and all(_is_trace(path) for path in paths)
+
+
+def _is_trace(path: str) -> bool:
+    if path.endswith((".nsys-rep", ".qdrep")):
+        raise TachoscopeError(
+            f"{path} is Nsight's own format", fix=f"nsys export --type sqlite {path}, and analyze the .sqlite file"
+        )
+    if os.path.isfile(path):
+        return path.endswith(_SUFFIXES) and not _is_report(path)
+    if os.path.isdir(path):
+        return any(name.endswith(_SUFFIXES) for _, _, names in os.walk(path) for name in names)
+    return any(_is_trace(match) for match in glob.glob(path, recursive=True)[:1])
+
+
+def _is_report(path: str) -> bool:
+    """Say whether a JSON file is a saved report, which begins with its schema."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(_PEEKED_BYTES).lstrip().startswith((b'{\n  "schema":', b'{"schema":'))
+    except OSError:
+        return False

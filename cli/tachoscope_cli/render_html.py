@@ -7,6 +7,8 @@ from html import escape
 from tachoscope_cli.render_text import (
     STATE_COLORS,
     WARNING_SHARE_TEXT,
+    change_cells,
+    nothing_found,
     percent,
     quantity,
     ranks_text,
@@ -30,9 +32,7 @@ def render(report: Report) -> str:
     """Return the page."""
     ledger, step = report.ledgers[0], report.step_seconds
     cards = "".join(_card(finding, report) for finding in report.findings)
-    verdict = (
-        "" if any(f.severity != "info" for f in report.findings) else f"<p><b>no bottleneck above {WARNING_SHARE_TEXT}</b></p>"
-    )
+    verdict = "" if not nothing_found(report) else f"<p><b>no bottleneck above {WARNING_SHARE_TEXT}</b></p>"
     ranks = "".join(_bar(row, f"rank {row.rank}") for row in report.ledgers[1:])
     missing = "".join(f"<tr><td>{escape(r.class_)}</td><td>{escape(r.missing)}</td></tr>" for r in report.not_measured)
     return f"""<!doctype html><html lang="en"><head><meta charset="utf-8">
@@ -40,11 +40,29 @@ def render(report: Report) -> str:
 <h1>{escape(report.job)}</h1>
 <p>{report.window.steps} steps, {report.ranks} ranks, step {seconds(step.mean)} (p50 {seconds(step.p50)}, p95 {seconds(step.p95)},
 p99 {seconds(step.p99)}), goodput <b>{percent(report.goodput or 0.0)}</b></p>
-{_bar(ledger, "all ranks")}{_states(ledger, step.mean)}{verdict}{cards}
-<h2>By rank</h2>{ranks}
+{_quality(report)}{_bar(ledger, "all ranks")}{_states(ledger, step.mean)}{verdict}{cards}
+{_changes(report)}<h2>By rank</h2>{ranks}
 <details><summary>Not measured: neither found nor ruled out</summary><table>{missing}</table></details>
-<p class="dim">{"<br>".join(escape(f"{s.records} records from {s.path}") for s in report.sources)}</p></body></html>
+<p class="dim">{"<br>".join(escape(f"{s.records} {s.unit} from {s.path}") for s in report.sources)}</p></body></html>
 """
+
+
+def _changes(report: Report) -> str:
+    rows = "".join(
+        f"<tr><td>{escape(change.kind)}</td>"
+        + "".join(f'<td class="n">{escape(cell)}</td>' for cell in change_cells(change))
+        + "</tr>"
+        for change in report.changes
+    )
+    head = "<tr><th></th><th></th><th>baseline</th><th>now</th><th>difference</th><th>calls a step</th></tr>"
+    return f"<h2>Against {escape(report.baseline)}</h2><table>{head}{rows}</table>" if report.baseline else ""
+
+
+def _quality(report: Report) -> str:
+    rows = "".join(
+        f"<tr><th>{escape(note.severity)}</th><td>{escape(note.what)}: {escape(note.means)}</td></tr>" for note in report.quality
+    )
+    return f"<h2>Data quality</h2><table>{rows}</table>" if rows else ""
 
 
 def _color(state: str) -> str:
@@ -77,7 +95,9 @@ def _card(finding: Finding, report: Report) -> str:
         else ""
     )
     fixed = (
-        f"<tr><th>If fixed</th><td><b>{finding.speedup_if_fixed:.2f}x as fast</b></td></tr>" if finding.severity != "info" else ""
+        f"<tr><th>If fixed</th><td><b>{finding.speedup_if_fixed:.2f}x as fast</b></td></tr>"
+        if finding.class_ != "compute_bound"
+        else ""
     )
     evidence = "<br>".join(_evidence(row) for row in finding.evidence)
     return f"""<div class="card {finding.severity}"><span class="tag">{finding.severity}</span>

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tachoscope_cli.runbooks import path_of
-from tachoscope_core.report import Evidence, Finding, Ledger, Report, Source
+from tachoscope_core.report import Change, Evidence, Finding, Ledger, QualityNote, Report, Source
 from tachoscope_core.taxonomy import BY_SLUG
 
 STATE_COLORS = {
@@ -27,26 +27,39 @@ STATE_COLORS = {
 }
 _FALLBACK_COLOR = "#666666"
 _SEVERITY_STYLE = {"critical": "bold white on red", "warning": "bold black on yellow", "info": "bold black on green"}
+_HEALTHY = ("compute_bound", "decode_bandwidth")
+_QUALITY_STYLE = {"bad": "bold red", "limited": "yellow", "note": "dim"}
 _BAR_WIDTH = 72
+_CHANGES_SHOWN = 40
+_NAME_LENGTH = 56
 WARNING_SHARE_TEXT = "10 %"
 
 
 def render(report: Report, console: Console, *, then: Sequence[str] = ()) -> None:
     """Print the report, then the given lines; where nothing is wrong that is the last line."""
     console.print(_headline(report), soft_wrap=True)
+    for note in report.quality:
+        console.print(_quality(note), soft_wrap=True)
     console.print()
     console.print(_bar(report.ledgers[0]))
     console.print(_states(report))
     for finding in report.findings:
         console.print(Padding(_finding(finding, report), (1, 0, 0, 0)))
+    if report.baseline:
+        console.print(Padding(_changes(report), (1, 0, 0, 0)))
     console.print()
     for line in [*map(_source, report.sources), _not_measured(report)]:
         if line:
             console.print(Text(line, style="dim"), soft_wrap=True)
     for line in then:
         console.print(line, soft_wrap=True)
-    if all(finding.severity == "info" for finding in report.findings):
+    if nothing_found(report):
         console.print(Text(f"no bottleneck above {WARNING_SHARE_TEXT}", style="bold green"))
+
+
+def nothing_found(report: Report) -> bool:
+    """Say whether there is no finding but that the step is as it should be."""
+    return all(finding.class_ in _HEALTHY for finding in report.findings)
 
 
 def seconds(value: float) -> str:
@@ -89,6 +102,12 @@ def _headline(report: Report) -> Text:
         f"step {seconds(step.mean)} (p95 {seconds(step.p95)})   "
     )
     text.append(f"goodput {percent(report.goodput or 0.0)}", style="bold")
+    return text
+
+
+def _quality(note: QualityNote) -> Text:
+    text = Text("data  ", style=_QUALITY_STYLE[note.severity])
+    text.append(f"{note.what}: {note.means}", style="default")
     return text
 
 
@@ -137,7 +156,7 @@ def _finding(finding: Finding, report: Report) -> RenderableType:
         facts.add_row("evidence" if index == 0 else "", _evidence(row))
     if finding.runner_up is not None:
         facts.add_row("runner-up", f"{finding.runner_up.class_}, {percent(finding.runner_up.margin)} behind")
-    if finding.severity != "info":
+    if finding.class_ not in _HEALTHY:
         facts.add_row("if fixed", Text(f"{finding.speedup_if_fixed:.2f}x as fast", style="bold"))
     facts.add_row("do", finding.action)
     facts.add_row("runbook", path_of(finding.runbook))
@@ -146,6 +165,44 @@ def _finding(finding: Finding, report: Report) -> RenderableType:
         Text(f"  {BY_SLUG[finding.class_].title}" if finding.class_ in BY_SLUG else ""),
         Padding(facts, (0, 0, 0, 2)),
     )
+
+
+def _changes(report: Report) -> RenderableType:
+    table = Table(
+        "",
+        "baseline",
+        "now",
+        "difference",
+        "calls",
+        title=f"seconds a step against {report.baseline}",
+        title_justify="left",
+        box=None,
+    )
+    for column in table.columns[1:]:
+        column.justify = "right"
+        column.no_wrap = True
+    kind = ""
+    for change in report.changes[:_CHANGES_SHOWN]:
+        if change.kind != kind:
+            kind = change.kind
+            table.add_row(Text(kind, style="bold"))
+        table.add_row(*change_cells(change))
+    return table
+
+
+def change_cells(change: Change) -> list[str]:
+    """Return a change's name, seconds before and now, their difference, and how often it ran in a step."""
+    short = change.name if len(change.name) <= _NAME_LENGTH else change.name[: _NAME_LENGTH - 1] + "…"
+    name = short if change.matched in ("exact", "") else f"{short} ({change.matched.replace('_', ' ')})"
+    counts = f"{change.baseline_count:.3g} → {change.count:.3g}" if change.kind in ("operator", "kernel") else ""
+    difference = change.seconds - change.baseline_seconds
+    return [
+        name,
+        seconds(change.baseline_seconds),
+        seconds(change.seconds),
+        f"{'+' if difference > 0 else '-'}{seconds(abs(difference))}",
+        counts,
+    ]
 
 
 def _evidence(row: Evidence) -> Text:
@@ -166,7 +223,7 @@ def _source(source: Source) -> str:
         (source.duplicates, "duplicates left out"),
     ]
     extra = "; ".join(f"{count} {what}" for count, what in faults if count)
-    return f"read {source.records} records from {source.path}" + (f"; {extra}" if extra else "")
+    return f"read {source.records} {source.unit} from {source.path}" + (f"; {extra}" if extra else "")
 
 
 def _not_measured(report: Report) -> str:

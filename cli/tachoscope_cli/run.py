@@ -19,6 +19,8 @@ import tachoscope
 from tachoscope import identity
 from tachoscope.ship import remove_if_empty, ship, ship_left_behind
 from tachoscope.spool_writer import SpoolWriter
+from tachoscope_cli.pages import why_behind
+from tachoscope_cli.waiting import INTERRUPTED, wait
 from tachoscope_core import records, spool
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.store import Store, default_url
@@ -28,6 +30,8 @@ _NODE_OPTIONS = ("--nnodes", "--num_machines", "--num-machines", "--num_nodes", 
 _NAME_OPTIONS = ("--rdzv-id", "--rdzv_id")
 AGENT_SHIPS_SECONDS = 30.0
 """How long a run that ended waits for the agent to ship what it wrote; a live agent takes a second or two."""
+SILENT_SECONDS = 3.0
+"""After this it says that it waits, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,7 @@ def run(
     store_url: str | None,
     output: int | None = None,
     while_running: Callable[[Path], None] | None = None,
+    ours: bool = False,
 ) -> Outcome:
     """Run a command under the probe, then put its records into the store, or see to it that the node's agent did.
 
@@ -108,9 +113,11 @@ def run(
             store, its metrics are the agent's, and its records are shipped to this one.
         output: file descriptor for the command's stdout and stderr; default: this process's.
         while_running: called about three times a second with the run's spool directory.
+        ours: the command is not a user's: an interrupt ends it at once.
 
     Raises:
         TachoscopeError: the command cannot be started, or a job of several nodes has no name.
+        KeyboardInterrupt: the command was `ours`, and was interrupted.
     """
     check_command(command)
     name, is_default = job_name(command, os.environ, job)
@@ -128,18 +135,21 @@ def run(
         launcher.started()
         environ = _environment(run_directory, name, attempt, is_default=is_default)
         try:
-            process = subprocess.Popen(list(command), env=environ, stdout=output, stderr=output)
+            process = subprocess.Popen(list(command), env=environ, stdout=output, stderr=output, start_new_session=ours)
         except OSError as error:
             launcher.ended(126)
             raise TachoscopeError(f"could not start {command[0]!r}: {error.strerror}", exit_code=126) from None
-        code = _wait(process, (lambda: while_running(run_directory)) if while_running else None)
+        code = wait(process, (lambda: while_running(run_directory)) if while_running else None, ours=ours)
         launcher.ended(code)
+        interrupted = ours and code == INTERRUPTED
         recorded = any(spool.writer_and_number(path)[0] != launcher.writer for path in spool.segments(run_directory))
-        if by_agent:
+        if not by_agent:
+            _ship(run_directory, store)
+        elif not interrupted:
             _wait_for_agent(run_directory, store)
             recorded = recorded or _stored_any(store, name, attempt, launcher.writer)
-        else:
-            _ship(run_directory, store)
+    if interrupted:
+        raise KeyboardInterrupt
     return Outcome(code, name, url, by_agent, recorded, not run_directory.exists())
 
 
@@ -196,35 +206,27 @@ def _made(run_directory: Path, *, ships: bool) -> Iterator[None]:
 
 def _wait_for_agent(run_directory: Path, store: Store) -> None:
     """Wait until the agent has shipped everything, so that the records are in the store; if it died meanwhile, ship them."""
-    deadline = time.monotonic() + AGENT_SHIPS_SECONDS
+    began, told = time.monotonic(), False
     while run_directory.exists():
-        if not spool.live_agent(run_directory.parent):
+        agent = spool.live_agent(run_directory.parent)
+        if agent is None:
             _ship(run_directory, store)
             return
-        if time.monotonic() > deadline:
-            sys.stderr.write(f"tachoscope: the agent has not shipped all records yet; they lie in {run_directory}\n")
+        waited = time.monotonic() - began
+        if waited > AGENT_SHIPS_SECONDS:
+            tries = f"they lie in {run_directory}, and it goes on trying"
+            sys.stderr.write(f"tachoscope: the agent has not shipped all records yet; {tries}{_reason(agent)}\n")
             return
+        if waited > SILENT_SECONDS and not told:
+            told = True
+            wait_for = f"waiting up to {AGENT_SHIPS_SECONDS:.0f} s for the agent to ship the records"
+            sys.stderr.write(f"tachoscope: {wait_for}{_reason(agent)}\n")
         time.sleep(0.1)
 
 
-def _wait(process: subprocess.Popen[bytes], while_running: Callable[[], None] | None) -> int:
-    """Wait for the command as a shell does: an interrupt from the terminal is the command's to handle, a TERM is passed on."""
-    previous = {
-        signal.SIGINT: signal.signal(signal.SIGINT, signal.SIG_IGN),
-        signal.SIGTERM: signal.signal(signal.SIGTERM, lambda *_: process.terminate()),
-    }
-    try:
-        while while_running is not None:
-            try:
-                process.wait(timeout=0.3)
-                break
-            except subprocess.TimeoutExpired:
-                while_running()
-        code = process.wait()
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
-    return code if code >= 0 else 128 - code
+def _reason(agent: spool.LiveAgent) -> str:
+    reason = why_behind(agent)
+    return f": {reason}" if reason else ""
 
 
 class _Launcher:

@@ -31,6 +31,12 @@ HTTP_REFUSED = Metric(
     "HTTP requests and connections that were refused: unauthorised, malformed, too_slow, too_many.",
     ("reason",),
 )
+CONFIG_RELOAD_SUCCESS = Metric(
+    "tachoscope_agent_config_reload_success",
+    "gauge",
+    "",
+    "1 if the configuration was last read without a fault, 0 if a reload failed and the agent goes on with the one before.",
+)
 
 INFO = Metric("tachoscope_agent_info", "gauge", "", "1, with the agent's version.", ("version",))
 RECORDS = Metric("tachoscope_agent_records_total", "counter", "", "Records read from the spool.")
@@ -91,4 +97,5 @@ AGENT_METRICS = (
     COLLECTOR_DURATION,
     OTLP_EXPORTS,
     HTTP_REFUSED,
+    CONFIG_RELOAD_SUCCESS,
 )

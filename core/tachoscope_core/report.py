@@ -30,6 +30,8 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
     path: str
     records: int = 0
+    unit: Literal["records", "events"] = "records"
+    """Records of the probe, or events of a profiler trace."""
     duplicates: int = 0
     cut_lines: int = 0
     garbage_lines: int = 0
@@ -113,6 +115,36 @@ class NotMeasured(msgspec.Struct, frozen=True, kw_only=True):
     missing: str
 
 
+class QualityNote(msgspec.Struct, frozen=True, kw_only=True):
+    """Something about the data that bounds what can be concluded from them.
+
+    Attributes:
+        what: the fact, with its figure. bad: nothing should be concluded; limited: some things cannot be.
+        means: what can and what cannot be concluded.
+    """
+
+    what: str
+    severity: Literal["bad", "limited", "note"]
+    means: str
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """A difference from the baseline, in seconds per step of one rank.
+
+    Attributes:
+        matched: how the two sides were found to be the same thing: `exact`, or by a rule for things that were renamed.
+    """
+
+    kind: Literal["step", "state", "operator", "kernel"]
+    name: str
+    baseline_name: str
+    matched: str
+    baseline_seconds: float
+    seconds: float
+    baseline_count: float = 0.0
+    count: float = 0.0
+
+
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """One analysis. The main ledger stands first; findings are ordered by loss, largest first."""
 
@@ -126,6 +158,10 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     goodput: float | None
     findings: list[Finding]
     not_measured: list[NotMeasured]
+    quality: list[QualityNote] = []
+    baseline: str = ""
+    changes: list[Change] = []
+    """Against `baseline`: the step, then states, operators and kernels, the largest differences of each first."""
 
 
 class _Schema(msgspec.Struct):

@@ -37,6 +37,26 @@ def _options(url: str) -> dict[str, Any]:
     return {"config_kwargs": {"connect_timeout": 5, "read_timeout": 30, "retries": {"max_attempts": 1}}}
 
 
+def absolute_url(url: str) -> str:
+    """Return a store's URL so that it means the same wherever it is read."""
+    return url if "://" in url else str(Path(url).absolute())
+
+
+def check_url(url: str) -> None:
+    """Say whether there is a kind of store for this URL, without a look at the store.
+
+    Raises:
+        TachoscopeError: nothing knows such URLs, or the package that does is missing.
+    """
+    import fsspec
+
+    try:
+        fsspec.get_filesystem_class(fsspec.utils.get_protocol(url))
+    except (ImportError, ValueError) as error:
+        fix = "a directory, or s3://bucket/path, which needs pip install 'tachoscope[s3]'"
+        raise TachoscopeError(f"could not open store {url!r}: {error}", fix=fix) from None
+
+
 def _partition(time: float, host: str) -> str:
     day = datetime.fromtimestamp(time, UTC).date().isoformat()
     return f"date={day}/host={_UNSAFE_HOST.sub('_', host)}"
@@ -60,12 +80,11 @@ class Store:
         import fsspec
 
         self.url = url
+        check_url(url)
         try:
             self._fs, root = fsspec.core.url_to_fs(url, use_listings_cache=False, **_options(url))
         except (ImportError, ValueError) as error:
-            raise TachoscopeError(
-                f"could not open store {url!r}: {error}", fix="pip install 'tachoscope[s3]' for s3:// stores"
-            ) from None
+            raise TachoscopeError(f"could not open store {url!r}: {error}") from None
         self._root: str = root.rstrip("/")
 
     def jobs(self) -> list[str]:

@@ -159,6 +159,16 @@ def test_a_saved_report_can_be_shown_again_in_every_format(tmp_path: Path) -> No
     assert tachoscope("analyze", saved, "--format", "json").stdout == Path(saved).read_text()
 
 
+def test_a_report_in_a_file_or_a_pipe_has_no_line_that_is_padded(tmp_path: Path) -> None:
+    (tmp_path / NAME).write_bytes(job([[STEP | {"checkpoint": 0.3}] * 2] * 30))
+    tachoscope("analyze", str(tmp_path), "--output", str(tmp_path / "report.txt"))
+    written = (tmp_path / "report.txt").read_text()
+
+    assert "checkpoint_stall" in written
+    assert written == tachoscope("analyze", str(tmp_path)).stdout
+    assert [line for line in written.splitlines() if line != line.rstrip()] == []
+
+
 @pytest.mark.parametrize("command", [[], ["demo"], ["run"], ["analyze"], ["doctor"], ["store"], ["store", "ls"]])
 def test_help_says_how_with_an_example(command: list[str]) -> None:
     done = tachoscope(*command, "--help")

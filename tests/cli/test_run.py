@@ -1,5 +1,6 @@
 """`tachoscope run` with real commands: what it may never do to them, and what must be in the store afterwards."""
 
+import contextlib
 import os
 import shutil
 import signal
@@ -137,6 +138,67 @@ def test_a_stop_signal_reaches_the_command_and_its_records_are_kept(train: str) 
 
     assert process.wait(timeout=30) == 143
     assert len(records().steps) > 3
+
+
+COUNTS_INTERRUPTS = """
+import signal, sys, time
+got = []
+signal.signal(signal.SIGINT, lambda *_: got.append(1))
+print("ready", flush=True)
+while not got: time.sleep(0.01)
+time.sleep(1)
+print("interrupts:", len(got), flush=True)
+sys.exit(7)
+"""
+IN_A_TERMINAL = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
+
+
+@pytest.mark.parametrize("how", ["sent to the run alone", "typed into its terminal"])
+def test_an_interrupt_reaches_the_command_once_and_its_exit_code_is_ours(how: str) -> None:
+    typed = how.startswith("typed")
+    words = [sys.executable, "-m", "tachoscope_cli.main", "run", "--job", "j", "--", sys.executable, "-c", COUNTS_INTERRUPTS]
+    terminal = [sys.executable, "-c", IN_A_TERMINAL] if typed else []
+    process = subprocess.Popen([*terminal, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdin is not None and process.stdout is not None
+    assert process.stdout.readline().strip() == b"ready"
+    if typed:
+        process.stdin.write(b"\x03")
+        process.stdin.flush()
+    else:
+        process.send_signal(signal.SIGINT)
+    said = process.stdout.read()
+
+    assert process.wait(timeout=20) == 7
+    assert b"interrupts: 1" in said
+    assert left_in_spool() == []
+
+
+def processes_of_this_test() -> list[str]:
+    mark = f"TACHOSCOPE_SPOOL={os.environ['TACHOSCOPE_SPOOL']}".encode()
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if path.name != str(os.getpid()) and mark in (path / "environ").read_bytes():
+                found.append((path / "cmdline").read_text())
+    return found
+
+
+@pytest.mark.parametrize("moment", ["before the agent lives", "in the training"])
+def test_ctrl_c_in_the_demo_is_one_line_and_ends_all_its_processes_at_once(moment: str) -> None:
+    command = [sys.executable, "-m", "tachoscope_cli.main", "demo", "--steps", "10000"]
+    demo = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    wanted = "demo_training" if moment == "in the training" else "tachoscope_cli.main\0agent"
+    end = time.monotonic() + 60
+    while not any(wanted in line for line in processes_of_this_test()) and time.monotonic() < end:
+        time.sleep(0.1)
+    time.sleep(2.0 if moment == "in the training" else 0.0)
+    began = time.monotonic()
+    os.killpg(demo.pid, signal.SIGINT)
+    _, said = demo.communicate(timeout=30)
+
+    assert time.monotonic() - began < 10
+    assert (demo.returncode, said) == (130, "tachoscope: interrupted\n")
+    assert processes_of_this_test() == []
 
 
 def test_a_command_without_torch_is_not_disturbed() -> None:

@@ -10,8 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from processes import AgentProcess, agent_process, wait_for
+from processes import AgentProcess, agent_process, free_port, wait_for
 from tachoscope_analyzers.load import from_store
+from tachoscope_cli.demo_agent import Watched
+from tachoscope_cli.run import Outcome
+from tachoscope_cli.show import console
 from tachoscope_core import spool
 from tachoscope_core.store import Store
 
@@ -43,8 +46,8 @@ def run(script: str, *arguments: str, store: Path | None = None) -> subprocess.C
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
-def steps(store: Path) -> list[int]:
-    return [step.step for step in from_store(Store(str(store)), "job").steps]
+def steps(store: Path, job: str = "job") -> list[int]:
+    return [step.step for step in from_store(Store(str(store)), job).steps]
 
 
 def test_the_agent_ships_and_serves_the_job_and_the_run_says_where_it_is(tmp_path: Path, script: str) -> None:
@@ -82,6 +85,22 @@ def test_an_agent_that_dies_during_the_run_leaves_the_shipping_to_the_run(tmp_pa
     assert list(spool.segments(tmp_path / "spool")) == []
 
 
+def test_a_run_says_that_it_waits_for_the_agent_and_why(tmp_path: Path, script: str) -> None:
+    (tmp_path / "store").write_text("in the way")
+    with agent_process(tmp_path):
+        command = [sys.executable, "-m", "tachoscope_cli.main", "run", "--job", "job", "--", sys.executable, script]
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        assert process.stderr is not None
+        waits = process.stderr.readline()
+        (tmp_path / "store").unlink()
+        done = process.stderr.readline()
+
+        assert process.wait(timeout=60) == 0
+    assert waits.startswith("tachoscope: waiting up to 30 s for the agent to ship the records: could not write ")
+    assert "(by the node's agent)" in done
+    assert steps(tmp_path / "store") == list(range(1, 24))
+
+
 def test_a_second_attempt_has_the_next_number_also_by_the_agent(tmp_path: Path, script: str) -> None:
     with agent_process(tmp_path):
         first, second = run(script, "sys.exit(3)"), run(script)
@@ -110,13 +129,40 @@ def test_the_demo_runs_with_an_agent(tmp_path: Path) -> None:
     assert spool.live_agent(Path(os.environ["TACHOSCOPE_SPOOL"])) is None
 
 
+def test_the_demo_uses_the_live_agent_and_its_store_as_a_run_does(tmp_path: Path, script: str) -> None:
+    command = [sys.executable, "-m", "tachoscope_cli.main", "demo", "--fault", "none", "--steps", "30"]
+    with agent_process(tmp_path) as agent:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=True)
+        assert 'training_job="demo-none"' in agent.get("/metrics")
+
+    assert re.search(r"agent: shipped all records, and served \d\d+ series of the job to Prometheus", done.stdout), done.stdout
+    assert f"store: {tmp_path / 'store'}\n" in done.stdout
+    assert steps(tmp_path / "store", "demo-none")
+
+
+def test_what_the_agent_did_for_the_demo_is_said_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    outcome = Outcome(0, "job", "/mine", by_agent=False, recorded=True, all_shipped=True)
+    closed = spool.LiveAgent(1, "/theirs", f"http://127.0.0.1:{free_port()}")
+    lines = [
+        Watched("/mine", None, "the agent needs h11 (pip install 'tachoscope[agent]')").says("job", outcome),
+        Watched("/mine", closed).says("job", outcome),
+    ]
+    console().print("\n".join(lines), soft_wrap=True)
+    said = capsys.readouterr().out.splitlines()
+
+    assert said[0] == "took no part: the agent needs h11 (pip install 'tachoscope[agent]')"
+    assert said[1].startswith("ships to /theirs, so the demo shipped its records itself; its metrics at http://127.0.0.1:")
+    assert said[1].endswith("could not be read from here: <urlopen error [Errno 111] Connection refused>")
+
+
 def test_check_says_whether_the_configuration_is_sound(tmp_path: Path) -> None:
     (tmp_path / "agent.yaml").write_text("port: 70000\nstor: x\n")
     command = [sys.executable, "-m", "tachoscope_cli.main", "agent", "--check", "--config", str(tmp_path / "agent.yaml")]
     bad = subprocess.run(command, capture_output=True, text=True, check=False)
-    (tmp_path / "agent.yaml").write_text("port: 7000\n")
+    (tmp_path / "agent.yaml").write_text("port: 7000\naddress: 0.0.0.0\n")
     good = subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert (bad.returncode, good.returncode) == (2, 0)
     assert "2 to mend" in bad.stderr
     assert good.stdout.startswith("sound: spool")
+    assert "\nWARNING: address '0.0.0.0' is not loopback" in good.stdout

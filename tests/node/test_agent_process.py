@@ -185,6 +185,40 @@ def test_two_agents_never_serve_one_spool(tmp_path: Path) -> None:
     assert str(agent.process.pid) in second.stderr  # type: ignore[union-attr]
 
 
+def test_two_agents_never_share_a_state_directory_and_an_agent_that_was_killed_leaves_it_free(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    with agent_process(tmp_path) as agent:
+        second = AgentProcess(other, state=str(tmp_path / "state"))
+        command = [str(BIN / "tachoscope"), "agent", "--config", str(second.config)]
+        refused = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert refused.returncode == 2
+        assert f"another agent has the state directory {tmp_path / 'state'}, process {agent.process.pid}" in refused.stderr  # type: ignore[union-attr]
+        assert spool.live_agent(other / "spool") is None
+        agent.kill()
+        second.start()
+        second.stop()
+
+
+def test_an_address_that_others_reach_is_warned_of_at_the_start(tmp_path: Path) -> None:
+    with agent_process(tmp_path, address="0.0.0.0") as agent:
+        assert "WARNING address '0.0.0.0' is not loopback and there is no web_config" in agent.log.read_text()
+
+
+def test_a_stop_says_which_metric_samples_the_store_lacks(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "metrics").write_text("in the way")
+    agent = AgentProcess(tmp_path, sample_seconds=0.2)
+    agent.start()
+    wait_for(lambda: list((tmp_path / "state" / "samples").iterdir()))
+    assert agent.stop() == 0
+    last = agent.log.read_text().splitlines()[-1]
+
+    assert "WARNING stopped; not in the store: 1 file of metric samples in " in last
+    assert "could not write" in last
+    assert "everything" not in last
+
+
 def test_sighup_reads_the_configuration_again_and_a_fault_in_it_changes_nothing(tmp_path: Path, load: Load) -> None:
     with agent_process(tmp_path) as agent:
         agent.write_config(retention_seconds=1.0, store=str(tmp_path / "elsewhere"))
@@ -194,6 +228,11 @@ def test_sighup_reads_the_configuration_again_and_a_fault_in_it_changes_nothing(
         agent.signal(signal.SIGHUP)
         wait_for(lambda: "not reloaded" in agent.log.read_text())
         assert "2 to mend" in agent.log.read_text()
+        assert "WARNING not reloaded" in agent.log.read_text()
+        wait_for(lambda: "tachoscope_agent_config_reload_success 0.0" in agent.get("/metrics"))
+        agent.write_config()
+        agent.signal(signal.SIGHUP)
+        wait_for(lambda: "tachoscope_agent_config_reload_success 1.0" in agent.get("/metrics"))
         ranks = load.end()
         wait_for(lambda: "tachoscope_steps_total{" not in agent.get("/metrics"))
 

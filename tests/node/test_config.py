@@ -6,6 +6,7 @@ import pytest
 
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_node.config import load
+from tachoscope_node.places import warnings
 
 BAD = """
 port: 123456
@@ -17,6 +18,8 @@ proc: /nowhere
 devices: {disk: {include: "sd.", exclude: "loop"}, gpu: {include: x}, network: {include: "("}}
 otlp: {endpoint: "ftp://collector"}
 web_config: /no/such/file
+spool: here/spool
+store: s4://bucket/x
 """
 
 
@@ -44,9 +47,11 @@ def test_all_faults_are_named_at_once_with_key_and_value(tmp_path: Path) -> None
         "devices.network: include '(' of a device filter is no regular expression",
         "otlp.endpoint",
         "web_config: /no/such/file is not there",
+        "spool: 'here/spool' is a relative path",
+        "store: could not open store 's4://bucket/x': Protocol not known: s4",
     ):
         assert fault in text
-    assert "agent.yaml: 12 to mend" in text
+    assert "agent.yaml: 14 to mend" in text
 
 
 def test_a_secret_of_the_wrong_form_is_not_shown(tmp_path: Path) -> None:
@@ -71,7 +76,11 @@ def test_records_go_every_few_seconds_to_a_directory_and_after_5_minutes_to_an_o
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("- a\n", "holds list, not keys"), ("a: [", "is not YAML"), ("!!python/object/apply:os.system ['true']", "is not YAML")],
+    [
+        ("- a\n", "holds list, not keys"),
+        ("a: [", "is not valid YAML"),
+        ("!!python/object/apply:os.system ['true']", "is not valid YAML"),
+    ],
 )
 def test_a_file_that_is_no_configuration_is_refused(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(TachoscopeError, match=message):
@@ -83,5 +92,36 @@ def test_an_empty_file_is_the_defaults(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(TachoscopeError, match=r"could not read .*none\.yaml"):
+    with pytest.raises(TachoscopeError, match=r"none\.yaml cannot be read"):
         load(tmp_path / "none.yaml")
+
+
+def test_a_key_that_stands_there_twice_is_refused_with_its_line(tmp_path: Path) -> None:
+    with pytest.raises(TachoscopeError, match=r"agent\.yaml, line 3, column 1: a key stands there twice"):
+        load(write(tmp_path, "spool: /a\nport: 1\nspool: /b\n"))
+
+
+def test_a_file_where_a_directory_belongs_is_a_fault_of_a_look_and_lets_a_start_wait_for_it_to_go(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    file = write(tmp_path, f"store: {tmp_path}/file/store\nstate: {tmp_path}/file\nspool: {tmp_path}/not/yet/there\n")
+    with pytest.raises(TachoscopeError) as raised:
+        load(file, look=True)
+
+    assert f"store: '{tmp_path}/file/store' cannot be a directory: {tmp_path}/file is a file" in str(raised.value)
+    assert f"state: '{tmp_path}/file' cannot be a directory: {tmp_path}/file is a file" in str(raised.value)
+    assert "2 to mend" in str(raised.value)
+    assert load(file).store == f"{tmp_path}/file/store"
+
+
+@pytest.mark.parametrize(
+    ("address", "reached"),
+    [
+        *[(address, False) for address in ("127.0.0.1", "127.1.2.3", "::1", "localhost")],
+        *[(address, True) for address in ("0.0.0.0", "::", "10.0.0.7", "node-1", "")],
+    ],
+)
+def test_an_address_that_others_reach_without_a_password_is_a_warning(tmp_path: Path, address: str, reached: bool) -> None:
+    (tmp_path / "web.yaml").write_text("")
+
+    assert bool(warnings(load(None, address=address))) == reached
+    assert warnings(load(None, address=address, web_config=str(tmp_path / "web.yaml"))) == []

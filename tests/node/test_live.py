@@ -41,6 +41,7 @@ class Told:
 
 
 def series(live: Live, now: float = 200.0) -> dict[tuple[str, ...], Any]:
+    live.settle()
     return {
         (family.metric.name.removeprefix("tachoscope_"), *labels): point
         for family in live_families.families(live.jobs.values(), node="node-1", now=now)
@@ -118,6 +119,37 @@ def test_with_all_ranks_on_the_node_waiting_splits_into_transfer_and_waiting_for
     assert shown["time_seconds_total", "job", "1", "communication"] == pytest.approx(1.0)
     assert shown["time_seconds_total", "job", "1", "straggler_wait"] == pytest.approx(2.5)
     assert shown["slowdown_ratio", "job"] == pytest.approx(1.0 / 0.5)
+
+
+@pytest.mark.parametrize("attempt", [0, 1])
+def test_a_rank_that_is_read_to_its_end_before_another_is_read_at_all_is_matched_step_by_step_all_the_same(attempt: int) -> None:
+    live = Live(Limits())
+    if attempt:  # one before it was killed at different steps of its ranks
+        before = [Told(live, rank) for rank in (0, 1)]
+        before[0].step(cpu=0.5, backward=1.0)
+        for rank in before:
+            live.writer_gone("job", rank.writer, 100.0)
+        live.settle()
+    for rank, cpu in ((0, 0.8), (1, 0.3)):
+        told = Told(live, rank, attempt=attempt)
+        for _ in range(1000):
+            told.step(cpu=cpu, backward=1.0)
+        told.say(records.JobEnded, status="left")
+
+    assert series(live)["time_seconds_total", "job", "1", "straggler_wait"] == pytest.approx(500.0)
+    assert live.jobs["job"].open_steps == {}
+
+
+def test_a_rank_that_stands_still_leaves_a_bounded_number_of_steps_open() -> None:
+    live = Live(Limits())
+    Told(live, 1)
+    going = Told(live, 0)
+    for _ in range(5000):
+        going.step(cpu=0.8, backward=1.0)
+    assert len(live.jobs["job"].open_steps) <= 4096
+    live.settle()
+
+    assert len(live.jobs["job"].open_steps) <= 256
 
 
 def test_with_ranks_elsewhere_waiting_is_communication_since_the_two_look_the_same() -> None:

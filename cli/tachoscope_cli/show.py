@@ -1,0 +1,59 @@
+"""A report on its way out: to a terminal, a pipe or a file, in each of its formats."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import typer
+from rich.console import Console
+
+from tachoscope_cli import render_html, render_text
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.report import Report, dump
+
+_FILE_WIDTH = 110
+
+
+def console() -> Console:
+    """Return a console for results; in a pipe lines are as long as they need to be, and what looks like markup is none."""
+    return Console(width=None if sys.stdout.isatty() else _FILE_WIDTH, highlight=False, markup=False)
+
+
+def show(report: Report, format_: str = "text", output: Path | None = None, *, then: Sequence[str] = ()) -> None:
+    """Print a report, or write it to a file.
+
+    Args:
+        then: lines that follow a report in text.
+
+    Raises:
+        TachoscopeError: the file cannot be written.
+    """
+    if format_ == "text" and output is None and sys.stdout.isatty():
+        render_text.render(report, console(), then=then)
+        return
+    text = _text(report, format_, then)
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    try:
+        output.write_text(text)
+    except OSError as error:
+        raise TachoscopeError(f"could not write {output}: {error.strerror}") from None
+    sys.stderr.write(f"tachoscope: written to {output}\n")
+
+
+def _text(report: Report, format_: str, then: Sequence[str]) -> str:
+    if format_ == "json":
+        return dump(report).decode()
+    return render_html.render(report) if format_ == "html" else _plain(report, then)
+
+
+def _plain(report: Report, then: Sequence[str]) -> str:
+    """Return the report as lines; on a terminal the columns' padding does not show, in a file it does."""
+    text = io.StringIO()
+    render_text.render(report, Console(file=text, width=_FILE_WIDTH, highlight=False, markup=False), then=then)
+    return re.sub(r" +$", "", text.getvalue(), flags=re.MULTILINE)

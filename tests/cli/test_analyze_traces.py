@@ -1,0 +1,164 @@
+"""`tachoscope analyze` on profiler traces, as its user sees it."""
+
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from planting import Planted
+from recorded import recorded
+
+from tachoscope_analyzers.trace.read import read
+
+MS = 1_000_000
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TACHOSCOPE_CACHE", str(tmp_path / "cache"))
+
+
+def analyze(*words: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tachoscope_cli.main", "analyze", *map(str, words)], capture_output=True, text=True, timeout=300
+    )
+
+
+def report(*words: object) -> dict[str, Any]:
+    done = analyze(*words, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    for ledger in found["ledgers"]:
+        assert sum(ledger["states"].values()) == pytest.approx(ledger["wall_seconds"], rel=0.01)
+    return found
+
+
+def starved(folder: Path, name: str = "starved.json", *, load: int = 5 * MS) -> Path:
+    """Ten steps that load for 5 ms, then compute for 10 ms on the device."""
+    planted, now = Planted(), 1_000 * MS
+    for number in range(10):
+        planted.step(number, now, load + 10 * MS)
+        planted.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", now, load)
+        planted.op("aten::mm", now + load, MS)
+        planted.kernel(
+            "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64",
+            now + load + 10_000,
+            10 * MS - 10_000,
+            launched=now + load + 1_000,
+        )
+        now += load + 10 * MS
+    return planted.write(folder / name)
+
+
+def test_a_loader_in_the_training_process_is_named_with_its_share_and_a_replayed_speedup(tmp_path: Path) -> None:
+    found = report(starved(tmp_path))
+
+    first = found["findings"][0]
+    assert first["class"] == "input_workers"
+    assert first["share"] == pytest.approx(1 / 3, abs=0.01)
+    assert first["speedup_if_fixed"] == pytest.approx(1.5, abs=0.02)
+    assert any("_SingleProcessDataLoaderIter" in row["signal"] for row in first["evidence"])
+
+
+def test_the_real_trace_without_workers_starves_and_that_with_four_does_not() -> None:
+    without, with_four = (report(recorded(f"kineto/resnet50_nw{number}_a.pt.trace"), "--no-replay") for number in (0, 4))
+
+    assert without["findings"][0]["class"].startswith("input_")
+    assert without["findings"][0]["share"] == pytest.approx(0.334, abs=0.01)
+    share = with_four["ledgers"][0]["states"].get("data_wait", 0.0) / with_four["ledgers"][0]["wall_seconds"]
+    assert share < 0.02
+    assert not [row for row in with_four["findings"] if row["class"].startswith("input_")]
+
+
+def test_all_eight_ranks_of_a_job_are_read_and_the_late_one_is_named() -> None:
+    found = report(recorded("dlrm8/rank-0").parent, "--no-replay")
+
+    assert found["ranks"] == 8
+    late = [row for row in found["findings"] if row["class"] == "compute_straggler"]
+    assert [row["ranks"] for row in late] == [[7]]
+    assert any("shortest" in row["signal"] for row in late[0]["evidence"])
+
+
+def test_one_step_is_too_few_to_warn_and_the_data_quality_says_so() -> None:
+    found = report(recorded("tracelens/vllm_decode_full"), "--no-replay")
+
+    assert found["quality"]
+    assert {row["severity"] for row in found["findings"]} <= {"info"}
+
+
+def test_a_cut_file_gives_what_is_whole_and_a_warning_that_comes_first(tmp_path: Path) -> None:
+    path = starved(tmp_path)
+    path.write_bytes(path.read_bytes()[:-900])
+
+    done = analyze(path)
+
+    assert done.returncode == 0, done.stderr
+    assert "cut file" in done.stdout.splitlines()[1]
+    assert "input_workers" in done.stdout
+
+
+def test_tables_are_written_as_parquet_and_csv_with_the_same_rows(tmp_path: Path) -> None:
+    done = analyze(starved(tmp_path), "--tables", tmp_path / "tables")
+
+    assert done.returncode == 0, done.stderr
+    names = {path.name for path in (tmp_path / "tables" / "rank-0").iterdir()}
+    assert {"steps.csv", "steps.parquet", "kernels.csv", "idle_gaps.csv", "critical_path.csv", "roofline.csv"} <= names
+    frame = pd.read_parquet(tmp_path / "tables" / "rank-0" / "steps.parquet")
+    assert len(frame) == len(pd.read_csv(tmp_path / "tables" / "rank-0" / "steps.csv")) == 10
+    assert (frame["data_wait_ns"] > 4 * MS).all()
+
+
+def test_perfetto_gets_the_trace_back_with_further_tracks(tmp_path: Path) -> None:
+    path = starved(tmp_path)
+
+    done = analyze(path, "--perfetto", tmp_path / "out.json.gz")
+
+    assert done.returncode == 0, done.stderr
+    written = json.loads(gzip.decompress((tmp_path / "out.json.gz").read_bytes()))
+    names = [event["args"]["name"] for event in written["traceEvents"] if event.get("name") == "thread_name"]
+    for track in ("ledger", "findings", "critical path"):
+        assert any(name.startswith(f"tachoscope: {track}") for name in names), names
+    assert len(read(tmp_path / "out.json.gz").events) > len(read(path).events)
+
+
+def test_a_baseline_shows_what_became_slower(tmp_path: Path) -> None:
+    before, after = starved(tmp_path, "before.json"), starved(tmp_path, "after.json", load=8 * MS)
+
+    found = report(after, "--baseline", before, "--no-replay")
+    done = analyze(after, "--baseline", before, "--no-replay")
+
+    by_state = {row["name"]: row["seconds"] - row["baseline_seconds"] for row in found["changes"] if row["kind"] == "state"}
+    assert by_state["data_wait"] == pytest.approx(0.003, abs=1e-5)
+    assert "against before" in done.stdout
+    assert "+3.0 ms" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("a.json", b'{"hello": 1}', "is no trace"),
+        ("a.json.gz", b"\x1f\x8b\x08\x00 broken", "damaged"),
+        ("a.json", b"[]", "hold no event"),
+        ("a.nsys-rep", b"", "nsys export"),
+    ],
+)
+def test_what_is_no_trace_is_one_line_that_says_what_to_do(tmp_path: Path, name: str, content: bytes, words: str) -> None:
+    (tmp_path / name).write_bytes(content)
+
+    done = analyze(tmp_path / name)
+
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) <= 2
+    assert words in done.stderr
+    assert Path(name).stem.partition(".")[0] in done.stderr
+
+
+def test_options_for_traces_are_refused_for_other_things(tmp_path: Path) -> None:
+    done = analyze(tmp_path, "--tables", tmp_path / "tables")
+
+    assert done.returncode == 2
+    assert "no profiler trace" in done.stderr
