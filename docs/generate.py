@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tachoscope_analyzers.analyze import missing_signals
 from tachoscope_analyzers.thresholds import sources
+from tachoscope_analyzers.trace.job_report import FOUND
 from tachoscope_core.names import METRICS, TRAINING_STATES
 from tachoscope_core.taxonomy import BY_SLUG
 
@@ -26,17 +27,17 @@ def bottlenecks() -> str:
     rows = []
     for entry in BY_SLUG.values():
         looked_for = entry.slug not in missing_signals() or entry.slug == "h2d_copy"
-        page = f"[{entry.slug}](../{entry.runbook})" if looked_for else entry.slug
+        page = f"[{entry.slug}](../{entry.runbook})" if looked_for or entry.slug in FOUND else entry.slug
         need = "on CUDA" if entry.slug == "h2d_copy" else "yes" if looked_for else f"no: needs {missing_signals()[entry.slug]}"
-        rows.append(f"| {page} | {entry.title} | `{entry.state}` | {need} |")
+        rows.append(f"| {page} | {entry.title} | `{entry.state}` | {need} | {'yes' if entry.slug in FOUND else ''} |")
     limits = [f"| `{name}` | {value:g} | {source} |" for name, (value, source) in sources().items()]
     return "\n".join(
         [
             "# Bottlenecks",
             "The closed list of classes, the ledger state that each inflates, and whether it is found today.",
             "",
-            "| class | what it is | ledger state | found from step records |",
-            "|---|---|---|---|",
+            "| class | what it is | ledger state | found from step records | found from profiler traces |",
+            "|---|---|---|---|---|",
             *rows,
             "",
             "## Thresholds",

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 
+import msgspec
 import numpy as np
 import yaml
 
 from tachoscope_analyzers import checkpoints, communication, host, input, ledger, losses, stragglers  # noqa: A004
-from tachoscope_analyzers.judge import Candidate, findings
+from tachoscope_analyzers.judge import Candidate, Series, findings
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.steps import Steps, aligned
-from tachoscope_core.report import NotMeasured, Report, StepSeconds, Window
+from tachoscope_core.report import Finding, NotMeasured, Report, StepSeconds, Window
 from tachoscope_core.taxonomy import BY_SLUG
 
 _INPUT = ("input_fetch", "input_preprocess", "input_workers", "input_straggler")
@@ -26,7 +28,10 @@ def analyze(job: JobRecords) -> Report:
     """
     steps = aligned(job)
     split = losses.attribute(steps)
-    found = findings(_candidates(job, steps, split), split, steps)
+    not_measured = _not_measured(steps)
+    unmeasured = {row.class_ for row in not_measured}
+    candidates = [_without_unmeasured_alternative(candidate, unmeasured) for candidate in _candidates(job, steps, split)]
+    found = findings(candidates, _series(steps, split))
     books = ledger.ledgers(steps)
     per_step = steps.wall.max(axis=1)
     p50, p95, p99 = (float(value) for value in np.quantile(per_step, [0.5, 0.95, 0.99]))
@@ -38,8 +43,8 @@ def analyze(job: JobRecords) -> Report:
         step_seconds=StepSeconds(mean=float(per_step.mean()), p50=p50, p95=p95, p99=p99),
         ledgers=books,
         goodput=books[0].states.get("compute", 0.0) / books[0].wall_seconds,
-        findings=found or stragglers.healthy(steps, split, found),
-        not_measured=_not_measured(steps),
+        findings=found or [_without_unmeasured_runner_up(one, unmeasured) for one in stragglers.healthy(steps, split, found)],
+        not_measured=not_measured,
     )
 
 
@@ -51,6 +56,23 @@ def _candidates(job: JobRecords, steps: Steps, split: losses.Losses) -> list[Can
         *checkpoints.candidates(job, steps, split),
         *host.candidates(job, steps, split),
     ]
+
+
+def _without_unmeasured_alternative(candidate: Candidate, unmeasured: set[str]) -> Candidate:
+    """Return the candidate without a look-alike of which nothing is known: it cannot be said to be behind."""
+    if candidate.alternative is not None and candidate.alternative[0] in unmeasured:
+        return replace(candidate, alternative=None)
+    return candidate
+
+
+def _without_unmeasured_runner_up(finding: Finding, unmeasured: set[str]) -> Finding:
+    if finding.runner_up is not None and finding.runner_up.class_ in unmeasured:
+        return msgspec.structs.replace(finding, runner_up=None)
+    return finding
+
+
+def _series(steps: Steps, split: losses.Losses) -> Series:
+    return Series(split.step, int(steps.numbers[0]), int(steps.numbers[-1]), "step records")
 
 
 @cache

@@ -9,8 +9,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from tachoscope_analyzers.losses import Losses
-from tachoscope_analyzers.steps import Matrix, Steps
+from tachoscope_analyzers.steps import Matrix
 from tachoscope_analyzers.thresholds import threshold
 from tachoscope_core.report import Evidence, Finding, RunnerUp, Severity
 from tachoscope_core.taxonomy import BY_SLUG
@@ -27,6 +26,7 @@ class Candidate:
         seconds: shape (K,). ranks: culprits or `all`. certainty: 0 to 1, how well it is told apart from its look-alikes.
         alternative: slug of the look-alike that would explain the same seconds, with the margin between the two (ratio).
         action: what to do, where the taxonomy's standard fix is too general.
+        speedup: how much faster the step is without the loss, where that was replayed; None: the loss is subtracted.
     """
 
     slug: str
@@ -36,12 +36,15 @@ class Candidate:
     certainty: float = 1.0
     alternative: tuple[str, float] | None = None
     action: str = ""
+    speedup: float | None = None
 
 
 def severity(share: float, steps: int) -> Severity | None:
-    """Return how bad a loss is; None below the warning threshold, or with too few steps to tell."""
-    if share < threshold("warning_share") or steps < threshold("warning_steps"):
+    """Return how bad a loss is, `info` with too few steps to tell; None below the warning threshold."""
+    if share < threshold("warning_share"):
         return None
+    if steps < threshold("warning_steps"):
+        return "info"
     if share >= threshold("critical_share") and steps >= threshold("critical_steps"):
         return "critical"
     return "warning"
@@ -50,10 +53,11 @@ def severity(share: float, steps: int) -> Severity | None:
 def resampled_shares(seconds: Matrix, step: Matrix) -> npt.NDArray[np.float64]:
     """Return the share of the loss in block-bootstrap resamples of the steps, shape (RESAMPLES,).
 
-    Blocks keep what is periodic together: at least 10 steps, a tenth of the run. The seed is fixed: same data, same report.
+    Blocks keep what is periodic together: at least 10 steps, a tenth of the run, but never more than a quarter of it. The seed is
+    fixed: same data, same report.
     """
     count = len(step)
-    block = min(count, max(_MINIMUM_BLOCK, count // 10))
+    block = max(1, min(max(_MINIMUM_BLOCK, count // 10), count // 4))
     blocks = -(-count // block)
     starts = np.random.default_rng(0).integers(0, count - block + 1, size=(RESAMPLES, blocks))
     prefix = np.concatenate([[0.0], np.cumsum(seconds)]), np.concatenate([[0.0], np.cumsum(step)])
@@ -61,7 +65,26 @@ def resampled_shares(seconds: Matrix, step: Matrix) -> npt.NDArray[np.float64]:
     return np.asarray(lost / total)
 
 
-def findings(candidates: Sequence[Candidate], losses: Losses, steps: Steps) -> list[Finding]:
+@dataclass(frozen=True, slots=True)
+class Series:
+    """The steps that losses are held against.
+
+    Attributes:
+        seconds: of each step, shape (K,). first, last: their numbers. source: what they were measured with.
+    """
+
+    seconds: Matrix
+    first: int
+    last: int
+    source: str
+
+    @property
+    def mean(self) -> float:
+        """Mean step time in seconds."""
+        return float(self.seconds.mean())
+
+
+def findings(candidates: Sequence[Candidate], series: Series) -> list[Finding]:
     """Return the candidates that are large enough to matter, largest loss first.
 
     Confidence is the part of the resamples in which the loss is above the warning threshold, times the candidate's certainty.
@@ -70,9 +93,9 @@ def findings(candidates: Sequence[Candidate], losses: Losses, steps: Steps) -> l
     kept = [
         (candidate, lost, level)
         for candidate, lost in sorted(judged, key=lambda pair: -pair[1])
-        if (level := severity(lost / losses.mean_step, len(steps.numbers))) is not None
+        if (level := severity(lost / series.mean, len(series.seconds))) is not None
     ]
-    return [_finding(candidate, lost, level, judged, losses, steps) for candidate, lost, level in kept]
+    return [_finding(candidate, lost, level, judged, series) for candidate, lost, level in kept]
 
 
 def _finding(
@@ -80,22 +103,20 @@ def _finding(
     lost: float,
     level: Severity,
     judged: Sequence[tuple[Candidate, float]],
-    losses: Losses,
-    steps: Steps,
+    series: Series,
 ) -> Finding:
-    mean = losses.mean_step
-    shares = resampled_shares(candidate.seconds, losses.step)
+    mean = series.mean
+    shares = resampled_shares(candidate.seconds, series.seconds)
     low, high = np.quantile(shares, [0.025, 0.975])
     above = float((shares >= threshold("warning_share")).mean())
-    window = f"steps {steps.numbers[0]} to {steps.numbers[-1]}"
     first = Evidence(
         signal="share of the step",
         value=lost / mean,
         threshold=threshold("warning_share"),
         comparison=">=",
         unit="ratio",
-        source="step records",
-        window=window,
+        source=series.source,
+        window=f"steps {series.first} to {series.last}",
     )
     entry = BY_SLUG[candidate.slug]
     return Finding(
@@ -108,7 +129,7 @@ def _finding(
         confidence=round(min(above * candidate.certainty, 0.99), 2),
         runner_up=_runner_up(candidate, lost, judged, mean),
         evidence=[first, *candidate.evidence],
-        speedup_if_fixed=mean / max(mean - lost, 1e-9),
+        speedup_if_fixed=candidate.speedup or mean / max(mean - lost, 1e-9),
         action=candidate.action or entry.fix,
         runbook=entry.runbook,
     )
@@ -124,3 +145,42 @@ def _runner_up(candidate: Candidate, lost: float, judged: Sequence[tuple[Candida
         return None
     other, seconds = max(others, key=lambda pair: pair[1])
     return RunnerUp(class_=other.slug, margin=round((lost - seconds) / mean, 3))
+
+
+def healthy_finding(slug: str, seconds: Matrix, series: Series, runner_up: tuple[str, float]) -> list[Finding]:
+    """Return the finding that the step is as it should be, if `seconds`, shape (K,), of useful work are at least their share of it.
+
+    Args:
+        runner_up: the largest of the other uses of the step, with its seconds per step.
+    """
+    share = float(seconds.mean()) / series.mean if series.mean else 0.0
+    if share < threshold("compute_bound_share") or len(series.seconds) < threshold("warning_steps"):
+        return []
+    shares = resampled_shares(seconds, series.seconds)
+    low, high = np.quantile(shares, [0.025, 0.975])
+    other, lost = runner_up
+    entry = BY_SLUG[slug]
+    evidence = Evidence(
+        signal="computing, share of the step",
+        value=share,
+        threshold=threshold("compute_bound_share"),
+        comparison=">=",
+        unit="ratio",
+        source=series.source,
+    )
+    return [
+        Finding(
+            class_=slug,
+            severity="info",
+            seconds_per_step=float(seconds.mean()),
+            share=share,
+            share_ci=(float(low), float(high)),
+            ranks="all",
+            confidence=round(min(float((shares >= threshold("compute_bound_share")).mean()), 0.99), 2),
+            runner_up=RunnerUp(class_=other, margin=round(share - lost / series.mean, 3)),
+            evidence=[evidence],
+            speedup_if_fixed=1.0,
+            action=entry.fix,
+            runbook=entry.runbook,
+        )
+    ]

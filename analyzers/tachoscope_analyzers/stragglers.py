@@ -6,13 +6,12 @@ import numpy as np
 
 from tachoscope_analyzers.culprits import against_others, culprits
 from tachoscope_analyzers.input import seen_lines
-from tachoscope_analyzers.judge import Candidate, resampled_shares
+from tachoscope_analyzers.judge import Candidate, Series, healthy_finding
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.losses import Losses
 from tachoscope_analyzers.steps import Matrix, Steps
 from tachoscope_analyzers.thresholds import threshold
-from tachoscope_core.report import Evidence, Finding, RunnerUp
-from tachoscope_core.taxonomy import BY_SLUG
+from tachoscope_core.report import Evidence, Finding
 
 
 def busy_other(steps: Steps) -> Matrix:
@@ -70,37 +69,9 @@ def steps_with_the_loss(seconds: Matrix) -> float:
 
 def healthy(steps: Steps, losses: Losses, found: list[Finding]) -> list[Finding]:
     """Return the finding that all is well with the step: computing has at least its share, and nothing was found."""
-    compute = losses.common["compute"]
-    share = float(compute.mean()) / losses.mean_step
-    if found or share < threshold("compute_bound_share") or len(steps.numbers) < threshold("warning_steps"):
+    if found:
         return []
-    entry = BY_SLUG["compute_bound"]
+    series = Series(losses.step, int(steps.numbers[0]), int(steps.numbers[-1]), "step records")
     rest = {"comm_exposed": losses.transfer, "input_workers": losses.common["data_wait"]}
     slug, seconds = max(rest.items(), key=lambda item: float(item[1].mean()))
-    shares = resampled_shares(compute, losses.step)
-    low, high = np.quantile(shares, [0.025, 0.975])
-    return [
-        Finding(
-            class_="compute_bound",
-            severity="info",
-            seconds_per_step=float(compute.mean()),
-            share=share,
-            share_ci=(float(low), float(high)),
-            ranks="all",
-            confidence=round(min(float((shares >= threshold("compute_bound_share")).mean()), 0.99), 2),
-            runner_up=RunnerUp(class_=slug, margin=round(share - float(seconds.mean()) / losses.mean_step, 3)),
-            evidence=[
-                Evidence(
-                    signal="computing, share of the step",
-                    value=share,
-                    threshold=threshold("compute_bound_share"),
-                    comparison=">=",
-                    unit="ratio",
-                    source="step records",
-                )
-            ],
-            speedup_if_fixed=1.0,
-            action=entry.fix,
-            runbook=entry.runbook,
-        )
-    ]
+    return healthy_finding("compute_bound", losses.common["compute"], series, (slug, float(seconds.mean())))

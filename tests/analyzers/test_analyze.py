@@ -161,7 +161,25 @@ def test_a_slow_rank_that_changes_from_step_to_step_is_no_straggler(tmp_path: Pa
 
     assert [(finding.class_, finding.ranks) for finding in result.findings] == [("unknown", "all")]
     assert result.findings[0].runner_up is not None
-    assert result.findings[0].runner_up.class_ == "data_imbalance"
+    assert result.findings[0].runner_up.class_ == "comm_exposed"
+
+
+@pytest.mark.parametrize(("transfer", "found"), [(0.0, "compute_bound"), (0.080, "comm_exposed")])
+@pytest.mark.parametrize("world_size", [2, 3])
+def test_a_class_that_was_not_measured_is_no_runner_up(tmp_path: Path, transfer: float, found: str, world_size: int) -> None:
+    own = [ranks(2)] * STEPS
+    steps, blocked = synchronous(own)
+    path = tmp_path / "00000000-0000-4000-8000-000000000000-000000.jsonl"
+    longer = [[phases | {"backward": phases["backward"] + transfer} for phases in row] for row in steps]
+    waits = [[wait + transfer for wait in row] for row in blocked]
+    path.write_bytes(job(longer, blocked=waits, world_size=world_size))
+
+    result = analyze(from_spool([path]))
+
+    unmeasured = {row.class_ for row in result.not_measured}
+    assert "network_degraded" in unmeasured
+    assert [finding.class_ for finding in result.findings] == ["unknown" if world_size == 3 and transfer else found]
+    assert result.findings[0].runner_up is None or result.findings[0].runner_up.class_ not in unmeasured
 
 
 @pytest.mark.parametrize(("late_of_ten", "found"), [(10, True), (9, True), (7, False), (3, False)])

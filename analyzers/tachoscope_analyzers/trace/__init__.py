@@ -1,0 +1,1 @@
+"""The trace engine: profiler traces read into columns, and what they say."""

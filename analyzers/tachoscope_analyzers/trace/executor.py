@@ -1,0 +1,69 @@
+"""Where the ranks of a job are analysed: in this process, in local processes, or on a Dask cluster."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Iterator
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+from tachoscope_core.errors import TachoscopeError
+
+_DASK = "dask://"
+_CONNECT_SECONDS = 15
+
+
+class InProcess(Executor):
+    """Runs each call at once, in the thread that submits it."""
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Return a finished future."""
+        future: Future[Any] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
+@contextmanager
+def executor_for(address: str, tasks: int) -> Iterator[Executor]:
+    """Give the executor of an address: `local`, or `dask://host:port` of a scheduler.
+
+    Local is a pool of as many processes as there are cores, at most one for each task; a single task stays in this process.
+
+    Raises:
+        TachoscopeError: the address is neither, or nothing answers there.
+    """
+    if address.startswith(_DASK):
+        with _dask_client(address.removeprefix(_DASK)) as client, client.get_executor() as executor:
+            yield executor
+        return
+    if address != "local":
+        raise TachoscopeError(f"{address!r} is no executor", fix="it is local or dask://host:port")
+    workers = min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, tasks)
+    if tasks < 2:
+        yield InProcess()
+        return
+    # A forked child may inherit locks that threads of this process hold; a spawned one starts clean.
+    pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
+    try:
+        yield pool
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _dask_client(address: str) -> Any:
+    try:
+        from distributed import Client
+    except ImportError:
+        raise TachoscopeError(f"{_DASK}{address} needs Dask", fix="pip install 'tachoscope[dask]'") from None
+    try:
+        return Client(f"tcp://{address}", timeout=_CONNECT_SECONDS, set_as_default=False)  # type: ignore[no-untyped-call]
+    except (OSError, TimeoutError, ValueError) as error:
+        raise TachoscopeError(
+            f"no Dask scheduler answers at {address}: {error or type(error).__name__}",
+            fix="start one with `dask scheduler`, workers with `dask worker`; they must see the trace files under the same paths",
+        ) from None

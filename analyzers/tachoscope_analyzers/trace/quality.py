@@ -1,0 +1,208 @@
+"""What a trace can be trusted with: the verdict that stands before every other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+
+from tachoscope_analyzers.trace.intervals import covered, union
+from tachoscope_analyzers.trace.kernels import percent
+from tachoscope_analyzers.trace.kinds import Kind
+from tachoscope_analyzers.trace.launch_names import is_kernel_launch
+from tachoscope_analyzers.trace.links import Rows
+from tachoscope_analyzers.trace.steps import window
+from tachoscope_analyzers.trace.view import View
+
+Severity = Literal["critical", "warning", "info"]
+COLUMNS = ["what", "value", "unit", "severity", "meaning"]
+_ORDER = {"critical": 0, "warning": 1, "info": 2}
+
+_LEAST_STEPS = 2
+_FEW_STEPS_RATIO = 0.5
+_LOST_PERCENT = 1.0
+_UNLINKED_PERCENT = 5.0
+_DISORDER_PERCENT = 0.1
+_OVERHEAD_PERCENT = 5.0
+_FAR_FROM_ZERO_NS = 3_600 * 10**9
+"""A trace starts at an epoch or at the machine's uptime; an event at 0 there has lost its time."""
+_HARMLESS = ("events", "flows_and_others_skipped", "chunks_read_event_by_event")
+_COUNTS = {
+    "negative_durations": "events ended before they began; they count as empty",
+    "begins_without_end": "events began and never ended; they are left out",
+    "ends_without_begin": "events ended and never began; they are left out",
+    "mended_events": "events held what JSON does not allow and were mended",
+    "events_without_time": "events without a time are left out",
+    "names_beyond_the_limit": "events have a name too many to keep and share one name",
+    "tracks_beyond_the_limit": "events are on a thread too many to keep and share one thread",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One fact about the data: what, how much, how bad, and what can and cannot be concluded."""
+
+    what: str
+    value: float
+    unit: str
+    severity: Severity
+    meaning: str
+
+
+def quality(view: View) -> pd.DataFrame:
+    """Return what is wrong with a trace, the gravest first; empty for one without fault.
+
+    Columns: what, value, unit, severity (critical: figures of the whole are not to be trusted; warning: some figures are not;
+    info), meaning (what can and cannot be concluded).
+    """
+    notes = [*_file(view), *_steps(view), *_links(view), *_clocks(view), *_overflow(view), *_overhead(view)]
+    notes.sort(key=lambda note: _ORDER[note.severity])
+    return pd.DataFrame([[getattr(note, column) for column in COLUMNS] for note in notes], columns=COLUMNS)
+
+
+def _file(view: View) -> Iterator[Note]:
+    trace = view.trace
+    found = trace.meta.quality
+    if found.cut:
+        meaning = "the file ends early: what stands before the cut is exact, the last step may lack events, later ones are missing"
+        yield Note("cut_file", found.cut_bytes, "bytes", "warning", meaning)
+    for name, count in found.counts.items():
+        if count and name not in _HARMLESS:
+            share = percent(count, max(len(trace.events), 1))
+            severity: Severity = "warning" if share >= _LOST_PERCENT else "info"
+            yield Note(name, count, "events", severity, _COUNTS.get(name, "events could not be read as they are"))
+    if not len(trace.events):
+        yield Note("no_events", 0, "events", "critical", "the trace holds no event: nothing can be concluded")
+        return
+    lost = _at_zero(view)
+    if lost:
+        meaning = "events lost their time (0): spans that reach back to 0 are not real"
+        yield Note("events_at_zero", lost, "events", "warning", meaning)
+    if not len(view.work) and len(_kernel_launches(view)):
+        meaning = "the host launched kernels of which the trace holds none: how busy the device was is not known"
+        yield Note("no_device_events", 0, "events", "critical", meaning)
+    elif not len(view.work):
+        meaning = "the trace holds no device work: the ledger is that of the host's main thread, and nothing is known of a device"
+        yield Note("no_device_events", 0, "events", "info", meaning)
+
+
+def _kernel_launches(view: View) -> Rows:
+    calls = np.flatnonzero((view.trace.kind == Kind.RUNTIME) & (view.trace.events["correlation"] > 0))
+    return calls[is_kernel_launch(view.trace, calls)]
+
+
+def _at_zero(view: View) -> int:
+    start = view.trace.start
+    return int((start == 0).sum()) if float(np.median(start)) > _FAR_FROM_ZERO_NS else 0
+
+
+def _steps(view: View) -> Iterator[Note]:
+    steps = view.steps
+    if not len(steps):
+        return
+    if steps.source == "window":
+        meaning = "no step could be told: the whole trace counts as one, figures per step and how they vary are not to be had"
+        yield Note("no_steps", 0, "steps", "warning", meaning)
+    elif len(steps) < _LEAST_STEPS:
+        meaning = "one step only: it may not be typical, and the start of the profiler weighs on it"
+        yield Note("window_too_short", len(steps), "steps", "warning", meaning)
+    if steps.source not in ("profiler", "window"):
+        meaning = f"the profiler marked no steps; they were inferred ({steps.source})"
+        yield Note("steps_inferred", len(steps), "steps", "info", meaning)
+    jumps = np.diff(steps.number)
+    missing = int((jumps[jumps > 1] - 1).sum())
+    if missing:
+        meaning = "steps between the first and the last are not in the trace: their time is in no figure per step"
+        yield Note("missing_steps", missing, "steps", "warning", meaning)
+    yield from _steps_without_work(view)
+
+
+def _steps_without_work(view: View) -> Iterator[Note]:
+    work, steps = view.work, view.device_steps
+    if not len(work):
+        return
+    idle = covered(union(work.start, work.end), steps.start, steps.end) == 0
+    if idle.any():
+        severity: Severity = "critical" if idle.mean() > 1 - _FEW_STEPS_RATIO else "info"
+        meaning = (
+            f"only {int((~idle).sum())} of {len(steps)} steps have device work: whether the device idled in the others is not known"
+        )
+        yield Note("steps_without_device_work", int(idle.sum()), "steps", severity, meaning)
+    first, last = window(view.trace, work)
+    seen = percent(min(last, int(steps.end[-1])) - max(first, int(steps.start[0])), int(steps.end[-1] - steps.start[0]))
+    if seen < 100 * _FEW_STEPS_RATIO:
+        meaning = (
+            "the device's first and last event enclose only a part of the steps: its idle share within says nothing of the rest"
+        )
+        yield Note("device_seen_for_a_part", seen, "percent", "critical", meaning)
+
+
+def _links(view: View) -> Iterator[Note]:
+    trace, work = view.trace, view.work
+    unlinked = int((work.launch < 0).sum())
+    if unlinked:
+        share = percent(unlinked, len(work))
+        severity: Severity = "warning" if share >= _UNLINKED_PERCENT else "info"
+        meaning = (
+            f"{share:.1f} % of the device's work has no launch: it counts all the same, but idle time before it has no known cause"
+        )
+        yield Note("work_without_launch", unlinked, "events", severity, meaning)
+    calls = _kernel_launches(view)
+    lost = int((~np.isin(trace.events["correlation"][calls], trace.events["correlation"][work.row])).sum())
+    if lost and len(work):
+        share = percent(lost, len(calls))
+        meaning = f"{share:.1f} % of the launches have no kernel: the device's busy time is too low by what those took"
+        yield Note("launches_without_kernel", lost, "calls", "warning" if share >= _LOST_PERCENT else "info", meaning)
+    before = int((work.end <= view.steps.start[0]).sum()) if len(view.steps) else 0
+    after = int((work.start >= view.steps.end[-1]).sum()) if len(view.steps) else 0
+    if before + after:
+        meaning = "device work before the first or after the last step is in the whole window's figures and in no step"
+        yield Note("work_outside_steps", before + after, "events", "info", meaning)
+
+
+def _clocks(view: View) -> Iterator[Note]:
+    trace, work = view.trace, view.work
+    linked = work.launch >= 0
+    ahead = trace.start[work.launch[linked]] - work.start[linked]
+    wrong = ahead[ahead > 0]
+    if not len(wrong):
+        return
+    share = percent(len(wrong), len(ahead))
+    meaning = (
+        f"{share:.2f} % of the device's work begins before the call that launched it, by up to {int(wrong.max()) / 1000:.1f} us: "
+        "host and device clocks disagree, and shorter launch delays and causes of idle time are not to be trusted"
+    )
+    yield Note("clock_disorder", len(wrong), "events", "warning" if share >= _DISORDER_PERCENT else "info", meaning)
+
+
+def _overflow(view: View) -> Iterator[Note]:
+    trace, work = view.trace, view.work
+    if len(work) < 2:
+        return
+    cut = int((trace.end[work.row] - work.end).sum())
+    if cut:
+        events = int((trace.end[work.row] > work.end).sum())
+        meaning = f"{events} device events outlast the next one on their stream; they were cut to its start"
+        yield Note("overflowing_durations", cut, "ns", "warning", meaning)
+    same = (work.device[1:] == work.device[:-1]) & (work.stream[1:] == work.stream[:-1]) & (work.stream[1:] >= 0)
+    over = np.where(same, work.end[:-1] - work.start[1:], 0)
+    count = int((over > 0).sum())
+    if count:
+        meaning = "device events on one stream overlap: busy time counts each moment once, sums over kernels count it twice"
+        yield Note("overlap_on_one_stream", count, "events", "info", meaning)
+
+
+def _overhead(view: View) -> Iterator[Note]:
+    trace = view.trace
+    rows = np.flatnonzero(trace.kind == Kind.OVERHEAD)
+    if not len(rows) or not len(view.steps):
+        return
+    spent = union(trace.start[rows], trace.end[rows])
+    inside = int(covered(spent, view.steps.start, view.steps.end).sum())
+    share = percent(inside, int((view.steps.end - view.steps.start).sum()))
+    meaning = f"the profiler's own work took {share:.1f} % of the steps: without it they are shorter"
+    if inside:
+        yield Note("profiler_overhead", inside, "ns", "warning" if share >= _OVERHEAD_PERCENT else "info", meaning)

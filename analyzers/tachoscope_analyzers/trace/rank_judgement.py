@@ -1,0 +1,85 @@
+"""What one rank's trace says of its bottlenecks: losses, the step without them, and what bounds these statements."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from tachoscope_analyzers.thresholds import threshold
+from tachoscope_analyzers.trace import replay
+from tachoscope_analyzers.trace.kinds import Kind
+from tachoscope_analyzers.trace.quality import quality
+from tachoscope_analyzers.trace.rank_losses import Loss, RankLosses, rank_losses
+from tachoscope_analyzers.trace.replay import Counterfactual, Replay, Selection
+from tachoscope_analyzers.trace.steps import named
+from tachoscope_analyzers.trace.view import View
+from tachoscope_core.report import QualityNote
+
+_TAKEN_OUT = {
+    "input_preprocess": (replay.DATA_LOADING,),
+    "input_workers": (replay.DATA_LOADING,),
+    "h2d_copy": (replay.COPIES,),
+    "launch_bound": (replay.HOST_LAUNCH,),
+    "host_sync": (replay.SYNCHRONISATION,),
+    "host_pause": (replay.HOST_PAUSE, replay.GARBAGE_COLLECTION),
+    "memory_thrash": (replay.ALLOCATOR,),
+    "comm_exposed": (replay.COMMUNICATION, replay.HOST_COMMUNICATION),
+    "checkpoint_stall": (replay.CHECKPOINT,),
+}
+"""What the replay leaves out to answer for a class."""
+_SEVERITY: dict[str, Literal["bad", "limited", "note"]] = {"critical": "bad", "warning": "limited", "info": "note"}
+_ENGINE_STEP = re.compile(r"(?i)(execute_(context|new|model)|step\[|.*decode)")
+_PREFILL = re.compile(r"(?i)(prefill|extend|execute_new|context_[1-9])")
+
+
+@dataclass(frozen=True, slots=True)
+class RankJudgement:
+    """One rank's losses.
+
+    Attributes:
+        what_if: by class, the replayed step without it; only for losses above the warning threshold.
+        quality: what can and cannot be concluded from this trace. decoding: whether a serving engine's annotations say so.
+    """
+
+    losses: RankLosses
+    what_if: dict[str, Counterfactual]
+    quality: tuple[QualityNote, ...]
+    decoding: bool
+
+
+def judge_rank(view: View, *, what_if: bool) -> RankJudgement:
+    """Return the losses of a rank, replayed where they are large."""
+    found = rank_losses(view)
+    return RankJudgement(found, _replayed(view, found) if what_if else {}, _notes(view), _decodes(view))
+
+
+def _replayed(view: View, found: RankLosses) -> dict[str, Counterfactual]:
+    step = found.steps["duration_ns"].mean() / 1e9 if len(found.steps) else 0.0
+    large = [loss for loss in found.losses if loss.slug in _TAKEN_OUT and _share(loss, step) >= threshold("warning_share")]
+    if not large:
+        return {}
+    prepared = Replay(view)
+    return {loss.slug: prepared.without(*map(Selection, _TAKEN_OUT[loss.slug])) for loss in large}
+
+
+def _notes(view: View) -> tuple[QualityNote, ...]:
+    return tuple(
+        QualityNote(
+            what=f"{row['what'].replace('_', ' ')}: {row['value']:g} {row['unit']}",
+            severity=_SEVERITY[row["severity"]],
+            means=row["meaning"],
+        )
+        for row in quality(view).to_dict("records")
+    )
+
+
+def _decodes(view: View) -> bool:
+    """Say whether the annotations of a serving engine call the work decoding, and none of it prefill."""
+    spans = named(view.trace, _ENGINE_STEP, (Kind.ANNOTATION, Kind.DEVICE_ANNOTATION))
+    names = set(view.trace.names(spans).tolist())
+    return bool(names) and not any(_PREFILL.search(name) for name in names)
+
+
+def _share(loss: Loss, step_seconds: float) -> float:
+    return float(loss.seconds.mean()) / step_seconds if step_seconds else 0.0

@@ -1,0 +1,171 @@
+"""A trace that has been read: its columns, opened from the cache without a copy, and what is known about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tachoscope_analyzers.trace import chrome
+from tachoscope_analyzers.trace.kinds import Kind, kind_of
+from tachoscope_analyzers.trace.times import Nanoseconds
+
+Array = npt.NDArray[Any]
+
+TABLES = ("events", "device", "operators", "collectives", "python", "stacks", "memory")
+
+
+class Device(msgspec.Struct, frozen=True):
+    """An accelerator as the trace describes it; 0 where it does not."""
+
+    id: int = 0
+    name: str = ""
+    memory_bytes: int = 0
+    multiprocessors: int = 0
+    compute_capability: str = ""
+
+
+class Group(msgspec.Struct, frozen=True):
+    """A process group and its global ranks."""
+
+    name: str
+    description: str = ""
+    ranks: list[int] = []
+
+
+class Track(msgspec.Struct, frozen=True):
+    """A thread of the host or a stream of a device, with the names that the trace gives to them."""
+
+    process: str
+    thread: str
+    process_name: str = ""
+    process_labels: str = ""
+    thread_name: str = ""
+
+
+class Quality(msgspec.Struct, frozen=True):
+    """What of the file could not be read, and what had to be mended. All counts are of events unless named otherwise."""
+
+    cut: bool = False
+    cut_bytes: int = 0
+    counts: dict[str, int] = {}
+
+
+class Meta(msgspec.Struct, frozen=True):
+    """What a trace says about itself.
+
+    Attributes:
+        rank, world_size: None where the trace does not tell; a file's name is not asked.
+        base_nanoseconds: Unix time to which `start` is relative, 0 where times are absolute.
+        writer: kineto, chrome, horovod, tensorflow or nsight.
+    """
+
+    digest: str
+    writer: str
+    text_bytes: int
+    tracks: list[Track]
+    categories: list[str]
+    quality: Quality
+    rank: int | None = None
+    world_size: int | None = None
+    backend: str = ""
+    base_nanoseconds: int = 0
+    devices: list[Device] = []
+    groups: list[Group] = []
+    has_stacks: bool = False
+    has_shapes: bool = False
+
+
+@dataclass(frozen=True)
+class Columns:
+    """A table: columns as contiguous numpy arrays, made on first use."""
+
+    table: pa.Table
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_arrays", {})
+
+    def __getitem__(self, name: str) -> Array:
+        arrays: dict[str, Array] = self._arrays  # type: ignore[attr-defined]
+        if name not in arrays:
+            arrays[name] = self.table.column(name).to_numpy()
+        return arrays[name]
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+
+class Trace:
+    """One trace file. All times are whole nanoseconds on the trace's own clock.
+
+    Attributes:
+        events: one row for each complete event, shape (N,): start, duration (ns), category, name, track, correlation, external.
+        device, operators, collectives, python, stacks: arguments of some of these; `row` is the number of the event.
+        memory: allocations and frees: time (ns), bytes (negative when freed), address, device, allocated and reserved bytes.
+        kind: `Kind` of each event, shape (N,).
+        strings: text by code, shape (S,), for all columns of codes (name, grid, block, shapes, types, stack, ...).
+    """
+
+    def __init__(self, folder: Path, path: Path) -> None:
+        self.folder = folder
+        self.path = path
+        self.meta = msgspec.json.decode((folder / "meta.json").read_bytes(), type=Meta)
+        for name in TABLES:
+            setattr(self, name, Columns(_opened(folder / f"{name}.arrow")))
+        self._texts = _opened(folder / "strings.arrow").column("text")
+        if self.meta.writer in chrome.WRITERS:
+            tracks, track = self.meta.tracks, self.events["track"]
+            self.kind = chrome.kinds(self.meta.writer, tracks, track, self.events["name"], self.strings)
+            self.device = Columns(pa.table(chrome.device_columns(tracks, track, self.kind)))
+
+    events: Columns
+    device: Columns
+    operators: Columns
+    collectives: Columns
+    python: Columns
+    stacks: Columns
+    memory: Columns
+
+    @cached_property
+    def strings(self) -> Array:
+        """Text by code, shape (S,) of object."""
+        return np.asarray(self._texts.to_numpy())
+
+    @cached_property
+    def kind(self) -> npt.NDArray[np.uint8]:
+        """`Kind` of each event, shape (N,)."""
+        known = np.array([kind_of(category) for category in self.meta.categories] or [Kind.OTHER], dtype=np.uint8)
+        return np.asarray(known[self.events["category"]])
+
+    @property
+    def start(self) -> Nanoseconds:
+        """Start of each event in ns, shape (N,)."""
+        return self.events["start"]
+
+    @cached_property
+    def end(self) -> Nanoseconds:
+        """End of each event in ns, shape (N,)."""
+        return np.asarray(self.events["start"] + self.events["duration"])
+
+    def names(self, rows: Array) -> Array:
+        """Return the names of events, shape of `rows`, of object."""
+        return np.asarray(self.strings[self.events["name"][rows]])
+
+    def code(self, text: str) -> int:
+        """Return the code of a text, -1 when the trace does not hold it."""
+        return self._codes.get(text, -1)
+
+    @cached_property
+    def _codes(self) -> dict[str, int]:
+        return {text: code for code, text in enumerate(self.strings.tolist())}
+
+
+def _opened(path: Path) -> pa.Table:
+    with pa.memory_map(str(path)) as source:
+        return pa.ipc.open_file(source).read_all()

@@ -1,0 +1,52 @@
+"""Which files are the traces of a job: files, directories and patterns."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Iterable
+from pathlib import Path
+
+from tachoscope_core.errors import TachoscopeError
+
+SUFFIXES = (".json", ".json.gz", ".json.zst", ".sqlite")
+_PATTERN = "*?["
+
+
+def trace_files(inputs: Iterable[Path | str]) -> tuple[list[Path], frozenset[Path]]:
+    """Return the files that the inputs name, in order of name, each once, and which of them were named one by one.
+
+    A directory stands for all traces in and below it, a pattern (`runs/*/rank*.json.gz`, `**` too) for what it matches.
+
+    Raises:
+        TachoscopeError: an input does not exist or holds no trace.
+    """
+    found: dict[Path, None] = {}
+    named: set[Path] = set()
+    for item in inputs:
+        path = Path(item)
+        if path.is_dir():
+            matches = _below(path)
+        elif path.exists():
+            matches = [path]
+            named.add(path)
+        elif any(letter in str(item) for letter in _PATTERN):
+            matches = sorted(file for text in glob.glob(str(item), recursive=True) for file in _files_of(Path(text)))
+        else:
+            raise TachoscopeError(
+                f"there is no {path}", fix="name trace files, a directory of them, or a pattern such as 'runs/*.json.gz'"
+            )
+        if not matches:
+            raise TachoscopeError(f"there is no trace in {path}", fix=f"traces end with {', '.join(SUFFIXES)}")
+        found.update(dict.fromkeys(matches))
+    return sorted(found), frozenset(named)
+
+
+def _files_of(path: Path) -> list[Path]:
+    return _below(path) if path.is_dir() else [path]
+
+
+def _below(folder: Path) -> list[Path]:
+    inside = (path for path in folder.rglob("*") if path.name.endswith(SUFFIXES))
+    return sorted(
+        path for path in inside if path.is_file() and not any(part.startswith(".") for part in path.relative_to(folder).parts)
+    )

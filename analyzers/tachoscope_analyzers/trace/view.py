@@ -1,0 +1,42 @@
+"""One trace with what several analyses need of it, each worked out once and only when asked for."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from tachoscope_analyzers.trace.host_spans import HostSpans, host_spans
+from tachoscope_analyzers.trace.links import DeviceWork, Rows, device_work, enclosing_operators
+from tachoscope_analyzers.trace.steps import Steps, device_steps, steps
+from tachoscope_analyzers.trace.trace import Trace
+
+
+class View:
+    """What the analyses take: a trace, its device work, the operators around host events, and its steps."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+
+    @cached_property
+    def work(self) -> DeviceWork:
+        """The device's events, sorted by device, stream and start."""
+        return device_work(self.trace)
+
+    @cached_property
+    def operator_of(self) -> Rows:
+        """Row of the innermost operator around each event, -1 for none, shape (N,)."""
+        return enclosing_operators(self.trace)
+
+    @cached_property
+    def steps(self) -> Steps:
+        """The steps of the trace."""
+        return steps(self.trace, self.work)
+
+    @cached_property
+    def device_steps(self) -> Steps:
+        """The steps as the device goes through them; a host that runs ahead marks them earlier."""
+        return device_steps(self.trace, self.work, self.steps)
+
+    @cached_property
+    def host(self) -> HostSpans:
+        """What the host's threads that drive the device were doing."""
+        return host_spans(self.trace, self.work)

@@ -1,0 +1,17 @@
+"""Finds the traces that others recorded."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+DATA = Path(os.environ.get("TACHOSCOPE_TEST_DATA") or Path(__file__).parents[3] / "shared" / "data") / "traces"
+ALL = sorted(str(path.relative_to(DATA)) for path in DATA.rglob("*.json.gz"))
+
+
+def recorded(name: str) -> Path:
+    """Return the path of a recorded trace, such as `hta/v100_ns_resolution`, or skip the test."""
+    path = DATA / (name if name.endswith(".gz") else f"{name}.json.gz")
+    if not path.is_file():
+        pytest.skip(f"no recorded trace {path} (set TACHOSCOPE_TEST_DATA)")
+    return path

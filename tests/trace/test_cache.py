@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from planting import Planted
+from tachoscope_analyzers.trace import cache
+from tachoscope_analyzers.trace import read as reader
+from tachoscope_analyzers.trace.read import read
+
+
+@pytest.fixture
+def trace_file(tmp_path: Path) -> Path:
+    planted = Planted()
+    planted.kernel("gemm", 5000, 1000, launched=1000)
+    return planted.write(tmp_path / "one.json")
+
+
+@pytest.fixture
+def readings(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The files that were not opened but read."""
+    found: list[Path] = []
+    convert: Callable[..., object] = reader._converted
+    monkeypatch.setattr(reader, "_converted", lambda path, *rest: (found.append(path), convert(path, *rest))[1])
+    return found
+
+
+def test_a_file_is_read_once(trace_file: Path, readings: list[Path]) -> None:
+    starts = [read(trace_file).start.tolist() for _ in range(3)]
+    assert len(readings) == 1
+    assert starts == [[1000, 5000]] * 3
+
+
+def test_the_same_content_under_another_name_is_not_read_again(trace_file: Path, readings: list[Path], tmp_path: Path) -> None:
+    read(trace_file)
+    copy = tmp_path / "copy.json"
+    shutil.copy(trace_file, copy)
+    trace = read(copy)
+    assert len(readings) == 1
+    assert trace.path == copy
+
+
+def test_a_changed_file_is_read_again(trace_file: Path, readings: list[Path]) -> None:
+    read(trace_file)
+    text = trace_file.read_text()
+    trace_file.write_text(text.replace('"ts": 5.000', '"ts": 6.000'))
+    assert read(trace_file).start.tolist() == [1000, 6000]
+    assert len(readings) == 2
+
+
+def test_a_file_that_changes_while_it_is_read_is_not_taken_for_the_old_one(
+    trace_file: Path, monkeypatch: pytest.MonkeyPatch, readings: list[Path]
+) -> None:
+    text = trace_file.read_text()
+    convert = reader._converted
+
+    def changing(path: Path, *rest: object) -> object:
+        meta = convert(path, *rest)  # type: ignore[arg-type]
+        trace_file.write_text(text.replace('"ts": 5.000', '"ts": 6.000'))
+        return meta
+
+    monkeypatch.setattr(reader, "_converted", changing)
+    read(trace_file)
+    monkeypatch.setattr(reader, "_converted", convert)
+    assert read(trace_file).start.tolist() == [1000, 6000]
+
+
+def test_a_cache_that_cannot_be_written_costs_only_time(trace_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("a file, so no folder can be made in it")
+    monkeypatch.setenv("TACHOSCOPE_CACHE", str(blocked))
+    for _ in range(2):
+        trace = read(trace_file)
+        assert trace.start.tolist() == [1000, 5000]
+        assert trace.names(trace.device["row"]).tolist() == ["gemm"]
+
+
+@pytest.mark.parametrize("name", ["events.arrow", "device.arrow", "strings.arrow", "meta.json"])
+@pytest.mark.parametrize("damage", ["cut", "empty", "garbage", "missing"])
+def test_damaged_columns_are_read_again(name: str, damage: str, trace_file: Path, readings: list[Path]) -> None:
+    file = read(trace_file).folder / name
+    data = file.read_bytes()
+    file.unlink()
+    if damage != "missing":
+        file.write_bytes({"cut": data[: len(data) // 2], "empty": b"", "garbage": b"\xff" * len(data)}[damage])
+    trace = read(trace_file)
+    assert trace.start.tolist() == [1000, 5000]
+    assert trace.strings.tolist()
+    assert len(readings) == 2
+    read(trace_file)
+    assert len(readings) == 2
+
+
+def test_foreign_files_in_the_cache_do_no_harm(trace_file: Path, own_cache: Path, readings: list[Path]) -> None:
+    read(trace_file)
+    (cache.folder() / "by-file" / ".DS_Store").write_text("x")
+    (cache.folder() / "by-file" / cache.signature(trace_file)).write_text("../../../etc")
+    (cache.folder() / "README").write_text("x")
+    assert read(trace_file).start.tolist() == [1000, 5000]
+    cache.prune()
+
+
+def test_threads_that_read_one_file_at_the_same_time_all_get_it(trace_file: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: read(trace_file).start.tolist(), range(24)))
+    assert found == [[1000, 5000]] * 24
+    assert not list(cache.folder().glob("unfinished-*"))
+
+
+def test_processes_that_read_one_file_at_the_same_time_all_get_it(trace_file: Path) -> None:
+    code = (
+        "import sys, pathlib; from tachoscope_analyzers.trace.read import read; print(len(read(pathlib.Path(sys.argv[1])).events))"
+    )
+    running = [subprocess.Popen([sys.executable, "-c", code, str(trace_file)], stdout=subprocess.PIPE) for _ in range(3)]
+    assert [process.communicate(timeout=60)[0].strip() for process in running] == [b"2"] * 3
+
+
+def test_a_reader_that_is_killed_leaves_nothing_that_breaks_the_next(trace_file: Path, readings: list[Path]) -> None:
+    code = (
+        "import sys, os, pathlib; from tachoscope_analyzers.trace import cache; from tachoscope_analyzers.trace.read import read;"
+        "cache.keep = lambda *a: os.kill(os.getpid(), 9); read(pathlib.Path(sys.argv[1]))"
+    )
+    assert subprocess.run([sys.executable, "-c", code, str(trace_file)], timeout=60, check=False).returncode == -9
+    (left,) = cache.folder().glob("unfinished-*")
+    assert read(trace_file).start.tolist() == [1000, 5000]
+    assert left.is_dir(), "it might belong to a living process"
+    os.utime(left, (0, time.time() - 2 * 86_400))
+    cache.prune()
+    assert not left.exists()
+
+
+def test_the_columns_that_were_used_longest_ago_are_removed_first(tmp_path: Path, readings: list[Path]) -> None:
+    files = []
+    for number in range(4):
+        planted = Planted()
+        planted.kernel("gemm", 5000 + number, 1000)
+        files.append(planted.write(tmp_path / f"{number}.json"))
+    traces = [read(file) for file in files]
+    for age, trace in zip((40, 10, 30, 20), traces, strict=True):
+        os.utime(trace.folder, (0, time.time() - age * 1000))
+    read(files[0])  # used just now
+    size = sum(file.stat().st_size for file in traces[0].folder.iterdir())
+    cache.prune(limit_bytes=2 * size + size // 2)
+    assert [trace.folder.is_dir() for trace in traces] == [True, True, False, False]
+    assert len(list((cache.folder() / "by-file").iterdir())) == 2
+    assert traces[2].start.tolist() == [5002], "an open trace lives on"
+    assert traces[2].names(traces[2].device["row"]).tolist() == ["gemm"]
+
+
+def test_a_failed_reading_leaves_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "no.json"
+    path.write_text("{}")
+    with pytest.raises(Exception, match="no trace"):
+        read(path)
+    assert [entry.name for entry in cache.folder().iterdir()] == []
