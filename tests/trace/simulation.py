@@ -12,7 +12,7 @@ from planting import Planted
 from tachoscope_analyzers.trace.view import View
 
 LAUNCH, LATENCY, SYNC, WAIT, PYTHON = 5_000, 7_000, 3_000, 2_000, 1_000
-"""ns: a launching call, from its begin to the kernel's on an idle stream, a synchronisation's own time, a stream wait, Python between."""
+"""ns: a launching call, from its begin to the kernel's begin, a synchronisation's own time, a stream wait, Python between."""
 STREAMS = (7, 20)
 LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 BEGIN = 1_000_000_000

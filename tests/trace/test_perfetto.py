@@ -1,5 +1,6 @@
 import gzip
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +95,7 @@ def test_slices_of_a_track_never_overlap(tmp_path: Path) -> None:
     assert len(found) == 10
     for track in {event["tid"] for event in found}:
         ends = sorted((event["ts"], event["ts"] + event["dur"]) for event in found if event["tid"] == track)
-        assert all(before[1] <= after[0] + 1e-9 for before, after in zip(ends[:-1], ends[1:], strict=True))
+        assert all(before[1] <= after[0] + 1e-9 for before, after in pairwise(ends))
 
 
 def test_arrows_lead_from_the_hosts_call_to_the_kernel_that_it_launched(tmp_path: Path) -> None:

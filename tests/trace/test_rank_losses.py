@@ -4,8 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from planting import Planted
 
+from planting import Planted
 from tachoscope_analyzers.trace.rank_losses import Loss, rank_losses
 from tachoscope_analyzers.trace.view import View
 

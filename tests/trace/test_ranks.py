@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+
 from planting import Planted
 from planting_ranks import Group, PlantedJob
 from recorded import recorded
-
 from tachoscope_analyzers.trace.executor import InProcess
 from tachoscope_analyzers.trace.rank_summary import summarise
 from tachoscope_analyzers.trace.ranks import MOST_COLLECTIVES, JobTraces, read_job

@@ -42,8 +42,8 @@ _ROLES = (
         r"^(cuda|hip|cu|xpu)(Malloc|MemAlloc|HostAlloc|HostMalloc|HostRegister|MemCreate|MemMap|MemSetAccess|MemAddressReserve)",
     ),
 )
-"""Names of CUDA's and HIP's runtime and driver calls, https://docs.nvidia.com/cuda/cuda-runtime-api/ (modules stream, event, memory)
-and https://rocm.docs.amd.com/projects/HIP/, with what exports of nsys append to them (`_v3020`), and those of MTIA."""
+"""Names of CUDA's and HIP's runtime and driver calls, https://docs.nvidia.com/cuda/cuda-runtime-api/ (modules stream, event,
+memory) and https://rocm.docs.amd.com/projects/HIP/, with what exports of nsys append to them (`_v3020`), and those of MTIA."""
 
 
 def role_of(name: str) -> Role:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tachoscope_analyzers.trace.arrow import to_numpy
 from tachoscope_analyzers.trace.codes import MOST_STRINGS, MOST_TRACKS, Array, Codes, TrackCodes, track_text
 from tachoscope_analyzers.trace.decode import Args, Begin, Complete, End, Instant, Meta
 from tachoscope_analyzers.trace.kinds import Kind, kind_of
@@ -64,6 +65,11 @@ class ColumnBuilder:
         tables["memory"] = self._memory(memory)
         self.rows += len(complete)
         return tables
+
+    @property
+    def unpaired(self) -> bool:
+        """Whether events began without an end or the other way round so far."""
+        return bool(self._pairs.open_count or self.counts["ends_without_begin"])
 
     def finish(self) -> None:
         """Count what never ended, and what came after a table was full."""
@@ -188,7 +194,7 @@ class ColumnBuilder:
         array = pa.Array.from_buffers(pa.large_binary(), len(values), [None, pa.py_buffer(offsets), pa.py_buffer(joined)])
         encoded = array.dictionary_encode()
         texts = [text.rstrip(b"\0").decode("utf-8", "replace") for text in encoded.dictionary.to_pylist()]
-        return np.asarray(self.strings.of(texts)[encoded.indices.to_numpy()])
+        return np.asarray(self.strings.of(texts)[to_numpy(encoded.indices)])
 
     def _others(self, events: list[Any]) -> tuple[list[Instant], list[Complete]]:
         """Take the names of tracks, and return allocations and what begins and ends make up."""

@@ -38,7 +38,7 @@ CATEGORIES = (
     "unexplained",
 )
 """kernel_gap: between events of the device that follow on one another. launch_latency: from a call to the event that it launched.
-synchronisation: what a waiting call took after its wait was over. host_other: the thread was in no operator (Python, or waiting)."""
+synchronisation: what a waiting call took after its wait was over. host_other: the thread was in no operator (Python, waiting)."""
 COLUMNS = ["step", "start_ns", "duration_ns", "category", "place", "name", "operator", "edge", "row"]
 _CATEGORY = {name: code for code, name in enumerate(CATEGORIES)}
 _LAG, _WAIT, _OWN = 0, 1, 2
@@ -46,7 +46,7 @@ _LAG, _WAIT, _OWN = 0, 1, 2
 
 @dataclass(frozen=True, slots=True)
 class _Pieces:
-    """Pieces of the path in order of time, shape (P,): ns, position in `CATEGORIES`, node's place, event, operator's event, `Edge`."""
+    """Pieces of the path in order of time, shape (P,): ns, position in `CATEGORIES`, place, event, operator's event, `Edge`."""
 
     start: Array
     end: Array
@@ -60,16 +60,15 @@ class _Pieces:
 def critical_path(view: View, graph: Graph | None = None) -> pd.DataFrame:
     """Return the critical path through the steps of a trace, from the begin of the first to the end of the last.
 
-    It is followed backwards: from what ended last to what let that begin last, and so on. Invariant: the segments tile the window, so
-    their durations sum to its length, to the nanosecond.
-    Columns: step (position among the device's steps, -1 between them), start_ns, duration_ns, category (see `CATEGORIES`), place (thread
-    or stream), name, operator (innermost one around the host call; for device work that of its launch), edge (see `Edge`: how the
-    path came to this segment), row (event, -1 for none).
+    It is followed backwards: from what ended last to what let that begin last, and so on. Invariant: the segments tile the window,
+    so their durations sum to its length, to the nanosecond.
+    Columns: step (position among the device's steps, -1 between them), start_ns, duration_ns, category (see `CATEGORIES`), place
+    (thread or stream), name, operator (innermost one around the host call; for device work that of its launch), edge (see `Edge`:
+    how the path came to this segment), row (event, -1 for none).
     """
     graph = dependency_graph(view) if graph is None else graph
     pieces = _at_steps(view, _refined(view, _coarse(view, graph)))
     trace = view.trace
-    edges = np.array([edge.name.lower() for edge in Edge], dtype=object)
     step = view.device_steps.of(pieces.start)
     return pd.DataFrame(
         {
@@ -80,7 +79,7 @@ def critical_path(view: View, graph: Graph | None = None) -> pd.DataFrame:
             "place": places(trace, graph, pieces.place),
             "name": _names(trace, pieces.row),
             "operator": _names(trace, pieces.operator),
-            "edge": edges[pieces.edge],
+            "edge": _labels([edge.name.lower() for edge in Edge], pieces.edge),
             "row": pieces.row,
         },
         columns=COLUMNS,
@@ -88,12 +87,18 @@ def critical_path(view: View, graph: Graph | None = None) -> pd.DataFrame:
 
 
 def by_category(path: pd.DataFrame, *, per_step: bool = False) -> pd.DataFrame:
-    """Return the time of a critical path by category, longest first. Columns: (step,) category, count, duration_ns, share_percent."""
+    """Return the time of a critical path by category, longest first.
+
+    Columns: (step,) category, count, duration_ns, share_percent.
+    """
     return _summed(path, (["step"] if per_step else []) + ["category"])
 
 
 def by_name(path: pd.DataFrame) -> pd.DataFrame:
-    """Return the time of a critical path by what it was spent in. Columns: category, name, operator, count, duration_ns, share_percent."""
+    """Return the time of a critical path by what it was spent in.
+
+    Columns: category, name, operator, count, duration_ns, share_percent.
+    """
     return _summed(path, ["category", "name", "operator"])
 
 
@@ -108,7 +113,7 @@ def _summed(path: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
 
 
 def path_nodes(graph: Graph) -> tuple[Array, Array]:
-    """Return the nodes of the critical path from the origin to the end, shape (M,), and the edge by which each was entered (-1 first).
+    """Return the nodes of the critical path from the origin to the end, shape (M,), and the edge into each (-1 for the first).
 
     Of several edges that let a node begin at the same moment the one from what happened last is followed.
     """
@@ -192,7 +197,8 @@ def _refined(view: View, pieces: _Pieces) -> _Pieces:
     columns = {name: getattr(pieces, name)[origin] for name in _Pieces.__slots__}
     columns["start"][fine], columns["end"][fine], columns["row"][fine], columns["operator"][fine] = start, end, owner, owner
     working = (owner >= 0) & (trace.kind[np.maximum(owner, 0)] == Kind.CPU_OP) if len(trace.kind) else np.zeros(0, dtype=bool)
-    marker = np.array([host.MARKER.match(name) is not None for name in _names(trace, owner)], dtype=bool)
+    names = _names(trace, owner)
+    marker = np.array([host.MARKER.match(name) is not None for name in names.categories], dtype=bool)[names.codes]
     columns["category"][fine] = np.where(working & ~marker, _CATEGORY["host_operator"], _CATEGORY["host_other"])
     on_host = (columns["place"] >= 0) & np.isin(columns["category"], [_CATEGORY[name] for name in _HOST])
     for thread in np.unique(trace.events["track"][loader]).tolist():
@@ -221,7 +227,7 @@ def _at_steps(view: View, pieces: _Pieces) -> _Pieces:
     return _Pieces(**columns)
 
 
-def places(trace: Trace, graph: Graph, place: Array) -> npt.NDArray[np.object_]:
+def places(trace: Trace, graph: Graph, place: Array) -> pd.Categorical:
     """Return the names of places: `thread 123`, `device 0 stream 7`, or empty for the window's ends, shape of `place`."""
     found, number = np.unique(place, return_inverse=True)
     names = []
@@ -233,10 +239,17 @@ def places(trace: Trace, graph: Graph, place: Array) -> npt.NDArray[np.object_]:
             names.append("device {} stream {}".format(*graph.streams[~one]))
         else:
             names.append("")
-    return np.array(names, dtype=object)[number.reshape(-1)] if names else np.zeros(0, dtype=object)
+    return _labels(names, number.reshape(-1))
 
 
-def _names(trace: Trace, rows: Array) -> npt.NDArray[np.object_]:
-    found = np.full(len(rows), "", dtype=object)
-    found[rows >= 0] = trace.names(rows[rows >= 0])
-    return found
+def _names(trace: Trace, rows: Array) -> pd.Categorical:
+    """Return the names of events, empty for none (-1), shape of `rows`."""
+    code = np.where(rows >= 0, trace.events["name"][np.maximum(rows, 0)] if len(trace.kind) else 0, 0)  # text 0 is empty
+    used, number = np.unique(code, return_inverse=True)
+    return _labels(trace.strings[used].tolist(), number.reshape(-1))
+
+
+def _labels(texts: list[str], number: Array) -> pd.Categorical:
+    """Return texts by number; several numbers may stand for one text."""
+    codes, found = pd.factorize(np.array(texts, dtype=object))
+    return pd.Categorical.from_codes(codes[number], pd.Index(found, dtype=object))

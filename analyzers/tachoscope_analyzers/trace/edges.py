@@ -29,10 +29,10 @@ _USUAL_QUANTILE = 0.25
 class Edge(IntEnum):
     """Why a node waits for another.
 
-    `PROGRAM`: the thread's order. `STREAM`: the stream's order. `LAUNCH`: the call that enqueued it began. `GRAPH`: another event of
-    the same launched graph. `STREAM_WAIT`: its stream waits for another one. `OCCUPIED`: a kernel of another stream filled the device
-    until then. `SYNC`: the host waits for the device. `HANDOVER`: one thread waits for another. `END`: the window ends with it.
-    `NONE`: nothing is known.
+    `PROGRAM`: the thread's order. `STREAM`: the stream's order. `LAUNCH`: the call that enqueued it began. `GRAPH`: another event
+    of the same launched graph. `STREAM_WAIT`: its stream waits for another one. `OCCUPIED`: a kernel of another stream filled the
+    device until then. `SYNC`: the host waits for the device. `HANDOVER`: one thread waits for another. `END`: the window ends with
+    it. `NONE`: nothing is known.
     """
 
     NONE = 0
@@ -61,7 +61,10 @@ class Edges:
 
 
 def edges(nodes: Layout, queues: Queues, waits: tuple[Array, Array], crossings: tuple[Array, Array], moments: Handovers) -> Edges:
-    """Return all edges. `waits` are pairs (device event, call), `crossings` pairs of device events. No lag is more than was measured."""
+    """Return all edges.
+
+    `waits` are pairs (device event, call), `crossings` pairs of device events. No lag is more than was measured.
+    """
     found = [
         _program(nodes, moments),
         *_device(nodes, queues, crossings),
@@ -93,7 +96,7 @@ def _program(nodes: Layout, moments: Handovers) -> Edges:
 
 def _late(nodes: Layout, waits: tuple[Array, Array]) -> Array:
     """The device's clock may say that an event ended after the call that waited for it returned."""
-    return np.minimum(0, nodes.begin[nodes.waiting[waits[1]]] - nodes.finish[nodes.first_device + waits[0]])
+    return np.asarray(np.minimum(0, nodes.begin[nodes.waiting[waits[1]]] - nodes.finish[nodes.first_device + waits[0]]))
 
 
 def _device(nodes: Layout, queues: Queues, crossings: tuple[Array, Array]) -> list[Edges]:

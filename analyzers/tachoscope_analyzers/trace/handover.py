@@ -21,7 +21,7 @@ _LEAST_PAUSE_NS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Handovers:
-    """Moments on threads, shape (H,): `track` and `time` (ns), and pairs of them (`source`, `target`): the target waits for the source."""
+    """Moments on threads, shape (H,): `track`, `time` (ns); and pairs of them: `target` waits for `source`."""
 
     track: Array
     time: Array
@@ -92,8 +92,8 @@ def _bursts(pauses: Intervals, busy: Intervals) -> list[tuple[int, Array]]:
 def _backward(trace: Trace) -> npt.NDArray[np.int64]:
     """Return the rows of operators that autograd ran."""
     table = trace.operators
-    rows: Array = table["row"][table["forward_thread"] > 0]
-    return rows[trace.kind[rows] == Kind.CPU_OP]
+    rows = table["row"][table["forward_thread"] > 0]
+    return np.asarray(rows[trace.kind[rows] == Kind.CPU_OP], dtype=np.int64)
 
 
 def activity(trace: Trace, track: int) -> Intervals:

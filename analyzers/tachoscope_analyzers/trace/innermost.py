@@ -16,8 +16,8 @@ Array = npt.NDArray[np.int64]
 def cut_by_operator(trace: Trace, track: Array, start: Array, end: Array, also: Array) -> tuple[Array, Array, Array, Array]:
     """Cut stretches of threads (ns) so that in each piece the innermost operator is one and the same.
 
-    `also` are rows of further events that count like operators and annotations do. Returns for each piece, shape (P,), the stretch it
-    is of, its start and end, and the innermost event (-1: none). The pieces of a stretch tile it, in order.
+    `also` are rows of further events that count like operators and annotations do. Returns for each piece, shape (P,), the stretch
+    it is of, its start and end, and the innermost event (-1: none). The pieces of a stretch tile it, in order.
     """
     number, starts, ends, owners = [], [], [], []
     for thread in np.unique(track).tolist():
@@ -42,7 +42,7 @@ def cut_by_operator(trace: Trace, track: Array, start: Array, end: Array, also: 
 
 
 def _timeline(trace: Trace, thread: int, start: Array, end: Array, also: Array) -> tuple[Array, Array]:
-    """Return moments at which a thread's innermost event changes, and which it then is; only events of the stretches are looked at."""
+    """Return moments at which a thread's innermost event changes within the stretches, and which it then is."""
     chosen = np.isin(trace.kind, (Kind.CPU_OP, Kind.ANNOTATION))
     chosen[also] = True
     rows = np.flatnonzero(chosen & (trace.events["track"] == thread) & (trace.events["duration"] > 0))

@@ -28,7 +28,7 @@ def job_quality(
     for rank, one in summaries.items():
         rows += _of_rank(rank, one)
     if len(summaries) > 1:
-        rows += _of_job(summaries)
+        rows += _of_job(summaries, clocks.set_index("rank")["offset_ns"].to_dict())
         rows += _of_groups(groups, strangers)
         apart = clocks.loc[clocks["error_ns"] < 0, "rank"].tolist()
         if apart:
@@ -57,7 +57,7 @@ def _of_rank(rank: int, one: RankSummary) -> Iterable[Row]:
         yield rank, file, "steps_left_out", f"only the first {MOST_STEPS} steps are kept"
 
 
-def _of_job(summaries: dict[int, RankSummary]) -> Iterable[Row]:
+def _of_job(summaries: dict[int, RankSummary], offsets: dict[int, int]) -> Iterable[Row]:
     worlds = sorted({one.world_size for one in summaries.values() if one.world_size})
     if len(worlds) > 1:
         yield -1, "", "several_world_sizes", f"the traces tell of {' and '.join(map(str, worlds))} ranks: are they of one job?"
@@ -69,8 +69,9 @@ def _of_job(summaries: dict[int, RankSummary]) -> Iterable[Row]:
             "missing_ranks",
             f"{len(summaries)} of {worlds[0]} ranks are here; {_ranks(missing)} may be what others wait for",
         )
-    latest, earliest = max(one.start_ns for one in summaries.values()), min(one.end_ns for one in summaries.values())
-    if latest > earliest:
+    starts = [one.start_ns - offsets[rank] for rank, one in summaries.items()]
+    ends = [one.end_ns - offsets[rank] for rank, one in summaries.items()]
+    if max(starts) > min(ends):
         yield -1, "", "no_common_time", "by their clocks the traces were not all recorded at the same time"
     twins: dict[str, list[int]] = {}
     for rank, one in summaries.items():

@@ -61,7 +61,7 @@ class Layout:
 
 
 def calls_between(trace: Trace, launch: Array, start: int, end: int) -> tuple[Calls, Array]:
-    """Return the calls of a window that launch, wait or allocate, and for each of `launch` (rows) the call that it is part of (-1: none).
+    """Return the calls of a window that launch, wait or allocate, and the call of which each of `launch` (rows) is part (-1: none).
 
     Only outermost calls stand alone: what the runtime calls of the driver belongs to it.
     """
@@ -157,12 +157,13 @@ def layout(
         "finish": queues.end,
     }
     bounds = {"row": (-1, -1), "kind": (Node.ORIGIN, Node.END), "role": (0, 0), "place": (NOWHERE, NOWHERE)}
-    columns = {}
+    columns: dict[str, Array] = {}
     for name, values in events.items():
         first, final = bounds.get(name, (ends.start, ends.end))
-        kind = np.uint8 if name in {"kind", "role"} else np.int64
-        columns[name] = np.concatenate([[first], host[name][order], values, [final]]).astype(kind)
+        columns[name] = np.concatenate([[first], host[name][order], values, [final]]).astype(np.int64)
     return Layout(
+        kind=columns.pop("kind").astype(np.uint8),
+        role=columns.pop("role").astype(np.uint8),
         **columns,
         launching=number[:size],
         waiting=waiting,
@@ -175,7 +176,7 @@ def layout(
 def _host(
     calls: Calls, queues: Queues, waits: tuple[Array, Array], moments: Handovers, ends: Ends
 ) -> tuple[dict[str, npt.NDArray[Any]], Array]:
-    """Return columns of host nodes: calls, the waiting parts of those that wait for what they launch, moments; and which are split."""
+    """Return columns of host nodes (calls, waiting parts of those that wait for what they launch, moments), and which are split."""
     awaited = calls.begin.copy()
     np.maximum.at(awaited, waits[1], queues.end[waits[0]])
     resumed = np.minimum(awaited, calls.end)

@@ -73,7 +73,7 @@ def match(arrivals: Mapping[int, pd.DataFrame]) -> tuple[list[Matched], list[tup
         for key, part in table[~table["kind"].isin(POINT_TO_POINT)].groupby(_KEYS, observed=True, sort=True):
             groups.setdefault(tuple(map(str, key)), {})[rank] = part
     matched, strangers = [], []
-    for key, parts in groups.items():
+    for key, parts in sorted(groups.items()):
         if len(parts) < 2:
             continue
         places, unfit = _places(parts)

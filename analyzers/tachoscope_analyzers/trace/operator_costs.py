@@ -174,7 +174,7 @@ def _each(value: Any, count: int) -> list[int]:
 
 
 def _attention_shape(call: Call, arguments: Arguments) -> tuple[int, int, int, int, float]:
-    """Return batch times heads, and the product of queries and keys with the depths of keys and of values; then the share computed."""
+    """Return batch x heads, queries x keys, the depths of keys and of values, and the share of it that is computed."""
     first = arguments["query"]
     lengths = arguments.get("lengths")
     if lengths is not None and call.shapes[lengths]:

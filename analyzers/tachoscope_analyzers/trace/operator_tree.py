@@ -37,7 +37,7 @@ def by_operator(view: View, *, per_step: bool = False) -> pd.DataFrame:
 def by_module(view: View, *, per_step: bool = False) -> pd.DataFrame:
     """Return modules (`nn.Module: Linear_0`, where the trace has Python frames or names of modules) in the same columns.
 
-    An operator belongs to the innermost module around it on its thread; backward passes run on other threads, outside of all modules.
+    An operator belongs to the innermost module around it on its thread; a backward pass on another thread is in no module.
     """
     trace = view.trace
     codes = np.zeros(max(len(trace.strings), 1), dtype=bool)

@@ -1,6 +1,6 @@
 """Writes a trace back for ui.perfetto.dev, with what was found in it as further tracks.
 
-The user's own events are copied as text, so nothing of them is lost; only what is no text (SQLite) is written anew from the columns.
+The user's own events are copied as text, so nothing of them is lost; only what is no text (SQLite) is written anew.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -43,8 +44,8 @@ def write(
 ) -> None:
     """Write a trace with the tracks `tachoscope: ledger`, `tachoscope: findings` and `tachoscope: critical path`.
 
-    `path` is a table of `critical_path`. The file is JSON in the Chrome format, compressed when its name ends in `.gz`; it appears only
-    when it is whole. Memory stays flat however large the trace is.
+    `path` is a table of `critical_path`. The file is JSON in the Chrome format, compressed when its name ends in `.gz`; it appears
+    only when it is whole. Memory stays flat however large the trace is.
 
     Raises:
         TachoscopeError: the trace's file is gone, or `out` cannot be written or is the trace itself.
@@ -137,20 +138,20 @@ def _tracks(trace: Trace, ledger: Iterable[Slice], findings: Iterable[Slice], pa
     process = _free_process(trace)
     yield _json({"ph": "M", "name": "process_name", "pid": process, "tid": 0, "args": {"name": "tachoscope"}})
     yield _json({"ph": "M", "name": "process_sort_index", "pid": process, "tid": 0, "args": {"sort_index": -1}})
-    thread = 0
-    for kind, slices in (("ledger", ledger), ("findings", findings), ("critical path", [] if path is None else _path_slices(path))):
-        for title, lane in _lanes(kind, slices):
-            thread += 1
-            place = {"pid": process, "tid": thread}
-            yield _json(_named("thread_name", place, title))
-            yield _json({"ph": "M", "name": "thread_sort_index", **place, "args": {"sort_index": thread}})
-            for one in lane:
-                yield _slice(CATEGORY, one.title, place, one.start_ns, one.end_ns - one.start_ns, one.args)
+    tracks = chain(_lanes("ledger", ledger), _lanes("findings", findings))
+    if path is not None:
+        tracks = chain(tracks, [("tachoscope: critical path", _path_slices(path))])
+    for thread, (title, slices) in enumerate(tracks, 1):
+        place = {"pid": process, "tid": thread}
+        yield _json(_named("thread_name", place, title))
+        yield _json({"ph": "M", "name": "thread_sort_index", **place, "args": {"sort_index": thread}})
+        for one in slices:
+            yield _slice(CATEGORY, one.title, place, one.start_ns, one.end_ns - one.start_ns, one.args)
     if path is not None:
         yield from _arrows(trace, path)
 
 
-def _lanes(kind: str, slices: Iterable[Slice]) -> Iterator[tuple[str, list[Slice]]]:
+def _lanes(kind: str, slices: Iterable[Slice]) -> Iterator[tuple[str, Iterable[Slice]]]:
     """Yield tracks with their titles; slices that overlap stand on tracks of their own, for a track can only show nested ones."""
     lanes: dict[str, list[list[Slice]]] = {}
     for one in sorted(slices, key=lambda one: (one.start_ns, -one.end_ns)):
@@ -168,9 +169,11 @@ def _lanes(kind: str, slices: Iterable[Slice]) -> Iterator[tuple[str, list[Slice
 def _path_slices(path: pd.DataFrame) -> Iterator[Slice]:
     """Yield the segments of a critical path, those of the host's own work that follow on one another as one."""
     joined = _joined(path)
-    told = joined[["category", "place", "operator", "edge"]].to_dict("records")
-    for start, end, title, one in zip(joined["start_ns"], joined["end_ns"], joined["title"], told, strict=True):
-        yield Slice(int(start), int(end), title, {str(key): value for key, value in one.items() if value})
+    for first in range(0, len(joined), _EVENTS_AT_ONCE):
+        part = joined.iloc[first : first + _EVENTS_AT_ONCE]
+        told = part[["category", "place", "operator", "edge"]].to_dict("records")
+        for start, end, title, one in zip(part["start_ns"], part["end_ns"], part["title"], told, strict=True):
+            yield Slice(int(start), int(end), title, {str(key): value for key, value in one.items() if value})
 
 
 def _joined(path: pd.DataFrame) -> pd.DataFrame:

@@ -7,25 +7,26 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tachoscope_analyzers.thresholds import threshold
-from tachoscope_analyzers.trace import replay
+from tachoscope_analyzers.trace import removals
 from tachoscope_analyzers.trace.kinds import Kind
 from tachoscope_analyzers.trace.quality import quality
 from tachoscope_analyzers.trace.rank_losses import Loss, RankLosses, rank_losses
-from tachoscope_analyzers.trace.replay import Counterfactual, Replay, Selection
+from tachoscope_analyzers.trace.removals import Selection
+from tachoscope_analyzers.trace.replay import Counterfactual, Replay
 from tachoscope_analyzers.trace.steps import named
 from tachoscope_analyzers.trace.view import View
 from tachoscope_core.report import QualityNote
 
 _TAKEN_OUT = {
-    "input_preprocess": (replay.DATA_LOADING,),
-    "input_workers": (replay.DATA_LOADING,),
-    "h2d_copy": (replay.COPIES,),
-    "launch_bound": (replay.HOST_LAUNCH,),
-    "host_sync": (replay.SYNCHRONISATION,),
-    "host_pause": (replay.HOST_PAUSE, replay.GARBAGE_COLLECTION),
-    "memory_thrash": (replay.ALLOCATOR,),
-    "comm_exposed": (replay.COMMUNICATION, replay.HOST_COMMUNICATION),
-    "checkpoint_stall": (replay.CHECKPOINT,),
+    "input_preprocess": (removals.DATA_LOADING,),
+    "input_workers": (removals.DATA_LOADING,),
+    "h2d_copy": (removals.COPIES,),
+    "launch_bound": (removals.HOST_LAUNCH,),
+    "host_sync": (removals.SYNCHRONISATION,),
+    "host_pause": (removals.HOST_PAUSE, removals.GARBAGE_COLLECTION),
+    "memory_thrash": (removals.ALLOCATOR,),
+    "comm_exposed": (removals.COMMUNICATION, removals.HOST_COMMUNICATION),
+    "checkpoint_stall": (removals.CHECKPOINT,),
 }
 """What the replay leaves out to answer for a class."""
 _SEVERITY: dict[str, Literal["bad", "limited", "note"]] = {"critical": "bad", "warning": "limited", "info": "note"}

@@ -218,6 +218,6 @@ REMOVALS = tuple(_WAYS)
 """data_loading, checkpoint, evaluation, garbage_collection, host_communication (gloo, barriers): the host's time in these.
 allocator: calls that allocate and free. synchronisation: the host waits for nothing (neither calls, nor copies of pageable memory).
 host_pause: stretches of a millisecond or more in no operator and none of the named ones. host_launch: launching calls cost nothing,
-and what they launch starts at once. host: all of the host's time. kernel_gap: pauses between events of a stream. kernel_wait: waits of
-streams for one another. unexplained: waits whose cause is not known. copies, communication, compute: those device events. kernel,
-operator: device events of that name, or launched in an operator of that name. everything: all."""
+and what they launch starts at once. host: all of the host's time. kernel_gap: pauses between events of a stream. kernel_wait: waits
+of streams for one another. unexplained: waits whose cause is not known. copies, communication, compute: those device events.
+kernel, operator: device events of that name, or launched in an operator of that name. everything: all."""

@@ -14,13 +14,14 @@ _DETAILS = (
     re.compile(r"\b(kepler|maxwell|pascal|volta|turing|ampere|ada|hopper|blackwell)_"),
     re.compile(r"(?<![a-z0-9])(sm_?\d+[a-z]?|gfx[0-9a-f]{3,4}|cutlass(_\d+)?|cijk(?=_)|xmma(_new)?)(?![a-z0-9])"),
     re.compile(r"(?<![a-z0-9])(\d+x)+\d+(?![a-z0-9])"),  # tiles
-    re.compile(r"(?<![a-z0-9])(mt|mi|wg|stages?|align|ldg|sw|split[k]?|warps?|ws)_?\d[\dx]*(?![a-z])"),
-    re.compile(r"(?<![a-z])(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])[0-9a-f]{6,}(?![a-z])"),  # hashes
+    re.compile(r"(?<![a-z0-9])(mt|mi|wg|stages?|tilesize|align|ldg|sw|split[k]?|warps?|ws)_?\d[\dx]*(?![a-z])"),
     re.compile(r"(?<![a-z0-9])(\d+d[ec]?)+(\d+(?:de?)?)*(?![a-z0-9])"),  # Triton's list of divisible arguments
     re.compile(r"(?<![a-z])\d+(u?ll?|ul)?(?![a-z0-9])"),
 )
 _BETWEEN = re.compile(r"[^a-z0-9]+")
-_INSTANCE = re.compile(r"\d+$")
+_INSTANCE = re.compile(r"(?<=[a-z]{4})\d+$")
+_HASH = re.compile(r"(?=.*[0-9])(?=.*[a-f])[0-9a-f]{6,}")
+_PRECISIONS = re.compile(r"(bf16|f16|f32|f64|f8|e4m3|e5m2)+")
 
 
 @lru_cache(1 << 15)
@@ -50,8 +51,12 @@ def _plain(name: str) -> str:
     text = name.lower()
     for details in _DETAILS:
         text = details.sub("_", text)
-    parts = [part for part in _BETWEEN.sub("_", text).split("_") if part and part != "void"]
-    return " ".join(_INSTANCE.sub("", part) or part for part in parts)
+    parts = [part for part in _BETWEEN.sub("_", text).split("_") if part and part != "void" and not _is_hash(part)]
+    return " ".join(_INSTANCE.sub("", part) for part in parts)
+
+
+def _is_hash(part: str) -> bool:
+    return _HASH.fullmatch(part) is not None and _PRECISIONS.fullmatch(part) is None
 
 
 def _demangled(name: str) -> str:

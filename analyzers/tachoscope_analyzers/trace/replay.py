@@ -1,6 +1,6 @@
 """What a step would take if something were gone: the dependency graph is run again with it taken out.
 
-To subtract the time of a cause from the step would overstate it wherever something else had to be waited for anyway; a replay does not.
+To subtract the time of a cause from the step would overstate it wherever something else had to be waited for; a replay does not.
 """
 
 from __future__ import annotations

@@ -37,9 +37,9 @@ def roofline(view: View) -> pd.DataFrame:
 
     Each device event counts for the innermost operator around its launch whose work is known, so nothing counts twice: `device_ns`
     sums to no more than the device's total. Bytes are what must move at least, so `gb_per_s` may be less than the device moved.
-    Columns: device, operator, shapes, types, precision, calls (that reached the device), device_ns (all their events), flops and bytes
-    (all calls), tflops_per_s, gb_per_s, intensity_flops_per_byte, bound (`compute`, `memory`, or empty), peak_percent (of the peak that
-    bounds it, see devices.yaml), kernel (the longest).
+    Columns: device, operator, shapes, types, precision, calls (that reached the device), device_ns (all their events), flops and
+    bytes (all calls), tflops_per_s, gb_per_s, intensity_flops_per_byte, bound (`compute`, `memory`, or empty), peak_percent (of the
+    peak that bounds it, see devices.yaml), kernel (the longest).
     """
     owner, number, costs = _owners(view)
     work = view.work
@@ -68,7 +68,10 @@ def roofline(view: View) -> pd.DataFrame:
 
 
 def coverage(view: View) -> pd.DataFrame:
-    """Return of each device how much of its time the roofline tells about. Columns: device, device_ns, modelled_ns, modelled_percent."""
+    """Return of each device how much of its time the roofline tells about.
+
+    Columns: device, device_ns, modelled_ns, modelled_percent.
+    """
     work = view.work
     frame = pd.DataFrame({"device": work.device, "device_ns": work.end - work.start})
     frame["modelled_ns"] = np.where(_owners(view)[0] >= 0, frame["device_ns"], 0) if len(frame) else frame["device_ns"]

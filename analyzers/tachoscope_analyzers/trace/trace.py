@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tachoscope_analyzers.trace import chrome
+from tachoscope_analyzers.trace.arrow import texts_to_numpy, to_arrow, to_numpy
 from tachoscope_analyzers.trace.kinds import Kind, kind_of
 from tachoscope_analyzers.trace.times import Nanoseconds
 
@@ -94,7 +95,7 @@ class Columns:
     def __getitem__(self, name: str) -> Array:
         arrays: dict[str, Array] = self._arrays  # type: ignore[attr-defined]
         if name not in arrays:
-            arrays[name] = self.table.column(name).to_numpy()
+            arrays[name] = to_numpy(self.table.column(name))
         return arrays[name]
 
     def __len__(self) -> int:
@@ -122,7 +123,8 @@ class Trace:
         if self.meta.writer in chrome.WRITERS:
             tracks, track = self.meta.tracks, self.events["track"]
             self.kind = chrome.kinds(self.meta.writer, tracks, track, self.events["name"], self.strings)
-            self.device = Columns(pa.table(chrome.device_columns(tracks, track, self.kind)))
+            columns = chrome.device_columns(tracks, track, self.kind)
+            self.device = Columns(pa.table({name: to_arrow(values) for name, values in columns.items()}))
 
     events: Columns
     device: Columns
@@ -135,7 +137,7 @@ class Trace:
     @cached_property
     def strings(self) -> Array:
         """Text by code, shape (S,) of object."""
-        return np.asarray(self._texts.to_numpy())
+        return texts_to_numpy(self._texts)
 
     @cached_property
     def kind(self) -> npt.NDArray[np.uint8]:

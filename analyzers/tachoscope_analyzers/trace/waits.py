@@ -7,6 +7,7 @@ waited for was enqueued before the wait, and ended before the waiting side went 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -31,8 +32,9 @@ class Queues:
 
     Attributes:
         stream: position of the stream in `names`, rising. begin, end: ns.
-        enqueued: when the call that launched it began, made to rise along a stream; as the one before it where the call is not known.
-        call: position of that call among the host calls, -1 for none. pageable: whether it copies from or to pageable memory. names: (device, stream) of each stream.
+        enqueued: when the call that launched it began, made to rise along a stream; as the one before where it is not known.
+        call: position of that call among the host calls, -1 for none. pageable: whether it copies from or to pageable memory.
+        names: (device, stream) of each stream.
     """
 
     stream: Array
@@ -46,7 +48,7 @@ class Queues:
     def bounds(self) -> list[tuple[int, int]]:
         """Return the first event of each stream and the one after its last."""
         edges = np.searchsorted(self.stream, np.arange(len(self.names) + 1)).tolist()
-        return list(zip(edges[:-1], edges[1:], strict=True))
+        return list(pairwise(edges))
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +140,7 @@ def host_waits(calls: Calls, queues: Queues, said: Told) -> tuple[Array, Array]:
 
 
 def _own_copies(calls: Calls, queues: Queues) -> tuple[Array, Array]:
-    """Blocking copies return when their own copy is done; so do asynchronous ones from and to pageable memory, as far as they wait."""
+    """Blocking copies return when their own copy is done; so do some asynchronous ones from and to pageable memory."""
     event = np.flatnonzero(queues.call >= 0)
     call = queues.call[event]
     blocking = (calls.role[call] == Role.BLOCKING_COPY) & (queues.end[event] <= calls.end[call] + CLOCK_TOLERANCE_NS)
@@ -168,7 +170,7 @@ def _full_queues(calls: Calls, queues: Queues) -> tuple[Array, Array]:
 
 
 def stream_waits(calls: Calls, queues: Queues, said: Told) -> tuple[Array, Array]:
-    """Return pairs (device event, later device event on another stream) that a wait of one stream for the other makes, shape (W,)."""
+    """Return pairs (device event, event on a stream that was made to wait for it), both of shape (W,)."""
     waiting = np.flatnonzero(calls.role == Role.STREAM_WAIT)
     if not len(waiting) or not len(queues.stream):
         return NONE, NONE

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tachoscope_analyzers.trace.codes import clean
+from tachoscope_analyzers.trace.arrow import texts_to_arrow, to_arrow
 from tachoscope_analyzers.trace.columns import Tables
 
 _LEAST_FREE_BYTES = 1 << 30
@@ -38,11 +38,13 @@ class Writers:
             raise OSError(f"less than 1 GiB is free at {self._place.parent}; set TACHOSCOPE_CACHE to another place")
         for name, columns in tables.items():
             if name not in self._files or len(next(iter(columns.values()))):
-                self._write(name, pa.RecordBatch.from_pydict(columns))
+                self._write(
+                    name, pa.RecordBatch.from_arrays([to_arrow(values) for values in columns.values()], names=list(columns))
+                )
 
     def append_strings(self, strings: list[str]) -> None:
         """Write the table of strings; the position is the code."""
-        self._write("strings", pa.RecordBatch.from_pydict({"text": pa.array(map(clean, strings), type=pa.large_string())}))
+        self._write("strings", pa.RecordBatch.from_arrays([texts_to_arrow(strings)], names=["text"]))
 
     def _write(self, name: str, batch: pa.RecordBatch) -> None:
         if name not in self._files:

@@ -1,0 +1,40 @@
+from pathlib import Path
+
+import pytest
+
+from tachoscope_analyzers.trace.trace_files import trace_files
+from tachoscope_core.errors import TachoscopeError
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in ("a.json", "deep/er/b.json.gz", "c.pt.trace.json.zst", "d.sqlite", "notes.txt", ".hidden/e.json", "f.json/x"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    return tmp_path
+
+
+def names(folder: Path, *inputs: str) -> list[str]:
+    return [str(path.relative_to(folder)) for path in trace_files([str(folder / one) for one in inputs])[0]]
+
+
+def test_a_directory_stands_for_all_traces_in_and_below_it(folder: Path) -> None:
+    assert names(folder, ".") == ["a.json", "c.pt.trace.json.zst", "d.sqlite", "deep/er/b.json.gz"]
+
+
+def test_patterns_match_files_and_directories(folder: Path) -> None:
+    assert names(folder, "**/*.gz") == ["deep/er/b.json.gz"]
+    assert names(folder, "dee*") == ["deep/er/b.json.gz"]
+
+
+def test_a_file_that_is_named_is_taken_whatever_its_ending_and_each_only_once(folder: Path) -> None:
+    assert names(folder, "notes.txt", "a.json", "a.json", "*.json") == ["a.json", "notes.txt"]
+    found, named = trace_files([folder / "notes.txt", folder / "deep"])
+    assert named == {folder / "notes.txt"} and len(found) == 2
+
+
+@pytest.mark.parametrize("missing", ["nothing.json", "no-*.json", ".hidden/deeper"])
+def test_what_does_not_exist_or_holds_no_trace_is_an_error_that_names_it(folder: Path, missing: str) -> None:
+    (folder / ".hidden" / "deeper").mkdir()
+    with pytest.raises(TachoscopeError, match="there is no"):
+        trace_files([folder / missing])
