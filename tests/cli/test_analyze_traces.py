@@ -9,9 +9,9 @@ from typing import Any
 
 import pandas as pd
 import pytest
+
 from planting import Planted
 from recorded import recorded
-
 from tachoscope_analyzers.trace.read import read
 
 MS = 1_000_000

@@ -59,9 +59,10 @@ class Truth:
 class PlantedJob:
     """A job whose ranks compute, then run the groups' collectives one after the other, each step.
 
-    Attributes (times in ns): compute of a rank is `compute` plus up to `jitter`, plus `late[rank]`. offsets: by how much a rank's clock is
-    ahead. scatter: how far apart the recorded ends of a collective may be. skipped: how many of its first collectives a rank has not
-    recorded. numbered: whether collectives carry sequence numbers. first_number: of the first step of a rank, where that is not 0.
+    Attributes (times in ns): a rank computes for `compute` plus up to `jitter`, plus `late[rank]`. offsets: by how much a rank's
+    clock is ahead. scatter: how far apart the recorded ends of a collective may be. skipped: how many of its first collectives a
+    rank has not recorded. numbered: whether collectives carry sequence numbers. named: whether they tell anything of themselves at
+    all. first_number: of the first step of a rank, where that is not 0.
     """
 
     ranks: int

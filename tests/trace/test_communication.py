@@ -151,9 +151,16 @@ def test_exposed_time_is_the_collectives_time_without_any_computing(spans, tmp_p
     for device in (0, 1):
         sets = [
             union(
-                np.array([1_000 * start for communicates, start, *_, place in spans if communicates == which and place == device], dtype=np.int64),
                 np.array(
-                    [1_000 * (start + length) for communicates, start, length, _, place in spans if communicates == which and place == device],
+                    [1_000 * start for communicates, start, *_, place in spans if communicates == which and place == device],
+                    dtype=np.int64,
+                ),
+                np.array(
+                    [
+                        1_000 * (start + length)
+                        for communicates, start, length, _, place in spans
+                        if communicates == which and place == device
+                    ],
                     dtype=np.int64,
                 ),
             )

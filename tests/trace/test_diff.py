@@ -5,10 +5,10 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from planting import Planted
 from planting_ranks import Group, PlantedJob
 from recorded import recorded
-
 from tachoscope_analyzers.trace.diff import TraceDiff, diff
 from tachoscope_analyzers.trace.executor import InProcess
 from tachoscope_analyzers.trace.rank_summary import Wanted
@@ -58,7 +58,11 @@ def assert_sums(found: TraceDiff) -> None:
 
 
 def test_a_kernel_that_became_slower_is_the_whole_difference(tmp_path: Path) -> None:
-    found = compared(tmp_path, [("gemm", "aten::mm", 20_000), ("relu", "aten::relu", 5_000)], [("gemm", "aten::mm", 50_000), ("relu", "aten::relu", 5_000)])
+    found = compared(
+        tmp_path,
+        [("gemm", "aten::mm", 20_000), ("relu", "aten::relu", 5_000)],
+        [("gemm", "aten::mm", 50_000), ("relu", "aten::relu", 5_000)],
+    )
     first = found.kernels.iloc[0]
     assert (first["baseline_kernel"], first["matched"], first["difference_ns_per_step"]) == ("gemm", "exact", 30_000)
     assert first["share_of_difference_ratio"] == 1.0
@@ -122,7 +126,9 @@ def test_a_trace_does_not_differ_from_itself(kernels: Kernels, tmp_path: Path) -
 @settings(deadline=None, max_examples=25)
 @given(data=st.data())
 def test_the_differences_of_all_rows_sum_to_the_difference_of_the_totals(data, tmp_path_factory) -> None:
-    names = st.sampled_from(["volta_sgemm_128x64_tn", "ampere_sgemm_64x64_tn", "f<1>(int)", "g<2>(int)", "Memcpy HtoD (Pageable -> Device)", "x", "y"])
+    names = st.sampled_from(
+        ["volta_sgemm_128x64_tn", "ampere_sgemm_64x64_tn", "f<1>(int)", "g<2>(int)", "Memcpy HtoD (Pageable -> Device)", "x", "y"]
+    )
     one = st.tuples(names, st.sampled_from(["aten::mm", "aten::add", "aten::relu"]), st.integers(0, 80_000))
     folder = tmp_path_factory.mktemp("planted")
     first, second = data.draw(st.lists(one, max_size=9)), data.draw(st.lists(one, max_size=9))

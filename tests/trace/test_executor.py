@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from planting_ranks import Group, PlantedJob
 
+from planting_ranks import Group, PlantedJob
 from tachoscope_analyzers.trace.executor import InProcess, executor_for
 from tachoscope_analyzers.trace.ranks import read_job
 from tachoscope_core.errors import TachoscopeError
@@ -47,7 +47,10 @@ def test_an_executor_that_is_not_known_is_one_clear_error(address: str) -> None:
 def test_a_scheduler_that_does_not_answer_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed")
     monkeypatch.setattr("tachoscope_analyzers.trace.executor.CONNECT_SECONDS", 1)
-    with pytest.raises(TachoscopeError, match=r"no Dask scheduler answers at 127\.0\.0\.1:1\b"), executor_for("dask://127.0.0.1:1", 2):
+    with (
+        pytest.raises(TachoscopeError, match=r"no Dask scheduler answers at 127\.0\.0\.1:1\b"),
+        executor_for("dask://127.0.0.1:1", 2),
+    ):
         pass
 
 

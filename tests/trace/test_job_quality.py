@@ -1,12 +1,14 @@
 from pathlib import Path
 
 import pytest
+
 from planting import Planted
 from planting_ranks import Group, PlantedJob
-
 from tachoscope_analyzers.trace.executor import InProcess
 from tachoscope_analyzers.trace.rank_summary import Wanted
 from tachoscope_analyzers.trace.ranks import read_job
+
+SUMMARY_ONLY = Wanted(judged=False)
 
 
 @pytest.fixture
@@ -15,7 +17,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "job"
 
 
-def problems(folder: Path, wanted: Wanted = Wanted(judged=False)) -> dict[str, str]:
+def problems(folder: Path, wanted: Wanted = SUMMARY_ONLY) -> dict[str, str]:
     table = read_job([folder], executor=InProcess(), wanted=wanted).quality
     return dict(zip(table["problem"], table["detail"], strict=True))
 

@@ -87,7 +87,11 @@ def test_groups_of_the_same_name_with_other_ranks_are_other_groups() -> None:
 def test_a_collective_that_a_rank_lacks_is_absent_there_and_one_that_only_one_rank_has_is_left_out() -> None:
     numbers = list(range(6))
     ends = irregular(6)
-    three = {0: arrivals(ends, sequence=numbers), 1: arrivals(ends[1:5], sequence=numbers[1:5]), 2: arrivals(ends[1:], sequence=numbers[1:])}
+    three = {
+        0: arrivals(ends, sequence=numbers),
+        1: arrivals(ends[1:5], sequence=numbers[1:5]),
+        2: arrivals(ends[1:], sequence=numbers[1:]),
+    }
     (group,), _ = match(three)
     assert group.start.shape == (3, 5)
     assert (group.start == ABSENT).sum(axis=1).tolist() == [0, 1, 0]

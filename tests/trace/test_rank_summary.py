@@ -2,10 +2,10 @@ import pickle
 from pathlib import Path
 
 import pytest
+
 from planting import Planted
 from planting_ranks import Group, PlantedJob
 from recorded import recorded
-
 from tachoscope_analyzers.trace.rank_summary import Wanted, summarise
 
 SMALL = Wanted(judged=False)
@@ -40,7 +40,13 @@ def test_groups_without_a_name_are_told_apart_by_their_streams(tmp_path: Path) -
     trace = Planted()
     for place, stream in enumerate((31, 29, 31)):
         trace.kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 10_000 * place, 2_000, stream=stream)
-    trace.kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 90_000, 2_000, stream=30, **{"Process Group Name": "4", "Collective name": "allreduce"})
+    trace.kernel(
+        "ncclDevKernel_AllReduce_Sum_f32_RING_LL",
+        90_000,
+        2_000,
+        stream=30,
+        **{"Process Group Name": "4", "Collective name": "allreduce"},
+    )
     found = summarise(trace.write(tmp_path / "t.json"), SMALL)
     assert found.arrivals["channel"].tolist() == [1, 0, 1, -1]
 

@@ -3,9 +3,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+
 from planting import Planted
 from recorded import ALL, recorded
-
 from tachoscope_analyzers.trace import trace_profile
 from tachoscope_analyzers.trace.kinds import Kind
 from tachoscope_analyzers.trace.read import read
@@ -56,7 +56,9 @@ def test_on_every_recorded_trace_operators_have_all_the_device_time_of_the_kerne
     found = profile(view)
     assert found.operators["device_ns"].sum() == found.kernels["total_ns"].sum()
     assert found.states["total_ns"].sum() == found.step_total_ns
-    launched = np.where(view.work.launch >= 0, view.trace.start[view.work.launch], view.work.start) if len(view.work) else view.work.start
+    launched = (
+        np.where(view.work.launch >= 0, view.trace.start[view.work.launch], view.work.start) if len(view.work) else view.work.start
+    )
     inside = view.steps.of(launched) >= 0
     assert found.kernels["total_ns"].sum() == (view.work.end - view.work.start)[inside].sum()
     assert found.kernels["count"].sum() == inside.sum()
@@ -90,7 +92,9 @@ def test_what_is_beyond_the_cap_is_in_one_row_so_that_sums_stay(tmp_path: Path, 
     assert capped.operators["host_ns"].sum() == whole.operators["host_ns"].sum()
 
 
-@pytest.mark.parametrize("build", [lambda trace: None, lambda trace: trace.op("aten::mm", 0, 5), lambda trace: trace.kernel("k", 0, 5)])
+@pytest.mark.parametrize(
+    "build", [lambda trace: None, lambda trace: trace.op("aten::mm", 0, 5), lambda trace: trace.kernel("k", 0, 5)]
+)
 def test_traces_with_next_to_nothing_in_them_have_a_profile(build, tmp_path: Path) -> None:
     trace = Planted()
     build(trace)

@@ -60,7 +60,7 @@ def group_offsets(group: Matched) -> Offsets:
 
 def _medians(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Return the median of each row without its NaNs, 0 for a row of them."""
-    empty = np.isnan(values).all(axis=1)
+    empty = np.asarray(np.isnan(values).all(axis=1), dtype=bool)
     return np.where(empty, 0.0, np.nanmedian(np.where(empty[:, None], 0.0, values), axis=1))
 
 

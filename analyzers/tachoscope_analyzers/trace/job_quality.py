@@ -28,7 +28,7 @@ def job_quality(
     for rank, one in summaries.items():
         rows += _of_rank(rank, one)
     if len(summaries) > 1:
-        rows += _of_job(summaries, clocks.set_index("rank")["offset_ns"].to_dict())
+        rows += _of_job(summaries, dict(zip(clocks["rank"].tolist(), clocks["offset_ns"].tolist(), strict=True)))
         rows += _of_groups(groups, strangers)
         apart = clocks.loc[clocks["error_ns"] < 0, "rank"].tolist()
         if apart:

@@ -158,7 +158,9 @@ def _not_measured(job: JobTraces, split: JobLosses) -> list[NotMeasured]:
         signal = "traces of the other ranks"
         missing |= dict.fromkeys(("input_straggler", "compute_straggler", "data_imbalance", "slow_link"), signal)
     elif not len(job.collectives):
-        missing |= dict.fromkeys(("input_straggler", "compute_straggler", "data_imbalance", "slow_link"), "collectives that ranks share")
+        missing |= dict.fromkeys(
+            ("input_straggler", "compute_straggler", "data_imbalance", "slow_link"), "collectives that ranks share"
+        )
     return [NotMeasured(class_=slug, missing=missing[slug]) for slug in BY_SLUG if slug in missing]
 
 

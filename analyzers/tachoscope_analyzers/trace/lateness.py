@@ -70,7 +70,7 @@ def _added(start: Rows, end: Rows) -> Rows:
     """Return what each span adds to the union of those before it along the last axis, ns; they begin in order."""
     reach = np.maximum.accumulate(end, axis=-1)
     before = np.concatenate([start[..., :1], reach[..., :-1]], axis=-1)
-    return np.maximum(end - np.maximum(start, before), 0)
+    return np.asarray(np.maximum(end - np.maximum(start, before), 0))
 
 
 def collective_table(found: Lateness, group_number: int) -> pd.DataFrame:
@@ -78,8 +78,8 @@ def collective_table(found: Lateness, group_number: int) -> pd.DataFrame:
 
     Columns: group, group_description, group_number (of the process group within the job), kind, step, bytes, ranks (that recorded
     it), start_ns (Unix time on the clock of the first to arrive), last_rank, delay_ns, error_ns (-1: the clocks could not be
-    compared), wait_mean_ns (of the others), wait_max_ns, added_delay_ns and added_wait_ns (of delay and mean wait what overlaps with
-    no earlier collective of the group, so that they can be summed), transfer_ns (median over the ranks), shortest_rank,
+    compared), wait_mean_ns (of the others), wait_max_ns, added_delay_ns and added_wait_ns (what of delay and mean wait is not in an
+    earlier collective of the group already, so that they can be summed), transfer_ns (median over the ranks), shortest_rank,
     bus_bandwidth_gb_per_s (of the transfer alone; NaN where bytes or size are not known, or not all ranks are here).
     """
     group = found.group

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tachoscope_analyzers.trace.collective_names import POINT_TO_POINT
+from tachoscope_analyzers.trace.collective_names import OTHER, POINT_TO_POINT, SYNCHRONOUS
 
 Rows = npt.NDArray[np.int64]
 
@@ -89,9 +89,10 @@ def _places(parts: dict[int, pd.DataFrame]) -> tuple[dict[int, Rows], list[int]]
     if all((part["sequence"] >= 0).all() for part in parts.values()):
         return _by_number(parts), []
     reference = max(parts, key=lambda rank: (len(parts[rank]), -rank))
+    mine = _Sequence.of(parts[reference])
     places, unfit = {}, []
     for rank, part in parts.items():
-        shift = 0 if rank == reference else _shift(parts[reference], part)
+        shift = 0 if rank == reference else _shift(mine, _Sequence.of(part))
         if shift is None:
             unfit.append(rank)
         else:
@@ -106,42 +107,89 @@ def _by_number(parts: dict[int, pd.DataFrame]) -> dict[int, Rows]:
     return {rank: np.array([place[key] for key in keys], dtype=np.int64) for rank, keys in keyed.items()}
 
 
-def _shift(reference: pd.DataFrame, other: pd.DataFrame) -> int | None:
-    """Return by how many places the sequence of another rank must be moved to fit, None when no move makes it fit."""
-    mine, theirs = _tokens(reference, other)
-    ends, other_ends = ((part["start_ns"] + part["duration_ns"]).to_numpy() for part in (reference, other))
-    steps, other_steps = reference["step"].to_numpy(), other["step"].to_numpy()
-    found = []
-    for shift in range(-min(_MOST_SHIFT, len(theirs) - 1), min(_MOST_SHIFT, len(mine) - 1) + 1):
-        first, last = max(shift, 0), min(len(mine), len(theirs) + shift)
-        if 2 * (last - first) < min(len(mine), len(theirs)):
-            continue
-        a, b = slice(first, last), slice(first - shift, last - shift)
-        different = float((mine[a] != theirs[b]).mean())
-        apart = other_ends[b] - ends[a]
-        offset = float(np.median(apart))
-        same_step = float(((steps[a] == other_steps[b]) & (steps[a] >= 0)).mean())
-        spread = float(np.median(np.abs(apart - offset))) if last - first >= _LEAST_FOR_A_SPREAD else math.inf
-        found.append((different, spread, -same_step, abs(offset), abs(shift), shift))
-    least = min(entry[0] for entry in found)
-    if least > _MOST_DIFFERENT_RATIO:
+@dataclass(frozen=True, slots=True)
+class _Sequence:
+    """A group's collectives on one rank, in order, shape (C,): what tells each from others, its end (ns), its step (-1: not known)."""
+
+    token: Rows
+    end: Rows
+    step: Rows
+
+    @classmethod
+    def of(cls, part: pd.DataFrame) -> _Sequence:
+        kind = pd.Categorical(part["kind"])
+        number = np.array([_KINDS.get(str(text), 0) for text in kind.categories], dtype=np.int64)[kind.codes]
+        size = np.where(kind == "all_reduce", part["bytes"].to_numpy(), -1)
+        return cls(number + len(_KINDS) * size, (part["start_ns"] + part["duration_ns"]).to_numpy(), part["step"].to_numpy())
+
+
+_KINDS = {kind: number for number, kind in enumerate((OTHER, *SYNCHRONOUS, "broadcast", "reduce", "gather", "scatter"))}
+
+
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    """How well two sequences fit when one is moved by `shift` places.
+
+    Attributes:
+        different_ratio: of the collectives, those that are not of the same kind and size. same_step_ratio: those of the same step.
+        spread_ns: median deviation of the distance of their ends from its median `offset_ns`, infinite for fewer than three.
+    """
+
+    shift: int
+    different_ratio: float
+    same_step_ratio: float
+    spread_ns: float
+    offset_ns: float
+
+
+def _shift(mine: _Sequence, theirs: _Sequence) -> int | None:
+    """Return by how many places the other sequence must be moved to fit, None when no move makes it fit."""
+    at_once = _fit(mine, theirs, _first_common_step(mine, theirs))
+    if (
+        at_once is not None
+        and at_once.spread_ns <= _SAME_SPREAD_NS
+        and not at_once.different_ratio
+        and at_once.same_step_ratio == 1
+    ):
+        return at_once.shift
+    most, least = min(_MOST_SHIFT, len(mine.end) - 1), -min(_MOST_SHIFT, len(theirs.end) - 1)
+    found = [fit for shift in range(least, most + 1) if (fit := _fit(mine, theirs, shift)) is not None]
+    different = min(fit.different_ratio for fit in found)
+    if different > _MOST_DIFFERENT_RATIO:
         return None
-    fitting = [entry for entry in found if entry[0] <= least + _MOST_DIFFERENT_RATIO / 10]
-    least_spread = min(entry[1] for entry in fitting)
-    close = [entry for entry in fitting if entry[1] <= _SAME_SPREAD_RATIO * least_spread + _SAME_SPREAD_NS]
-    return min(close, key=lambda entry: (round(entry[2], 1), round(entry[3] / _SAME_SPREAD_NS), entry[1], entry[4]))[-1]
+    found = [fit for fit in found if fit.different_ratio <= different + _MOST_DIFFERENT_RATIO / 10]
+    spread = min(fit.spread_ns for fit in found)
+    found = [fit for fit in found if fit.spread_ns <= _SAME_SPREAD_RATIO * spread + _SAME_SPREAD_NS]
+    return min(found, key=_preference).shift
 
 
-def _tokens(*parts: pd.DataFrame) -> list[Rows]:
-    sizes = [np.where(part["kind"] == "all_reduce", part["bytes"], -1) for part in parts]
-    keys = [list(zip(part["kind"].astype(str), size.tolist(), strict=True)) for part, size in zip(parts, sizes, strict=True)]
-    codes = {key: code for code, key in enumerate(dict.fromkeys(_chained(keys)))}
-    return [np.array([codes[key] for key in one], dtype=np.int64) for one in keys]
+def _preference(fit: _Fit) -> tuple[float, ...]:
+    return -round(fit.same_step_ratio, 1), round(abs(fit.offset_ns) / _SAME_SPREAD_NS), fit.spread_ns, abs(fit.shift)
 
 
-def _chained(lists: Iterable[list[tuple[str, int]]]) -> Iterable[tuple[str, int]]:
-    for one in lists:
-        yield from one
+def _first_common_step(mine: _Sequence, theirs: _Sequence) -> int:
+    """Return the shift that puts the first collectives of the first common step beside each other, 0 without one."""
+    common = np.intersect1d(mine.step, theirs.step)
+    common = common[common >= 0]
+    return int((mine.step == common[0]).argmax() - (theirs.step == common[0]).argmax()) if len(common) else 0
+
+
+def _fit(mine: _Sequence, theirs: _Sequence, shift: int) -> _Fit | None:
+    """Return how well the sequences fit, None where they share less than half of the shorter one."""
+    first, last = max(shift, 0), min(len(mine.end), len(theirs.end) + shift)
+    if 2 * (last - first) < min(len(mine.end), len(theirs.end)):
+        return None
+    a, b = slice(first, last), slice(first - shift, last - shift)
+    apart = theirs.end[b] - mine.end[a]
+    offset = float(np.median(apart))
+    enough = last - first >= _LEAST_FOR_A_SPREAD
+    return _Fit(
+        shift=shift,
+        different_ratio=float((mine.token[a] != theirs.token[b]).mean()),
+        same_step_ratio=float(((mine.step[a] == theirs.step[b]) & (mine.step[a] >= 0)).mean()),
+        spread_ns=float(np.median(np.abs(apart - offset))) if enough else math.inf,
+        offset_ns=offset,
+    )
 
 
 def _matched(group: str, description: str, parts: dict[int, pd.DataFrame], places: dict[int, Rows]) -> Matched:

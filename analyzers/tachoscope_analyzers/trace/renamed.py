@@ -16,7 +16,7 @@ _DETAILS = (
     re.compile(r"(?<![a-z0-9])(\d+x)+\d+(?![a-z0-9])"),  # tiles
     re.compile(r"(?<![a-z0-9])(mt|mi|wg|stages?|tilesize|align|ldg|sw|split[k]?|warps?|ws)_?\d[\dx]*(?![a-z])"),
     re.compile(r"(?<![a-z0-9])(\d+d[ec]?)+(\d+(?:de?)?)*(?![a-z0-9])"),  # Triton's list of divisible arguments
-    re.compile(r"(?<![a-z])\d+(u?ll?|ul)?(?![a-z0-9])"),
+    re.compile(r"(?<![a-z0-9])\d+(u?ll?|ul)?(?![a-z0-9])"),
 )
 _BETWEEN = re.compile(r"[^a-z0-9]+")
 _INSTANCE = re.compile(r"(?<=[a-z]{4})\d+$")
