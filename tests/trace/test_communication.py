@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from planting import MAIN, Planted
 from recorded import ALL, recorded
 from tachoscope_analyzers.trace.communication import Collectives, collectives
-from tachoscope_analyzers.trace.intervals import difference, union
 from tachoscope_analyzers.trace.kernel_names import COMMUNICATION
 from tachoscope_analyzers.trace.kernels import classes
 from tachoscope_analyzers.trace.read import read
@@ -131,42 +130,26 @@ def test_the_step_is_the_one_that_launched_the_collective(tmp_path: Path) -> Non
     assert found(trace, tmp_path).each["step"].tolist() == [0]
 
 
+SPANS = st.lists(st.tuples(st.booleans(), st.integers(0, 300), st.integers(0, 60), st.integers(0, 1)), max_size=25)
+"""Kernels: whether they communicate, start and duration in us, device."""
+
+
 @settings(deadline=None, max_examples=40)
-@given(
-    spans=st.lists(
-        st.tuples(st.booleans(), st.integers(0, 300), st.integers(0, 60), st.integers(1, 3), st.integers(0, 1)), max_size=25
-    )
-)
+@given(spans=SPANS)
 def test_exposed_time_is_the_collectives_time_without_any_computing(spans, tmp_path_factory) -> None:
     trace = Planted()
     trace.op("aten::empty", 0, 1)
-    for communicates, start, duration, stream, device in spans:
-        name = ALL_REDUCE if communicates else "sgemm"
-        trace.kernel(name, 1_000 * start, 1_000 * duration, stream=stream, device=device)
+    for stream, (communicates, start, duration, device) in enumerate(spans):  # on one stream nothing outlasts its successor
+        trace.kernel(ALL_REDUCE if communicates else "sgemm", 1_000 * start, 1_000 * duration, stream=stream, device=device)
     result = found(trace, tmp_path_factory.mktemp("planted"))
-    moved = [span for span in spans if span[0]]
-    assert len(result.each) == len(moved)
-    assert result.each["duration_ns"].sum() == 1_000 * sum(span[2] for span in moved)
+    assert result.each["duration_ns"].sum() == 1_000 * sum(duration for communicates, _, duration, _ in spans if communicates)
     exposed = 0
     for device in (0, 1):
-        sets = [
-            union(
-                np.array(
-                    [1_000 * start for communicates, start, *_, place in spans if communicates == which and place == device],
-                    dtype=np.int64,
-                ),
-                np.array(
-                    [
-                        1_000 * (start + length)
-                        for communicates, start, length, _, place in spans
-                        if communicates == which and place == device
-                    ],
-                    dtype=np.int64,
-                ),
-            )
-            for which in (True, False)
-        ]
-        exposed += difference(*sets).total
+        moments: dict[bool, set[int]] = {True: set(), False: set()}
+        for communicates, start, duration, place in spans:
+            if place == device:
+                moments[communicates] |= set(range(start, start + duration))
+        exposed += 1_000 * len(moments[True] - moments[False])
     assert result.exposed_ns == exposed
     assert result.by_group["exposed_ns"].sum() == exposed  # all are of one group and kind
 

@@ -83,6 +83,25 @@ def _by_group(table: pd.DataFrame, computing: Computing) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns).sort_values("exposed_ns", ascending=False, kind="stable", ignore_index=True)
 
 
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Collectives on the way to their table, shape (C,).
+
+    Attributes:
+        annotation: row of the annotation whose shapes tell the message, -1 for none. launched, start, end: ns.
+    """
+
+    rows: Rows
+    annotation: Rows
+    arguments: Arguments
+    side: Array
+    launched: Rows
+    start: Rows
+    end: Rows
+    device: Rows
+    stream: Rows
+
+
 def _on_device(view: View, communicating: npt.NDArray[np.bool_]) -> pd.DataFrame:
     trace, work = view.trace, view.work
     rows, launch = work.row[communicating], work.launch[communicating]
@@ -90,45 +109,61 @@ def _on_device(view: View, communicating: npt.NDArray[np.bool_]) -> pd.DataFrame
     annotation = np.full(len(rows), -1, dtype=np.int64)
     for level in reversed(levels_above(launch, view.operator_of)):
         annotation = np.where(np.isin(level, named), level, annotation)
-    launched = np.where(launch >= 0, trace.start[launch], trace.start[rows])
-    places = {"device": work.device[communicating], "stream": work.stream[communicating]}
-    side = np.full(len(rows), "device", dtype=object)
-    return _table(view, rows, Arguments(trace, rows, launch, view.operator_of), annotation, side, launched, places)
+    found = _Found(
+        rows=rows,
+        annotation=annotation,
+        arguments=Arguments(trace, rows, launch, view.operator_of),
+        side=np.full(len(rows), "device", dtype=object),
+        launched=np.where(launch >= 0, trace.start[launch], trace.start[rows]),
+        start=work.start[communicating],
+        end=work.end[communicating],
+        device=work.device[communicating],
+        stream=work.stream[communicating],
+    )
+    return _table(view, found)
 
 
 def _on_host(view: View, launches: Rows) -> pd.DataFrame:
     trace = view.trace
-    found = host_collectives(trace, view.operator_of, launches)
-    rows = found.rows
+    host = host_collectives(trace, view.operator_of, launches)
+    rows = host.rows
     nowhere = np.full(len(rows), -1, dtype=np.int64)
-    side = np.where(found.only_launch, "launch", "host").astype(object)
-    arguments = Arguments(trace, rows, rows, view.operator_of)
-    return _table(view, rows, arguments, rows, side, trace.start[rows], {"device": nowhere, "stream": nowhere})
+    found = _Found(
+        rows=rows,
+        annotation=rows,
+        arguments=Arguments(trace, rows, rows, view.operator_of),
+        side=np.where(host.only_launch, "launch", "host").astype(object),
+        launched=trace.start[rows],
+        start=trace.start[rows],
+        end=trace.end[rows],
+        device=nowhere,
+        stream=nowhere,
+    )
+    return _table(view, found)
 
 
-def _table(
-    view: View, rows: Rows, arguments: Arguments, annotation: Rows, side: Array, launched: Rows, places: dict[str, Rows]
-) -> pd.DataFrame:
-    trace, steps = view.trace, view.steps
-    kinds = _kinds(view, rows, arguments, annotation)
-    sizes = message_bytes(trace, arguments, kinds, annotation)
-    duration, step = trace.events["duration"][rows], steps.of(launched)
-    timed = (sizes >= 0) & (duration > 0) & (side != "launch")
+def _table(view: View, found: _Found) -> pd.DataFrame:
+    steps, arguments = view.steps, found.arguments
+    kinds = _kinds(view, found.rows, arguments, found.annotation)
+    sizes = message_bytes(view.trace, arguments, kinds, found.annotation)
+    duration, step = found.end - found.start, steps.of(found.launched)
+    timed = (sizes >= 0) & (duration > 0) & (found.side != "launch")
     algorithm = np.where(timed, sizes / np.maximum(duration, 1), np.nan)  # bytes per ns are GB per s
     factors = [bus_factor(kind, size) for kind, size in zip(kinds, arguments["group_size"].tolist(), strict=True)]
     return pd.DataFrame(
         {
-            "row": rows,
-            "side": side,
+            "row": found.rows,
+            "side": found.side,
             "kind": kinds,
             **{name: arguments[name] for name in ("group", "group_description", "group_size", "group_ranks", "dtype")},
             "bytes": sizes,
             "sequence": arguments["sequence"],
             "step": np.where(step >= 0, steps.number[step], -1) if len(steps) else step,
-            "start_ns": trace.start[rows],
-            "end_ns": trace.end[rows],
+            "start_ns": found.start,
+            "end_ns": found.end,
             "duration_ns": duration,
-            **places,
+            "device": found.device,
+            "stream": found.stream,
             "algorithm_bandwidth_gb_per_s": algorithm,
             "bus_bandwidth_gb_per_s": algorithm * np.array(factors, dtype=np.float64),
         }

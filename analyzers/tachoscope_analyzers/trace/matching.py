@@ -109,7 +109,7 @@ def _by_number(parts: dict[int, pd.DataFrame]) -> dict[int, Rows]:
 
 @dataclass(frozen=True, slots=True)
 class _Sequence:
-    """A group's collectives on one rank, in order, shape (C,): what tells each from others, its end (ns), its step (-1: not known)."""
+    """A group's collectives on one rank, in order, shape (C,): what tells each from others, its end in ns, its step or -1."""
 
     token: Rows
     end: Rows
@@ -140,6 +140,11 @@ class _Fit:
     same_step_ratio: float
     spread_ns: float
     offset_ns: float
+
+    @property
+    def perfect(self) -> bool:
+        """Whether no other shift can be better."""
+        return self.different_ratio == 0 and self.same_step_ratio == 1 and self.spread_ns <= _SAME_SPREAD_NS
 
 
 def _shift(mine: _Sequence, theirs: _Sequence) -> int | None:
