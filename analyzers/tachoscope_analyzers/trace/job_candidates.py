@@ -39,6 +39,11 @@ def _late(job: JobTraces, split: JobLosses) -> list[Candidate]:
         slug = "input_straggler" if state == "data_wait" else "compute_straggler"
         evidence = [
             _evidence("others wait for this rank in its group's collectives", row["waited_per_step_ns"] / 1e9, "seconds per step"),
+            _evidence(
+                "of that, in the recording's first collective, where a profiler that starts late looks the same",
+                row["waited_at_first_ns"] / 1e9 / max(row["steps"], 1),
+                "seconds per step",
+            ),
             _evidence("collectives in which it came last", row["last_collectives"] / max(row["late_collectives"], 1), "ratio"),
             _evidence(
                 "of these, its own was the shortest (needs no clocks)",
@@ -49,7 +54,9 @@ def _late(job: JobTraces, split: JobLosses) -> list[Candidate]:
         ]
         # Step by step as the waits are, and in sum what was waited for this rank.
         seconds = waited * (row["waited_per_step_ns"] / 1e9 / waited.mean()) if waited.mean() > 0 else waited
-        found.append(Candidate(slug, seconds, [int(row["rank"])], evidence, certainty=1.0 - float(row["chance_ratio"])))
+        at_first = row["waited_at_first_ns"] / max(row["waited_ns"], 1)
+        certainty = min(1.0 - float(row["chance_ratio"]), 1.0 - at_first)
+        found.append(Candidate(slug, seconds, [int(row["rank"])], evidence, certainty))
     if not found and waited.mean() >= threshold("jitter_share") * split.step.mean():
         evidence = [_evidence("mean wait for whichever rank came last", float(waited.mean()), "seconds per step")]
         found.append(Candidate("data_imbalance", waited, "all", evidence, 0.5, ("unknown", 0.0)))
