@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 
 from tachoscope_analyzers.analyze import missing_signals
 from tachoscope_analyzers.culprits import culprits
@@ -202,14 +201,3 @@ def _job_note(problem: str, detail: str) -> QualityNote:
     }.get(problem, "what depends on it is left out")
     severity = "note" if problem in {"steps_left_out", "collectives_left_out"} else "limited"
     return QualityNote(what=detail, severity=severity, means=means)  # type: ignore[arg-type]
-
-
-def shares(split: JobLosses) -> pd.DataFrame:
-    """Return the ledger as a table: rank, state, seconds_per_step, share_ratio."""
-    mean = float(split.step.mean())
-    rows = [
-        (rank, state, float(values[:, place].mean()), float(values[:, place].mean()) / mean if mean else 0.0)
-        for state, values in split.states.items()
-        for place, rank in enumerate(split.ranks)
-    ]
-    return pd.DataFrame(rows, columns=["rank", "state", "seconds_per_step", "share_ratio"])
