@@ -66,11 +66,6 @@ class ColumnBuilder:
         self.rows += len(complete)
         return tables
 
-    @property
-    def unpaired(self) -> bool:
-        """Whether events began without an end or the other way round so far."""
-        return bool(self._pairs.open_count or self.counts["ends_without_begin"])
-
     def finish(self) -> None:
         """Count what never ended, and what came after a table was full."""
         self.counts["begins_without_end"] += self._pairs.open_count

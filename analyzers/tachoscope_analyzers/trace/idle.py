@@ -13,7 +13,6 @@ from tachoscope_analyzers.trace.callers import outermost_operators, source_lines
 from tachoscope_analyzers.trace.host_spans import HostSpans
 from tachoscope_analyzers.trace.intervals import Intervals, difference, gaps, intersection, union
 from tachoscope_analyzers.trace.links import Rows
-from tachoscope_analyzers.trace.steps import window
 from tachoscope_analyzers.trace.times import Nanoseconds
 from tachoscope_analyzers.trace.view import View
 
@@ -242,11 +241,3 @@ def _names(view: View, rows: Rows) -> npt.NDArray[np.object_]:
     """Return the names of events, empty for -1, shape of `rows`."""
     trace = view.trace
     return np.asarray(trace.strings[np.where(rows >= 0, trace.events["name"][rows], 0)]) if len(rows) else np.zeros(0, dtype=object)
-
-
-def whole_window(view: View) -> tuple[int, int]:
-    """Return the first and last moment of the device's work and of the steps together, in ns."""
-    first, last = window(view.trace, view.work)
-    if len(view.device_steps):
-        first, last = min(first, int(view.device_steps.start[0])), max(last, int(view.device_steps.end[-1]))
-    return first, last

@@ -141,11 +141,6 @@ class _Fit:
     spread_ns: float
     offset_ns: float
 
-    @property
-    def perfect(self) -> bool:
-        """Whether no other shift can be better."""
-        return self.different_ratio == 0 and self.same_step_ratio == 1 and self.spread_ns <= _SAME_SPREAD_NS
-
 
 def _shift(mine: _Sequence, theirs: _Sequence) -> int | None:
     """Return by how many places the other sequence must be moved to fit, None when no move makes it fit."""

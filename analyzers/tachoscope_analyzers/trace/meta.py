@@ -27,8 +27,6 @@ def meta_of(builder: ColumnBuilder, *, outside: dict[str, Any], digest: str, tex
         base_nanoseconds=_whole(outside.get("baseTimeNanoseconds")) or 0,
         devices=[_device(entry) for entry in _dicts(outside.get("deviceProperties"))],
         groups=[_group(entry) for entry in _dicts(distributed.get("pg_config"))],
-        has_stacks=bool(outside.get("with_stack")),
-        has_shapes=bool(outside.get("record_shapes")),
     )
 
 

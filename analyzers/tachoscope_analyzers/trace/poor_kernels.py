@@ -32,17 +32,17 @@ class Poor:
     evidence: tuple[Evidence, ...]
 
 
-def underfilled(view: View, device: int, starts: Rows, ends: Rows) -> tuple[Poor | None, str, str]:
+def underfilled(view: View, device: int, starts: Rows, ends: Rows) -> Poor | str:
     """Return what kernels with less than one block per multiprocessor leave unused: their time times the empty share of the device.
 
-    None where the trace tells no blocks; then the other two say the class and the missing signal.
+    Where the trace tells no blocks, it is the missing signal.
     """
     work = view.work
     mine = _kernels(view, device)
     blocks = np.where(work.place >= 0, view.trace.device["blocks_per_sm"][work.place], -1.0) if len(work) else np.zeros(0)
     mine &= blocks >= 0
     if not mine.any():
-        return None, "underfilled", "blocks per multiprocessor of the kernels"
+        return "blocks per multiprocessor of the kernels"
     lost = np.where(mine, (work.end - work.start) * np.clip(1.0 - blocks, 0.0, 1.0), 0.0)
     mean = float(np.average(blocks[mine], weights=np.maximum((work.end - work.start)[mine], 1)))
     evidence = Evidence(
@@ -51,29 +51,29 @@ def underfilled(view: View, device: int, starts: Rows, ends: Rows) -> tuple[Poor
         threshold=1.0,
         comparison="<",
         unit="blocks",
-        source=_SOURCE,
+        source=f"{_SOURCE}; the loss is an upper bound, since one block may fill a multiprocessor",
     )
-    return Poor(_by_step(view, lost, starts, ends), (evidence, *_names(view, lost))), "underfilled", ""
+    return Poor(_by_step(view, lost, starts, ends), (evidence, *_names(view, lost)))
 
 
-def inefficient(view: View, device: int, starts: Rows, ends: Rows) -> tuple[Poor | None, str, str]:
+def inefficient(view: View, device: int, starts: Rows, ends: Rows) -> Poor | str:
     """Return what float32 matrix products would save on tensor cores (TF32).
 
-    None where the device is not known to have TF32, or no name of a matrix kernel tells its precision.
+    Where the device is not known to have TF32, or no name of a matrix kernel tells its precision, it is the missing signal.
     """
     trace, work = view.trace, view.work
     known = next((one for one in trace.meta.devices if one.id == device), None)
     major = int((known.compute_capability.partition(".")[0] if known else "") or 0)
     # AMD's profiler fills the same field with the version of its architecture.
     if known is None or major < _FIRST_WITH_TF32 or known.name.startswith("AMD"):
-        return None, "compute_inefficient", "a device that is known to have TF32, or shapes and a device with known peaks"
+        return "a device that is known to have TF32"
     codes, place = np.unique(trace.events["name"][work.row], return_inverse=True)
     names = trace.strings[codes]
     cores = np.array([tensor_cores_of(name) for name in names], dtype=object)[place.reshape(-1)]
     precision = np.array([precision_of(name) for name in names], dtype=object)[place.reshape(-1)]
     mine = _kernels(view, device)
     if not (mine & np.isin(cores, ("yes", "no"))).any():
-        return None, "compute_inefficient", "matrix kernels whose name tells their precision"
+        return "matrix kernels whose name tells their precision"
     poor = mine & (cores == "no") & np.isin(precision, ("fp32", "float32"))
     lost = np.where(poor, (work.end - work.start) * (1.0 - 1.0 / _TF32_GAIN), 0.0)
     total = (work.end - work.start)[mine].sum()
@@ -83,7 +83,7 @@ def inefficient(view: View, device: int, starts: Rows, ends: Rows) -> tuple[Poor
         unit="ratio",
         source=f"kernel names; with TF32 they take about 1/{_TF32_GAIN:.0f}",
     )
-    return Poor(_by_step(view, lost, starts, ends), (evidence, *_names(view, lost))), "compute_inefficient", ""
+    return Poor(_by_step(view, lost, starts, ends), (evidence, *_names(view, lost)))
 
 
 def _kernels(view: View, device: int) -> npt.NDArray[np.bool_]:

@@ -24,6 +24,8 @@ SOURCE = "profiler trace"
 MOST_STEPS = 4_096
 _MOST_PLACES = 3
 _LEAST_PLACE_RATIO = 0.05
+_ESTIMATE_CERTAINTY = 0.7
+"""Of seconds that could be saved, where others are seconds that were measured."""
 
 CLASS_OF_CAUSE = {
     host.SYNCHRONISATION: "host_sync",
@@ -46,7 +48,6 @@ class Loss:
     Attributes:
         seconds: shape (K,). evidence: where it was seen. certainty: 0 to 1, how well it is told apart from its look-alikes.
         alternative: the look-alike that would explain it as well, "" for none.
-        cause: of the idle gaps that it is made of. estimated: whether the seconds are what could be saved, not measured time.
     """
 
     slug: str
@@ -54,8 +55,6 @@ class Loss:
     evidence: tuple[Evidence, ...] = ()
     certainty: float = 1.0
     alternative: str = ""
-    cause: str = ""
-    estimated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +92,12 @@ def rank_losses(view: View) -> RankLosses:
         )
     else:
         found += _idle(view, device, starts, ends)
-        for loss, slug, signal in (underfilled(view, device, starts, ends), inefficient(view, device, starts, ends)):
-            if loss is None:
-                missing[slug] = signal
+        for slug, judge in (("underfilled", underfilled), ("compute_inefficient", inefficient)):
+            poor = judge(view, device, starts, ends)
+            if isinstance(poor, str):
+                missing[slug] = poor
             else:
-                found.append(Loss(slug, loss.seconds, loss.evidence, 0.7, estimated=True))
+                found.append(Loss(slug, poor.seconds, poor.evidence, _ESTIMATE_CERTAINTY))
     return RankLosses(steps, tuple(loss for loss in found if loss is not None and loss.seconds.any()), missing)
 
 
@@ -181,7 +181,7 @@ def _idle(view: View, device: int, starts: Rows, ends: Rows) -> list[Loss]:
         evidence = _places(table[table["cause"] == cause])
         if slug in found:
             seconds, evidence = found[slug].seconds + seconds, found[slug].evidence + evidence
-        found[slug] = Loss(slug, np.asarray(seconds), evidence, cause=cause)
+        found[slug] = Loss(slug, np.asarray(seconds), evidence)
     return list(found.values())
 
 

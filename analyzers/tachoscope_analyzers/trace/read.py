@@ -7,18 +7,17 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from tachoscope_analyzers.trace import cache, nsight
-from tachoscope_analyzers.trace.chunk_tables import by_one, by_two, worth_two
-from tachoscope_analyzers.trace.columns import ColumnBuilder, Tables
-from tachoscope_analyzers.trace.decode import MalformedEventError
+from tachoscope_analyzers.trace.columns import ColumnBuilder
+from tachoscope_analyzers.trace.decode import MalformedEventError, decode, decode_each
 from tachoscope_analyzers.trace.inflate import Blocks
 from tachoscope_analyzers.trace.meta import meta_of
 from tachoscope_analyzers.trace.nsight_database import NotAnExportError
 from tachoscope_analyzers.trace.outside import outside
-from tachoscope_analyzers.trace.second_process import UnsoundChunkError
 from tachoscope_analyzers.trace.split import EventArray, NotATraceError
 from tachoscope_analyzers.trace.trace import Meta, Quality, Trace
 from tachoscope_analyzers.trace.writers import Writers
@@ -26,7 +25,6 @@ from tachoscope_core.errors import TachoscopeError
 
 Progress = Callable[[int, int], None]
 """Called with the bytes of the file that were read, and all there are."""
-TablesOf = Callable[[EventArray, ColumnBuilder], Iterator[Tables]]
 
 
 def read(path: Path, *, progress: Progress | None = None) -> Trace:
@@ -76,42 +74,30 @@ def _read(path: Path, progress: Progress | None) -> Trace:
 
 
 def _converted(path: Path, place: Path, progress: Progress | None) -> Meta:
-    """Try the fast ways first; what they cannot be sure of is read again, more carefully."""
-    if worth_two(path):
-        try:
-            return _stream(path, place, progress, by_two)
-        except (UnsoundChunkError, NotATraceError, _LinesMisleadError):
-            _emptied(place)
-    try:
-        return _stream(path, place, progress, by_one)
-    except _LinesMisleadError:
-        return _stream(path, _emptied(place), progress, by_one, scan=True)
+    meta = _stream(path, place, progress, scan=False)
+    if meta is None:
+        for file in place.iterdir():
+            file.unlink()
+        meta = _stream(path, place, progress, scan=True)
+    assert meta is not None, "a scan raises its errors"
+    return meta
 
 
-class _LinesMisleadError(ValueError):
-    """Line breaks that looked like events' ends may have been something else's, which only a scan of all brackets can tell."""
-
-
-def _emptied(place: Path) -> Path:
-    for file in place.iterdir():
-        file.unlink()
-    return place
-
-
-def _stream(path: Path, place: Path, progress: Progress | None, tables_of: TablesOf, *, scan: bool = False) -> Meta:
+def _stream(path: Path, place: Path, progress: Progress | None, *, scan: bool) -> Meta | None:
+    """Return None when line breaks that looked like events' ends may have been something else's, which only a scan can tell."""
     blocks = Blocks(path)
     builder = ColumnBuilder()
     total = path.stat().st_size
     with closing(iter(blocks)) as stream, _no_garbage_collection(), Writers(place) as writers:
         array = EventArray(stream, scan=scan)
         try:
-            for tables in tables_of(array, builder):
-                writers.append(tables)
+            for chunk in array.chunks():
+                writers.append(builder.tables(_events(chunk, array, builder)))
                 if progress is not None:
                     progress(blocks.bytes_read, total)
         except (NotATraceError, MalformedEventError):
             if array.by_lines:
-                raise _LinesMisleadError from None
+                return None
             raise
         builder.finish()
         if not builder.counts["events"] and not array.whole:
@@ -125,6 +111,22 @@ def _stream(path: Path, place: Path, progress: Progress | None, tables_of: Table
         text_bytes=array.text_bytes,
         quality=Quality(cut=blocks.cut or not array.whole, cut_bytes=array.cut_bytes, counts=dict(builder.counts)),
     )
+
+
+def _events(chunk: bytes, array: EventArray, builder: ColumnBuilder) -> list[Any]:
+    text = chunk.strip(b" \t\r\n,")
+    try:
+        return decode(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        builder.counts["chunks_read_event_by_event"] += 1
+    try:
+        events, closed = decode_each(text, builder.counts)
+    except MalformedEventError as error:
+        error.offset += array.position
+        raise
+    if closed >= 0:
+        array.array_ended_at(text[closed:])
+    return events
 
 
 @contextmanager

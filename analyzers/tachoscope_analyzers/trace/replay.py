@@ -38,11 +38,6 @@ class Counterfactual:
     refusal: str = ""
 
     @property
-    def saved_seconds_per_step(self) -> float:
-        """Seconds by which a step would be shorter."""
-        return (self.replayed_step_ns - self.step_ns) / 1e9
-
-    @property
     def speedup(self) -> float:
         """How many times as fast a step would be; infinite when nothing is left."""
         if self.step_ns == 0:

@@ -79,8 +79,6 @@ class Meta(msgspec.Struct, frozen=True):
     base_nanoseconds: int = 0
     devices: list[Device] = []
     groups: list[Group] = []
-    has_stacks: bool = False
-    has_shapes: bool = False
 
 
 @dataclass(frozen=True)
