@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
-from importlib.resources import files
 
 import msgspec
 import numpy as np
-import yaml
 
 from tachoscope_analyzers import checkpoints, communication, host, input, ledger, losses, stragglers  # noqa: A004
 from tachoscope_analyzers.judge import Candidate, Series, findings
 from tachoscope_analyzers.load import JobRecords
+from tachoscope_analyzers.shipped import shipped
 from tachoscope_analyzers.steps import Steps, aligned
 from tachoscope_core.report import Finding, NotMeasured, Report, StepSeconds, Window
 from tachoscope_core.taxonomy import BY_SLUG
@@ -78,7 +77,7 @@ def _series(steps: Steps, split: losses.Losses) -> Series:
 @cache
 def missing_signals() -> dict[str, str]:
     """Return, for each class that the step records cannot show, the signal that is missing."""
-    loaded: dict[str, str] = yaml.safe_load((files("tachoscope_analyzers") / "coverage.yaml").read_text())
+    loaded: dict[str, str] = shipped("coverage.yaml")
     return loaded
 
 

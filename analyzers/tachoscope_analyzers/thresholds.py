@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.resources import files
 
-import yaml
+from tachoscope_analyzers.shipped import shipped
 
 
 @cache
 def sources() -> dict[str, tuple[float, str]]:
     """Return each threshold with its source."""
-    text = (files("tachoscope_analyzers") / "thresholds.yaml").read_text()
-    return {name: (float(entry["value"]), str(entry["source"])) for name, entry in yaml.safe_load(text).items()}
+    return {name: (float(entry["value"]), str(entry["source"])) for name, entry in shipped("thresholds.yaml").items()}
 
 
 def threshold(name: str) -> float:

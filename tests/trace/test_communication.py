@@ -9,7 +9,6 @@ from planting import MAIN, Planted
 from recorded import ALL, recorded
 from tachoscope_analyzers.trace.communication import Collectives, collectives
 from tachoscope_analyzers.trace.kernel_names import COMMUNICATION
-from tachoscope_analyzers.trace.kernels import classes
 from tachoscope_analyzers.trace.read import read
 from tachoscope_analyzers.trace.view import View
 
@@ -159,7 +158,7 @@ def test_on_every_recorded_trace_each_communication_kernel_is_one_row(name: str)
     view = View(read(recorded(name)))
     result = collectives(view)
     device = result.each[result.each["side"] == "device"]
-    mine = classes(view.trace, view.work) == COMMUNICATION
+    mine = view.classes == COMMUNICATION
     assert len(device) == mine.sum()
     assert device["duration_ns"].sum() == (view.work.end - view.work.start)[mine].sum()
     assert ((result.each["exposed_ns"] >= 0) & (result.each["exposed_ns"] <= result.each["duration_ns"])).all()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from planting import BACKWARD, Planted
 from recorded import ALL, recorded
-from tachoscope_analyzers.trace.idle import CAUSES, devices
+from tachoscope_analyzers.trace.idle import CAUSES
 from tachoscope_analyzers.trace.intervals import intersection
 from tachoscope_analyzers.trace.read import read
 from tachoscope_analyzers.trace.states import HOST, STATE_OF_CAUSE, STATES, device_states, host_states, step_states
@@ -29,7 +29,7 @@ def test_states_are_disjoint_and_sum_to_every_step_of_every_sample_trace(name: s
     view = View(read(recorded(name)))
     table = step_states(view)
     assert (table[[f"{state}_ns" for state in STATES]].sum(axis=1) == table["duration_ns"]).all()
-    for sets in [device_states(view, device) for device in devices(view)] or [host_states(view)]:
+    for sets in [device_states(view, device) for device in view.devices] or [host_states(view)]:
         found = list(sets.values())
         for place, one in enumerate(found):
             assert all(intersection(one, other).total == 0 for other in found[place + 1 :])

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tachoscope_analyzers.trace.critical_path import critical_path
-from tachoscope_analyzers.trace.idle import CAUSES, device_window, devices, pieces_of
+from tachoscope_analyzers.trace.idle import CAUSES, device_window, pieces_of
 from tachoscope_analyzers.trace.perfetto import Slice, write
 from tachoscope_analyzers.trace.rank_losses import CLASS_OF_CAUSE
 from tachoscope_analyzers.trace.read import read
@@ -26,7 +26,7 @@ def write_annotated(path: Path, out: Path, report: Report) -> None:
 
 
 def _ledger(view: View) -> Iterator[Slice]:
-    lanes = {f"device {device}": device_states(view, device) for device in devices(view)} or {"host": host_states(view)}
+    lanes = {f"device {device}": device_states(view, device) for device in view.devices} or {"host": host_states(view)}
     for lane, states in lanes.items():
         for state, time in states.items():
             for start, end in zip(time.starts.tolist(), time.ends.tolist(), strict=True):
@@ -41,7 +41,7 @@ def _findings(view: View, report: Report) -> Iterator[Slice]:
     for finding in report.findings:
         args = {"share": f"{finding.share:.1%}", "if fixed": f"{finding.speedup_if_fixed:.2f}x as fast", "do": finding.action}
         yield Slice(int(steps.start[0]), int(steps.end[-1]), finding.class_, args, lane=finding.class_)
-        for device in devices(view):
+        for device in view.devices:
             pieces = pieces_of(view, device, *device_window(view, device))
             for position, start, end in zip(pieces.cause.tolist(), pieces.start.tolist(), pieces.end.tolist(), strict=True):
                 if CLASS_OF_CAUSE.get(CAUSES[position]) == finding.class_:

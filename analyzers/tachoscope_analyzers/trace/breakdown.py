@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tachoscope_analyzers.trace.idle import device_window, devices
+from tachoscope_analyzers.trace.idle import device_window
 from tachoscope_analyzers.trace.intervals import Intervals, covered, difference, intersection, union
 from tachoscope_analyzers.trace.kernel_names import COMMUNICATION, MEMCPY, MEMSET
-from tachoscope_analyzers.trace.kernels import classes, percent
+from tachoscope_analyzers.trace.kernels import percent
 from tachoscope_analyzers.trace.steps import Steps
 from tachoscope_analyzers.trace.times import Nanoseconds
 from tachoscope_analyzers.trace.view import View
@@ -45,7 +45,7 @@ class DeviceTime:
 def device_time(view: View, device: int) -> DeviceTime:
     """Return the sets of time of a device; compute, exposed communication and exposed copies make up its busy time."""
     work = view.work
-    kind = classes(view.trace, work)
+    kind = view.classes
     mine = work.device == device
 
     def covering(chosen: npt.NDArray[np.bool_]) -> Intervals:
@@ -69,7 +69,7 @@ def breakdown(view: View) -> pd.DataFrame:
     span as *_percent, and overlap_percent, the share of the communication under which the device computed.
     """
     frames = []
-    for device in devices(view):
+    for device in view.devices:
         start, end = device_window(view, device)
         frame = _over(device_time(view, device), np.array([start], dtype=np.int64), np.array([end], dtype=np.int64))
         frame.insert(0, "device", device)
@@ -85,7 +85,7 @@ def by_step(view: View) -> pd.DataFrame:
     """
     steps: Steps = view.device_steps
     frames = []
-    for device in devices(view):
+    for device in view.devices:
         frame = _over(device_time(view, device), steps.start, steps.end)
         frame.insert(0, "device", device)
         frame.insert(1, "step", steps.number)

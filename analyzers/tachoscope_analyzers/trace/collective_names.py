@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from functools import cache, lru_cache
-from importlib.resources import files
 
-import yaml
+from tachoscope_analyzers.shipped import shipped
 
 OTHER = "other"
 """Kind of a communication kernel whose name does not tell more, such as `ncclDevKernel_Generic`."""
@@ -27,7 +26,7 @@ _IGNORED = str.maketrans("", "", "_ :")
 
 @cache
 def _kinds() -> list[tuple[str, re.Pattern[str]]]:
-    table = yaml.safe_load((files("tachoscope_analyzers") / "trace" / "collectives.yaml").read_text())
+    table = shipped("trace/collectives.yaml")
     return [(entry["kind"], re.compile(entry["pattern"])) for entry in table["kinds"]]
 
 

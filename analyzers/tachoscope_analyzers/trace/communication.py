@@ -14,7 +14,6 @@ from tachoscope_analyzers.trace.collective_names import OTHER, bus_factor, colle
 from tachoscope_analyzers.trace.exposure import Computing
 from tachoscope_analyzers.trace.host_collectives import backend_annotations, host_collectives, levels_above
 from tachoscope_analyzers.trace.kernel_names import COMMUNICATION
-from tachoscope_analyzers.trace.kernels import classes
 from tachoscope_analyzers.trace.links import Rows
 from tachoscope_analyzers.trace.message import Arguments, message_bytes
 from tachoscope_analyzers.trace.view import View
@@ -55,7 +54,7 @@ def collectives(view: View) -> Collectives:
     Columns of `by_group`: side, group, group_description, group_size, kind, count, bytes (-1 when those of any row are not known),
     total_ns, exposed_ns (each moment once, also where collectives of a row overlap), bus_bandwidth_median_gb_per_s.
     """
-    communicating = np.asarray(classes(view.trace, view.work) == COMMUNICATION, dtype=bool)
+    communicating = np.asarray(view.classes == COMMUNICATION, dtype=bool)
     computing = Computing(view, communicating)
     launches = view.work.launch[communicating]
     parts = [_on_device(view, communicating), _on_host(view, launches)]

@@ -16,6 +16,7 @@ from tachoscope_analyzers.trace.innermost import cut_by_operator
 from tachoscope_analyzers.trace.intervals import covered, union
 from tachoscope_analyzers.trace.kernel_names import is_communication
 from tachoscope_analyzers.trace.kinds import Kind
+from tachoscope_analyzers.trace.labels import labels, names
 from tachoscope_analyzers.trace.layout import Node
 from tachoscope_analyzers.trace.trace import Trace
 from tachoscope_analyzers.trace.view import View
@@ -77,9 +78,9 @@ def critical_path(view: View, graph: Graph | None = None) -> pd.DataFrame:
             "duration_ns": pieces.end - pieces.start,
             "category": pd.Categorical.from_codes(pieces.category, pd.Index(CATEGORIES)),
             "place": places(trace, graph, pieces.place),
-            "name": _names(trace, pieces.row),
-            "operator": _names(trace, pieces.operator),
-            "edge": _labels([edge.name.lower() for edge in Edge], pieces.edge),
+            "name": names(trace, pieces.row),
+            "operator": names(trace, pieces.operator),
+            "edge": labels([edge.name.lower() for edge in Edge], pieces.edge),
             "row": pieces.row,
         },
         columns=COLUMNS,
@@ -197,8 +198,8 @@ def _refined(view: View, pieces: _Pieces) -> _Pieces:
     columns = {name: getattr(pieces, name)[origin] for name in _Pieces.__slots__}
     columns["start"][fine], columns["end"][fine], columns["row"][fine], columns["operator"][fine] = start, end, owner, owner
     working = (owner >= 0) & (trace.kind[np.maximum(owner, 0)] == Kind.CPU_OP) if len(trace.kind) else np.zeros(0, dtype=bool)
-    names = _names(trace, owner)
-    marker = np.array([host.MARKER.match(name) is not None for name in names.categories], dtype=bool)[names.codes]
+    owners = names(trace, owner)
+    marker = np.array([host.MARKER.match(name) is not None for name in owners.categories], dtype=bool)[owners.codes]
     columns["category"][fine] = np.where(working & ~marker, _CATEGORY["host_operator"], _CATEGORY["host_other"])
     on_host = (columns["place"] >= 0) & np.isin(columns["category"], [_CATEGORY[name] for name in _HOST])
     for thread in np.unique(trace.events["track"][loader]).tolist():
@@ -230,26 +231,13 @@ def _at_steps(view: View, pieces: _Pieces) -> _Pieces:
 def places(trace: Trace, graph: Graph, place: Array) -> pd.Categorical:
     """Return the names of places: `thread 123`, `device 0 stream 7`, or empty for the window's ends, shape of `place`."""
     found, number = np.unique(place, return_inverse=True)
-    names = []
+    texts = []
     for one in found.tolist():
         if one >= 0:
             track = trace.meta.tracks[one]
-            names.append(f"thread {track.thread}" if track.thread else f"process {track.process}")
+            texts.append(f"thread {track.thread}" if track.thread else f"process {track.process}")
         elif ~one < len(graph.streams):
-            names.append("device {} stream {}".format(*graph.streams[~one]))
+            texts.append("device {} stream {}".format(*graph.streams[~one]))
         else:
-            names.append("")
-    return _labels(names, number.reshape(-1))
-
-
-def _names(trace: Trace, rows: Array) -> pd.Categorical:
-    """Return the names of events, empty for none (-1), shape of `rows`."""
-    code = np.where(rows >= 0, trace.events["name"][np.maximum(rows, 0)] if len(trace.kind) else 0, 0)  # text 0 is empty
-    used, number = np.unique(code, return_inverse=True)
-    return _labels(trace.strings[used].tolist(), number.reshape(-1))
-
-
-def _labels(texts: list[str], number: Array) -> pd.Categorical:
-    """Return texts by number; several numbers may stand for one text."""
-    codes, found = pd.factorize(np.array(texts, dtype=object))
-    return pd.Categorical.from_codes(codes[number], pd.Index(found, dtype=object))
+            texts.append("")
+    return labels(texts, number.reshape(-1))

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from math import nan
 from typing import Any
 
-import yaml
+from tachoscope_analyzers.shipped import shipped
 
 _PRECISIONS = {
     "double": "fp64",
@@ -43,7 +42,7 @@ class Peaks:
 
 @cache
 def _entries() -> list[tuple[re.Pattern[str], Peaks]]:
-    rows: list[dict[str, Any]] = yaml.safe_load((files("tachoscope_analyzers.trace") / "devices.yaml").read_text())
+    rows: list[dict[str, Any]] = shipped("trace/devices.yaml")
     return [
         (
             re.compile(row["pattern"], re.IGNORECASE),

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from importlib.resources import files
 
-import yaml
+from tachoscope_analyzers.shipped import shipped
 
 _NAMESPACE = re.compile(r"\w+::|torch\.")
 
 
 @cache
 def _sizes() -> dict[str, int]:
-    text = (files("tachoscope_analyzers.trace") / "dtypes.yaml").read_text()
-    return {name: int(size) for size, names in yaml.safe_load(text).items() for name in names}
+    return {name: int(size) for size, names in shipped("trace/dtypes.yaml").items() for name in names}
 
 
 def element_bytes(dtype: str) -> int:

@@ -12,6 +12,7 @@ from tachoscope_analyzers.trace import host_spans as host
 from tachoscope_analyzers.trace.callers import outermost_operators, source_lines
 from tachoscope_analyzers.trace.host_spans import HostSpans
 from tachoscope_analyzers.trace.intervals import Intervals, difference, gaps, intersection, union
+from tachoscope_analyzers.trace.labels import labels, names
 from tachoscope_analyzers.trace.links import Rows
 from tachoscope_analyzers.trace.times import Nanoseconds
 from tachoscope_analyzers.trace.view import View
@@ -94,20 +95,15 @@ def idle(view: View) -> pd.DataFrame:
     Columns: device, gap (number), start_ns, duration_ns, cause (see `CAUSES`), detail (name of the call or annotation that tells
     the cause), operator (the outermost one around it), source (line of user code, where the trace has stacks), next_kernel.
     """
-    tables = [_table(view, device, pieces_of(view, device, *device_window(view, device))) for device in devices(view)]
+    tables = [_table(view, device, pieces_of(view, device, *device_window(view, device))) for device in view.devices]
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=COLUMNS)
 
 
 def by_cause(table: pd.DataFrame) -> pd.DataFrame:
     """Return `idle` summed by device, cause, detail, operator and source: gaps, total_ns, longest_ns; longest sum first."""
-    groups = table.groupby(["device", "cause", "detail", "operator", "source"], sort=False)
+    groups = table.groupby(["device", "cause", "detail", "operator", "source"], sort=False, observed=True)
     summed = groups.agg(gaps=("gap", "nunique"), total_ns=("duration_ns", "sum"), longest_ns=("duration_ns", "max")).reset_index()
     return summed.sort_values(["device", "total_ns"], ascending=[True, False], kind="stable", ignore_index=True)
-
-
-def devices(view: View) -> list[int]:
-    """Return the numbers of the devices that did any work."""
-    return [int(device) for device in np.unique(view.work.device)]
 
 
 def device_window(view: View, device: int) -> tuple[int, int]:
@@ -221,23 +217,18 @@ def _synchronised(view: View, found: _Gaps, spans: HostSpans) -> Rows:
 
 def _table(view: View, device: int, pieces: Pieces) -> pd.DataFrame:
     operator = outermost_operators(view, pieces.row)
+    source, sources = pd.factorize(source_lines(view.trace, pieces.row, operator, pieces.start))
     return pd.DataFrame(
         {
             "device": device,
             "gap": pieces.gap,
             "start_ns": pieces.start,
             "duration_ns": pieces.end - pieces.start,
-            "cause": np.array(CAUSES, dtype=object)[pieces.cause],
-            "detail": _names(view, pieces.row),
-            "operator": _names(view, operator),
-            "source": source_lines(view.trace, pieces.row, operator, pieces.start),
-            "next_kernel": _names(view, pieces.following),
+            "cause": labels(list(CAUSES), pieces.cause),
+            "detail": names(view.trace, pieces.row),
+            "operator": names(view.trace, operator),
+            "source": labels(sources.tolist(), source),
+            "next_kernel": names(view.trace, pieces.following),
         },
         columns=COLUMNS,
     )
-
-
-def _names(view: View, rows: Rows) -> npt.NDArray[np.object_]:
-    """Return the names of events, empty for -1, shape of `rows`."""
-    trace = view.trace
-    return np.asarray(trace.strings[np.where(rows >= 0, trace.events["name"][rows], 0)]) if len(rows) else np.zeros(0, dtype=object)

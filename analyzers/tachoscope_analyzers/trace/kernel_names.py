@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import cache, lru_cache
-from importlib.resources import files
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
-import yaml
+
+from tachoscope_analyzers.shipped import shipped
 
 COMMUNICATION, MEMCPY, MEMSET, OTHER = "communication", "memcpy", "memset", "other"
 MATRIX_CLASSES = ("gemm", "convolution", "attention")
@@ -18,15 +18,16 @@ UNKNOWN, NOT_APPLICABLE = "unknown", "not_applicable"
 
 
 @cache
-def _rules() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
-    """Return the patterns of `kernel_classes.yaml`, in its order."""
-    read: dict[str, Any] = yaml.safe_load((files("tachoscope_analyzers") / "trace" / "kernel_classes.yaml").read_text())
-    cores = read["tensor_cores"]
-    return {
-        "classes": [(entry.get("class", entry["name"]), _any(entry["patterns"])) for entry in read["classes"]],
-        "tensor_cores": [(answer, _any(cores[answer]["patterns"])) for answer in ("yes", "no")],
-        "precisions": [(entry["name"], _any(entry["patterns"])) for entry in read["precisions"]],
-    }
+def _table() -> dict[str, Any]:
+    return cast("dict[str, Any]", shipped("trace/kernel_classes.yaml"))
+
+
+@cache
+def _rules(about: str) -> list[tuple[str, re.Pattern[str]]]:
+    """Return the patterns of a part of `kernel_classes.yaml`, in its order."""
+    if about == "tensor_cores":
+        return [(answer, _any(_table()[about][answer]["patterns"])) for answer in ("yes", "no")]
+    return [(entry.get("class", entry["name"]), _any(entry["patterns"])) for entry in _table()[about]]
 
 
 def _any(patterns: list[str]) -> re.Pattern[str]:
@@ -37,7 +38,7 @@ def _any(patterns: list[str]) -> re.Pattern[str]:
 def class_of(name: str) -> str:
     """Return the class of a kernel by its name, `other` where no pattern of `kernel_classes.yaml` fits."""
     text = _without_arguments(name)
-    return next((found for found, pattern in _rules()["classes"] if pattern.search(text)), OTHER)
+    return next((found for found, pattern in _rules("classes") if pattern.search(text)), OTHER)
 
 
 def is_communication(names: Iterable[str]) -> npt.NDArray[np.bool_]:
@@ -60,7 +61,7 @@ def precision_of(name: str) -> str:
 def _matrix_fact(name: str, rules: str) -> str:
     if class_of(name) not in MATRIX_CLASSES:
         return NOT_APPLICABLE
-    return next((found for found, pattern in _rules()[rules] if pattern.search(name)), UNKNOWN)
+    return next((found for found, pattern in _rules(rules) if pattern.search(name)), UNKNOWN)
 
 
 def _without_arguments(name: str) -> str:

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from tachoscope_analyzers.trace.intervals import union
-from tachoscope_analyzers.trace.kernel_names import MEMCPY, MEMSET, class_of, precision_of, tensor_cores_of
+from tachoscope_analyzers.trace.kernel_names import MEMCPY, MEMSET, precision_of, tensor_cores_of
 from tachoscope_analyzers.trace.kernel_names import is_communication as is_communication
 from tachoscope_analyzers.trace.kinds import Kind
 from tachoscope_analyzers.trace.links import DeviceWork
@@ -19,16 +19,6 @@ SMALL_NS = 10_000
 GRAPH_LAUNCH = ("cudaGraphLaunch", "cuGraphLaunch", "hipGraphLaunch")
 
 
-def classes(trace: Trace, work: DeviceWork) -> npt.NDArray[np.object_]:
-    """Return the class of each piece of device work, shape (D,): of kernels by name, else `memcpy` or `memset`."""
-    codes, place = np.unique(trace.events["name"][work.row], return_inverse=True)
-    by_name = np.array([class_of(text) for text in trace.strings[codes]], dtype=object)
-    found = by_name[place.reshape(-1)] if len(codes) else np.zeros(0, dtype=object)
-    found[work.kind == Kind.MEMCPY] = MEMCPY
-    found[work.kind == Kind.MEMSET] = MEMSET
-    return found
-
-
 def by_class(view: View) -> pd.DataFrame:
     """Return the device's work by class, per device, longest first.
 
@@ -36,7 +26,7 @@ def by_class(view: View) -> pd.DataFrame:
     Columns: device, class, count, total_ns, share_percent (of the device's total), mean_ns, min_ns, max_ns, std_ns.
     """
     work = view.work
-    frame = pd.DataFrame({"device": work.device, "class": classes(view.trace, work), "duration_ns": work.end - work.start})
+    frame = pd.DataFrame({"device": work.device, "class": view.classes, "duration_ns": work.end - work.start})
     return _statistics(frame, ["device", "class"])
 
 
@@ -48,7 +38,7 @@ def by_name(view: View) -> pd.DataFrame:
     """
     trace, work = view.trace, view.work
     duration = work.end - work.start
-    frame = pd.DataFrame({"device": work.device, "class": classes(trace, work), "name": trace.events["name"][work.row]})
+    frame = pd.DataFrame({"device": work.device, "class": view.classes, "name": trace.events["name"][work.row]})
     frame["duration_ns"] = duration
     for column in ("occupancy_percent", "blocks_per_sm"):
         value = _device_column(trace, work, column)
@@ -76,7 +66,7 @@ def summary(view: View) -> pd.DataFrame:
     occupancy, blocks = (_device_column(trace, work, column) for column in ("occupancy_percent", "blocks_per_sm"))
     graph = np.isin(_launch_names(trace, work), GRAPH_LAUNCH)
     rows = []
-    for device in np.unique(work.device).tolist():
+    for device in view.devices:
         mine = (work.device == device) & (work.kind == Kind.KERNEL)
         duration = (work.end - work.start)[mine]
         total, busy = int(duration.sum()), union(work.start[mine], work.end[mine]).total

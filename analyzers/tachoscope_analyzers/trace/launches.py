@@ -31,7 +31,7 @@ def launch_summary(view: View) -> pd.DataFrame:
     trace, work = view.trace, view.work
     graph = in_graph(view)
     rows = []
-    for device in np.unique(work.device).tolist():
+    for device in view.devices:
         for kind in (Kind.KERNEL, Kind.MEMCPY, Kind.MEMSET):
             mine = (work.device == device) & (work.kind == kind)
             if not mine.any():

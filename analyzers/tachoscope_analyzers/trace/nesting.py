@@ -16,44 +16,43 @@ def parents(track: npt.NDArray[np.int32], start: Nanoseconds, end: Nanoseconds) 
     Of two events with the same span the one that stands first in the file is the outer one. Where events overlap without one
     containing the other (clock disorder), the later one has no parent among those that end within it.
     """
-    count = len(start)
-    order = np.lexsort((np.arange(count), -end, start, track))
-    depth = _depths(track[order], start[order], end[order])
-    found = np.full(count, -1, dtype=np.int64)
-    by_depth = np.argsort(depth, kind="stable")
+    begin, finish = _keys(track, start, end)
+    order = _outer_first(begin, finish)
+    track, begin, finish = track[order], begin[order], finish[order]
+    closing = finish > begin  # an empty event has nothing in it
+    depth = np.cumsum(closing) - closing - np.searchsorted(np.sort(finish[closing]), begin, side="right")
+    by_depth = np.argsort(depth.astype(np.min_scalar_type(depth.max(initial=0))), kind="stable")  # a radix sort, if 16 bits do
     bounds = np.searchsorted(depth[by_depth], np.arange(depth.max(initial=-1) + 2))
+    found = np.full(len(order), -1, dtype=np.int64)
     for level in range(1, len(bounds) - 1):
         outer, inner = by_depth[bounds[level - 1] : bounds[level]], by_depth[bounds[level] : bounds[level + 1]]
         place = np.searchsorted(outer, inner) - 1
-        candidate = order[outer[np.maximum(place, 0)]]
-        mine = order[inner]
-        real = (place >= 0) & (track[candidate] == track[mine]) & (end[candidate] >= end[mine]) & (start[candidate] <= start[mine])
-        found[mine[real]] = candidate[real]
+        candidate = outer[np.maximum(place, 0)]
+        real = (place >= 0) & (track[candidate] == track[inner]) & (finish[candidate] >= finish[inner])
+        found[order[inner[real]]] = order[candidate[real]]
     return found
 
 
-def _depths(track: npt.NDArray[np.int32], start: Nanoseconds, end: Nanoseconds) -> Rows:
-    """Return how many events are open when each begins, for events sorted by (track, start, -end)."""
-    count = len(start)
-    # An event ends before another begins if it ends at or before its start; an empty one is open for those that begin with it
-    # and stand after it only if they are empty too, which makes them siblings, so it never counts.
-    closing = end > start
-    ends_order = np.lexsort((end[closing], track[closing]))
-    ended_track, ended = track[closing][ends_order], end[closing][ends_order]
-    opened_before = np.concatenate([[0], np.cumsum(closing)])[:count]
-    track_first = np.searchsorted(track, track, side="left")
-    opened_here = opened_before - opened_before[track_first]
-    base = np.searchsorted(ended_track, track, side="left")
-    stop = np.searchsorted(ended_track, track, side="right")
-    # Ends are sorted within a track, so one search over (track, end) as a combined key does for all tracks.
-    closed_here = _search(ended, track, start, base, stop)
-    return np.asarray(opened_here - closed_here)
+def _keys(track: npt.NDArray[np.int32], start: Nanoseconds, end: Nanoseconds) -> tuple[Nanoseconds, Nanoseconds]:
+    """Return starts and ends as numbers that are in order of track and then of time."""
+    if not len(start):
+        return start, end
+    first = start.min()
+    start, end, width = start - first, end - first, int(end.max() - first) + 1
+    if width * (int(track.max()) + 1) > np.iinfo(np.int64).max:
+        moments = np.unique(np.concatenate([start, end]))
+        start, end, width = np.searchsorted(moments, start), np.searchsorted(moments, end), len(moments)
+    base = track.astype(np.int64) * width
+    return base + start, base + end
 
 
-def _search(values: Nanoseconds, key: npt.NDArray[np.int32], value: Nanoseconds, base: Rows, stop: Rows) -> Rows:
-    """Return how many of a key's values are at most `value`."""
-    counts = np.zeros(len(key), dtype=np.int64)
-    edges = np.flatnonzero(np.append(True, key[1:] != key[:-1])) if len(key) else np.zeros(0, dtype=np.int64)
-    for first, last in zip(edges.tolist(), np.append(edges[1:], len(key))[: len(edges)].tolist(), strict=True):
-        counts[first:last] = np.searchsorted(values[base[first] : stop[first]], value[first:last], side="right")
-    return counts
+def _outer_first(begin: Nanoseconds, finish: Nanoseconds) -> Rows:
+    """Return the order by begin, of those that begin together the longer first; traces are nearly in it, so that one pass does."""
+    order = np.argsort(begin, kind="stable")
+    together = np.diff(begin[order]) == 0
+    tied = (
+        np.flatnonzero(np.append(together, False) | np.append(False, together)) if together.any() else np.zeros(0, dtype=np.int64)
+    )
+    rows = order[tied]
+    order[tied] = rows[np.lexsort((-finish[rows], begin[rows]))]
+    return np.asarray(order)

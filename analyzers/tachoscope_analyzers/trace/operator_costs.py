@@ -7,12 +7,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from math import nan, prod
 from typing import Any
 
-import yaml
-
+from tachoscope_analyzers.shipped import shipped
 from tachoscope_analyzers.trace.dtypes import element_bytes
 
 Shape = list[int]
@@ -82,7 +80,7 @@ _Models = dict[str, tuple[Callable[[Call, Arguments], tuple[float, float]], Argu
 
 @cache
 def _models() -> _Models:
-    table = yaml.safe_load((files("tachoscope_analyzers.trace") / "operator_costs.yaml").read_text())
+    table = shipped("trace/operator_costs.yaml")
     formulas = {
         "matrix_multiply": _matrix_multiply,
         "convolution": _convolution,

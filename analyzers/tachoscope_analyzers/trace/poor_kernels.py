@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 from tachoscope_analyzers.steps import Matrix
 from tachoscope_analyzers.trace.kernel_names import COMMUNICATION, precision_of, tensor_cores_of
-from tachoscope_analyzers.trace.kernels import classes
 from tachoscope_analyzers.trace.kinds import Kind
 from tachoscope_analyzers.trace.links import Rows
 from tachoscope_analyzers.trace.view import View
@@ -88,7 +87,7 @@ def inefficient(view: View, device: int, starts: Rows, ends: Rows) -> Poor | str
 
 def _kernels(view: View, device: int) -> npt.NDArray[np.bool_]:
     work = view.work
-    kernels = (work.device == device) & (work.kind == Kind.KERNEL) & (classes(view.trace, work) != COMMUNICATION)
+    kernels = (work.device == device) & (work.kind == Kind.KERNEL) & (view.classes != COMMUNICATION)
     return np.asarray(kernels, dtype=bool)
 
 

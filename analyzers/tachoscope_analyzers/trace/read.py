@@ -114,18 +114,17 @@ def _stream(path: Path, place: Path, progress: Progress | None, *, scan: bool) -
 
 
 def _events(chunk: bytes, array: EventArray, builder: ColumnBuilder) -> list[Any]:
-    text = chunk.strip(b" \t\r\n,")
     try:
-        return decode(text)
+        return decode(chunk)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         builder.counts["chunks_read_event_by_event"] += 1
     try:
-        events, closed = decode_each(text, builder.counts)
+        events, closed = decode_each(chunk, builder.counts)
     except MalformedEventError as error:
         error.offset += array.position
         raise
     if closed >= 0:
-        array.array_ended_at(text[closed:])
+        array.array_ended_at(chunk[closed:])
     return events
 
 

@@ -19,7 +19,6 @@ from tachoscope_analyzers.trace.idle import (
     KERNEL_WAIT,
     SLOW_LAUNCH,
     UNEXPLAINED,
-    devices,
     pieces_of,
 )
 from tachoscope_analyzers.trace.intervals import EMPTY, Intervals, covered, difference, intersection, union
@@ -65,7 +64,7 @@ def step_states(view: View) -> pd.DataFrame:
     allocates or pauses), `checkpoint_ns`, `evaluation_ns`, `unexplained_ns`.
     """
     steps = view.device_steps
-    found = [_rows(device, steps, device_states(view, device)) for device in devices(view)]
+    found = [_rows(device, steps, device_states(view, device)) for device in view.devices]
     if not len(view.work):
         found = [_rows(HOST, steps, host_states(view))]
     table = pd.concat(found, ignore_index=True)

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from functools import cached_property
 
+import numpy as np
+import numpy.typing as npt
+
 from tachoscope_analyzers.trace.host_spans import HostSpans, host_spans
+from tachoscope_analyzers.trace.kernel_names import MEMCPY, MEMSET, class_of
+from tachoscope_analyzers.trace.kinds import Kind
 from tachoscope_analyzers.trace.links import DeviceWork, Rows, device_work, enclosing_operators
 from tachoscope_analyzers.trace.steps import Steps, device_steps, steps
 from tachoscope_analyzers.trace.trace import Trace
@@ -20,6 +25,23 @@ class View:
     def work(self) -> DeviceWork:
         """The device's events, sorted by device, stream and start."""
         return device_work(self.trace)
+
+    @cached_property
+    def classes(self) -> npt.NDArray[np.object_]:
+        """The class of each piece of the device's work, shape (D,): of kernels by name, else `memcpy` or `memset`."""
+        work = self.work
+        codes, place = np.unique(self.trace.events["name"][work.row], return_inverse=True)
+        by_name = np.array([class_of(text) for text in self.trace.strings[codes]], dtype=object)
+        found = by_name[place.reshape(-1)] if len(codes) else np.zeros(0, dtype=object)
+        found[work.kind == Kind.MEMCPY] = MEMCPY
+        found[work.kind == Kind.MEMSET] = MEMSET
+        return found
+
+    @cached_property
+    def devices(self) -> list[int]:
+        """The numbers of the devices that did any work, in order."""
+        device = self.work.device
+        return [int(number) for number in device[np.append(True, device[1:] != device[:-1])]] if len(device) else []
 
     @cached_property
     def operator_of(self) -> Rows:
