@@ -1,0 +1,70 @@
+"""What a GPU said at one moment, whoever was asked: the one form that sources give and that families, health and pods take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tachoscope_core.metric import Metric
+from tachoscope_node.families import Labels
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A GPU, or a MIG instance of one.
+
+    Attributes:
+        index: the driver's number for the GPU when it was first seen. uuid: of the instance, where it is one.
+        mig: id of the GPU instance, empty for a whole GPU. parent_uuid: of the whole GPU, for an instance.
+    """
+
+    index: int
+    uuid: str
+    mig: str = ""
+    parent_uuid: str = ""
+    model: str = ""
+    pci_bus_id: str = ""
+    driver_version: str = ""
+    mig_profile: str = ""
+
+    @property
+    def labels(self) -> Labels:
+        """Values of the labels that all its series begin with."""
+        return (str(self.index), self.uuid, self.mig)
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process that computes on a GPU. memory_bytes: None where the driver does not tell, as in containers."""
+
+    pid: int
+    memory_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One GPU at one moment.
+
+    Attributes:
+        up: whether it answered. fault: why not, one of `FAULTS`; detail: the driver's words.
+        values: by name of the metric and by the labels that come after those of the GPU; what a GPU cannot tell is absent.
+        processes: None where the driver does not tell. seconds: how long its calls took.
+        source: nvml or dcgm.
+    """
+
+    gpu: Gpu
+    up: bool = True
+    fault: str = ""
+    detail: str = ""
+    values: Mapping[str, Mapping[Labels, float]] = field(default_factory=dict)
+    processes: tuple[Process, ...] | None = None
+    seconds: float = 0.0
+    source: str = "nvml"
+
+    def value(self, metric: Metric, *labels: str) -> float | None:
+        """Return a value, None for what the GPU did not tell."""
+        return self.values.get(metric.name, {}).get(labels)
+
+
+FAULTS = ("lost", "no_answer", "driver_error")
+"""lost: the driver says that the GPU has fallen off the bus, or no longer lists it. no_answer: a call hangs."""
