@@ -1,4 +1,4 @@
-"""Writes the pages that are made from the code: bottlenecks.md, metrics.md, commands.md.
+"""Writes the pages that are made from the code: bottlenecks.md, metrics.md, commands.md, and the tables of collectors.md.
 
 python docs/generate.py            # write
 python docs/generate.py --check    # exit with 1 if one is not current
@@ -12,10 +12,13 @@ import sys
 from pathlib import Path
 
 from tachoscope_analyzers.analyze import missing_signals
+from tachoscope_analyzers.gpu_losses import CLASSES as GPU_CLASSES
 from tachoscope_analyzers.thresholds import sources
 from tachoscope_analyzers.trace.job_report import FOUND
 from tachoscope_core.names import METRICS, TRAINING_STATES
 from tachoscope_core.taxonomy import BY_SLUG
+from tachoscope_node.gpu.nvml_values import UNITS
+from tachoscope_node.gpu.sources import ALL_LINKS, SOURCES, Source
 
 HERE = Path(__file__).parent
 COMMANDS = ([], ["demo"], ["run"], ["analyze"], ["agent"], ["doctor"], ["store", "ls"])
@@ -27,8 +30,9 @@ def bottlenecks() -> str:
     rows = []
     for entry in BY_SLUG.values():
         looked_for = entry.slug not in missing_signals() or entry.slug == "h2d_copy"
-        page = f"[{entry.slug}](../{entry.runbook})" if looked_for or entry.slug in FOUND else entry.slug
+        page = f"[{entry.slug}](../{entry.runbook})" if looked_for or entry.slug in {*FOUND, *GPU_CLASSES} else entry.slug
         need = "on CUDA" if entry.slug == "h2d_copy" else "yes" if looked_for else f"no: needs {missing_signals()[entry.slug]}"
+        need = f"on CUDA, with {missing_signals()[entry.slug]}" if entry.slug in GPU_CLASSES else need
         rows.append(f"| {page} | {entry.title} | `{entry.state}` | {need} | {'yes' if entry.slug in FOUND else ''} |")
     limits = [f"| `{name}` | {value:g} | {source} |" for name, (value, source) in sources().items()]
     return "\n".join(
@@ -66,6 +70,35 @@ def metrics() -> str:
     )
 
 
+def nvml_sources() -> str:
+    """Return the table of what each GPU metric is read from."""
+    values: dict[tuple[str, tuple[str, ...]], list[Source]] = {}
+    for source in SOURCES:
+        values.setdefault(source.key, []).append(source)
+    rows = []
+    for (metric, labels), found in values.items():
+        sources = "; else ".join(map(_nvml_source, found))
+        conversions = "; else ".join(dict.fromkeys(_conversion(source.unit) for source in found))
+        rows.append(f"| `{metric}` | {', '.join(labels)} | {sources} | {conversions} | {'15 s' if found[0].slow else '1 s'} |")
+    return "\n".join(["| metric | labels | NVML, for GPUs since | conversion | read every |", "|---|---|---|---|---|", *rows])
+
+
+def _nvml_source(source: Source) -> str:
+    if source.call:
+        taken = f".{source.take}" if source.take else f"[{source.item}]" if source.item is not None else ""
+        arguments = ", ".join(map(str, source.arguments))
+        name = f"`{source.call}({arguments}){taken}`" + (f" & {source.bit:#x}" if source.bit else "")
+    else:
+        name = f"field {source.field}" if source.field else f"GPM {source.gpm}"
+        name += ", all links" if source.scope == ALL_LINKS else ""
+    return f"{name} ({source.since})"
+
+
+def _conversion(unit: str) -> str:
+    times, over = UNITS[unit]
+    return f"{unit}{f' × {times:,.0f}' if times != 1 else ''}{f' / {over:,.0f}' if over != 1 else ''}"
+
+
 def commands() -> str:
     """Return the page of every command's own help."""
     parts = ["# Commands"]
@@ -82,6 +115,15 @@ def commands() -> str:
     return "\n".join(parts)
 
 
+def _with_section(page: str, name: str, table: str) -> str:
+    """Return a page with the table between the markers of its name."""
+    begin, end = f"<!-- {name} begin: made by docs/generate.py -->", f"<!-- {name} end -->"
+    head, found, rest = page.partition(begin)
+    if not found or end not in rest:
+        raise SystemExit(f"the page has no place for {name}: add the lines {begin} and {end}")
+    return f"{head}{begin}\n{table}\n{end}{rest.partition(end)[2]}"
+
+
 def main() -> int:
     """Write or check the pages; return the exit code."""
     stale = []
@@ -92,6 +134,13 @@ def main() -> int:
         stale.append(path.name)
         if "--check" not in sys.argv:
             path.write_text(text)
+    for name, section, make in (("collectors", "nvml_sources", nvml_sources),):
+        path = HERE / f"{name}.md"
+        text = _with_section(path.read_text(), section, make())
+        if path.read_text() != text:
+            stale.append(path.name)
+            if "--check" not in sys.argv:
+                path.write_text(text)
     if stale and "--check" in sys.argv:
         sys.stderr.write(f"not current: {', '.join(stale)} in docs/ (make generate)\n")
         return 1

@@ -26,6 +26,7 @@ from tachoscope.procfs import RunDelay
 from tachoscope.sampler import Counts, Sampler
 from tachoscope.saves import Saves
 from tachoscope.step_rule import StepRule
+from tachoscope.whereabouts import gpu_uuid, pod_uid
 from tachoscope_core import records
 
 FIRST_DETAILED_STEPS = 100
@@ -271,7 +272,7 @@ class Probe:
         device, uuid_ = "cpu", ""
         if torch is not None and torch.cuda.is_initialized():
             device = "cuda"
-            uuid_ = str(getattr(torch.cuda.get_device_properties(torch.cuda.current_device()), "uuid", ""))
+            uuid_ = gpu_uuid(torch, os.environ)
             self.device = DeviceClock(lambda: torch.cuda.Event(enable_timing=True))
         self.outbox.write(
             records.JobStarted,
@@ -279,6 +280,7 @@ class Probe:
             pid=os.getpid(),
             device=device,
             gpu_uuid=uuid_,
+            pod_uid=pod_uid(os.environ),
             code_reference=os.path.basename(sys.argv[0]) if sys.argv else "",
             torch_version=str(getattr(torch, "__version__", "")),
             cpu_threads=torch.get_num_threads() if torch is not None else 0,

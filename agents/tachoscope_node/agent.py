@@ -13,13 +13,18 @@ from collections.abc import Callable
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.store import Store
 from tachoscope_node import live_families, saved, self_families
-from tachoscope_node.collectors.all import host_collectors
+from tachoscope_node.collectors.all import gpu_collector, host_collectors
 from tachoscope_node.collectors.collector import Collector
 from tachoscope_node.collectors.filters import DeviceFilter
 from tachoscope_node.collectors.frame import Frame
 from tachoscope_node.config import Config
 from tachoscope_node.families import Family
 from tachoscope_node.follow import Follower
+from tachoscope_node.gpu.dcgm_xids import not_counted_yet
+from tachoscope_node.gpu.health_watch import HealthWatch
+from tachoscope_node.gpu.joined import GpuSource, sources
+from tachoscope_node.gpu.pods import PodsCollector, placed
+from tachoscope_node.gpu.workloads import Rank
 from tachoscope_node.journal import Journal
 from tachoscope_node.live import Live
 from tachoscope_node.logs import Log
@@ -63,7 +68,9 @@ class Agent:
         self.follower = Follower(
             config.spool_path, config.limits, remember=self._remember, writer_gone=self._writer_gone, rejected=self.live.rejected
         )
-        self.frame = Frame(_collectors(config, self.pids), self._log_collector)
+        self._health = HealthWatch(state, config.proc, log)
+        self.gpus = self._gpus(config)
+        self.frame = self._frame(config)
         self.errors: Counter[str] = Counter()
         self.ticks = 0
         self.tick_seconds = 0.0
@@ -189,12 +196,42 @@ class Agent:
 
     def reconfigure(self, config: Config) -> None:
         """Go on with other limits, times and device filters."""
-        frame = Frame(_collectors(config, self.pids), self._log_collector)
+        old, old_gpus = self.frame, self.gpus
+        if config.gpu != self.config.gpu:
+            self.gpus = self._gpus(config)
+        frame = self._frame(config)
         with self.lock:
             self.config = config
             self.live.limits = self.follower.limits = config.limits
-            self.frame, old = frame, self.frame
+            self.frame = frame
         old.close()
+        if old_gpus is not None and old_gpus is not self.gpus:
+            old_gpus.close()
+
+    def _frame(self, config: Config) -> Frame:
+        filters = {name: DeviceFilter(devices.include, devices.exclude) for name, devices in config.devices.items()}
+        collectors: list[Collector] = [*host_collectors(config.proc, config.sys, self.pids, filters)]
+        if self.gpus is not None:
+            collectors += [*sources(self.gpus), self._pods(config, self.gpus)]
+        collectors += self._health.collectors(config.gpu, self.gpus)
+        return Frame(collectors, self._log_collector)
+
+    def _pods(self, config: Config, gpus: GpuSource) -> PodsCollector:
+        socket = config.gpu.pod_resources
+        return PodsCollector(gpus.readings, self.gpu_ranks, socket=socket, proc=config.proc, log=self._log_collector)
+
+    def _gpus(self, config: Config) -> GpuSource | None:
+        gpu = config.gpu
+        return gpu_collector(
+            gpu.nvml,
+            state=config.state_path,
+            expected=gpu.expected,
+            interval_seconds=gpu.interval_seconds,
+            on_xid=self._health.on_xid,
+            log=lambda line: self.log.warning(line, line),
+            dcgm_url=gpu.dcgm_url,
+            on_dcgm_xid=not_counted_yet(self._health.counter),
+        )
 
     def _log_collector(self, line: str) -> None:
         if ": failed" in line:
@@ -218,6 +255,9 @@ class Agent:
     def close(self) -> None:
         """Let go of all files, locks and threads."""
         self.frame.close()
+        if self.gpus is not None:
+            self.gpus.close()
+        self._health.close()
         with self.lock:
             self.follower.close()
             self.journal.close()
@@ -232,12 +272,21 @@ class Agent:
             own = self_families.families(self, now)
         return [*jobs, *self.frame.families(), *own]
 
+    def health(self) -> dict[str, object]:
+        """Return the verdicts on the node's GPUs, for people and programs."""
+        return self._health.page(self.config.node_name)
+
     def pids(self) -> dict[tuple[str, str], int]:
         """Return the process id of each running rank, by job and rank."""
         with self.lock:
             return {
                 (job.name, str(rank.rank)): rank.pid for job in self.live.jobs.values() for rank in job.running() if rank.pid > 0
             }
+
+    def gpu_ranks(self) -> tuple[Rank, ...]:
+        """Return the ranks that run, as far as they can be joined to GPUs."""
+        with self.lock:
+            return placed(self.live.jobs.values())
 
     def ranks(self) -> list[dict[str, object]]:
         """Return what is known of each rank, for people and programs: one object a rank, times in seconds."""
@@ -261,8 +310,3 @@ class Agent:
                 for job in self.live.jobs.values()
                 for rank in sorted(job.ranks.values(), key=lambda rank: rank.rank)
             ]
-
-
-def _collectors(config: Config, pids: Callable[[], dict[tuple[str, str], int]]) -> list[Collector]:
-    filters = {name: DeviceFilter(devices.include, devices.exclude) for name, devices in config.devices.items()}
-    return host_collectors(config.proc, config.sys, pids, filters)

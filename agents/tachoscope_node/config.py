@@ -6,7 +6,7 @@ import os
 import re
 import socket
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, Literal, TypeVar, get_type_hints
 
 import msgspec
 
@@ -60,6 +60,34 @@ class Filter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     exclude: str = ""
 
 
+class Gpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is collected of GPUs. Each right that a part needs beyond the driver is asked for only once its key is set.
+
+    Attributes:
+        enabled: whether NVML is asked; auto: where its library can be loaded. YAML reads a plain `on` and `off` as booleans.
+        expected: GPUs that the node should have; 0: the most that were ever seen.
+        kernel_log: path of the kernel log to read Xid errors from, such as /dev/kmsg; empty: not read.
+        dcgm_url: page of a dcgm-exporter to read; empty: none. dcgm_names: also expose readings under its names.
+        pod_resources: path of the kubelet's pod-resources socket; empty: not asked.
+        interval_seconds: between two readings of what changes fast.
+    """
+
+    enabled: Literal["auto", "on", "off"] | bool = "auto"
+    expected: int = 0
+    kernel_log: str = ""
+    dcgm_url: str = ""
+    dcgm_names: bool = False
+    pod_resources: str = ""
+    interval_seconds: float = 1.0
+
+    @property
+    def nvml(self) -> Literal["auto", "on", "off"]:
+        """Whether NVML is asked, however it was written."""
+        if isinstance(self.enabled, bool):
+            return "on" if self.enabled else "off"
+        return self.enabled
+
+
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The agent's configuration; every key has a default.
 
@@ -72,7 +100,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         spool_retention_seconds: after which a segment that nobody writes and that cannot be shipped is removed.
         stop_seconds: how long a stop may take to ship what is left.
         proc, sys: where the host's /proc and /sys are mounted.
-        devices: device filters by collector (disk, network, infiniband).
+        devices: device filters by collector (disk, network, infiniband). gpu: what is collected of GPUs.
     """
 
     spool: str = ""
@@ -92,6 +120,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     flush: Flush = Flush()
     limits: Limits = Limits()
     devices: dict[str, Filter] = {}
+    gpu: Gpu = Gpu()
     otlp: OtlpSettings | None = None
 
     @property
@@ -128,6 +157,7 @@ def load(path: Path | None, *, look: bool = False, **changes: object) -> Config:
     """Read and check the file, or take the defaults; `changes` (of the command line) win.
 
     Args:
+        changes: values by key, also by one such as gpu.dcgm_names; None changes nothing.
         look: also look whether the places can be directories, as they are now.
 
     Raises:
@@ -135,13 +165,23 @@ def load(path: Path | None, *, look: bool = False, **changes: object) -> Config:
     """
     where = str(path) if path else "the command line"
     data = _read(path) if path else {}
-    data = data | {key: value for key, value in changes.items() if value is not None}
+    for key, value in changes.items():
+        if value is not None:
+            _change(data, key, value)
     faults: list[str] = []
     config = _convert(Config, data, "", faults)
     faults += [*_out_of_range(config), *places.faults(config), *(places.in_the_way(config) if look else [])]
     if faults:
         raise TachoscopeError(f"{where}: {len(faults)} to mend:" + "".join(f"\n  {fault}" for fault in faults))
     return config
+
+
+def _change(data: dict[str, Any], key: str, value: object) -> None:
+    section, _, name = key.rpartition(".")
+    if not section:
+        data[name] = value
+    elif isinstance(part := data.get(section, {}), dict):  # else it is a fault, and is named as one
+        data[section] = {**part, name: value}
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -192,6 +232,8 @@ def _out_of_range(config: Config) -> list[str]:
         "port": (config.port, 0, 65535),
         "flush.seconds": (config.flush.seconds, 0, 86400),
         "flush.bytes": (config.flush.bytes, 1 << 16, 1 << 30),
+        "gpu.expected": (config.gpu.expected, 0, 1024),
+        "gpu.interval_seconds": (config.gpu.interval_seconds, 0.2, 60),
         **{f"limits.{name}": (getattr(config.limits, name), 1, 1 << 40) for name in Limits.__struct_fields__},
     }
     for name, (value, low, high) in numbers.items():
@@ -205,6 +247,7 @@ def _out_of_range(config: Config) -> list[str]:
         faults.append(f"node: {config.node_name!r} is not a host name: set node: or $NODE_NAME")
     for collector, devices in config.devices.items():
         faults += _filter_faults(collector, devices)
+    faults += _gpu_faults(config.gpu)
     if config.otlp is not None:
         faults += [f"otlp.{fault}" for fault in otlp_faults(config.otlp)]
     return faults
@@ -218,3 +261,16 @@ def _filter_faults(collector: str, devices: Filter) -> list[str]:
     except TachoscopeError as error:
         return [f"devices.{collector}: {error}"]
     return []
+
+
+def _gpu_faults(gpu: Gpu) -> list[str]:
+    """Sockets and logs need not be there yet: the kubelet may start later, and its collector says so itself."""
+    paths = {"kernel_log": gpu.kernel_log, "pod_resources": gpu.pod_resources}
+    faults = [
+        f"gpu.{key}: {path!r} is a relative path: write it from / on"
+        for key, path in paths.items()
+        if path and not path.startswith("/")
+    ]
+    if gpu.dcgm_url and not gpu.dcgm_url.startswith(("http://", "https://")):
+        faults.append(f"gpu.dcgm_url: {gpu.dcgm_url!r} is no http:// or https:// URL, as http://127.0.0.1:9400/metrics is")
+    return faults

@@ -47,6 +47,7 @@ class Rank(msgspec.Struct):
 
     Attributes:
         writer, directory: who writes its records, and where. ended: `left`, `failed` or `killed` once it did.
+        gpu_uuid, pod_uid: as its record says.
         seconds: by ledger state. dropped_before: records dropped by the rank's earlier processes.
         recent: wall and data wait of the last steps.
     """
@@ -58,6 +59,8 @@ class Rank(msgspec.Struct):
     pid: int = 0
     world_size: int = 1
     device: str = ""
+    gpu_uuid: str = ""
+    pod_uid: str = ""
     ended: str = ""
     seconds: dict[str, float] = msgspec.field(default_factory=lambda: dict.fromkeys(TRAINING_STATES, 0.0))
     steps: int = 0
@@ -152,6 +155,7 @@ class Live:
         match record:
             case records.JobStarted():
                 rank.pid, rank.world_size, rank.device = record.pid, record.world_size, record.device[:32]
+                rank.gpu_uuid, rank.pod_uid = record.gpu_uuid[:96], record.pod_uid[:64]
             case records.CheckpointSaved():
                 self._checkpoint(job, record, at)
             case records.ShardFailed():

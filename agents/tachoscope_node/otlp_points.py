@@ -45,7 +45,17 @@ _SINCE_START = "tachoscope_agent_"
 """Counters that begin anew with the agent. The kernel's count since boot, and those of jobs are saved for as long as that: to
 give them the agent's start would say at each restart that all of it had happened since."""
 
-_UNITS = {"seconds": "s", "bytes": "By", "ratio": "1", "": ""}
+_UNITS = {
+    "seconds": "s",
+    "bytes": "By",
+    "bytes_per_second": "By/s",
+    "ratio": "1",
+    "watts": "W",
+    "joules": "J",
+    "hertz": "Hz",
+    "celsius": "Cel",
+    "": "",
+}
 """Ours in UCUM. Counts have none: receivers that keep Prometheus's names make `_ratio` of a gauge with the unit 1."""
 
 

@@ -46,10 +46,16 @@ def in_the_way(config: Config) -> list[str]:
 
 def warnings(config: Config) -> list[str]:
     """Return what is allowed and may not be meant."""
-    if config.web_config or _is_loopback(config.address):
-        return []
-    where = f"address {config.address!r} is not loopback and there is no web_config"
-    return [f"{where}: whoever reaches port {config.port} can read the metrics; see docs/agent.md for TLS and passwords"]
+    found = []
+    if not config.web_config and not _is_loopback(config.address):
+        where = f"address {config.address!r} is not loopback and there is no web_config"
+        found.append(f"{where}: whoever reaches port {config.port} can read the metrics; see docs/agent.md for TLS and passwords")
+    if config.gpu.dcgm_url and config.gpu.dcgm_names:
+        found.append(
+            f"gpu.dcgm_names beside the dcgm-exporter {config.gpu.dcgm_url}: where Prometheus scrapes that one too, each GPU is there "
+            "twice under the same names; see docs/dcgm.md"
+        )
+    return found
 
 
 def _is_loopback(address: str) -> bool:

@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -23,6 +23,7 @@ from tachoscope_node.alone import say_who, take_spool, take_state
 from tachoscope_node.config import Config
 from tachoscope_node.exposition import CONTENT_TYPE_LATEST, Exposition
 from tachoscope_node.families import Family
+from tachoscope_node.gpu import dcgm_names
 from tachoscope_node.logs import Log
 from tachoscope_node.otlp import OtlpPush, resource_attributes
 from tachoscope_node.watched import WatchedFiles
@@ -39,8 +40,8 @@ _MOST_FILES = 65536
 _FIXED = ("spool", "store", "state", "node", "address", "port", "proc", "sys")
 """Keys that a reload does not change."""
 _PAGE = b"""<!doctype html><title>tachoscope agent</title><h1>tachoscope agent</h1>
-<ul><li><a href="/metrics">metrics</a><li><a href="/v1/ranks">ranks</a><li><a href="/healthz">healthz</a>
-<li><a href="/readyz">readyz</a></ul>"""
+<ul><li><a href="/metrics">metrics</a><li><a href="/v1/ranks">ranks</a><li><a href="/v1/health">health of GPUs</a>
+<li><a href="/healthz">healthz</a><li><a href="/readyz">readyz</a></ul>"""
 
 
 class Service:
@@ -58,7 +59,7 @@ class Service:
         self._wake = threading.Event()
         self._started = time.time()
         self._otlp: OtlpPush | None = None
-        self._ranks_page = (-1, b"")
+        self._ranks_page = self._health_page = (-1, b"")
         self._reloaded = True
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, _MOST_FILES) if hard > 0 else _MOST_FILES, hard))
@@ -69,13 +70,14 @@ class Service:
             web = web_config.load(Path(config.web_config)) if config.web_config else None
             self._web_files = WatchedFiles(web.files if web is not None else ())
             self.agent = Agent(config, log)
-            self._exposition = Exposition(self.families, lambda: self.agent.ticks, proc=config.proc)
+            self._exposition = Exposition(self._shown, lambda: self.agent.ticks, proc=config.proc)
             routes = {
                 "/": lambda _: Response(200, "text/html; charset=utf-8", _PAGE, ()),
                 "/metrics": self._metrics,
                 "/healthz": self._healthz,
                 "/readyz": self._readyz,
                 "/v1/ranks": self._ranks,
+                "/v1/health": self._health,
             }
             self.web = WebServer(routes, address=config.address, port=config.port, web_config=web, log=log.info)
             self.web.start()
@@ -241,6 +243,13 @@ class Service:
             Family(names.OTLP_EXPORTS, [((outcome,), float(count)) for outcome, count in push.items()]),
         ]
 
+    def _shown(self) -> Sequence[Family]:
+        """Return the metrics of the page: if asked for also those of GPUs under dcgm-exporter's names, which go nowhere else."""
+        ours, config = self.families(), self.agent.config
+        if not config.gpu.dcgm_names:
+            return ours
+        return [*ours, *dcgm_names.families(ours, config.node_name, self._started)]
+
     def _metrics(self, request: Request) -> Response:
         gzipped = "gzip" in request.accept_encoding
         headers = (("Content-Encoding", "gzip"),) if gzipped else ()
@@ -250,6 +259,12 @@ class Service:
         if self._ranks_page[0] != self.agent.ticks:  # one page for all who ask: slow readers may hold it for long
             self._ranks_page = self.agent.ticks, msgspec.json.encode({"ranks": self.agent.ranks()})
         return Response(200, "application/json", self._ranks_page[1], ())
+
+    def _health(self, _: Request) -> Response:
+        """Answer 200 whatever the GPUs' state: that is the content; whether the agent works is what the status says."""
+        if self._health_page[0] != self.agent.ticks:
+            self._health_page = self.agent.ticks, msgspec.json.encode(self.agent.health())
+        return Response(200, "application/json", self._health_page[1], ())
 
     def _healthz(self, _: Request) -> Response:
         at = self.agent.ticked_at

@@ -8,12 +8,12 @@ from functools import cache
 import msgspec
 import numpy as np
 
-from tachoscope_analyzers import checkpoints, communication, host, input, ledger, losses, stragglers  # noqa: A004
+from tachoscope_analyzers import checkpoints, communication, gpu_losses, host, input, ledger, losses, stragglers  # noqa: A004
 from tachoscope_analyzers.judge import Candidate, Series, findings
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.shipped import shipped
 from tachoscope_analyzers.steps import Steps, aligned
-from tachoscope_core.report import Finding, NotMeasured, Report, StepSeconds, Window
+from tachoscope_core.report import Finding, NotMeasured, QualityNote, Report, StepSeconds, Window
 from tachoscope_core.taxonomy import BY_SLUG
 
 _INPUT = ("input_fetch", "input_preprocess", "input_workers", "input_straggler")
@@ -27,10 +27,12 @@ def analyze(job: JobRecords) -> Report:
     """
     steps = aligned(job)
     split = losses.attribute(steps)
-    not_measured = _not_measured(steps)
+    gpus = gpu_losses.judge(job, steps, split, stragglers.candidates(job, steps, split))
+    not_measured = _not_measured(steps, gpus.missing)
     unmeasured = {row.class_ for row in not_measured}
-    candidates = [_without_unmeasured_alternative(candidate, unmeasured) for candidate in _candidates(job, steps, split)]
+    candidates = [_without_unmeasured_alternative(one, unmeasured) for one in _candidates(job, steps, split, gpus.candidates)]
     found = findings(candidates, _series(steps, split))
+    seen = {finding.class_ for finding in found if finding.class_ in gpu_losses.CLASSES}
     books = ledger.ledgers(steps)
     per_step = steps.wall.max(axis=1)
     p50, p95, p99 = (float(value) for value in np.quantile(per_step, [0.5, 0.95, 0.99]))
@@ -38,23 +40,34 @@ def analyze(job: JobRecords) -> Report:
         job=job.job,
         window=Window(start=steps.window_start, end=steps.window_end, steps=len(steps.numbers)),
         ranks=len(steps.ranks),
-        sources=[job.source],
+        sources=[job.source, *([job.gpus.source] if job.gpus.source else [])],
         step_seconds=StepSeconds(mean=float(per_step.mean()), p50=p50, p95=p95, p99=p99),
         ledgers=books,
         goodput=books[0].states.get("compute", 0.0) / books[0].wall_seconds,
         findings=found or [_without_unmeasured_runner_up(one, unmeasured) for one in stragglers.healthy(steps, split, found)],
-        not_measured=not_measured,
+        not_measured=[row for row in not_measured if row.class_ not in seen],
+        quality=_unread(job),
     )
 
 
-def _candidates(job: JobRecords, steps: Steps, split: losses.Losses) -> list[Candidate]:
+def _candidates(job: JobRecords, steps: Steps, split: losses.Losses, computing: list[Candidate]) -> list[Candidate]:
     return [
         *input.candidates(job, steps, split),
-        *stragglers.candidates(job, steps, split),
+        *computing,
         *communication.candidates(steps, split),
         *checkpoints.candidates(job, steps, split),
         *host.candidates(job, steps, split),
     ]
+
+
+def _unread(job: JobRecords) -> list[QualityNote]:
+    """Return what of the metric samples could not be read."""
+    if not job.gpus.unread:
+        return []
+    what = f"metric samples of the GPUs: {job.gpus.unread[0]}"
+    if len(job.gpus.unread) > 1:
+        what += f" (and {len(job.gpus.unread) - 1} more)"
+    return [QualityNote(what=what, severity="limited", means="GPU signals have gaps there, or are missing")]
 
 
 def _without_unmeasured_alternative(candidate: Candidate, unmeasured: set[str]) -> Candidate:
@@ -76,15 +89,16 @@ def _series(steps: Steps, split: losses.Losses) -> Series:
 
 @cache
 def missing_signals() -> dict[str, str]:
-    """Return, for each class that the step records cannot show, the signal that is missing."""
+    """Return, for each class that the step records alone cannot show, the signal that is missing."""
     loaded: dict[str, str] = shipped("coverage.yaml")
     return loaded
 
 
-def _not_measured(steps: Steps) -> list[NotMeasured]:
+def _not_measured(steps: Steps, gpu_signals: dict[str, str]) -> list[NotMeasured]:
     missing = dict(missing_signals())
     if steps.device != "cpu":
         missing.pop("h2d_copy")
+        missing = {slug: signal for slug, signal in missing.items() if slug not in gpu_losses.CLASSES} | gpu_signals
         missing["comm_exposed"] = "transfer time apart from waiting (needs a profiler trace or NCCL's inspector)"
         missing["cpu_contention"] = "waiting for a core is measured for training on CPU only"
     elif not steps.cpu_wait_measured:

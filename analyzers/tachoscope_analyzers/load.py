@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from tachoscope_analyzers import gpu_samples
 from tachoscope_core import records, spool
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report import Source
@@ -15,7 +16,10 @@ from tachoscope_core.store import Store, StoredSegment
 
 @dataclass(frozen=True, slots=True)
 class JobRecords:
-    """All records of one job, each once, in the order of (writer, seq); `source` counts what could not be read."""
+    """All records of one job, each once, in the order of (writer, seq); `source` counts what could not be read.
+
+    `gpus`: what the store holds of the GPUs that it ran on.
+    """
 
     job: str
     source: Source
@@ -24,6 +28,7 @@ class JobRecords:
     heartbeats: list[records.Heartbeat] = field(default_factory=list)
     checkpoints: list[records.CheckpointSaved] = field(default_factory=list)
     ends: list[records.JobEnded] = field(default_factory=list)
+    gpus: gpu_samples.Gpus = field(default_factory=gpu_samples.Gpus)
 
 
 def from_store(store: Store, job: str, *, ends_only: bool = False) -> JobRecords:
@@ -41,7 +46,11 @@ def from_store(store: Store, job: str, *, ends_only: bool = False) -> JobRecords
     chunks = [store.read(segment) for segment in segments]
     if not chunks:
         raise TachoscopeError(f"store {store.url} has no records of job {job!r}", fix="tachoscope store ls")
-    return _of_job(chunks, f"{store.url}: jobs/{job}", job)
+    found = _of_job(chunks, f"{store.url}: jobs/{job}", job)
+    if ends_only:
+        return found
+    hosts = {segment.writer: segment.host for segment in segments}
+    return replace(found, gpus=gpu_samples.of_job(store, found.starts, found.steps, hosts))
 
 
 def from_spool(paths: Iterable[Path], *, job: str | None = None) -> JobRecords:

@@ -36,7 +36,9 @@ class Steps:
         own: seconds of the rank's own time by cause, each of shape (K, R).
         waiting: seconds blocked in collectives, for a later rank or for the transfer, shape (K, R).
         data_cpu, other_cpu: CPU seconds within `data_wait` and `other`, shape (K, R), NaN for a rank where it was never read.
-        ends: end of each step in seconds of the host's monotonic clock, shape (K, R).
+        ends: end of each step in seconds of the host's monotonic clock, shape (K, R); unix_ends: in Unix seconds.
+        shared: part of `own["compute"]` that all ranks are given alike, shape (K, R): on accelerators a backward lasts as long for
+            all as for the rank that waited least, and only of that rank is it known to be its own work.
         transfer_measured: whether the least wait of a step is the transfer; on accelerators it cannot be told.
         starts: the `JobStarted` of each rank. lost_seconds: wall time within the window that no record covers, by rank.
     """
@@ -53,6 +55,8 @@ class Steps:
     data_cpu: Matrix
     other_cpu: Matrix
     ends: Matrix
+    unix_ends: Matrix
+    shared: Matrix
     transfer_measured: bool
     cpu_wait_measured: bool
     loader_seen: bool
@@ -145,8 +149,9 @@ def aligned(job: JobRecords) -> Steps:
     clocks_measured = bool((~np.isnan(column("step_delay_seconds"))).any(axis=0).all())
     if device == "cpu":
         own, waiting = _cpu_causes(column, together=world > 1)
+        shared = np.zeros_like(wall)
     else:
-        own, waiting = _device_causes(column, wall)
+        own, waiting, shared = _device_causes(column, wall)
     _checkpoints_take_what_surrounds_them(own)
     spans = ends[-1] - (ends[0] - wall[0])
     return Steps(
@@ -162,6 +167,8 @@ def aligned(job: JobRecords) -> Steps:
         data_cpu=_by_ratio(column("data_wait_cpu_seconds"), column("data_wait_seconds")),
         other_cpu=_by_ratio(column("other_cpu_seconds"), column("other_seconds")),
         ends=ends,
+        unix_ends=column("time"),
+        shared=shared,
         transfer_measured=device == "cpu" and len(ranks) == world,
         cpu_wait_measured=device == "cpu" and clocks_measured,
         loader_seen=bool(column("data_wait_seconds").any()),
@@ -220,9 +227,9 @@ def _by_ratio(cpu: Matrix, wall: Matrix) -> Matrix:
     return np.asarray(np.where(read, cpu, wall * share))
 
 
-def _device_causes(column: Column, wall: Matrix) -> tuple[dict[str, Matrix], Matrix]:
-    """Split the device's time. The gap in which nothing was queued goes to what the host did then, the rest of it to launching;
-    a rank waits in backward for as long as its backward is longer than the shortest one.
+def _device_causes(column: Column, wall: Matrix) -> tuple[dict[str, Matrix], Matrix, Matrix]:
+    """Split the device's time into causes, waiting and shared computing. The gap in which nothing was queued goes to what the host
+    did then, the rest of it to launching; a rank waits in backward for as long as its backward is longer than the shortest one.
     """
     gap = np.nan_to_num(column("device_gap_seconds"))
     host = {name: column(f"{name}_seconds") for name in _GAP_PHASES}
@@ -239,7 +246,7 @@ def _device_causes(column: Column, wall: Matrix) -> tuple[dict[str, Matrix], Mat
     scale = np.minimum(wall.sum(axis=0) / np.maximum(measured.sum(axis=0), 1e-12), 1.0)
     own = {cause: seconds * scale for cause, seconds in own.items()}
     own["other"] = own["other"] + np.maximum(wall - sum(own.values()) - waiting * scale, 0.0)
-    return own, waiting * scale
+    return own, waiting * scale, (backward - waiting) * scale
 
 
 def _checkpoints_take_what_surrounds_them(own: dict[str, Matrix]) -> None:

@@ -10,11 +10,11 @@ from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.store import absolute_url
 
 
-def serve(config: Path | None, *, store: str | None, spool: str | None, port: int | None, check: bool) -> int:
+def serve(config: Path | None, *, store: str | None, spool: str | None, port: int | None, dcgm_names: bool, check: bool) -> int:
     """Run the agent until SIGTERM or Ctrl-C; return 0, or 1 if something stayed in the spool.
 
     Args:
-        check: only say whether the configuration is sound.
+        dcgm_names: also expose GPU metrics under dcgm-exporter's names. check: only say whether the configuration is sound.
 
     Raises:
         TachoscopeError: the configuration has faults, a package is missing, or the agent cannot start.
@@ -30,7 +30,7 @@ def serve(config: Path | None, *, store: str | None, spool: str | None, port: in
     def load() -> config_module.Config:
         # On the command line a path is relative to where the command is typed; in the file it has to be absolute.
         places_named = {"store": store and absolute_url(store), "spool": spool and str(Path(spool).absolute())}
-        return config_module.load(config, look=check, port=port, **places_named)
+        return config_module.load(config, look=check, port=port, **places_named, **{"gpu.dcgm_names": dcgm_names or None})
 
     loaded = load()
     if check:

@@ -251,6 +251,9 @@ def agent(
         typer.Option(metavar="DIRECTORY", help="Where jobs write. Default: $TACHOSCOPE_SPOOL, else /dev/shm/tachoscope."),
     ] = None,
     port: Annotated[int | None, typer.Option(help="Port of the metrics; 0: any free one. Default: 9465.")] = None,
+    dcgm_names: Annotated[  # noqa: FBT002
+        bool, typer.Option("--dcgm-names", help="Also expose GPU metrics under dcgm-exporter's names, for dashboards made for it.")
+    ] = False,
     check: Annotated[bool, typer.Option("--check", help="Only check the configuration.")] = False,  # noqa: FBT002
 ) -> None:
     """Serve one node: ship what its jobs record, and give their metrics and the host's to Prometheus.
@@ -261,7 +264,7 @@ def agent(
     """
     from tachoscope_cli.agent import serve
 
-    raise typer.Exit(serve(config, store=store, spool=spool, port=port, check=check))
+    raise typer.Exit(serve(config, store=store, spool=spool, port=port, dcgm_names=dcgm_names, check=check))
 
 
 @app.command(epilog="Example: `tachoscope doctor`")

@@ -93,6 +93,13 @@ GPU_CLOCK = Metric(
 GPU_TEMPERATURE = Metric(
     "tachoscope_gpu_temperature_celsius", "gauge", "celsius", "Temperature by sensor: gpu, memory.", (*_GPU, "sensor")
 )
+GPU_TEMPERATURE_MARGIN = Metric(
+    "tachoscope_gpu_temperature_margin_celsius",
+    "gauge",
+    "celsius",
+    "Degrees left to the temperature at which the hardware slows down, by sensor: gpu, memory.",
+    (*_GPU, "sensor"),
+)
 GPU_THROTTLED = Metric(
     "tachoscope_gpu_throttled",
     "gauge",
@@ -168,7 +175,7 @@ GPU_NVLINKS = Metric("tachoscope_gpu_nvlinks", "gauge", "", "NVLinks of the GPU 
 GPU_LINK_RATE = Metric(
     "tachoscope_gpu_link_bytes_per_second",
     "gauge",
-    "bytes",
+    "bytes_per_second",
     "Bytes a second since the last sampling, from GPM, by link (pcie, nvlink) and direction (receive, transmit).",
     (*_GPU, "link", "direction"),
 )
@@ -196,6 +203,24 @@ GPU_WORKLOAD = Metric(
     "",
     "1 for each workload that has the GPU, or a share of it; labels that are not known are empty.",
     (*_GPU, "workload_namespace", "workload_pod", "workload_container", "training_job", "rank"),
+)
+GPU_DEVICES_UNMAPPED = Metric(
+    "tachoscope_gpu_devices_unmapped",
+    "gauge",
+    "",
+    "Devices that pods have by the kubelet's word and that are no GPU of the driver's, by how they were given: device, claim.",
+    ("kind",),
+)
+POD_RESOURCES_UP = Metric(
+    "tachoscope_gpu_pod_resources_up", "gauge", "", "1 if the kubelet's pod-resources API answered when it was last asked, else 0."
+)
+GPU_RECOVERY_ACTION = Metric(
+    "tachoscope_gpu_recovery_action",
+    "gauge",
+    "",
+    "The driver's own advice: 0 none, 1 reset the GPU, 2 reboot, 3 drain peer-to-peer, 4 drain and reset, 5 recover IMEX, "
+    "6 reset the bus, 7 reboot the system.",
+    _GPU,
 )
 GPU_HEALTH = Metric(
     "tachoscope_gpu_health",
@@ -233,6 +258,7 @@ GPU_METRICS: tuple[Metric, ...] = (
     GPU_ENERGY,
     GPU_CLOCK,
     GPU_TEMPERATURE,
+    GPU_TEMPERATURE_MARGIN,
     GPU_THROTTLED,
     GPU_THROTTLED_SECONDS,
     GPU_ECC_ERRORS,
@@ -251,6 +277,9 @@ GPU_METRICS: tuple[Metric, ...] = (
     GPU_PROCESSES,
     GPU_WORKLOAD_MEMORY,
     GPU_WORKLOAD,
+    GPU_DEVICES_UNMAPPED,
+    POD_RESOURCES_UP,
+    GPU_RECOVERY_ACTION,
     GPU_HEALTH,
     GPU_HEALTH_REASON,
     NODE_HEALTH,

@@ -21,6 +21,7 @@ from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.records import check_job_name
 
 _KEY = re.compile(r"(?P<writer>[0-9a-f-]+)-a(?P<attempt>\d+)-(?P<offset>\d{12,20})\.jsonl\.gz")
+_SAMPLES_KEY = re.compile(r"(?P<began>\d{1,12})-[^/]*\.jsonl\.gz")
 _UNSAFE_HOST = re.compile(r"[^A-Za-z0-9._-]")
 
 
@@ -57,9 +58,12 @@ def check_url(url: str) -> None:
         raise TachoscopeError(f"could not open store {url!r}: {error}", fix=fix) from None
 
 
+def _day(time: float) -> str:
+    return datetime.fromtimestamp(max(time, 0.0), UTC).date().isoformat()
+
+
 def _partition(time: float, host: str) -> str:
-    day = datetime.fromtimestamp(time, UTC).date().isoformat()
-    return f"date={day}/host={_UNSAFE_HOST.sub('_', host)}"
+    return f"date={_day(time)}/host={_UNSAFE_HOST.sub('_', host)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,15 @@ class StoredSegment:
     writer: str
     attempt: int
     offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSamples:
+    """One object of metric samples: where it lies, and the Unix time of its first sample as its name says."""
+
+    path: str
+    host: str
+    began: float
 
 
 class Store:
@@ -116,7 +129,29 @@ class Store:
                 host = next((part[5:] for part in path.split("/") if part.startswith("host=")), "")
                 yield StoredSegment(path, host, match["writer"], int(match["attempt"]), int(match["offset"]))
 
-    def read(self, segment: StoredSegment) -> bytes:
+    def samples(self, host: str, *, start: float, end: float) -> list[StoredSamples]:
+        """Return the objects of metric samples of a host that may hold some of a window in Unix seconds, the oldest first.
+
+        An object holds what was sampled from its beginning until the next one's, at most a day.
+        """
+        name = _UNSAFE_HOST.sub("_", host)
+        first, last = (f"date={_day(time)}" for time in (start - 86400.0, end))
+        found: list[StoredSamples] = []
+        for folder in self._list(f"{self._root}/metrics"):
+            if not first <= folder.rsplit("/", 1)[-1] <= last:
+                continue
+            root = f"{folder}/host={name}"
+            try:
+                paths = list(self._fs.find(root))
+            except Exception as error:
+                raise TachoscopeError(f"could not list {root} in store {self.url}: {error}") from None
+            matches = ((path, _SAMPLES_KEY.fullmatch(path.rsplit("/", 1)[-1])) for path in paths)
+            found += [StoredSamples(path, name, float(match["began"])) for path, match in matches if match]
+        found.sort(key=lambda one: (one.began, one.path))
+        last_before = max((one.began for one in found if one.began <= start), default=start)
+        return [one for one in found if last_before <= one.began <= end]
+
+    def read(self, segment: StoredSegment | StoredSamples) -> bytes:
         """Return the JSON lines of an object."""
         try:
             data: bytes = self._fs.cat_file(segment.path)

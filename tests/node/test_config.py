@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_node.config import load
+from tachoscope_node.config import Gpu, load
 from tachoscope_node.places import warnings
 
 BAD = """
@@ -20,6 +20,7 @@ otlp: {endpoint: "ftp://collector"}
 web_config: /no/such/file
 spool: here/spool
 store: s4://bucket/x
+gpu: {enabled: perhaps, expected: -1, interval_seconds: 0, kernel_log: kmsg, dcgm_url: "localhost:9400", pod_resources: a.sock, what: 1}
 """
 
 
@@ -49,9 +50,34 @@ def test_all_faults_are_named_at_once_with_key_and_value(tmp_path: Path) -> None
         "web_config: /no/such/file is not there",
         "spool: 'here/spool' is a relative path",
         "store: could not open store 's4://bucket/x': Protocol not known: s4",
+        "gpu.enabled: 'perhaps'",
+        "gpu.expected: -1 is not between 0 and",
+        "gpu.interval_seconds: 0.0 is not between 0.2 and",
+        "gpu.kernel_log: 'kmsg' is a relative path",
+        "gpu.dcgm_url: 'localhost:9400' is no http:// or https:// URL",
+        "gpu.pod_resources: 'a.sock' is a relative path",
+        "gpu.what: no such key; there are enabled, expected, kernel_log, dcgm_url, dcgm_names, pod_resources, interval_seconds",
     ):
         assert fault in text
-    assert "agent.yaml: 14 to mend" in text
+    assert "agent.yaml: 21 to mend" in text
+
+
+def test_what_the_command_line_says_of_a_part_leaves_the_rest_of_it_as_in_the_file(tmp_path: Path) -> None:
+    path = write(tmp_path, "gpu: {expected: 8, dcgm_names: false}")
+
+    assert load(path, **{"gpu.dcgm_names": True}).gpu == Gpu(expected=8, dcgm_names=True)
+    assert load(path, **{"gpu.dcgm_names": None}).gpu == Gpu(expected=8)
+    assert load(None, **{"gpu.dcgm_names": True}).gpu.dcgm_names
+    with pytest.raises(TachoscopeError, match="gpu: str where a set of keys and values belongs"):
+        load(write(tmp_path, "gpu: all"), **{"gpu.dcgm_names": True})
+
+
+def test_names_of_an_exporter_that_is_there_itself_are_allowed_with_a_warning(tmp_path: Path) -> None:
+    names, url = "gpu: {dcgm_names: true}", "gpu: {dcgm_names: true, dcgm_url: 'http://127.0.0.1:9400/metrics'}"
+
+    assert warnings(load(write(tmp_path, names))) == []
+    (warning,) = warnings(load(write(tmp_path, url)))
+    assert warning.startswith("gpu.dcgm_names beside the dcgm-exporter http://127.0.0.1:9400/metrics: ")
 
 
 def test_a_secret_of_the_wrong_form_is_not_shown(tmp_path: Path) -> None:
@@ -85,6 +111,13 @@ def test_records_go_every_few_seconds_to_a_directory_and_after_5_minutes_to_an_o
 def test_a_file_that_is_no_configuration_is_refused(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(TachoscopeError, match=message):
         load(write(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"), [("on", "on"), ("off", "off"), ('"on"', "on"), ("'off'", "off"), ("auto", "auto"), ("true", "on")]
+)
+def test_on_and_off_mean_the_same_with_quotes_and_without(tmp_path: Path, written: str, meant: str) -> None:
+    assert load(write(tmp_path, f"gpu: {{enabled: {written}}}")).gpu.nvml == meant
 
 
 def test_an_empty_file_is_the_defaults(tmp_path: Path) -> None:

@@ -1,0 +1,59 @@
+{{/* Where records go: a URL, or a directory within the container. */}}
+{{- define "tachoscope-agent.store" -}}
+{{- $store := .Values.store -}}
+{{- if $store.url -}}
+{{- $store.url -}}
+{{- else if or $store.existingClaim $store.hostPath -}}
+/store
+{{- else -}}
+{{- printf "%s/store" .Values.state -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Whether what the agent writes is gone with its pod. */}}
+{{- define "tachoscope-agent.storeIsLost" -}}
+{{- $store := .Values.store -}}
+{{- if not (or .Values.collectors.jobs.enabled $store.url $store.existingClaim $store.hostPath) -}}true{{- end -}}
+{{- end -}}
+
+{{/* agent.yaml; what `config` says wins. */}}
+{{- define "tachoscope-agent.config" -}}
+{{- $with := .Values.collectors -}}
+{{- $gpu := dict
+  "enabled" $with.gpu.enabled
+  "expected" (int $with.gpu.expected)
+  "interval_seconds" $with.gpu.intervalSeconds
+  "kernel_log" (ternary $with.kernelLog.path "" $with.kernelLog.enabled)
+  "dcgm_url" (ternary $with.dcgm.url "" $with.dcgm.enabled)
+  "dcgm_names" $with.dcgm.names
+  "pod_resources" (ternary (printf "%s/kubelet.sock" $with.pods.directory) "" $with.pods.enabled)
+-}}
+{{- $config := dict
+  "spool" .Values.spool
+  "state" .Values.state
+  "store" (include "tachoscope-agent.store" .)
+  "address" .Values.address
+  "port" (int .Values.port)
+  "gpu" $gpu
+-}}
+{{- if $with.processes.enabled -}}{{- $_ := set $config "sys" "/host/sys" -}}{{- end -}}
+{{- if .Values.webConfig.existingSecret -}}
+{{- $_ := set $config "web_config" (printf "/etc/tachoscope-web/%s" .Values.webConfig.key) -}}
+{{- end -}}
+{{- if include "tachoscope-agent.storeIsLost" . -}}{{- $_ := set $config "sample_seconds" 0 -}}{{- end -}}
+{{- toYaml (mergeOverwrite $config (deepCopy .Values.config)) -}}
+{{- end -}}
+
+{{/* Ports outside of the pod that the agent calls: of the store, a dcgm-exporter, an OTLP receiver. */}}
+{{- define "tachoscope-agent.egressPorts" -}}
+{{- $urls := list -}}
+{{- if hasPrefix "s3://" .Values.store.url -}}{{- $urls = append $urls (default "https://s3" .Values.store.s3.endpoint) -}}{{- end -}}
+{{- if .Values.collectors.dcgm.enabled -}}{{- $urls = append $urls .Values.collectors.dcgm.url -}}{{- end -}}
+{{- with .Values.config.otlp -}}{{- $urls = append $urls .endpoint -}}{{- end -}}
+{{- $ports := list -}}
+{{- range $urls -}}
+{{- $port := regexFind ":[0-9]+(/|$)" . | trimPrefix ":" | trimSuffix "/" -}}
+{{- $ports = append $ports (default (ternary "443" "80" (hasPrefix "https:" .)) $port | int) -}}
+{{- end -}}
+{{- dict "ports" ($ports | uniq) | toYaml -}}
+{{- end -}}

@@ -1,0 +1,67 @@
+{{- define "tachoscope-agent.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" -}}
+{{- else -}}
+{{- $name := default .Chart.Name .Values.nameOverride -}}
+{{- if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 63 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "tachoscope-agent.selector" -}}
+app.kubernetes.io/name: {{ default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "tachoscope-agent.labels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{ include "tachoscope-agent.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end -}}
+
+{{- define "tachoscope-agent.serviceAccount" -}}
+{{- default (ternary (include "tachoscope-agent.fullname" .) "default" .Values.serviceAccount.create) .Values.serviceAccount.name -}}
+{{- end -}}
+
+{{- define "tachoscope-agent.image" -}}
+{{- $image := .Values.image -}}
+{{- if $image.digest -}}
+{{- printf "%s@%s" $image.repository $image.digest -}}
+{{- else -}}
+{{- printf "%s:%s" $image.repository (default .Chart.AppVersion $image.tag) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The value at a dotted path of values.yaml; a path from / is itself. */}}
+{{- define "tachoscope-agent.value" -}}
+{{- $found := .values -}}
+{{- if hasPrefix "/" .path -}}
+{{- $found = .path -}}
+{{- else -}}
+{{- range splitList "." .path -}}{{- $found = index $found . -}}{{- end -}}
+{{- end -}}
+{{- $found -}}
+{{- end -}}
+
+{{/* The rights of the pod: those of all parts of privileges.yaml that are switched on. */}}
+{{- define "tachoscope-agent.rights" -}}
+{{- $root := false -}}{{- $privileged := false -}}{{- $hostPID := false -}}{{- $hostNetwork := false -}}{{- $capabilities := list -}}
+{{- $values := .Values -}}
+{{- range (.Files.Get "privileges.yaml" | fromYaml).parts -}}
+{{- $set := "true" -}}
+{{- with .switch -}}{{- $set = include "tachoscope-agent.value" (dict "values" $values "path" .) -}}{{- end -}}
+{{- $is := default (list "true") .is -}}
+{{- if or (has $set $is) (and (has "set" $is) (ne $set "")) -}}
+{{- $root = or $root (default false .root) -}}
+{{- $privileged = or $privileged (default false .privileged) -}}
+{{- $hostPID = or $hostPID (default false .host_pid) -}}
+{{- $hostNetwork = or $hostNetwork (default false .host_network) -}}
+{{- $capabilities = concat $capabilities (default list .capabilities) -}}
+{{- end -}}
+{{- end -}}
+{{- dict "root" $root "privileged" $privileged "hostPID" $hostPID "hostNetwork" $hostNetwork "capabilities" $capabilities | toYaml -}}
+{{- end -}}

@@ -1,0 +1,119 @@
+"""The collector `dcgm`: reads a dcgm-exporter's page. Where NVML is asked too, the collector `nvml` takes its readings (joined.py);
+where NVML is off, this one gives the GPU metrics.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from tachoscope_core.metric import Metric
+from tachoscope_node.collectors.collector import NoDataError
+from tachoscope_node.families import Family
+from tachoscope_node.gpu.bounded_get import PageError, get
+from tachoscope_node.gpu.dcgm_text import NotDcgmError, Page, read
+from tachoscope_node.gpu.dcgm_xids import OnXid
+from tachoscope_node.gpu.families import METRICS, families
+from tachoscope_node.gpu.known import Known
+from tachoscope_node.gpu.reading import Reading
+
+INTERVAL_SECONDS = 15.0
+"""Half of the interval at which a dcgm-exporter itself looks unless told otherwise."""
+ANSWER_SECONDS = 0.9
+MOST_BYTES = 4 << 20
+"""A page of 8 GPUs with 7 instances each and all fields that are read has 0.9 MB."""
+STALE_SECONDS = 2.5 * INTERVAL_SECONDS
+
+
+class DcgmError(Exception):
+    """The dcgm-exporter did not give a page that can be used."""
+
+
+class DcgmCollector:
+    """Readings of all GPUs that a dcgm-exporter tells of.
+
+    Args:
+        url: of its page. alone: NVML is off, and this gives the GPU metrics.
+        state: file that remembers the GPUs over a restart; None: nothing does.
+        expected: GPUs that the node should have; 0: the most that were ever seen.
+        on_xid: called when a GPU's last Xid error is another than before; those that stand at the first look are from before.
+        clock, unix_clock: monotonic and Unix seconds.
+    """
+
+    name: Final = "dcgm"
+    interval_seconds: Final = INTERVAL_SECONDS
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        alone: bool = False,
+        state: Path | None = None,
+        expected: int = 0,
+        on_xid: OnXid = lambda *_: None,
+        clock: Callable[[], float] = time.monotonic,
+        unix_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.metrics: tuple[Metric, ...] = METRICS if alone else ()
+        self._url = url
+        self._alone = alone
+        self._known = Known(state, expected)
+        self._on_xid = on_xid
+        self._clock = clock
+        self._unix_clock = unix_clock
+        self._last: tuple[float, tuple[Reading, ...]] = (float("-inf"), ())
+        self._xids: dict[str, frozenset[int]] = {}
+        """The last codes by UUID, of every GPU that it has told of."""
+
+    def readings(self) -> tuple[Reading, ...]:
+        """Return what the exporter last said, nothing if that failed or is too long ago. May be called from any thread."""
+        at, readings = self._last
+        return readings if self._clock() - at <= STALE_SECONDS else ()
+
+    def expected(self) -> int:
+        """Return how many GPUs there should be. May be called from any thread."""
+        return self._known.expected
+
+    def close(self) -> None:
+        """Nothing is open between two looks."""
+
+    def collect(self) -> list[Family]:
+        """Read the page. Returns within a second, whatever the exporter does.
+
+        Raises:
+            DcgmError: it gives no page, or one that is not a dcgm-exporter's. NoDataError: it tells of no GPU.
+        """
+        now, self._last = self._clock(), (float("-inf"), ())
+        try:
+            page = read(get(self._url, seconds=ANSWER_SECONDS, most_bytes=MOST_BYTES).decode(errors="replace"))
+        except (PageError, NotDcgmError) as error:
+            raise DcgmError(f"{self._url}: {error}; does gpu.dcgm_url name the page of a dcgm-exporter that runs?") from None
+        if not page.readings:
+            raise NoDataError(f"{self._url} tells of no GPU")
+        if self._xids and not self._xids.keys() & page.uuids:
+            raise DcgmError(
+                f"{self._url} tells of other GPUs than before: name the exporter of this node, not a Service over all nodes"
+            )
+        self._note_xids(page)
+        readings = _with_missing(page.readings, self._known)
+        self._last = now, readings
+        return families(readings, self.expected()) if self._alone else []
+
+    def _note_xids(self, page: Page) -> None:
+        now = self._unix_clock()
+        for uuid in page.uuids:
+            codes = page.xids.get(uuid, frozenset()) - {0}
+            for code in sorted(codes - self._xids.get(uuid, codes)):
+                self._on_xid(uuid, code, now, "dcgm")
+            self._xids[uuid] = codes
+
+
+def _with_missing(readings: tuple[Reading, ...], known: Known) -> tuple[Reading, ...]:
+    """Return the readings, and of the GPUs that the exporter told of before and no longer does, that they are lost."""
+    whole = [reading.gpu for reading in readings if not reading.gpu.mig]
+    known.saw(whole)
+    detail = "the dcgm-exporter no longer tells of it"
+    lost = (Reading(gpu, up=False, fault="lost", detail=detail, source="dcgm") for gpu in known.missing(whole))
+    return (*readings, *lost)

@@ -1,0 +1,148 @@
+"""The collector of workloads: which pod, container and rank has each GPU.
+
+It needs no right of the Kubernetes API. For what the kubelet tells, its socket's directory must be mounted, and for what control
+groups tell, the agent must see the host's processes; each is left out where it is not there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from tachoscope_core.gpu_metrics import GPU_DEVICES_UNMAPPED, GPU_WORKLOAD, GPU_WORKLOAD_MEMORY, POD_RESOURCES_UP
+from tachoscope_core.metric import Metric
+from tachoscope_node.collectors.collector import NoDataError
+from tachoscope_node.families import Family, Labels
+from tachoscope_node.gpu import pod_resources, workloads
+from tachoscope_node.gpu.cgroup_pods import Place, place
+from tachoscope_node.gpu.device_ids import Devices, minors
+from tachoscope_node.gpu.pod_resources import Grant, NoAnswerError, Owner
+from tachoscope_node.gpu.reading import Reading
+from tachoscope_node.gpu.workloads import PodName, Rank, Seen
+
+if TYPE_CHECKING:
+    from tachoscope_node.live import Job
+
+INTERVAL_SECONDS = 10.0
+KEEP_SECONDS = 60.0
+"""How long the kubelet's last answer holds when it does not answer: no pod begins without it, but pods end."""
+_KINDS = ("device", "claim")
+_DIRECTORY = re.compile(
+    r"(?:(?P<namespace>[a-z0-9-]{1,63})_(?:(?P<pod>[a-z0-9.-]{1,253})_)?)?"
+    r"(?P<uid>[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})"
+)
+
+
+def pod_of_directory(directory: str) -> tuple[str, PodName]:
+    """Return UID and name of the pod that a directory of the spool is mounted into; empty where its name does not tell.
+
+    It is `<uid>`, `<namespace>_<uid>`, or as in /var/log/pods `<namespace>_<pod>_<uid>`.
+    """
+    found = _DIRECTORY.fullmatch(directory)
+    return (found["uid"], (found["namespace"] or "", found["pod"] or "")) if found else ("", ("", ""))
+
+
+def placed(jobs: Iterable[Job]) -> tuple[Rank, ...]:
+    """Return the ranks that run, each with its pod by the spool's path; a record is believed only where the path does not tell."""
+    found = []
+    for job in jobs:
+        for rank in job.running():
+            uid, pod = pod_of_directory(rank.directory)
+            found.append(Rank(job.name, str(rank.rank), rank.pid, rank.gpu_uuid, uid or rank.pod_uid, pod))
+    return tuple(found)
+
+
+class PodsCollector:
+    """Workloads of each GPU, and how well the kubelet's word could be used.
+
+    Args:
+        readings: the newest of each GPU. ranks: those that run on the node. socket: the kubelet's; empty: not asked.
+        log: gets one line when the kubelet stops to answer, and one when it answers again.
+    """
+
+    name = "pods"
+    metrics: Final[tuple[Metric, ...]] = (GPU_WORKLOAD, GPU_WORKLOAD_MEMORY, POD_RESOURCES_UP, GPU_DEVICES_UNMAPPED)
+    interval_seconds = INTERVAL_SECONDS
+
+    def __init__(
+        self,
+        readings: Callable[[], Sequence[Reading]],
+        ranks: Callable[[], Sequence[Rank]],
+        *,
+        socket: str = "",
+        proc: str = "/proc",
+        log: Callable[[str], None] = lambda _: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._readings = readings
+        self._ranks = ranks
+        self._socket = socket
+        self._proc = proc
+        self._log = log
+        self._clock = clock
+        self._grants: tuple[Grant, ...] = ()
+        self._answered = float("-inf")
+        self._fault = ""
+
+    def collect(self) -> list[Family]:
+        readings = self._readings()
+        if not readings:
+            raise NoDataError("no GPU has been read")
+        grants = self._ask() if self._socket else ()
+        owners, unmapped = _owners(grants, Devices([reading.gpu for reading in readings], lambda: minors(self._proc)))
+        found = workloads.families(Seen(readings, owners, self._places(readings), self._ranks()))
+        if not self._socket:
+            return found
+        return [
+            *found,
+            Family(POD_RESOURCES_UP, [((), float(not self._fault))]),
+            Family(GPU_DEVICES_UNMAPPED, [((kind,), float(unmapped[kind])) for kind in _KINDS]),
+        ]
+
+    def _ask(self) -> tuple[Grant, ...]:
+        try:
+            self._grants, fault = pod_resources.ask(self._socket), ""
+            self._answered = self._clock()
+        except NoAnswerError as error:
+            fault = str(error)
+        if fault and not self._fault:
+            self._log(
+                f"pod-resources: failed: {fault}; is the kubelet's directory mounted, and does gpu.pod_resources name its socket?"
+            )
+        if self._fault and not fault:
+            self._log("pod-resources: the kubelet answers again")
+        self._fault = fault
+        if self._clock() - self._answered > KEEP_SECONDS:
+            self._grants = ()
+        return self._grants
+
+    def _places(self, readings: Iterable[Reading]) -> dict[int, Place]:
+        """Return where the processes run, if <proc> numbers them as the driver does: in the agent's own namespace of process ids.
+
+        https://github.com/NVIDIA/open-gpu-kernel-modules/blob/570.144/kernel-open/nvidia/os-interface.c (os_find_ns_pid)
+        """
+        try:
+            ours = os.readlink(f"{self._proc}/self") == str(os.getpid())
+        except OSError:
+            ours = False
+        if not ours:
+            return {}
+        pids = {process.pid for reading in readings for process in reading.processes or ()}
+        return {pid: found for pid in pids if (found := place(pid, self._proc)) is not None}
+
+
+def _owners(grants: Iterable[Grant], devices: Devices) -> tuple[dict[Labels, list[Owner]], Counter[str]]:
+    """Return the containers that have each GPU, and how many devices are no GPU that was read, by how they were given."""
+    owners: dict[Labels, list[Owner]] = defaultdict(list)
+    unmapped: Counter[str] = Counter()
+    for grant in grants:
+        gpu = devices.find(grant.names)
+        if gpu is None:
+            unmapped[grant.kind] += 1
+        elif grant.owner not in owners[gpu.labels]:
+            owners[gpu.labels].append(grant.owner)
+    return owners, unmapped

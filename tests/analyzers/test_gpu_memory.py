@@ -1,0 +1,90 @@
+"""Memory that is full: what shows that it costs, and what a full memory alone does not say."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpu_making import FakeGpu, gpu_job, memory, write_job, write_samples
+from tachoscope_analyzers.analyze import analyze
+from tachoscope_analyzers.load import from_store
+from tachoscope_core.gpu_metrics import GPU_LINK_RATE, GPU_PCIE_BYTES, GPU_UTILIZATION
+from tachoscope_core.report import Report
+from tachoscope_core.store import Store
+
+SECONDS = 300.0
+LINK = 31.5
+"""GB/s of PCIe 4.0 x16 in one direction."""
+
+
+def report(tmp_path: Path, gauges: dict[Any, Any], ranks: int = 1) -> Report:
+    gpus = [FakeGpu(rank, gauges=gauges) for rank in range(ranks)]
+    store = Store(str(tmp_path / "store"))
+    write_job(store, gpu_job(gpus, SECONDS))
+    write_samples(store, gpus, SECONDS)
+    return analyze(from_store(store, "planted"))
+
+
+def problems(result: Report) -> list[str]:
+    return [finding.class_ for finding in result.findings if finding.class_ != "compute_bound"]
+
+
+def full(at: float) -> float:
+    return 0.985
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_gigabytes_over_the_bus_while_memory_is_full_are_pages_that_move(tmp_path: Path, ranks: int) -> None:
+    (finding,) = report(tmp_path, memory(full, lambda at: 12.0), ranks).findings
+
+    signals = {row.signal: row.value for row in finding.evidence}
+    assert finding.class_ == "memory_thrash"
+    assert finding.seconds_per_step == pytest.approx(12.0 / LINK, rel=0.02)
+    assert finding.confidence <= (0.6 if ranks == 1 else 0.4)
+    assert signals["device memory used over total, while it is full"] == pytest.approx(0.985)
+    assert signals["bytes over PCIe, both directions, while memory is full"] == pytest.approx(12e9)
+    assert signals["rate of the PCIe link, one direction"] == pytest.approx(LINK * 1e9, rel=0.01)
+
+
+def test_where_the_driver_counts_no_bytes_the_rate_that_it_measured_is_taken(tmp_path: Path) -> None:
+    gauges = memory(full) | {(GPU_LINK_RATE, "pcie", way): lambda at: 12e9 for way in ("receive", "transmit")}
+    gauges = {key: value for key, value in gauges.items() if key[0] != GPU_PCIE_BYTES}
+
+    assert problems(report(tmp_path, gauges)) == ["memory_thrash"]
+
+
+@pytest.mark.parametrize(("used", "rate"), [(0.90, 12.0), (0.90, 0.1)])
+def test_memory_that_is_not_full_rules_it_out_whatever_crosses_the_bus(tmp_path: Path, used: float, rate: float) -> None:
+    result = report(tmp_path, memory(lambda at: used, lambda at: rate))
+
+    assert problems(result) == []
+    assert "memory_thrash" not in {row.class_ for row in result.not_measured}
+
+
+def test_memory_that_is_full_and_costs_nothing_that_is_seen_is_neither_fine_nor_a_fault(tmp_path: Path) -> None:
+    result = report(tmp_path, memory(full, lambda at: 0.5))
+
+    assert problems(result) == []
+    assert "caching allocator" in {row.class_: row.missing for row in result.not_measured}["memory_thrash"]
+
+
+@pytest.mark.parametrize(
+    ("running", "found"),
+    [(lambda at: 0.5 if at >= 150 else 1.0, ["memory_thrash"]), (lambda at: 0.9 if at >= 150 else 1.0, []), (lambda at: 0.5, [])],
+)
+def test_kernels_that_run_less_once_memory_is_full_lose_the_difference(
+    tmp_path: Path, running: Callable[[float], float], found: list[str]
+) -> None:
+    gauges = memory(lambda at: 0.99 if at >= 150 else 0.8) | {(GPU_UTILIZATION,): running}
+    result = report(tmp_path, gauges)
+
+    assert problems(result) == found
+    if found:
+        assert result.findings[0].seconds_per_step == pytest.approx(0.5 * 0.5, rel=0.1)
+
+
+def test_without_the_devices_memory_it_is_not_measured(tmp_path: Path) -> None:
+    result = report(tmp_path, {})
+
+    assert "device memory" in {row.class_: row.missing for row in result.not_measured}["memory_thrash"]
