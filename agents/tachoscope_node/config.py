@@ -271,6 +271,8 @@ def _gpu_faults(gpu: Gpu) -> list[str]:
         for key, path in paths.items()
         if path and not path.startswith("/")
     ]
-    if gpu.dcgm_url and not gpu.dcgm_url.startswith(("http://", "https://")):
+    if "@" in gpu.dcgm_url.partition("://")[2].partition("/")[0]:
+        faults.append("gpu.dcgm_url: (not shown): has a user in it, which is not supported: name a page that needs no password")
+    elif gpu.dcgm_url and not gpu.dcgm_url.startswith(("http://", "https://")):
         faults.append(f"gpu.dcgm_url: {gpu.dcgm_url!r} is no http:// or https:// URL, as http://127.0.0.1:9400/metrics is")
     return faults

@@ -22,7 +22,7 @@ from tachoscope_node.segment import CHUNK_BYTES, Address, Segment
 
 _IDLE_SECONDS = 1.0
 _OLD_SECONDS = 60.0
-_DIRECTORY_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_DIRECTORY_NAME = re.compile(r"[A-Za-z0-9._-]{1,255}")
 _MAX_ATTEMPT = 1 << 20
 _MAX_UNIX_SECONDS = 1 << 32
 _DIRECTORIES_AT_ONCE = 4
@@ -37,13 +37,18 @@ _address = msgspec.json.Decoder(Address)
 
 @dataclass(eq=False)
 class Directory:
-    """One run's directory, open; `lock` is held while this agent ships what is in it."""
+    """One run's directory, open; `lock` is held while this agent ships what is in it.
+
+    Attributes:
+        of_pod: it is mounted into a pod, which may be alive although it writes nothing.
+    """
 
     name: str
     path: Path
     inode: int
     descriptor: int
     modified_ns: int = -1
+    of_pod: bool = False
     lock: int | None = None
     segments: dict[str, Segment] = field(default_factory=dict)
 
@@ -161,6 +166,7 @@ class Follower:
             return
         with os.scandir(directory.descriptor) as entries:
             for entry in entries:
+                directory.of_pod = directory.of_pod or entry.name == spool.POD_MARK
                 if entry.name in directory.segments or not entry.name.endswith(spool.SEGMENT_SUFFIX):
                     continue
                 if len(directory.segments) >= self.limits.segments or self._room <= 0:
@@ -276,8 +282,8 @@ class Follower:
                 segment.close()
                 del directory.segments[segment.path.name]
                 done.append(segment)
-            if directory.lock is not None and not directory.segments:
-                _remove(directory)
+            if not directory.segments and (directory.lock is not None or directory.of_pod):
+                _remove(directory, retention_seconds)
         for directory in self._gone:
             if not directory.segments:
                 directory.close()
@@ -302,9 +308,15 @@ def _may_go(directory: Directory, segment: Segment, now: float, retention_second
     return whole or now - segment.grew_at > retention_seconds
 
 
-def _remove(directory: Directory) -> None:
-    """Remove an empty directory; one in which a segment appeared just now stays."""
+def _remove(directory: Directory, retention_seconds: float) -> None:
+    """Remove an empty directory; one in which a segment appeared just now stays, and a pod's until nothing came for long."""
     with contextlib.suppress(OSError):
-        os.unlink(spool.SHIPPER_LOCK, dir_fd=directory.descriptor)
+        if directory.of_pod:
+            idle = time.time() - os.fstat(directory.descriptor).st_mtime
+            if idle <= retention_seconds:
+                return
+            os.unlink(spool.POD_MARK, dir_fd=directory.descriptor)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(spool.SHIPPER_LOCK, dir_fd=directory.descriptor)
         directory.path.rmdir()
     directory.release()

@@ -48,7 +48,6 @@ give them the agent's start would say at each restart that all of it had happene
 _UNITS = {
     "seconds": "s",
     "bytes": "By",
-    "bytes_per_second": "By/s",
     "ratio": "1",
     "watts": "W",
     "joules": "J",

@@ -52,8 +52,8 @@ def warnings(config: Config) -> list[str]:
         found.append(f"{where}: whoever reaches port {config.port} can read the metrics; see docs/agent.md for TLS and passwords")
     if config.gpu.dcgm_url and config.gpu.dcgm_names:
         found.append(
-            f"gpu.dcgm_names beside the dcgm-exporter {config.gpu.dcgm_url}: where Prometheus scrapes that one too, each GPU is there "
-            "twice under the same names; see docs/dcgm.md"
+            f"gpu.dcgm_names beside the dcgm-exporter {config.gpu.dcgm_url}: where Prometheus scrapes that one too, each GPU is "
+            "there twice under the same names; see docs/dcgm.md"
         )
     return found
 

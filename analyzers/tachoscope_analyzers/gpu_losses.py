@@ -62,7 +62,7 @@ def judge(job: JobRecords, steps: Steps, losses: Losses, late: list[Candidate]) 
     lost = lost_to_low_clocks(steps, slowed)
     share = _shared_with(late, lost, losses)
     found = _throttling(steps, losses, share, slowed, gpus) if lost.any() else None
-    left = losses.common["compute"]
+    left = losses.common["compute"] - (share.common if found else 0.0)
     use = gpu_use.candidates(steps, np.maximum(left, 0.0), gpus, slowed)
     candidates = [*([found] if found else []), *use.candidates]
     texts = {"gpu_throttle": _missing(unknown, steps)}

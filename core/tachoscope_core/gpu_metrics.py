@@ -19,7 +19,6 @@ THROTTLE_REASONS = (
     "thermal",
     "hardware_thermal",
     "power_brake",
-    "display",
 )
 """Why clocks are below what they could be; the bits of nvmlClocksEventReasons in their order."""
 THROTTLE_TIMES = (
@@ -175,7 +174,7 @@ GPU_NVLINKS = Metric("tachoscope_gpu_nvlinks", "gauge", "", "NVLinks of the GPU 
 GPU_LINK_RATE = Metric(
     "tachoscope_gpu_link_bytes_per_second",
     "gauge",
-    "bytes_per_second",
+    "",
     "Bytes a second since the last sampling, from GPM, by link (pcie, nvlink) and direction (receive, transmit).",
     (*_GPU, "link", "direction"),
 )

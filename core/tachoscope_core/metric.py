@@ -20,7 +20,7 @@ class Metric:
 
     name: str
     type: Literal["counter", "gauge", "histogram"]
-    unit: Literal["seconds", "bytes", "bytes_per_second", "ratio", "watts", "joules", "hertz", "celsius", ""]
+    unit: Literal["seconds", "bytes", "ratio", "watts", "joules", "hertz", "celsius", ""]
     help: str
     labels: tuple[str, ...] = ()
     states: tuple[str, ...] = ()

@@ -21,6 +21,8 @@ SEGMENT_SUFFIX = ".jsonl"
 _SEGMENT_NAME = re.compile(rf"(?P<writer>[0-9a-f-]{{1,64}})-(?P<number>[0-9]{{6,9}}){re.escape(SEGMENT_SUFFIX)}")
 SHIPPER_LOCK = "shipper.lock"
 AGENT_LOCK = "agent.lock"
+POD_MARK = ".pod"
+"""Left by a pod in the directory that is mounted into it: the pod could not make that directory again."""
 ROOT_VARIABLE = "TACHOSCOPE_SPOOL"
 MAX_SEGMENT_BYTES = 1 << 32
 """A segment is never longer, so that number and offset together make one offset within all that a writer wrote."""

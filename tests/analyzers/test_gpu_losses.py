@@ -207,6 +207,16 @@ def test_a_rank_whose_agent_wrote_no_samples_is_not_measured_and_the_others_are(
     assert problems(result) == ["compute_straggler"]
 
 
+def test_a_class_that_was_found_is_not_listed_as_not_measured_for_the_ranks_that_were_not(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    gpus = [FakeGpu(0), FakeGpu(1, [ALWAYS])]
+    write_job(store, gpu_job(gpus, SECONDS))
+    write_samples(store, gpus[1:], SECONDS)
+    result = checked(analyze(from_store(store, "planted")))
+
+    assert [(finding.class_, finding.ranks) for finding in result.findings] == [("gpu_throttle", [1])]
+
+
 def test_an_agent_that_was_away_for_most_of_the_job_measured_too_little_of_it(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
     gpus = [FakeGpu(0), FakeGpu(1, [ALWAYS])]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpu_making import FakeGpu, gpu_job, memory, write_job, write_samples
+from gpu_making import FakeGpu, gpu_job, memory, use, write_job, write_samples
 from tachoscope_analyzers.analyze import analyze
 from tachoscope_analyzers.load import from_store
 from tachoscope_core.gpu_metrics import GPU_LINK_RATE, GPU_PCIE_BYTES, GPU_UTILIZATION
@@ -60,6 +60,23 @@ def test_memory_that_is_not_full_rules_it_out_whatever_crosses_the_bus(tmp_path:
 
     assert problems(result) == []
     assert "memory_thrash" not in {row.class_ for row in result.not_measured}
+
+
+def test_only_what_crosses_the_bus_while_memory_is_full_counts(tmp_path: Path) -> None:
+    (finding,) = report(tmp_path, memory(lambda at: 0.985 if at >= 150 else 0.5, lambda at: 25.0)).findings
+
+    assert finding.class_ == "memory_thrash"
+    assert finding.seconds_per_step == pytest.approx(25.0 / LINK / 2, rel=0.05)
+
+
+def test_a_second_lost_to_full_memory_is_not_lost_to_a_large_device_too(tmp_path: Path) -> None:
+    lost = {
+        finding.class_: finding.seconds_per_step
+        for finding in report(tmp_path, memory(full, lambda at: LINK / 2) | use(sm=0.2)).findings
+    }
+
+    assert lost["memory_thrash"] == pytest.approx(0.5, rel=0.02)
+    assert lost["underfilled"] == pytest.approx(0.5 * (1.0 - 0.2 / 0.8), rel=0.02)
 
 
 def test_memory_that_is_full_and_costs_nothing_that_is_seen_is_neither_fine_nor_a_fault(tmp_path: Path) -> None:

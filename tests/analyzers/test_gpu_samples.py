@@ -85,17 +85,18 @@ def test_only_the_objects_of_the_jobs_hosts_and_of_its_window_are_opened(tmp_pat
     ]
 
 
-def test_samples_on_both_sides_of_midnight_are_found(tmp_path: Path) -> None:
+def test_an_object_that_was_begun_before_midnight_is_found_for_a_job_after_it(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
     midnight = (BEGIN // 86400 + 1) * 86400 - BEGIN
-    for number, at in enumerate(midnight + 10.0 * step for step in range(-6, 7)):
-        store.write_samples(host=HOST, name=f"{int(BEGIN + at)}-{number}", time=BEGIN + at, lines=sample_lines([FakeGpu(0)], at))
-    start, (begun, *_) = gpu_of_rank_0(), steps_at(midnight)
+    for begin in (midnight - 300.0, midnight + 180.0):
+        content = b"".join(sample_lines([FakeGpu(0)], begin + 10.0 * number) for number in range(48))
+        store.write_samples(host=HOST, name=f"{int(BEGIN + begin)}-x", time=BEGIN + begin, lines=content)
+    start = gpu_of_rank_0()
 
-    found = of_job(store, [start], steps_at(midnight), {start.writer: HOST}).by_writer[start.writer]
+    found = of_job(store, [start], steps_at(midnight + 120.0), {start.writer: HOST}).by_writer[start.writer]
 
-    assert len(found.times) == 13
-    assert begun.time > found.times[0]
+    assert found.times[0] == BEGIN + midnight + 40.0  # a minute before the first step
+    assert np.diff(found.times) == pytest.approx(10.0)
 
 
 def gpu_of_rank_0(**changes: Any) -> records.JobStarted:

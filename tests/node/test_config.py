@@ -72,6 +72,13 @@ def test_what_the_command_line_says_of_a_part_leaves_the_rest_of_it_as_in_the_fi
         load(write(tmp_path, "gpu: all"), **{"gpu.dcgm_names": True})
 
 
+def test_a_password_in_the_url_of_a_dcgm_exporter_is_refused_and_not_shown(tmp_path: Path) -> None:
+    with pytest.raises(TachoscopeError, match="gpu.dcgm_url: .not shown.: has a user in it") as raised:
+        load(write(tmp_path, "gpu: {dcgm_url: 'http://me:secret-23@127.0.0.1:9400/metrics'}"))
+
+    assert "secret-23" not in str(raised.value)
+
+
 def test_names_of_an_exporter_that_is_there_itself_are_allowed_with_a_warning(tmp_path: Path) -> None:
     names, url = "gpu: {dcgm_names: true}", "gpu: {dcgm_names: true, dcgm_url: 'http://127.0.0.1:9400/metrics'}"
 

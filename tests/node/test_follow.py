@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import random
+import time
 import uuid
 from pathlib import Path
 
@@ -161,7 +162,7 @@ def test_numbers_without_bounds_do_not_stop_the_state_from_being_saved(tmp_path:
     assert (tmp_path / "state" / "live.json").stat().st_size < 10_000
 
 
-@pytest.mark.parametrize("name", ["sp ace", b"\xff\xfe".decode(errors="surrogateescape"), "x" * 200])
+@pytest.mark.parametrize("name", ["sp ace", b"\xff\xfe".decode(errors="surrogateescape"), "semi;colon"])
 def test_a_directory_whose_name_is_no_name_is_left_alone(tmp_path: Path, name: str) -> None:
     clock = FakeClock()
     agent = agent_of(tmp_path, clock=clock)
@@ -246,6 +247,29 @@ def test_garbage_that_belongs_nowhere_is_removed_after_its_retention(tmp_path: P
     pass_seconds(agent, clock, 100)
 
     assert not path.exists()
+
+
+def test_the_directory_of_a_pod_outlives_its_records_and_goes_when_nothing_came_for_long(tmp_path: Path) -> None:
+    clock = FakeClock()
+    agent = agent_of(tmp_path, clock=clock, spool_retention_seconds=100.0)
+    directory = tmp_path / "spool" / f"team_trainer-0_{uuid.uuid4()}"
+    directory.mkdir(parents=True)
+    (directory / spool.POD_MARK).touch()
+    for _ in range(2):  # the second process finds the directory as the first one did
+        process = Process(directory)
+        process.clock = clock
+        process.start()
+        process.end()
+        pass_seconds(agent, clock, 60)
+        assert [path.name for path in directory.glob("*.jsonl")] == []
+        assert (directory / spool.POD_MARK).exists()
+        assert_once(tmp_path / "store", [process])
+        (tmp_path / "store").rename(tmp_path / f"store-{process.writer}")
+    long_ago = time.time() - 1000
+    os.utime(directory, (long_ago, long_ago))
+    pass_seconds(agent, clock, 2)
+
+    assert not directory.exists()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")

@@ -77,7 +77,9 @@ def gpu_collector(
     from tachoscope_node.gpu.dcgm import DcgmCollector
     from tachoscope_node.gpu.joined import JoinedCollector
 
-    dcgm = DcgmCollector(dcgm_url, alone=own is None, state=state / "dcgm_gpus.json", expected=expected, on_xid=on_dcgm_xid)
+    dcgm = DcgmCollector(
+        dcgm_url, alone=own is None, state=state / "dcgm_gpus.json", expected=expected, on_xid=on_dcgm_xid, log=log
+    )
     return dcgm if own is None else JoinedCollector(own, dcgm, required=nvml == "on", log=log)
 
 

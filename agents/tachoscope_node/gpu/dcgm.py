@@ -5,10 +5,11 @@ where NVML is off, this one gives the GPU metrics.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.metric import Metric
 from tachoscope_node.collectors.collector import NoDataError
 from tachoscope_node.families import Family
@@ -39,7 +40,7 @@ class DcgmCollector:
         state: file that remembers the GPUs over a restart; None: nothing does.
         expected: GPUs that the node should have; 0: the most that were ever seen.
         on_xid: called when a GPU's last Xid error is another than before; those that stand at the first look are from before.
-        clock, unix_clock: monotonic and Unix seconds.
+        log: gets a sentence when the file cannot be written. clock, unix_clock: monotonic and Unix seconds.
     """
 
     name: Final = "dcgm"
@@ -53,6 +54,7 @@ class DcgmCollector:
         state: Path | None = None,
         expected: int = 0,
         on_xid: OnXid = lambda *_: None,
+        log: Callable[[str], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
         unix_clock: Callable[[], float] = time.time,
     ) -> None:
@@ -61,6 +63,7 @@ class DcgmCollector:
         self._alone = alone
         self._known = Known(state, expected)
         self._on_xid = on_xid
+        self._log = log
         self._clock = clock
         self._unix_clock = unix_clock
         self._last: tuple[float, tuple[Reading, ...]] = (float("-inf"), ())
@@ -97,7 +100,7 @@ class DcgmCollector:
                 f"{self._url} tells of other GPUs than before: name the exporter of this node, not a Service over all nodes"
             )
         self._note_xids(page)
-        readings = _with_missing(page.readings, self._known)
+        readings = (*page.readings, *self._lost(page.readings))
         self._last = now, readings
         return families(readings, self.expected()) if self._alone else []
 
@@ -109,11 +112,12 @@ class DcgmCollector:
                 self._on_xid(uuid, code, now, "dcgm")
             self._xids[uuid] = codes
 
-
-def _with_missing(readings: tuple[Reading, ...], known: Known) -> tuple[Reading, ...]:
-    """Return the readings, and of the GPUs that the exporter told of before and no longer does, that they are lost."""
-    whole = [reading.gpu for reading in readings if not reading.gpu.mig]
-    known.saw(whole)
-    detail = "the dcgm-exporter no longer tells of it"
-    lost = (Reading(gpu, up=False, fault="lost", detail=detail, source="dcgm") for gpu in known.missing(whole))
-    return (*readings, *lost)
+    def _lost(self, readings: tuple[Reading, ...]) -> Iterator[Reading]:
+        """Yield the GPUs that the exporter told of before and no longer does, as down."""
+        whole = [reading.gpu for reading in readings if not reading.gpu.mig]
+        try:
+            self._known.saw(whole)
+        except TachoscopeError as error:
+            self._log(str(error))
+        for gpu in self._known.missing(whole):
+            yield Reading(gpu, up=False, fault="lost", detail="the dcgm-exporter no longer tells of it", source="dcgm")

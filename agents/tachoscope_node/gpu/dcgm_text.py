@@ -18,8 +18,10 @@ from tachoscope_node.gpu.reading import Gpu, Reading
 
 MOST_GPUS = 1024
 """GPUs and instances that a page may name: one that names more is not a node's."""
-_SAMPLE = re.compile(r"^\s*(DCGM_F\w+)\{([^\n]*)\} +(\S+)", re.MULTILINE)
-_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+# Each pattern takes time in proportion to the page, whatever is on it: none begins within what another beginning has gone over.
+_SAMPLE = re.compile(r"^[ \t]*(DCGM_F\w+)\{([^\n]{0,4096})\} +(\S+)", re.MULTILINE)
+_LABEL = re.compile(r'(?<!\w)(\w+)="((?:[^"\\]|\\.)*)"')
+_LINE = re.compile(r"^[ \t]*([^#\s].{0,79})", re.MULTILINE)
 _NO_TEXT = re.compile("<<<.*>>>")
 """DCGM's blank texts, such as <<<NULL>>>: https://github.com/NVIDIA/gpu-monitoring-tools/issues/193"""
 _LONGEST, _LONGEST_INDEX = 256, 4
@@ -105,8 +107,8 @@ def read(page: str) -> Page:
 def _check(page: str, *, has_samples: bool) -> None:
     if re.search(r"^tachoscope_", page, re.MULTILINE):
         raise NotDcgmError("it is a tachoscope agent's page: name a dcgm-exporter's")
-    if not has_samples and (line := next((line for line in page.splitlines() if line.strip() and line[0] != "#"), "")):
-        raise NotDcgmError(f"it has no line of a dcgm-exporter; the first is {line[:80]!r}")
+    if not has_samples and (line := _LINE.search(page)):
+        raise NotDcgmError(f"it has no line of a dcgm-exporter; the first is {line[1]!r}")
 
 
 def _number(text: str) -> float | None:

@@ -235,13 +235,30 @@ def test_a_page_of_something_else_is_refused_by_what_it_says(text: str, why: str
         read(text)
 
 
-def test_a_page_that_is_not_text_at_all_raises_nothing_else() -> None:
-    for noise in (
+MUCH = 1_000_000
+"""Letters: in time that grows with the square of the page, one of these would take hours."""
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
         bytes(range(256)).decode("latin-1") * 50,
-        "DCGM_FI_DEV_GPU_UTIL{" * 10_000,
-        'DCGM_FI_A{gpu="' + "9" * 10_000 + '"} 1\n',
-    ):
-        try:
-            assert read(noise).readings == ()
-        except NotDcgmError:
-            pass
+        "DCGM_FI_DEV_GPU_UTIL{" * (MUCH // 20),
+        f'DCGM_FI_DEV_GPU_UTIL{{gpu="{"9" * MUCH}"}} 1\n',
+        f"DCGM_FI_DEV_GPU_UTIL{{{'a' * MUCH}}} 1\n",
+        "DCGM_FI_DEV_GPU_UTIL{" + 'a="\\"' * (MUCH // 5) + "} 1\n",
+        "DCGM_FI_DEV_GPU_UTIL{" + "}  " * (MUCH // 3) + "\n",
+        "DCGM_FI_DEV_GPU_UTIL{} " + " " * MUCH + "\n",
+        ("DCGM_FI_DEV_GPU_UTIL{" + "a" * 4000 + "}  \n") * (MUCH // 4000),
+        ("DCGM_FI_DEV_GPU_UTIL{" + 'a="' * 1300 + "} 1\n") * (MUCH // 4000),
+        "\n" * MUCH,
+        " " * MUCH,
+        "D" * MUCH,
+    ],
+    ids=range(12),
+)
+def test_a_page_of_noise_is_refused_or_tells_of_no_gpu(noise: str) -> None:
+    try:
+        assert read(noise).readings == ()
+    except NotDcgmError as error:
+        assert len(str(error)) < 200

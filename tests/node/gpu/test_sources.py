@@ -57,7 +57,6 @@ def test_the_bits_of_throttle_reasons_are_those_that_nvml_names() -> None:
         "thermal": pynvml.nvmlClocksEventReasonSwThermalSlowdown,
         "hardware_thermal": pynvml.nvmlClocksEventReasonHwThermalSlowdown,
         "power_brake": pynvml.nvmlClocksEventReasonHwPowerBrakeSlowdown,
-        "display": pynvml.nvmlClocksEventReasonDisplayClockSetting,
     }
 
 
