@@ -23,7 +23,6 @@ from tachoscope_node.alone import say_who, take_spool, take_state
 from tachoscope_node.config import Config
 from tachoscope_node.exposition import CONTENT_TYPE_LATEST, Exposition
 from tachoscope_node.families import Family
-from tachoscope_node.gpu import dcgm_names
 from tachoscope_node.logs import Log
 from tachoscope_node.otlp import OtlpPush, resource_attributes
 from tachoscope_node.watched import WatchedFiles
@@ -248,6 +247,8 @@ class Service:
         ours, config = self.families(), self.agent.config
         if not config.gpu.dcgm_names:
             return ours
+        from tachoscope_node.gpu import dcgm_names  # with a table that few nodes need
+
         return [*ours, *dcgm_names.families(ours, config.node_name, self._started)]
 
     def _metrics(self, request: Request) -> Response:
