@@ -15,6 +15,7 @@ from isal import igzip_lib, isal_zlib
 _READ_BYTES = 256 << 10
 _BLOCK_BYTES = 2 << 20
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_DAMAGED = (cast("type[Exception]", igzip_lib.IsalError), zstandard.ZstdError)
 _MOST_WINDOW_BYTES = 128 << 20
 """What `zstd` itself accepts unless it is told to take more."""
 
@@ -82,7 +83,7 @@ class Blocks:
                     yield from _unzstd(pieces)
                 else:
                     yield from pieces
-            except (igzip_lib.IsalError, zstandard.ZstdError) as error:
+            except _DAMAGED as error:
                 raise ValueError(f"its compressed data are damaged: {error}") from None
             for _ in pieces:  # what follows the last member belongs to the digest all the same
                 pass
