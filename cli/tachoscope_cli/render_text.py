@@ -27,7 +27,15 @@ STATE_COLORS = {
 }
 _FALLBACK_COLOR = "#666666"
 _SEVERITY_STYLE = {"critical": "bold white on red", "warning": "bold black on yellow", "info": "bold black on green"}
-_HEALTHY = ("compute_bound", "decode_bandwidth")
+_MATCHED = {
+    "exact": "",
+    "normalised": "renamed",
+    "base_name": "renamed",
+    "operator": "by its operator",
+    "baseline_only": "baseline only",
+    "other_only": "now only",
+}
+HEALTHY = ("compute_bound", "decode_bandwidth")
 _QUALITY_STYLE = {"bad": "bold red", "limited": "yellow", "note": "dim"}
 _BAR_WIDTH = 72
 _CHANGES_SHOWN = 40
@@ -59,7 +67,7 @@ def render(report: Report, console: Console, *, then: Sequence[str] = ()) -> Non
 
 def nothing_found(report: Report) -> bool:
     """Say whether there is no finding but that the step is as it should be."""
-    return all(finding.class_ in _HEALTHY for finding in report.findings)
+    return all(finding.class_ in HEALTHY for finding in report.findings)
 
 
 def seconds(value: float) -> str:
@@ -85,6 +93,18 @@ def quantity(value: float, unit: str) -> str:
     return f"{value:.3g} {unit.split(';')[0]}".strip()
 
 
+def share_text(finding: Finding, report: Report) -> str:
+    """Return how large a finding is, and how certain that is."""
+    low, high = finding.share_ci
+    interval = f"95 % interval {low * 100:.1f} to {high * 100:.1f} %" if report.window.steps > 1 else "of one step, so no interval"
+    return f"{percent(finding.share)} of the step ({interval}), confidence {finding.confidence:.2f}"
+
+
+def counted(number: int, thing: str) -> str:
+    """Return `1 step`, `2 steps`, `20,000 steps`."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
 def ranks_text(ranks: list[int] | str) -> str:
     """Return the culprits of a finding in words."""
     if isinstance(ranks, str):
@@ -98,7 +118,7 @@ def _headline(report: Report) -> Text:
     text = Text()
     text.append(f"job {report.job}", style="bold")
     text.append(
-        f"   {report.window.steps} steps, {report.ranks} rank{'s' if report.ranks != 1 else ''}   "
+        f"   {counted(report.window.steps, 'step')}, {counted(report.ranks, 'rank')}   "
         f"step {seconds(step.mean)} (p95 {seconds(step.p95)})   "
     )
     text.append(f"goodput {percent(report.goodput or 0.0)}", style="bold")
@@ -143,20 +163,15 @@ def _finding(finding: Finding, report: Report) -> RenderableType:
     title.append(f" {finding.severity.upper()} ", style=_SEVERITY_STYLE[finding.severity])
     title.append(f" {finding.class_}", style="bold")
     title.append(f", {ranks_text(finding.ranks)}: {seconds(finding.seconds_per_step)} of {seconds(report.step_seconds.mean)}")
-    low, high = finding.share_ci
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="dim")
     facts.add_column(overflow="fold")
-    facts.add_row(
-        "share",
-        f"{percent(finding.share)} of the step (95 % interval {low * 100:.1f} to {high * 100:.1f} %), "
-        f"confidence {finding.confidence:.2f}",
-    )
+    facts.add_row("share", share_text(finding, report))
     for index, row in enumerate(finding.evidence[1:] or finding.evidence):
         facts.add_row("evidence" if index == 0 else "", _evidence(row))
     if finding.runner_up is not None:
         facts.add_row("runner-up", f"{finding.runner_up.class_}, {percent(finding.runner_up.margin)} behind")
-    if finding.class_ not in _HEALTHY:
+    if finding.class_ not in HEALTHY:
         facts.add_row("if fixed", Text(f"{finding.speedup_if_fixed:.2f}x as fast", style="bold"))
     facts.add_row("do", finding.action)
     facts.add_row("runbook", path_of(finding.runbook))
@@ -193,7 +208,8 @@ def _changes(report: Report) -> RenderableType:
 def change_cells(change: Change) -> list[str]:
     """Return a change's name, seconds before and now, their difference, and how often it ran in a step."""
     short = change.name if len(change.name) <= _NAME_LENGTH else change.name[: _NAME_LENGTH - 1] + "…"
-    name = short if change.matched in ("exact", "") else f"{short} ({change.matched.replace('_', ' ')})"
+    how = _MATCHED.get(change.matched, change.matched)
+    name = f"{short} ({how})" if how else short
     counts = f"{change.baseline_count:.3g} → {change.count:.3g}" if change.kind in ("operator", "kernel") else ""
     difference = change.seconds - change.baseline_seconds
     return [
@@ -223,7 +239,7 @@ def _source(source: Source) -> str:
         (source.duplicates, "duplicates left out"),
     ]
     extra = "; ".join(f"{count} {what}" for count, what in faults if count)
-    return f"read {source.records} {source.unit} from {source.path}" + (f"; {extra}" if extra else "")
+    return f"read {source.records:,} {source.unit} from {source.path}" + (f"; {extra}" if extra else "")
 
 
 def _not_measured(report: Report) -> str:

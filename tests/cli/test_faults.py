@@ -37,7 +37,8 @@ def findings(report: dict[str, Any]) -> list[tuple[str, Any, float]]:
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_the_demo_names_the_fault_that_it_caused(fault: str, bar_run: int) -> None:
-    done = tachoscope("demo", "--fault", fault, "--steps", "40")
+    rarely = fault in {"none", "checkpoint_stall", "host_pause", "cpu_contention"}  # not in every step, or by chance
+    done = tachoscope("demo", "--fault", fault, "--steps", "40" if rarely else "30")
     assert done.returncode == 0, done.stderr
 
     found = findings(judged(f"demo-{fault}"))
@@ -52,7 +53,7 @@ def test_the_demo_names_the_fault_that_it_caused(fault: str, bar_run: int) -> No
     assert "tachoscope run -- python train.py" in done.stdout.split("next:  ")[1]
 
 
-def train(tmp_path: Path, fault: str, *options: str, steps: int = 80, launcher: tuple[str, ...] = (), shell: str = "") -> None:
+def train(tmp_path: Path, fault: str, *options: str, steps: int = 50, launcher: tuple[str, ...] = (), shell: str = "") -> None:
     data = tmp_path / "data"
     data.mkdir()
     command = [sys.executable, *launcher, str(INJECTED), fault, str(steps), str(data), *options]
@@ -82,7 +83,7 @@ TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "
 def test_a_script_written_apart_is_judged_as_well(
     tmp_path: Path, fault: str, expected: tuple[str, Any] | None, bar_run: int
 ) -> None:
-    train(tmp_path, fault)
+    train(tmp_path, fault, steps=50 if expected else 80)
 
     found = findings(judged("j"))
 

@@ -174,7 +174,7 @@ def test_an_interrupt_reaches_the_command_once_and_its_exit_code_is_ours(how: st
 
 
 def processes_of_this_test() -> list[str]:
-    mark = f"TACHOSCOPE_SPOOL={os.environ['TACHOSCOPE_SPOOL']}".encode()
+    mark = f"TACHOSCOPE_STORE={os.environ['TACHOSCOPE_STORE']}".encode()  # the demo gives its jobs a spool of its own
     found = []
     for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):

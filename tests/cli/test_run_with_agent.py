@@ -118,7 +118,16 @@ def test_a_command_without_steps_says_so_also_with_an_agent(tmp_path: Path, scri
 
 
 def test_the_demo_runs_with_an_agent(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tachoscope_cli.main", "demo", "--fault", "none", "--steps", "30"]
+    command = [
+        sys.executable,
+        "-m",
+        "tachoscope_cli.main",
+        "demo",
+        "--fault",
+        "comm_exposed",
+        "--steps",
+        "30",
+    ]  # the one with the shortest steps
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=180, check=True, env=os.environ | {"OMP_NUM_THREADS": "1"}
     )
@@ -130,14 +139,23 @@ def test_the_demo_runs_with_an_agent(tmp_path: Path) -> None:
 
 
 def test_the_demo_uses_the_live_agent_and_its_store_as_a_run_does(tmp_path: Path, script: str) -> None:
-    command = [sys.executable, "-m", "tachoscope_cli.main", "demo", "--fault", "none", "--steps", "30"]
+    command = [
+        sys.executable,
+        "-m",
+        "tachoscope_cli.main",
+        "demo",
+        "--fault",
+        "comm_exposed",
+        "--steps",
+        "30",
+    ]  # the one with the shortest steps
     with agent_process(tmp_path) as agent:
         done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=True)
-        assert 'training_job="demo-none"' in agent.get("/metrics")
+        assert 'training_job="demo-comm_exposed"' in agent.get("/metrics")
 
     assert re.search(r"agent: shipped all records, and served \d\d+ series of the job to Prometheus", done.stdout), done.stdout
     assert f"store: {tmp_path / 'store'}\n" in done.stdout
-    assert steps(tmp_path / "store", "demo-none")
+    assert steps(tmp_path / "store", "demo-comm_exposed")
 
 
 def test_what_the_agent_did_for_the_demo_is_said_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

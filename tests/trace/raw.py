@@ -14,6 +14,8 @@ DEVICE = {
     "gpu_memset": "fill",
     "memset": "fill",
 }
+OF_MTIA = {"dma_request": "copy", "event_wait": None, "event_record": None}
+"""What MTIA's devices do besides kernels; None where they only wait."""
 Span = tuple[int, int]
 
 
@@ -31,6 +33,7 @@ def device_spans(found: list[dict]) -> dict[int, list[tuple[str, str, Span]]]:
     devices: dict[int, list[tuple[str, str, Span]]] = {}
     for event in found:
         what = DEVICE.get(str(event.get("cat")).lower())
+        what = OF_MTIA.get(event["name"], what) if event.get("cat") == "mtia_ccp_events" else what
         if event.get("ph") == "X" and what:
             start = nanoseconds(event["ts"])
             device = event.get("args", {}).get("device", -1)

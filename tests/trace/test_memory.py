@@ -67,7 +67,8 @@ def test_every_copy_and_fill_of_a_sample_trace_is_in_the_table(name: str) -> Non
     table = copies(view)
     assert table["count"].sum() == moved.sum()
     assert table["total_ns"].sum() == (view.work.end - view.work.start)[moved].sum()
-    assert not (table["direction"] == "other").any()
+    if "mtia" not in name:  # the names of its copies do not tell where they go
+        assert not (table["direction"] == "other").any()
 
 
 def test_the_sample_with_pageable_copies_shows_them() -> None:

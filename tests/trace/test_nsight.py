@@ -151,6 +151,7 @@ def test_two_processes_that_count_alike_are_kept_apart(export: Export) -> None:
         export.kernel(f"of {process}", 1000 + process, 2000, 1, process=process, device=0)
     trace = export.read()
     work = device_work(trace)
+    assert (work.launch >= 0).all()
     found = zip(trace.names(work.row).tolist(), work.device.tolist(), trace.start[work.launch].tolist(), strict=True)
     assert set(found) == {("of 100", 1, 100), ("of 200", 0, 200)}
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import hashlib
 import queue
 import threading
-import zlib
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import IO, Any, cast
 
 import zstandard
+from isal import igzip_lib, isal_zlib
 
 _READ_BYTES = 256 << 10
 _BLOCK_BYTES = 2 << 20
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_DAMAGED = (cast("type[Exception]", igzip_lib.IsalError), zstandard.ZstdError)
 _MOST_WINDOW_BYTES = 128 << 20
 """What `zstd` itself accepts unless it is told to take more."""
 
@@ -82,7 +83,7 @@ class Blocks:
                     yield from _unzstd(pieces)
                 else:
                     yield from pieces
-            except (zlib.error, zstandard.ZstdError) as error:
+            except _DAMAGED as error:
                 raise ValueError(f"its compressed data are damaged: {error}") from None
             for _ in pieces:  # what follows the last member belongs to the digest all the same
                 pass
@@ -95,14 +96,14 @@ class Blocks:
             yield piece
 
     def _gunzip(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
-        member = zlib.decompressobj(wbits=31)
+        member = isal_zlib.decompressobj(wbits=31)
         for piece in pieces:
             data = piece
             while data:
                 if member.eof:
                     if not data.startswith(_GZIP[: len(data)]):
                         return  # padding or a signature after the last member
-                    member = zlib.decompressobj(wbits=31)
+                    member = isal_zlib.decompressobj(wbits=31)
                 yield member.decompress(data, _BLOCK_BYTES)
                 data = member.unconsumed_tail or member.unused_data
         if not member.eof:

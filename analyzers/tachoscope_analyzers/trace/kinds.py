@@ -55,6 +55,11 @@ BY_CATEGORY = {
 }
 """Kind by category in lower case, https://github.com/pytorch/kineto/blob/main/libkineto/src/ActivityType.cpp."""
 
+BY_NAME = {
+    "mtia_ccp_events": {"dma_request": Kind.MEMCPY, "event_wait": Kind.SYNC, "event_record": Kind.SYNC},
+}
+"""Kind by category and name, for writers that put what a device does and what it waits for into one category."""
+
 
 def kind_of(category: str) -> Kind:
     """Return the kind of a category, `OTHER` for one that is not known."""

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tachoscope_analyzers.trace.kinds import DEVICE, Kind
+from tachoscope_analyzers.trace.merged import devices_apart, own_callers
 from tachoscope_analyzers.trace.nesting import parents
 from tachoscope_analyzers.trace.overflow import ends_in_order
 from tachoscope_analyzers.trace.trace import Trace
@@ -22,7 +23,8 @@ class DeviceWork:
 
     Attributes:
         row: number of the event. place: its number in `Trace.device`, -1 for writers without that table. kind: `Kind`.
-        start, end: ns, an end that cannot be (`overflow`) cut. device, stream: as the trace numbers them.
+        start, end: ns, an end that cannot be (`overflow`) cut. device, stream: as the trace numbers them; where a file was merged
+            from several ranks, devices that share a number get numbers of their own.
         launch: row of the host call that launched it, -1 where the trace has none. One call launches a whole CUDA graph.
     """
 
@@ -46,7 +48,7 @@ def device_work(trace: Trace) -> DeviceWork:
     place = np.flatnonzero(np.isin(trace.kind[row], DEVICE))
     row = row[place]
     start, end = trace.start[row], trace.end[row]
-    device, stream = table["device"][place], table["stream"][place]
+    device, stream = devices_apart(trace, row, table["device"][place]), table["stream"][place]
     order = np.lexsort((start, stream, device))
     row, device, stream, start = row[order], device[order], stream[order], start[order]
     return DeviceWork(
@@ -65,24 +67,33 @@ def launches_of(trace: Trace, rows: Rows) -> Rows:
     """Return for device events the row of the call that launched each, by correlation id, -1 for none, shape of `rows`.
 
     Where several calls have the id (the runtime calls the driver, or ids were used again) it is the last of them that began before
-    the device event did, else the first.
+    the device event did, else the first. In a file merged from several ranks only calls of the same rank count.
     """
     calls = np.flatnonzero((trace.kind == Kind.RUNTIME) & (trace.events["correlation"] >= 0))
     if not len(calls) or not len(rows):
         return np.full(len(rows), -1, dtype=np.int64)
-    wanted = trace.events["correlation"][rows]
-    ids = trace.events["correlation"][calls]
+    wanted, ids = trace.events["correlation"][rows], trace.events["correlation"][calls]
+    if (callers := own_callers(trace, calls, rows)) is not None:
+        ids, wanted = _ids_of_processes(ids, wanted, *callers)
     order = np.lexsort((trace.start[calls], ids))
     calls, ids = calls[order], ids[order]
     first = np.searchsorted(ids, wanted, side="left")
-    last = np.searchsorted(ids, wanted, side="right") - 1
-    chosen = last
-    for _ in range(int((last - first).max(initial=0))):
-        later = (chosen > first) & (trace.start[calls[np.clip(chosen, 0, None)]] > trace.start[rows])
-        if not later.any():
-            break
-        chosen = chosen - later
-    return np.where((last >= first) & (wanted >= 0), calls[np.clip(chosen, 0, len(calls) - 1)], -1)
+    after = np.searchsorted(ids, wanted, side="right")
+    chosen = first
+    if (after - first).max() > 1:
+        times = np.sort(trace.start[calls])
+        width = len(calls) + 1
+        key = np.searchsorted(ids, ids, side="left") * width + np.searchsorted(times, trace.start[calls], side="left")
+        begun = first * width + np.searchsorted(times, trace.start[rows], side="right")
+        chosen = np.maximum(np.searchsorted(key, begun, side="left") - 1, first)
+    return np.where((after > first) & (wanted >= 0), calls[np.minimum(chosen, len(calls) - 1)], -1)
+
+
+def _ids_of_processes(ids: Rows, wanted: Rows, caller: Rows, own: Rows) -> tuple[Rows, Rows]:
+    """Return ids of calls and device events that differ between the processes of a merged file."""
+    _, number = np.unique(np.append(ids, wanted), return_inverse=True)
+    together = number * (int(max(caller.max(), own.max())) + 1) + np.append(caller, own)
+    return together[: len(ids)], np.where(wanted >= 0, together[len(ids) :], -1)
 
 
 def enclosing_operators(trace: Trace) -> Rows:

@@ -12,8 +12,9 @@ import pandas as pd
 from tachoscope_analyzers.trace.intervals import covered, union
 from tachoscope_analyzers.trace.kernels import percent
 from tachoscope_analyzers.trace.kinds import Kind
-from tachoscope_analyzers.trace.launch_names import is_kernel_launch
+from tachoscope_analyzers.trace.launch_names import is_graph_launch, is_kernel_launch
 from tachoscope_analyzers.trace.links import Rows
+from tachoscope_analyzers.trace.merged import launching_processes
 from tachoscope_analyzers.trace.steps import window
 from tachoscope_analyzers.trace.view import View
 
@@ -27,8 +28,6 @@ _LOST_PERCENT = 1.0
 _UNLINKED_PERCENT = 5.0
 _DISORDER_PERCENT = 0.1
 _OVERHEAD_PERCENT = 5.0
-_FAR_FROM_ZERO_NS = 3_600 * 10**9
-"""A trace starts at an epoch or at the machine's uptime; an event at 0 there has lost its time."""
 _HARMLESS = ("events", "flows_and_others_skipped", "chunks_read_event_by_event")
 _COUNTS = {
     "negative_durations": "events ended before they began; they count as empty",
@@ -58,7 +57,7 @@ def quality(view: View) -> pd.DataFrame:
     Columns: what, value, unit, severity (critical: figures of the whole are not to be trusted; warning: some figures are not;
     info), meaning (what can and cannot be concluded).
     """
-    notes = [*_file(view), *_steps(view), *_links(view), *_clocks(view), *_overflow(view), *_overhead(view)]
+    notes = [*_file(view), *_merged(view), *_steps(view), *_links(view), *_clocks(view), *_overflow(view), *_overhead(view)]
     notes.sort(key=lambda note: _ORDER[note.severity])
     return pd.DataFrame([[getattr(note, column) for column in COLUMNS] for note in notes], columns=COLUMNS)
 
@@ -77,9 +76,9 @@ def _file(view: View) -> Iterator[Note]:
     if not len(trace.events):
         yield Note("no_events", 0, "events", "critical", "the trace holds no event: nothing can be concluded")
         return
-    lost = _at_zero(view)
+    lost = int(trace.lost.sum())
     if lost:
-        meaning = "events lost their time (0): spans that reach back to 0 are not real"
+        meaning = "events lost their time (0) and are left out: busy time, counts and sums lack what they stood for"
         yield Note("events_at_zero", lost, "events", "warning", meaning)
     if not len(view.work) and len(_kernel_launches(view)):
         meaning = "the host launched kernels of which the trace holds none: how busy the device was is not known"
@@ -90,13 +89,12 @@ def _file(view: View) -> Iterator[Note]:
 
 
 def _kernel_launches(view: View) -> Rows:
-    calls = np.flatnonzero((view.trace.kind == Kind.RUNTIME) & (view.trace.events["correlation"] > 0))
+    calls = _calls(view)
     return calls[is_kernel_launch(view.trace, calls)]
 
 
-def _at_zero(view: View) -> int:
-    start = view.trace.start
-    return int((start == 0).sum()) if float(np.median(start)) > _FAR_FROM_ZERO_NS else 0
+def _calls(view: View) -> Rows:
+    return np.flatnonzero((view.trace.kind == Kind.RUNTIME) & (view.trace.events["correlation"] > 0))
 
 
 def _steps(view: View) -> Iterator[Note]:
@@ -156,11 +154,34 @@ def _links(view: View) -> Iterator[Note]:
         share = percent(lost, len(calls))
         meaning = f"{share:.1f} % of the launches have no kernel: the device's busy time is too low by what those took"
         yield Note("launches_without_kernel", lost, "calls", "warning" if share >= _LOST_PERCENT else "info", meaning)
+    yield from _graphs(view)
     before = int((work.end <= view.steps.start[0]).sum()) if len(view.steps) else 0
     after = int((work.start >= view.steps.end[-1]).sum()) if len(view.steps) else 0
     if before + after:
         meaning = "device work before the first or after the last step is in the whole window's figures and in no step"
         yield Note("work_outside_steps", before + after, "events", "info", meaning)
+
+
+def _graphs(view: View) -> Iterator[Note]:
+    """Profilers may record but some of a graph's replays; a graph of which none has work may be empty."""
+    trace, calls = view.trace, _calls(view)
+    graphs = calls[is_graph_launch(trace, calls)]
+    recorded = np.isin(trace.events["correlation"][graphs], trace.events["correlation"][view.work.row])
+    if recorded.any() and not recorded.all():
+        lost = int((~recorded).sum())
+        share = percent(lost, len(graphs))
+        meaning = f"{share:.1f} % of the graph launches have no device work: the device's busy time is too low by what those took"
+        yield Note("graph_launches_without_work", lost, "calls", "warning" if share >= _LOST_PERCENT else "info", meaning)
+
+
+def _merged(view: View) -> Iterator[Note]:
+    several = launching_processes(view.trace, view.work.launch)
+    if several > 1:
+        meaning = (
+            f"the file holds {several} processes that launch work: devices are told apart, but steps are those of one process and "
+            "idle time is laid to what any of them did; give one file for each rank"
+        )
+        yield Note("several_processes", several, "processes", "warning", meaning)
 
 
 def _clocks(view: View) -> Iterator[Note]:

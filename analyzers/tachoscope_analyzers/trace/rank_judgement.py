@@ -67,12 +67,18 @@ def _replayed(view: View, found: RankLosses) -> dict[str, Counterfactual]:
 def _notes(view: View) -> tuple[QualityNote, ...]:
     return tuple(
         QualityNote(
-            what=f"{row['what'].replace('_', ' ')}: {row['value']:g} {row['unit']}",
+            what=_what(row["what"].replace("_", " "), row["value"], row["unit"]),
             severity=_SEVERITY[row["severity"]],
             means=row["meaning"],
         )
         for row in quality(view).to_dict("records")
     )
+
+
+def _what(name: str, value: float, unit: str) -> str:
+    if not value:
+        return name
+    return f"{name}: {value:g} {unit[:-1] if value == 1 and unit.endswith('s') else unit}"
 
 
 def _decodes(view: View) -> bool:

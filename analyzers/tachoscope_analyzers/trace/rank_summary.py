@@ -106,7 +106,7 @@ def summary(view: View, path: Path, most_collectives: int) -> RankSummary:
         backend=meta.backend,
         device_name=meta.devices[0].name if meta.devices else "",
         events=len(trace.events),
-        start_ns=base + int(trace.start.min()) if several else 0,
+        start_ns=base + trace.first_ns if several else 0,
         end_ns=base + int(trace.end.max()) if several else 0,
         quality=meta.quality,
         step_source=view.steps.source,

@@ -112,7 +112,7 @@ def window(trace: Trace, work: DeviceWork) -> tuple[int, int]:
         return int(work.start.min()), int(work.end.max())
     if not len(trace.events):
         return 0, 0
-    return int(trace.start.min()), int(trace.end.max())
+    return trace.first_ns, int(trace.end.max())
 
 
 def named(trace: Trace, pattern: re.Pattern[str], kinds: tuple[Kind, ...]) -> Rows:
@@ -147,7 +147,7 @@ def _inferred(trace: Trace, work: DeviceWork) -> Iterator[tuple[str, Nanoseconds
     marks = _repeating_annotation(trace)
     yield "annotation", trace.start[marks], trace.end[marks]
     ends = _optimizer_ends(trace)
-    first = min(window(trace, work)[0], int(trace.start.min()))
+    first = min(window(trace, work)[0], trace.first_ns)
     yield "optimizer", np.append(np.int64(first), ends[:-1]) if len(ends) else ends, ends
     loads = _of_busiest_track(trace, named(trace, _LOADER_CALL, (*_HOST_MARKS, Kind.PYTHON)))
     starts = np.unique(trace.start[loads])

@@ -14,10 +14,13 @@ import pyarrow as pa
 
 from tachoscope_analyzers.trace import chrome
 from tachoscope_analyzers.trace.arrow import texts_to_numpy, to_arrow, to_numpy
-from tachoscope_analyzers.trace.kinds import Kind, kind_of
+from tachoscope_analyzers.trace.kinds import BY_NAME, Kind, kind_of
 from tachoscope_analyzers.trace.times import Nanoseconds
 
 Array = npt.NDArray[Any]
+
+_FAR_FROM_ZERO_NS = 3_600 * 10**9
+"""A trace starts at an epoch, at the machine's uptime, or at 0 with other events soon after it."""
 
 TABLES = ("events", "device", "operators", "collectives", "python", "stacks", "memory")
 
@@ -107,7 +110,7 @@ class Trace:
         events: one row for each complete event, shape (N,): start, duration (ns), category, name, track, correlation, external.
         device, operators, collectives, python, stacks: arguments of some of these; `row` is the number of the event.
         memory: allocations and frees: time (ns), bytes (negative when freed), address, device, allocated and reserved bytes.
-        kind: `Kind` of each event, shape (N,).
+        kind: `Kind` of each event, shape (N,); of those that are `lost`, `OTHER`.
         strings: text by code, shape (S,), for all columns of codes (name, grid, block, shapes, types, stack, ...).
     """
 
@@ -141,7 +144,27 @@ class Trace:
     def kind(self) -> npt.NDArray[np.uint8]:
         """`Kind` of each event, shape (N,)."""
         known = np.array([kind_of(category) for category in self.meta.categories] or [Kind.OTHER], dtype=np.uint8)
-        return np.asarray(known[self.events["category"]])
+        found = np.asarray(known[self.events["category"]])
+        for code, category in enumerate(self.meta.categories):
+            for name, kind in BY_NAME.get(category.lower(), {}).items():
+                found[(self.events["category"] == code) & (self.events["name"] == self.code(name))] = kind
+        found[self.lost] = Kind.OTHER
+        return found
+
+    @cached_property
+    def lost(self) -> npt.NDArray[np.bool_]:
+        """Whether each event lost its time, shape (N,): it starts at 0, and all others more than an hour later.
+
+        Kineto writes such events (https://github.com/pytorch/pytorch/issues/188481).
+        """
+        zero = np.asarray(self.start == 0)
+        others = self.start[~zero] if zero.any() else self.start[:0]
+        return zero & (len(others) > 0 and int(others.min()) > _FAR_FROM_ZERO_NS)
+
+    @property
+    def first_ns(self) -> int:
+        """When the first event that has its time starts; the trace must hold an event."""
+        return int(self.start[~self.lost].min())
 
     @property
     def start(self) -> Nanoseconds:
