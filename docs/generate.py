@@ -1,4 +1,4 @@
-"""Writes the pages that are made from the code: bottlenecks.md, metrics.md, commands.md, and the tables of collectors.md.
+"""Writes the pages that are made from the code: bottlenecks.md, metrics.md, commands.md, and the tables of collectors.md and health.md.
 
 python docs/generate.py            # write
 python docs/generate.py --check    # exit with 1 if one is not current
@@ -17,6 +17,7 @@ from tachoscope_analyzers.thresholds import sources
 from tachoscope_analyzers.trace.job_report import FOUND
 from tachoscope_core.names import METRICS, TRAINING_STATES
 from tachoscope_core.taxonomy import BY_SLUG
+from tachoscope_node.gpu.health import thresholds as health_thresholds
 from tachoscope_node.gpu.nvml_values import UNITS
 from tachoscope_node.gpu.sources import ALL_LINKS, SOURCES, Source
 
@@ -99,6 +100,17 @@ def _conversion(unit: str) -> str:
     return f"{unit}{f' × {times:,.0f}' if times != 1 else ''}{f' / {over:,.0f}' if over != 1 else ''}"
 
 
+def health_rules() -> str:
+    """Return the table of when a GPU is not healthy."""
+    rows = []
+    for name, rule in health_thresholds().rules.items():
+        threshold = f"{rule.threshold:g}" if rule.threshold is not None else "what it can be"
+        lasting = f", for {rule.for_seconds:g} s" if rule.for_seconds else ""
+        limit = f"{rule.comparison} {threshold} {rule.unit}".strip() + lasting
+        rows.append(f"| `{name}` | {limit} | {rule.severity} | `{rule.action}` | {rule.source} |")
+    return "\n".join(["| reason | when | state | action | source |", "|---|---|---|---|---|", *rows])
+
+
 def commands() -> str:
     """Return the page of every command's own help."""
     parts = ["# Commands"]
@@ -134,7 +146,7 @@ def main() -> int:
         stale.append(path.name)
         if "--check" not in sys.argv:
             path.write_text(text)
-    for name, section, make in (("collectors", "nvml_sources", nvml_sources),):
+    for name, section, make in (("collectors", "nvml_sources", nvml_sources), ("health", "health_rules", health_rules)):
         path = HERE / f"{name}.md"
         text = _with_section(path.read_text(), section, make())
         if path.read_text() != text:

@@ -21,7 +21,8 @@ web_config: /no/such/file
 spool: here/spool
 store: s4://bucket/x
 gpu:
-  {enabled: perhaps, expected: -1, interval_seconds: 0, kernel_log: kmsg, dcgm_url: "localhost:9400", pod_resources: a.sock, what: 1}
+  {enabled: perhaps, expected: -1, interval_seconds: 0, kernel_log: kmsg, dcgm_url: "localhost:9400",
+   pod_resources: a.sock, what: 1}
 """
 
 
