@@ -1,4 +1,4 @@
-"""Writes the pages that are made from the code: bottlenecks.md, metrics.md, commands.md, and the tables of collectors.md and health.md.
+"""Writes the pages that are made from the code: bottlenecks, metrics, commands, and the tables of collectors and health.
 
 python docs/generate.py            # write
 python docs/generate.py --check    # exit with 1 if one is not current
@@ -104,9 +104,9 @@ def health_rules() -> str:
     """Return the table of when a GPU is not healthy."""
     rows = []
     for name, rule in health_thresholds().rules.items():
-        threshold = f"{rule.threshold:g}" if rule.threshold is not None else "what it can be"
         lasting = f", for {rule.for_seconds:g} s" if rule.for_seconds else ""
-        limit = f"{rule.comparison} {threshold} {rule.unit}".strip() + lasting
+        threshold = f"{rule.threshold:g} {rule.unit}" if rule.threshold is not None else f"its own most ({rule.unit})"
+        limit = f"{rule.comparison} {threshold}".strip() + lasting
         rows.append(f"| `{name}` | {limit} | {rule.severity} | `{rule.action}` | {rule.source} |")
     return "\n".join(["| reason | when | state | action | source |", "|---|---|---|---|---|", *rows])
 
