@@ -108,7 +108,37 @@ def health_rules() -> str:
         threshold = f"{rule.threshold:g} {rule.unit}" if rule.threshold is not None else f"its own most ({rule.unit})"
         limit = f"{rule.comparison} {threshold}".strip() + lasting
         rows.append(f"| `{name}` | {limit} | {rule.severity} | `{rule.action}` | {rule.source} |")
+    rows += [f"| {row} |" for row in _other_reasons()]
     return "\n".join(["| reason | when | state | action | source |", "|---|---|---|---|---|", *rows])
+
+
+def _other_reasons() -> list[str]:
+    """Return the rows of reasons that compare nothing with a threshold of the table."""
+    limits = health_thresholds()
+    young = f"{limits.start_seconds:g} s since the agent's start"
+    silent = f"unknown, from {limits.silent_seconds:g} s unhealthy"
+    rows = [
+        "`lost` | the driver says so, or lists it no longer | unhealthy | `reboot_node` | nvml.h (NVML_ERROR_GPU_IS_LOST)",
+        f"`no_answer` | a call to the driver does not return | {silent} | `none`, then `reboot_node` | ours",
+        f"`driver_error` | the driver answers with an error or does not start | {silent} | `none`, then `drain_node` | ours",
+        f"`stale` | nobody has read it for {limits.stale_seconds:g} s | unknown | `drain_node` | ours",
+        f"`not_measured` | nothing was measured that could tell, or read for less than {young} | unknown | `none` | ours",
+        (
+            f"`gpus_missing` (of the node) | fewer than expected (unknown for {young} or while the driver starts) | unhealthy | "
+            "`inspect_hardware`; no driver to load: `check_configuration`; it does not start: `drain_node` | ours"
+        ),
+        (
+            f"`xid_<code>` | in the last {limits.xid_seconds / 3600:g} h | by the catalogue; for a code that it lacks degraded | "
+            "by the catalogue, else `inspect_hardware` | the catalogue"
+        ),
+    ]
+    rows += [
+        f"`recovery_action` | the driver advises ({number}): {advice.says} | {advice.severity} | `{advice.action}` | "
+        "https://docs.nvidia.com/deploy/nvml-api/ (nvmlDeviceGpuRecoveryAction_t)"
+        for number, advice in limits.recovery_actions.items()
+        if advice.severity != "none"
+    ]
+    return rows
 
 
 def commands() -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 import socket
+from collections.abc import Mapping
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_type_hints
 
 import msgspec
 
@@ -153,6 +155,22 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.flush.seconds or (300.0 if "://" in self.store_url else 5.0)
 
 
+RANGES: Mapping[str, tuple[float, float]] = {
+    "tick_seconds": (0.05, 60),
+    "retention_seconds": (0, 86400),
+    "sample_seconds": (0, 3600),
+    "spool_retention_seconds": (60, 365 * 86400),
+    "stop_seconds": (0, 3600),
+    "port": (0, 65535),
+    "flush.seconds": (0, 86400),
+    "flush.bytes": (1 << 16, 1 << 30),
+    "gpu.expected": (0, 1024),
+    "gpu.interval_seconds": (0.2, 60),
+    **{f"limits.{name}": (1, 1 << 40) for name in Limits.__struct_fields__},
+}
+"""By key: the least and the most that a number may be."""
+
+
 def load(path: Path | None, *, look: bool = False, **changes: object) -> Config:
     """Read and check the file, or take the defaults; `changes` (of the command line) win.
 
@@ -180,8 +198,13 @@ def _change(data: dict[str, Any], key: str, value: object) -> None:
     section, _, name = key.rpartition(".")
     if not section:
         data[name] = value
-    elif isinstance(part := data.get(section, {}), dict):  # else it is a fault, and is named as one
+    elif isinstance(part := _or_empty(data.get(section)), dict):  # else it is a fault, and is named as one
         data[section] = {**part, name: value}
+
+
+def _or_empty(section: object) -> object:
+    """A section whose keys are all left out or commented out is null in YAML."""
+    return {} if section is None else section
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -205,16 +228,24 @@ def _convert(kind: type[_T], data: object, prefix: str, faults: list[str]) -> _T
         if hint is None:
             faults.append(f"{prefix}{key}: no such key; there are {', '.join(hints)}")
             continue
-        nested = next((part for part in (hint, *getattr(hint, "__args__", ())) if _is_struct(part)), None)
-        if nested is not None and getattr(hint, "__origin__", None) is not dict and value is not None:
+        nested = next((part for part in (hint, *get_args(hint)) if _is_struct(part)), None)
+        if nested is not None and value is None:  # all keys of the section are left out, or commented out
+            continue
+        if nested is not None and getattr(hint, "__origin__", None) is not dict:
             known[key] = _convert(nested, value, f"{prefix}{key}.", faults)
             continue
         try:
             known[key] = msgspec.convert(value, hint)
         except msgspec.ValidationError as error:
             shown = "(not shown)" if key in _SECRET else repr(value)
-            faults.append(f"{prefix}{key}: {shown}: {error}")
+            faults.append(f"{prefix}{key}: {shown}: {_named(hint) or error}")
     return kind(**known)
+
+
+def _named(hint: object) -> str:
+    """Return which texts a key takes, where it takes none but a few."""
+    texts = [text for part in (hint, *get_args(hint)) for text in get_args(part) if isinstance(text, str)]
+    return f"is none of {', '.join(texts)}" if texts else ""
 
 
 def _is_struct(kind: object) -> bool:
@@ -222,23 +253,12 @@ def _is_struct(kind: object) -> bool:
 
 
 def _out_of_range(config: Config) -> list[str]:
-    faults = []
-    numbers = {
-        "tick_seconds": (config.tick_seconds, 0.05, 60),
-        "retention_seconds": (config.retention_seconds, 0, 86400),
-        "sample_seconds": (config.sample_seconds, 0, 3600),
-        "spool_retention_seconds": (config.spool_retention_seconds, 60, 365 * 86400),
-        "stop_seconds": (config.stop_seconds, 0, 3600),
-        "port": (config.port, 0, 65535),
-        "flush.seconds": (config.flush.seconds, 0, 86400),
-        "flush.bytes": (config.flush.bytes, 1 << 16, 1 << 30),
-        "gpu.expected": (config.gpu.expected, 0, 1024),
-        "gpu.interval_seconds": (config.gpu.interval_seconds, 0.2, 60),
-        **{f"limits.{name}": (getattr(config.limits, name), 1, 1 << 40) for name in Limits.__struct_fields__},
-    }
-    for name, (value, low, high) in numbers.items():
-        if not low <= value <= high:
-            faults.append(f"{name}: {value} is not between {low} and {high}")
+    values = {name: attrgetter(name)(config) for name in RANGES}
+    faults = [
+        f"{name}: {values[name]} is not between {low} and {high}"
+        for name, (low, high) in RANGES.items()
+        if not low <= values[name] <= high
+    ]
     roots = {"proc": config.proc, "sys": config.sys}
     faults += [f"{name}: {root!r} is no directory" for name, root in roots.items() if not Path(root).is_dir()]
     if config.web_config and not Path(config.web_config).is_file():
@@ -247,7 +267,6 @@ def _out_of_range(config: Config) -> list[str]:
         faults.append(f"node: {config.node_name!r} is not a host name: set node: or $NODE_NAME")
     for collector, devices in config.devices.items():
         faults += _filter_faults(collector, devices)
-    faults += _gpu_faults(config.gpu)
     if config.otlp is not None:
         faults += [f"otlp.{fault}" for fault in otlp_faults(config.otlp)]
     return faults
@@ -261,18 +280,3 @@ def _filter_faults(collector: str, devices: Filter) -> list[str]:
     except TachoscopeError as error:
         return [f"devices.{collector}: {error}"]
     return []
-
-
-def _gpu_faults(gpu: Gpu) -> list[str]:
-    """Sockets and logs need not be there yet: the kubelet may start later, and its collector says so itself."""
-    paths = {"kernel_log": gpu.kernel_log, "pod_resources": gpu.pod_resources}
-    faults = [
-        f"gpu.{key}: {path!r} is a relative path: write it from / on"
-        for key, path in paths.items()
-        if path and not path.startswith("/")
-    ]
-    if "@" in gpu.dcgm_url.partition("://")[2].partition("/")[0]:
-        faults.append("gpu.dcgm_url: (not shown): has a user in it, which is not supported: name a page that needs no password")
-    elif gpu.dcgm_url and not gpu.dcgm_url.startswith(("http://", "https://")):
-        faults.append(f"gpu.dcgm_url: {gpu.dcgm_url!r} is no http:// or https:// URL, as http://127.0.0.1:9400/metrics is")
-    return faults

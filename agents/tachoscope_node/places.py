@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.store import check_url
 
 if TYPE_CHECKING:
-    from tachoscope_node.config import Config
+    from tachoscope_node.config import Config, Gpu
+
+_PAGE = "http://127.0.0.1:9400/metrics"
+_SOCKET = "/var/lib/kubelet/pod-resources/kubelet.sock"
 
 
 def faults(config: Config) -> list[str]:
@@ -28,11 +33,37 @@ def faults(config: Config) -> list[str]:
         check_url(config.store_url)
     except TachoscopeError as error:
         found.append(f"store: {error}")
+    return found + [f"gpu.{fault}" for fault in _gpu_faults(config.gpu)]
+
+
+def _gpu_faults(gpu: Gpu) -> list[str]:
+    """Sockets and logs need not be there yet: the kubelet may start later, and its collector says so itself."""
+    paths = {"kernel_log": gpu.kernel_log, "pod_resources": gpu.pod_resources}
+    found = [f"{key}: {path!r} is a relative path: write it from / on" for key, path in paths.items() if path and path[0] != "/"]
+    if "@" in gpu.dcgm_url.partition("://")[2].partition("/")[0]:
+        found.append("dcgm_url: (not shown): has a user in it, which is not supported: name a page that needs no password")
+    elif gpu.dcgm_url and (fault := _page_fault(gpu.dcgm_url)):
+        found.append(f"dcgm_url: {gpu.dcgm_url!r} {fault}")
     return found
 
 
+def _page_fault(url: str) -> str:
+    """Return what keeps a URL from being that of a page, or nothing."""
+    if not url.startswith(("http://", "https://")):
+        return f"is no http:// or https:// URL, as {_PAGE} is"
+    if not url.isascii() or not url.isprintable() or " " in url:
+        return f"has a space or a character in it that no URL has: write it as {_PAGE} is"
+    try:
+        parts = urlsplit(url)
+        if parts.port == 0:
+            return f"has a port that is not from 1 to 65535: write it as {_PAGE} is"
+    except ValueError as error:
+        return f"is no URL ({error}): write it as {_PAGE} is"
+    return "" if parts.hostname else f"names no host: write it as {_PAGE} is"
+
+
 def in_the_way(config: Config) -> list[str]:
-    """Return the places where a file stands in the way now. No fault at a start: a store may be away for a while."""
+    """Return the places where something else stands now than is meant. No fault at a start: a store may be away for a while."""
     directories = {"spool": config.spool_path, "state": config.state_path}
     if "://" not in config.store_url:
         directories["store"] = Path(config.store_url)
@@ -41,6 +72,16 @@ def in_the_way(config: Config) -> list[str]:
         there = next(path for path in (directory, *directory.parents) if os.path.exists(path))
         if not os.path.isdir(there):
             found.append(f"{key}: {str(directory)!r} cannot be a directory: {there} is a file")
+    return found + [f"gpu.{fault}" for fault in _no_source(config.gpu)]
+
+
+def _no_source(gpu: Gpu) -> list[str]:
+    """Return which paths of the GPUs lead to something that can never be read as what it is named for."""
+    found = []
+    if os.path.isdir(gpu.kernel_log):
+        found.append(f"kernel_log: {gpu.kernel_log!r} is a directory: name the kernel log, /dev/kmsg")
+    if os.path.exists(gpu.pod_resources) and not stat.S_ISSOCK(os.stat(gpu.pod_resources).st_mode):
+        found.append(f"pod_resources: {gpu.pod_resources!r} is no socket: name the kubelet's, {_SOCKET} unless it was moved")
     return found
 
 
@@ -54,6 +95,11 @@ def warnings(config: Config) -> list[str]:
         found.append(
             f"gpu.dcgm_names beside the dcgm-exporter {config.gpu.dcgm_url}: where Prometheus scrapes that one too, each GPU is "
             "there twice under the same names; see docs/dcgm.md"
+        )
+    if os.path.isfile(config.gpu.kernel_log):
+        found.append(
+            f"gpu.kernel_log {config.gpu.kernel_log!r} is a file: only lines in the format of /dev/kmsg count, which no syslog "
+            "has, and a file that is rotated or cut short is not opened again; name /dev/kmsg"
         )
     return found
 

@@ -32,7 +32,7 @@ THROTTLE_TIMES = (
     "hardware_thermal",
     "power_brake",
 )
-ACTIONS = ("none", "check_application", "reset_gpu", "reboot_node", "drain_node", "inspect_hardware")
+ACTIONS = ("none", "check_configuration", "check_application", "reset_gpu", "reboot_node", "drain_node", "inspect_hardware")
 """What to do about a GPU, the mildest first."""
 
 _GPU = ("gpu", "uuid", "mig")
@@ -233,7 +233,7 @@ GPU_HEALTH_REASON = Metric(
     "tachoscope_gpu_health_reason_info",
     "gauge",
     "",
-    "1 for each reason why a GPU is not healthy, and what to do about it; values and thresholds are at /v1/health.",
+    "1 for each reason why a GPU is not healthy, and what to do about it; values are at /v1/health. The node's have no gpu.",
     ("gpu", "uuid", "reason", "action"),
 )
 NODE_HEALTH = Metric(

@@ -15,7 +15,7 @@ from rendering import CHART, PROFILES, VERSIONS, all_values, one, profile, rende
 from tachoscope_node.config import load
 
 EACH_PROFILE = pytest.mark.parametrize("path", PROFILES, ids=lambda path: path.stem)
-FREE = {"config", "nodeSelector", "affinity", "updateStrategy", "podAnnotations", "podLabels", "serviceAccount.annotations"}
+FREE = {"nodeSelector", "affinity", "updateStrategy", "podAnnotations", "podLabels", "serviceAccount.annotations"}
 FREE |= {f"podMonitor.{key}" for key in ("labels", "tlsConfig", "basicAuth", "authorization")}
 """Maps of values.yaml that take any key."""
 
@@ -158,6 +158,9 @@ def test_the_agent_takes_the_configuration_that_is_rendered(path: Path, tmp_path
 def test_without_node_selector_every_node_gets_a_pod() -> None:
     assert "nodeSelector" in spec_of(render())
     assert "nodeSelector" not in spec_of(render({"nodeSelector": None}))
+    assert "nodeSelector" in spec_of(render({"nodeSelector": {}}))  # helm merges maps
+    (comment,) = (line for line in (CHART / "values.yaml").read_text().splitlines() if "for every node" in line)
+    assert comment.endswith("null for every node")
 
 
 def test_off_stays_a_word_on_its_way_through_two_yaml_files() -> None:
@@ -179,14 +182,16 @@ def test_where_records_go_is_the_first_place_that_is_set() -> None:
     assert store(url="s3://b/x") == ("s3://b/x", "")
 
 
-def test_samples_are_not_written_to_a_store_that_is_lost_with_the_pod() -> None:
+@pytest.mark.parametrize("jobs", [True, False])
+def test_samples_are_not_written_to_a_store_on_the_nodes_own_disk_unless_told_so(jobs: bool) -> None:
     def sample_seconds(**values: Any) -> Any:
-        config = one(render({"collectors": {"jobs": {"enabled": False}}, **values}), "ConfigMap")["data"]["agent.yaml"]
+        config = one(render({"collectors": {"jobs": {"enabled": jobs}}, **values}), "ConfigMap")["data"]["agent.yaml"]
         return yaml.safe_load(config).get("sample_seconds")
 
     assert sample_seconds() == 0
-    assert sample_seconds(store={"url": "s3://bucket/x"}) is None
-    assert sample_seconds(store={"hostPath": "/mnt/x"}) is None
+    assert sample_seconds(config={"sample_seconds": 60}) == 60
+    for store in ({"url": "s3://bucket/x"}, {"hostPath": "/mnt/x"}, {"existingClaim": "store"}):
+        assert sample_seconds(store=store) is None
 
 
 def test_a_changed_configuration_replaces_the_pods_and_nothing_else_does() -> None:
@@ -235,12 +240,16 @@ def test_the_notes_say_what_the_agent_may_who_may_read_it_and_where_records_go(t
     assert "Rights: user 0.\n" in default
     assert "the NetworkPolicy lets in" in default
     assert "a directory of each node" in default
+    assert "Samples of the metrics are not written there" in default
+    assert "not written there" not in notes({"config": {"sample_seconds": 60}}, tmp_path)
+    assert "forgotten" not in default
     everything = notes(profile(CHART / "ci" / "everything-values.yaml"), tmp_path)
     assert "PRIVILEGED, the node's processes, the node's network, SYS_ADMIN, DAC_READ_SEARCH" in everything
     assert "can read them" in everything
     nothing = notes(profile(CHART / "ci" / "no-privilege-values.yaml"), tmp_path)
     assert "Rights: user 65532.\n" in nothing
-    assert "gone with the pod" in nothing
+    assert "gone with the pod: set store.url" in nothing
+    assert "missing GPUs are forgotten: set collectors.gpu.expected" in nothing
     assert "without TLS" not in notes({"webConfig": {"existingSecret": "web"}}, tmp_path)
 
 

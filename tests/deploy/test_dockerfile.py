@@ -80,7 +80,7 @@ def test_the_versions_of_project_chart_and_image_are_one() -> None:
     assert f"ARG VERSION={version}" in TEXT
     assert f'appVersion: "{version}"' in (CHART / "Chart.yaml").read_text()
     for example in (DEPLOY / "examples").glob("*.yaml"):
-        assert f"image: tachoscope-probe:{version}\n" in example.read_text()
+        assert f"image: registry.example.com/ml/tachoscope-probe:{version}\n" in example.read_text()
 
 
 def test_the_chart_starts_what_the_agents_image_has() -> None:

@@ -13,9 +13,10 @@ import pytest
 import yaml
 
 from helpers import REPOSITORY
-from kubernetes_rules import pod_faults, schema_faults
-from rendering import CHART, DEPLOY, VERSIONS, render
+from kubernetes_rules import pod_faults, pods, schema_faults
+from rendering import CHART, DEPLOY, VERSIONS, one, render
 from tachoscope_core.gpu_metrics import GPU_METRICS
+from tachoscope_node.config import Config
 
 PAGE = (REPOSITORY / "docs" / "kubernetes.md").read_text()
 BLOCKS = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", PAGE, flags=re.DOTALL)]
@@ -62,6 +63,20 @@ def test_all_values_that_it_shows_are_taken() -> None:
             assert schema_faults(document, VERSIONS[-1]) + pod_faults(document) == []
 
 
+def test_what_it_says_of_the_restricted_pods_state_and_of_the_store_of_a_node_is_so() -> None:
+    restricted = render({"gpuAccess": "env", "collectors": {"pods": {"enabled": False}, "jobs": {"enabled": False}}})
+    (state,) = (volume for volume in pods(one(restricted, "DaemonSet"))[0]["spec"]["volumes"] if volume["name"] == "state")
+    agent = yaml.safe_load(one(render({}), "ConfigMap")["data"]["agent.yaml"])
+
+    assert "Its state is an `emptyDir`" in PAGE
+    assert "emptyDir" in state
+    assert f"the chart sets `sample_seconds: {agent['sample_seconds']}`" in PAGE
+    assert agent["store"].startswith("/var/lib/")
+    megabytes, objects = map(float, re.search(r"about (\d+) MB a day in (\d+) objects", PAGE).groups())  # type: ignore[union-attr]
+    assert objects == 86400 / Config(store="s3://bucket").flush_seconds
+    assert f"{megabytes * 10:.0f} GB and {objects / 100:.1f} million objects for 10,000 nodes" in " ".join(PAGE.split())
+
+
 def test_the_pod_is_the_one_of_the_examples() -> None:
     assert (DEPLOY / "examples" / "pod.yaml").read_text().split("\n", 1)[1].rstrip() in PAGE
 
@@ -81,6 +96,7 @@ def test_the_commands_name_what_is_there() -> None:
     image = setting.partition("=")[2]
     assert f"-t {image.removesuffix('agent')}$image:0.1.0" in commands
     assert any(document["kind"] == "DaemonSet" for document in render({"image": {"repository": image}}))
+    assert PAGE.count(f"image: {image.removesuffix('agent')}probe:0.1.0\n") == 1  # what was pushed is what a pod takes
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool")

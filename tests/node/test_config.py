@@ -1,5 +1,6 @@
 """The agent's configuration: every fault at once, and defaults that hold."""
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -52,7 +53,7 @@ def test_all_faults_are_named_at_once_with_key_and_value(tmp_path: Path) -> None
         "web_config: /no/such/file is not there",
         "spool: 'here/spool' is a relative path",
         "store: could not open store 's4://bucket/x': Protocol not known: s4",
-        "gpu.enabled: 'perhaps'",
+        "gpu.enabled: 'perhaps': is none of auto, on, off",
         "gpu.expected: -1 is not between 0 and",
         "gpu.interval_seconds: 0.0 is not between 0.2 and",
         "gpu.kernel_log: 'kmsg' is a relative path",
@@ -79,6 +80,61 @@ def test_a_password_in_the_url_of_a_dcgm_exporter_is_refused_and_not_shown(tmp_p
         load(write(tmp_path, "gpu: {dcgm_url: 'http://me:secret-23@127.0.0.1:9400/metrics'}"))
 
     assert "secret-23" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "fault"),
+    [
+        ("http://", "names no host"),
+        ("http:///metrics", "names no host"),
+        ("https://:9400/metrics", "names no host"),
+        ("http://127.0.0.1:99999/m", "is no URL .Port out of range 0-65535"),
+        ("http://127.0.0.1:0/m", "has a port that is not from 1 to 65535"),
+        ("http://127.0.0.1:metrics", "is no URL .Port could not be cast"),
+        ("http://[::1/metrics", "is no URL .Invalid IPv6"),
+        ("http://127.0.0.1:9400/a b", "has a space or a character"),
+        ("http://127.0.0.1:9400/\u00fc", "has a space or a character"),
+    ],
+)
+def test_an_address_of_a_dcgm_exporter_that_nobody_can_ask_is_a_fault(tmp_path: Path, url: str, fault: str) -> None:
+    with pytest.raises(TachoscopeError, match=f"gpu.dcgm_url: '.*' {fault}.*http://127.0.0.1:9400/metrics is"):
+        load(write(tmp_path, f'gpu: {{dcgm_url: "{url}"}}'))
+
+
+@pytest.mark.parametrize(
+    "url", ["http://localhost", "https://exporter.gpu-operator.svc:9400/metrics?a=b", "http://[::1]:9400/metrics"]
+)
+def test_an_address_of_a_dcgm_exporter_that_can_be_asked_is_taken(tmp_path: Path, url: str) -> None:
+    assert load(write(tmp_path, f'gpu: {{dcgm_url: "{url}"}}')).gpu.dcgm_url == url
+
+
+def test_a_look_finds_a_kernel_log_or_socket_of_gpus_that_is_something_else_and_a_start_lets_it_come_right(tmp_path: Path) -> None:
+    file = write(tmp_path, f"gpu: {{kernel_log: {tmp_path}, pod_resources: {tmp_path}}}")
+    with pytest.raises(TachoscopeError) as raised:
+        load(file, look=True)
+
+    assert f"gpu.kernel_log: '{tmp_path}' is a directory: name the kernel log, /dev/kmsg" in str(raised.value)
+    assert f"gpu.pod_resources: '{tmp_path}' is no socket: name the kubelet's" in str(raised.value)
+    assert "2 to mend" in str(raised.value)
+    assert load(file).gpu.kernel_log == str(tmp_path)
+    with pytest.raises(TachoscopeError, match=r"gpu.pod_resources: '.*agent.yaml' is no socket"):
+        load(write(tmp_path, f"gpu: {{pod_resources: {file}}}"), look=True)
+
+
+def test_a_look_takes_a_socket_and_a_kernel_log_that_are_there_and_those_that_are_not_there_yet(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as kubelet:
+        kubelet.bind(str(tmp_path / "kubelet.sock"))
+        there = write(tmp_path, f"gpu: {{kernel_log: /dev/null, pod_resources: {tmp_path}/kubelet.sock}}")
+        assert load(there, look=True).gpu.kernel_log == "/dev/null"
+    load(write(tmp_path, f"gpu: {{kernel_log: {tmp_path}/none, pod_resources: {tmp_path}/none.sock}}"), look=True)
+
+
+def test_a_file_as_the_kernel_log_is_allowed_with_a_warning_and_a_device_without(tmp_path: Path) -> None:
+    (tmp_path / "kern.log").write_text("Nov 21 node-1 kernel: NVRM: Xid (PCI:0000:01:00): 79\n")
+
+    (warning,) = warnings(load(write(tmp_path, f"gpu: {{kernel_log: {tmp_path}/kern.log}}")))
+    assert warning.startswith(f"gpu.kernel_log '{tmp_path}/kern.log' is a file: only lines in the format of /dev/kmsg count")
+    assert warnings(load(write(tmp_path, "gpu: {kernel_log: /dev/null}"))) == []
 
 
 def test_names_of_an_exporter_that_is_there_itself_are_allowed_with_a_warning(tmp_path: Path) -> None:
@@ -127,6 +183,15 @@ def test_a_file_that_is_no_configuration_is_refused(tmp_path: Path, text: str, m
 )
 def test_on_and_off_mean_the_same_with_quotes_and_without(tmp_path: Path, written: str, meant: str) -> None:
     assert load(write(tmp_path, f"gpu: {{enabled: {written}}}")).gpu.nvml == meant
+
+
+def test_a_section_whose_keys_are_all_commented_out_is_its_defaults(tmp_path: Path) -> None:
+    path = write(tmp_path, "gpu:\n  # expected: 8\nflush:\nlimits:\ndevices:\notlp:\n")
+
+    assert load(path) == load(None)
+    assert load(path, **{"gpu.dcgm_names": True}).gpu == Gpu(dcgm_names=True)
+    with pytest.raises(TachoscopeError, match="store: None: Expected `str`, got `null`"):
+        load(write(tmp_path, "store:\n"))
 
 
 def test_an_empty_file_is_the_defaults(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from tachoscope_core.metric import Metric
@@ -11,7 +12,27 @@ HOST_INTERVAL_SECONDS = 5.0
 
 
 class NoDataError(Exception):
-    """There is nothing of the kind now, as on a node that no rank runs on. Not a failure."""
+    """There is nothing of the kind now, as on a node that no rank runs on. Not a failure; without a text not worth a line either.
+
+    Attributes:
+        families: what holds all the same.
+    """
+
+    def __init__(self, text: str = "", families: Sequence[Family] = ()) -> None:
+        super().__init__(text)
+        self.families = tuple(families)
+
+
+class PartialError(Exception):
+    """A failure of which something is known all the same, as that the GPUs are down.
+
+    Attributes:
+        families: what holds.
+    """
+
+    def __init__(self, text: str, families: Sequence[Family]) -> None:
+        super().__init__(text)
+        self.families = tuple(families)
 
 
 class NotSupportedError(Exception):

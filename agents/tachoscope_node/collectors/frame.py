@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tachoscope_core.agent_metrics import COLLECTOR_DURATION, COLLECTOR_STATUS, COLLECTOR_SUCCESS
-from tachoscope_node.collectors.collector import Collector, NoDataError, NotSupportedError
+from tachoscope_node.collectors.collector import Collector, NoDataError, NotSupportedError, PartialError
 from tachoscope_node.collectors.workers import Workers
 from tachoscope_node.families import Family, Point
 
@@ -45,11 +45,14 @@ class _Entry:
     def run(self) -> None:
         """Collect once; whatever happens becomes the answer."""
         start = time.perf_counter()
-        status, reason, families = "ok", "", []
+        status, reason = "ok", ""
+        families: Sequence[Family] = ()
         try:
             families = self._declared(self.collector.collect())
         except NoDataError as error:
-            status, reason = "no_data", str(error)
+            status, reason, families = "no_data", str(error), error.families
+        except PartialError as error:
+            status, reason, families = "failed", str(error), error.families
         except NotSupportedError as error:
             status, reason = "not_supported", str(error)
         except BaseException as error:  # a driver's binding may raise anything; a thread that dies would never answer
@@ -114,8 +117,7 @@ class Frame:
         interval = NOT_SUPPORTED_SECONDS if outcome.status == "not_supported" else entry.collector.interval_seconds
         following = entry.due + interval
         entry.due = following if following > now else now + interval
-        before = entry.outcome.status if entry.outcome else "ok"
-        if outcome.status != before:
+        if _told(outcome) != _told(entry.outcome):
             self._log(f"collector {entry.collector.name}: {outcome.status}{': ' if outcome.reason else ''}{outcome.reason}")
         entry.outcome = outcome
 
@@ -135,6 +137,12 @@ class Frame:
             families.extend(outcome.families)
         own = [Family(COLLECTOR_SUCCESS, success), Family(COLLECTOR_STATUS, statuses), Family(COLLECTOR_DURATION, durations)]
         return families + own
+
+
+def _told(outcome: _Outcome | None) -> str:
+    """Return what the log knows an outcome as: having no data without a reason is as it should be."""
+    usual = outcome is None or (outcome.status == "no_data" and not outcome.reason)
+    return "ok" if usual or outcome is None else outcome.status
 
 
 def _check(collectors: Sequence[Collector]) -> None:

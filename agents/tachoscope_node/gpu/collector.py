@@ -8,11 +8,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.metric import Metric
-from tachoscope_node.collectors.collector import NoDataError, NotSupportedError
+from tachoscope_node.collectors.collector import NoDataError, NotSupportedError, PartialError
 from tachoscope_node.collectors.workers import Workers
 from tachoscope_node.families import Family
 from tachoscope_node.gpu import nvml
@@ -88,22 +88,34 @@ class GpuCollector:
 
     def expected(self) -> int:
         """Return how many GPUs there should be. May be called from any thread."""
-        return self._known.expected
+        return max(self._known.expected, int(self._required))
+
+    def driver(self) -> str:
+        """Return how the driver is, one of DRIVERS. May be called from any thread."""
+        if self._driver is not None:
+            return "works"
+        error = self._start_error
+        if error is None or isinstance(error, NoDataError):
+            return "starting"
+        return "absent" if isinstance(error, NotSupportedError) else "error"
 
     def collect(self) -> list[Family]:
         """Ask all GPUs. Returns within 1.7 seconds, whatever the driver does.
 
         Raises:
-            NoDataError: the driver is starting.
-            NotSupportedError: there is no driver. Whatever else: it does not work. Neither where GPUs of the node are known: then
-                they are down.
+            NoDataError: the driver is starting. PartialError: it does not work, though GPUs are known or expected. Both tell of
+                those as down.
+            NotSupportedError: there is no driver. Whatever else: it does not work.
         """
         if not self._alone.acquire(blocking=False):
             raise RuntimeError("asked while it is still at work")
         try:
-            self._readings = tuple(self._read())
+            driver = self._open()
+            self._readings = tuple(self._read() if driver is not None else self._without_driver())
             self._tell()
-            return families(self._readings, self._known.expected)
+            if driver is None:
+                self._raise()
+            return families(self._readings, self.expected())
         finally:
             self._alone.release()
 
@@ -122,10 +134,11 @@ class GpuCollector:
             self._started, self._start_due = now, now + RETRY_SECONDS
             self._start.begin()
             self._workers.run([self._start], START_SECONDS)
+        if not self._start.running:
             self._start_error = self._start.error
-        if self._start.running:
-            if now - self._started < STARTING_SECONDS:
-                raise NoDataError("the driver is starting: nvmlInit has not returned yet")
+        elif now - self._started < STARTING_SECONDS:
+            self._start_error = NoDataError("the driver is starting: nvmlInit has not returned yet")
+        else:
             self._start_error = TimeoutError("nvmlInit does not return; it is not called again until it does")
         return self._driver
 
@@ -167,9 +180,6 @@ class GpuCollector:
     # --- one reading ------------------------------------------------------------------------------------------------------
 
     def _read(self) -> list[Reading]:
-        driver = self._open()
-        if driver is None:
-            return self._without_driver()
         every: list[Task[Any]] = [*(slot.task for slot in self._slots), self._look]
         tasks = [task for task in every if not task.running]
         for task in tasks:
@@ -187,15 +197,21 @@ class GpuCollector:
         return sorted(readings, key=lambda reading: reading.gpu.index)
 
     def _without_driver(self) -> list[Reading]:
-        """Return the known GPUs as down; raise where none is known, for then there may be none at all."""
-        error = self._start_error or RuntimeError("the driver has not been started yet")
-        missing = self._known.missing(())
-        if not missing and not (self._known.expected and not isinstance(error, NotSupportedError)):
-            if isinstance(error, NotSupportedError) and self._required:
-                raise RuntimeError(f"gpu.enabled is on, but {error}") from None
-            raise error
+        """Return the known GPUs as down."""
         fault = "no_answer" if self._start.running else "driver_error"
-        return [Reading(gpu, up=False, fault=fault, detail=str(error)) for gpu in missing]
+        return [Reading(gpu, up=False, fault=fault, detail=str(self._start_error)) for gpu in self._known.missing(())]
+
+    def _raise(self) -> NoReturn:
+        """Say why there is no driver; where no GPU is known nor expected there may be none at all."""
+        error = self._start_error or RuntimeError("the driver has not been started yet")
+        if not self._readings and not self.expected():
+            raise error
+        found = families(self._readings, self.expected())
+        if isinstance(error, NoDataError):
+            raise NoDataError(str(error), found)
+        absent = isinstance(error, NotSupportedError)
+        wanted = "gpu.enabled is on, but " if self._required else f"{self.expected()} GPUs are expected, but "
+        raise PartialError(f"{wanted if absent else ''}{error}", found) from error
 
     def _of_slots(self, asked: set[Task[Any]]) -> list[Reading]:
         """Return the readings of those that were asked now; of what comes late no one knows when it was read."""

@@ -79,6 +79,10 @@ class DcgmCollector:
         """Return how many GPUs there should be. May be called from any thread."""
         return self._known.expected
 
+    def driver(self) -> str:
+        """Return `works` while the exporter tells of GPUs, else `absent`. May be called from any thread."""
+        return "works" if self.readings() else "absent"
+
     def close(self) -> None:
         """Nothing is open between two looks."""
 

@@ -64,6 +64,7 @@ class Thresholds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hold_seconds: float
     xid_seconds: float
     silent_seconds: float
+    start_seconds: float
     stale_seconds: float
     rules: dict[str, Rule]
     recovery_actions: dict[int, Advice]
@@ -158,24 +159,22 @@ def judge(reading: Reading, past: Past, xids: Sequence[Seen], now: float, *, mos
         elif _true(rule, measured) and past.seconds(name) >= rule.for_seconds:
             limit = measured.threshold if measured.threshold is not None else rule.threshold or 0.0
             unit = f" {rule.unit}" if rule.unit else ""
-            text = f"{name.replace('_', ' ')}: {measured.value:g}{unit} {rule.comparison} {limit:g}"
+            text = f"{name.replace('_', ' ')}: {round(measured.value, 1):g}{unit} {rule.comparison} {limit:g}"
             reasons.append(Reason(name, measured.value, rule.comparison, limit, rule.severity, rule.action, text))
     if not reasons and len(not_measured) == len(_MEASURES) and reading.value(names.GPU_RECOVERY_ACTION) is None:
-        text = "nothing was measured that could tell"
-        reasons.append(Reason("not_measured", 0.0, "<", 1.0, "unknown", "none", text))
+        reasons.append(not_measured_at_all("nothing was measured that could tell"))
     return verdict(reasons, not_measured)
 
 
-def judge_node(states: Sequence[str], there: int, expected: int) -> Verdict:
-    """Judge the node by the states of its GPUs and by how many the driver has not lost."""
-    reasons = []
-    if there < expected:
-        text = f"GPUs of the node: {there} < {expected} expected"
-        reasons.append(Reason("gpus_missing", float(there), "<", float(expected), "unhealthy", "reboot_node", text))
-    elif not states:
-        text = "no GPU was read"
-        reasons.append(Reason("not_measured", 0.0, "<", 1.0, "unknown", "none", text))
-    return Verdict(worst([*states, *(reason.severity for reason in reasons)]), tuple(reasons))
+def too_young(seconds: float, start_seconds: float) -> Reason:
+    """Return why a GPU that nothing is known against is not called healthy yet: it was read for less than a window."""
+    text = f"read for {seconds:.0f} s < {start_seconds:g} s since the agent's start"
+    return Reason("not_measured", seconds, "<", start_seconds, "unknown", "none", text)
+
+
+def not_measured_at_all(text: str) -> Reason:
+    """Return why something is unknown of which nothing was measured."""
+    return Reason("not_measured", 0.0, "<", 1.0, "unknown", "none", text)
 
 
 def verdict(reasons: Iterable[Reason], not_measured: Iterable[str] = ()) -> Verdict:
@@ -200,11 +199,13 @@ def _faults(reading: Reading, past: Past) -> list[Reason]:
     said = f": {reading.detail}" if reading.detail else ""
     if reading.fault == "lost":
         return [Reason("lost", 1.0, "==", 1.0, "unhealthy", "reboot_node", f"the driver has lost it{said}")]
-    value, limit = past.silent_seconds, limits.silent_seconds
-    text = f"{reading.fault.replace('_', ' ')} for {value:.0f} s, dead from {limit:g} s{said}"
-    if reading.fault == "no_answer" and value >= limit:
-        return [Reason("no_answer", value, ">=", limit, "unhealthy", "reboot_node", text)]
-    return [Reason(reading.fault or "no_answer", value, ">=", 0.0, "unknown", "drain_node", text)]
+    fault, value, limit = reading.fault or "no_answer", past.silent_seconds, limits.silent_seconds
+    dead = value >= limit
+    severity: Severity = "unhealthy" if dead else "unknown"
+    comparison = ">=" if dead else "<"
+    action = ("reboot_node" if fault == "no_answer" else "drain_node") if dead else "none"
+    text = f"{fault.replace('_', ' ')} for {value:.0f} s {comparison} {limit:g} s{said}"
+    return [Reason(fault, value, comparison, limit, severity, action, text)]
 
 
 def _errors(xids: Sequence[Seen], now: float) -> list[Reason]:
@@ -247,7 +248,7 @@ def _growth(counter: str) -> _Measure:
 def _throttled(reason: str) -> _Measure:
     def measure(look: _Look) -> _Measured | None:
         told = look.reading.value(names.GPU_THROTTLED, reason) is not None
-        return _Measured(look.past.seconds(reason)) if told else None
+        return _Measured(min(look.past.seconds(reason), thresholds().window_seconds)) if told else None
 
     return measure
 

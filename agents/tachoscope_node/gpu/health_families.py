@@ -44,18 +44,21 @@ def health_families(gpus: Sequence[GpuHealth], node: Verdict) -> list[Family]:
                 ((str(each.gpu.index), each.gpu.uuid, reason.what, reason.action), 1.0)
                 for each in gpus
                 for reason in each.verdict.reasons
-            ],
+            ]
+            + [(("", "", reason.what, reason.action), 1.0) for reason in node.reasons if reason.what == "gpus_missing"],
         ),
         Family(NODE_HEALTH, [((state,), float(node.state == state)) for state in GPU_HEALTH_STATES]),
     ]
 
 
-def health_page(node_name: str, gpus: Sequence[GpuHealth], node: Verdict, xids: Sequence[Seen]) -> dict[str, Any]:
-    """Return what /v1/health says, for people and programs: times in Unix seconds."""
+def health_page(node_name: str, board: Board, xids: Sequence[Seen], at: float | None) -> dict[str, Any]:
+    """Return what /v1/health says, for people and programs: times in Unix seconds. at: when it was looked."""
+    gpus, node = board.gpus, board.node
     return {
         "node": node_name,
+        "time": at,
         "state": node.state,
-        "reasons": [_reason(reason, None) for reason in node.reasons],
+        "reasons": [_reason(reason, board.node_since.get(reason.what), held=False) for reason in node.reasons],
         "gpus": [
             {
                 "gpu": each.gpu.index,
@@ -63,7 +66,9 @@ def health_page(node_name: str, gpus: Sequence[GpuHealth], node: Verdict, xids: 
                 "model": each.gpu.model,
                 "pci_bus_id": each.gpu.pci_bus_id,
                 "state": each.verdict.state,
-                "reasons": [_reason(reason, each.since.get(reason.what)) for reason in each.verdict.reasons],
+                "reasons": [
+                    _reason(reason, each.since.get(reason.what), held=reason.what in each.held) for reason in each.verdict.reasons
+                ],
                 "not_measured": list(each.verdict.not_measured),
             }
             for each in gpus
@@ -88,7 +93,7 @@ def health_page(node_name: str, gpus: Sequence[GpuHealth], node: Verdict, xids: 
     }
 
 
-def _reason(reason: Reason, since: float | None) -> dict[str, Any]:
+def _reason(reason: Reason, since: float | None, *, held: bool) -> dict[str, Any]:
     return {
         "reason": reason.what,
         "text": reason.text,
@@ -98,6 +103,7 @@ def _reason(reason: Reason, since: float | None) -> dict[str, Any]:
         "severity": reason.severity,
         "action": reason.action,
         "since": since,
+        "held": held,
     }
 
 
@@ -106,6 +112,7 @@ class GpuHealthCollector:
 
     Args:
         readings: what was read of all GPUs last. expected: GPUs that the node should have, 0 where nobody knows.
+        driver: says how the driver is, one of DRIVERS. start_seconds: see `Board`.
     """
 
     name = "gpu_health"
@@ -118,6 +125,8 @@ class GpuHealthCollector:
         expected: Callable[[], int],
         log: Log,
         *,
+        driver: Callable[[], str] = lambda: "works",
+        start_seconds: float | None = None,
         interval_seconds: float = 1.0,
         clock: Callable[[], float] = time.monotonic,
         unix_clock: Callable[[], float] = time.time,
@@ -128,16 +137,32 @@ class GpuHealthCollector:
         self._expected = expected
         self._clock = clock
         self._unix_clock = unix_clock
-        self._board = Board(counter, log)
+        self._driver = driver
+        self._log = log
+        self._board = Board(counter, log, start_seconds=start_seconds)
+        self._looked_at: float | None = None
+        self._found = ""
 
     def collect(self) -> list[Family]:
         readings, expected = self._readings(), self._expected()
-        self._board.look(readings, expected, self._clock(), self._unix_clock())
+        now = self._unix_clock()
+        self._board.look(readings, expected, self._clock(), now, driver=self._driver())
+        self._looked_at = now
+        self._tell_of_find(readings)
         xids = self._counter.families()
         if not readings and not expected and not any(family.points for family in xids):
-            raise NoDataError("no GPU was read")
+            raise NoDataError
         return [*xids, *health_families(self._board.gpus, self._board.node)]
+
+    def _tell_of_find(self, readings: Sequence[Reading]) -> None:
+        """Log once what GPUs there are, and again when their driver is another."""
+        gpus = [reading.gpu for reading in readings if reading.up and not reading.gpu.mig]
+        version = gpus[0].driver_version if gpus else ""
+        if gpus and (not self._found or version not in ("", self._found)):
+            models = ", ".join(dict.fromkeys(gpu.model for gpu in gpus))
+            self._log.info(f"{len(gpus)} GPUs found ({models}), driver {version or 'of a version that nobody told'}")
+            self._found = version or "?"
 
     def page(self, node_name: str) -> dict[str, Any]:
         """Return what /v1/health says; may be called from any thread."""
-        return health_page(node_name, self._board.gpus, self._board.node, self._counter.all())
+        return health_page(node_name, self._board, self._counter.all(), self._looked_at)

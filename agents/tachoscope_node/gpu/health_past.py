@@ -36,6 +36,7 @@ class Past:
 
     Attributes:
         amounts: oldest first. counters: as they were read last. grown: those that were read twice.
+        watched_seconds: how long it has answered, ever.
         silent_seconds: how long it has not answered. stale_seconds: how long nobody has read it anew.
     """
 
@@ -43,6 +44,7 @@ class Past:
     amounts: tuple[_Amount, ...] = ()
     counters: Mapping[str, float] = field(default_factory=dict)
     grown: frozenset[str] = frozenset()
+    watched_seconds: float = 0.0
     silent_seconds: float = 0.0
     stale_seconds: float = 0.0
     reading: Reading | None = None
@@ -77,6 +79,7 @@ def observe(past: Past, reading: Reading, at: float, held: frozenset[str], windo
         (*(old for old in past.amounts if at - old.at < window_seconds), *added),
         {**past.counters, **counters},
         past.grown | growth.keys(),
+        past.watched_seconds + seconds * reading.up,
         past.silent_seconds + seconds if not reading.up else 0.0,
         past.stale_seconds + seconds if reading is past.reading else 0.0,
         reading,

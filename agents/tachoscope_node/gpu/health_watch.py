@@ -21,6 +21,8 @@ class Gpus(Protocol):
 
     def expected(self) -> int: ...
 
+    def driver(self) -> str: ...
+
 
 class HealthWatch:
     """Keeps the errors over all configurations, and has the collectors for the one that holds.
@@ -72,6 +74,7 @@ class HealthWatch:
                 self._counter,
                 gpus.expected if gpus is not None else lambda: settings.expected,
                 self._log,
+                driver=gpus.driver if gpus is not None else lambda: "absent",
                 interval_seconds=settings.interval_seconds,
             )
             self._collectors.append(self._health)
@@ -81,7 +84,7 @@ class HealthWatch:
         """Return what /v1/health says; may be called from any thread."""
         health = self._health
         if health is None:
-            return {"node": node_name, "state": "unknown", "reasons": [], "gpus": [], "xids": []}
+            return {"node": node_name, "time": None, "state": "unknown", "reasons": [], "gpus": [], "xids": []}
         return health.page(node_name)
 
     def close(self) -> None:
@@ -90,8 +93,10 @@ class HealthWatch:
 
 
 def _uuid_of(address: str, gpus: Gpus | None) -> str | None:
-    for reading in gpus.readings() if gpus is not None else ():
-        gpu = reading.gpu
-        if gpu.uuid and not gpu.mig and pci_address(gpu.pci_bus_id) == address:
+    """Return the UUID of the GPU at an address; empty where all GPUs are known and none is there, None while that may change."""
+    whole = [reading.gpu for reading in gpus.readings() if not reading.gpu.mig] if gpus is not None else []
+    for gpu in whole:
+        if gpu.uuid and pci_address(gpu.pci_bus_id) == address:
             return gpu.uuid
-    return None
+    known = gpus is not None and gpus.driver() == "works" and whole and all(gpu.uuid and gpu.pci_bus_id for gpu in whole)
+    return "" if known else None

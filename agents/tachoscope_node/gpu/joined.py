@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from tachoscope_core.metric import Metric
-from tachoscope_node.collectors.collector import Collector, NoDataError, NotSupportedError
+from tachoscope_node.collectors.collector import Collector, NoDataError, NotSupportedError, PartialError
 from tachoscope_node.families import Family
 from tachoscope_node.gpu.dcgm_merge import Series, merged
 from tachoscope_node.gpu.families import METRICS, families
@@ -19,6 +19,8 @@ class Gpus(Protocol):
     def readings(self) -> tuple[Reading, ...]: ...
 
     def expected(self) -> int: ...
+
+    def driver(self) -> str: ...
 
 
 class GpuSource(Gpus, Collector, Protocol):
@@ -50,6 +52,7 @@ class JoinedCollector:
         self._foreign = False
         self._counted: set[Series] = set()
         self._readings: tuple[Reading, ...] = ()
+        self._failure: NoDataError | PartialError | None = None
 
     def readings(self) -> tuple[Reading, ...]:
         """Return what the GPUs last said: those that are down too. May be called from any thread."""
@@ -58,6 +61,10 @@ class JoinedCollector:
     def expected(self) -> int:
         """Return how many GPUs there should be. May be called from any thread."""
         return self._nvml.expected() if self._foreign else max(self._nvml.expected(), self.dcgm.expected())
+
+    def driver(self) -> str:
+        """Return how NVML is, one of DRIVERS; where the exporter tells of GPUs, it works. May be called from any thread."""
+        return "works" if self.dcgm.readings() and not self._foreign else self._nvml.driver()
 
     def collect(self) -> list[Family]:
         """Ask all GPUs, and return what they and the exporter say.
@@ -74,7 +81,10 @@ class JoinedCollector:
             self._log(trouble)
         self._trouble = trouble
         self._readings = merged(own, others, self._counted)
-        return families(self._readings, self.expected())
+        found = families(self._readings, self.expected())
+        if self._failure is not None and (self._required or not others):
+            raise type(self._failure)(str(self._failure), found)
+        return found
 
     def close(self) -> None:
         """Let go of the driver."""
@@ -82,6 +92,7 @@ class JoinedCollector:
 
     def _own(self, others: tuple[Reading, ...]) -> tuple[tuple[Reading, ...], str]:
         """Return NVML's readings, none where it does not work at all and the exporter tells of GPUs; and what to say of that."""
+        self._failure = None
         try:
             self._nvml.collect()
         except NotSupportedError as error:
@@ -90,10 +101,13 @@ class JoinedCollector:
             self._readings = ()
             raise NoDataError(f"{error}; and no dcgm-exporter tells of a GPU") from error  # asked again soon: one may begin to
         except Exception as error:
-            if others and not self._required:
-                return (), "" if isinstance(error, NoDataError) else _alone(str(error))
-            self._readings = ()
-            raise
+            if others and not self._required and not (isinstance(error, PartialError) and self._nvml.readings()):
+                quiet = isinstance(error, NoDataError) or isinstance(error.__cause__, NotSupportedError)
+                return (), "" if quiet else _alone(str(error))
+            if not isinstance(error, NoDataError | PartialError) or not error.families or (others and not self._nvml.readings()):
+                self._readings = ()
+                raise
+            self._failure = error
         own = self._nvml.readings()
         if not others or any(reading.up or reading.fault != "driver_error" for reading in own):
             return own, ""

@@ -159,7 +159,8 @@ class KernelLogCollector:
     """Tells the counter of each Xid error in the kernel log; gives no metrics of its own.
 
     Args:
-        uuid_of: the UUID of the GPU with a PCI address (`domain:bus:device`), None where nobody knows.
+        uuid_of: the UUID of the GPU with a PCI address (`domain:bus:device`), empty if none has it, None while
+            nobody knows.
     """
 
     name = "kernel_log"
@@ -226,7 +227,10 @@ class KernelLogCollector:
         waiting, self._waiting = self._waiting, []
         for error in waiting:
             address = error.line.gpu
-            uuid = address if address.startswith("GPU-") else self._uuid_of(address) or self._uuids.get(address)
+            uuid: str | None = address
+            if not address.startswith("GPU-"):
+                found = self._uuid_of(address)
+                uuid = found or self._uuids.get(address, found)
             if uuid is None and now < error.until:
                 self._waiting.append(error)
             else:

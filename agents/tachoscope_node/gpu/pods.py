@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from tachoscope_core.gpu_metrics import GPU_DEVICES_UNMAPPED, GPU_WORKLOAD, GPU_WORKLOAD_MEMORY, POD_RESOURCES_UP
 from tachoscope_core.metric import Metric
-from tachoscope_node.collectors.collector import NoDataError
+from tachoscope_node.collectors.collector import NoDataError, PartialError
 from tachoscope_node.families import Family, Labels
 from tachoscope_node.gpu import pod_resources, workloads
 from tachoscope_node.gpu.cgroup_pods import Place, place
@@ -91,17 +91,21 @@ class PodsCollector:
     def collect(self) -> list[Family]:
         readings = self._readings()
         if not readings:
-            raise NoDataError("no GPU has been read")
+            raise NoDataError
         grants = self._ask() if self._socket else ()
         owners, unmapped = _owners(grants, Devices([reading.gpu for reading in readings], lambda: minors(self._proc)))
         found = workloads.families(Seen(readings, owners, self._places(readings), self._ranks()))
         if not self._socket:
+            if not any(family.points for family in found):
+                raise NoDataError  # the kubelet is not asked, and no rank runs on a GPU
             return found
-        return [
-            *found,
+        found += [
             Family(POD_RESOURCES_UP, [((), float(not self._fault))]),
             Family(GPU_DEVICES_UNMAPPED, [((kind,), float(unmapped[kind])) for kind in _KINDS]),
         ]
+        if self._fault:
+            raise PartialError(self._fault, found)
+        return found
 
     def _ask(self) -> tuple[Grant, ...]:
         try:

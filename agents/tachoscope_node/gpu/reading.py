@@ -66,5 +66,7 @@ class Reading:
         return self.values.get(metric.name, {}).get(labels)
 
 
+DRIVERS = ("works", "starting", "absent", "error")
+"""How whoever is asked about GPUs is. absent: there is no driver to be loaded. error: it does not start."""
 FAULTS = ("lost", "no_answer", "driver_error")
 """lost: the driver says that the GPU has fallen off the bus, or no longer lists it. no_answer: a call hangs."""

@@ -16,7 +16,7 @@ from trees import points
 from fake_nvml import Driver
 from tachoscope_core.agent_metrics import COLLECTOR_STATUS
 from tachoscope_core.gpu_metrics import GPU_INFO, GPU_POWER, GPU_UP, GPUS
-from tachoscope_node.collectors.collector import NoDataError, NotSupportedError
+from tachoscope_node.collectors.collector import NoDataError, NotSupportedError, PartialError
 from tachoscope_node.collectors.frame import Frame
 from tachoscope_node.families import Family
 from tachoscope_node.gpu.collector import GpuCollector
@@ -26,6 +26,13 @@ NOT_LOADED, LOST, UNKNOWN = 9, 15, 999
 
 def up(families: list[Family]) -> dict[str, float]:
     return {labels[0]: value for labels, value in points(families, GPU_UP).items() if not labels[2]}
+
+
+def failing(gpus: GpuCollector) -> list[Family]:
+    """Return what is told by a collector that has no driver to ask."""
+    with pytest.raises((PartialError, NoDataError)) as raised:
+        gpus.collect()
+    return list(raised.value.families)
 
 
 def counted(families: list[Family]) -> tuple[float, float]:
@@ -185,8 +192,10 @@ def test_a_node_without_a_driver_is_not_supported_unless_gpus_are_wanted(tmp_pat
     driver.set(driver__init_error=NOT_LOADED)
     with collector(driver, Clock()) as gpus, pytest.raises(NotSupportedError, match="nvmlInit: Driver Not Loaded"):
         gpus.collect()
-    with collector(driver, Clock(), required=True) as gpus, pytest.raises(RuntimeError, match=r"gpu.enabled is on, but nvmlInit"):
-        gpus.collect()
+    with collector(driver, Clock(), required=True) as gpus:
+        with pytest.raises(PartialError, match=r"gpu.enabled is on, but nvmlInit"):
+            gpus.collect()
+        assert (gpus.expected(), gpus.driver()) == (1, "absent")
 
 
 def test_a_driver_that_does_not_start_is_one_failure_and_is_tried_again_every_15_seconds(tmp_path: Path) -> None:
@@ -217,7 +226,7 @@ def test_gpus_that_are_known_are_down_while_their_driver_does_not_start_and_one_
     driver.set(driver__init_error=NOT_LOADED)
     with collector(driver, clock, state=tmp_path / "gpus.json", log=log.append) as gpus:
         for _ in range(5):
-            families = gpus.collect()
+            families = failing(gpus)
             clock.sleep(1.0)
         readings = gpus.readings()
         driver.clear("driver.init_error")
@@ -234,11 +243,19 @@ def test_gpus_that_are_known_are_down_while_their_driver_does_not_start_and_one_
     ]
 
 
-def test_gpus_that_are_configured_are_missed_though_none_was_ever_seen(tmp_path: Path) -> None:
-    driver = Driver(tmp_path)
-    driver.set(driver__init_error=UNKNOWN)
-    with collector(driver, Clock(), expected=8) as gpus:
-        assert counted(gpus.collect()) == (8.0, 0.0)
+@pytest.mark.parametrize(("error", "driver"), [(UNKNOWN, "error"), (NOT_LOADED, "absent")])
+def test_gpus_that_are_configured_are_missed_though_none_was_ever_seen(tmp_path: Path, error: int, driver: str) -> None:
+    fake = Driver(tmp_path)
+    fake.set(driver__init_error=error)
+    with collector(fake, Clock(), expected=8) as gpus:
+        frame = Frame([gpus], lambda _: None)
+        assert gpus.driver() == "starting"
+        frame.tick(0.0)
+        found = frame.families()
+        frame.close()
+        assert counted(found) == (8.0, 0.0)
+        assert points(found, COLLECTOR_STATUS)["nvml", "failed"] == 1.0
+        assert gpus.driver() == driver
 
 
 @pytest.mark.alone
@@ -265,22 +282,25 @@ def test_a_driver_that_hangs_at_its_start_is_a_failure_after_30_seconds_and_is_a
 
 
 @pytest.mark.alone
-def test_known_gpus_are_down_once_the_driver_has_hung_at_its_start_for_30_seconds(tmp_path: Path) -> None:
+def test_known_gpus_are_down_from_the_first_tick_while_the_driver_hangs_at_its_start(tmp_path: Path) -> None:
     driver, clock, log = Driver(tmp_path), Clock(), []
     with collector(driver, clock, state=tmp_path / "gpus.json") as gpus:
         gpus.collect()
+        assert gpus.driver() == "works"
     driver.set(driver__hang_seconds=30)
     with collector(driver, clock, state=tmp_path / "gpus.json", log=log.append) as gpus:
-        with pytest.raises(NoDataError):
-            gpus.collect()
+        first, condition = failing(gpus), gpus.driver()
         clock.sleep(30.0)
-        families = gpus.collect()
-        faults = {reading.fault for reading in gpus.readings()}
+        with pytest.raises(PartialError, match="nvmlInit does not return"):
+            gpus.collect()
+        later, faults = gpus.driver(), {reading.fault for reading in gpus.readings()}
         driver.clear("driver.hang_seconds")
         time.sleep(0.2)
 
         assert up(gpus.collect()) == ALL
-    assert up(families) == dict.fromkeys(ALL, 0.0)
+    assert up(first) == dict.fromkeys(ALL, 0.0)
+    assert counted(first) == (8.0, 0.0)
+    assert (condition, later) == ("starting", "error")
     assert faults == {"no_answer"}
     assert len(log) == 2
 

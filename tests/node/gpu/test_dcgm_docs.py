@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 
+import pytest
+
+from gpu.fake_dcgm_exporter import recorded
 from gpu.test_dcgm_dashboard import QUERIES, VARIABLES
 from helpers import REPOSITORY
 from tachoscope_core.dcgm_names import DCGM_BY_NAME, DCGM_LABELS, DCGM_UNITS
+from tachoscope_node.exposition import render
+from tachoscope_node.gpu import dcgm_names
 from tachoscope_node.gpu.dcgm_fields import FIELDS, Field
+from tachoscope_node.gpu.dcgm_text import read
+from tachoscope_node.gpu.families import families
 
 PAGE = (REPOSITORY / "docs" / "dcgm.md").read_text()
 HEAD = "| field of DCGM | type, unit | metric | labels | of a MIG instance's line |\n|---|---|---|---|---|\n"
@@ -27,6 +36,19 @@ def test_the_table_is_that_of_the_fields() -> None:
 def test_every_query_of_the_dashboard_is_shown() -> None:
     for query in (*QUERIES, *VARIABLES.values()):
         assert f"`{query}`" in PAGE
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool")
+def test_promtool_complains_of_nvidias_names_as_the_page_says_and_of_none_of_ours() -> None:
+    ours = families(read(recorded("l4")).readings, 0)
+    said = {}
+    for name, page in (("ours", render(ours)), ("theirs", render(dcgm_names.families(ours, "node-1", 1000.0)))):
+        done = subprocess.run(["promtool", "check", "metrics"], input=page, capture_output=True, check=False)
+        said[name] = (done.stdout + done.stderr).decode()
+
+    assert said["ours"] == ""
+    assert all(complaint in said["theirs"] for complaint in ("camelCase", '"_total" suffix', "include type"))
+    assert "`promtool check metrics`" in PAGE
 
 
 def test_every_label_and_every_name_that_the_page_mentions_is_there() -> None:

@@ -21,10 +21,10 @@ PENDING: Value = (names.GPU_ROW_REMAP, ("pending",), 1.0)
 class Node:
     """A board with its own clock: each look is one second after the last."""
 
-    def __init__(self, gpus: int = 1) -> None:
+    def __init__(self, gpus: int = 1, start_seconds: float | None = 0.0) -> None:
         self.said = Lines(clock=count(0, 1000).__next__)  # so that the log leaves nothing out
         self.counter = XidCounter(None, Boot("boot-1", 0.0), self.said.log)
-        self.board = Board(self.counter, self.said.log)
+        self.board = Board(self.counter, self.said.log, start_seconds=start_seconds)
         self.seconds = 0.0
         self.expected = gpus
 
@@ -121,12 +121,71 @@ def test_a_fault_makes_one_line_with_the_gpu_the_value_and_the_action_and_recove
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_of_a_gpu_that_does_not_answer_its_collector_tells(node: Node, fault: str) -> None:
+def test_of_a_gpu_that_does_not_answer_its_collector_tells_first_and_the_verdict_has_a_line_once_it_is_bad(
+    node: Node, fault: str
+) -> None:
+    silent = reading(fine=False, up=False, fault=fault)
     node.look(reading())
+    node.look(silent)
+    assert len(node.said.lines) == (fault == "lost")
     for _ in range(90):
-        node.look(reading(fine=False, up=False, fault=fault))
+        node.look(silent)
     assert node.reasons() == [fault]
-    assert node.said.lines == []
+    (line,) = node.said.lines
+    assert line.startswith(f"GPU 0 ({uuid(0)}): unhealthy, ")
+    assert line.endswith(f"Action: {node.board.gpus[0].verdict.reasons[0].action}.")
+
+
+def test_a_gpu_is_unknown_until_a_whole_window_was_seen_unless_something_bad_is_known() -> None:
+    node = Node(gpus=2, start_seconds=None)
+    for _ in range(60):
+        node.look(reading(), reading(ECC, index=1))
+        assert (node.state(0), node.reasons(0), node.state(1)) == ("unknown", ["not_measured"], "unhealthy")
+        assert node.board.gpus[0].since["not_measured"] == 1_000_001.0
+    node.look(reading(), reading(ECC, index=1))
+    assert node.state(0) == "healthy"
+    assert len(node.said.lines) == 1, "a GPU that nobody said anything against is not healthy again"
+
+
+def test_a_standing_fault_of_which_the_agent_learns_late_is_never_called_healthy_before() -> None:
+    node, seen = Node(start_seconds=None), []
+    for _ in range(60):
+        node.look(reading((names.GPU_THROTTLED, ("hardware_thermal",), 1.0), (names.GPU_PCIE_LINK, ("width", "current"), 8.0)))
+        seen.append(node.state())
+    assert (set(seen), seen[-1]) == ({"unknown", "degraded"}, "degraded")
+
+
+def test_gpus_that_are_missing_are_unknown_for_a_minute_and_their_coming_has_a_line() -> None:
+    node = Node(gpus=2, start_seconds=None)
+    for _ in range(60):
+        node.look(reading())
+        assert (node.board.node.reasons[0].severity, node.board.node.reasons[0].action) == ("unknown", "none")
+        assert node.said.lines == []
+    node.look(reading())
+    assert node.board.node.state == "unhealthy"
+    assert node.board.node_since == {"gpus_missing": 1_000_001.0}
+    node.look(reading(), reading(index=1))
+    assert node.board.node_since == {}
+    assert [line.partition(":")[0] for line in node.said.lines] == ["GPUs that the node has", "GPUs of the node"]
+
+
+def test_a_reason_that_is_true_no_longer_says_so(node: Node) -> None:
+    node.look(reading(PENDING))
+    assert node.board.gpus[0].held == frozenset()
+    node.look(reading(), seconds=21.0)
+    assert node.board.gpus[0].held == {"row_remap_pending"}
+    assert node.board.gpus[0].verdict.reasons[0].text.startswith("21 s ago: row remap pending")
+
+
+def test_an_xid_error_from_before_the_start_has_a_line_and_its_own_time(node: Node) -> None:
+    node.counter.seen(uuid(0), 79, 1_000_000.0 - 3600.0, "nvml")
+    node.said.lines.clear()
+    for _ in range(3):
+        node.look(reading())
+    (line,) = node.said.lines
+    assert "Xid 79" in line
+    assert "Action: reboot_node" in line
+    assert node.board.gpus[0].since["xid_79"] == 1_000_000.0 - 3600.0
 
 
 def test_gpus_that_could_not_be_identified_are_told_apart(node: Node) -> None:
@@ -141,7 +200,7 @@ def test_gpus_that_could_not_be_identified_are_told_apart(node: Node) -> None:
 
 def test_an_xid_error_makes_one_line_the_counters(node: Node) -> None:
     node.look(reading())
-    node.counter.seen(uuid(0), 79, 1_000_001.0, "nvml")
+    node.counter.seen(uuid(0), 79, 1_000_001.5, "nvml")
     for _ in range(5):
         node.look(reading())
     (line,) = node.said.lines
@@ -154,7 +213,8 @@ def test_one_bad_gpu_leaves_the_others_as_they_are_and_makes_the_node_bad() -> N
     assert [node.state(index) for index in range(8)] == ["healthy"] * 7 + ["unhealthy"]
     assert node.board.node.state == "unhealthy"
     assert [reason.what for reason in node.board.node.reasons] == ["gpus_missing"]
-    assert node.said.lines == [], "the lost GPU and the missing one are one fault, which the GPU's collector tells of"
+    (line,) = node.said.lines
+    assert "has lost it" in line, "the lost GPU and the missing one are one fault"
 
 
 def test_a_gpu_that_was_never_there_is_missed_with_one_line() -> None:
@@ -162,7 +222,9 @@ def test_a_gpu_that_was_never_there_is_missed_with_one_line() -> None:
     for _ in range(70):
         node.look(*(reading(index=index) for index in range(7)))
     assert node.board.node.state == "unhealthy"
-    assert node.said.lines == ["GPUs of the node: 7 < 8 expected. Action: reboot_node."]
+    assert node.said.lines == [
+        "GPUs that the node has: 7 < 8 expected; the driver works and lists no more. Action: inspect_hardware."
+    ]
 
 
 def test_links_are_missed_only_where_another_gpu_of_the_model_has_more() -> None:

@@ -1,6 +1,7 @@
 """What the verdicts look like as metrics and on the page: the same states, named faults, and no lie by omission."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -20,9 +21,12 @@ class Node:
 
     def __init__(self, *readings: Reading, expected: int = 0) -> None:
         self.readings, self.expected, self.now = readings, expected, 1_000_000.0
+        self.said = Lines()
         self.counter = XidCounter(None, Boot("boot-1", 0.0), Lines().log)
         clock = {"clock": lambda: self.now, "unix_clock": lambda: self.now}
-        self.collector = GpuHealthCollector(lambda: self.readings, self.counter, lambda: self.expected, Lines().log, **clock)
+        self.collector = GpuHealthCollector(
+            lambda: self.readings, self.counter, lambda: self.expected, self.said.log, start_seconds=0.0, **clock
+        )
 
 
 def test_one_state_is_one_for_each_gpu_and_for_the_node() -> None:
@@ -57,8 +61,8 @@ def test_the_page_has_value_threshold_action_and_beginning_of_each_reason_and_th
     node.collector.collect()
     page = json.loads(json.dumps(node.collector.page("node-1")))
 
-    assert (page["node"], page["state"]) == ("node-1", "unhealthy")
-    assert [reason["reason"] for reason in page["reasons"]] == ["gpus_missing"]
+    assert (page["node"], page["state"], page["time"]) == ("node-1", "unhealthy", node.now)
+    assert [(reason["reason"], reason["since"]) for reason in page["reasons"]] == [("gpus_missing", node.now)]
     gpu = page["gpus"][0]
     assert (gpu["gpu"], gpu["uuid"], gpu["model"], gpu["state"]) == (0, uuid(0), "H100", "degraded")
     assert gpu["reasons"] == [
@@ -71,6 +75,7 @@ def test_the_page_has_value_threshold_action_and_beginning_of_each_reason_and_th
             "severity": "degraded",
             "action": "inspect_hardware",
             "since": node.now,
+            "held": False,
         }
     ]
     assert page["gpus"][1]["state"] == "unhealthy"
@@ -99,6 +104,18 @@ def test_a_node_without_a_gpu_has_no_data_and_one_that_lacks_its_gpus_has() -> N
         Node().collector.collect()
     families = Node(expected=8).collector.collect()
     assert points(families, names.NODE_HEALTH)[("unhealthy",)] == 1
+    assert points(families, names.GPU_HEALTH_REASON) == {("", "", "gpus_missing", "inspect_hardware"): 1.0}
+
+
+def test_what_gpus_there_are_is_said_once_they_are_found() -> None:
+    node = Node()
+    with pytest.raises(NoDataError):
+        node.collector.collect()
+    found = [replace(each, gpu=replace(each.gpu, driver_version="550.90")) for each in (reading(), reading(index=1), lost(2))]
+    node.readings = tuple(found)
+    for _ in range(3):
+        node.collector.collect()
+    assert [line for line in node.said.lines if "found" in line] == ["2 GPUs found (H100), driver 550.90"]
 
 
 def test_errors_of_a_node_whose_driver_does_not_start_are_shown() -> None:

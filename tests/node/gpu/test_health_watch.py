@@ -80,8 +80,12 @@ def test_each_fault_is_named_by_the_verdict_the_metrics_and_one_line_and_the_oth
             shown = found[gpu]["reasons"][0]["action"]
             assert names[shown, str(gpu), reason, found[gpu]["uuid"]] == 1
             assert states[str(gpu), state, found[gpu]["uuid"]] == 1
-            assert len(lines(agent, found[gpu]["uuid"], words)) == len(lines(agent, found[gpu]["uuid"])) == 1
-        assert [found[gpu]["state"] for gpu in (0, 6, 7)] == ["healthy"] * 3
+            told = 1 + (reason == "lost")  # that it is lost, and what to do
+            assert len(lines(agent, found[gpu]["uuid"], words)) == len(lines(agent, found[gpu]["uuid"])) == told
+        assert [found[gpu]["state"] for gpu in (0, 6, 7)] == ["unknown"] * 3
+        assert [reasons(agent, gpu) for gpu in (0, 6, 7)] == [["not_measured"]] * 3, (
+            "just started, and nothing is known against them"
+        )
         assert samples(agent, "tachoscope_gpu_xid_errors_total") == {("1", found[1]["uuid"], "79"): 1}
         assert samples(agent, "tachoscope_node_health")[("unhealthy",)] == 1
         up = {labels[0]: value for labels, value in samples(agent, "tachoscope_gpu_up").items()}
@@ -111,7 +115,9 @@ def test_an_error_that_nvml_and_the_kernel_log_report_counts_once_also_over_a_re
         write(kmsg, 3, XID.format("9d:00", 63))
         agent.start()
         wait_for(lambda: counts(agent) == {"31": 1, "63": 2})
-        assert page(agent)["state"] == "healthy", "neither says anything against the GPU"
+        assert {reason for gpu in range(8) for reason in reasons(agent, gpu)} == {"not_measured"}, (
+            "neither says anything against the GPU"
+        )
 
 
 def test_a_node_whose_driver_does_not_start_tells_of_the_errors_in_the_kernel_log(tmp_path: Path) -> None:
@@ -121,8 +127,10 @@ def test_a_node_whose_driver_does_not_start_tells_of_the_errors_in_the_kernel_lo
     write(kmsg, 2, XID.format("9d:00", 143))
     with agent_process(tmp_path, environ=driver.environment(), gpu=FAST | {"kernel_log": str(kmsg), "expected": 8}) as agent:
         wait_for(lambda: samples(agent, "tachoscope_gpu_xid_errors_total") == {("", uuid(4), "143"): 1})
-        assert page(agent)["state"] == "unhealthy"
-        assert [reason["reason"] for reason in page(agent)["reasons"]] == ["gpus_missing"]
+        assert page(agent)["state"] == "unknown", "it may still start"
+        assert [(reason["reason"], reason["action"]) for reason in page(agent)["reasons"]] == [("gpus_missing", "none")]
+        assert samples(agent, "tachoscope_gpus") == {("expected",): 8, ("seen",): 0}
+        assert samples(agent, "tachoscope_collector_success")["nvml",] == 0
 
 
 def test_a_laptops_gpu_of_which_little_is_known_is_unknown(tmp_path: Path) -> None:
@@ -134,7 +142,7 @@ def test_a_laptops_gpu_of_which_little_is_known_is_unknown(tmp_path: Path) -> No
 
 def test_an_agent_without_a_driver_answers_that_nothing_is_known(tmp_path: Path) -> None:
     with agent_process(tmp_path, gpu=FAST | {"enabled": "off"}) as agent:
-        assert page(agent) == {"node": "node-1", "state": "unknown", "reasons": [], "gpus": [], "xids": []}
+        assert page(agent) == {"node": "node-1", "time": None, "state": "unknown", "reasons": [], "gpus": [], "xids": []}
         assert samples(agent, "tachoscope_node_health") == {}
 
 
@@ -149,6 +157,9 @@ class FakeGpus:
 
     def expected(self) -> int:
         return len(self.held)
+
+    def driver(self) -> str:
+        return "works"
 
 
 @pytest.fixture
@@ -184,3 +195,14 @@ def test_nvml_counts_by_address_what_it_cannot_name(watch: HealthWatch) -> None:
     watch.on_xid("", "00000000:9B:00.0", 79, 1e9)
     run(watch, Gpu(), FakeGpus())
     assert watch.page("node-1")["xids"][0]["uuid"] == "PCI:0000:9b:00"
+
+
+def test_an_error_at_an_address_where_no_gpu_is_known_is_counted_at_once_with_a_line(tmp_path: Path) -> None:
+    said, kmsg = Lines(), tmp_path / "kmsg"
+    kmsg.touch()
+    watch, settings = HealthWatch(tmp_path, "/proc", said.log), Gpu(kernel_log=str(kmsg))
+    run(watch, settings, FakeGpus(reading(index=0)))
+    write(kmsg, 1, XID.format("ee:00", 79))
+    run(watch, settings, FakeGpus(reading(index=0)))
+    assert [(xid["uuid"], xid["count"]) for xid in watch.page("node-1")["xids"]] == [("PCI:0000:ee:00", 1)]
+    assert [line for line in said.lines if "PCI:0000:ee:00" in line and "Xid 79" in line]

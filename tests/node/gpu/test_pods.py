@@ -15,7 +15,7 @@ from gpu.fake_kubelet import FakeKubelet, kubelet
 from making import envelope
 from tachoscope_core import records
 from tachoscope_core.gpu_metrics import GPU_DEVICES_UNMAPPED, GPU_WORKLOAD, GPU_WORKLOAD_MEMORY, POD_RESOURCES_UP
-from tachoscope_node.collectors.collector import NoDataError
+from tachoscope_node.collectors.collector import NoDataError, PartialError
 from tachoscope_node.config import Limits
 from tachoscope_node.families import Family
 from tachoscope_node.gpu.pods import KEEP_SECONDS, PodsCollector, placed, pod_of_directory
@@ -58,7 +58,15 @@ class Node:
         return Process(pid, pid << 20)
 
     def collect(self) -> list[Family]:
-        return collected(self.collector)
+        """Return what is told; where the kubelet does not answer the collector has failed and tells the rest."""
+        try:
+            found = collected(self.collector)
+        except PartialError as error:
+            found = list(error.families)
+            assert points(found, POD_RESOURCES_UP) == {(): 0.0}
+        else:
+            assert points(found, POD_RESOURCES_UP) in ({}, {(): 1.0})
+        return found
 
     def pods(self) -> dict[str, set[str]]:
         """Return who has each GPU, as `namespace/pod/container`, by UUID."""

@@ -10,10 +10,15 @@
 {{- end -}}
 {{- end -}}
 
+{{/* Whether each node has a store of its own, on its root disk or gone with the pod. */}}
+{{- define "tachoscope-agent.storeIsOfTheNode" -}}
+{{- $store := .Values.store -}}
+{{- if not (or $store.url $store.existingClaim $store.hostPath) -}}true{{- end -}}
+{{- end -}}
+
 {{/* Whether what the agent writes is gone with its pod. */}}
 {{- define "tachoscope-agent.storeIsLost" -}}
-{{- $store := .Values.store -}}
-{{- if not (or .Values.collectors.jobs.enabled $store.url $store.existingClaim $store.hostPath) -}}true{{- end -}}
+{{- if and (include "tachoscope-agent.storeIsOfTheNode" .) (not .Values.collectors.jobs.enabled) -}}true{{- end -}}
 {{- end -}}
 
 {{/* agent.yaml; what `config` says wins. */}}
@@ -40,7 +45,8 @@
 {{- if .Values.webConfig.existingSecret -}}
 {{- $_ := set $config "web_config" (printf "/etc/tachoscope-web/%s" .Values.webConfig.key) -}}
 {{- end -}}
-{{- if include "tachoscope-agent.storeIsLost" . -}}{{- $_ := set $config "sample_seconds" 0 -}}{{- end -}}
+{{- /* Nothing removes what is old: samples of the metrics would fill the node's disk. */ -}}
+{{- if include "tachoscope-agent.storeIsOfTheNode" . -}}{{- $_ := set $config "sample_seconds" 0 -}}{{- end -}}
 {{- toYaml (mergeOverwrite $config (deepCopy .Values.config)) -}}
 {{- end -}}
 
