@@ -26,7 +26,9 @@ class Candidate:
         seconds: shape (K,). ranks: culprits or `all`. certainty: 0 to 1, how well it is told apart from its look-alikes.
         alternative: slug of the look-alike that would explain the same seconds, with the margin between the two (ratio).
         action: what to do, where the taxonomy's standard fix is too general.
-        speedup: how much faster the step is without the loss, where that was replayed; None: the loss is subtracted.
+        speedup: how much faster the step is without the loss, where that was replayed; None: the loss is subtracted. Infinite:
+            what else there is does not tell how long a step would take.
+        level: its severity where the share alone does not tell it; then it is reported however small it is.
     """
 
     slug: str
@@ -37,6 +39,7 @@ class Candidate:
     alternative: tuple[str, float] | None = None
     action: str = ""
     speedup: float | None = None
+    level: Severity | None = None
 
 
 def severity(share: float, steps: int) -> Severity | None:
@@ -87,13 +90,14 @@ class Series:
 def findings(candidates: Sequence[Candidate], series: Series) -> list[Finding]:
     """Return the candidates that are large enough to matter, largest loss first.
 
-    Confidence is the part of the resamples in which the loss is above the warning threshold, times the candidate's certainty.
+    Confidence is the part of the resamples in which the loss is above the warning threshold, times the candidate's certainty; that
+    alone where the severity is given.
     """
     judged = [(candidate, float(candidate.seconds.mean())) for candidate in candidates]
     kept = [
         (candidate, lost, level)
         for candidate, lost in sorted(judged, key=lambda pair: -pair[1])
-        if (level := severity(lost / series.mean, len(series.seconds))) is not None
+        if (level := candidate.level or severity(lost / series.mean, len(series.seconds))) is not None
     ]
     return [_finding(candidate, lost, level, judged, series) for candidate, lost, level in kept]
 
@@ -108,7 +112,8 @@ def _finding(
     mean = series.mean
     shares = resampled_shares(candidate.seconds, series.seconds)
     low, high = np.quantile(shares, [0.025, 0.975])
-    above = float((shares >= threshold("warning_share")).mean())
+    above = float((shares >= threshold("warning_share")).mean()) if candidate.level is None else 1.0
+    speedup = candidate.speedup or mean / max(mean - lost, 1e-9)
     first = Evidence(
         signal="share of the step",
         value=lost / mean,
@@ -129,7 +134,7 @@ def _finding(
         confidence=round(min(above * candidate.certainty, 0.99), 2),
         runner_up=_runner_up(candidate, lost, judged, mean),
         evidence=[first, *candidate.evidence],
-        speedup_if_fixed=candidate.speedup or mean / max(mean - lost, 1e-9),
+        speedup_if_fixed=speedup if np.isfinite(speedup) else None,
         action=candidate.action or entry.fix,
         runbook=entry.runbook,
     )
@@ -147,11 +152,19 @@ def _runner_up(candidate: Candidate, lost: float, judged: Sequence[tuple[Candida
     return RunnerUp(class_=other.slug, margin=round((lost - seconds) / mean, 3))
 
 
-def healthy_finding(slug: str, seconds: Matrix, series: Series, runner_up: tuple[str, float]) -> list[Finding]:
+def healthy_finding(
+    slug: str,
+    seconds: Matrix,
+    series: Series,
+    runner_up: tuple[str, float],
+    more: Sequence[Evidence] = (),
+    signal: str = "computing, share of the step",
+) -> list[Finding]:
     """Return the finding that the step is as it should be, if `seconds`, shape (K,), of useful work are at least their share of it.
 
     Args:
         runner_up: the largest of the other uses of the step, with its seconds per step.
+        more: evidence beside that share. signal: what the share is of.
     """
     share = float(seconds.mean()) / series.mean if series.mean else 0.0
     if share < threshold("compute_bound_share") or len(series.seconds) < threshold("warning_steps"):
@@ -161,7 +174,7 @@ def healthy_finding(slug: str, seconds: Matrix, series: Series, runner_up: tuple
     other, lost = runner_up
     entry = BY_SLUG[slug]
     evidence = Evidence(
-        signal="computing, share of the step",
+        signal=signal,
         value=share,
         threshold=threshold("compute_bound_share"),
         comparison=">=",
@@ -178,7 +191,7 @@ def healthy_finding(slug: str, seconds: Matrix, series: Series, runner_up: tuple
             ranks="all",
             confidence=round(min(float((shares >= threshold("compute_bound_share")).mean()), 0.99), 2),
             runner_up=RunnerUp(class_=other, margin=round(share - lost / series.mean, 3)),
-            evidence=[evidence],
+            evidence=[evidence, *more],
             speedup_if_fixed=1.0,
             action=entry.fix,
             runbook=entry.runbook,

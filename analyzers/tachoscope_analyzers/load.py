@@ -83,7 +83,9 @@ def _of_job(chunks: list[bytes], path: str, job: str | None) -> JobRecords:
         others = f"; it holds {', '.join(sorted(by_job)[:5])}" if by_job else ""
         unread = counts["garbage"] + counts["cut"]
         raise TachoscopeError(
-            f"{looked_for} in {path}{others}" + (f"; {unread} lines there are no records" if unread else ""),
+            f"{looked_for} in {path}{others}"
+            + (f"; {unread} lines there are no records" if unread > 1 else "")
+            + ("; its one line is no record" if unread == 1 else ""),
             fix="run something first: tachoscope run -- python train.py",
         )
     chosen = job or max(last, key=last.__getitem__)

@@ -1,8 +1,7 @@
-"""What a path on the command line means: a store, a job in it, a spool, a saved report, profiler traces."""
+"""What a path on the command line means: a store, a job in it, a spool, a saved report. Traces: `trace_paths`."""
 
 from __future__ import annotations
 
-import glob
 import os
 from pathlib import Path
 
@@ -12,8 +11,10 @@ from tachoscope_core.report import Report
 from tachoscope_core.report import load as load_report
 from tachoscope_core.store import Store
 
-_SUFFIXES = (".json", ".json.gz", ".json.zst", ".sqlite")
-_PEEKED_BYTES = 4096
+
+def is_job_folder(path: str) -> bool:
+    """Say whether a path is a job's folder in a store."""
+    return "://" not in path and _job_folder(path) is not None
 
 
 def is_store(path: str) -> bool:
@@ -46,10 +47,8 @@ def records_of(paths: list[str], job: str | None) -> load.JobRecords:
     Raises:
         TachoscopeError: a path does not exist, holds no records, or stores and spools are mixed.
     """
-    stores = [path for path in paths if is_store(path) or _job_folder(path)]
+    stores = [path for path in paths if is_store(path) or is_job_folder(path)]
     if not stores:
-        for path in paths:
-            _must_be_there(path)
         return load.from_spool(map(Path, paths), job=job)
     if len(paths) > 1:
         raise TachoscopeError(f"cannot analyze {stores[0]} together with other paths", fix="one store at a time")
@@ -60,46 +59,7 @@ def records_of(paths: list[str], job: str | None) -> load.JobRecords:
     return load.from_store(store, job or newest_job(store))
 
 
-def _must_be_there(path: str) -> None:
-    try:
-        os.stat(path)
-    except FileNotFoundError:
-        raise TachoscopeError(f"{path} does not exist", fix="give a store, a spool directory or a report") from None
-    except OSError as error:
-        raise TachoscopeError(f"could not read {path}: {error.strerror}") from None
-
-
 def _job_folder(path: str) -> Path | None:
     """Return the path if it is `<store>/jobs/<job>`."""
     folder = Path(path)
     return folder.resolve() if folder.parent.resolve().name == "jobs" and os.path.isdir(folder / "records") else None
-
-
-def are_traces(paths: list[str]) -> bool:
-    """Say whether paths name profiler traces: files by name and first bytes, directories and patterns by what is in them.
-
-    Raises:
-        TachoscopeError: a file is a recording that must be exported first.
-    """
-    return bool(paths) and all(_is_trace(path) for path in paths)
-
-
-def _is_trace(path: str) -> bool:
-    if path.endswith((".nsys-rep", ".qdrep")):
-        raise TachoscopeError(
-            f"{path} is Nsight's own format", fix=f"nsys export --type sqlite {path}, and analyze the .sqlite file"
-        )
-    if os.path.isfile(path):
-        return path.endswith(_SUFFIXES) and not _is_report(path)
-    if os.path.isdir(path):
-        return any(name.endswith(_SUFFIXES) for _, _, names in os.walk(path) for name in names)
-    return any(_is_trace(match) for match in glob.glob(path, recursive=True)[:1])
-
-
-def _is_report(path: str) -> bool:
-    """Say whether a JSON file is a saved report, which begins with its schema."""
-    try:
-        with open(path, "rb") as file:
-            return file.read(_PEEKED_BYTES).lstrip().startswith((b'{\n  "schema":', b'{"schema":'))
-    except OSError:
-        return False

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from html import escape
 
+from tachoscope_cli.change_rows import ChangeRow, rows
 from tachoscope_cli.render_text import (
     HEALTHY,
-    STATE_COLORS,
     WARNING_SHARE_TEXT,
-    change_cells,
     counted,
+    goodput,
     nothing_found,
-    percent,
     quantity,
     ranks_text,
-    seconds,
     share_text,
 )
-from tachoscope_core.report import Evidence, Finding, Ledger, Report
+from tachoscope_cli.runbooks import text_of
+from tachoscope_cli.state_bar import color
+from tachoscope_cli.units import percent, seconds
+from tachoscope_core.report import Evidence, Finding, Ledger, Report, speedup_text
 from tachoscope_core.taxonomy import BY_SLUG
 
 _STYLE = """
@@ -28,7 +29,14 @@ th{white-space:nowrap} td,th{padding:.15rem 1rem .15rem 0;text-align:left;vertic
 .key{display:inline-block;width:.8rem;height:.8rem;border-radius:2px} .card{border:1px solid #d1d9e0;border-left-width:6px;
 border-radius:6px;padding:.8rem 1rem;margin:1rem 0} .critical{border-left-color:#cf222e} .warning{border-left-color:#bf8700}
 .info{border-left-color:#0969da} .tag{font-size:.8rem;font-weight:600;text-transform:uppercase}
+.wide{overflow-x:auto} td.name{overflow-wrap:anywhere;min-width:14rem} .thin{height:1.1rem;margin:.1rem 0 .6rem}
+.late{border-left:4px solid #cf222e;padding-left:.6rem;margin-left:calc(-.6rem - 4px)} .card td,.note{overflow-wrap:anywhere}
+pre{white-space:pre-wrap;overflow-wrap:anywhere;font-size:.85rem} summary{cursor:pointer}
+@media(max-width:40rem){body{margin:1rem auto} .card{padding:.6rem} .card tr,.card th,.card td,.note tr,.note th,.note td{display:block;padding:0}
+.card td,.note td{margin-bottom:.5rem}}
 """
+_RANK_STATES = 3
+"""Of a rank's states so many are named beside its bar, the longest."""
 
 
 def render(report: Report) -> str:
@@ -36,54 +44,83 @@ def render(report: Report) -> str:
     ledger, step = report.ledgers[0], report.step_seconds
     cards = "".join(_card(finding, report) for finding in report.findings)
     verdict = "" if not nothing_found(report) else f"<p><b>no bottleneck above {WARNING_SHARE_TEXT}</b></p>"
-    ranks = "".join(_bar(row, f"rank {row.rank}") for row in report.ledgers[1:])
-    ranks = f"<h2>By rank</h2>{ranks}" if ranks else ""
     missing = "".join(f"<tr><td>{escape(r.class_)}</td><td>{escape(r.missing)}</td></tr>" for r in report.not_measured)
     return f"""<!doctype html><html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width"><title>{escape(report.job)}: tachoscope</title><style>{_STYLE}</style></head><body>
 <h1>{escape(report.job)}</h1>
 <p>{counted(report.window.steps, "step")}, {counted(report.ranks, "rank")}, step {seconds(step.mean)} (p50 {seconds(step.p50)}, p95 {seconds(step.p95)},
-p99 {seconds(step.p99)}), goodput <b>{percent(report.goodput or 0.0)}</b></p>
+p99 {seconds(step.p99)}), goodput <b>{goodput(report)}</b></p>
 {_quality(report)}{_bar(ledger, "all ranks" if report.ranks != 1 else "ledger")}{_states(ledger, step.mean)}{verdict}{cards}
-{_changes(report)}{ranks}
-<details><summary>Not measured: neither found nor ruled out</summary><table>{missing}</table></details>
+{_changes(report)}{_by_rank(report)}
+<details><summary>Not measured: neither found nor ruled out</summary><table class="note">{missing}</table></details>
 <p class="dim">{"<br>".join(escape(f"{s.records:,} {s.unit} from {s.path}") for s in report.sources)}</p></body></html>
 """
 
 
+def _by_rank(report: Report) -> str:
+    """Return a bar for each rank, as long as its step is against the longest, those that a finding names marked."""
+    ledgers = report.ledgers[1:]
+    longest = max((ledger.wall_seconds for ledger in ledgers), default=0.0)
+    named: dict[int | None, list[str]] = {}
+    for finding in report.findings:
+        for rank in finding.ranks if not isinstance(finding.ranks, str) else []:
+            named.setdefault(rank, []).append(finding.class_)
+    parts = []
+    for ledger in ledgers:
+        step = ledger.wall_seconds / max(report.window.steps, 1)
+        largest = sorted(ledger.states.items(), key=lambda row: -row[1])[:_RANK_STATES]
+        states = ", ".join(f"{state} {percent(value / ledger.wall_seconds)}" for state, value in largest)
+        why = f" <b>&#9664; {escape(', '.join(named[ledger.rank]))}</b>" if ledger.rank in named else ""
+        label = f'<div class="dim"><b>rank {ledger.rank}</b>, step {seconds(step)}: {escape(states)}{why}</div>'
+        strip = _strip(ledger, f"rank {ledger.rank}", "bar thin", ledger.wall_seconds / longest)
+        parts.append(f'<div class="{"late" if why else ""}">{label}{strip}</div>')
+    return f"<h2>By rank</h2>{''.join(parts)}" if parts else ""
+
+
 def _changes(report: Report) -> str:
-    rows = ""
-    for change in report.changes:
-        name, *numbers = change_cells(change)
-        cells = "".join(f'<td class="n">{escape(cell)}</td>' for cell in numbers)
-        rows += f"<tr><td>{escape(change.kind)}</td><td>{escape(name)}</td>{cells}</tr>"
+    if not report.baseline:
+        return ""
+    title = f"<h2>Against {escape(report.baseline)}</h2>"
+    found = rows(report.changes)
+    if not found:
+        return f"{title}<p>no difference</p>"
     titles = "".join(f'<th class="n">{title}</th>' for title in ("baseline", "now", "difference", "calls a step"))
-    head = f"<tr><th></th><th></th>{titles}</tr>"
-    return f"<h2>Against {escape(report.baseline)}</h2><table>{head}{rows}</table>" if report.baseline else ""
+    body = "".join(map(_change, found))
+    return f'{title}<div class="wide"><table><tr><th></th><th>time a step</th>{titles}</tr>{body}</table></div>'
+
+
+def _change(row: ChangeRow) -> str:
+    was = f'<div class="dim">was {escape(row.was)}</div>' if row.was else ""
+    cells = "".join(f'<td class="n">{escape(cell)}</td>' for cell in (row.baseline, row.now, row.difference, row.calls))
+    return (
+        f'<tr><td>{escape(row.kind)}</td><td class="name" title="{escape(row.full_name)}">{escape(row.name)}{was}</td>{cells}</tr>'
+    )
 
 
 def _quality(report: Report) -> str:
-    rows = "".join(
+    notes = "".join(
         f"<tr><th>{escape(note.severity)}</th><td>{escape(note.what)}: {escape(note.means)}</td></tr>" for note in report.quality
     )
-    return f"<h2>Data quality</h2><table>{rows}</table>" if rows else ""
-
-
-def _color(state: str) -> str:
-    return STATE_COLORS.get(state, "#666666")
+    return f'<h2>Data quality</h2><table class="note">{notes}</table>' if notes else ""
 
 
 def _bar(ledger: Ledger, label: str) -> str:
+    return f'<div class="dim">{escape(label)}</div>{_strip(ledger, label, "bar")}'
+
+
+def _strip(ledger: Ledger, label: str, classes: str, width: float = 1.0) -> str:
     parts = "".join(
-        f'<div style="width:{value / ledger.wall_seconds * 100:.2f}%;background:{_color(state)}" title="{state} {percent(value / ledger.wall_seconds)}"></div>'
+        f'<div style="width:{value / ledger.wall_seconds * 100:.2f}%;background:{color(state)}" title="{state} {percent(value / ledger.wall_seconds)}"></div>'
         for state, value in ledger.states.items()
     )
-    return f'<div class="dim">{escape(label)}</div><div class="bar" role="img" aria-label="ledger of {escape(label)}">{parts}</div>'
+    return (
+        f'<div class="{classes}" style="width:{width * 100:.2f}%" role="img" aria-label="ledger of {escape(label)}">{parts}</div>'
+    )
 
 
 def _states(ledger: Ledger, mean_step: float) -> str:
     rows = "".join(
-        f'<tr><td><span class="key" style="background:{_color(state)}"></span> {state}</td><td class="n">{percent(value / ledger.wall_seconds)}</td>'
+        f'<tr><td><span class="key" style="background:{color(state)}"></span> {state}</td><td class="n">{percent(value / ledger.wall_seconds)}</td>'
         f'<td class="n">{seconds(value / ledger.wall_seconds * mean_step)} a step</td></tr>'
         for state, value in ledger.states.items()
     )
@@ -97,18 +134,20 @@ def _card(finding: Finding, report: Report) -> str:
         if finding.runner_up
         else ""
     )
-    fixed = (
-        f"<tr><th>If fixed</th><td><b>{finding.speedup_if_fixed:.2f}x as fast</b></td></tr>"
-        if finding.class_ not in HEALTHY
-        else ""
-    )
-    evidence = "<br>".join(_evidence(row) for row in finding.evidence)
+    fixed = f"<tr><th>If fixed</th><td><b>{speedup_text(finding)}</b></td></tr>" if finding.class_ not in HEALTHY else ""
+    evidence = "<br>".join(_evidence(row) for row in finding.evidence[1:] or finding.evidence)
     return f"""<div class="card {finding.severity}"><span class="tag">{finding.severity}</span>
 <h2>{escape(finding.class_)}, {ranks_text(finding.ranks)}: {seconds(finding.seconds_per_step)} of {seconds(report.step_seconds.mean)}</h2>
 <p>{escape(title)}</p><table>
 <tr><th>Share</th><td>{share_text(finding, report)}</td></tr>
 <tr><th>Evidence</th><td>{evidence}</td></tr>{runner_up}{fixed}
-<tr><th>Do</th><td>{escape(finding.action)}</td></tr><tr><th>Runbook</th><td>{escape(finding.runbook)}</td></tr></table></div>"""
+<tr><th>Do</th><td>{escape(finding.action)}</td></tr><tr><th>Runbook</th><td>{_runbook(finding.runbook)}</td></tr></table></div>"""
+
+
+def _runbook(name: str) -> str:
+    """Return a runbook to unfold: the page goes where the files of this machine do not."""
+    text = text_of(name)
+    return f"<details><summary>{escape(name)}</summary><pre>{escape(text)}</pre></details>" if text else escape(name)
 
 
 def _evidence(row: Evidence) -> str:

@@ -9,37 +9,16 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from tachoscope_cli.change_rows import rows
 from tachoscope_cli.runbooks import path_of
-from tachoscope_core.report import Change, Evidence, Finding, Ledger, QualityNote, Report, Source
+from tachoscope_cli.state_bar import bar, filled
+from tachoscope_cli.units import percent, seconds
+from tachoscope_core.report import Evidence, Finding, QualityNote, Report, Source, speedup_text
 from tachoscope_core.taxonomy import BY_SLUG
 
-STATE_COLORS = {
-    # Okabe and Ito's palette, told apart with any colour vision: https://jfly.uni-koeln.de/color/
-    "compute": "#009E73",
-    "communication": "#0072B2",
-    "straggler_wait": "#CC79A7",
-    "data_wait": "#E69F00",
-    "host_to_device": "#56B4E9",
-    "host_wait": "#D55E00",
-    "checkpoint": "#F0E442",
-    "evaluation": "#7F7FBF",
-    "unexplained": "#999999",
-}
-_FALLBACK_COLOR = "#666666"
 _SEVERITY_STYLE = {"critical": "bold white on red", "warning": "bold black on yellow", "info": "bold black on green"}
-_MATCHED = {
-    "exact": "",
-    "normalised": "renamed",
-    "base_name": "renamed",
-    "operator": "by its operator",
-    "baseline_only": "baseline only",
-    "other_only": "now only",
-}
 HEALTHY = ("compute_bound", "decode_bandwidth")
 _QUALITY_STYLE = {"bad": "bold red", "limited": "yellow", "note": "dim"}
-_BAR_WIDTH = 72
-_CHANGES_SHOWN = 40
-_NAME_LENGTH = 56
 WARNING_SHARE_TEXT = "10 %"
 
 
@@ -49,8 +28,8 @@ def render(report: Report, console: Console, *, then: Sequence[str] = ()) -> Non
     for note in report.quality:
         console.print(_quality(note), soft_wrap=True)
     console.print()
-    console.print(_bar(report.ledgers[0]))
-    console.print(_states(report))
+    console.print(bar(report.ledgers[0], console))
+    console.print(_states(report, console))
     for finding in report.findings:
         console.print(Padding(_finding(finding, report), (1, 0, 0, 0)))
     if report.baseline:
@@ -66,20 +45,14 @@ def render(report: Report, console: Console, *, then: Sequence[str] = ()) -> Non
 
 
 def nothing_found(report: Report) -> bool:
-    """Say whether there is no finding but that the step is as it should be."""
-    return all(finding.class_ in HEALTHY for finding in report.findings)
+    """Say whether data that can be trusted hold no finding but that the step is as it should be."""
+    trusted = all(note.severity != "bad" for note in report.quality)
+    return trusted and all(finding.class_ in HEALTHY for finding in report.findings)
 
 
-def seconds(value: float) -> str:
-    """Return seconds in the unit that people read best."""
-    if value >= 1:
-        return f"{value:.2f} s"
-    return f"{value * 1e3:.1f} ms" if value >= 1e-3 else f"{value * 1e6:.0f} µs"
-
-
-def percent(ratio: float) -> str:
-    """Return a ratio as a percentage."""
-    return f"{ratio * 100:.1f} %"
+def goodput(report: Report) -> str:
+    """Return the share of productive time in words."""
+    return "not known" if report.goodput is None else percent(report.goodput)
 
 
 def quantity(value: float, unit: str) -> str:
@@ -121,7 +94,7 @@ def _headline(report: Report) -> Text:
         f"   {counted(report.window.steps, 'step')}, {counted(report.ranks, 'rank')}   "
         f"step {seconds(step.mean)} (p95 {seconds(step.p95)})   "
     )
-    text.append(f"goodput {percent(report.goodput or 0.0)}", style="bold")
+    text.append(f"goodput {goodput(report)}", style="bold")
     return text
 
 
@@ -131,16 +104,7 @@ def _quality(note: QualityNote) -> Text:
     return text
 
 
-def _bar(ledger: Ledger) -> Text:
-    text = Text()
-    used = 0.0
-    for state, value in ledger.states.items():
-        begin, used = used, used + value / ledger.wall_seconds * _BAR_WIDTH
-        text.append("█" * (round(used) - round(begin)), style=STATE_COLORS.get(state, _FALLBACK_COLOR))
-    return text
-
-
-def _states(report: Report) -> RenderableType:
+def _states(report: Report, console: Console) -> RenderableType:
     ledger = report.ledgers[0]
     table = Table.grid(padding=(0, 2))
     table.add_column()
@@ -149,12 +113,7 @@ def _states(report: Report) -> RenderableType:
     table.add_column(justify="right")
     for state, value in ledger.states.items():
         share = value / ledger.wall_seconds
-        table.add_row(
-            Text("█", style=STATE_COLORS.get(state, _FALLBACK_COLOR)),
-            state,
-            percent(share),
-            f"{seconds(share * report.step_seconds.mean)} a step",
-        )
+        table.add_row(filled(state, 1, console), state, percent(share), f"{seconds(share * report.step_seconds.mean)} a step")
     return table
 
 
@@ -172,7 +131,7 @@ def _finding(finding: Finding, report: Report) -> RenderableType:
     if finding.runner_up is not None:
         facts.add_row("runner-up", f"{finding.runner_up.class_}, {percent(finding.runner_up.margin)} behind")
     if finding.class_ not in HEALTHY:
-        facts.add_row("if fixed", Text(f"{finding.speedup_if_fixed:.2f}x as fast", style="bold"))
+        facts.add_row("if fixed", Text(speedup_text(finding), style="bold"))
     facts.add_row("do", finding.action)
     facts.add_row("runbook", path_of(finding.runbook))
     return Group(
@@ -183,13 +142,16 @@ def _finding(finding: Finding, report: Report) -> RenderableType:
 
 
 def _changes(report: Report) -> RenderableType:
+    found = rows(report.changes)
+    if not found:
+        return Text(f"no difference from {report.baseline}", style="bold green")
     table = Table(
         "",
         "baseline",
         "now",
         "difference",
-        "calls",
-        title=f"seconds a step against {report.baseline}",
+        "calls a step",
+        title=f"time a step against {report.baseline}",
         title_justify="left",
         box=None,
     )
@@ -197,28 +159,15 @@ def _changes(report: Report) -> RenderableType:
         column.justify = "right"
         column.no_wrap = True
     kind = ""
-    for change in report.changes[:_CHANGES_SHOWN]:
-        if change.kind != kind:
-            kind = change.kind
-            table.add_row(Text(kind, style="bold"))
-        table.add_row(*change_cells(change))
+    for row in found:
+        if row.kind != kind:
+            kind = row.kind
+            if kind != row.name:
+                table.add_row(Text(kind, style="bold"))
+        table.add_row(row.name, row.baseline, row.now, row.difference, row.calls)
+        if row.was:
+            table.add_row(Text(f"  was {row.was}", style="dim"))
     return table
-
-
-def change_cells(change: Change) -> list[str]:
-    """Return a change's name, seconds before and now, their difference, and how often it ran in a step."""
-    short = change.name if len(change.name) <= _NAME_LENGTH else change.name[: _NAME_LENGTH - 1] + "…"
-    how = _MATCHED.get(change.matched, change.matched)
-    name = f"{short} ({how})" if how else short
-    counts = f"{change.baseline_count:.3g} → {change.count:.3g}" if change.kind in ("operator", "kernel") else ""
-    difference = change.seconds - change.baseline_seconds
-    return [
-        name,
-        seconds(change.baseline_seconds),
-        seconds(change.seconds),
-        f"{'+' if difference > 0 else '-'}{seconds(abs(difference))}",
-        counts,
-    ]
 
 
 def _evidence(row: Evidence) -> Text:

@@ -9,9 +9,18 @@ _PLACES = (Path(__file__).parent, Path(__file__).parents[2])
 
 def path_of(runbook: str) -> str:
     """Return the path of a runbook as a person can open it from here, or the report's own words where it is not installed."""
-    for place in _PLACES:
-        path = place / runbook
-        if path.is_file():
-            here = Path.cwd()
-            return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
-    return runbook
+    path = _found(runbook)
+    if path is None:
+        return runbook
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+
+
+def text_of(runbook: str) -> str:
+    """Return a runbook's text, "" where it is not installed."""
+    path = _found(runbook)
+    return path.read_text() if path is not None else ""
+
+
+def _found(runbook: str) -> Path | None:
+    return next((place / runbook for place in _PLACES if (place / runbook).is_file()), None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -13,9 +14,13 @@ from tachoscope_analyzers.trace.changes import compared
 from tachoscope_analyzers.trace.job_report import report
 from tachoscope_analyzers.trace.rank_summary import Wanted
 from tachoscope_analyzers.trace.ranks import JobTraces, read_job
-from tachoscope_analyzers.trace.tables import write_table
+from tachoscope_analyzers.trace.tables import must_be_writable, write_table
+from tachoscope_analyzers.trace.trace_files import stem
+from tachoscope_cli.options import notice
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.report import Report
+from tachoscope_core.report import QualityNote, Report
+
+_JOB_TABLES = ("ranks", "clocks", "collectives", "waits", "stragglers", "dimensions", "quality")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,26 +35,53 @@ class Options:
     baseline: tuple[str, ...] = ()
 
 
-def analyze(paths: list[str], options: Options, console: Console) -> Report:
-    """Analyse traces as one job, with a progress bar on a terminal, and write what else was asked for.
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """A report, and the traces that it is of, by rank."""
+
+    report: Report
+    job: JobTraces
+
+    def write_further(self, options: Options) -> None:
+        """Write what was asked for beside the report, and say on stderr where it is.
+
+        Raises:
+            TachoscopeError: it cannot be written, or `--perfetto` was asked for with several traces.
+        """
+        summaries = list(self.job.summaries.values())
+        if options.tables is not None:
+            for table in _JOB_TABLES:
+                write_table(getattr(self.job, table), options.tables / "job", table)
+            notice(f"tables written to {options.tables}")
+        if options.perfetto is not None:
+            if len(summaries) > 1:
+                raise TachoscopeError(f"--perfetto writes one trace, {len(summaries)} were given", fix="name one of them")
+            annotated.write_annotated(summaries[0].path, options.perfetto, self.report)
+            notice(f"trace written to {options.perfetto}; open it in https://ui.perfetto.dev")
+
+
+def analyze(paths: list[str], options: Options, console: Console) -> Analysis:
+    """Analyse traces as one job, with a progress bar on a terminal, and write the tables of its ranks.
 
     Raises:
-        TachoscopeError: see `read_job`, `report` and `perfetto.write`.
+        TachoscopeError: see `read_job` and `report`; or tables were asked for and cannot be written.
     """
+    if options.tables is not None:
+        must_be_writable(options.tables)
     wanted = Wanted(what_if=options.replay, tables=options.tables, profile=bool(options.baseline))
     job = _read(paths, options.executor, wanted, console)
     found = report(job, options.name or _name(paths))
-    if options.tables is not None:
-        for table in ("ranks", "clocks", "collectives", "waits", "stragglers", "dimensions", "quality"):
-            write_table(getattr(job, table), options.tables / "job", table)
-    if options.perfetto is not None:
-        if len(job.summaries) > 1:
-            raise TachoscopeError(f"--perfetto writes one trace, {len(job.summaries)} were given", fix="name one of them")
-        annotated.write_annotated(next(iter(job.summaries.values())).path, options.perfetto, found)
+    if not options.replay:
+        found = msgspec.structs.replace(found, quality=[*found.quality, _NOT_REPLAYED])
     if options.baseline:
-        other = _read(list(options.baseline), options.executor, Wanted(judged=False, profile=True), console)
-        found = compared(found, job, other, _name(list(options.baseline)))
-    return found
+        other = _read(list(options.baseline), options.executor, Wanted(what_if=False, profile=True), console)
+        found = compared(found, job, report(other, _name(list(options.baseline))), other)
+    return Analysis(found, job)
+
+
+_NOT_REPLAYED = QualityNote(
+    what="no replay", severity="note", means="`if fixed` subtracts the loss instead of replaying the step: an upper bound"
+)
 
 
 def _read(paths: list[str], executor: str, wanted: Wanted, console: Console) -> JobTraces:
@@ -64,7 +96,4 @@ def _read(paths: list[str], executor: str, wanted: Wanted, console: Console) -> 
 def _name(paths: list[str]) -> str:
     """Return what to call the job: the file without its endings, or the folder."""
     first = Path(paths[0].rstrip("/"))
-    stem = first.name
-    for suffix in (".gz", ".zst", ".json", ".sqlite", ".trace", ".pt"):
-        stem = stem.removesuffix(suffix)
-    return stem or str(first)
+    return stem(first) or str(first)

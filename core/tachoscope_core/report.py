@@ -91,7 +91,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         seconds_per_step: step time lost to it. share: the same as a ratio of the mean step; share_ci: its 95 % interval.
         ranks: culprits, or `all`. confidence: 0 to 1.
-        speedup_if_fixed: step time over step time without this loss.
+        speedup_if_fixed: step time over step time without this loss; None where too little else is known to tell.
     """
 
     class_: str = msgspec.field(name="class")
@@ -103,9 +103,16 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     confidence: float
     runner_up: RunnerUp | None
     evidence: list[Evidence]
-    speedup_if_fixed: float
+    speedup_if_fixed: float | None
     action: str
     runbook: str
+
+
+def speedup_text(finding: Finding) -> str:
+    """Return what mending it would bring, in words."""
+    if finding.speedup_if_fixed is None:
+        return "cannot be told: hardly anything else is in the data"
+    return f"{finding.speedup_if_fixed:.2f}x as fast"
 
 
 class NotMeasured(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,6 +140,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         matched: how the two sides were found to be the same thing: `exact`, or by a rule for things that were renamed.
+        names, baseline_names: how many names the rule took for one thing; the longest-running of them stands in `name`.
     """
 
     kind: Literal["step", "state", "operator", "kernel"]
@@ -143,6 +151,8 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     baseline_count: float = 0.0
     count: float = 0.0
+    baseline_names: int = 1
+    names: int = 1
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):

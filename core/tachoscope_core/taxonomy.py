@@ -44,7 +44,7 @@ _ALL = (
     Bottleneck(
         "input_workers",
         "input",
-        "Input bound: too few loader workers, cores and disk idle",
+        "Input bound: too few loader workers",
         "data_wait",
         "raise DataLoader(num_workers=..., prefetch_factor=...), with persistent_workers=True, so that batches are made ahead",
     ),
@@ -97,12 +97,13 @@ _ALL = (
         "compute",
         "The training thread pauses: garbage collection, validation, logging",
         "host_wait",
-        "gc.freeze() after the set-up and collect on all ranks at the same step; validate and log less often",
+        "look at the line that the evidence names; gc.freeze() after the set-up and collect on all ranks at the same step; "
+        "validate and log less often",
     ),
     Bottleneck(
         "compute_straggler",
         "compute",
-        "One rank computes more slowly and all ranks wait for it",
+        "One rank takes longer than the others and all ranks wait for it",
         "compute",
         "move the rank to another device or node and see whether the slowness moves with it; drain the device if it does not",
     ),
@@ -236,7 +237,8 @@ _ALL = (
         "unknown",
         "A loss that is measured but whose cause is not",
         "unexplained",
-        "capture a profiler trace of the named ranks, or time that part of the loop with tachoscope.phase(...)",
+        "look where the evidence points; a profiler trace of the named ranks with with_stack=True names lines of code, and "
+        "tachoscope.phase(...) times a part of the loop",
     ),
 )
 

@@ -2,8 +2,11 @@
 
 import gzip
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ import pandas as pd
 import pytest
 
 from planting import Planted
+from planting_ranks import Group, PlantedJob
 from recorded import recorded
 from tachoscope_analyzers.trace.read import read
 
@@ -37,9 +41,9 @@ def report(*words: object) -> dict[str, Any]:
     return found
 
 
-def starved(folder: Path, name: str = "starved.json", *, load: int = 5 * MS) -> Path:
+def starved(folder: Path, name: str = "starved.json", *, load: int = 5 * MS, rank: int | None = 0) -> Path:
     """Ten steps that load for 5 ms, then compute for 10 ms on the device."""
-    planted, now = Planted(), 1_000 * MS
+    planted, now = Planted(rank=rank), 1_000 * MS
     for number in range(10):
         planted.step(number, now, load + 10 * MS)
         planted.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", now, load)
@@ -157,8 +161,130 @@ def test_what_is_no_trace_is_one_line_that_says_what_to_do(tmp_path: Path, name:
     assert Path(name).stem.partition(".")[0] in done.stderr
 
 
-def test_options_for_traces_are_refused_for_other_things(tmp_path: Path) -> None:
-    done = analyze(tmp_path, "--tables", tmp_path / "tables")
+@pytest.mark.parametrize("option", ["--tables", "--perfetto", "--baseline"])
+def test_options_for_traces_are_refused_for_other_things(option: str, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"kind":"StepDone"}\n')
+
+    without, other = analyze(option, tmp_path / "x"), analyze(tmp_path / "a.jsonl", option, tmp_path / "x")
+
+    assert without.returncode == other.returncode == 2
+    assert f"{option} works on profiler traces, and none is named" in without.stderr
+    assert f"{option} works on profiler traces, and {tmp_path / 'a.jsonl'} is no profiler trace" in other.stderr
+
+
+def test_what_is_written_beside_the_report_says_where_it_is(tmp_path: Path) -> None:
+    done = analyze(starved(tmp_path), "--tables", tmp_path / "tables", "--perfetto", tmp_path / "out.json", "--no-replay")
+
+    assert f"tables written to {tmp_path / 'tables'}" in done.stderr
+    assert f"trace written to {tmp_path / 'out.json'}" in done.stderr
+
+
+def test_a_perfetto_file_that_cannot_be_written_does_not_take_the_report_with_it(tmp_path: Path) -> None:
+    done = analyze(starved(tmp_path), "--perfetto", tmp_path / "no" / "out.json", "--no-replay")
 
     assert done.returncode == 2
-    assert "no profiler trace" in done.stderr
+    assert "input_workers" in done.stdout
+    assert "could not write" in done.stderr
+
+
+def test_a_device_without_a_number_is_called_the_device(tmp_path: Path) -> None:
+    planted = Planted()
+    planted.step(0, 0, 10 * MS)
+    planted.add("kernel", "gemm", MS, 2 * MS, pid="device", tid="stream")
+    path = planted.write(tmp_path / "t.json")
+
+    analyze(path, "--perfetto", tmp_path / "out.json", "--no-replay")
+
+    events = json.loads((tmp_path / "out.json").read_text())["traceEvents"]
+    names = {event["args"]["name"] for event in events if event.get("name") == "thread_name"}
+    assert "tachoscope: ledger device" in names
+
+
+def test_a_share_of_the_steps_is_told_in_digits_that_people_read(tmp_path: Path) -> None:
+    planted = Planted()
+    planted.step(0, 0, 10_000 * MS)
+    planted.kernel("gemm", MS, 10_000, launched=MS // 2)
+
+    done = analyze(planted.write(tmp_path / "t.json"), "--no-replay")
+
+    assert "device seen for a part: less than 0.1 %" in done.stdout
+
+
+def test_tables_that_cannot_be_written_are_refused_before_the_work(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    done = analyze(starved(tmp_path), "--tables", tmp_path / "file" / "tables")
+
+    assert done.returncode == 2
+    assert f"could not write tables to {tmp_path / 'file' / 'tables'}" in done.stderr
+
+
+def test_without_replay_it_is_said_that_the_loss_was_subtracted(tmp_path: Path) -> None:
+    path = starved(tmp_path)
+
+    assert "subtracts the loss" not in analyze(path).stdout
+    assert "subtracts the loss" in analyze(path, "--no-replay").stdout
+
+
+def test_a_trace_does_not_differ_from_itself(tmp_path: Path) -> None:
+    path = starved(tmp_path)
+
+    assert f"no difference from {path.stem}" in analyze(path, "--baseline", path, "--no-replay").stdout
+
+
+def test_a_comparison_has_the_states_of_the_ledger_and_says_that_ranks_are_fewer(tmp_path: Path) -> None:
+    (tmp_path / "job").mkdir()
+    PlantedJob(3, [Group("0", range(3), "default_pg")], late={2: 3 * MS}, jitter=0).write(tmp_path / "job")
+
+    found = report(tmp_path / "job", "--baseline", starved(tmp_path), "--no-replay")
+
+    ledger = found["ledgers"][0]
+    waited = [row["seconds"] for row in found["changes"] if row["name"] == "straggler_wait"]
+    assert waited == [pytest.approx(ledger["states"]["straggler_wait"] / ledger["wall_seconds"] * found["step_seconds"]["mean"])]
+    notes = [row["means"] for row in found["quality"] if row["what"] == "comparison"]
+    assert any("1 rank in the baseline, 3 in the other" in note for note in notes)
+
+
+def test_a_file_of_a_folder_that_is_no_trace_is_named_and_left_out(tmp_path: Path) -> None:
+    starved(tmp_path)
+    (tmp_path / "config.json").write_text('{"lr": 0.1}')
+
+    done = analyze(tmp_path, "--no-replay")
+
+    assert done.returncode == 0, done.stderr
+    assert any("config.json is no trace" in line and "left out" in line for line in done.stdout.splitlines())
+
+
+@pytest.mark.parametrize("rank", [True, False], ids=["a rank is told", "none is"])
+def test_cycles_of_one_process_are_not_taken_for_ranks(rank: bool, tmp_path: Path) -> None:
+    for number in range(2):
+        planted = Planted(rank=0 if rank else None)
+        planted.step(number, 100 * MS * number, 10 * MS)
+        planted.op("aten::mm", 100 * MS * number, 5 * MS)
+        planted.write(tmp_path / f"host_7.{1795294403569820298 + number}.pt.trace.json")
+
+    done = analyze(tmp_path)
+
+    assert done.returncode == 2
+    assert "recordings of the same process" in done.stderr
+    assert "repeat=1" in done.stderr
+
+
+def test_traces_of_several_processes_are_taken_for_ranks_when_they_do_not_tell_theirs(tmp_path: Path) -> None:
+    for number in range(2):
+        starved(tmp_path, f"host_{number}.1795294403569820298.pt.trace.json", rank=None)
+
+    assert report(tmp_path, "--no-replay")["ranks"] == 2
+
+
+def test_an_interrupt_is_one_word(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")  # which nobody writes to
+    command = [sys.executable, "-m", "tachoscope_cli.main", "analyze", str(tmp_path / "pipe")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        begun = time.monotonic()
+        while b"pandas" not in Path(f"/proc/{process.pid}/maps").read_bytes() and time.monotonic() < begun + 60:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+
+    assert (process.returncode, said) == (130, "tachoscope: interrupted\n")

@@ -102,7 +102,8 @@ def test_no_permission_to_read_the_spool(tmp_path: Path) -> None:
     (spool / NAME).chmod(0)
     for parent in (spool, tmp_path, tmp_path.parent, tmp_path.parent.parent):
         parent.chmod(0o755)
-    imports = "from tachoscope_cli.main import main; import tachoscope_analyzers.analyze, tachoscope_cli.paths"
+    imports = "from tachoscope_cli.main import main; import tachoscope_analyzers.analyze"
+    imports += "; from tachoscope_cli import commands, paths, trace_paths"
     code = f"import os, sys; {imports}; os.setuid(65534); main(sys.argv[1:])"
 
     done = subprocess.run([sys.executable, "-c", code, "analyze", str(spool)], capture_output=True, text=True)

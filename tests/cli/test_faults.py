@@ -73,8 +73,8 @@ TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "
     ("fault", "expected"),
     [
         ("none", None),
-        ("data_one", ("input_straggler", [1])),
-        ("data_both", ("input_workers", "all")),
+        pytest.param("data_one", ("input_straggler", [1]), marks=pytest.mark.bar),  # as below, without torchrun
+        pytest.param("data_both", ("input_workers", "all"), marks=pytest.mark.bar),
         ("compute_one", ("compute_straggler", [1])),
         ("checkpoint", ("checkpoint_stall", [1])),
         ("tiny", ("comm_exposed", "all")),

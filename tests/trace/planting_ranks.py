@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -62,7 +62,9 @@ class PlantedJob:
     Attributes (times in ns): a rank computes for `compute` plus up to `jitter`, plus `late[rank]`. offsets: by how much a rank's
     clock is ahead. scatter: how far apart the recorded ends of a collective may be. skipped: how many of its first collectives a
     rank has not recorded. numbered: whether collectives carry sequence numbers. named: whether they tell anything of themselves at
-    all. first_number: of the first step of a rank, where that is not 0.
+    all. first_number: of the first step of a rank, where that is not 0. before: what the host of a rank does in a step before it
+    launches anything, the name of an operator or annotation ("" for nothing at all) and how long that takes. device: whether there
+    is one; without, operators compute, and gloo exchanges on a thread of its own.
     """
 
     ranks: int
@@ -77,6 +79,8 @@ class PlantedJob:
     numbered: bool = False
     named: bool = True
     first_number: dict[int, int] = field(default_factory=dict)
+    before: Callable[[int, int], tuple[str, int]] = lambda rank, step: ("", 0)
+    device: bool = True
     seed: int = 0
     truth: list[Truth] = field(default_factory=list)
 
@@ -91,9 +95,11 @@ class PlantedJob:
             begun = dict(now)
             for rank, trace in traces.items():
                 compute = self.compute + rng.randrange(self.jitter + 1) + self.late.get(rank, 0)
+                now[rank] += self._before(trace, rank, step, now[rank] + self.offsets.get(rank, 0))
                 shown = now[rank] + self.offsets.get(rank, 0)
                 trace.op("aten::mm", shown, compute)
-                trace.kernel("sgemm_tn", shown + 20_000, compute - 20_000, launched=shown + 1_000)
+                if self.device:
+                    trace.kernel("sgemm_tn", shown + 20_000, compute - 20_000, launched=shown + 1_000)
                 now[rank] += compute
             for group in self.groups:
                 sequence[group.name] += 1
@@ -102,6 +108,14 @@ class PlantedJob:
                 number = step + self.first_number.get(rank, 0)
                 trace.step(number, begun[rank] + self.offsets.get(rank, 0), now[rank] - begun[rank])
         return traces
+
+    def _before(self, trace: Planted, rank: int, step: int, shown: int) -> int:
+        name, takes = self.before(rank, step)
+        if name.startswith("aten::"):
+            trace.op(name, shown, takes)
+        elif name:
+            trace.annotation(name, shown, takes)
+        return takes
 
     def _collective(
         self, traces: dict[int, Planted], now: dict[int, int], group: Group, step: int, sequence: int, rng: random.Random
@@ -131,6 +145,9 @@ class PlantedJob:
             }
         if self.numbered:
             args["Seq"] = sequence
+        if not self.device:
+            trace.add("user_annotation", f"gloo:{name}", begin, duration, tid=MAIN + 1, **args)
+            return
         trace.op("record_param_comms", begin - 12_000, 11_000, tid=MAIN + 1, **args)
         trace.kernel(kernel, begin, duration, launched=begin - 10_000, tid=MAIN + 1, stream=20, **args)
 

@@ -111,17 +111,17 @@ def test_the_path_goes_through_the_backward_thread(tmp_path: Path) -> None:
     assert times(path)["thread_handover"] == 20_000 + 10_000
 
 
-def test_each_step_has_its_part_of_the_path(tmp_path: Path) -> None:
+def test_each_step_has_its_part_of_the_path_under_the_number_that_the_profiler_gave_it(tmp_path: Path) -> None:
     planted = Planted()
     for step in range(3):
-        planted.step(step, step * 100_000, 100_000)
+        planted.step(12 + step, step * 100_000, 100_000)
     planted.annotation(LOADER, 50_000, 200_000)
     planted.kernel("k", 290_000, 10_000, launched=283_000)
     path = check(View(planted.read(tmp_path)))
-    assert path.groupby("step")["duration_ns"].sum().to_dict() == {0: 100_000, 1: 100_000, 2: 100_000}
+    assert path.groupby("step")["duration_ns"].sum().to_dict() == {12: 100_000, 13: 100_000, 14: 100_000}
     shares = by_category(path, per_step=True)
     assert shares.groupby("step")["share_percent"].sum().tolist() == pytest.approx([100] * 3)
-    assert shares[(shares["step"] == 1) & (shares["category"] == "data_loading")]["share_percent"].tolist() == [100]
+    assert shares[(shares["step"] == 13) & (shares["category"] == "data_loading")]["share_percent"].tolist() == [100]
 
 
 def test_a_trace_of_the_host_alone_has_its_threads_path(tmp_path: Path) -> None:

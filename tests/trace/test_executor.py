@@ -90,6 +90,17 @@ def test_a_dask_cluster_of_separate_processes_finds_the_same_as_this_process(tmp
     assert found.stragglers.loc[found.stragglers["straggler"], "rank"].tolist() == [2]
 
 
+def test_a_scheduler_without_workers_is_one_clear_error_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("distributed")
+    monkeypatch.setattr("tachoscope_analyzers.trace.executor.WORKER_SECONDS", 1)
+    with (
+        dask_cluster(tmp_path, workers=0) as address,
+        pytest.raises(TachoscopeError, match=rf"{address} has no worker .*dask worker"),
+        executor_for(f"dask://{address}", 2),
+    ):
+        pass
+
+
 def test_an_error_on_a_cluster_names_the_file(tmp_path: Path) -> None:
     pytest.importorskip("distributed")
     for name in ("one.json", "two.json"):

@@ -101,11 +101,31 @@ def test_the_call_the_host_was_in_tells_the_cause(tmp_path: Path, call: str, cau
         assert (table.iloc[0]["detail"], table.iloc[0]["operator"]) == (call, "aten::item")
 
 
-def test_a_synchronisation_takes_the_blame_for_what_the_host_does_before_it_launches_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("took", "blamed"), [(400, 300), (90, 90)])
+def test_a_synchronisation_answers_for_what_the_host_does_next_for_as_long_as_it_took(
+    tmp_path: Path, took: int, blamed: int
+) -> None:
     trace = one_gap(300 * US)
-    trace.call("cudaStreamSynchronize", T + 20 * US, 90 * US)  # returns 10 us after the kernel ended
+    trace.call("cudaStreamSynchronize", T + (110 - took) * US, took * US)  # returns 10 us after the kernel ended
     trace.op("aten::add", T + 120 * US, 290 * US)
-    assert causes(trace, tmp_path) == {"synchronisation": 300 * US}
+    found = causes(trace, tmp_path)
+    assert found.pop("synchronisation") == blamed * US
+    assert sum(found.values()) == found.get("host_launch", 0) == (300 - blamed) * US
+
+
+def test_a_short_synchronisation_before_seconds_of_nothing_is_not_their_cause(tmp_path: Path) -> None:
+    trace = Planted()
+    trace.kernel("first", T, 100 * US, launched=T - 10 * US)
+    trace.call("cudaDeviceSynchronize", T + 90 * US, 17 * US)
+    trace.device("kernel", "much_later", T + 13_000_100 * US, 50 * US, correlation=999)
+    assert causes(trace, tmp_path) == {"synchronisation": 17 * US, "unexplained": 12_999_983 * US}
+
+
+def test_what_the_host_does_before_it_synchronises_is_not_the_synchronisations(tmp_path: Path) -> None:
+    trace = one_gap(300 * US)
+    trace.op("aten::add", T + 50 * US, 350 * US)
+    trace.call("cudaStreamSynchronize", T + 250 * US, 40 * US)
+    assert causes(trace, tmp_path) == {"host_launch": 260 * US, "synchronisation": 40 * US}
 
 
 def test_waiting_for_a_queue_that_still_runs_is_no_cause_of_its_short_gaps(tmp_path: Path) -> None:

@@ -73,3 +73,18 @@ def test_ranks_that_do_something_else_are_named(folder: Path) -> None:
     for rank, trace in (traces | {2: odd[2]}).items():
         trace.write(folder / f"{rank}.json")
     assert "rank 2" in problems(folder)["not_matched"]
+
+
+def test_ranks_that_are_not_here_are_named_for_a_single_file_too(folder: Path) -> None:
+    paths = PlantedJob(3, [Group("0", range(3))]).write(folder)
+    alone = read_job(paths[1:2], executor=InProcess(), wanted=SUMMARY_ONLY).quality
+    assert alone["detail"].tolist() == ["1 of 3 ranks is here, without ranks 0, 2"]
+
+
+def test_a_job_said_to_be_huge_is_counted_without_a_list_of_its_ranks(folder: Path) -> None:
+    trace = Planted(3, 10**9)
+    trace.kernel("k", 1_000, 1_000)
+    trace.write(folder / "a.json")
+    assert problems(folder)["missing_ranks"] == (
+        "1 of 1000000000 ranks is here, without ranks 0, 1, 2, 4, 5, 6, 7, 8, 9, 10 and 999999989 more"
+    )

@@ -44,6 +44,16 @@ def test_recorded_ranks_in_one_file_have_the_figures_that_each_has_alone(tmp_pat
     assert "several_processes" in set(quality(view)["what"])
 
 
+def test_devices_are_told_apart_however_large_their_number_is(tmp_path: Path) -> None:
+    trace, most = Planted(), 2**63 - 1
+    for rank in (1, 2, 3):
+        trace.add("kernel", "k", 10 * US, rank * US, pid=rank, tid=7, device=most, stream=7)
+    table = breakdown(View(trace.read(tmp_path)))
+
+    assert sorted(table["busy_ns"].tolist()) == [1 * US, 2 * US, 3 * US]
+    assert table["device"].nunique() == 3
+
+
 def test_ids_that_differ_between_ranks_tell_the_launch_wherever_it_stands_in_the_file(tmp_path: Path) -> None:
     trace = Planted()
     for rank in (2, 1):

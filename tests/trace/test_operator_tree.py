@@ -46,12 +46,12 @@ def test_an_operator_that_calls_itself_counts_once_in_the_total(tmp_path: Path) 
 def test_operators_belong_to_the_step_in_which_they_began(tmp_path: Path) -> None:
     planted = Planted()
     for step in range(2):
-        planted.step(step, step * 1_000, 1_000)
+        planted.step(17 + step, step * 1_000, 1_000)
         planted.op("aten::mm", step * 1_000 + 10, 100)
         planted.kernel("gemm", step * 1_000 + 500, 100 * (step + 1), launched=step * 1_000 + 20, launch_duration=10)
     table = by_operator(View(planted.read(tmp_path)), per_step=True)
     times = table[table["name"] == "aten::mm"].set_index("step")["self_device_ns"]
-    assert times.to_dict() == {0: 100, 1: 200}
+    assert times.to_dict() == {17: 100, 18: 200}
 
 
 def test_kernels_belong_to_the_innermost_module_around_their_launch(tmp_path: Path) -> None:
@@ -69,11 +69,22 @@ def test_kernels_belong_to_the_innermost_module_around_their_launch(tmp_path: Pa
     assert set(table["kind"]) == {"module"}
 
 
+def test_work_outside_all_modules_is_told_where_there_are_modules_and_without_any_the_table_is_empty(tmp_path: Path) -> None:
+    planted = Planted()
+    planted.kernel("loss", 400, 50, launched=300, launch_duration=10)
+    assert by_module(View(planted.read(tmp_path))).empty
+    planted.add("python_function", "nn.Module: Linear_0", 10, 200)
+    planted.kernel("gemm", 250, 20, launched=100, launch_duration=10)
+    table = by_module(View(planted.read(tmp_path))).set_index("name")
+    assert table["self_device_ns"].to_dict() == {"nn.Module: Linear_0": 20, "(launch not in a module)": 50}
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_device_times_sum_to_those_of_all_events_on_every_recorded_trace(name: str) -> None:
     view = View(read(recorded(name)))
     whole = int((view.work.end - view.work.start).sum())
-    for table in (by_operator(view), by_operator(view, per_step=True), by_module(view)):
+    modules = by_module(view)
+    for table in (by_operator(view), by_operator(view, per_step=True), *([modules] if len(modules) else [])):
         assert table["self_device_ns"].sum() == whole
         assert (table["total_device_ns"] >= 0).all()
 

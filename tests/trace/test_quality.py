@@ -9,6 +9,7 @@ from recorded import ALL, recorded
 from tachoscope_analyzers.trace.breakdown import breakdown
 from tachoscope_analyzers.trace.quality import COLUMNS, quality
 from tachoscope_analyzers.trace.read import read
+from tachoscope_analyzers.trace.states import step_states
 from tachoscope_analyzers.trace.view import View
 
 US = 1_000
@@ -101,9 +102,55 @@ def test_a_trace_of_launches_without_any_kernel_says_nothing_of_the_device(tmp_p
     trace = Planted()
     trace.step(0, T, 100 * US)
     trace.step(1, T + 100 * US, 100 * US)
+    trace.op("aten::add", T, 10 * US)
     assert verdict(trace, tmp_path)["no_device_events"] == (0, "info")
     trace.call("cudaLaunchKernel", T, 5 * US)
     assert verdict(trace, tmp_path)["no_device_events"] == (0, "critical")
+
+
+def cut(trace: Planted, folder: Path, before: str) -> View:
+    """The trace with its file cut before the first event of a category."""
+    path, whole = folder / "cut.json", trace.text()
+    path.write_text(whole[: whole.index(f'"cat": "{before}"')])
+    return View(read(path))
+
+
+def kineto_order() -> Planted:
+    """Operators first, then calls of the runtime, then kernels, as Kineto writes them."""
+    trace = sound()
+    trace.op("aten::mm", T + 40 * US, 800 * US)
+    order = ["user_annotation", "cpu_op", "cuda_runtime", "kernel"]
+    trace.events.sort(key=lambda text: next(place for place, cat in enumerate(order) if f'"cat": "{cat}"' in text))
+    return trace
+
+
+@pytest.mark.parametrize("before", ["cuda_runtime", "kernel"])
+def test_a_cut_that_took_the_devices_work_leaves_nothing_to_be_said_of_the_device(tmp_path: Path, before: str) -> None:
+    view = cut(kineto_order(), tmp_path, before)
+    table = quality(view).set_index("what")
+    assert table.loc["device_work_cut_away", "severity"] == "critical"
+    assert "goodput" in table.loc["device_work_cut_away", "meaning"]
+    ledger = step_states(view)
+    assert (ledger["unexplained_ns"] == ledger["duration_ns"]).all()
+
+
+def test_a_cut_that_left_most_kernels_leaves_their_ledger(tmp_path: Path) -> None:
+    trace = kineto_order()
+    path, whole = tmp_path / "cut.json", trace.text()
+    kernels = [place for place in range(len(whole)) if whole.startswith('"cat": "kernel"', place)]
+    for kept, severity in ((0.8, set()), (0.3, {"critical"})):
+        path.write_text(whole[: kernels[int(kept * len(kernels))]])
+        table = quality(View(read(path)))
+        assert set(table.loc[table["what"] == "device_work_cut_away", "severity"]) == severity
+
+
+def test_a_trace_of_something_else_is_no_trace_of_training(tmp_path: Path) -> None:
+    trace = Planted()
+    for number in range(50):
+        trace.add("toplevel", "RunTask", T + number * 2_000 * US, 100 * US)
+    view = View(trace.read(tmp_path))
+    assert quality(view).set_index("what").loc["nothing_known", "severity"] == "critical"
+    assert step_states(view)["unexplained_ns"].sum() == step_states(view)["duration_ns"].sum() > 0
 
 
 def test_kernels_before_their_launch_are_disorder_of_the_clocks(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from planting import Planted
+from tachoscope_analyzers.trace.device_use import use_note
 from tachoscope_analyzers.trace.rank_losses import Loss, rank_losses
 from tachoscope_analyzers.trace.view import View
 
@@ -145,6 +146,115 @@ def test_a_trace_without_a_device_says_which_classes_it_cannot_show(tmp_path: Pa
         job.op("aten::mm", number * STEP + MS, STEP // 2)
 
     assert {"launch_bound", "h2d_copy", "underfilled"} <= set(rank_losses(View(job.read(tmp_path))).not_measured)
+
+
+def on_the_host(pause: Callable[[Planted, int], None], *, stack: bool = False) -> Planted:
+    """Eight steps of 20 ms: operators for 10 ms, then something else."""
+    job = Planted()
+    for number in range(8):
+        begin = 1_000 * MS + number * STEP
+        job.step(number, begin, STEP)
+        job.op("aten::mm", begin, 10 * MS)
+        if stack:
+            job.add("python_function", "train.py(15): train", begin, STEP - 1_000)
+            job.add("python_function", "<built-in function sleep>", begin + 10 * MS, STEP // 2 - 2_000)
+        pause(job, begin + 10 * MS)
+    return job
+
+
+def test_silence_of_a_job_without_a_device_is_a_pause_that_may_as_well_be_a_checkpoint(tmp_path: Path) -> None:
+    found = losses(tmp_path, on_the_host(lambda _job, _begin: None))
+
+    assert found["host_pause"].seconds == pytest.approx(0.010)
+    assert found["host_pause"].alternative == "checkpoint_stall"
+    assert "with_stack=True" in found["host_pause"].evidence[0].source
+    assert "unknown" not in found
+
+
+def test_with_python_frames_a_pause_has_its_line_and_no_look_alike(tmp_path: Path) -> None:
+    found = losses(tmp_path, on_the_host(lambda _job, _begin: None, stack=True))["host_pause"]
+
+    assert found.evidence[0].signal.endswith(", in <built-in function sleep>, at train.py(15): train")
+    assert found.evidence[0].value == pytest.approx(0.010, rel=0.01)
+    assert found.alternative == ""
+
+
+def test_garbage_collection_by_name_is_a_pause_however_short(tmp_path: Path) -> None:
+    def collecting(job: Planted, begin: int) -> None:
+        for place in range(10):
+            job.annotation("gc.collect", begin + place * MS, 600_000)
+
+    found = losses(tmp_path, on_the_host(collecting))
+
+    assert found["host_pause"].seconds == pytest.approx(0.006)
+    assert found["host_pause"].evidence[0].signal == "garbage collection"
+    assert found["unknown"].seconds == pytest.approx(0.004)
+
+
+def test_time_between_short_operators_is_a_loss_without_a_cause(tmp_path: Path) -> None:
+    def chattering(job: Planted, begin: int) -> None:
+        for place in range(20):
+            job.op("aten::add", begin + place * MS // 2, 100_000)
+
+    found = losses(tmp_path, on_the_host(chattering))
+
+    assert found["unknown"].seconds == pytest.approx(0.008)
+    assert "host_pause" not in found
+
+
+def test_a_trace_of_something_else_has_one_loss_and_no_pause(tmp_path: Path) -> None:
+    job = Planted()
+    for number in range(50):
+        job.add("toplevel", "RunTask", 1_000 * MS + number * 2 * MS, 100_000)
+
+    found = rank_losses(View(job.read(tmp_path)))
+
+    assert [loss.slug for loss in found.losses] == ["unknown"]
+    assert found.losses[0].seconds.sum() == pytest.approx(found.steps["duration_ns"].sum() / 1e9)
+    assert found.blind
+
+
+def test_a_queued_kernel_that_waits_is_told_with_the_call_that_the_host_was_in(tmp_path: Path) -> None:
+    def stuck(job: Planted, begin: int) -> None:
+        job.kernel("waiting", begin + 5 * MS - 100_000, 50_000, launched=begin + 1_000, **{"blocks per SM": 4.0})
+        job.call("hipMemcpyWithStream", begin + 10_000, 4 * MS)
+
+    found = losses(tmp_path, planted(stuck))["unknown"]
+
+    assert found.seconds[1:] == pytest.approx(0.0049, abs=0.0001)
+    assert "launched already" in found.evidence[1].signal
+    assert "before waiting" in found.evidence[2].signal
+    assert "hipMemcpyWithStream for 81." in found.evidence[2].signal
+
+
+def test_evidence_of_idle_time_is_in_seconds_of_a_step_and_never_without_words(tmp_path: Path) -> None:
+    def silent(job: Planted, begin: int) -> None:
+        del job, begin
+
+    found = losses(tmp_path, planted(silent))["host_pause"]
+
+    assert [row.signal for row in found.evidence] == ["device idle: the host in no operator or call"]
+    assert found.evidence[0].value == pytest.approx(float(found.seconds.mean()))
+    assert found.evidence[0].source == "8 gaps of the device"
+
+
+def test_a_loaders_look_alike_falls_behind_by_what_is_not_computing(tmp_path: Path) -> None:
+    def half(job: Planted, begin: int) -> None:
+        job.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", begin, 5 * MS - 30_000)
+        job.op("aten::stack", begin + 10_000, MS)
+
+    found = losses(tmp_path, planted(half))["input_workers"]
+
+    assert (found.alternative, found.margin) == ("input_preprocess", pytest.approx(1 - 2 / 4.97, abs=0.01))
+
+
+def test_how_busy_the_device_was_is_told_to_the_hundredth(tmp_path: Path) -> None:
+    use = rank_losses(View(planted(saving).read(tmp_path))).use
+
+    assert use is not None
+    assert use.idle == pytest.approx(7 * 5 / 155)  # from the first kernel to the last
+    (note,) = use_note({0: use})
+    assert note.what == "device 0: busy 77.42 %, idle 22.58 %"
 
 
 def test_an_empty_trace_has_neither_steps_nor_losses(tmp_path: Path) -> None:

@@ -85,6 +85,15 @@ def test_a_pause_of_the_host_is_none_of_the_named_ones(tmp_path: Path) -> None:
     assert both.step_ns == 3_000_000
 
 
+def test_on_cpu_to_stand_still_while_other_threads_exchange_is_no_pause(tmp_path: Path) -> None:
+    planted = Planted()
+    planted.step(1, 0, 20_000_000)
+    planted.op("aten::mm", 0, 1_000_000)
+    planted.add("user_annotation", "gloo:all_reduce", 2_000_000, 8_000_000, tid=7)
+    planted.op("aten::mm", 19_000_000, 1_000_000)
+    assert without(View(planted.read(tmp_path)), Selection(removals.HOST_PAUSE)).step_ns == 10_000_000
+
+
 def test_allocation_and_the_wait_in_freeing_can_be_taken_out(tmp_path: Path) -> None:
     planted = Planted()
     planted.step(1, 0, 300_000)

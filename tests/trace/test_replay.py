@@ -69,6 +69,14 @@ def test_a_trace_whose_waits_nothing_explains_is_refused() -> None:
     assert math.isnan(result.speedup)
 
 
+def test_device_work_that_nobody_is_seen_to_launch_is_refused_as_what_it_waited_for_is_not_known(tmp_path: Path) -> None:
+    planted = Planted()
+    planted.op("aten::mm", 0, 500_000)
+    for number in range(4):
+        planted.device("kernel", "k", number * 100_000, 50_000)
+    assert "known launch" in without(View(planted.read(tmp_path)), Selection(removals.COMPUTE)).refusal
+
+
 def test_a_trace_without_events_is_refused(tmp_path: Path) -> None:
     assert without(View(Planted().read(tmp_path)), Selection(removals.COMPUTE)).refusal == "the trace has no step"
 

@@ -45,6 +45,27 @@ def test_a_sum_of_tensors_is_bound_by_memory(tmp_path: Path) -> None:
     assert np.isnan(row["tflops_per_s"])
 
 
+def test_a_tensor_that_is_written_into_counts_once(tmp_path: Path) -> None:
+    planted = Planted(extra=H100)
+    size = 32 * 256 * 56 * 56
+    operator(planted, "aten::clamp_min", 0, [[32, 256, 56, 56], [], [32, 256, 56, 56]], ["float", "Scalar", "float"], 100_000)
+    operator(planted, "aten::mul", 9_000_000, [[size], [size], [size]], ["float"] * 3, 300_000)
+    operator(planted, "aten::lerp", 18_000_000, [[size], [size], [size]], ["float"] * 3, 400_000)
+    assert roofline(View(planted.read(tmp_path))).set_index("operator")["bytes"].to_dict() == {
+        "aten::clamp_min": 2 * 4 * size,
+        "aten::mul": 3 * 4 * size,
+        "aten::lerp": 4 * 4 * size,  # the third is a weight
+    }
+
+
+def test_faster_than_the_memory_can_be_came_from_a_cache(tmp_path: Path) -> None:
+    planted = Planted(extra=H100)
+    operator(planted, "aten::add", 0, [[1 << 20], [1 << 20], []], ["float", "float", "Scalar"], 3_000)
+    row = roofline(View(planted.read(tmp_path))).iloc[0]
+    assert row["bound"] == "cache"
+    assert row["peak_percent"] > 100
+
+
 def test_a_product_in_fp32_faster_than_fp32_can_be_was_made_in_tf32(tmp_path: Path) -> None:
     planted = Planted(extra=H100)
     operator(planted, "aten::mm", 0, [[8192, 8192]] * 2, ["float"] * 2, 4_000_000)

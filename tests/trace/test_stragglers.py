@@ -65,7 +65,9 @@ def test_what_others_waited_for_in_the_first_collective_of_the_recording_is_told
 
 
 def test_without_lateness_there_is_no_row_and_without_steps_no_straggler() -> None:
-    assert stragglers(table([0] * 3, [0] * 3), {0: 2}, 1_000.0).empty
+    none = stragglers(table([0] * 3, [0] * 3), {0: 2}, 1_000.0)
+    assert none.empty
+    assert list(none[none["straggler"]].columns) == list(none.columns)
     assert stragglers(table([], []), {}, math.nan).empty
     assert named(table([2] * 10, [300] * 10), step=math.nan) == []
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from tachoscope_analyzers.trace.trace_files import trace_files
+from tachoscope_analyzers.trace.trace_files import labels, recorder, stem, trace_files
 from tachoscope_core.errors import TachoscopeError
 
 
@@ -38,3 +38,18 @@ def test_what_does_not_exist_or_holds_no_trace_is_an_error_that_names_it(folder:
     (folder / ".hidden" / "deeper").mkdir()
     with pytest.raises(TachoscopeError, match="there is no"):
         trace_files([folder / missing])
+
+
+def test_a_dot_in_a_name_is_of_the_name() -> None:
+    assert [stem(Path(name)) for name in ("qwen1.5_0.5b.json.gz", "a.pt.trace.json", "b.sqlite")] == ["qwen1.5_0.5b", "a", "b"]
+
+
+def test_every_file_has_a_label_of_its_own(folder: Path) -> None:
+    files = [folder / name for name in ("one/t.json", "two/t.json", "two/t.json.gz", "alone.json")]
+
+    assert list(labels(files).values()) == ["one/t.json", "two/t.json", "two/t.json.gz", "alone"]
+
+
+def test_the_process_is_read_only_from_names_that_torch_gives() -> None:
+    assert recorder(Path("vm_28137.1795294403569820298.pt.trace.json.gz")) == "vm_28137"
+    assert recorder(Path("rank_1.pt.trace.json")) == recorder(Path("run.12.pt.trace.json")) == ""

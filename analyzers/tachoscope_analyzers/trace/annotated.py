@@ -12,7 +12,7 @@ from tachoscope_analyzers.trace.rank_losses import CLASS_OF_CAUSE
 from tachoscope_analyzers.trace.read import read
 from tachoscope_analyzers.trace.states import device_states, host_states
 from tachoscope_analyzers.trace.view import View
-from tachoscope_core.report import Report
+from tachoscope_core.report import Report, speedup_text
 
 
 def write_annotated(path: Path, out: Path, report: Report) -> None:
@@ -26,11 +26,16 @@ def write_annotated(path: Path, out: Path, report: Report) -> None:
 
 
 def _ledger(view: View) -> Iterator[Slice]:
-    lanes = {f"device {device}": device_states(view, device) for device in view.devices} or {"host": host_states(view)}
+    lanes = {_lane(device): device_states(view, device) for device in view.devices} or {"host": host_states(view)}
     for lane, states in lanes.items():
         for state, time in states.items():
             for start, end in zip(time.starts.tolist(), time.ends.tolist(), strict=True):
                 yield Slice(start, end, state, lane=lane)
+
+
+def _lane(device: int) -> str:
+    """Return the title of a device; some writers tell no number, which is -1."""
+    return f"device {device}" if device >= 0 else "device"
 
 
 def _findings(view: View, report: Report) -> Iterator[Slice]:
@@ -39,7 +44,7 @@ def _findings(view: View, report: Report) -> Iterator[Slice]:
     if not len(steps):
         return
     for finding in report.findings:
-        args = {"share": f"{finding.share:.1%}", "if fixed": f"{finding.speedup_if_fixed:.2f}x as fast", "do": finding.action}
+        args = {"share": f"{finding.share:.1%}", "if fixed": speedup_text(finding), "do": finding.action}
         yield Slice(int(steps.start[0]), int(steps.end[-1]), finding.class_, args, lane=finding.class_)
         for device in view.devices:
             pieces = pieces_of(view, device, *device_window(view, device))

@@ -63,14 +63,15 @@ def critical_path(view: View, graph: Graph | None = None) -> pd.DataFrame:
 
     It is followed backwards: from what ended last to what let that begin last, and so on. Invariant: the segments tile the window,
     so their durations sum to its length, to the nanosecond.
-    Columns: step (position among the device's steps, -1 between them), start_ns, duration_ns, category (see `CATEGORIES`), place
-    (thread or stream), name, operator (innermost one around the host call; for device work that of its launch), edge (see `Edge`:
-    how the path came to this segment), row (event, -1 for none).
+    Columns: step (the device's, as the trace numbers them; -1 between them), start_ns, duration_ns, category (see `CATEGORIES`),
+    place (thread or stream), name, operator (innermost one around the host call; for device work that of its launch), edge (see
+    `Edge`: how the path came to this segment), row (event, -1 for none).
     """
     graph = dependency_graph(view) if graph is None else graph
     pieces = _at_steps(view, _refined(view, _coarse(view, graph)))
     trace = view.trace
-    step = view.device_steps.of(pieces.start)
+    at = view.device_steps.of(pieces.start)
+    step = np.where(at >= 0, view.device_steps.number[np.maximum(at, 0)], -1) if len(view.device_steps) else at
     return pd.DataFrame(
         {
             "step": step,

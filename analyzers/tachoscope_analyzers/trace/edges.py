@@ -121,7 +121,8 @@ def _device(nodes: Layout, queues: Queues, crossings: tuple[Array, Array]) -> li
     took = nodes.finish[call] - nodes.begin[call]
     allowed = np.where(idle & (latency <= _LONG_LATENCY * usual + took), latency, np.minimum(latency, np.maximum(usual, took)))
     pause = queues.begin[follows] - queues.end[follows - 1]
-    gap = _gap(pause, queues, follows, usual)
+    own = ~np.isin(follows, crossings[1])
+    gap = _gap(pause[own], queues, follows[own], usual)
     found = [
         _pairs(Edge.STREAM, base + follows - 1, base + follows, np.minimum(pause, gap)),
         _pairs(Edge.LAUNCH, call, base + launched, allowed),
@@ -165,7 +166,7 @@ def _occupied(queues: Queues, held: Array) -> tuple[Array, Array]:
 
 
 def _gap(pause: Array, queues: Queues, follows: Array, usual_latency: int) -> int:
-    """Return the longest usual pause (ns) between an event and the next one that was already enqueued."""
+    """Return the longest usual pause (ns) between an event and the next one, which was enqueued and waited for nothing else."""
     queued = queues.enqueued[follows] + 2 * usual_latency < queues.end[follows - 1]
     pauses = pause[queued & (pause >= 0) & (pause <= _USUAL_GAP_NS)]
     return int(np.quantile(pauses, 0.95)) if len(pauses) else 0

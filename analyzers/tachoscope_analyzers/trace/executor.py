@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
@@ -13,6 +14,8 @@ from tachoscope_core.errors import TachoscopeError
 
 _DASK = "dask://"
 CONNECT_SECONDS = 15
+WORKER_SECONDS = 30
+"""A scheduler without workers is given so long; the task that it is given first makes one that can start workers do so."""
 
 
 class InProcess(Executor):
@@ -39,6 +42,7 @@ def executor_for(address: str, tasks: int) -> Iterator[Executor]:
     """
     if address.startswith(_DASK):
         with _dask_client(address.removeprefix(_DASK)) as client, client.get_executor() as executor:
+            _wait_for_worker(client, address.removeprefix(_DASK))
             yield executor
         return
     if address != "local":
@@ -48,11 +52,19 @@ def executor_for(address: str, tasks: int) -> Iterator[Executor]:
         yield InProcess()
         return
     # A forked child may inherit locks that threads of this process hold; a spawned one starts clean.
-    pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
+    pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"), initializer=_leave_interrupts)
     try:
         yield pool
+    except KeyboardInterrupt:  # the workers leave it to this process, and what they read is wanted no more
+        for process in multiprocessing.active_children():
+            process.terminate()
+        raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _leave_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _dask_client(address: str) -> Any:
@@ -67,3 +79,16 @@ def _dask_client(address: str) -> Any:
             f"no Dask scheduler answers at {address}: {error or type(error).__name__}",
             fix="start one with `dask scheduler`, workers with `dask worker`; they must see the trace files under the same paths",
         ) from None
+
+
+def _wait_for_worker(client: Any, address: str) -> None:
+    first = client.submit(os.getpid, pure=False)
+    try:
+        first.result(timeout=WORKER_SECONDS)
+    except TimeoutError:
+        raise TachoscopeError(
+            f"the Dask scheduler at {address} has no worker that takes work, {WORKER_SECONDS} s long",
+            fix=f"start workers with `dask worker {address}`; they must see the trace files under the same paths",
+        ) from None
+    finally:
+        first.release()

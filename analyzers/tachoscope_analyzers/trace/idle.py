@@ -38,7 +38,8 @@ CAUSES = (
 
 - data_loading, checkpoint, evaluation, communication, allocator, garbage_collection: what the host did, told by name.
 - host_pause: the host did nothing that the trace shows, for a millisecond or more.
-- synchronisation: the host had waited for the device, which ran dry for it.
+- synchronisation: the host had waited for the device, which ran dry for it; for no longer than the wait took, since without it
+  the host would have come that much earlier.
 - host_launch: the host was busy, and launched the next kernel only after the gap began or just before.
 - slow_launch: the host was in the launch itself for a millisecond or more, as when the driver first loads the kernel's code.
 - kernel_gap: up to 10 us between kernels that were queued. kernel_wait: more, or 20 us and more from the end of the launch to the
@@ -49,7 +50,7 @@ CAUSES = (
 _LAUNCH_LATENCY_NS = 5_000
 """A kernel starts some 5 us after its launch on an empty stream; a call that ended so shortly before a gap made it."""
 _LONGEST_LATENCY_NS = 20_000
-_LEAST_PAUSE_NS = 1_000_000
+LEAST_PAUSE_NS = 1_000_000
 _LONGEST_GAP_NS = 10_000
 COLUMNS = ["device", "gap", "start_ns", "duration_ns", "cause", "detail", "operator", "source", "next_kernel"]
 
@@ -95,7 +96,7 @@ def idle(view: View) -> pd.DataFrame:
     Columns: device, gap (number), start_ns, duration_ns, cause (see `CAUSES`), detail (name of the call or annotation that tells
     the cause), operator (the outermost one around it), source (line of user code, where the trace has stacks), next_kernel.
     """
-    tables = [_table(view, device, pieces_of(view, device, *device_window(view, device))) for device in view.devices]
+    tables = [table_of(view, device, pieces_of(view, device, *device_window(view, device))) for device in view.devices]
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=COLUMNS)
 
 
@@ -128,18 +129,21 @@ def pieces_of(view: View, device: int, start: int, end: int) -> Pieces:
     rest = difference(rest, pauses)
     late = np.where(found.time.ends - found.launched > _LONGEST_LATENCY_NS, found.launched, found.time.ends)
     parts.append((Intervals(*_kept(late, found.time.ends)), CAUSES.index(KERNEL_WAIT), None))
-    slow = np.where(found.launched - found.asked >= _LEAST_PAUSE_NS, found.launched, found.asked)
+    slow = np.where(found.launched - found.asked >= LEAST_PAUSE_NS, found.launched, found.asked)
     loading = Intervals(*_kept(found.asked, slow))
     parts.append((loading, CAUSES.index(SLOW_LAUNCH), found.launch[slow > found.asked]))
     launching = Intervals(*_kept(slow, late))
     other = union(np.concatenate([rest.starts, launching.starts]), np.concatenate([rest.ends, launching.ends]))
-    return _joined(view, found, parts, other, spans)
+    waited, calls = _waited(view, found, spans)
+    held_up = intersection(other, waited)
+    parts.append((held_up, CAUSES.index(host.SYNCHRONISATION), calls[np.searchsorted(waited.starts, held_up.starts, "right") - 1]))
+    return _joined(view, found, parts, difference(other, waited))
 
 
 def _pauses(found: _Gaps, silent: Intervals) -> Intervals:
     """Return the long silences of the host before it launched what ended the gap; without that launch they tell nothing."""
     gap = np.searchsorted(found.time.starts, silent.starts, side="right") - 1
-    kept = (silent.ends - silent.starts >= _LEAST_PAUSE_NS) & (found.launch[gap] >= 0)
+    kept = (silent.ends - silent.starts >= LEAST_PAUSE_NS) & (found.launch[gap] >= 0)
     return Intervals(silent.starts[kept], silent.ends[kept])
 
 
@@ -164,58 +168,57 @@ def _gaps(view: View, device: int, start: int, end: int) -> _Gaps:
     return _Gaps(time, asked, launched, launch, np.where(following >= 0, work.row[following], -1) if len(work) else following)
 
 
-def _joined(
-    view: View, found: _Gaps, parts: list[tuple[Intervals, int, Rows | None]], other: Intervals, spans: HostSpans
-) -> Pieces:
+def _joined(view: View, found: _Gaps, parts: list[tuple[Intervals, int, Rows | None]], other: Intervals) -> Pieces:
     """Return all pieces in order of time; those that no name explains get the cause of their gap."""
-    cause_of_gap, row_of_gap = _by_order(view, found, spans)
     gap_of_other = np.searchsorted(found.time.starts, other.starts, side="right") - 1
     start = np.concatenate([part.starts for part, _, _ in parts] + [other.starts])
     end = np.concatenate([part.ends for part, _, _ in parts] + [other.ends])
-    cause = np.concatenate([np.full(len(part), code) for part, code, _ in parts] + [cause_of_gap[gap_of_other]])
+    cause = np.concatenate([np.full(len(part), code) for part, code, _ in parts] + [_by_order(view, found)[gap_of_other]])
     rows = [np.full(len(part), -1, dtype=np.int64) if row is None else row for part, _, row in parts]
-    row = np.concatenate([*rows, row_of_gap[gap_of_other]])
+    row = np.concatenate([*rows, found.launch[gap_of_other]])
     order = np.argsort(start, kind="stable")
     gap = np.searchsorted(found.time.starts, start[order], side="right") - 1
     return Pieces(gap, start[order], end[order], cause[order].astype(np.int8), row[order], found.following[gap])
 
 
-def _by_order(view: View, found: _Gaps, spans: HostSpans) -> tuple[npt.NDArray[np.int64], Rows]:
-    """Return cause and telling host event of each gap, from when its next kernel was launched and what the host had waited for."""
+def _by_order(view: View, found: _Gaps) -> npt.NDArray[np.int64]:
+    """Return the cause of each gap, from when its next kernel was launched."""
     trace, time, launch = view.trace, found.time, found.launch
     known = launch >= 0
     begin = np.where(known, trace.start[launch], 0) if len(launch) else launch
     end = np.where(known, trace.end[launch], 0) if len(launch) else launch
     by_host = known & ((begin >= time.starts) | (end + _LAUNCH_LATENCY_NS > time.starts))
-    waited = _synchronised(view, found, spans)
-    length = time.ends - time.starts
     choices = [
-        (waited >= 0, host.SYNCHRONISATION),
         (~known, UNEXPLAINED),
         (by_host, HOST_LAUNCH),
-        (length <= _LONGEST_GAP_NS, KERNEL_GAP),
+        (time.ends - time.starts <= _LONGEST_GAP_NS, KERNEL_GAP),
     ]
-    cause = np.select(
+    return np.select(
         [chosen for chosen, _ in choices], [CAUSES.index(name) for _, name in choices], default=CAUSES.index(KERNEL_WAIT)
     )
-    return cause, np.where(waited >= 0, waited, launch)
 
 
-def _synchronised(view: View, found: _Gaps, spans: HostSpans) -> Rows:
-    """Return the synchronising call in which the host was when each gap began, or that it made before it launched, -1 for none.
+def _waited(view: View, found: _Gaps, spans: HostSpans) -> tuple[Intervals, Rows]:
+    """Return the time of gaps that waiting calls answer for, and the call of each stretch of it.
 
-    A kernel that was already queued when its gap began did not wait for the host.
+    A call counts if the host was in it when the gap began, or made it before it launched what ended the gap: a kernel that was
+    already queued did not wait for the host. It answers for as long as it took, and no more: without it the host would have gone on
+    that much earlier.
     """
-    calls = spans.of(host.SYNCHRONISATION)
-    if not len(calls.time):
-        return np.full(len(found.time), -1, dtype=np.int64)
-    place = np.searchsorted(calls.time.ends, found.time.starts, side="right")
-    inner = np.minimum(place, len(calls.time) - 1)
-    during = (place < len(calls.time)) & (calls.time.starts[inner] < found.asked) & (found.asked > found.time.starts)
-    return np.where(during, calls.at(view.trace, np.maximum(calls.time.starts[inner], 0)), -1)
+    calls, time = spans.of(host.SYNCHRONISATION), found.time
+    first = np.searchsorted(calls.time.ends, time.starts, side="right")
+    count = np.maximum(np.searchsorted(calls.time.starts, found.asked, side="left") - first, 0) * (found.asked > time.starts)
+    gap = np.repeat(np.arange(len(time)), count)
+    call = first[gap] + np.arange(len(gap)) - np.repeat(np.cumsum(count) - count, count)
+    start = np.maximum(calls.time.starts[call], time.starts[gap])
+    length = calls.time.ends[call] - calls.time.starts[call]
+    claimed = union(start, np.minimum(start + length, time.ends[gap]))
+    began = call[np.searchsorted(start, claimed.starts, side="left")]
+    return claimed, calls.at(view.trace, calls.time.starts[began])
 
 
-def _table(view: View, device: int, pieces: Pieces) -> pd.DataFrame:
+def table_of(view: View, device: int, pieces: Pieces) -> pd.DataFrame:
+    """Return pieces of a device's idle time as a table, see `idle`."""
     operator = outermost_operators(view, pieces.row)
     source, sources = pd.factorize(source_lines(view.trace, pieces.row, operator, pieces.start))
     return pd.DataFrame(

@@ -11,13 +11,15 @@ from tachoscope_analyzers.judge import Candidate
 from tachoscope_analyzers.steps import Matrix
 from tachoscope_analyzers.thresholds import threshold
 from tachoscope_analyzers.trace.job_losses import JobLosses
+from tachoscope_analyzers.trace.late_rank import late_rank
 from tachoscope_analyzers.trace.ranks import JobTraces
 from tachoscope_core.report import Evidence
 
 _SOURCE = "collectives of all ranks"
 _SLOW_RATIO = 0.5
 """Design choice: a group that moves less than half of what its sisters move is slow; by a few per cent all of them differ."""
-_OWN_STATES = ("data_wait", "compute", "host_wait", "host_to_device", "checkpoint", "unexplained")
+_EXPLAINED_RATIO = 0.5
+"""Design choice: lateness is work only where more than half of it is longer computing of whoever was late."""
 
 
 def across_ranks(job: JobTraces, split: JobLosses) -> list[Candidate]:
@@ -29,58 +31,52 @@ def across_ranks(job: JobTraces, split: JobLosses) -> list[Candidate]:
 
 def _late(job: JobTraces, split: JobLosses) -> list[Candidate]:
     """Return the ranks that the others wait for; waiting for no rank in particular is uneven work, if it is large."""
-    found = []
-    waited = _waits_by_step(job, split)
     persistent = job.stragglers[job.stragglers["straggler"]]
+    found = []
     for row in persistent.sort_values("waited_ns", ascending=False).drop_duplicates("rank").to_dict("records"):
-        if row["rank"] not in split.ranks:
-            continue
-        state, excess = _excess(split, int(row["rank"]))
-        slug = "input_straggler" if state == "data_wait" else "compute_straggler"
-        evidence = [
-            _evidence("others wait for this rank in its group's collectives", row["waited_per_step_ns"] / 1e9, "seconds per step"),
-            _evidence(
-                "of that, in the recording's first collective, where a profiler that starts late looks the same",
-                row["waited_at_first_ns"] / 1e9 / max(row["steps"], 1),
-                "seconds per step",
-            ),
-            _evidence("collectives in which it came last", row["last_collectives"] / max(row["late_collectives"], 1), "ratio"),
-            _evidence(
-                "of these, its own was the shortest (needs no clocks)",
-                row["shortest_collectives"] / max(row["last_collectives"], 1),
-                "ratio",
-            ),
-            _evidence(f"{state} of this rank beyond the others' median", excess, "seconds per step"),
-        ]
-        # Step by step as the waits are, and in sum what was waited for this rank.
-        seconds = waited * (row["waited_per_step_ns"] / 1e9 / waited.mean()) if waited.mean() > 0 else waited
-        at_first = row["waited_at_first_ns"] / max(row["waited_ns"], 1)
-        certainty = min(1.0 - float(row["chance_ratio"]), 1.0 - at_first)
-        found.append(Candidate(slug, seconds, [int(row["rank"])], evidence, certainty))
-    if not found and waited.mean() >= threshold("jitter_share") * split.step.mean():
-        evidence = [_evidence("mean wait for whichever rank came last", float(waited.mean()), "seconds per step")]
-        found.append(Candidate("data_imbalance", waited, "all", evidence, 0.5, ("unknown", 0.0)))
+        if row["rank"] in split.ranks:
+            mine = (job.collectives["group_number"] == row["group_number"]) & (job.collectives["last_rank"] == row["rank"])
+            found.append(late_rank(split, row, _by_step(job.collectives[mine], "added_delay_ns", split)))
+    return found or _uneven(job, split)
+
+
+def _uneven(job: JobTraces, split: JobLosses) -> list[Candidate]:
+    """Return what even work would save, where it is large: data are to blame if the late rank of each step computed for longer."""
+    ranks = len(split.ranks)
+    waited = _by_step(job.collectives, "added_wait_ns", split)
+    saved = waited * (ranks - 1) / ranks  # even work takes the mean of all ranks, that of the last one included
+    if saved.mean() < threshold("jitter_share") * split.step.mean():
+        return []
+    longer = float(_longer(job, split).mean())
+    evidence = [
+        _evidence("mean wait of the others for whichever rank came last", float(waited.mean()), "seconds per step"),
+        _evidence("computing of the rank that came last in a step beyond the others' median", longer, "seconds per step"),
+    ]
+    if longer >= _EXPLAINED_RATIO * waited.mean():
+        return [Candidate("data_imbalance", saved, "all", evidence, 0.7)]
+    return [Candidate("unknown", saved, "all", evidence, 0.5, ("data_imbalance", 0.0))]
+
+
+def _longer(job: JobTraces, split: JobLosses) -> Matrix:
+    """Return by how much the rank that was late most in each step computed longer than the others' median, seconds, shape (K,)."""
+    waits = job.collectives.groupby(["step", "last_rank"])["added_wait_ns"].sum().unstack(fill_value=0)
+    last = dict(zip(waits.index.tolist(), waits.columns.to_numpy()[waits.to_numpy().argmax(axis=1)].tolist(), strict=True))
+    compute = split.states["compute"]
+    found = np.zeros(len(split.numbers))
+    for place, number in enumerate(split.numbers.tolist()):
+        if last.get(number) in split.ranks:
+            own = split.ranks.index(last[number])
+            found[place] = compute[place, own] - np.median(np.delete(compute[place], own))
     return found
 
 
-def _waits_by_step(job: JobTraces, split: JobLosses) -> Matrix:
-    """Return the mean wait of the ranks that waited, by step, in seconds, shape (K,)."""
-    by_step = job.collectives.groupby("step")["added_wait_ns"].sum() / 1e9
-    waits = np.array([float(by_step.get(number, 0.0)) for number in split.numbers.tolist()])
-    if not waits.any() and len(by_step):  # collectives whose step is not known count evenly
-        waits = np.full(len(split.numbers), float(by_step.sum()) / len(split.numbers))
-    return np.asarray(np.minimum(waits, split.step))
-
-
-def _excess(split: JobLosses, rank: int) -> tuple[str, float]:
-    """Return the state in which a rank spends most time beyond the median of the others, and how much, in seconds per step."""
-    place = split.ranks.index(rank)
-    excess = {}
-    for state in _OWN_STATES:
-        means = split.states[state].mean(axis=0)
-        excess[state] = float(means[place] - np.median(np.delete(means, place)))
-    state = max(excess, key=excess.__getitem__)
-    return state, excess[state]
+def _by_step(collectives: pd.DataFrame, column: str, split: JobLosses) -> Matrix:
+    """Return the sums of a column by step, in seconds, shape (K,), each at most the step."""
+    by_step = collectives.groupby("step")[column].sum() / 1e9
+    sums = np.array([float(by_step.get(number, 0.0)) for number in split.numbers.tolist()])
+    if not sums.any() and len(by_step):  # collectives whose step is not known count evenly
+        sums = np.full(len(split.numbers), float(by_step.sum()) / len(split.numbers))
+    return np.asarray(np.minimum(sums, split.step))
 
 
 def _slow_links(job: JobTraces, split: JobLosses) -> list[Candidate]:

@@ -13,7 +13,9 @@ from tachoscope_analyzers.trace.rank_judgement import RankJudgement
 from tachoscope_analyzers.trace.rank_losses import Loss
 from tachoscope_analyzers.trace.ranks import JobTraces
 from tachoscope_analyzers.trace.replay import Counterfactual
-from tachoscope_analyzers.trace.states import STATES
+from tachoscope_analyzers.trace.states import HOST, STATES
+
+_NO_PATH = "a trace without device work does not show that the training thread waits for threads that communicate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,7 @@ class JobLosses:
             `communication` into `straggler_wait`, in the proportion that the collectives of all ranks show.
         seconds: by class, shape (K, R). loss: by class and rank, what the seconds are. what_if: replayed steps by class and rank.
         not_measured: the missing signal of each class that no rank's trace could show. decoding: see `RankJudgement`.
+        host_only: ranks without device work, whose ledger is that of the host's main thread.
     """
 
     numbers: npt.NDArray[np.int64]
@@ -37,6 +40,7 @@ class JobLosses:
     what_if: dict[str, dict[int, Counterfactual]]
     not_measured: dict[str, str]
     decoding: bool
+    host_only: frozenset[int]
 
 
 def job_losses(job: JobTraces) -> JobLosses:
@@ -72,6 +76,7 @@ def job_losses(job: JobTraces) -> JobLosses:
         what_if=_by_class(told),
         not_measured=_nowhere(told),
         decoding=any(one.decoding for one in told.values()),
+        host_only=frozenset(rank for rank, one in told.items() if one.losses.steps["device"].iloc[0] == HOST),
     )
 
 
@@ -121,8 +126,11 @@ def _ratio(part: float, whole: float) -> float:
 def _by_class(told: dict[int, RankJudgement]) -> dict[str, dict[int, Counterfactual]]:
     found: dict[str, dict[int, Counterfactual]] = {}
     for rank, one in told.items():
+        host_only = one.losses.steps["device"].iloc[0] == HOST
         for slug, answer in one.what_if.items():
-            found.setdefault(slug, {})[rank] = answer
+            # On CPU other threads exchange; that the main thread waits for them is in no event, so its path holds no exchange.
+            unknown = host_only and slug == "comm_exposed"
+            found.setdefault(slug, {})[rank] = replace(answer, refusal=_NO_PATH) if unknown else answer
     return found
 
 

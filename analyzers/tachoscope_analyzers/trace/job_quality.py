@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 
 import pandas as pd
@@ -27,6 +28,7 @@ def job_quality(
     rows: list[Row] = [(-1, str(path), "unreadable", reason) for path, reason in sorted(failed.items())]
     for rank, one in summaries.items():
         rows += _of_rank(rank, one)
+    rows += _missing(summaries)
     if len(summaries) > 1:
         rows += _of_job(summaries, dict(zip(clocks["rank"].tolist(), clocks["offset_ns"].tolist(), strict=True)))
         rows += _of_groups(groups, strangers)
@@ -57,18 +59,25 @@ def _of_rank(rank: int, one: RankSummary) -> Iterable[Row]:
         yield rank, file, "steps_left_out", f"only the first {MOST_STEPS} steps are kept"
 
 
+def ranks_missing(summaries: dict[int, RankSummary]) -> int:
+    """Return how many ranks of the job are not here, 0 where the traces do not tell, or do not agree, how many there are."""
+    worlds = {one.world_size for one in summaries.values() if one.world_size}
+    return max(worlds.pop() - len(summaries), 0) if len(worlds) == 1 else 0
+
+
+def _missing(summaries: dict[int, RankSummary]) -> Iterable[Row]:
+    count = ranks_missing(summaries)
+    if count:
+        world = len(summaries) + count
+        first = list(islice((rank for rank in range(world) if rank not in summaries), min(count, _MOST_LISTED + 1)))
+        here = f"{len(summaries)} of {world} ranks {'is' if len(summaries) == 1 else 'are'} here"
+        yield -1, "", "missing_ranks", f"{here}, without {_ranks(first, count)}"
+
+
 def _of_job(summaries: dict[int, RankSummary], offsets: dict[int, int]) -> Iterable[Row]:
     worlds = sorted({one.world_size for one in summaries.values() if one.world_size})
     if len(worlds) > 1:
         yield -1, "", "several_world_sizes", f"the traces tell of {' and '.join(map(str, worlds))} ranks: are they of one job?"
-    elif worlds and worlds[0] > len(summaries):
-        missing = [rank for rank in range(worlds[0]) if rank not in summaries]
-        yield (
-            -1,
-            "",
-            "missing_ranks",
-            f"{len(summaries)} of {worlds[0]} ranks are here; {_ranks(missing)} may be what others wait for",
-        )
     starts = [one.start_ns - offsets[rank] for rank, one in summaries.items()]
     ends = [one.end_ns - offsets[rank] for rank, one in summaries.items()]
     if max(starts) > min(ends):
@@ -97,7 +106,9 @@ def _of_groups(groups: list[Matched], strangers: list[tuple[str, tuple[int, ...]
             yield -1, "", "missing_in_group", f"group {name!r} has {group.size} ranks, {len(group.ranks)} are here"
 
 
-def _ranks(ranks: list[int]) -> str:
+def _ranks(ranks: list[int], count: int = 0) -> str:
+    """Return ranks in words; `count` where there are more than are given."""
+    count = count or len(ranks)
     listed = ", ".join(map(str, ranks[:_MOST_LISTED]))
-    more = f" and {len(ranks) - _MOST_LISTED} more" if len(ranks) > _MOST_LISTED else ""
-    return f"{'rank' if len(ranks) == 1 else 'ranks'} {listed}{more}"
+    more = f" and {count - _MOST_LISTED} more" if count > _MOST_LISTED else ""
+    return f"{'rank' if count == 1 else 'ranks'} {listed}{more}"

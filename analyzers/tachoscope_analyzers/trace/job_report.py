@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 
 from tachoscope_analyzers.analyze import missing_signals
-from tachoscope_analyzers.culprits import culprits
-from tachoscope_analyzers.judge import Candidate, Series, findings, healthy_finding
+from tachoscope_analyzers.judge import Series, findings, healthy_finding
 from tachoscope_analyzers.steps import Matrix
+from tachoscope_analyzers.thresholds import threshold
+from tachoscope_analyzers.trace.device_use import DeviceUse, use_evidence, use_note
 from tachoscope_analyzers.trace.job_candidates import across_ranks
 from tachoscope_analyzers.trace.job_losses import JobLosses, job_losses
+from tachoscope_analyzers.trace.late_rank import counted
+from tachoscope_analyzers.trace.rank_candidates import bounded, by_rank
 from tachoscope_analyzers.trace.rank_losses import SOURCE
 from tachoscope_analyzers.trace.ranks import JobTraces
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.names import TRAINING_STATES
-from tachoscope_core.report import Evidence, Finding, Ledger, NotMeasured, QualityNote, Report, StepSeconds, Window
+from tachoscope_core.report import Finding, Ledger, NotMeasured, QualityNote, Report, StepSeconds, Window
 from tachoscope_core.report import Source as ReportSource
 from tachoscope_core.taxonomy import BY_SLUG
 
 _MOST_RANK_LEDGERS = 64
+_AT_WORK = ("compute", "communication", "host_to_device")
 
 FOUND = (
     "input_preprocess",
@@ -56,8 +61,9 @@ def report(job: JobTraces, name: str) -> Report:
             f"the traces of {name} hold no event with a duration", fix="record with torch.profiler, see docs/traces.md"
         )
     series = Series(split.step, int(split.numbers[0]), int(split.numbers[-1]), SOURCE)
-    candidates = [*_by_rank(split), *across_ranks(job, split)]
-    found = findings(candidates, series)
+    across = across_ranks(job, split)
+    candidates = [bounded(candidate, split) for candidate in [*by_rank(job, split, counted(across)), *across]]
+    found = findings(candidates, series) or _healthy(job, split, series)
     ledgers = _ledgers(split)
     p50, p95, p99 = (float(value) for value in np.quantile(split.step, [0.5, 0.95, 0.99]))
     start, end = _window(job)
@@ -68,52 +74,46 @@ def report(job: JobTraces, name: str) -> Report:
         sources=[_source(path, events) for path, events in _files(job)],
         step_seconds=StepSeconds(mean=series.mean, p50=p50, p95=p95, p99=p99),
         ledgers=ledgers,
-        goodput=ledgers[0].states.get("compute", 0.0) / ledgers[0].wall_seconds if ledgers[0].wall_seconds else None,
-        findings=found or _healthy(split, series),
+        goodput=_goodput(job, ledgers[0]),
+        findings=[_with_own_rank(finding, job) for finding in found],
         not_measured=_not_measured(job, split),
         quality=_quality(job, split),
     )
 
 
-def _by_rank(split: JobLosses) -> list[Candidate]:
-    """Return the candidates that each rank's own trace shows; the ranks' mean is what the job loses per step."""
-    found = []
-    for slug, seconds in split.seconds.items():
-        who = culprits(seconds, split.ranks)
-        ranks = who.ranks if who.persistent and len(split.ranks) > 1 else "all"
-        worst = split.ranks[int(seconds.sum(axis=0).argmax())]
-        loss = split.loss[slug][worst]
-        runner_up = (loss.alternative, 0.0) if loss.alternative else None
-        speedup, replayed = _replayed(split, slug, worst)
-        evidence = [*loss.evidence, *replayed]
-        found.append(Candidate(slug, seconds.mean(axis=1), ranks, evidence, loss.certainty, runner_up, speedup=speedup))
-    return found
+def _with_own_rank(finding: Finding, job: JobTraces) -> Finding:
+    """Return a finding of one file of a larger job as one of its rank: of the others nothing is known."""
+    (rank, only), *others = job.summaries.items()
+    if others or only.rank is None or (only.world_size or 1) < 2:
+        return finding
+    return msgspec.structs.replace(finding, ranks=[rank])
 
 
-def _replayed(split: JobLosses, slug: str, rank: int) -> tuple[float | None, list[Evidence]]:
-    """Return the speed-up of a rank without the loss, by replay, and how it was come by."""
-    told = split.what_if.get(slug, {}).get(rank)
-    if told is None or told.refusal:
-        return None, []
-    evidence = Evidence(
-        signal=f"step of rank {rank} without it, by replaying its dependencies"
-        if len(split.ranks) > 1
-        else "step without it, by replay",
-        value=float(told.step_ns) / 1e9,
-        threshold=float(told.replayed_step_ns) / 1e9,
-        comparison="<",
-        unit="seconds per step",
-        source=f"replay; {told.error_percent:.1f} % of the time is not explained by dependencies",
-    )
-    return float(min(told.speedup, 1e6)), [evidence]
+def _goodput(job: JobTraces, whole: Ledger) -> float | None:
+    """Return the share of computing; None where a rank's trace holds too little to tell."""
+    blind = any(one.judgement.losses.blind for one in job.summaries.values() if one.judgement)
+    return whole.states.get("compute", 0.0) / whole.wall_seconds if whole.wall_seconds and not blind else None
 
 
-def _healthy(split: JobLosses, series: Series) -> list[Finding]:
-    compute = split.states["compute"].mean(axis=1)
+def _device_uses(job: JobTraces) -> dict[int, DeviceUse]:
+    """Return how busy the device of each rank was, of those that have one."""
+    told = {rank: one.judgement.losses.use for rank, one in job.summaries.items() if one.judgement is not None}
+    return {rank: use for rank, use in told.items() if use is not None}
+
+
+def _healthy(job: JobTraces, split: JobLosses, series: Series) -> list[Finding]:
+    """Return that devices, or the hosts of a job without, were nearly always at work, if so."""
     slug = "decode_bandwidth" if split.decoding else "compute_bound"
     rest = {"comm_exposed": split.states["communication"], "launch_bound": split.states["host_wait"]}
     runner_up = max(rest, key=lambda name: float(rest[name].mean()))
-    return healthy_finding(slug, compute, series, (runner_up, float(rest[runner_up].mean())))
+    behind = (runner_up, float(rest[runner_up].mean()))
+    uses = _device_uses(job)
+    if split.decoding or not uses:
+        return healthy_finding(slug, split.states["compute"].mean(axis=1), series, behind, use_evidence(uses))
+    if min(use.busy for use in uses.values()) < threshold("compute_bound_share"):
+        return []
+    working = sum((split.states[state] for state in _AT_WORK), np.zeros_like(split.states["compute"]))
+    return healthy_finding(slug, working.mean(axis=1), series, behind, use_evidence(uses), "the device at work, share of the step")
 
 
 def _ledgers(split: JobLosses) -> list[Ledger]:
@@ -181,23 +181,24 @@ def _quality(job: JobTraces, split: JobLosses) -> list[QualityNote]:
         )
         for refusal in sorted(refusals)[:1]
     ]
-    if several:
-        found += [
-            _job_note(row["problem"], row["detail"])
-            for row in job.quality.to_dict("records")
-            if row["problem"] not in {"cut", "empty"}
-        ]
+    found += [
+        _job_note(row["problem"], row["detail"])
+        for row in job.quality.to_dict("records")
+        if row["problem"] in {"missing_ranks", "unreadable"} or (several and row["problem"] not in {"cut", "empty"})
+    ]
+    found += use_note(_device_uses(job))
     order = {"bad": 0, "limited": 1, "note": 2}
     return sorted(found, key=lambda note: order[note.severity])
 
 
 def _job_note(problem: str, detail: str) -> QualityNote:
     means = {
-        "missing_ranks": "a rank that is not here may be the one that the others wait for",
+        "missing_ranks": "what others wait for cannot be told from slow transfer if it is one of them",
         "missing_in_group": "waits of ranks that are not here are not known",
         "clocks_not_aligned": "waiting and transfer are not told apart for them",
         "nothing_in_common": "no straggler can be named",
         "no_rank": "ranks in the findings are numbers of files",
+        "unreadable": "left out",
     }.get(problem, "what depends on it is left out")
     severity = "note" if problem in {"steps_left_out", "collectives_left_out"} else "limited"
     return QualityNote(what=detail, severity=severity, means=means)  # type: ignore[arg-type]

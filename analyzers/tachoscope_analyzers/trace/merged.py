@@ -6,6 +6,8 @@ processes of its own and put one rank after the other.
 
 from __future__ import annotations
 
+from itertools import count
+
 import numpy as np
 import numpy.typing as npt
 
@@ -37,12 +39,12 @@ def devices_apart(trace: Trace, rows: Rows, device: Rows) -> Rows:
     if len(pairs) == len(numbers):
         return device
     chosen = np.empty(len(pairs), dtype=np.int64)
-    taken: set[int] = set()
-    free = int(numbers.max()) + 1
+    used, taken = set(numbers.tolist()), set[int]()
+    free = (number for number in count() if number not in used)
     for position in np.argsort(rows[first], kind="stable").tolist():
         number = int(device[first[position]])
         if number in taken:
-            number, free = free, free + 1
+            number = next(free)
         taken.add(number)
         chosen[position] = number
     return chosen[pair]
@@ -92,6 +94,6 @@ def _share_ids(trace: Trace, calls: Rows, process: Rows, hosts: Rows) -> bool:
 def _middles(rows: Rows, process: Rows, wanted: Rows) -> tuple[Rows, Rows]:
     """Return the middle one of each process's rows, and the process, for those that are wanted."""
     order = np.lexsort((rows, process))
-    found, first, count = np.unique(process[order], return_index=True, return_counts=True)
+    found, first, counts = np.unique(process[order], return_index=True, return_counts=True)
     kept = np.isin(found, wanted)
-    return rows[order][(first + count // 2)[kept]], found[kept]
+    return rows[order][(first + counts // 2)[kept]], found[kept]

@@ -93,10 +93,12 @@ def _models() -> _Models:
         name: (formula, arguments) for key, formula in formulas.items() for name, arguments in table[key]["operators"].items()
     }
     moving = table["bytes"]
-    for name in moving["same_shape"]:
-        found[f"aten::{name}"] = (_same_shape, {})
-        found[f"aten::{name}_"] = (_in_place, {})
-    found |= {f"aten::{name}": (_same_shape, {"element_bytes": 1}) for name in moving["boolean"]}
+    for count, names in moving["same_shape"].items():
+        for name in names:
+            found[f"aten::{name}"] = (_same_shape, {"count": count})
+            found[f"aten::{name}_"] = (_in_place, {})
+    for count, names in moving["boolean"].items():
+        found |= {f"aten::{name}": (_same_shape, {"count": count, "element_bytes": 1}) for name in names}
     found |= {f"aten::{name}": (_first_written, {}) for name in moving["first_written"]}
     found |= {f"aten::{name}": (_read, {}) for name in moving["reduction"]}
     found |= {f"aten::{name}": (_like_first, {}) for name in moving["like_first"]}
@@ -204,11 +206,13 @@ def _embedding(call: Call, _: Arguments) -> tuple[float, float]:
 
 
 def _same_shape(call: Call, arguments: Arguments) -> tuple[float, float]:
-    tensors = [position for position in range(len(call.shapes)) if call.is_tensor(position)]
+    last = len(call.shapes) - 1
+    into_out = last >= arguments["count"] and call.is_tensor(last)
+    tensors = [position for position in range(last if into_out else last + 1) if call.is_tensor(position)]
     shaped = [position for position in tensors if call.shapes[position]] or tensors
     out = prod(_broadcast([call.shape(position) for position in shaped]))
     widest = arguments.get("element_bytes") or max(call.element(position) for position in shaped)
-    return nan, _inputs(call) + out * widest
+    return nan, sum(call.size(position) for position in tensors) + out * widest
 
 
 def _in_place(call: Call, _: Arguments) -> tuple[float, float]:

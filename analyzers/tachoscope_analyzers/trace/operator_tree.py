@@ -16,6 +16,7 @@ from tachoscope_analyzers.trace.view import View
 Array = npt.NDArray[np.int64]
 
 UNLINKED = "(launch not in an operator)"
+OUTSIDE_MODULES = "(launch not in a module)"
 MODULE = re.compile(r"nn\.Module: ")
 COLUMNS = ["name", "kind", "count", "self_device_ns", "total_device_ns", "self_host_ns", "total_host_ns", "device_share_percent"]
 
@@ -25,7 +26,7 @@ def by_operator(view: View, *, per_step: bool = False) -> pd.DataFrame:
 
     Invariant: `self_device_ns` sums to the durations of all device events, to the nanosecond. `total_device_ns` of an operator that
     calls itself (by name) counts its outermost call only.
-    Columns: (step: position among the steps by begin of the call, -1 for none,) name, kind (`operator` or `annotation`), count,
+    Columns: (step: by begin of the call, as the trace numbers them, -1 for none,) name, kind (`operator` or `annotation`), count,
     self_device_ns (events launched in it and in no operator within), total_device_ns, self_host_ns, total_host_ns,
     device_share_percent (of self_device_ns).
     """
@@ -37,7 +38,8 @@ def by_operator(view: View, *, per_step: bool = False) -> pd.DataFrame:
 def by_module(view: View, *, per_step: bool = False) -> pd.DataFrame:
     """Return modules (`nn.Module: Linear_0`, where the trace has Python frames or names of modules) in the same columns.
 
-    An operator belongs to the innermost module around it on its thread; a backward pass on another thread is in no module.
+    An operator belongs to the innermost module around it on its thread; a backward pass on another thread is in no module. Without
+    modules the table is empty.
     """
     trace = view.trace
     codes = np.zeros(max(len(trace.strings), 1), dtype=bool)
@@ -46,7 +48,7 @@ def by_module(view: View, *, per_step: bool = False) -> pd.DataFrame:
     codes[used] = [MODULE.match(name) is not None for name in trace.strings[used].tolist()]
     modules = np.flatnonzero(host & codes[trace.events["name"]])
     if not len(modules):
-        return _table(view, modules, np.full(max(len(trace.kind), 1), -1, dtype=np.int64), per_step=per_step)
+        return pd.DataFrame(columns=(["step"] if per_step else []) + COLUMNS)
     calls = np.unique(view.work.launch[view.work.launch >= 0])
     both = np.concatenate([modules, np.setdiff1d(calls, modules)])
     both = both[np.argsort(both, kind="stable")]
@@ -57,7 +59,8 @@ def by_module(view: View, *, per_step: bool = False) -> pd.DataFrame:
     is_module[modules] = True
     while (outward := (around >= 0) & ~is_module[np.maximum(around, 0)]).any():  # a call within another call
         around[outward] = around[around[outward]]
-    return _table(view, modules, around, per_step=per_step).replace({"kind": {"operator": "module", "annotation": "module"}})
+    table = _table(view, modules, around, per_step=per_step)
+    return table.replace({"kind": {"operator": "module", "annotation": "module"}, "name": {UNLINKED: OUTSIDE_MODULES}})
 
 
 def _table(view: View, rows: Rows, around: Rows, *, per_step: bool) -> pd.DataFrame:
@@ -73,7 +76,7 @@ def _table(view: View, rows: Rows, around: Rows, *, per_step: bool) -> pd.DataFr
     outermost = ~_recursive(view, rows, around)
     frame = pd.DataFrame(
         {
-            "step": view.steps.of(trace.start[rows]) if len(rows) else rows,
+            "step": _number(view, trace.start[rows]),
             "code": trace.events["name"][rows],
             "annotation": trace.kind[rows] == Kind.ANNOTATION,
             "count": 1,
@@ -103,11 +106,16 @@ def _unlinked(view: View, at: Rows, *, per_step: bool) -> pd.DataFrame:
     """Return the rows for device work that was launched in no operator."""
     work = view.work
     lost = np.flatnonzero(at < 0)
-    frame = pd.DataFrame({"step": view.steps.of(work.start[lost]), "self_device_ns": work.end[lost] - work.start[lost], "count": 1})
+    frame = pd.DataFrame({"step": _number(view, work.start[lost]), "self_device_ns": work.end[lost] - work.start[lost], "count": 1})
     if not per_step:
         frame["step"] = -1
     table = frame.groupby("step").sum().reset_index()
     return table.assign(name=UNLINKED, kind="device", total_device_ns=table["self_device_ns"], self_host_ns=0, total_host_ns=0)
+
+
+def _number(view: View, times: Array) -> Array:
+    at = view.steps.of(times)
+    return np.where(at >= 0, view.steps.number[np.maximum(at, 0)], -1) if len(view.steps) else at
 
 
 def _with_inner(rows: Rows, around: Rows, own: Array) -> Array:

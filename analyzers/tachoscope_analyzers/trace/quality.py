@@ -12,8 +12,14 @@ import pandas as pd
 from tachoscope_analyzers.trace.intervals import covered, union
 from tachoscope_analyzers.trace.kernels import percent
 from tachoscope_analyzers.trace.kinds import Kind
-from tachoscope_analyzers.trace.launch_names import is_graph_launch, is_kernel_launch
-from tachoscope_analyzers.trace.links import Rows
+from tachoscope_analyzers.trace.launch_names import is_graph_launch
+from tachoscope_analyzers.trace.lost_work import (
+    device_work_is_lost,
+    holds_no_known_work,
+    kernel_launches,
+    runtime_calls,
+    without_kernel,
+)
 from tachoscope_analyzers.trace.merged import launching_processes
 from tachoscope_analyzers.trace.steps import window
 from tachoscope_analyzers.trace.view import View
@@ -66,7 +72,10 @@ def _file(view: View) -> Iterator[Note]:
     trace = view.trace
     found = trace.meta.quality
     if found.cut:
-        meaning = "the file ends early: what stands before the cut is exact, the last step may lack events, later ones are missing"
+        meaning = (
+            "the file ends early, and these bytes of an event that is not whole were left out; how much is missing behind them is "
+            "not known: what stands before the cut is exact, the last step may lack events, later ones are missing"
+        )
         yield Note("cut_file", found.cut_bytes, "bytes", "warning", meaning)
     for name, count in found.counts.items():
         if count and name not in _HARMLESS:
@@ -80,21 +89,27 @@ def _file(view: View) -> Iterator[Note]:
     if lost:
         meaning = "events lost their time (0) and are left out: busy time, counts and sums lack what they stood for"
         yield Note("events_at_zero", lost, "events", "warning", meaning)
-    if not len(view.work) and len(_kernel_launches(view)):
-        meaning = "the host launched kernels of which the trace holds none: how busy the device was is not known"
+    yield from _devices(view)
+
+
+def _devices(view: View) -> Iterator[Note]:
+    launches, lost = len(kernel_launches(view)), len(without_kernel(view))
+    cut = view.trace.meta.quality.cut
+    not_to_be_had = "how busy the device was is not known; goodput, ledger and verdicts of the device are not to be had"
+    if cut and device_work_is_lost(view):
+        seen = f"{launches - lost} of {launches} launched kernels are there" if launches else "none of the device's work is there"
+        meaning = f"the device's events come last in the file, so the cut took them ({seen}): {not_to_be_had}"
+        yield Note("device_work_cut_away", lost, "launches", "critical", meaning)
+    elif device_work_is_lost(view):
+        meaning = f"the host launched kernels of which the trace holds none: {not_to_be_had}"
         yield Note("no_device_events", 0, "events", "critical", meaning)
+    elif holds_no_known_work(view):
+        meaning = "no operator, runtime call or device work that is known: this is no trace of training that could be judged"
+        yield Note("nothing_known", len(view.trace.events), "events", "critical", meaning)
     elif not len(view.work):
         meaning = "the trace holds no device work: the ledger is that of the host's main thread, and nothing is known of a device"
-        yield Note("no_device_events", 0, "events", "info", meaning)
-
-
-def _kernel_launches(view: View) -> Rows:
-    calls = _calls(view)
-    return calls[is_kernel_launch(view.trace, calls)]
-
-
-def _calls(view: View) -> Rows:
-    return np.flatnonzero((view.trace.kind == Kind.RUNTIME) & (view.trace.events["correlation"] > 0))
+        meaning += "; had the job one, its events would have stood behind the cut" if cut else ""
+        yield Note("no_device_events", 0, "events", "warning" if cut else "info", meaning)
 
 
 def _steps(view: View) -> Iterator[Note]:
@@ -139,7 +154,7 @@ def _steps_without_work(view: View) -> Iterator[Note]:
 
 
 def _links(view: View) -> Iterator[Note]:
-    trace, work = view.trace, view.work
+    work = view.work
     unlinked = int((work.launch < 0).sum())
     if unlinked:
         share = percent(unlinked, len(work))
@@ -148,10 +163,9 @@ def _links(view: View) -> Iterator[Note]:
             f"{share:.1f} % of the device's work has no launch: it counts all the same, but idle time before it has no known cause"
         )
         yield Note("work_without_launch", unlinked, "events", severity, meaning)
-    calls = _kernel_launches(view)
-    lost = int((~np.isin(trace.events["correlation"][calls], trace.events["correlation"][work.row])).sum())
+    lost = len(without_kernel(view))
     if lost and len(work):
-        share = percent(lost, len(calls))
+        share = percent(lost, len(kernel_launches(view)))
         meaning = f"{share:.1f} % of the launches have no kernel: the device's busy time is too low by what those took"
         yield Note("launches_without_kernel", lost, "calls", "warning" if share >= _LOST_PERCENT else "info", meaning)
     yield from _graphs(view)
@@ -164,7 +178,7 @@ def _links(view: View) -> Iterator[Note]:
 
 def _graphs(view: View) -> Iterator[Note]:
     """Profilers may record but some of a graph's replays; a graph of which none has work may be empty."""
-    trace, calls = view.trace, _calls(view)
+    trace, calls = view.trace, runtime_calls(view)
     graphs = calls[is_graph_launch(trace, calls)]
     recorded = np.isin(trace.events["correlation"][graphs], trace.events["correlation"][view.work.row])
     if recorded.any() and not recorded.all():

@@ -78,6 +78,8 @@ def _notes(view: View) -> tuple[QualityNote, ...]:
 def _what(name: str, value: float, unit: str) -> str:
     if not value:
         return name
+    if unit == "percent":
+        return f"{name}: {'less than 0.1' if value < 0.1 else format(value, '.1f')} %"
     return f"{name}: {value:g} {unit[:-1] if value == 1 and unit.endswith('s') else unit}"
 
 

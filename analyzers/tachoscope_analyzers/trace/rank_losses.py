@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from tachoscope_analyzers.steps import Matrix
 from tachoscope_analyzers.trace import host_spans as host
-from tachoscope_analyzers.trace.idle import CAUSES, HOST_LAUNCH, HOST_PAUSE, SLOW_LAUNCH, by_cause, idle, pieces_of
+from tachoscope_analyzers.trace.device_use import DeviceUse, device_use
+from tachoscope_analyzers.trace.idle import CAUSES, HOST_LAUNCH, HOST_PAUSE, SLOW_LAUNCH, Pieces, by_cause, pieces_of, table_of
 from tachoscope_analyzers.trace.intervals import EMPTY, Intervals, covered, intersection, union
 from tachoscope_analyzers.trace.kinds import Kind
 from tachoscope_analyzers.trace.links import Rows
+from tachoscope_analyzers.trace.lost_work import device_work_is_lost, holds_no_known_work
 from tachoscope_analyzers.trace.poor_kernels import inefficient, underfilled
+from tachoscope_analyzers.trace.standstill import odd_gaps, pauses_of_host, places_of
 from tachoscope_analyzers.trace.states import HOST, step_states
 from tachoscope_analyzers.trace.steps import named
 from tachoscope_analyzers.trace.view import View
@@ -37,6 +42,11 @@ CLASS_OF_CAUSE = {
 }
 """Class of bottleneck by cause of an idle gap; the other causes are states of the ledger."""
 
+_OF_DEVICES = ("h2d_copy", "launch_bound", "host_sync", "underfilled", "compute_inefficient", "memory_thrash", "decode_bandwidth")
+
+_WORD = {host.SYNCHRONISATION: "in or after", HOST_LAUNCH: "until", SLOW_LAUNCH: "in a slow"}
+"""How the call that tells the cause of a gap stands to it."""
+
 _SINGLE_PROCESS = re.compile(r".*_SingleProcessDataLoaderIter")
 _LOADER = re.compile(r"enumerate\(DataLoader\)|.*DataLoader\w*\.__next__")
 
@@ -47,7 +57,7 @@ class Loss:
 
     Attributes:
         seconds: shape (K,). evidence: where it was seen. certainty: 0 to 1, how well it is told apart from its look-alikes.
-        alternative: the look-alike that would explain it as well, "" for none.
+        alternative: the look-alike that would explain it as well, "" for none. margin: by which part of the seconds it is behind.
     """
 
     slug: str
@@ -55,6 +65,7 @@ class Loss:
     evidence: tuple[Evidence, ...] = ()
     certainty: float = 1.0
     alternative: str = ""
+    margin: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +73,17 @@ class RankLosses:
     """One rank's steps and losses, small enough to be sent and kept for thousands of ranks.
 
     Attributes:
-        steps: the ledger by step, in ns, of the device that was busiest, or of the host (device -1): see `step_states`.
+        steps: the ledger by step, in ns, of the device that was busiest, or of the host (device -2): see `step_states`.
         not_measured: for each class that this trace could not show, the missing signal.
+        use: how busy that device was, None for the host. blind: whether the trace holds too little
+            of what the devices, or anyone, did to tell what the steps were spent on.
     """
 
     steps: pd.DataFrame
     losses: tuple[Loss, ...]
     not_measured: dict[str, str]
+    use: DeviceUse | None = None
+    blind: bool = False
 
 
 def rank_losses(view: View) -> RankLosses:
@@ -83,22 +98,23 @@ def rank_losses(view: View) -> RankLosses:
         return RankLosses(steps, (), {})
     starts = steps["start_ns"].to_numpy()
     ends = starts + steps["duration_ns"].to_numpy()
+    lost = device_work_is_lost(view) or holds_no_known_work(view)
     found = [_input(view, steps), *_states(steps)]
     missing: dict[str, str] = {}
     if device == HOST:
-        missing |= dict.fromkeys(
-            ("h2d_copy", "launch_bound", "host_sync", "underfilled", "compute_inefficient", "memory_thrash", "decode_bandwidth"),
-            "work of a device in the trace",
-        )
+        missing |= dict.fromkeys(_OF_DEVICES, "work of a device in the trace")
+        found += [_nothing_to_see(steps)] if lost else _pauses(view, starts, ends)
     else:
-        found += _idle(view, device, starts, ends)
+        pieces = pieces_of(view, device, int(starts[0]), int(ends[-1]))
+        found += [*_idle(view, device, pieces, starts, ends), _unexplained(view, pieces, steps)]
         for slug, judge in (("underfilled", underfilled), ("compute_inefficient", inefficient)):
             poor = judge(view, device, starts, ends)
             if isinstance(poor, str):
                 missing[slug] = poor
             else:
                 found.append(Loss(slug, poor.seconds, poor.evidence, _ESTIMATE_CERTAINTY))
-    return RankLosses(steps, tuple(loss for loss in found if loss is not None and loss.seconds.any()), missing)
+    losses = tuple(loss for loss in found if loss is not None and loss.seconds.any())
+    return RankLosses(steps, losses, missing, None if device == HOST else device_use(view, device), lost)
 
 
 def _busiest(states: pd.DataFrame) -> int:
@@ -119,7 +135,6 @@ def _states(steps: pd.DataFrame) -> list[Loss]:
         "communication": "comm_exposed",
         "host_to_device": "h2d_copy",
         "checkpoint": "checkpoint_stall",
-        "unexplained": "unknown",
     }
     return [Loss(slug, _seconds(steps, state), (_of_state(steps, state),)) for state, slug in slugs.items()]
 
@@ -145,11 +160,12 @@ def _input(view: View, steps: pd.DataFrame) -> Loss | None:
         evidence.append(_place(f"seen in {most}", len(loads), "calls"))
     computing = _computing_ratio(view, loads)
     evidence.append(Evidence(signal="operators within the loader's calls", value=computing, unit="ratio", source=SOURCE))
-    if computing >= 0.5:
-        return Loss("input_preprocess", seconds, tuple(evidence), 0.8, "input_fetch")
     if len(in_process):
         evidence.append(_place("loader that loads in the training process (num_workers=0)", len(in_process), "calls"))
-        return Loss("input_workers", seconds, tuple(evidence), 0.9, "input_preprocess")
+    if computing >= 0.5:
+        return Loss("input_preprocess", seconds, tuple(evidence), 0.8, "input_workers", 2 * computing - 1)
+    if len(in_process):
+        return Loss("input_workers", seconds, tuple(evidence), 0.9, "input_preprocess", 1 - 2 * computing)
     return Loss("input_workers", seconds, tuple(evidence), 0.6, "input_preprocess")
 
 
@@ -168,43 +184,67 @@ def _computing_ratio(view: View, loads: Rows) -> float:
     return intersection(computing, calls).total / max(calls.total, 1)
 
 
-def _idle(view: View, device: int, starts: Rows, ends: Rows) -> list[Loss]:
+def _idle(view: View, device: int, pieces: Pieces, starts: Rows, ends: Rows) -> list[Loss]:
     """Return the losses that are idle gaps of one cause."""
-    pieces = pieces_of(view, device, int(starts[0]), int(ends[-1]))
-    table = by_cause(idle(view))
-    table = table[table["device"] == device]
-    found: dict[str, Loss] = {}
-    for cause, slug in CLASS_OF_CAUSE.items():
-        mine = pieces.cause == CAUSES.index(cause)
+    steps = union(starts, ends)
+    table = table_of(view, device, pieces)
+    table["duration_ns"] = covered(steps, pieces.start, pieces.end)
+    table = by_cause(table)
+    found = []
+    for slug in dict.fromkeys(CLASS_OF_CAUSE.values()):
+        causes = [cause for cause, of in CLASS_OF_CAUSE.items() if of == slug]
+        mine = np.isin(pieces.cause, [CAUSES.index(cause) for cause in causes])
         time = Intervals(pieces.start[mine], pieces.end[mine]) if mine.any() else EMPTY
-        seconds = covered(time, starts, ends) / 1e9
-        evidence = _places(table[table["cause"] == cause])
-        if slug in found:
-            seconds, evidence = found[slug].seconds + seconds, found[slug].evidence + evidence
-        found[slug] = Loss(slug, np.asarray(seconds), evidence)
-    return list(found.values())
+        evidence = _places(table[table["cause"].isin(causes)], len(starts))
+        found.append(Loss(slug, np.asarray(covered(time, starts, ends) / 1e9), evidence))
+    return found
 
 
-def _places(table: pd.DataFrame) -> tuple[Evidence, ...]:
-    """Return the calls, operators and source lines in which most of the gaps arose."""
-    total = table["total_ns"].sum()
-    if not total:
-        return ()
-    kept = table[table["total_ns"] >= _LEAST_PLACE_RATIO * total].head(_MOST_PLACES)
+def _places(table: pd.DataFrame, steps: int) -> tuple[Evidence, ...]:
+    """Return the calls, operators and source lines in which most of the gaps arose, in seconds per step."""
+    table = table.sort_values("total_ns", ascending=False, kind="stable")
+    kept = table[table["total_ns"] >= _LEAST_PLACE_RATIO * max(table["total_ns"].sum(), 1)].head(_MOST_PLACES)
     return tuple(
         Evidence(
-            signal="idle: "
-            + ", ".join(
-                part
-                for part in (_with("after ", row["detail"]), _with("in ", row["operator"]), _with("at ", _short(row["source"])))
-                if part
-            ),
-            value=float(row["total_ns"] / total),
-            unit="ratio",
-            source=f"{row['gaps']} gaps of the device",
+            signal="device idle: " + ", ".join(filter(None, _where(row))),
+            value=float(row["total_ns"] / 1e9 / steps),
+            unit="seconds per step",
+            source=f"{row['gaps']} {'gap' if row['gaps'] == 1 else 'gaps'} of the device",
         )
         for row in kept.to_dict("records")
     )
+
+
+def _where(row: dict[Hashable, Any]) -> tuple[str, str, str]:
+    told = f"{_WORD.get(row['cause'], 'in')} {row['detail']}" if row["detail"] else ""
+    if not told:
+        told = "the host in no operator or call" if row["cause"] == HOST_PAUSE else str(row["cause"]).replace("_", " ")
+    return told, _with("in ", row["operator"]), _with("at ", _short(row["source"]))
+
+
+def _unexplained(view: View, pieces: Pieces, steps: pd.DataFrame) -> Loss:
+    evidence = (_of_state(steps, "unexplained"), *odd_gaps(view, pieces, len(steps)))
+    return Loss("unknown", _seconds(steps, "unexplained"), evidence)
+
+
+def _nothing_to_see(steps: pd.DataFrame) -> Loss:
+    return Loss("unknown", _seconds(steps, "unexplained"), (_place("work that the trace holds of this time", 0, "events"),))
+
+
+def _pauses(view: View, starts: Rows, ends: Rows) -> list[Loss]:
+    """Return what the main thread of a job without a device lost outside operators."""
+    collecting, silent, rest = pauses_of_host(view)
+    count = len(starts)
+    named_pauses = places_of(view, collecting, count, "garbage collection")
+    pauses = places_of(view, silent, count, "the main thread in no operator for 1 ms or more")
+    paused = covered(collecting, starts, ends) + covered(silent, starts, ends)
+    # Without Python frames, writing a checkpoint in a call that nothing names looks like any other pause.
+    unnamed = silent.total > collecting.total and not len(view.trace.python)
+    what = "the main thread between operators, under 1 ms each"
+    return [
+        Loss("host_pause", paused / 1e9, (*named_pauses, *pauses), 0.7 if unnamed else 0.9, "checkpoint_stall" if unnamed else ""),
+        Loss("unknown", covered(rest, starts, ends) / 1e9, places_of(view, rest, count, what)),
+    ]
 
 
 def _short(source: str) -> str:

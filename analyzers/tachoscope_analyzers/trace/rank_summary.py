@@ -13,6 +13,7 @@ from tachoscope_analyzers.trace.communication import Collectives, collectives
 from tachoscope_analyzers.trace.rank_judgement import RankJudgement, judge_rank
 from tachoscope_analyzers.trace.read import read
 from tachoscope_analyzers.trace.trace import Quality
+from tachoscope_analyzers.trace.trace_files import stem
 from tachoscope_analyzers.trace.trace_profile import TraceProfile, profile
 from tachoscope_analyzers.trace.view import View
 
@@ -28,13 +29,15 @@ class Wanted:
 
     Attributes:
         collectives: at most so many are kept. judged: losses and data quality. what_if: replays for the large losses.
-        tables: folder into which all its tables are written, None for none. profile: the sums by which two jobs are compared.
+        tables: folder into which all its tables are written, None for none; label: of its folder there, if it has no rank.
+        profile: the sums by which two jobs are compared.
     """
 
     collectives: int = 1 << 14
     judged: bool = True
     what_if: bool = True
     tables: Path | None = None
+    label: str = ""
     profile: bool = False
 
 
@@ -84,7 +87,7 @@ def summarise(path: Path, wanted: Wanted) -> RankSummary:
     if wanted.tables is not None:
         from tachoscope_analyzers.trace.tables import write_tables  # with all analyses, which few ask for
 
-        write_tables(view, wanted.tables / (f"rank-{found.rank}" if found.rank is not None else path.name.partition(".")[0]))
+        write_tables(view, wanted.tables / (f"rank-{found.rank}" if found.rank is not None else wanted.label or stem(path)))
     return replace(
         found,
         judgement=judge_rank(view, what_if=wanted.what_if) if wanted.judged else None,

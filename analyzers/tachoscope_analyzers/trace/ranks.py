@@ -17,7 +17,7 @@ from tachoscope_analyzers.trace.lateness import COLLECTIVE_COLUMNS, WAIT_COLUMNS
 from tachoscope_analyzers.trace.matching import match
 from tachoscope_analyzers.trace.rank_summary import RankSummary, Wanted, summarise
 from tachoscope_analyzers.trace.stragglers import stragglers
-from tachoscope_analyzers.trace.trace_files import trace_files
+from tachoscope_analyzers.trace.trace_files import labels, recorder, trace_files
 from tachoscope_analyzers.trace.trace_profile import TraceProfile, merged
 from tachoscope_core.errors import TachoscopeError
 
@@ -116,7 +116,10 @@ def _summaries(
     """Return the summaries as they come in, and why files that nobody named are none."""
     most = max(_LEAST_OF_A_RANK, min(wanted.collectives, MOST_COLLECTIVES // max(len(files), 1)))
     wanted = replace(wanted, collectives=most)
-    running: dict[Future[RankSummary], Path] = {executor.submit(summarise, path, wanted): path for path in files}
+    label = labels(files)
+    running: dict[Future[RankSummary], Path] = {
+        executor.submit(summarise, path, replace(wanted, label=label[path])): path for path in files
+    }
     found: list[RankSummary] = []
     failed: dict[Path, str] = {}
     first: TachoscopeError | None = None
@@ -156,12 +159,25 @@ def _refuse_twins(found: list[RankSummary]) -> None:
     """Compare the newest summary with the others."""
     newest = found[-1] if found else None
     for other in found[:-1]:
-        if newest is not None and newest.rank is not None and newest.rank == other.rank:
-            first, second = sorted((newest.path, other.path))
+        if newest is None or newest.rank != other.rank:
+            continue
+        first, second = sorted((newest.path, other.path))
+        if _of_one_process(newest, other):
+            raise TachoscopeError(
+                f"{first} and {second} are recordings of the same process, one after the other",
+                fix="give one of them; schedule(..., repeat=1) records only one",
+            )
+        if newest.rank is not None:
             raise TachoscopeError(
                 f"{first} and {second} are both of rank {newest.rank}",
                 fix="give the traces of one recording only, one for each rank",
             )
+
+
+def _of_one_process(one: RankSummary, other: RankSummary) -> bool:
+    """Say whether two files are cycles of one process's profiler: by the process in their names, if they share no time."""
+    apart = one.end_ns <= other.start_ns or other.end_ns <= one.start_ns
+    return apart and recorder(one.path) != "" and recorder(one.path) == recorder(other.path)
 
 
 def _by_rank(found: list[RankSummary]) -> dict[int, RankSummary]:

@@ -165,9 +165,11 @@ def _spans(view: View, graph: Graph, what: str, track: int) -> Intervals:
     causes = _SPANS.values() if what == HOST_PAUSE else [_SPANS[what]]
     rows = np.concatenate([view.host.of(cause).row for cause in causes])
     rows = rows[trace.events["track"][rows] == track]
-    named = union(trace.start[rows], trace.end[rows])
     if what != HOST_PAUSE:
-        return named
+        return union(trace.start[rows], trace.end[rows])
+    if not len(view.work):  # on CPU other threads exchange while the training thread stands still: it waits for them
+        rows = np.concatenate([rows, view.host.of(host.COMMUNICATION).row])
+    named = union(trace.start[rows], trace.end[rows])
     pauses = gaps(activity(trace, track), graph.start_ns, graph.end_ns)
     long = pauses.ends - pauses.starts >= _LEAST_PAUSE_NS
     return difference(Intervals(pauses.starts[long], pauses.ends[long]), named)

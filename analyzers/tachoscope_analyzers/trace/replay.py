@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from tachoscope_analyzers.trace.edges import Edge
 from tachoscope_analyzers.trace.graph import Graph, dependency_graph
+from tachoscope_analyzers.trace.layout import Node
 from tachoscope_analyzers.trace.removals import Selection, Times, take_out, times_of
 from tachoscope_analyzers.trace.view import View
 
@@ -70,6 +71,8 @@ class Replay:
     def _refusal(self) -> str:
         if not self.measured_ns:
             return "the trace has no step"
+        if (self.graph.kind == Node.DEVICE).any() and not (self.graph.edge == Edge.LAUNCH).any():
+            return "no work of the device has a known launch, so what it waited for is not known"
         if self.error_percent > MOST_ERROR_PERCENT:
             return (
                 f"replaying the dependencies that the trace shows misses its time by {self.error_percent:.1f} %, "

@@ -38,8 +38,9 @@ def roofline(view: View) -> pd.DataFrame:
     Each device event counts for the innermost operator around its launch whose work is known, so nothing counts twice: `device_ns`
     sums to no more than the device's total. Bytes are what must move at least, so `gb_per_s` may be less than the device moved.
     Columns: device, operator, shapes, types, precision, calls (that reached the device), device_ns (all their events), flops and
-    bytes (all calls), tflops_per_s, gb_per_s, intensity_flops_per_byte, bound (`compute`, `memory`, or empty), peak_percent (of the
-    peak that bounds it, see devices.yaml), kernel (the longest).
+    bytes (all calls), tflops_per_s, gb_per_s, intensity_flops_per_byte, bound (`compute`, `memory`, `cache` where
+    that much cannot have come from the device's memory, or empty), peak_percent (of the peak that bounds it, see devices.yaml; of
+    the memory's for `cache`), kernel (the longest).
     """
     owner, number, costs = _owners(view)
     work = view.work
@@ -164,8 +165,8 @@ def _rated(view: View, table: pd.DataFrame) -> pd.DataFrame:
         ["", "memory", "compute", "memory"],
         "",
     )
-    table["bound"] = bound
     table["peak_percent"] = 100 * np.select([bound == "compute", bound == "memory"], [computing, moving], np.nan)
+    table["bound"] = np.where((bound == "memory") & (moving > 1), "cache", bound)
     return table
 
 

@@ -24,6 +24,7 @@ from tachoscope_analyzers.trace.idle import (
 from tachoscope_analyzers.trace.intervals import EMPTY, Intervals, covered, difference, intersection, union
 from tachoscope_analyzers.trace.kinds import Kind
 from tachoscope_analyzers.trace.links import Rows
+from tachoscope_analyzers.trace.lost_work import device_work_is_lost, holds_no_known_work
 from tachoscope_analyzers.trace.steps import Steps, named
 from tachoscope_analyzers.trace.view import View
 from tachoscope_core.names import TRAINING_STATES
@@ -45,8 +46,8 @@ STATE_OF_CAUSE = {
 }
 """State of idle time by its cause. The short gaps between queued kernels are the device's own: nobody made it wait."""
 
-HOST = -1
-"""Stands for the device in the ledger of a trace without device work."""
+HOST = -2
+"""Stands for the device in the ledger of a trace without device work; -1 is a device whose number its writer does not tell."""
 STATES = ("compute", "communication", "host_to_device", "data_wait", "host_wait", "checkpoint", "evaluation", "unexplained")
 assert set(STATES) <= set(TRAINING_STATES)
 
@@ -55,7 +56,9 @@ _ACROSS = re.compile(r"(?i).*(HtoD|DtoH|PtoP|HostToDevice|DeviceToHost|PeerToPee
 
 
 def step_states(view: View) -> pd.DataFrame:
-    """Return the ledger: one row for each step of each device, or of the host (device -1) in a trace without device work.
+    """Return the ledger: one row for each step of each device, or of the host (device -2) in a trace without device work.
+
+    Where the work of the devices is lost, or nothing that the trace holds is known, it is one row a step, all of it unexplained.
 
     Invariant: the states of a row sum to its `duration_ns`, to the nanosecond.
     Columns: device, step, start_ns, duration_ns, then nanoseconds by state: `compute_ns` (kernels that do not communicate, copies
@@ -65,7 +68,9 @@ def step_states(view: View) -> pd.DataFrame:
     """
     steps = view.device_steps
     found = [_rows(device, steps, device_states(view, device)) for device in view.devices]
-    if not len(view.work):
+    if device_work_is_lost(view) or holds_no_known_work(view):
+        found = [_rows(HOST, steps, {"unexplained": union(steps.start, steps.end)})]
+    elif not len(view.work):
         found = [_rows(HOST, steps, host_states(view))]
     table = pd.concat(found, ignore_index=True)
     total = table[[f"{state}_ns" for state in STATES]].sum(axis=1)

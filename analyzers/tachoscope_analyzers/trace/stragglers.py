@@ -74,7 +74,7 @@ def stragglers(collectives: pd.DataFrame, ranks_of: dict[int, int], step_mean_ns
             rows.append(
                 _row(facts | {"rank": rank, "last_steps": int(most.sum())}, mine, int(late["added_delay_ns"].sum()), step_mean_ns)
             )
-    found = pd.DataFrame(rows, columns=COLUMNS)
+    found = pd.DataFrame(rows, columns=COLUMNS).astype({"straggler": bool})  # without a row it would select columns
     return found.sort_values(["group_number", "waited_ns"], ascending=[True, False], kind="stable", ignore_index=True)
 
 

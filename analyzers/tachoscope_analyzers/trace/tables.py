@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import pandas as pd
 
@@ -71,6 +72,20 @@ def write_tables(view: View, folder: Path) -> None:
     """
     for name, table in tables(view):
         write_table(table, folder, name)
+
+
+def must_be_writable(folder: Path) -> None:
+    """Check that tables can be written into a folder, before any work is done for them; it is made.
+
+    Raises:
+        TachoscopeError: they cannot.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise TachoscopeError(f"could not write tables to {folder}: {error.strerror or error}") from None
 
 
 def write_table(table: pd.DataFrame, folder: Path, name: str) -> None:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import glob
+import os
+import re
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
 from tachoscope_core.errors import TachoscopeError
 
 SUFFIXES = (".json", ".json.gz", ".json.zst", ".sqlite")
-_PATTERN = "*?["
+PATTERN_LETTERS = "*?["
+_HANDLERS_NAME = re.compile(r"(?P<process>.+_[0-9]+)\.[0-9]{10,}\.pt\.trace\.json(\.gz)?")
+# https://github.com/pytorch/pytorch/blob/main/torch/profiler/profiler.py, tensorboard_trace_handler
 
 
 def trace_files(inputs: Iterable[Path | str]) -> tuple[list[Path], frozenset[Path]]:
@@ -29,7 +34,7 @@ def trace_files(inputs: Iterable[Path | str]) -> tuple[list[Path], frozenset[Pat
         elif path.exists():
             matches = [path]
             named.add(path)
-        elif any(letter in str(item) for letter in _PATTERN):
+        elif any(letter in str(item) for letter in PATTERN_LETTERS):
             matches = sorted(file for text in glob.glob(str(item), recursive=True) for file in _files_of(Path(text)))
         else:
             raise TachoscopeError(
@@ -39,6 +44,28 @@ def trace_files(inputs: Iterable[Path | str]) -> tuple[list[Path], frozenset[Pat
             raise TachoscopeError(f"there is no trace in {path}", fix=f"traces end with {', '.join(SUFFIXES)}")
         found.update(dict.fromkeys(matches))
     return sorted(found), frozenset(named)
+
+
+def stem(path: Path) -> str:
+    """Return a file's name without the endings that traces have; further dots are of the name."""
+    name = path.name
+    for suffix in (".gz", ".zst", ".json", ".sqlite", ".trace", ".pt"):
+        name = name.removesuffix(suffix)
+    return name
+
+
+def labels(files: Iterable[Path]) -> dict[Path, str]:
+    """Return a name for each file that no other has: its stem, where that is not enough its path below what all have in common."""
+    chosen = list(files)
+    count = Counter(map(stem, chosen))
+    common = os.path.commonpath([path.absolute().parent for path in chosen]) if chosen else ""
+    return {path: stem(path) if count[stem(path)] == 1 else str(path.absolute().relative_to(common)) for path in chosen}
+
+
+def recorder(path: Path) -> str:
+    """Return the process that `tensorboard_trace_handler` names in a file's name (`host_pid.time.pt.trace.json`), "" for others."""
+    match = _HANDLERS_NAME.fullmatch(path.name)
+    return match["process"] if match else ""
 
 
 def _files_of(path: Path) -> list[Path]:

@@ -1,0 +1,107 @@
+"""`tachoscope analyze`: what it is asked for, and which of the two kinds of input it is asked about."""
+
+from __future__ import annotations
+
+import gc
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from tachoscope_cli.options import StoreOption, needs_analysis, store_url
+from tachoscope_cli.show import show
+from tachoscope_core.errors import TachoscopeError
+
+_FEW_COLLECTIONS = 100_000
+"""Objects between two collections in a process that lives for seconds and makes few cycles: by default they take a tenth of it."""
+
+FAIL_ON_EXIT_CODE = 3
+
+Format = StrEnum("Format", ["text", "json", "html"])
+Level = StrEnum("Level", ["critical", "warning"])
+
+
+def analyze(
+    paths: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="PATH...",
+            help="A store, a job's folder in it, spool directories or segments, a saved report; or "
+            "profiler traces of one job: files, directories, patterns. Default: the store.",
+        ),
+    ] = None,
+    job: Annotated[str | None, typer.Option(help="The job to judge. Default: the one written last.")] = None,
+    store: StoreOption = None,
+    format_: Annotated[
+        Format,
+        typer.Option("--format", help="text for people, json for programs (the report's schema), html for sharing."),
+    ] = Format["text"],
+    output: Annotated[Path | None, typer.Option(help="Write to this file instead of the terminal.")] = None,
+    fail_on: Annotated[Level | None, typer.Option(help=f"Exit with {FAIL_ON_EXIT_CODE} on a finding this severe.")] = None,
+    baseline: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATH", help="Traces to compare with: what became slower, by state, operator and kernel."),
+    ] = None,
+    tables: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write all tables of the traces there, as Parquet and CSV.")
+    ] = None,
+    perfetto: Annotated[
+        Path | None,
+        typer.Option(metavar="OUT", help="Write the trace back for ui.perfetto.dev, with ledger, findings and critical path."),
+    ] = None,
+    executor: Annotated[
+        str, typer.Option(metavar="local|dask://HOST:PORT", help="Where the ranks' traces are analysed.")
+    ] = "local",
+    replay: Annotated[  # noqa: FBT002
+        bool,
+        typer.Option(
+            "--replay/--no-replay", help="Replay the dependencies of a trace to say what a fix would bring; takes longer."
+        ),
+    ] = True,
+) -> None:
+    """Say where the time of a job went, what the bottleneck is, and what to do about it."""
+    needs_analysis()
+    gc.set_threshold(_FEW_COLLECTIONS)
+    from tachoscope_cli import paths as path_module
+    from tachoscope_core.report import worst_severity
+
+    if store and paths:
+        raise TachoscopeError("give either PATH or --store, not both")
+    chosen = {"--baseline": baseline, "--tables": tables, "--perfetto": perfetto, "--executor": executor != "local"}
+    for_traces = next((name for name, value in chosen.items() if value), "")
+    if for_traces and not paths:
+        raise TachoscopeError(f"{for_traces} works on profiler traces, and none is named", fix="tachoscope analyze trace.json.gz")
+    places = paths or [store_url(store)]
+    if not paths and "://" not in places[0] and not path_module.is_store(places[0]):
+        raise TachoscopeError(f"store {places[0]} is empty", fix="run something first: tachoscope run -- python train.py")
+    traces = _are_traces(places, for_traces) if paths else False
+    if traces:
+        from tachoscope_cli import traces as trace_module
+
+        options = trace_module.Options(job, executor, replay, tables, perfetto, tuple(baseline or ()))
+        analysis = trace_module.analyze(places, options, Console(stderr=True))
+        show(analysis.report, format_.value, output)
+        analysis.write_further(options)
+        report = analysis.report
+    else:
+        from tachoscope_analyzers.analyze import analyze as judge
+
+        report = path_module.saved_report(places) or judge(path_module.records_of(places, job))
+        show(report, format_.value, output)
+    gc.freeze()  # the process ends now: walking all its objects once more would take a tenth of a second
+    worst = worst_severity(report.findings)
+    if fail_on is not None and (worst == "critical" or (worst == "warning" and fail_on.value == "warning")):
+        raise typer.Exit(FAIL_ON_EXIT_CODE)
+
+
+def _are_traces(places: list[str], for_traces: str) -> bool:
+    """Say whether the places are traces; an option that needs them is refused for other things."""
+    from tachoscope_cli.trace_paths import are_traces
+
+    if are_traces(places):
+        return True
+    if for_traces:
+        raise TachoscopeError(f"{for_traces} works on profiler traces, and {places[0]} is no profiler trace")
+    return False

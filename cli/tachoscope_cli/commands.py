@@ -1,0 +1,255 @@
+"""The `tachoscope` command. Each command parses its options, calls one function and prints its result."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+import typer.core
+from rich.table import Table
+from rich.text import Text
+
+import tachoscope
+from tachoscope_cli.analyze import analyze
+from tachoscope_cli.faults import FAULTS
+from tachoscope_cli.options import StoreOption, named_store, needs_analysis, notice, store_url
+from tachoscope_cli.show import console, show
+from tachoscope_core import store as store_module
+from tachoscope_core.errors import TachoscopeError
+
+if TYPE_CHECKING:
+    from tachoscope_analyzers import load
+
+# Newer typer brings its own copy of click and does not say where; older typer uses click's.
+_UsageError: Any = next(cls for cls in typer.BadParameter.__mro__ if cls.__name__ == "ClickException")
+
+
+class _Commands(typer.core.TyperGroup):
+    """The commands; an interrupt is told as errors are, while typer would only give its exit code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise TachoscopeError("interrupted", exit_code=130) from None
+
+
+app = typer.Typer(
+    name="tachoscope",
+    cls=_Commands,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    help="Where does the accelerator time go, is that within our objectives, and what do we do about it?",
+    epilog="First minute: `tachoscope demo`",
+)
+store_app = typer.Typer(no_args_is_help=True, help="Look into the store of job records.")
+app.add_typer(store_app, name="store")
+
+Fault = StrEnum("Fault", {name: name for name in FAULTS})  # type: ignore[misc]  # made from the table
+
+
+@app.callback(invoke_without_command=True)
+def _options(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,  # noqa: FBT002
+    verbose: Annotated[bool, typer.Option("--verbose", help="Add the traceback to errors.")] = False,  # noqa: ARG001, FBT002
+) -> None:
+    if version:
+        typer.echo(f"tachoscope {tachoscope.__version__}")
+        raise typer.Exit
+
+
+@app.command(epilog="Examples: `tachoscope demo`, `tachoscope demo --fault none`, `tachoscope demo --fault comm_exposed`")
+def demo(
+    fault: Annotated[
+        Fault,
+        typer.Option(metavar="FAULT", help=f"The fault to cause, by the class it should be reported as: {', '.join(FAULTS)}."),
+    ] = Fault["input_straggler"],
+    steps: Annotated[int, typer.Option(min=30, help="Steps to train.")] = 60,
+    store: StoreOption = None,
+    job: Annotated[str | None, typer.Option(help="Name of the job. Default: demo-FAULT.")] = None,
+) -> None:
+    """Train a small model in two processes with a real fault, and say where the time went.
+
+    A real PyTorch DDP training on this machine, on CPU, under the probe; it takes under a minute and needs no GPU.
+    """
+    needs_analysis()
+    from tachoscope_analyzers.analyze import analyze as judge
+    from tachoscope_analyzers.load import from_store
+    from tachoscope_cli import demo as demo_module
+    from tachoscope_core.store import Store
+
+    out = console()
+    out.print(f"fault: {fault.value} ({FAULTS[fault.value]})", soft_wrap=True)
+    done = demo_module.train(fault.value, steps=steps, store_url=named_store(store), job=job, console=out)
+    out.print(f"agent: {done.agent}", soft_wrap=True)
+    out.print()
+    url = done.outcome.store_url
+    given = f" --store {url}" if store else ""
+    then = [
+        f"store: {url}",
+        f"next:  {_own_name()} run{given} -- python train.py   (your own job, unchanged)",
+        f"       {_own_name()} analyze {url}/jobs/{done.outcome.job} --format html --output report.html",
+    ]
+    show(judge(from_store(Store(url), done.outcome.job)), then=then)
+
+
+@app.command(
+    context_settings={"ignore_unknown_options": True},
+    epilog="Examples: `tachoscope run -- python train.py --epochs 3`, "
+    "`tachoscope run --job resnet -- torchrun --nproc-per-node 2 train.py`",
+)
+def run(
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="-- CMD...", help="The command that trains, as you would type it.")
+    ] = None,
+    job: Annotated[
+        str | None,
+        typer.Option(help="Name that all attempts and nodes of the job share. Default: the scheduler's id, else script and time."),
+    ] = None,
+    store: StoreOption = None,
+) -> None:
+    """Run any PyTorch command under the probe, with no code change.
+
+    Exits with the command's exit code. The records are in the store afterwards, also when the command fails: in that of the
+    node's agent, where one is live and no store is named.
+    """
+    from tachoscope_cli.run import run as run_command
+
+    outcome = run_command(command or [], job=job, store_url=named_store(store))
+    if outcome.recorded and outcome.all_shipped:
+        where = f" --store {outcome.store_url}" if outcome.store_url != store_module.default_url() else ""
+        by = " (by the node's agent)" if outcome.by_agent else ""
+        notice(f"job {outcome.job} is in {outcome.store_url}{by}; next: tachoscope analyze{where} --job {outcome.job}")
+    elif not outcome.recorded:
+        notice("no training step was seen: no process of the command computed gradients with torch or called tachoscope.step()")
+    raise typer.Exit(outcome.exit_code)
+
+
+app.command(
+    epilog="Examples: `tachoscope analyze`, `tachoscope analyze --job resnet --format html --output report.html`, "
+    "`tachoscope analyze /dev/shm/tachoscope`, `tachoscope analyze report.json`, `tachoscope analyze trace.json.gz`, "
+    "`tachoscope analyze traces/ --tables tables/`, `tachoscope analyze new.json.gz --baseline old.json.gz`"
+)(analyze)
+
+
+@app.command(
+    epilog="Examples: `tachoscope agent`, `tachoscope agent --config agent.yaml --check`, "
+    "`tachoscope agent --store s3://bucket/tachoscope --port 0`"
+)
+def agent(
+    config: Annotated[
+        Path | None, typer.Option(help="YAML file; every key has a default, see docs/agent.md. Default: none is read.")
+    ] = None,
+    store: StoreOption = None,
+    spool: Annotated[
+        str | None,
+        typer.Option(metavar="DIRECTORY", help="Where jobs write. Default: $TACHOSCOPE_SPOOL, else /dev/shm/tachoscope."),
+    ] = None,
+    port: Annotated[int | None, typer.Option(help="Port of the metrics; 0: any free one. Default: 9465.")] = None,
+    dcgm_names: Annotated[  # noqa: FBT002
+        bool, typer.Option("--dcgm-names", help="Also expose GPU metrics under dcgm-exporter's names, for dashboards made for it.")
+    ] = False,
+    check: Annotated[bool, typer.Option("--check", help="Only check the configuration.")] = False,  # noqa: FBT002
+) -> None:
+    """Serve one node: ship what its jobs record, and give their metrics and the host's to Prometheus.
+
+    Runs until Ctrl-C or SIGTERM and then ships what is left; SIGHUP reads the configuration again. `tachoscope run` finds it by
+    itself. Exits with 1 if records stayed in the spool. What must outlive a restart is in /var/lib/tachoscope for root, else in
+    ~/.local/state/tachoscope, unless the file says `state:`; spool and state directory serve one agent at a time.
+    """
+    from tachoscope_cli.agent import serve
+
+    raise typer.Exit(serve(config, store=store, spool=spool, port=port, dcgm_names=dcgm_names, check=check))
+
+
+@app.command(epilog="Example: `tachoscope doctor`")
+def doctor(store: StoreOption = None) -> None:
+    """Say what this machine can and cannot collect, and why. Exits with 1 if something needs mending."""
+    from tachoscope_cli.doctor import examine
+
+    checks = examine(store_url(store))
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    words = {"ok": Text("yes", style="green"), "no": Text("no", style="yellow"), "bad": Text("MEND", style="bold red")}
+    for check in checks:
+        table.add_row(words[check.state], check.name, check.detail)
+    console().print(table)
+    raise typer.Exit(int(any(check.state == "bad" for check in checks)))
+
+
+@store_app.command("ls", epilog="Example: `tachoscope store ls --limit 5`")
+def store_ls(
+    store: StoreOption = None,
+    limit: Annotated[int, typer.Option(min=1, help="List so many jobs, the newest first.")] = 20,
+) -> None:
+    """List the jobs of the store, the newest first: how they ended, ranks, steps, attempts."""
+    from tachoscope_analyzers import load
+    from tachoscope_core.store import Store
+
+    opened = Store(store_url(store))
+    times = opened.job_times()
+    if not times:
+        raise TachoscopeError(f"store {opened.url} is empty", fix="run something first: tachoscope run -- python train.py")
+    table = Table("job", "status", "ranks", "steps", "attempts", "last record", box=None, padding=(0, 2, 0, 0))
+    for job in sorted(times, key=times.__getitem__, reverse=True)[:limit]:
+        table.add_row(job, *_job_row(load.from_store(opened, job, ends_only=True), times[job]))
+    console().print(table)
+    if len(times) > limit:
+        notice(f"{len(times) - limit} more (--limit)")
+
+
+def _job_row(job: load.JobRecords, written: float) -> list[str]:
+    from tachoscope_analyzers import load
+
+    now = time.time()
+    state = load.status(job, now=now)
+    reason = next((end.reason for end in reversed(job.ends) if end.reason and end.status == "failed"), "")
+    ranks = {start.rank for start in job.starts if start.rank >= 0}
+    attempts = {start.attempt for start in job.starts}
+    return [
+        f"{state} ({reason})" if reason and state == "failed" else state,
+        str(len(ranks)),
+        str(max((step.step for step in job.steps), default=0)),
+        str(len(attempts)),
+        f"{_age(now - written)} ago",
+    ]
+
+
+def _own_name() -> str:
+    """Return how this command can be typed here: its path, where no shell would find its name."""
+    path = Path(sys.executable).with_name("tachoscope")
+    if shutil.which("tachoscope") or not path.is_file():
+        return "tachoscope"
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+
+
+def _age(seconds: float) -> str:
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{max(0.0, seconds):.0f} s"
+
+
+def call(words: Sequence[str]) -> int:
+    """Run the command line; return its exit code. What is wrong with the words themselves is said on stderr.
+
+    Raises:
+        TachoscopeError: the command failed, or was interrupted.
+    """
+    try:
+        code = app(args=list(words), prog_name="tachoscope", standalone_mode=False)
+    except _UsageError as error:
+        error.show()
+        return int(error.exit_code)
+    return code if isinstance(code, int) else 0

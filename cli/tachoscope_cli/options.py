@@ -1,0 +1,48 @@
+"""What several commands share: where the store is, what they need, and lines on stderr."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from tachoscope_core import store as store_module
+from tachoscope_core.errors import TachoscopeError
+
+StoreOption = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        metavar="URL",
+        help="Directory or s3:// URL. Default: $TACHOSCOPE_STORE, else the user's data directory.",
+    ),
+]
+
+
+def store_url(store: str | None) -> str:
+    """Return the store that the user named, else the default one."""
+    return store or store_module.default_url()
+
+
+def named_store(store: str | None) -> str | None:
+    """Return the store that the user named; $TACHOSCOPE_STORE is as explicit as --store. Without either a live agent's is meant."""
+    return store or os.environ.get("TACHOSCOPE_STORE")
+
+
+def needs_analysis() -> None:
+    """Check that what `tachoscope[analyze]` brings is here.
+
+    Raises:
+        TachoscopeError: a package is missing.
+    """
+    for module in ("pandas", "yaml"):
+        if importlib.util.find_spec(module) is None:
+            raise TachoscopeError(f"this command needs {module}", fix="pip install 'tachoscope[analyze]'")
+
+
+def notice(text: str) -> None:
+    """Print a line about what was done, beside the results."""
+    sys.stderr.write(f"tachoscope: {text}\n")

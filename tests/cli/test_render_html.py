@@ -1,0 +1,81 @@
+"""The page: what a reader sees of ranks, runbooks and differences."""
+
+import re
+from typing import Any
+
+import msgspec
+
+from tachoscope_cli.render_html import render
+from tachoscope_core.report import Change, Finding, Ledger, Report, StepSeconds, Window
+
+STATES = {"compute": 1.0, "data_wait": 1.0}
+
+
+def ledger(rank: int | None, wall: float) -> Ledger:
+    return Ledger(unit="rank", wall_seconds=wall, states={"compute": wall / 2, "data_wait": wall / 2}, rank=rank)
+
+
+def report(**values: Any) -> Report:
+    finding = Finding(
+        class_="input_straggler",
+        severity="warning",
+        seconds_per_step=0.1,
+        share=0.3,
+        share_ci=(0.2, 0.4),
+        ranks=[1],
+        confidence=0.9,
+        runner_up=None,
+        evidence=[],
+        speedup_if_fixed=1.4,
+        action="look at its shards",
+        runbook="runbooks/input_straggler.md",
+    )
+    made = Report(
+        job="planted",
+        window=Window(start=0.0, end=10.0, steps=10),
+        ranks=2,
+        sources=[],
+        step_seconds=StepSeconds(mean=0.3, p50=0.3, p95=0.3, p99=0.3),
+        ledgers=[ledger(None, 6.0), ledger(0, 2.0), ledger(1, 4.0)],
+        goodput=0.5,
+        findings=[finding],
+        not_measured=[],
+        quality=[],
+    )
+    return msgspec.structs.replace(made, **values)
+
+
+def test_the_bars_of_ranks_are_as_long_as_their_steps_and_say_how_long_these_are() -> None:
+    ranks = render(report()).partition("By rank")[2]
+
+    assert re.findall(r'class="bar thin" style="width:([\d.]+)%"', ranks) == ["50.00", "100.00"]
+    assert "step 200.0 ms: compute 50.0 %" in ranks
+    assert "step 400.0 ms" in ranks
+
+
+def test_the_rank_that_a_finding_names_is_marked_and_no_other() -> None:
+    marked = re.findall(r'<div class="late"><div class="dim"><b>rank (\d+)</b>[^\n]*?input_straggler', render(report()))
+
+    assert marked == ["1"]
+
+
+def test_the_runbook_is_in_the_page() -> None:
+    page = render(report())
+
+    assert "<summary>runbooks/input_straggler.md</summary>" in page
+    assert "## Diagnosis" in page
+
+
+def test_a_comparison_scrolls_within_itself_and_gives_full_names() -> None:
+    kernel = "void at::native::vectorized_elementwise_kernel<4, at::native::AddFunctor<float>>(int)"
+    change = Change(kind="kernel", name=kernel, baseline_name="old", matched="operator", baseline_seconds=0.1, seconds=0.2)
+
+    page = render(report(baseline="before", changes=[change]))
+
+    assert '<div class="wide"><table>' in page
+    assert 'title="void at::native::vectorized_elementwise_kernel&lt;4, at::native::AddFunctor&lt;float&gt;&gt;(int)"' in page
+    assert "was old" in page
+
+
+def test_no_difference_is_said() -> None:
+    assert "<p>no difference</p>" in render(report(baseline="before", changes=[]))
