@@ -103,7 +103,7 @@ def measured(name: str, paths: list[Path], turns: int) -> list[str]:
         peak = statistics.median(peak for _, peak in taken)
         times = f"{slowest / loads[program]:.1f}" if slowest else ""
         all_parts = "" if program == "floor" else f"{whole:.2f}"
-        rows.append(f"| {INPUTS[name][2]} | {program} | {loads[program]:.2f} | {all_parts} | {peak >> 20:,} | {times} |")
+        rows.append(f"| {INPUTS[name][2]} | {program} | {loads[program]:.2f} | {all_parts} | {int(peak) >> 20:,} | {times} |")
     rows.append(f"| {INPUTS[name][2]} | tachoscope, second opening | {again:.3f} | | | |")
     return rows
 
