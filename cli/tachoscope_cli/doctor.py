@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+import queue
 import shutil
 import sys
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -15,6 +17,9 @@ from tachoscope.spool_writer import MIN_FREE_BYTES, MIN_FREE_SHARE
 from tachoscope_core import spool
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.store import Store
+
+_DRIVER_SECONDS = 10.0
+"""A driver without persistence mode may take seconds to start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +43,7 @@ def examine(store_url: str) -> list[Check]:
         _wait_reasons(),
         _pressure(),
         _accelerator(),
+        _gpu_metrics(),
     ]
 
 
@@ -119,3 +125,30 @@ def _accelerator() -> Check:
     if not devices:
         return Check("accelerator", "no", "no device file: training on CPU is watched, with phases from the thread's clocks")
     return Check("accelerator", "ok", f"{len(devices)} device files: phases are timed with device events once a job uses CUDA")
+
+
+def _gpu_metrics() -> Check:
+    """Ask the driver, which may hang, from a thread that does not hold the process up."""
+    answers: queue.SimpleQueue[Check] = queue.SimpleQueue()
+    threading.Thread(target=lambda: answers.put(_ask_driver()), daemon=True).start()
+    try:
+        return answers.get(timeout=_DRIVER_SECONDS)
+    except queue.Empty:
+        return Check("GPU metrics", "bad", f"the NVIDIA driver has not answered for {_DRIVER_SECONDS:g} s")
+
+
+def _ask_driver() -> Check:
+    try:
+        from tachoscope_node.collectors.collector import NotSupportedError
+        from tachoscope_node.gpu import nvml
+    except ImportError as error:
+        return Check("GPU metrics", "no", f"the agent needs {error.name}: pip install 'tachoscope[agent]'")
+    try:
+        driver = nvml.start(nvml.load())
+        names = [driver.identify(position)[1].model for position in range(driver.count())]
+        driver.stop()
+    except NotSupportedError as error:
+        return Check("GPU metrics", "no", str(error))
+    except Exception as error:  # whatever a driver's binding raises
+        return Check("GPU metrics", "bad", f"the NVIDIA driver does not work: {error}")
+    return Check("GPU metrics", "ok", f"{len(names)} GPUs by NVML ({', '.join(sorted(set(names)))}), driver {driver.version}")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from fake_nvml import Driver
 from making import job
 
 STEP = {"forward": 0.1, "backward": 0.2}
@@ -189,3 +190,15 @@ def test_doctor_says_what_is_missing_and_fails_only_for_what_must_be_mended(tmp_
 
     assert done.returncode in {0, 1}
     assert "store" in done.stdout
+
+
+def test_doctor_says_which_gpus_the_driver_tells_and_that_a_driver_does_not_work(tmp_path: Path) -> None:
+    driver = Driver(tmp_path / "driver", "h100x8")
+    assert "8 GPUs by NVML (NVIDIA H100 80GB HBM3), driver " in " ".join(
+        tachoscope("doctor", env=driver.environment()).stdout.split()
+    )
+
+    driver.set(**{"driver.init_error": 999})
+    done = tachoscope("doctor", env=driver.environment())
+    assert done.returncode == 1
+    assert "the NVIDIA driver does not work" in " ".join(done.stdout.split())
