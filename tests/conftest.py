@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -32,5 +33,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TACHOSCOPE_SPOOL", str(tmp_path / "spool"))
     monkeypatch.setenv("TACHOSCOPE_STORE", str(tmp_path / "store"))
+    if "s3fs" in sys.modules:  # it keeps connections to the server of an earlier test, whose port the environment told
+        sys.modules["s3fs"].S3FileSystem.clear_instance_cache()
     for name in ("TACHOSCOPE_JOB", "TACHOSCOPE_RUN_DIR", "TACHOSCOPE_ATTEMPT", "TACHOSCOPE_JOB_IS_DEFAULT", "SLURM_JOB_ID"):
         monkeypatch.delenv(name, raising=False)
