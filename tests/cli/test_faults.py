@@ -75,8 +75,8 @@ TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "
         ("none", None),
         pytest.param("data_one", ("input_straggler", [1]), marks=pytest.mark.bar),  # as below, without torchrun
         pytest.param("data_both", ("input_workers", "all"), marks=pytest.mark.bar),
-        ("compute_one", ("compute_straggler", [1])),
-        ("checkpoint", ("checkpoint_stall", [1])),
+        pytest.param("compute_one", ("compute_straggler", [1]), marks=pytest.mark.bar),  # the demo has it too, as the next
+        pytest.param("checkpoint", ("checkpoint_stall", [1]), marks=pytest.mark.bar),
         ("tiny", ("comm_exposed", "all")),
     ],
 )
@@ -94,7 +94,7 @@ def test_a_script_written_apart_is_judged_as_well(
     ("fault", "options", "expected"),
     [
         ("data_one", ("--rank", "0"), ("input_straggler", [0])),
-        ("data_both", ("--workers", "1"), ("input_workers", "all")),  # two would keep up
+        pytest.param("data_both", ("--workers", "1"), ("input_workers", "all"), marks=pytest.mark.bar),  # two would keep up
     ],
 )
 def test_under_torchrun_on_the_other_rank_and_with_workers_too(

@@ -103,6 +103,7 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
 
 
 @pytest.mark.alone
+@pytest.mark.bar  # half a minute of downloads; the others run the same lines in part
 def test_what_the_dockerfile_installs_is_an_agent_without_torch_and_tables(build: Build, tmp_path: Path) -> None:
     tachoscope = build.root("installed") / "opt" / "tachoscope" / "bin" / "tachoscope"
     environ = {"PATH": "/nonexistent", "HOME": "/nonexistent"}
