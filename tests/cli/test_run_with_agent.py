@@ -138,6 +138,7 @@ def test_the_demo_runs_with_an_agent(tmp_path: Path) -> None:
     assert spool.live_agent(Path(os.environ["TACHOSCOPE_SPOOL"])) is None
 
 
+@pytest.mark.bar
 def test_the_demo_uses_the_live_agent_and_its_store_as_a_run_does(tmp_path: Path, script: str) -> None:
     command = [
         sys.executable,

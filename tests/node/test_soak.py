@@ -14,6 +14,7 @@ TICKS_A_RUN = 8640
 """A tenth of a day of ticks a second; `make bars` asks for all of it."""
 
 
+@pytest.mark.bar
 def test_a_day_of_ticks_keeps_memory_flat_and_leaves_no_file_behind(tmp_path: Path, pytestconfig: pytest.Config) -> None:
     runs = pytestconfig.getoption("--bar-runs")
     script = Path(__file__).with_name("soak.py")

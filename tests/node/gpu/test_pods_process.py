@@ -61,6 +61,7 @@ def test_the_page_tells_pod_container_and_rank_of_each_gpu_and_of_no_other(tmp_p
 
 
 @pytest.mark.alone
+@pytest.mark.bar
 def test_a_kubelet_that_hangs_leaves_the_page_and_the_other_collectors_as_they_are(tmp_path: Path) -> None:
     driver = Driver(tmp_path / "driver", "h100_mig")
     slices = ["MIG-8a100000-0000-5000-8000-000000000002", "MIG-8a100000-0000-5000-8000-000000000005"]
