@@ -245,10 +245,7 @@ NODE_HEALTH = Metric(
     GPU_HEALTH_STATES,
 )
 
-GPU_METRICS: tuple[Metric, ...] = (
-    GPU_INFO,
-    GPU_UP,
-    GPUS,
+GPU_VALUES: tuple[Metric, ...] = (
     GPU_UTILIZATION,
     GPU_COPY_UTILIZATION,
     GPU_ACTIVE,
@@ -271,14 +268,22 @@ GPU_METRICS: tuple[Metric, ...] = (
     GPU_NVLINK_ERRORS,
     GPU_NVLINKS,
     GPU_LINK_RATE,
+    GPU_RECOVERY_ACTION,
+    GPU_PROCESSES,
+)
+"""What one GPU tells of itself, in the order of its page."""
+
+GPU_METRICS: tuple[Metric, ...] = (
+    GPU_INFO,
+    GPU_UP,
+    GPUS,
+    *GPU_VALUES,
     GPU_XID_ERRORS,
     GPU_XID_LAST_SEEN,
-    GPU_PROCESSES,
     GPU_WORKLOAD_MEMORY,
     GPU_WORKLOAD,
     GPU_DEVICES_UNMAPPED,
     POD_RESOURCES_UP,
-    GPU_RECOVERY_ACTION,
     GPU_HEALTH,
     GPU_HEALTH_REASON,
     NODE_HEALTH,

@@ -117,19 +117,13 @@ def test_a_command_without_steps_says_so_also_with_an_agent(tmp_path: Path, scri
     assert "no training step was seen" in done.stderr
 
 
+SHORT_DEMO = [sys.executable, "-m", "tachoscope_cli.main", "demo", "--fault", "comm_exposed", "--steps", "30"]
+"""The fault with the shortest steps."""
+
+
 def test_the_demo_runs_with_an_agent(tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "tachoscope_cli.main",
-        "demo",
-        "--fault",
-        "comm_exposed",
-        "--steps",
-        "30",
-    ]  # the one with the shortest steps
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=180, check=True, env=os.environ | {"OMP_NUM_THREADS": "1"}
+        SHORT_DEMO, capture_output=True, text=True, timeout=180, check=True, env=os.environ | {"OMP_NUM_THREADS": "1"}
     )
 
     found = re.search(r"agent: shipped all records, and served (\d+) series of the job to Prometheus", done.stdout)
@@ -140,18 +134,8 @@ def test_the_demo_runs_with_an_agent(tmp_path: Path) -> None:
 
 @pytest.mark.bar
 def test_the_demo_uses_the_live_agent_and_its_store_as_a_run_does(tmp_path: Path, script: str) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "tachoscope_cli.main",
-        "demo",
-        "--fault",
-        "comm_exposed",
-        "--steps",
-        "30",
-    ]  # the one with the shortest steps
     with agent_process(tmp_path) as agent:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=True)
+        done = subprocess.run(SHORT_DEMO, capture_output=True, text=True, timeout=180, check=True)
         assert 'training_job="demo-comm_exposed"' in agent.get("/metrics")
 
     assert re.search(r"agent: shipped all records, and served \d\d+ series of the job to Prometheus", done.stdout), done.stdout

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from tachoscope_node.collectors.reading import read
+from tachoscope_node.gpu.pci import pci_address
 from tachoscope_node.gpu.reading import Gpu
 
 DRA_DRIVER = "gpu.nvidia.com"
@@ -110,12 +111,6 @@ def _unambiguous(pairs: Iterable[tuple[Key, Gpu]]) -> dict[Key, Gpu]:
     return {name: gpu for name, gpu in found.items() if gpu is not None}
 
 
-def pci_address(bus_id: str) -> str:
-    """Return a PCI address as the kernel writes it: NVML gives the domain eight digits, the kernel four."""
-    domain, _, rest = bus_id.lower().partition(":")
-    return f"{domain[-4:]}:{rest}"
-
-
 def minors(proc: str) -> dict[str, str]:
     """Return the minor number of each GPU by PCI address, as the kernel driver tells it.
 
@@ -125,5 +120,5 @@ def minors(proc: str) -> dict[str, str]:
     found = {}
     for address in os.listdir(folder) if os.path.isdir(folder) else ():
         if match := _MINOR.search(read(f"{folder}/{address}/information")):
-            found[address.lower()] = match[1].decode()
+            found[pci_address(address)] = match[1].decode()
     return found

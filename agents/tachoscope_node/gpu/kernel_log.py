@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 from tachoscope_core.metric import Metric
 from tachoscope_node.collectors.collector import NotSupportedError
 from tachoscope_node.families import Family
+from tachoscope_node.gpu.pci import pci_address
 from tachoscope_node.gpu.xids import Boot, Position, XidCounter
 from tachoscope_node.logs import Log
 
@@ -48,16 +49,6 @@ class XidLine(NamedTuple):
     gpu: str
     xid: int
     detail: str
-
-
-def pci_address(text: str) -> str:
-    """Return a PCI address as `domain:bus:device` in lower case, however NVML or the kernel writes it; else the text."""
-    parts = text.lower().removeprefix("pci:").split(".")[0].split(":")
-    try:
-        domain, bus, device = (int(part, 16) for part in ["0", *parts][-3:])
-    except ValueError:
-        return text
-    return f"{domain:04x}:{bus:02x}:{device:02x}"
 
 
 def parse_record(line: bytes) -> Record | None:

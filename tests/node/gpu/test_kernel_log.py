@@ -26,7 +26,6 @@ from tachoscope_node.gpu.kernel_log import (
     XidLine,
     parse_record,
     parse_xid,
-    pci_address,
 )
 from tachoscope_node.gpu.xids import Boot, XidCounter
 
@@ -133,11 +132,6 @@ def test_all_forms_that_drivers_print_are_understood(text: str, gpu: str, xid: i
 )
 def test_what_is_no_xid_error_is_none(text: str) -> None:
     assert parse_xid(text) is None
-
-
-@pytest.mark.parametrize("form", ["0000:9b:00", "00000000:9B:00.0", "PCI:0000:9b:00", "9b:00", "0000:9B:00.0"])
-def test_a_pci_address_is_the_same_however_it_is_written(form: str) -> None:
-    assert pci_address(form) == "0000:9b:00"
 
 
 def test_planted_errors_are_counted_exactly_among_other_lines(node: Node) -> None:
