@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from tachoscope_node.gpu.device_ids import DRA_DRIVER, is_uuid
 from tachoscope_node.gpu.protobuf import WireError, fields
 
-DEFAULT_SOCKET = "/var/lib/kubelet/pod-resources/kubelet.sock"
 DEADLINE_SECONDS = 0.9
 MAX_BYTES = 16 << 20
 """The kubelet's own clients take as much: four times gRPC's default, which a node of 250 pods can exceed."""
