@@ -8,7 +8,7 @@ import pynvml
 
 from helpers import REPOSITORY
 from tachoscope_core import gpu_metrics as names
-from tachoscope_node.gpu.families import VALUES
+from tachoscope_core.gpu_metrics import GPU_VALUES
 from tachoscope_node.gpu.sources import ALL_LINKS, SOURCES, first_of_each
 
 PAGE = (REPOSITORY / "docs" / "collectors.md").read_text()
@@ -61,14 +61,14 @@ def test_the_bits_of_throttle_reasons_are_those_that_nvml_names() -> None:
 
 
 def test_the_labels_are_those_of_the_catalogue() -> None:
-    labels = {metric: {source.labels for source in SOURCES if source.metric == metric.name} for metric in VALUES}
+    labels = {metric: {source.labels for source in SOURCES if source.metric == metric.name} for metric in GPU_VALUES}
 
     assert {unit for (unit,) in labels[names.GPU_ACTIVE]} == set(names.GPU_UNITS)
     assert {reason for (reason,) in labels[names.GPU_THROTTLED_SECONDS]} == set(names.THROTTLE_TIMES)
 
 
 def test_every_metric_of_a_reading_has_a_source() -> None:
-    assert {source.metric for source in SOURCES} == {metric.name for metric in VALUES} - _ELSEWHERE
+    assert {source.metric for source in SOURCES} == {metric.name for metric in GPU_VALUES} - _ELSEWHERE
 
 
 def test_the_first_source_of_each_value_is_taken_in_the_order_of_the_table() -> None:
