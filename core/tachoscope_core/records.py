@@ -20,7 +20,9 @@ MAX_JOB_NAME = 128
 _JOB_NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{MAX_JOB_NAME - 1}}}")
 
 LAUNCHER_RANK = -1
-"""Rank in records of the launcher (`tachoscope run`), which is no rank of the job."""
+INTERRUPTED = "interrupted"
+"""How the reason of a launcher's end begins where the user pressed Ctrl-C, whatever exit code the command made of that."""
+"""Rank in records of the launcher (`tachoscope run`) and of the node agent, which are no rank of the job."""
 
 Phase = Literal[
     "data_wait",
@@ -80,16 +82,29 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_
 
 
 class JobStarted(Record, frozen=True, kw_only=True, tag="JobStarted"):
-    """A process of the job began to record: written before its first step, or by the launcher when it starts the command."""
+    """A process of the job began to record: written before its first step, or by the launcher when it starts the command.
+
+    Attributes:
+        process_time: Unix seconds at which the operating system started the process; 0: not known.
+        rendezvous_seconds: what the process spent in `init_process_group` before this record.
+        device_name: the accelerator's product name, such as `NVIDIA H100 80GB HBM3`; empty on CPU.
+        lineage: what the run was made of, by name (see `tachoscope.lineage`), secrets redacted.
+        parents: references of the checkpoints that it began from.
+    """
 
     world_size: int
     pid: int
+    process_time: float = 0.0
+    rendezvous_seconds: float = 0.0
     device: str = "cpu"
+    device_name: str = ""
     gpu_uuid: str = ""
     pod_uid: str = ""
     code_reference: str = ""
     data_snapshot: str = ""
     hyperparameters_hash: str = ""
+    lineage: dict[str, str] = {}
+    parents: list[str] = []
     torch_version: str = ""
     cpu_threads: int = 0
     """Intra-op threads of torch in this process; 0: not known."""
@@ -134,10 +149,12 @@ class Heartbeat(Record, frozen=True, kw_only=True, tag="Heartbeat"):
         wait_samples: by phase, what the thread was seen doing (cpu, disk, file, pipe, socket, sleep, lock, poll, other) to the
             number of samples; in `data_wait` with loader workers it is what the workers were doing.
         where: by phase, the innermost line of user code that the thread was seen at, `file:line function`, to samples.
+        phase: the phase that the thread was in when this was written.
         dropped_total: records that this process could not write so far.
     """
 
     step: int
+    phase: str = ""
     window_seconds: float = 0.0
     signals: dict[str, float] = {}
     wait_samples: dict[str, dict[str, int]] = {}
@@ -146,7 +163,15 @@ class Heartbeat(Record, frozen=True, kw_only=True, tag="Heartbeat"):
 
 
 class CheckpointSaved(Record, frozen=True, kw_only=True, tag="CheckpointSaved"):
-    """A checkpoint was written; the training thread stood still for `blocking_seconds`."""
+    """A checkpoint was written, or is complete if it was asynchronous: `time` is when.
+
+    Attributes:
+        step: last finished step of the process.
+        blocking_seconds: the training thread stood still for so long. background_seconds: from then until it was complete.
+        bytes: what this rank wrote; 0: not known.
+        reference: path or URL of the file or folder, secrets redacted; empty: not known.
+        asynchronous: saved in the background. after_notice: saved after a notice that the process will be ended.
+    """
 
     step: int
     blocking_seconds: float
@@ -154,22 +179,62 @@ class CheckpointSaved(Record, frozen=True, kw_only=True, tag="CheckpointSaved"):
     bytes: int = 0
     checksum: str = ""
     reference: str = ""
+    asynchronous: bool = False
+    after_notice: bool = False
 
 
-class CheckpointVerified(Record, frozen=True, kw_only=True, tag="CheckpointVerified"):
-    """A checkpoint was read back and its checksums agree."""
+class ShardSum(msgspec.Struct, frozen=True, kw_only=True):
+    """One file of a checkpoint: path below the checkpoint's reference (empty: the reference is the file), and its checksum."""
+
+    path: str = ""
+    bytes: int
+    checksum: str
+    """`<algorithm>:<hexadecimal digits>`."""
+
+
+class CheckpointManifest(Record, frozen=True, kw_only=True, tag="CheckpointManifest"):
+    """The files that this rank wrote of a checkpoint, with their checksums, taken right after it was complete.
+
+    Attributes:
+        step: as in the `CheckpointSaved` of the same reference. seconds: what taking them took.
+    """
 
     step: int
-    bytes: int = 0
-    checksum: str = ""
-    reference: str = ""
+    reference: str
+    shards: list[ShardSum]
     seconds: float = 0.0
 
 
-class CheckpointRestored(Record, frozen=True, kw_only=True, tag="CheckpointRestored"):
-    """A process continued from a checkpoint."""
+class CheckpointVerified(Record, frozen=True, kw_only=True, tag="CheckpointVerified"):
+    """A checkpoint was read back and held against its manifests.
+
+    Attributes:
+        step: as in its `CheckpointSaved`. attempt_saved: the attempt that saved it.
+        sound: all files are there and their checksums agree. fault: else what is wrong, naming the file.
+        seconds: what reading back took, for `bytes`.
+        ranks: whose files were read, where it was not those of all ranks: each node reads what its own ranks wrote.
+    """
 
     step: int
+    reference: str = ""
+    attempt_saved: int = 0
+    sound: bool = True
+    fault: str = ""
+    bytes: int = 0
+    checksum: str = ""
+    seconds: float = 0.0
+    ranks: list[int] = []
+
+
+class CheckpointRestored(Record, frozen=True, kw_only=True, tag="CheckpointRestored"):
+    """A process continued from a checkpoint; `time` is when it was read.
+
+    Attributes:
+        step: step of the whole job that the checkpoint is of, where the job says it; -1: the save of the same reference tells it.
+        blocking_seconds: what reading it took.
+    """
+
+    step: int = -1
     blocking_seconds: float
     bytes: int = 0
     reference: str = ""
@@ -189,7 +254,11 @@ class CollectiveDone(Record, frozen=True, kw_only=True, tag="CollectiveDone"):
 
 
 class ShardRead(Record, frozen=True, kw_only=True, tag="ShardRead"):
-    """A shard of the data set was read."""
+    """A shard of the data set was read to its end.
+
+    Attributes:
+        shard: path or URL, secrets redacted. bytes: 0: not known. seconds: from opening to its end.
+    """
 
     shard: str
     bytes: int
@@ -197,23 +266,80 @@ class ShardRead(Record, frozen=True, kw_only=True, tag="ShardRead"):
 
 
 class ShardFailed(Record, frozen=True, kw_only=True, tag="ShardFailed"):
-    """A shard of the data set could not be read."""
+    """Reading a shard of the data set raised: `error` is the type of the exception, its text stays out."""
 
     shard: str
     error: str
 
 
 class WorkerFailed(Record, frozen=True, kw_only=True, tag="WorkerFailed"):
-    """A process of the job died or reported an error."""
+    """A process of the job is gone without having ended in order; written by who watches it (launcher, node agent), at `time`.
+
+    Attributes:
+        failed_rank, failed_writer: whose process it was.
+        failed_attempt: its attempt. failed_pid: its process id.
+        gone_time: Unix seconds at which it was seen gone. seen_time: at which it was last seen alive.
+        step: the last step that it finished.
+    """
 
     reason: str
     exit_code: int = 0
+    failed_rank: int = LAUNCHER_RANK
+    failed_writer: str = ""
+    failed_attempt: int = 0
+    failed_pid: int = 0
+    gone_time: float = 0.0
+    seen_time: float = 0.0
+    step: int = 0
+
+
+class WorkerHung(Record, frozen=True, kw_only=True, tag="WorkerHung"):
+    """No rank of the node finished a step for much longer than a step takes; written by who watches, once for each hang.
+
+    Attributes:
+        failed_rank, failed_writer: the rank that is stuck, as far as it can be told (the others wait); -1: it cannot.
+        since_time: Unix seconds of the last finished step. step: its number within the process.
+        why: what it was judged by.
+    """
+
+    failed_rank: int = LAUNCHER_RANK
+    failed_writer: str = ""
+    since_time: float
+    step: int = 0
+    why: str = ""
 
 
 class WorkerRestarted(Record, frozen=True, kw_only=True, tag="WorkerRestarted"):
-    """A process of the job was started again."""
+    """A process of the job was started again; written by who watches it.
+
+    Attributes:
+        restarted_rank, restarted_attempt: whose process it is, and its attempt.
+    """
 
     reason: str = ""
+    restarted_rank: int = LAUNCHER_RANK
+    restarted_attempt: int = 0
+
+
+class PreemptionNotice(Record, frozen=True, kw_only=True, tag="PreemptionNotice"):
+    """Somebody said that the job's processes on this host will be ended; written by the launcher or the node agent at `time`.
+
+    Attributes:
+        source: who said so: `sigterm`, `aws`, `gcp`, `azure`. deadline: Unix seconds of the announced end; 0: not said.
+    """
+
+    source: str
+    deadline: float = 0.0
+
+
+class ShardQuarantined(Record, frozen=True, kw_only=True, tag="ShardQuarantined"):
+    """A shard of the data set failed on several ranks or attempts and is on the quarantine list: the job needs a review."""
+
+    shard: str
+    failures: int
+    ranks: list[int] = []
+    attempts: list[int] = []
+    error: str = ""
 
 
 class IntegrityEvent(Record, frozen=True, kw_only=True, tag="IntegrityEvent"):
@@ -251,6 +377,7 @@ class JobEnded(Record, frozen=True, kw_only=True, tag="JobEnded"):
     Attributes:
         status: `completed`, `failed`, or `left` (the process ended and cannot say how; the launcher's word decides).
         dropped_total: records that this process could not write.
+        lineage: what became known after the process's `JobStarted`, as there.
     """
 
     status: Literal["completed", "failed", "left"]
@@ -258,6 +385,7 @@ class JobEnded(Record, frozen=True, kw_only=True, tag="JobEnded"):
     exit_code: int | None = None
     steps: int = 0
     dropped_total: int = 0
+    lineage: dict[str, str] = {}
 
 
 AnyRecord = (
@@ -265,13 +393,17 @@ AnyRecord = (
     | StepDone
     | Heartbeat
     | CheckpointSaved
+    | CheckpointManifest
     | CheckpointVerified
     | CheckpointRestored
     | CollectiveDone
     | ShardRead
     | ShardFailed
     | WorkerFailed
+    | WorkerHung
     | WorkerRestarted
+    | PreemptionNotice
+    | ShardQuarantined
     | IntegrityEvent
     | RequestDone
     | TraceCaptured

@@ -9,6 +9,7 @@ from typing import Literal
 import msgspec
 
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.life import Life
 
 SCHEMA = 1
 LEDGER_TOLERANCE = 0.01
@@ -172,6 +173,11 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     baseline: str = ""
     changes: list[Change] = []
     """Against `baseline`: the step, then states, operators and kernels, the largest differences of each first."""
+    lineage: dict[str, str] = {}
+    """What the run was made of: code, image, data, hyper-parameters, checkpoints; secrets redacted."""
+    review: list[str] = []
+    """Why a person should look at this job before it is trusted."""
+    life: Life | None = None
 
 
 class _Schema(msgspec.Struct):
