@@ -8,12 +8,14 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
+from tachoscope_core.redaction import redact
+
 REPEAT_SECONDS = 60.0
 _MAX_SUBJECTS = 1000
 
 
 class Log:
-    """Writes through a standard logger; a line that a foreign spool or client causes cannot flood it."""
+    """Writes through a standard logger, secrets redacted; a line that a foreign spool or client causes cannot flood it."""
 
     def __init__(self, logger: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
         self._logger = logger
@@ -24,12 +26,12 @@ class Log:
 
     def info(self, text: str) -> None:
         """Write a line that is rare by nature."""
-        self._logger.info(text)
+        self._logger.info(redact(text))
 
     def warning(self, subject: str | None, text: str) -> None:
         """Write a line, unless there was one of the same subject within the last minute; without a subject it is rare by nature."""
         if subject is None:
-            self._logger.warning(text)
+            self._logger.warning(redact(text))
             return
         now = self._clock()
         with self._lock:
@@ -40,4 +42,4 @@ class Log:
                 self._last.clear()
             self._last[subject] = now
             left_out = self._left_out.pop(subject, 0)
-        self._logger.warning(f"{text} ({left_out} more since the last such line)" if left_out else text)
+        self._logger.warning(redact(f"{text} ({left_out} more since the last such line)" if left_out else text))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from tachoscope_core.redaction import redact
+
 
 class TachoscopeError(Exception):
-    """An error with a way out. The command line prints it as one line and exits with `exit_code`."""
+    """An error with a way out, secrets redacted. The command line prints it as one line and exits with `exit_code`."""
 
     def __init__(self, message: str, *, fix: str = "", exit_code: int = 2) -> None:
-        super().__init__(f"{message} ({fix})" if fix else message)
+        super().__init__(redact(f"{message} ({fix})" if fix else message))
         self.exit_code = exit_code
