@@ -8,6 +8,7 @@ a run id, attempt, pid or step number.
 from __future__ import annotations
 
 from tachoscope_core.agent_metrics import AGENT_METRICS
+from tachoscope_core.checkpoint_metrics import CHECKPOINT_METRICS
 from tachoscope_core.gpu_metrics import GPU_METRICS
 from tachoscope_core.host_metrics import HOST_METRICS
 from tachoscope_core.training_metrics import TRAINING_METRICS
@@ -17,6 +18,6 @@ REQUEST_STATES = ("queued", "prefill", "decode", "preempted", "cold_start", "une
 ENGINE_STATES = ("busy", "idle", "starved")
 UNEXPLAINED = "unexplained"
 
-METRICS = (*TRAINING_METRICS, *HOST_METRICS, *GPU_METRICS, *AGENT_METRICS)
+METRICS = (*TRAINING_METRICS, *CHECKPOINT_METRICS, *HOST_METRICS, *GPU_METRICS, *AGENT_METRICS)
 
 BY_NAME = {metric.name: metric for metric in METRICS}

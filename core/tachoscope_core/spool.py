@@ -21,6 +21,12 @@ SEGMENT_SUFFIX = ".jsonl"
 _SEGMENT_NAME = re.compile(rf"(?P<writer>[0-9a-f-]{{1,64}})-(?P<number>[0-9]{{6,9}}){re.escape(SEGMENT_SUFFIX)}")
 SHIPPER_LOCK = "shipper.lock"
 AGENT_LOCK = "agent.lock"
+NOTICE = "notice.json"
+"""In a run's directory: a notice that its processes will be ended, `{"source", "time", "deadline"}`, in Unix seconds."""
+ASKS = "asks"
+"""In a run's directory: a process of the run asks for such notices, and ends by itself after one."""
+RUN_FILES = (SHIPPER_LOCK, NOTICE, ASKS)
+"""What lies in a run's directory beside segments, and goes with the last of them."""
 POD_MARK = ".pod"
 """Left by a pod in the directory that is mounted into it: the pod could not make that directory again."""
 ROOT_VARIABLE = "TACHOSCOPE_SPOOL"

@@ -2,6 +2,7 @@
 
 `jobs/<job>/records/date=<day>/host=<host>/<writer>-<attempt>-<offset>.jsonl.gz`. The key holds writer and offset, so
 shipping the same bytes twice writes the same object twice. `metrics/date=<day>/host=<host>/<name>.jsonl.gz`: metric samples.
+`jobs/<job>/quarantine/<host>.json.gz`: data shards that failed, as each host knows them.
 Errors of a backend are caught as `Exception`: each object store has its own, and they share no base class.
 """
 
@@ -169,6 +170,19 @@ class Store:
     def write_samples(self, *, host: str, name: str, time: float, lines: bytes) -> str:
         """Write metric samples, JSON lines, under a name that no other object of the host has; return the path of the object."""
         return self._put(f"metrics/{_partition(time, host)}/{name}.jsonl.gz", lines)
+
+    def write_quarantine(self, job: str, host: str, document: bytes) -> str:
+        """Write what a host, or a person, knows of a job's data shards (see `quarantine`); return the path of the object."""
+        return self._put(f"jobs/{check_job_name(job)}/quarantine/{_UNSAFE_HOST.sub('_', host)}.json.gz", document)
+
+    def read_quarantine(self, job: str) -> list[tuple[str, bytes]]:
+        """Return the path and the content of what each of them wrote last."""
+        root = f"{self._root}/jobs/{check_job_name(job)}/quarantine"
+        try:
+            paths = sorted(path for path in self._fs.find(root) if path.endswith(".json.gz"))
+            return [(path, gzip.decompress(self._fs.cat_file(path))) for path in paths]
+        except Exception as error:
+            raise TachoscopeError(f"could not read {root} in store {self.url}: {error}") from None
 
     def _put(self, key: str, lines: bytes) -> str:
         """Write an object. It appears whole or not at all: as a file it gets its name last (an object store does so anyway)."""

@@ -27,6 +27,7 @@ _RANK = ("training_job", "rank")
 _JOB = ("training_job",)
 _STEP_BUCKETS = (0.01, 0.03, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 _CHECKPOINT_BUCKETS = (0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+_RECOVERY_BUCKETS = (30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0)
 
 TIME_SECONDS = Metric(
     "tachoscope_time_seconds_total",
@@ -86,12 +87,42 @@ WORKER_FAILURES = Metric(
     "Processes of a job that failed, by the host they ran on.",
     (*_JOB, "host"),
 )
+RESTARTS = Metric("tachoscope_restarts_total", "counter", "", "Attempts of a job on the node that followed another one.", _JOB)
+RECOVERY_SECONDS = Metric(
+    "tachoscope_recovery_seconds",
+    "histogram",
+    "seconds",
+    "Time from a failure of a job on the node, or the last step before a hang that ended in one, to the first step that is new.",
+    _JOB,
+    buckets=_RECOVERY_BUCKETS,
+)
+JOB_ACTIVE = Metric(
+    "tachoscope_job_active",
+    "gauge",
+    "",
+    "1 while `tachoscope run` or the node's agent watches the processes of a job, between attempts too; 0 after that.",
+    _JOB,
+)
+PREEMPTION_NOTICE = Metric(
+    "tachoscope_preemption_notice",
+    "gauge",
+    "",
+    "1 if the cloud provider has said that it will take the node back, 0 if it has not; absent while it cannot be asked.",
+    ("provider",),
+)
 SHARD_FAILURES = Metric(
     "tachoscope_shard_failures_total",
     "counter",
     "",
     "Shards of the data set that could not be read; the first 20 shards by name, the others as `other`.",
     (*_JOB, "shard"),
+)
+SHARDS_QUARANTINED = Metric(
+    "tachoscope_shards_quarantined",
+    "gauge",
+    "",
+    "Shards of the data set on the quarantine list of a job, as the node knows it; absent where nothing is known of its shards.",
+    _JOB,
 )
 GOODPUT = Metric("tachoscope_goodput_ratio", "gauge", "ratio", "Productive share of the wall time of a job.", _JOB)
 BOTTLENECK = Metric("tachoscope_bottleneck_ratio", "gauge", "ratio", "Share of the step lost to a bottleneck.", (*_JOB, "class"))
@@ -108,7 +139,12 @@ TRAINING_METRICS = (
     CHECKPOINT_BACKGROUND,
     HEARTBEAT_AGE,
     WORKER_FAILURES,
+    RESTARTS,
+    RECOVERY_SECONDS,
+    JOB_ACTIVE,
+    PREEMPTION_NOTICE,
     SHARD_FAILURES,
+    SHARDS_QUARANTINED,
     GOODPUT,
     BOTTLENECK,
     RECORDS_DROPPED,
