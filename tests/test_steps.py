@@ -167,7 +167,10 @@ def test_a_checkpoint_is_a_phase_and_one_record_with_its_size(loops: Path) -> No
     assert [saved.bytes for saved in job.checkpoints] == sizes  # none for the one that failed
     assert {saved.step for saved in job.checkpoints} == {BATCHES}
     assert [step.step for step in steps_of(job) if "checkpoint" in step.phase_seconds] == [BATCHES + 1]
-    assert steps_of(job)[BATCHES].phase_seconds["checkpoint"] >= sum(saved.blocking_seconds for saved in job.checkpoints) * 0.9
+    phases = steps_of(job)[BATCHES].phase_seconds
+    # Garbage may be collected within a save: that is a phase of its own, and stands still all the same.
+    still = phases["checkpoint"] + phases.get("gc", 0.0)
+    assert still >= sum(saved.blocking_seconds for saved in job.checkpoints) * 0.9
 
 
 @pytest.mark.parametrize(("name", "saves"), [("checkpoint_in_safetensors", 2), ("distributed_checkpoint", 1)])

@@ -1,4 +1,4 @@
-"""What users import in a job: `watch`, `step` and `phase`. Light: imports neither torch nor pandas.
+"""What users import in a job: `watch`, `step`, `phase`, `preempted` and so on. Light: imports neither torch nor pandas.
 
 import tachoscope
 
@@ -9,18 +9,35 @@ with tachoscope.watch(job="resnet"):
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
 
+from tachoscope.notices import NOTICES
 from tachoscope_core.records import PHASES, Phase
+
+if TYPE_CHECKING:
+    from tachoscope.probe import Probe
 
 try:
     __version__ = version("tachoscope")
 except PackageNotFoundError:  # run from a source tree
     __version__ = "0"
 
-__all__ = ["__version__", "phase", "step", "watch"]
+__all__ = [
+    "__version__",
+    "describe",
+    "phase",
+    "preempted",
+    "quarantined",
+    "restored",
+    "saved",
+    "shard",
+    "step",
+    "watch",
+    "without_quarantined",
+]
 
 
 @contextmanager
@@ -34,7 +51,7 @@ def watch(job: str | None = None, *, store: str | None = None) -> Iterator[None]
         job: name that all ranks and attempts of the job share; default: what the scheduler says.
         store: directory or URL; default: `$TACHOSCOPE_STORE`, else the user's data directory.
     """
-    from tachoscope import auto
+    from tachoscope import auto, shards
 
     started = auto.start(job)
     try:
@@ -45,6 +62,7 @@ def watch(job: str | None = None, *, store: str | None = None) -> Iterator[None]
     finally:
         if started:
             auto.PROBE.close()
+            shards.RECORDS.close()
             if not os.environ.get("TACHOSCOPE_RUN_DIR"):
                 from tachoscope.ship import ship_quietly
 
@@ -57,12 +75,8 @@ def step(*, samples: int = 0, tokens: int = 0) -> None:
     Args:
         samples: samples that the step consumed. tokens: tokens that it consumed. 0: not known.
     """
-    from tachoscope import auto
-
-    probe = auto.PROBE
-    if not probe.on and os.environ.get("TACHOSCOPE_RUN_DIR"):
-        auto.start()
-    if probe.mine():
+    probe = _watching()
+    if probe is not None and probe.mine():
         probe.explicit_step(samples=samples, tokens=tokens)
 
 
@@ -88,3 +102,108 @@ def phase(name: Phase) -> Iterator[None]:
         yield
     finally:
         auto.PROBE.timeline.leave()
+
+
+def saved(*, reference: str | os.PathLike[str] = "", seconds: float = 0.0, size_bytes: int = 0) -> None:
+    """Say that a checkpoint was saved in a format of the job's own; those of torch, safetensors and frameworks are seen anyway.
+
+    Args:
+        reference: path or URL of the file or folder, the same as `restored` will be given; a file's checksum is taken.
+        seconds: how long training stood still for it. size_bytes: what this process wrote; 0: the size of the file, if it is one.
+    """
+    probe = _watching()
+    if probe is not None:
+        probe.checkpoints.said_saved(reference=reference, seconds=seconds, size_bytes=size_bytes)
+
+
+def restored(*, step: int = -1, reference: str | os.PathLike[str] = "", seconds: float = 0.0) -> None:
+    """Say that this process continues from a checkpoint of the job's own format, or at which step from one of any.
+
+    Args:
+        step: the step of the whole job that it is of, over all attempts; -1: the save of the same reference tells it.
+        reference: path or URL of the file or folder. seconds: how long reading it took.
+    """
+    from tachoscope.references import reference_of
+
+    probe = _watching()
+    if probe is not None:
+        probe.checkpoints.said_restored(reference=reference_of(reference), seconds=seconds, step=step)
+
+
+def describe(
+    *,
+    hyperparameters: Mapping[str, Any] | None = None,
+    data_snapshot: str | None = None,
+    image: str | None = None,
+    parents: Sequence[str | os.PathLike[str]] | None = None,
+) -> None:
+    """Say what this run is made of, best before the first step; reports show it, secrets redacted. What is left out stays.
+
+    Args:
+        hyperparameters: recorded as JSON, with a hash by which runs of the same are found.
+        data_snapshot: version of the data set, such as a commit or a date; default: `$TACHOSCOPE_DATA_SNAPSHOT`.
+        image: container image; default: `$TACHOSCOPE_IMAGE`, else what Slurm or Apptainer say.
+        parents: references of the checkpoints that the run begins from, beside those that it was seen to load.
+    """
+    from tachoscope import lineage
+
+    lineage.describe(hyperparameters=hyperparameters, data_snapshot=data_snapshot, image=image, parents=parents)
+
+
+def preempted() -> bool:
+    """Say whether somebody announced that this process will be ended: save a checkpoint now, and leave the loop.
+
+    True after `tachoscope run` or the node agent saw SIGTERM or a cloud's notice; without either of them it is False. Cheap enough
+    for each step: it looks twice a second at most.
+    """
+    return NOTICES.ask()
+
+
+def _watching() -> Probe | None:
+    """Return the probe if this process is watched; in a run that never imports torch it starts here."""
+    from tachoscope import auto
+
+    if not auto.PROBE.on and os.environ.get("TACHOSCOPE_RUN_DIR"):
+        auto.start()
+    return auto.PROBE if auto.PROBE.on else None
+
+
+def shard(name: str | os.PathLike[str], *, size_bytes: int = 0) -> AbstractContextManager[object]:
+    """Return the context in which a shard of the data set is read, by the training process or by a loader worker.
+
+        with tachoscope.shard(path):
+            samples = read(path)
+
+    Left in order, the shard was read to its end; an exception that can be the shard's fault is recorded as its failure, by
+    type, and passes through. Only reading belongs into the block: what else raises there would be blamed on the shard.
+
+    Args:
+        name: path or URL; of a URL user, password and query are not recorded. size_bytes: 0: that of the file, if it is one.
+    """
+    from tachoscope.shards import Reading
+
+    return Reading(name, size_bytes=size_bytes)
+
+
+def quarantined() -> frozenset[str]:
+    """Return the shards that failed on several ranks or attempts of this job, by the name under which they were recorded.
+
+    Read from `$TACHOSCOPE_QUARANTINE`, else from beside the spool, again every two seconds at most: cheap enough for each shard.
+    Empty where nobody watches the job.
+    """
+    from tachoscope.shards import LIST
+
+    return LIST.names()
+
+
+def without_quarantined(shards: Iterable[str]) -> list[str]:
+    """Return the paths and URLs that are not quarantined, in their order.
+
+    Raises:
+        TypeError: a single string was given, such as `part-{000..099}.tar`, which is to be expanded first.
+    """
+    from tachoscope_core.quarantine import without
+
+    if isinstance(shards, str):
+        raise TypeError(f"{shards!r} is one string, not a list of shards: expand it first, with list(braceexpand.braceexpand(...))")
+    return without(shards, quarantined())

@@ -7,21 +7,24 @@ lacks a name, nothing is wrapped and torch's own events decide.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
+from tachoscope import framework_hyperparameters
+from tachoscope.checkpoint_patches import argument, loading, saving
 from tachoscope.importhook import after_import
-from tachoscope.patches import saving, wrap
 from tachoscope.probe import Probe
-
-Function = Callable[..., Any]
+from tachoscope.wrapping import Function, quietly, wrap
 
 
 def install(probe: Probe) -> None:
     """Wrap each framework when it is imported."""
     for package in ("lightning.pytorch", "pytorch_lightning"):
         after_import(f"{package}.trainer.trainer", functools.partial(_lightning_trainer, probe))
+        after_import(f"{package}.trainer.connectors.checkpoint_connector", functools.partial(_lightning_restores, probe))
+        after_import(f"{package}.plugins.io.async_plugin", functools.partial(_lightning_asynchronous, probe))
         after_import(f"{package}.loops.evaluation_loop", functools.partial(_lightning_evaluation, probe))
         after_import(f"{package}.loops.training_epoch_loop", functools.partial(_lightning_steps, probe))
     after_import("transformers.trainer", functools.partial(_transformers_trainer, probe))
@@ -99,7 +102,31 @@ def _handing_out(probe: Probe) -> Callable[[Function], Function]:
 
 
 def _lightning_trainer(probe: Probe, module: ModuleType) -> None:
-    wrap(module.Trainer, "save_checkpoint", functools.partial(saving, probe))
+    wrap(module.Trainer, "fit", framework_hyperparameters.of_lightning)
+    wrap(module.Trainer, "save_checkpoint", functools.partial(saving, probe, name_of=argument("filepath", 1)))
+
+
+def _lightning_restores(probe: Probe, module: ModuleType) -> None:
+    # Here all strategies read the checkpoint; what follows takes the states from memory.
+    wrap(module._CheckpointConnector, "resume_start", functools.partial(loading, probe, name_of=argument("checkpoint_path", 1)))
+
+
+def _lightning_asynchronous(probe: Probe, module: ModuleType) -> None:
+    def save_of(original: Function) -> Function:
+        def save_checkpoint(self: Any, *args: Any, **kwargs: Any) -> None:
+            original(self, *args, **kwargs)
+            if probe.mine() and probe.checkpoints.saves.depth:
+                # It writes with one thread, so that what is asked of this thread now is done after the checkpoint is whole.
+                quietly(probe, probe.checkpoints.completes_with, self._executor.submit(_raise_error_of, self))
+
+        return save_checkpoint
+
+    wrap(module.AsyncCheckpointIO, "save_checkpoint", save_of)
+
+
+def _raise_error_of(plugin: Any) -> None:
+    if plugin._error is not None:
+        raise plugin._error
 
 
 def _lightning_evaluation(probe: Probe, module: ModuleType) -> None:
@@ -112,26 +139,41 @@ def _lightning_steps(probe: Probe, module: ModuleType) -> None:
 
 
 def _transformers_trainer(probe: Probe, module: ModuleType) -> None:
-    for name in ("_save_checkpoint", "save_model"):
-        wrap(module.Trainer, name, functools.partial(saving, probe))
+    wrap(module.Trainer, "_save_checkpoint", functools.partial(saving, probe, name_of=_transformers_folder))
+    wrap(module.Trainer, "save_model", functools.partial(saving, probe, name_of=argument("output_dir", 1)))
+    for name, parameter in (
+        ("_load_from_checkpoint", "resume_from_checkpoint"),
+        ("_load_optimizer_and_scheduler", "checkpoint"),
+        ("_load_rng_state", "checkpoint"),
+    ):
+        wrap(module.Trainer, name, functools.partial(loading, probe, name_of=argument(parameter, 1)))
     wrap(module.Trainer, "evaluation_loop", _evaluating(probe))
+
+
+def _transformers_folder(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> Any:  # noqa: ARG001
+    """Return the folder that the Trainer makes for this checkpoint, as its own `_save_checkpoint` names it."""
+    trainer, trial = args[0], kwargs.get("trial", args[2] if len(args) > 2 else None)
+    return os.path.join(trainer._get_output_dir(trial=trial), f"checkpoint-{trainer.state.global_step}")
 
 
 def _transformers_steps(probe: Probe, module: ModuleType) -> None:
     # The Trainer calls this once an update of the parameters, after all micro-batches.
     wrap(module.CallbackHandler, "on_step_end", _step_after(probe, lambda: True))
     wrap(module.CallbackHandler, "on_train_begin", _framework_steps(probe, begin=True))
+    wrap(module.CallbackHandler, "on_train_begin", framework_hyperparameters.of_transformers)
     wrap(module.CallbackHandler, "on_train_end", _framework_steps(probe, begin=False))
 
 
 def _transformers_models(probe: Probe, module: ModuleType) -> None:
     # Several files, when the weights are sharded.
-    wrap(module.PreTrainedModel, "save_pretrained", functools.partial(saving, probe))
+    wrap(module.PreTrainedModel, "save_pretrained", functools.partial(saving, probe, name_of=argument("save_directory", 1)))
 
 
 def _accelerate(probe: Probe, module: ModuleType) -> None:
-    for name in ("save_state", "save_model"):
-        wrap(module.Accelerator, name, functools.partial(saving, probe))
+    # With automatic names only the result tells the folder.
+    wrap(module.Accelerator, "save_state", functools.partial(saving, probe, name_of=lambda _, __, folder: folder))
+    wrap(module.Accelerator, "save_model", functools.partial(saving, probe, name_of=argument("save_directory", 2)))
+    wrap(module.Accelerator, "load_state", functools.partial(loading, probe, name_of=argument("input_dir", 1)))
 
 
 def _accelerate_loaders(probe: Probe, module: ModuleType) -> None:

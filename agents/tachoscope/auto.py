@@ -8,7 +8,7 @@ import uuid
 from pathlib import Path
 from types import ModuleType
 
-from tachoscope import adapters, identity
+from tachoscope import adapters, identity, shard_adapters
 from tachoscope.importhook import after_import
 from tachoscope.probe import Probe
 from tachoscope_core import spool
@@ -41,6 +41,7 @@ def start(job: str | None = None, *, torch: ModuleType | None = None) -> bool:
         else:
             after_import("torch", _after_torch)
         adapters.install(PROBE)
+        shard_adapters.install()
     return True
 
 

@@ -20,6 +20,7 @@ from tachoscope_core import records
 from tachoscope_core.records import PHASES
 
 MAX_QUEUED_STEPS = 100_000
+MAX_EARLY = 1_000
 
 
 class FinishedStep(NamedTuple):
@@ -40,9 +41,13 @@ class FinishedStep(NamedTuple):
 
 
 class Outbox:
-    """The records of one process: one writer, one spool. No method raises for a spool that cannot be written."""
+    """The records of one process: one writer, one spool. No method raises for a spool that cannot be written.
 
-    def __init__(self, identity: Identity, directory: Path) -> None:
+    Args:
+        waits: records are kept until `start`, and dropped if it never comes.
+    """
+
+    def __init__(self, identity: Identity, directory: Path, *, waits: bool = False) -> None:
         self.writer = str(uuid.uuid4())
         self.rank = self.local_rank = 0
         self._identity = identity
@@ -51,6 +56,7 @@ class Outbox:
         self._lock = threading.Lock()
         self._queue: deque[tuple[FinishedStep, dict[str, float]]] = deque()
         self._overflow = 0
+        self._early: list[tuple[type[records.Record], float, int, dict[str, Any]]] | None = [] if waits else None
 
     @property
     def dropped(self) -> int:
@@ -81,9 +87,26 @@ class Outbox:
                 self._lock.release()
 
     def write(self, kind: type[records.Record], **fields: Any) -> None:
-        """Write a record of `kind`; the envelope is added."""
+        """Write a record of `kind` at this moment; the envelope is added."""
+        now, monotonic = time.time(), time.monotonic_ns()
         with self._lock:
-            self._append(kind(**self._envelope(time.time(), time.monotonic_ns()), **fields))
+            if self._early is None:
+                self._append(kind(**self._envelope(now, monotonic), **fields))
+            elif len(self._early) < MAX_EARLY:
+                self._early.append((kind, now, monotonic, fields))
+
+    @property
+    def early(self) -> list[tuple[type[records.Record], dict[str, Any]]]:
+        """What is kept for `start`."""
+        return [(kind, fields) for kind, _, _, fields in self._early or ()]
+
+    def start(self, **fields: Any) -> None:
+        """Write the process's `JobStarted`, and then what was kept, with the times at which that was."""
+        with self._lock:
+            self._append(records.JobStarted(**self._envelope(time.time(), time.monotonic_ns()), **fields))
+            early, self._early = self._early or [], None
+            for kind, moment, monotonic, kept in early:
+                self._append(kind(**self._envelope(moment, monotonic), **kept))
 
     def close(self) -> None:
         """Release the spool."""

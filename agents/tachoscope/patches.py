@@ -1,23 +1,24 @@
 """Wraps the few functions of torch that every training loop goes through. Each wrapper calls the original whatever happens.
 
 Wrapped: the iterator of `DataLoader`, `torch.autograd.backward` (that of a tensor calls it), all optimizers (by torch's own
-global hooks), `nn.Module.train`/`eval`, `torch.save`, `os.fsync`, the functions of `torch.distributed` that wait, and copies to the
-device once CUDA is in use. No hook is put on any module: a hook would be pickled with the user's model.
+global hooks), `nn.Module.train`/`eval`, the functions of `torch.distributed` that wait, and copies to the device once CUDA is
+in use; what saves and reads checkpoints is wrapped by `checkpoint_patches`. No hook is put on any module: a hook would be pickled
+with the user's model.
 """
 
 from __future__ import annotations
 
 import functools
-import os
+import sys
 import time
-from collections.abc import Callable
 from threading import get_ident
 from types import ModuleType
 from typing import Any
 
+from tachoscope import checkpoint_patches
 from tachoscope import timeline as tl
-from tachoscope.importhook import after_import
 from tachoscope.probe import Probe
+from tachoscope.wrapping import Function, during, wrap
 
 COLLECTIVES = (
     "all_gather",
@@ -39,8 +40,6 @@ COLLECTIVES = (
     "send",
 )
 
-Function = Callable[..., Any]
-
 
 def install(probe: Probe, torch: ModuleType) -> None:
     """Wrap torch for `probe`; called once a process."""
@@ -48,37 +47,12 @@ def install(probe: Probe, torch: ModuleType) -> None:
     _backward(probe, torch)
     _optimizers(probe)
     _modes(probe, torch)
-    _checkpoints(probe, torch)
+    checkpoint_patches.install(probe, torch)
     _copies(probe, torch)
     if torch.distributed.is_available():
+        _rendezvous(probe, torch)
         for name in COLLECTIVES:
             wrap(torch.distributed, name, functools.partial(during, probe, tl.COLLECTIVE))
-
-
-def wrap(owner: Any, name: str, wrapper_of: Callable[[Function], Function]) -> None:
-    """Replace the function `name` of `owner`, if it has one, by `wrapper_of(function)`."""
-    original = getattr(owner, name, None)
-    if original is not None:
-        setattr(owner, name, functools.wraps(original)(wrapper_of(original)))
-
-
-def during(probe: Probe, phase: int, original: Function) -> Function:
-    """Return `original` with the time in it accounted to a phase.
-
-    While torch.compile traces, the original alone is seen.
-    """
-    from torch.compiler import is_compiling
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        if is_compiling() or not probe.mine():
-            return original(*args, **kwargs)
-        probe.timeline.enter(phase)
-        try:
-            return original(*args, **kwargs)
-        finally:
-            probe.timeline.leave()
-
-    return call
 
 
 def _loaders(probe: Probe) -> None:
@@ -193,92 +167,21 @@ def _modes(probe: Probe, torch: ModuleType) -> None:
     wrap(torch.nn.Module, "train", train_of)
 
 
-def _checkpoints(probe: Probe, torch: ModuleType) -> None:
-    wrap(torch, "save", functools.partial(saving, probe, target="f"))
-    # A checkpoint that must survive a crash is flushed; nothing else makes a training thread wait for a disk to say "written".
-    wrap(os, "fsync", functools.partial(during, probe, tl.CHECKPOINT))
-    wrap(os, "fdatasync", functools.partial(during, probe, tl.CHECKPOINT))
-    after_import("torch.distributed.checkpoint", functools.partial(_distributed_checkpoints, probe))
-    after_import("safetensors.torch", functools.partial(_safetensors, probe))
+def _rendezvous(probe: Probe, torch: ModuleType) -> None:
+    """Time how long the process waits for its peers to come; `init_device_mesh` calls the name that it imported."""
 
-
-def _safetensors(probe: Probe, module: Any) -> None:
-    wrap(module, "save_file", functools.partial(saving, probe, target="filename"))
-
-
-def saving(probe: Probe, original: Function, *, target: str = "") -> Function:
-    """Return a function that saves, timed, with one record of all that it and the calls within it saved.
-
-    Args:
-        target: name of the second argument, the file or path that is written; empty if it writes by calls within it.
-    """
-
-    def save(*args: Any, **kwargs: Any) -> Any:
-        if not probe.mine():
-            return original(*args, **kwargs)
-        file = kwargs.get(target, args[1] if len(args) > 1 else None) if target else None
-        before = _size(file) if hasattr(file, "tell") else 0
-        size = None
-        done = False
-        probe.save_begin()
-        try:
-            result = original(*args, **kwargs)
-            done = True
-            if target:
-                size = max(0, _size(file) - before)
-            return result
-        finally:
-            blocking = probe.save_end(size_bytes=size)
-            if done and blocking is not None:
-                probe.checkpoint_saved(blocking_seconds=blocking, size_bytes=probe.saves.bytes)
-
-    return save
-
-
-def _size(target: Any) -> int:
-    """Return the bytes written to a file object or path so far, 0 where that cannot be known."""
-    try:
-        return int(target.tell()) if hasattr(target, "tell") else os.stat(target).st_size
-    except (OSError, TypeError, ValueError, AttributeError):
-        return 0
-
-
-def _distributed_checkpoints(probe: Probe, module: Any) -> None:
-    def save_of(original: Function) -> Function:
-        def save(*args: Any, **kwargs: Any) -> Any:
-            if not probe.mine():
-                return original(*args, **kwargs)
-            result, size = None, None
-            probe.save_begin()
+    def init_of(original: Function) -> Function:
+        def init_process_group(*args: Any, **kwargs: Any) -> Any:
+            begin = time.monotonic()
             try:
-                result = original(*args, **kwargs)
-                size = 0
-                return result
+                return original(*args, **kwargs)
             finally:
-                blocking = probe.save_end(size_bytes=size)
-                if blocking is not None and size is not None:
-                    _record_when_done(probe, result, blocking)
+                probe.rendezvous_seconds += time.monotonic() - begin
 
-        return save
+        return init_process_group
 
-    for owner in (module, getattr(module, "state_dict_saver", None)):
-        for name in ("save", "async_save"):
-            wrap(owner, name, save_of)
-
-
-def _record_when_done(probe: Probe, result: Any, blocking_seconds: float) -> None:
-    """Write the record now or, for an asynchronous save, when its future is done."""
-    future = getattr(result, "upload_completion", result)
-    if not hasattr(future, "add_done_callback"):
-        probe.checkpoint_saved(blocking_seconds=blocking_seconds, size_bytes=0)
-        return
-    begin = time.monotonic()
-
-    def done(_: Any) -> None:
-        if probe.on:
-            probe.checkpoint_saved(blocking_seconds=blocking_seconds, size_bytes=0, background_seconds=time.monotonic() - begin)
-
-    future.add_done_callback(done)
+    for owner in (torch.distributed, torch.distributed.distributed_c10d, sys.modules.get("torch.distributed.device_mesh")):
+        wrap(owner, "init_process_group", init_of)
 
 
 def _copies(probe: Probe, torch: ModuleType) -> None:

@@ -17,16 +17,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from tachoscope import announcement, lineage
 from tachoscope import identity as ident
 from tachoscope import timeline as tl
+from tachoscope.checkpoints import Checkpoints
 from tachoscope.device_clock import DeviceClock
 from tachoscope.importhook import after_import
+from tachoscope.notices import NOTICES
 from tachoscope.outbox import FinishedStep, Outbox
 from tachoscope.procfs import RunDelay
 from tachoscope.sampler import Counts, Sampler
-from tachoscope.saves import Saves
 from tachoscope.step_rule import StepRule
-from tachoscope.whereabouts import gpu_uuid, pod_uid
 from tachoscope_core import records
 
 FIRST_DETAILED_STEPS = 100
@@ -52,9 +53,10 @@ class Probe:
         """Begin to watch this process; nothing is written before its first backward or explicit step."""
         self.identity = identity
         self.directory = directory
-        self.outbox = Outbox(identity, directory)
+        self.outbox = Outbox(identity, directory, waits=True)  # for this to turn out a process that trains
         self.timeline = tl.Timeline()
-        self.saves = Saves()
+        self.checkpoints = Checkpoints(self, NOTICES)
+        self.rendezvous_seconds = 0.0
         self.thread_ident = self.thread_id = 0
         self.steps = 0
         self.rule = StepRule()
@@ -176,6 +178,11 @@ class Probe:
         if self.device is not None:
             self.device.mark("optimizer")
 
+    def optimizer_left(self) -> None:
+        """What `optimizer_begin` said ended, and was no step."""
+        if self._open_optimizers:
+            self.timeline.unwind(self._open_optimizers.pop())
+
     def optimizer_end(self, optimizer: object) -> None:
         """An optimizer ended its step, and perhaps a step of the job with it."""
         if self._open_optimizers:  # else watched since the middle of this step
@@ -218,31 +225,10 @@ class Probe:
         if self.steps <= FIRST_DETAILED_STEPS or total >= SLOW_STEP_NS or self._sampler is None:
             self.outbox.flush(wait=False)
 
-    def save_begin(self) -> None:
-        """Something is about to be saved; a framework's checkpoint holds several such calls."""
-        self.saves.begin()
-        self.timeline.enter(tl.CHECKPOINT)
-
-    def save_end(self, *, size_bytes: int | None = None) -> float | None:
-        """It was saved, or raised: return how long the checkpoint took if this was the outermost call of it and wrote anything.
-
-        Args:
-            size_bytes: what this call itself wrote; None if it wrote nothing, or only by calls within it.
-        """
-        self.timeline.leave()
-        # Ranks that write nothing only wait for the one that does; their phases say so.
-        seconds = self.saves.end(size_bytes, writes=self.outbox.rank == 0)
-        return seconds if self.steps else None
-
-    def checkpoint_saved(self, *, blocking_seconds: float, size_bytes: int, background_seconds: float = 0.0) -> None:
-        """A checkpoint was written or, for an asynchronous one, is complete. Its path stays out: it may tell too much."""
-        self.outbox.write(
-            records.CheckpointSaved,
-            step=self.steps,
-            blocking_seconds=blocking_seconds,
-            background_seconds=background_seconds,
-            bytes=size_bytes,
-        )
+    @property
+    def steps_in_parameters(self) -> int:
+        """The steps whose updates the parameters hold: a framework may save within a step, after its update."""
+        return self.steps + self.rule.updated_since_step
 
     # --- what the sampler reads -----------------------------------------------------------------------------------------
 
@@ -260,31 +246,22 @@ class Probe:
     def flush(self) -> None:
         """Write what is queued."""
         self.outbox.flush()
+        self.checkpoints.flush()
 
     # --- records ---------------------------------------------------------------------------------------------------------
 
     def _announce(self) -> None:
         """Write `JobStarted`: now, at the first backward, the process group is known."""
         self._announced = True
-        self.outbox.rank, world = _rank_and_world()
-        self.outbox.local_rank = _environment_integer("LOCAL_RANK", self.outbox.rank)
+        self.outbox.rank, self.outbox.local_rank, world = announcement.ranks()
         torch = sys.modules.get("torch")
-        device, uuid_ = "cpu", ""
         if torch is not None and torch.cuda.is_initialized():
-            device = "cuda"
-            uuid_ = gpu_uuid(torch, os.environ)
             self.device = DeviceClock(lambda: torch.cuda.Event(enable_timing=True))
-        self.outbox.write(
-            records.JobStarted,
+        self.outbox.start(
             world_size=world,
-            pid=os.getpid(),
-            device=device,
-            gpu_uuid=uuid_,
-            pod_uid=pod_uid(os.environ),
-            code_reference=os.path.basename(sys.argv[0]) if sys.argv else "",
-            torch_version=str(getattr(torch, "__version__", "")),
-            cpu_threads=torch.get_num_threads() if torch is not None else 0,
-            cpu_count=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 0,
+            rendezvous_seconds=self.rendezvous_seconds,
+            parents=[*dict.fromkeys([*self.checkpoints.parents(), *lineage.described_parents()])],
+            **announcement.of_process(torch),
         )
         sampler = Sampler(self, self._heartbeat)
         try:
@@ -297,6 +274,7 @@ class Probe:
         self.outbox.write(
             records.Heartbeat,
             step=self.steps,
+            phase=records.PHASES[self.timeline.phase],
             window_seconds=window_seconds,
             signals=signals,
             wait_samples=wait_samples,
@@ -365,6 +343,7 @@ class Probe:
         self.thread_ident = 0
         if not self._announced:
             return
+        self.checkpoints.close(failed=bool(self._failure))
         self._queue_ready_steps(everything=True)
         if self._sampler is not None:
             self._sampler.stop()
@@ -375,6 +354,7 @@ class Probe:
             reason=self._failure,
             steps=self.steps,
             dropped_total=self.outbox.dropped,
+            lineage=lineage.since_start(),
         )
         self.outbox.close()
         if self.outbox.dropped:
@@ -382,17 +362,3 @@ class Probe:
                 f"tachoscope: rank {self.outbox.rank}: {self.outbox.dropped} records dropped, the training was not affected"
                 f" ({self.outbox.error})\n"
             )
-
-
-def _rank_and_world() -> tuple[int, int]:
-    distributed = sys.modules.get("torch.distributed")
-    if distributed is not None and distributed.is_available() and distributed.is_initialized():
-        return int(distributed.get_rank()), int(distributed.get_world_size())
-    return _environment_integer("RANK", 0), _environment_integer("WORLD_SIZE", 1)
-
-
-def _environment_integer(name: str, default: int) -> int:
-    try:
-        return int(os.environ.get(name, default))
-    except ValueError:
-        return default

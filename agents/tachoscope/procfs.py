@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import platform
+import time
 from functools import cache
 from importlib.resources import files
 
@@ -76,6 +77,16 @@ def cpu_seconds(pid: int) -> float | None:
         return (int(fields[11]) + int(fields[12])) / CLOCK_TICKS
     except (OSError, IndexError, ValueError):
         return None
+
+
+def start_time() -> float:
+    """Return the Unix time at which the system started this process, to a clock tick (10 ms), or 0 where it does not say."""
+    try:
+        with open(f"{PROC}/self/stat", "rb") as stat:
+            ticks = int(stat.read(1024).rsplit(b")", 1)[1].split()[19])
+        return time.time() - (time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / CLOCK_TICKS)
+    except (OSError, IndexError, ValueError, AttributeError):
+        return 0.0
 
 
 def pressure_seconds(resource: str) -> float | None:

@@ -13,6 +13,7 @@ import msgspec
 
 from tachoscope_core import spool
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.quarantine import DIRECTORY
 from tachoscope_core.store import Store, default_url
 
 
@@ -113,7 +114,7 @@ def ship_left_behind(root: Path, store: Store) -> Shipped:
     """Ship what runs that are no longer alive left below the spool's root; what cannot be shipped stays there."""
     total = Shipped()
     for directory in sorted(root.iterdir()) if root.is_dir() else []:
-        if not directory.is_dir() or directory.is_symlink():
+        if directory.name == DIRECTORY or not directory.is_dir() or directory.is_symlink():
             continue
         try:
             part = ship_alone(directory, store)
@@ -151,7 +152,8 @@ def ship_alone(directory: Path, store: Store) -> Shipped | None:
 def remove_if_empty(directory: Path) -> None:
     """Remove a run's directory when no segment is left in it."""
     if next(spool.segments(directory), None) is None:
-        (directory / spool.SHIPPER_LOCK).unlink(missing_ok=True)
+        for name in spool.RUN_FILES:
+            (directory / name).unlink(missing_ok=True)
         directory.rmdir()
 
 

@@ -58,8 +58,13 @@ class StepRule:
         stepped, self._stepped = self._stepped, False
         return stepped
 
+    @property
+    def updated_since_step(self) -> bool:
+        """Whether the parameters are those of a step that its framework or the job has not said to have ended yet."""
+        return self.explicit and self._stepped
+
     def step_ended(self) -> None:
         """A step of the job ended."""
-        self.fresh_batch = False
+        self.fresh_batch = self._stepped = False
         if self._updates:
             self._updates.clear()

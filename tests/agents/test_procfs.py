@@ -107,3 +107,13 @@ def test_waiting_for_a_core_grows_when_two_threads_share_one() -> None:
         os.sched_setaffinity(0, cores)
         spinner.kill()
         spinner.wait()
+
+
+def test_the_start_of_a_process_is_known_to_a_clock_tick() -> None:
+    code = "import time; from tachoscope.procfs import start_time; now = time.time(); time.sleep(0.2); print(start_time(), now)"
+    before = time.time()
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    started, running = map(float, told.stdout.split())
+
+    tick = 1.5 / procfs.CLOCK_TICKS
+    assert before - tick <= started <= running + tick

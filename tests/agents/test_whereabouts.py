@@ -37,7 +37,9 @@ def fake_torch(*uuids: str | None, current: int = 0) -> Any:
         return SimpleNamespace(name="fake") if found is None else SimpleNamespace(name="fake", uuid=CUuuid(found))
 
     torch = ModuleType("torch")
-    torch.cuda = SimpleNamespace(current_device=lambda: current, get_device_properties=properties)  # type: ignore[attr-defined]
+    torch.cuda = SimpleNamespace(  # type: ignore[attr-defined]
+        current_device=lambda: current, get_device_name=lambda _: "NVIDIA H100 80GB HBM3", get_device_properties=properties
+    )
     return torch
 
 
@@ -90,6 +92,7 @@ def test_the_record_of_a_process_on_a_gpu_names_gpu_and_pod(tmp_path: Path, monk
 
     assert isinstance(started, records.JobStarted)
     assert (started.device, started.gpu_uuid, started.pod_uid) == ("cuda", f"GPU-{BARE}", POD)
+    assert started.device_name == "NVIDIA H100 80GB HBM3"
 
 
 def proc(root: Path, **files: str) -> str:
