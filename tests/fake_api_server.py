@@ -1,0 +1,91 @@
+"""A fake API server of Kubernetes: it speaks the real HTTP of lists (pages, tokens, statuses) and has no cluster behind it.
+
+https://kubernetes.io/docs/reference/using-api/api-concepts/
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import yaml
+
+TOKEN = "a-token-of-the-fake"
+
+
+@dataclass
+class FakeApiServer:
+    """Lists by path, such as `/api/v1/namespaces/ml/pods`; others are not installed (404). `asked`: each request as it came."""
+
+    url: str = ""
+    lists: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    forbidden: set[str] = field(default_factory=set)
+    page: int = 2
+    asked: list[tuple[str, str]] = field(default_factory=list)
+
+    def kubeconfig(self, file: Path) -> Path:
+        named = {
+            "clusters": [{"name": "fake", "cluster": {"server": self.url}}],
+            "users": [{"name": "me", "user": {"token": TOKEN}}],
+        }
+        context = {"contexts": [{"name": "fake", "context": {"cluster": "fake", "user": "me"}}], "current-context": "fake"}
+        file.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Config", **named, **context}))
+        return file
+
+    def answer(self, path: str, query: dict[str, list[str]], token: str) -> tuple[int, dict[str, Any]]:
+        if token != f"Bearer {TOKEN}":
+            return _status(401, "Unauthorized")
+        if path in self.forbidden:
+            return _status(403, "Forbidden")
+        if path not in self.lists:
+            return _status(404, "NotFound")
+        since = int(query.get("continue", ["0"])[0])
+        until = since + min(self.page, int(query["limit"][0]))
+        items = self.lists[path]
+        more = {"continue": str(until), "remainingItemCount": len(items) - until} if until < len(items) else {}
+        # A typed list leaves out the kind of its items.
+        bare = [{key: value for key, value in one.items() if key not in {"kind", "apiVersion"}} for one in items[since:until]]
+        version, kind = (items[0]["apiVersion"], items[0]["kind"]) if items else ("v1", "")
+        return 200, {"apiVersion": version, "kind": f"{kind}List", "metadata": {"resourceVersion": "1", **more}, "items": bare}
+
+
+def _status(code: int, reason: str) -> tuple[int, dict[str, Any]]:
+    return code, {"apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": reason, "code": code}
+
+
+@contextmanager
+def running() -> Iterator[FakeApiServer]:
+    fake = FakeApiServer()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            url = urlsplit(self.path)
+            fake.asked.append((self.command, url.path))
+            code, body = fake.answer(url.path, parse_qs(url.query), self.headers.get("Authorization", ""))
+            data = json.dumps(body).encode()
+            self.send_response(code)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    fake.url = f"http://127.0.0.1:{server.server_address[1]}"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield fake
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
