@@ -11,6 +11,7 @@ import numpy as np
 from tachoscope_analyzers import checkpoints, communication, gpu_losses, host, input, ledger, losses, stragglers  # noqa: A004
 from tachoscope_analyzers.judge import Candidate, Series, findings
 from tachoscope_analyzers.load import JobRecords
+from tachoscope_analyzers.provenance import lineage, review
 from tachoscope_analyzers.shipped import shipped
 from tachoscope_analyzers.steps import Steps, aligned
 from tachoscope_core.report import Finding, NotMeasured, QualityNote, Report, StepSeconds, Window
@@ -46,7 +47,9 @@ def analyze(job: JobRecords) -> Report:
         goodput=books[0].states.get("compute", 0.0) / books[0].wall_seconds,
         findings=found or [_without_unmeasured_runner_up(one, unmeasured) for one in stragglers.healthy(steps, split, found)],
         not_measured=[row for row in not_measured if row.class_ not in seen],
-        quality=_unread(job),
+        quality=unread(job),
+        lineage=lineage(job),
+        review=review(job),
     )
 
 
@@ -60,7 +63,7 @@ def _candidates(job: JobRecords, steps: Steps, split: losses.Losses, computing: 
     ]
 
 
-def _unread(job: JobRecords) -> list[QualityNote]:
+def unread(job: JobRecords) -> list[QualityNote]:
     """Return what of the metric samples could not be read."""
     if not job.gpus.unread:
         return []

@@ -17,6 +17,7 @@ from tachoscope_core import gpu_metrics
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.metric import Metric
 from tachoscope_core.records import JobStarted, StepDone
+from tachoscope_core.redaction import redact
 from tachoscope_core.report import Source
 from tachoscope_core.store import Store
 
@@ -118,7 +119,7 @@ def of_job(store: Store, starts: Iterable[JobStarted], steps: Sequence[StepDone]
     for writer, uuid in wanted.items():
         if uuid not in found:
             missing[writer] = f"metric samples of its GPU from the agent on {hosts.get(writer) or 'its host'}"
-    source = Source(path=f"{store.url}: metrics", records=count.lines, garbage_lines=count.garbage)
+    source = Source(path=f"{redact(store.url)}: metrics", records=count.lines, garbage_lines=count.garbage)
     by_writer = {writer: found[uuid] for writer, uuid in wanted.items() if uuid in found}
     return Gpus(by_writer, missing, "", source if count.lines else None, tuple(count.unread))
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from tachoscope_analyzers import gpu_samples
-from tachoscope_core import records, spool
+from tachoscope_core import quarantine, records, spool
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.redaction import redact
 from tachoscope_core.report import Source
 from tachoscope_core.store import Store, StoredSegment
 
@@ -18,6 +21,7 @@ from tachoscope_core.store import Store, StoredSegment
 class JobRecords:
     """All records of one job, each once, in the order of (writer, seq); `source` counts what could not be read.
 
+    `released`: when a person last took a data shard off the quarantine list, in Unix seconds by shard; only a store knows that.
     `gpus`: what the store holds of the GPUs that it ran on.
     """
 
@@ -27,7 +31,18 @@ class JobRecords:
     steps: list[records.StepDone] = field(default_factory=list)
     heartbeats: list[records.Heartbeat] = field(default_factory=list)
     checkpoints: list[records.CheckpointSaved] = field(default_factory=list)
+    manifests: list[records.CheckpointManifest] = field(default_factory=list)
+    verified: list[records.CheckpointVerified] = field(default_factory=list)
+    restores: list[records.CheckpointRestored] = field(default_factory=list)
+    failures: list[records.WorkerFailed] = field(default_factory=list)
+    hangs: list[records.WorkerHung] = field(default_factory=list)
+    restarts: list[records.WorkerRestarted] = field(default_factory=list)
+    notices: list[records.PreemptionNotice] = field(default_factory=list)
+    shard_reads: list[records.ShardRead] = field(default_factory=list)
+    shard_failures: list[records.ShardFailed] = field(default_factory=list)
+    quarantined: list[records.ShardQuarantined] = field(default_factory=list)
     ends: list[records.JobEnded] = field(default_factory=list)
+    released: dict[str, float] = field(default_factory=dict)
     gpus: gpu_samples.Gpus = field(default_factory=gpu_samples.Gpus)
 
 
@@ -46,11 +61,21 @@ def from_store(store: Store, job: str, *, ends_only: bool = False) -> JobRecords
     chunks = [store.read(segment) for segment in segments]
     if not chunks:
         raise TachoscopeError(f"store {store.url} has no records of job {job!r}", fix="tachoscope store ls")
-    found = _of_job(chunks, f"{store.url}: jobs/{job}", job)
+    found = _of_job(chunks, f"{redact(store.url)}: jobs/{job}", job)
     if ends_only:
         return found
     hosts = {segment.writer: segment.host for segment in segments}
-    return replace(found, gpus=gpu_samples.of_job(store, found.starts, found.steps, hosts))
+    return replace(
+        found,
+        released=_released(store, job) if found.quarantined else {},
+        gpus=gpu_samples.of_job(store, found.starts, found.steps, hosts),
+    )
+
+
+def _released(store: Store, job: str) -> dict[str, float]:
+    with contextlib.suppress(TachoscopeError):  # a list that is broken must not cost the report: the shards stay under review
+        return {name: shard.released for name, shard in quarantine.from_store(store, job).items() if shard.released}
+    return {}
 
 
 def from_spool(paths: Iterable[Path], *, job: str | None = None) -> JobRecords:
@@ -105,12 +130,37 @@ def _of_job(chunks: list[bytes], path: str, job: str | None) -> JobRecords:
             unknown_kinds=counts["unknown_kind"],
             dropped=sum(dropped.values()),
         ),
-        starts=[row for row in rows if isinstance(row, records.JobStarted)],
-        steps=[row for row in rows if isinstance(row, records.StepDone)],
-        heartbeats=[row for row in rows if isinstance(row, records.Heartbeat)],
-        checkpoints=[row for row in rows if isinstance(row, records.CheckpointSaved)],
-        ends=[row for row in rows if isinstance(row, records.JobEnded)],
+        **_by_kind(rows),
     )
+
+
+_LISTS: dict[type[records.Record], str] = {
+    records.JobStarted: "starts",
+    records.StepDone: "steps",
+    records.Heartbeat: "heartbeats",
+    records.CheckpointSaved: "checkpoints",
+    records.CheckpointManifest: "manifests",
+    records.CheckpointVerified: "verified",
+    records.CheckpointRestored: "restores",
+    records.WorkerFailed: "failures",
+    records.WorkerHung: "hangs",
+    records.WorkerRestarted: "restarts",
+    records.PreemptionNotice: "notices",
+    records.ShardRead: "shard_reads",
+    records.ShardFailed: "shard_failures",
+    records.ShardQuarantined: "quarantined",
+    records.JobEnded: "ends",
+}
+"""The kinds that analyzers read, with the list of `JobRecords` that each goes to."""
+
+
+def _by_kind(rows: list[records.AnyRecord]) -> dict[str, Any]:
+    lists: dict[str, list[records.AnyRecord]] = {name: [] for name in _LISTS.values()}
+    for row in rows:
+        name = _LISTS.get(type(row))
+        if name is not None:
+            lists[name].append(row)
+    return lists
 
 
 def _decode(chunks: Iterable[bytes], counts: Counter[str]) -> Iterator[records.AnyRecord]:

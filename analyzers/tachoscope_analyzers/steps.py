@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,8 +79,14 @@ def table(job: JobRecords) -> pd.DataFrame:
             fix="a step is an optimizer step of torch or a call of tachoscope.step(); see `tachoscope doctor`",
         )
     attempt = max(row.attempt for row in job.steps)
-    rows = [row for row in job.steps if row.attempt == attempt]
-    columns: dict[str, list[object]] = {
+    frame = pd.DataFrame(columns([row for row in job.steps if row.attempt == attempt]))
+    frame.attrs["attempt"] = attempt
+    return _one_writer_a_rank(frame)
+
+
+def columns(rows: Sequence[StepDone]) -> dict[str, list[object]]:
+    """Return what the records of steps hold as columns of equal length, times in seconds; NaN where a clock was not read."""
+    found: dict[str, list[object]] = {
         "step": [row.step for row in rows],
         "rank": [row.rank for row in rows],
         "writer": [row.writer for row in rows],
@@ -89,15 +95,13 @@ def table(job: JobRecords) -> pd.DataFrame:
         "wall_seconds": [row.wall_seconds for row in rows],
     }
     for phase in PHASES:
-        columns[f"{phase}_seconds"] = [row.phase_seconds.get(phase, 0.0) for row in rows]
-        columns[f"{phase}_cpu_seconds"] = [row.cpu_seconds.get(phase, 0.0) if row.cpu_seconds else np.nan for row in rows]
+        found[f"{phase}_seconds"] = [row.phase_seconds.get(phase, 0.0) for row in rows]
+        found[f"{phase}_cpu_seconds"] = [row.cpu_seconds.get(phase, 0.0) if row.cpu_seconds else np.nan for row in rows]
     for name in ("step", "backward"):
-        columns[f"{name}_delay_seconds"] = [row.run_delay_seconds.get(name, np.nan) for row in rows]
+        found[f"{name}_delay_seconds"] = [row.run_delay_seconds.get(name, np.nan) for row in rows]
     for name in ("gap", "host_to_device", "forward", "backward", "optimizer"):
-        columns[f"device_{name}_seconds"] = [_device_seconds(row, name) for row in rows]
-    frame = pd.DataFrame(columns)
-    frame.attrs["attempt"] = attempt
-    return _one_writer_a_rank(frame)
+        found[f"device_{name}_seconds"] = [_device_seconds(row, name) for row in rows]
+    return found
 
 
 def _device_seconds(row: StepDone, name: str) -> float:
@@ -148,11 +152,11 @@ def aligned(job: JobRecords) -> Steps:
     wall, ends = column("wall_seconds"), column("end_seconds")
     clocks_measured = bool((~np.isnan(column("step_delay_seconds"))).any(axis=0).all())
     if device == "cpu":
-        own, waiting = _cpu_causes(column, together=world > 1)
+        own, waiting = cpu_causes(column, together=world > 1)
         shared = np.zeros_like(wall)
     else:
-        own, waiting, shared = _device_causes(column, wall)
-    _checkpoints_take_what_surrounds_them(own)
+        own, waiting, shared = device_causes(column, wall)
+    checkpoints_take_what_surrounds_them(own)
     spans = ends[-1] - (ends[0] - wall[0])
     return Steps(
         job=job.job,
@@ -180,7 +184,7 @@ def aligned(job: JobRecords) -> Steps:
     )
 
 
-def _cpu_causes(column: Column, *, together: bool) -> tuple[dict[str, Matrix], Matrix]:
+def cpu_causes(column: Column, *, together: bool) -> tuple[dict[str, Matrix], Matrix]:
     """Split host time. On CPU, backward runs on the training thread: what it neither computed nor waited for a core, it was
     blocked, and in a job of several ranks that is the gradient exchange (DDP waits there for its reducer).
 
@@ -227,7 +231,7 @@ def _by_ratio(cpu: Matrix, wall: Matrix) -> Matrix:
     return np.asarray(np.where(read, cpu, wall * share))
 
 
-def _device_causes(column: Column, wall: Matrix) -> tuple[dict[str, Matrix], Matrix, Matrix]:
+def device_causes(column: Column, wall: Matrix) -> tuple[dict[str, Matrix], Matrix, Matrix]:
     """Split the device's time into causes, waiting and shared computing. The gap in which nothing was queued goes to what the host
     did then, the rest of it to launching; a rank waits in backward for as long as its backward is longer than the shortest one.
     """
@@ -249,7 +253,7 @@ def _device_causes(column: Column, wall: Matrix) -> tuple[dict[str, Matrix], Mat
     return own, waiting * scale, (backward - waiting) * scale
 
 
-def _checkpoints_take_what_surrounds_them(own: dict[str, Matrix]) -> None:
+def checkpoints_take_what_surrounds_them(own: dict[str, Matrix]) -> None:
     """Move to `checkpoint` what a rank spends outside of all phases in the steps in which it saves, beyond what it spends there in
     its other steps: collecting the state before the save, opening, closing and renaming the file.
     """

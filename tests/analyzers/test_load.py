@@ -76,3 +76,10 @@ def test_a_job_of_which_a_rank_vanished_is_not_called_healthy(tmp_path: Path) ->
     assert states(tmp_path, ended(0, status="left")) == "unknown"
     assert states(tmp_path, ended(0, status="left"), now=1.7e9) == "running"
     assert states(tmp_path, ended(0, status="failed")) == "failed"
+
+
+def test_the_source_of_a_report_does_not_show_the_credentials_of_its_store() -> None:
+    store = Store("memory://key:hunter2@bucket/store")
+    lines = job([[STEP]] * 2)
+    store.write("planted", host="node-1", writer=envelope()["writer"], attempt=0, offset=0, time=1.7e9, lines=lines)
+    assert from_store(store, "planted").source.path == "memory://***@bucket/store: jobs/planted"

@@ -1,0 +1,125 @@
+"""What bounds the conclusions about a life: who told how long it was, whose records are missing, whose clocks differ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from tachoscope_analyzers.life.books import Total
+from tachoscope_analyzers.life.grants import Held
+from tachoscope_analyzers.life.numbering import Run
+from tachoscope_core.report import QualityNote
+
+_AFTER_SHARE = 0.02
+"""Of what was allocated: less of it after the last process is not worth a line."""
+
+
+def notes(runs: Sequence[Run], held: Held, total: Total, dropped: int) -> list[QualityNote]:
+    """Return the notes, what limits most first."""
+    found = _without_steps(runs, held)
+    if held.denominator == "records":
+        found.append(
+            QualityNote(
+                what="nobody but the ranks says how long the job held its ranks",
+                severity="limited",
+                means="time before the first record of an attempt and after the last is not known; with `tachoscope run`, a node "
+                "agent or --scheduler it is",
+            )
+        )
+    if held.ignored:
+        more = f" and {len(held.ignored) - 3} more" if len(held.ignored) > 3 else ""
+        found.append(
+            QualityNote(
+                what=f"the scheduler also tells of {', '.join(held.ignored[:3])}{more}",
+                severity="note",
+                means="no attempt of this job was matched to it, so it counts for nothing: neither its time nor its queue",
+            )
+        )
+    if held.missing_ranks:
+        found.append(
+            QualityNote(
+                what=f"{held.missing_ranks} of the ranks left no record",
+                severity="limited",
+                means="their time counts as unexplained",
+            )
+        )
+    if held.unseen_accelerators:
+        found.append(
+            QualityNote(
+                what=f"the scheduler gave {held.unseen_accelerators} accelerators more than ranks left records",
+                severity="limited",
+                means="their time counts as unexplained",
+            )
+        )
+    found += [
+        QualityNote(
+            what=f"attempt {run.attempt} began anew after a completed one: separate runs under one name?",
+            severity="note",
+            means="its steps count as new; nothing that it restored was seen, so they would be lost work if it was to go on",
+        )
+        for run in runs
+        if run.anew
+    ]
+    found += [
+        QualityNote(
+            what=f"attempt {run.attempt} restored a checkpoint that cannot be tied to its save for sure: {run.guessed}",
+            severity="limited",
+            means="which of its steps were done again may be wrong",
+        )
+        for run in runs
+        if run.guessed
+    ]
+    if dropped:
+        found.append(
+            QualityNote(what=f"{dropped} records were dropped", severity="limited", means="the time of their steps is unexplained")
+        )
+    if total.after_seconds > _AFTER_SHARE * total.allocated_seconds:
+        found.append(
+            QualityNote(
+                what=f"{total.after_seconds / total.allocated_seconds:.1%} of the time lies between a rank's last word and the end "
+                "of its command or allocation",
+                severity="note",
+                means="it counts as unexplained: nothing records what happens there",
+            )
+        )
+    return [*found, *_clocks(runs)]
+
+
+def _without_steps(runs: Sequence[Run], held: Held) -> list[QualityNote]:
+    """Note starts of the command of which no process recorded anything, with how the last of them ended."""
+    silent = [one for one in held.launches if not any(run.start <= one.end and one.start <= run.end for run in runs)]
+    trained = any(run.own_steps for run in runs)
+    if trained and not silent:
+        return []
+    words = "no training step was seen"
+    if silent:
+        ended = silent[-1].ended
+        how = "its end was not seen" if ended is None else ended.reason or "it completed"
+        words += f" in {len(silent)} starts of the command; the last: {how}" if len(silent) > 1 else f" of a command: {how}"
+    return [
+        QualityNote(
+            what=words,
+            severity="limited" if trained else "bad",
+            means="no process of it computed gradients with torch or called tachoscope.step(); its time counts as initialisation",
+        )
+    ]
+
+
+def _clocks(runs: Sequence[Run]) -> list[QualityNote]:
+    """Note where an attempt seems to begin before the one before it was over: processes of different hosts, by their clocks."""
+    worst = 0.0
+    for before, after in pairwise(runs):
+        hosts = {process.host for process in (*before.processes, *after.processes)}
+        first = min((float(process.begins[0]) for process in after.processes if process.steps), default=None)
+        last = max((process.last_step_end for process in before.processes if process.last_step_end is not None), default=None)
+        if first is not None and last is not None and len(hosts) > 1:
+            worst = max(worst, last - first)
+    if worst <= 0:
+        return []
+    return [
+        QualityNote(
+            what=f"attempts overlap by {worst:.2f} s: the clocks of the hosts differ by that at least",
+            severity="note",
+            means="recovery times across hosts are as uncertain",
+        )
+    ]

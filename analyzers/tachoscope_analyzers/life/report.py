@@ -1,0 +1,247 @@
+"""From the records of a job to the report on its whole life."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tachoscope_analyzers import advisor, suspects
+from tachoscope_analyzers.allocation import Allocation
+from tachoscope_analyzers.analyze import missing_signals, unread
+from tachoscope_analyzers.life import course, grants, losses, recoveries, saves, verdicts
+from tachoscope_analyzers.life.books import RunBooks, States, Total, books_of, total
+from tachoscope_analyzers.life.endings import Ending, ending
+from tachoscope_analyzers.life.grants import Held
+from tachoscope_analyzers.life.hangs import Normal, Said, normal_of
+from tachoscope_analyzers.life.net_time import Interval, NetTime, merged
+from tachoscope_analyzers.life.numbering import Run, runs
+from tachoscope_analyzers.life.processes import Clock, processes
+from tachoscope_analyzers.life.quality import notes
+from tachoscope_analyzers.load import JobRecords
+from tachoscope_analyzers.prices import Price, cost
+from tachoscope_analyzers.provenance import in_quarantine, lineage, review
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.life import NOBODYS, Advice, Attempt, CheckpointCosts, Cost, Life, Recovery, Suspect
+from tachoscope_core.names import TRAINING_STATES
+from tachoscope_core.report import Finding, Ledger, NotMeasured, Report, StepSeconds, Window
+from tachoscope_core.taxonomy import BY_SLUG
+
+_OF_ONE_ATTEMPT = "judged for one attempt: tachoscope analyze, without --goodput"
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What was made out of a job's records, for the parts of its report."""
+
+    job: JobRecords
+    clock: Clock
+    runs: list[Run]
+    endings: list[Ending]
+    books: list[RunBooks]
+    held: Held
+    total: Total
+    normal: Normal
+    recoveries: list[Recovery]
+    costs: CheckpointCosts | None
+
+
+def analyze_life(
+    job: JobRecords,
+    *,
+    allocations: Sequence[Allocation] = (),
+    maintenance: Sequence[Interval] = (),
+    prices: Sequence[Price] = (),
+    now: float | None = None,
+) -> Report:
+    """Judge a job over all its attempts.
+
+    The main ledger is in rank-seconds; its wall time is what was allocated, and the queue before it.
+
+    Args:
+        allocations: what a scheduler says of the job; without any, launcher or agent tell how long the job held its ranks.
+        maintenance: intervals in Unix seconds that count for nothing.
+        prices: of an hour of each device.
+        now: Unix seconds, up to which what still runs is counted; default: the clock's.
+
+    Raises:
+        TachoscopeError: nobody recorded a start of the job.
+    """
+    if not job.starts:
+        raise TachoscopeError(
+            f"job {job.job!r} has {job.source.records} records but no start of a process", fix="tachoscope store ls"
+        )
+    story = _story(job, allocations, maintenance, time.time() if now is None else now)
+    allocated, states = story.total.allocated_seconds, dict(story.total.states)
+    queued = _queued(story.held, story.clock, maintenance)
+    if queued:
+        states["queued"] = queued
+    walls = np.concatenate([part for book in story.books for part in book.new_seconds] or [np.zeros(1)])
+    new_steps = sum(book.new_steps for book in story.books)
+    ledger = Ledger(
+        unit="rank",
+        wall_seconds=allocated + (queued or 0.0),
+        states={state: states[state] for state in TRAINING_STATES if states.get(state, 0.0) > 0},
+    )
+    p50, p95, p99 = (float(value) for value in np.quantile(walls, [0.5, 0.95, 0.99]))
+    held_from = min((grant.start for grant in story.held.grants), default=0.0)
+    held_to = max((grant.end for grant in story.held.grants), default=0.0)
+    faults = story.costs.faults if story.costs is not None else None
+    return Report(
+        job=job.job,
+        window=Window(start=story.clock.unix(held_from), end=story.clock.unix(held_to), steps=new_steps),
+        ranks=_ranks(story),
+        sources=[job.source, *([job.gpus.source] if job.gpus.source else [])],
+        step_seconds=StepSeconds(mean=float(walls.mean()), p50=p50, p95=p95, p99=p99),
+        ledgers=[ledger],
+        goodput=states.get("compute", 0.0) / allocated if allocated > 0 else None,
+        findings=_findings(story, new_steps),
+        not_measured=_not_measured(story),
+        quality=[*unread(job), *notes(story.runs, story.held, story.total, job.source.dropped)],
+        lineage=lineage(job),
+        review=review(job, faults),
+        life=Life(
+            denominator=story.held.denominator,
+            allocated_seconds=allocated,
+            queued_seconds=queued,
+            excluded_seconds=story.total.excluded_seconds,
+            new_steps=new_steps,
+            attempts=_attempts(story),
+            recoveries=story.recoveries,
+            notices=recoveries.notices(job, story.runs, story.endings, story.clock),
+            suspects=_suspects(story),
+            checkpoints=story.costs,
+            advice=_advice(story, float(walls.mean())),
+            cost=_cost(story, prices),
+        ),
+    )
+
+
+def _story(job: JobRecords, allocations: Sequence[Allocation], maintenance: Sequence[Interval], now: float) -> Story:
+    clock = Clock(job)
+    found = processes(job, clock)
+    attempts = runs(found, clock)
+    held = grants.held(job, attempts, clock, allocations, now)
+    net = NetTime((clock.seconds(start), clock.seconds(end)) for start, end in maintenance)
+    normal = normal_of(found)
+    said = [Said(clock.seconds(row.since_time), row.failed_writer, row.why) for row in job.hangs]
+    endings = [_ending(index, attempts, job, clock, normal, held, now) for index in range(len(attempts))]
+    # How an attempt ended does not hang on the numbers of its steps, but these hang on that.
+    completed = {(run.attempt, run.generation) for run, end in zip(attempts, endings, strict=True) if end.kind == "completed"}
+    attempts = runs(found, clock, completed)
+    books = [books_of(run, end, normal, net, said) for run, end in zip(attempts, endings, strict=True)]
+    by_process: dict[str, States] = {}
+    for book in books:
+        by_process |= book.by_process
+    return Story(
+        job=job,
+        clock=clock,
+        runs=attempts,
+        endings=endings,
+        books=books,
+        held=held,
+        total=total(held.grants, by_process, net),
+        normal=normal,
+        recoveries=recoveries.recoveries(books, endings, clock),
+        costs=saves.costs(job, attempts, clock),
+    )
+
+
+def _ending(index: int, attempts: Sequence[Run], job: JobRecords, clock: Clock, normal: Normal, held: Held, now: float) -> Ending:
+    run = attempts[index]
+    launch = held.launch_of.get((run.attempt, run.generation))
+    later = (held.launch_of.get((one.attempt, one.generation)) for one in attempts[index + 1 :])
+    last = index == len(attempts) - 1 or (launch is not None and launch not in later)
+    return ending(run, job, clock, normal, launch, last=last, now=now)
+
+
+def _queued(held: Held, clock: Clock, maintenance: Sequence[Interval]) -> float | None:
+    if held.queued is None:
+        return None
+    net = NetTime((clock.seconds(start), clock.seconds(end)) for start, end in maintenance)
+    return sum(net.length(start, end) * units for start, end, units in held.queued)
+
+
+def _attempts(story: Story) -> list[Attempt]:
+    return [course.attempt(book, end, story.normal, story.clock) for book, end in zip(story.books, story.endings, strict=True)]
+
+
+def _findings(story: Story, new_steps: int) -> list[Finding]:
+    base = verdicts.Base(story.total.allocated_seconds, _ranks(story), new_steps)
+    found = [
+        losses.lost_work(story.books, story.endings, story.recoveries, story.total),
+        losses.checkpoint_stall(story.costs, story.total),
+        losses.hang(story.books, story.endings, story.clock),
+    ]
+    return verdicts.findings(found, base)
+
+
+def _not_measured(story: Story) -> list[NotMeasured]:
+    missing = {slug: _OF_ONE_ATTEMPT for slug in BY_SLUG if slug not in missing_signals()} | missing_signals()
+    for slug in verdicts.CLASSES:
+        missing.pop(slug, None)
+    if not story.held.launches:
+        missing["hang"] = "someone who watches the processes (tachoscope run, or a node agent): how they ended is guessed"
+    if not any(run.own_steps for run in story.runs):
+        missing |= dict.fromkeys(verdicts.CLASSES, "steps: no attempt finished one")
+    return [NotMeasured(class_=slug, missing=missing[slug]) for slug in BY_SLUG if slug in missing]
+
+
+def _suspects(story: Story) -> list[Suspect]:
+    failures = [
+        suspects.HostFailure(host=end.process.host, job=story.job.job, attempt=run.attempt)
+        for run, end in zip(story.runs, story.endings, strict=True)
+        if end.failed and end.kind not in NOBODYS and end.process is not None
+    ]
+    exposure: defaultdict[str, float] = defaultdict(float)
+    for run in story.runs:
+        for process in run.processes:
+            exposure[process.host] += process.end - process.start
+    reads = Counter(row.shard for row in story.job.shard_reads) + Counter(row.shard for row in story.job.shard_failures)
+    shard_failures = [
+        suspects.ShardFailure(shard=row.shard, job=story.job.job, attempt=row.attempt, rank=row.rank)
+        for row in story.job.shard_failures
+    ]
+    # One host, or one shard, cannot fail more often than the others.
+    hosts = suspects.hosts(failures, exposure) if len(exposure) > 1 else []
+    return [*hosts, *suspects.shards(shard_failures, reads, quarantined=in_quarantine(story.job))]
+
+
+def _cost(story: Story, prices: Sequence[Price]) -> Cost:
+    devices = Counter(process.device_name for run in story.runs for process in run.processes if process.device != "cpu")
+    hours = {state: story.total.states[state] / 3600 for state in TRAINING_STATES if story.total.states.get(state)}
+    return cost(
+        hours, device_name=max(devices, key=devices.__getitem__, default=""), gpus=_ranks(story) if devices else 0, table=prices
+    )
+
+
+def _ranks(story: Story) -> int:
+    return max((len(run.processes) for run in story.runs), default=max((grant.units for grant in story.held.grants), default=0))
+
+
+def _advice(story: Story, step_seconds: float) -> list[Advice]:
+    if story.costs is None or not story.costs.saves:
+        return []
+    kinds = Counter(end.kind for end in story.endings if end.failed)
+    restarts = [
+        (one.detect_seconds or 0.0)
+        + (one.reschedule_seconds or 0.0)
+        + (one.rendezvous_seconds or 0.0)
+        + one.initialise_seconds
+        + (one.restore_seconds or 0.0)
+        for one in story.recoveries
+        if one.initialise_seconds is not None
+    ]
+    lasted = sum(end - start for start, end in merged((grant.start, grant.end) for grant in story.held.grants))
+    return advisor.advise(
+        story.costs,
+        failures=sum(count for kind, count in kinds.items() if kind not in NOBODYS),
+        preemptions=kinds["preempted"],
+        life_seconds=lasted,
+        shortest_seconds=step_seconds,
+        restart_seconds=float(np.median(restarts)) if restarts else None,
+        hosts=max((len({process.host for process in run.processes}) for run in story.runs), default=1),
+    )
