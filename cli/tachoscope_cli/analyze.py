@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -13,6 +13,9 @@ from rich.console import Console
 from tachoscope_cli.options import StoreOption, needs_analysis, store_url
 from tachoscope_cli.show import show
 from tachoscope_core.errors import TachoscopeError
+
+if TYPE_CHECKING:
+    from tachoscope_core.report import Report
 
 _FEW_COLLECTIONS = 100_000
 """Objects between two collections in a process that lives for seconds and makes few cycles: by default they take a tenth of it."""
@@ -33,6 +36,10 @@ def analyze(
         ),
     ] = None,
     job: Annotated[str | None, typer.Option(help="The job to judge. Default: the one written last.")] = None,
+    goodput: Annotated[
+        str | None,
+        typer.Option(metavar="JOB", help="The whole life of this job, over all its attempts: where its allocated time went."),
+    ] = None,
     store: StoreOption = None,
     format_: Annotated[
         Format,
@@ -60,24 +67,37 @@ def analyze(
             "--replay/--no-replay", help="Replay the dependencies of a trace to say what a fix would bring; takes longer."
         ),
     ] = True,
+    prices: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="With --goodput: prices of an hour of each device, instead of the shipped ones."),
+    ] = None,
+    maintenance: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="With --goodput: planned maintenance, which counts for nothing.")
+    ] = None,
+    scheduler: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE|slurm:JOBID|kubernetes:NAMESPACE/NAME",
+            help="With --goodput: what the scheduler says of the job: its queue and how long it held its nodes.",
+        ),
+    ] = None,
 ) -> None:
     """Say where the time of a job went, what the bottleneck is, and what to do about it."""
     needs_analysis()
     gc.set_threshold(_FEW_COLLECTIONS)
-    from tachoscope_cli import paths as path_module
-    from tachoscope_core.report import worst_severity
-
     if store and paths:
         raise TachoscopeError("give either PATH or --store, not both")
-    chosen = {"--baseline": baseline, "--tables": tables, "--perfetto": perfetto, "--executor": executor != "local"}
-    for_traces = next((name for name, value in chosen.items() if value), "")
-    if for_traces and not paths:
-        raise TachoscopeError(f"{for_traces} works on profiler traces, and none is named", fix="tachoscope analyze trace.json.gz")
-    places = paths or [store_url(store)]
-    if not paths and "://" not in places[0] and not path_module.is_store(places[0]):
-        raise TachoscopeError(f"store {places[0]} is empty", fix="run something first: tachoscope run -- python train.py")
-    traces = _are_traces(places, for_traces) if paths else False
-    if traces:
+    of_life = {"--prices": prices, "--maintenance": maintenance, "--scheduler": scheduler}
+    of_traces = {"--baseline": baseline, "--tables": tables, "--perfetto": perfetto, "--executor": executor != "local"}
+    for_life, for_traces = (next((name for name, value in row.items() if value), "") for row in (of_life, of_traces))
+    _check_together(goodput, job, for_life, for_traces)
+    places = _places(paths, store, for_traces)
+    if goodput:
+        from tachoscope_cli import goodput as life_module
+
+        report = life_module.analyze(places, goodput, life_module.Options(prices, maintenance, tuple(scheduler or ())))
+        show(report, format_.value, output)
+    elif paths and _are_traces(places, for_traces):
         from tachoscope_cli import traces as trace_module
 
         options = trace_module.Options(job, executor, replay, tables, perfetto, tuple(baseline or ()))
@@ -86,14 +106,51 @@ def analyze(
         analysis.write_further(options)
         report = analysis.report
     else:
-        from tachoscope_analyzers.analyze import analyze as judge
-
-        report = path_module.saved_report(places) or judge(path_module.records_of(places, job))
-        show(report, format_.value, output)
+        report, then = _of_records(places, job, store)
+        show(report, format_.value, output, then=then)
     gc.freeze()  # the process ends now: walking all its objects once more would take a tenth of a second
+    from tachoscope_core.report import worst_severity
+
     worst = worst_severity(report.findings)
     if fail_on is not None and (worst == "critical" or (worst == "warning" and fail_on.value == "warning")):
         raise typer.Exit(FAIL_ON_EXIT_CODE)
+
+
+def _check_together(goodput: str | None, job: str | None, for_life: str, for_traces: str) -> None:
+    """Refuse options that do not go together; `for_life` and `for_traces` are the first of their kind, or empty."""
+    if goodput is not None and not goodput.strip():
+        raise TachoscopeError("--goodput names no job", fix="tachoscope store ls")
+    if for_life and not goodput:
+        raise TachoscopeError(f"{for_life} goes with --goodput", fix="tachoscope analyze --goodput JOB")
+    if goodput and job not in {None, goodput}:
+        raise TachoscopeError(f"--goodput {goodput} and --job {job} name two jobs", fix=f"tachoscope analyze --goodput {goodput}")
+    if goodput and for_traces:
+        raise TachoscopeError(f"{for_traces} works on profiler traces, and --goodput on the records of a job")
+
+
+def _places(paths: list[str] | None, store: str | None, for_traces: str) -> list[str]:
+    """Return where to read: the named paths, else the store."""
+    from tachoscope_cli.paths import is_store
+
+    if for_traces and not paths:
+        raise TachoscopeError(f"{for_traces} works on profiler traces, and none is named", fix="tachoscope analyze trace.json.gz")
+    places = paths or [store_url(store)]
+    if not paths and "://" not in places[0] and not is_store(places[0]):
+        raise TachoscopeError(f"store {places[0]} is empty", fix="run something first: tachoscope run -- python train.py")
+    return places
+
+
+def _of_records(places: list[str], job: str | None, store: str | None) -> tuple[Report, list[str]]:
+    """Return the report on a job's last attempt, or the saved one that is named, and lines to follow it."""
+    from tachoscope_analyzers.analyze import analyze as judge
+    from tachoscope_cli import paths as path_module
+    from tachoscope_cli.goodput import other_attempts
+
+    saved = path_module.saved_report(places)
+    if saved is not None:
+        return saved, []
+    records = path_module.records_of(places, job)
+    return judge(records), other_attempts(records, store)
 
 
 def _are_traces(places: list[str], for_traces: str) -> bool:

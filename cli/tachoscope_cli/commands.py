@@ -10,6 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 import typer.core
 from rich.table import Table
@@ -20,8 +21,10 @@ from tachoscope_cli.analyze import analyze
 from tachoscope_cli.faults import FAULTS
 from tachoscope_cli.options import StoreOption, named_store, needs_analysis, notice, store_url
 from tachoscope_cli.show import console, show
+from tachoscope_cli.verify import verify_checkpoints
 from tachoscope_core import store as store_module
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.redaction import redact
 
 if TYPE_CHECKING:
     from tachoscope_analyzers import load
@@ -54,6 +57,7 @@ app = typer.Typer(
 store_app = typer.Typer(no_args_is_help=True, help="Look into the store of job records.")
 app.add_typer(store_app, name="store")
 
+TextOrJson = StrEnum("TextOrJson", ["text", "json"])
 Fault = StrEnum("Fault", {name: name for name in FAULTS})  # type: ignore[misc]  # made from the table
 
 
@@ -116,6 +120,20 @@ def run(
         typer.Option(help="Name that all attempts and nodes of the job share. Default: the scheduler's id, else script and time."),
     ] = None,
     store: StoreOption = None,
+    grace: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS",
+            min=0.0,
+            help="After a SIGTERM: time for a command that calls tachoscope.preempted() to end by itself.",
+        ),
+    ] = 25.0,
+    track: Annotated[  # noqa: FBT002
+        bool,
+        typer.Option(
+            "--track/--no-track", help="Log goodput and findings to the MLflow or Weights & Biases run that the command has open."
+        ),
+    ] = True,
 ) -> None:
     """Run any PyTorch command under the probe, with no code change.
 
@@ -124,11 +142,17 @@ def run(
     """
     from tachoscope_cli.run import run as run_command
 
-    outcome = run_command(command or [], job=job, store_url=named_store(store))
+    outcome = run_command(command or [], job=job, store_url=named_store(store), grace_seconds=grace)
     if outcome.recorded and outcome.all_shipped:
         where = f" --store {outcome.store_url}" if outcome.store_url != store_module.default_url() else ""
         by = " (by the node's agent)" if outcome.by_agent else ""
-        notice(f"job {outcome.job} is in {outcome.store_url}{by}; next: tachoscope analyze{where} --job {outcome.job}")
+        view = "--goodput" if outcome.several else "--job"
+        notice(f"job {outcome.job} is in {outcome.store_url}{by}; next: tachoscope analyze{where} {view} {outcome.job}")
+        if track and outcome.tracker_runs:
+            from tachoscope_cli import tracking
+
+            for line in tracking.log(outcome.store_url, outcome.job, outcome.tracker_runs):
+                notice(line)
     elif not outcome.recorded:
         notice("no training step was seen: no process of the command computed gradients with torch or called tachoscope.step()")
     raise typer.Exit(outcome.exit_code)
@@ -137,8 +161,14 @@ def run(
 app.command(
     epilog="Examples: `tachoscope analyze`, `tachoscope analyze --job resnet --format html --output report.html`, "
     "`tachoscope analyze /dev/shm/tachoscope`, `tachoscope analyze report.json`, `tachoscope analyze trace.json.gz`, "
-    "`tachoscope analyze traces/ --tables tables/`, `tachoscope analyze new.json.gz --baseline old.json.gz`"
+    "`tachoscope analyze traces/ --tables tables/`, `tachoscope analyze new.json.gz --baseline old.json.gz`, "
+    "`tachoscope analyze --goodput resnet --scheduler slurm:4711`"
 )(analyze)
+app.command(
+    "verify",
+    epilog="Examples: `tachoscope verify`, `tachoscope verify --job resnet`, `tachoscope verify checkpoints/step-100`, "
+    '`python train.py --resume "$(tachoscope verify --job resnet --last)"`',
+)(verify_checkpoints)
 
 
 @app.command(
@@ -183,7 +213,7 @@ def doctor(store: StoreOption = None) -> None:
     table.add_column(overflow="fold")
     words = {"ok": Text("yes", style="green"), "no": Text("no", style="yellow"), "bad": Text("MEND", style="bold red")}
     for check in checks:
-        table.add_row(words[check.state], check.name, check.detail)
+        table.add_row(words[check.state], check.name, redact(check.detail))
     console().print(table)
     raise typer.Exit(int(any(check.state == "bad" for check in checks)))
 
@@ -207,6 +237,61 @@ def store_ls(
     console().print(table)
     if len(times) > limit:
         notice(f"{len(times) - limit} more (--limit)")
+
+
+@store_app.command("failures", epilog="Examples: `tachoscope store failures`, `tachoscope store failures --format json`")
+def store_failures(
+    store: StoreOption = None,
+    limit: Annotated[int, typer.Option(min=1, help="Look at so many jobs, the newest first.")] = 200,
+    format_: Annotated[TextOrJson, typer.Option("--format", help="text for people, json for programs.")] = TextOrJson["text"],
+) -> None:
+    """Count failures by host, job and data shard over the jobs of the store, and say who fails more than the others.
+
+    Of an attempt only the first failure counts: the others die of it. Preemptions are nobody's failure.
+    """
+    needs_analysis()
+    from tachoscope_cli import failures
+    from tachoscope_core.store import Store
+
+    opened = Store(store_url(store))
+    times = opened.job_times()
+    newest = sorted(times, key=times.__getitem__, reverse=True)[:limit]
+    found = failures.of_store(opened, newest)
+    if format_.value == "json":
+        typer.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+    else:
+        console().print(failures.rendered(found))
+    if len(times) > limit:
+        notice(f"{len(times) - limit} more jobs were not looked at (--limit)")
+
+
+@store_app.command(
+    "quarantine",
+    epilog="Examples: `tachoscope store quarantine resnet`, "
+    "`tachoscope store quarantine resnet --release s3://bucket/part-0007.tar`",
+)
+def store_quarantine(
+    job: Annotated[str, typer.Argument(metavar="JOB", help="Name of the job.")],
+    release: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SHARD", help="Take this shard off the list: it was mended. Can be given several times."),
+    ] = None,
+    store: StoreOption = None,
+) -> None:
+    """List the data shards of a job that failed on several ranks or attempts, or release them.
+
+    Loaders that ask `tachoscope.quarantined()` skip what is on the list. See docs/shards.md.
+    """
+    from tachoscope_cli import quarantining
+    from tachoscope_core.store import Store
+
+    opened = Store(store_url(store))
+    if release:
+        quarantining.release(opened, job, release, time.time())
+    table = Table("shard", "failures", "ranks", "attempts", "error", "since", box=None, padding=(0, 2, 0, 0))
+    for row in quarantining.rows(opened, job, time.time()):
+        table.add_row(*row)
+    console().print(table if table.row_count else f"no shard of job {job} is quarantined")
 
 
 def _job_row(job: load.JobRecords, written: float) -> list[str]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import sys
 from collections.abc import Sequence
 
 from tachoscope_core.errors import TachoscopeError
+
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -15,7 +19,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         from tachoscope_cli.commands import call
 
-        sys.exit(call(words))
+        code = call(words)
+        sys.stdout.flush()  # here, where a full disk can still be told in one line
+        sys.exit(code)
     except TachoscopeError as error:
         if "--verbose" in words:
             raise
@@ -25,8 +31,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.stderr.write("tachoscope: interrupted\n")
         sys.exit(130)
     except BrokenPipeError:  # the reader of the pipe went away: nobody is left to tell
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _write_no_more()
         sys.exit(141)
+    except OSError as error:
+        if error.errno not in _NO_ROOM or error.filename is not None or "--verbose" in words:
+            raise
+        _write_no_more()
+        sys.stderr.write(f"tachoscope: could not write the output: {error.strerror}\n")
+        sys.exit(2)
+
+
+def _write_no_more() -> None:
+    """Let what is still in the buffer vanish: at the end of the process it would fail once more."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import typer
 
 from tachoscope_core import store as store_module
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.redaction import redact
 
 StoreOption = Annotated[
     str | None,
@@ -44,5 +45,5 @@ def needs_analysis() -> None:
 
 
 def notice(text: str) -> None:
-    """Print a line about what was done, beside the results."""
-    sys.stderr.write(f"tachoscope: {text}\n")
+    """Print a line about what was done, beside the results; secrets, such as in a store's URL, are redacted."""
+    sys.stderr.write(f"tachoscope: {redact(text)}\n")

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from tachoscope_analyzers import load
+from tachoscope_core import spool
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report import Report
 from tachoscope_core.report import load as load_report
@@ -56,7 +57,27 @@ def records_of(paths: list[str], job: str | None) -> load.JobRecords:
     if folder is not None:
         return load.from_store(Store(str(folder.parent.parent)), folder.name)
     store = Store(stores[0])
-    return load.from_store(store, job or newest_job(store))
+    try:
+        return load.from_store(store, job or newest_job(store))
+    except TachoscopeError:
+        if job is not None:
+            _look_into_spool(store, job)
+        raise
+
+
+def _look_into_spool(store: Store, job: str) -> None:
+    """Raise an error that says how to judge a job that the store lacks while the spool has records of it, not shipped yet."""
+    root = spool.default_root()
+    try:
+        if any(True for _ in store.segments(job)):
+            return
+        load.from_spool([root], job=job)
+    except (TachoscopeError, OSError):
+        return
+    raise TachoscopeError(
+        f"store {store.url} has no records of job {job!r}, but some lie in the spool, not shipped yet",
+        fix=f"tachoscope analyze {root} --job {job}, or for its whole life --goodput {job}",
+    )
 
 
 def _job_folder(path: str) -> Path | None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from html import escape
 
+from tachoscope_cli import life_html
 from tachoscope_cli.change_rows import ChangeRow, rows
 from tachoscope_cli.render_text import (
     HEALTHY,
-    WARNING_SHARE_TEXT,
     counted,
     goodput,
+    loss_text,
     nothing_found,
     quantity,
     ranks_text,
     share_text,
+    verdict_text,
 )
 from tachoscope_cli.runbooks import text_of
 from tachoscope_cli.state_bar import color
@@ -29,7 +31,8 @@ th{white-space:nowrap} td,th{padding:.15rem 1rem .15rem 0;text-align:left;vertic
 .key{display:inline-block;width:.8rem;height:.8rem;border-radius:2px} .card{border:1px solid #d1d9e0;border-left-width:6px;
 border-radius:6px;padding:.8rem 1rem;margin:1rem 0} .critical{border-left-color:#cf222e} .warning{border-left-color:#bf8700}
 .info{border-left-color:#0969da} .tag{font-size:.8rem;font-weight:600;text-transform:uppercase}
-.wide{overflow-x:auto} td.name{overflow-wrap:anywhere;min-width:14rem} .thin{height:1.1rem;margin:.1rem 0 .6rem}
+.wide{overflow-x:auto;background:linear-gradient(90deg,#fff 30%,#fff0) left/3rem 100% local no-repeat,linear-gradient(270deg,#fff 30%,#fff0) right/3rem 100% local no-repeat,
+linear-gradient(90deg,#59636e66,#59636e00) left/1rem 100% scroll no-repeat,linear-gradient(270deg,#59636e66,#59636e00) right/1rem 100% scroll no-repeat} td.name{overflow-wrap:anywhere;min-width:14rem} .thin{height:1.1rem;margin:.1rem 0 .6rem}
 .late{border-left:4px solid #cf222e;padding-left:.6rem;margin-left:calc(-.6rem - 4px)} .card td,.note{overflow-wrap:anywhere}
 pre{white-space:pre-wrap;overflow-wrap:anywhere;font-size:.85rem} summary{cursor:pointer}
 @media(max-width:40rem){body{margin:1rem auto} .card{padding:.6rem} .card tr,.card th,.card td,.note tr,.note th,.note td{display:block;padding:0}
@@ -43,18 +46,34 @@ def render(report: Report) -> str:
     """Return the page."""
     ledger, step = report.ledgers[0], report.step_seconds
     cards = "".join(_card(finding, report) for finding in report.findings)
-    verdict = "" if not nothing_found(report) else f"<p><b>no bottleneck above {WARNING_SHARE_TEXT}</b></p>"
+    verdict = "" if not nothing_found(report) else f"<p><b>{verdict_text(report)}</b></p>"
     missing = "".join(f"<tr><td>{escape(r.class_)}</td><td>{escape(r.missing)}</td></tr>" for r in report.not_measured)
     return f"""<!doctype html><html lang="en"><head><meta charset="utf-8">
-<meta name="viewport" content="width=device-width"><title>{escape(report.job)}: tachoscope</title><style>{_STYLE}</style></head><body>
+<meta name="viewport" content="width=device-width"><title>{escape(report.job)}: tachoscope</title><style>{_STYLE}{life_html.STYLE if report.life else ""}</style></head><body>
 <h1>{escape(report.job)}</h1>
-<p>{counted(report.window.steps, "step")}, {counted(report.ranks, "rank")}, step {seconds(step.mean)} (p50 {seconds(step.p50)}, p95 {seconds(step.p95)},
-p99 {seconds(step.p99)}), goodput <b>{goodput(report)}</b></p>
-{_quality(report)}{_bar(ledger, "all ranks" if report.ranks != 1 else "ledger")}{_states(ledger, step.mean)}{verdict}{cards}
-{_changes(report)}{_by_rank(report)}
+{life_html.headline(report, report.life) if report.life else _headline(report)}
+{_quality(report)}{_review(report)}{_bar(ledger, "all ranks" if report.ranks != 1 else "ledger")}
+{life_html.body(report, report.life) if report.life else _states(ledger, step.mean)}{verdict}{cards}
+{_changes(report)}{_by_rank(report)}{_lineage(report)}
 <details><summary>Not measured: neither found nor ruled out</summary><table class="note">{missing}</table></details>
 <p class="dim">{"<br>".join(escape(f"{s.records:,} {s.unit} from {s.path}") for s in report.sources)}</p></body></html>
 """
+
+
+def _headline(report: Report) -> str:
+    step = report.step_seconds
+    return f"""<p>{counted(report.window.steps, "step")}, {counted(report.ranks, "rank")}, step {seconds(step.mean)} (p50 {seconds(step.p50)},
+p95 {seconds(step.p95)}, p99 {seconds(step.p99)}), goodput <b>{goodput(report)}</b></p>"""
+
+
+def _review(report: Report) -> str:
+    rows = "".join(f"<li>{escape(reason)}</li>" for reason in report.review)
+    return f'<h2>To be reviewed</h2><ul class="note">{rows}</ul>' if rows else ""
+
+
+def _lineage(report: Report) -> str:
+    rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in report.lineage.items())
+    return f'<details><summary>What it was made of</summary><table class="note">{rows}</table></details>' if rows else ""
 
 
 def _by_rank(report: Report) -> str:
@@ -105,7 +124,7 @@ def _quality(report: Report) -> str:
 
 
 def _bar(ledger: Ledger, label: str) -> str:
-    return f'<div class="dim">{escape(label)}</div>{_strip(ledger, label, "bar")}'
+    return f'<h2>Where the time went</h2><div class="dim">{escape(label)}</div>{_strip(ledger, label, "bar")}'
 
 
 def _strip(ledger: Ledger, label: str, classes: str, width: float = 1.0) -> str:
@@ -137,7 +156,7 @@ def _card(finding: Finding, report: Report) -> str:
     fixed = f"<tr><th>If fixed</th><td><b>{speedup_text(finding)}</b></td></tr>" if finding.class_ not in HEALTHY else ""
     evidence = "<br>".join(_evidence(row) for row in finding.evidence[1:] or finding.evidence)
     return f"""<div class="card {finding.severity}"><span class="tag">{finding.severity}</span>
-<h2>{escape(finding.class_)}, {ranks_text(finding.ranks)}: {seconds(finding.seconds_per_step)} of {seconds(report.step_seconds.mean)}</h2>
+<h2>{escape(finding.class_)}, {ranks_text(finding.ranks)}: {loss_text(finding, report)}</h2>
 <p>{escape(title)}</p><table>
 <tr><th>Share</th><td>{share_text(finding, report)}</td></tr>
 <tr><th>Evidence</th><td>{evidence}</td></tr>{runner_up}{fixed}

@@ -9,6 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from tachoscope_cli import life_text, lineage_words
 from tachoscope_cli.change_rows import rows
 from tachoscope_cli.runbooks import path_of
 from tachoscope_cli.state_bar import bar, filled
@@ -24,30 +25,41 @@ WARNING_SHARE_TEXT = "10 %"
 
 def render(report: Report, console: Console, *, then: Sequence[str] = ()) -> None:
     """Print the report, then the given lines; where nothing is wrong that is the last line."""
-    console.print(_headline(report), soft_wrap=True)
+    console.print(life_text.headline(report, report.life) if report.life else _headline(report), soft_wrap=True)
     for note in report.quality:
         console.print(_quality(note), soft_wrap=True)
+    for reason in report.review:
+        console.print(Text.assemble(("review  ", "bold red"), reason), soft_wrap=True)
     console.print()
     console.print(bar(report.ledgers[0], console))
-    console.print(_states(report, console))
+    console.print(life_text.states(report, report.life, console) if report.life else _states(report, console))
+    if report.life:
+        for part in life_text.parts(report, report.life, console):
+            console.print(Padding(part, (1, 0, 0, 0)))
     for finding in report.findings:
         console.print(Padding(_finding(finding, report), (1, 0, 0, 0)))
     if report.baseline:
         console.print(Padding(_changes(report), (1, 0, 0, 0)))
     console.print()
-    for line in [*map(_source, report.sources), _not_measured(report)]:
+    for line in [*lineage_words.lines(report.lineage), *map(_source, report.sources), _not_measured(report)]:
         if line:
             console.print(Text(line, style="dim"), soft_wrap=True)
     for line in then:
         console.print(line, soft_wrap=True)
     if nothing_found(report):
-        console.print(Text(f"no bottleneck above {WARNING_SHARE_TEXT}", style="bold green"))
+        console.print(Text(verdict_text(report), style="bold green"))
 
 
 def nothing_found(report: Report) -> bool:
     """Say whether data that can be trusted hold no finding but that the step is as it should be."""
     trusted = all(note.severity != "bad" for note in report.quality)
     return trusted and all(finding.class_ in HEALTHY for finding in report.findings)
+
+
+def verdict_text(report: Report) -> str:
+    """Return what it means that nothing was found."""
+    what = "lost work, checkpoint stall or hang" if report.life else "bottleneck"
+    return f"no {what} above {WARNING_SHARE_TEXT}"
 
 
 def goodput(report: Report) -> str:
@@ -70,7 +82,15 @@ def share_text(finding: Finding, report: Report) -> str:
     """Return how large a finding is, and how certain that is."""
     low, high = finding.share_ci
     interval = f"95 % interval {low * 100:.1f} to {high * 100:.1f} %" if report.window.steps > 1 else "of one step, so no interval"
-    return f"{percent(finding.share)} of the step ({interval}), confidence {finding.confidence:.2f}"
+    whole = "allocated time" if report.life else "step"
+    return f"{percent(finding.share)} of the {whole} ({interval}), confidence {finding.confidence:.2f}"
+
+
+def loss_text(finding: Finding, report: Report) -> str:
+    """Return the seconds of a finding and what they are of."""
+    if report.life:
+        return f"{seconds(finding.seconds_per_step)} for each new step"
+    return f"{seconds(finding.seconds_per_step)} of {seconds(report.step_seconds.mean)}"
 
 
 def counted(number: int, thing: str) -> str:
@@ -121,7 +141,7 @@ def _finding(finding: Finding, report: Report) -> RenderableType:
     title = Text()
     title.append(f" {finding.severity.upper()} ", style=_SEVERITY_STYLE[finding.severity])
     title.append(f" {finding.class_}", style="bold")
-    title.append(f", {ranks_text(finding.ranks)}: {seconds(finding.seconds_per_step)} of {seconds(report.step_seconds.mean)}")
+    title.append(f", {ranks_text(finding.ranks)}: {loss_text(finding, report)}")
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="dim")
     facts.add_column(overflow="fold")

@@ -5,22 +5,21 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import tachoscope
 from tachoscope import identity
 from tachoscope.ship import remove_if_empty, ship, ship_left_behind
-from tachoscope.spool_writer import SpoolWriter
 from tachoscope_cli.pages import why_behind
+from tachoscope_cli.quarantining import Quarantining
 from tachoscope_cli.waiting import INTERRUPTED, wait
+from tachoscope_cli.watching import Watching
 from tachoscope_core import records, spool
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.store import Store, default_url
@@ -30,6 +29,8 @@ _NODE_OPTIONS = ("--nnodes", "--num_machines", "--num-machines", "--num_nodes", 
 _NAME_OPTIONS = ("--rdzv-id", "--rdzv_id")
 AGENT_SHIPS_SECONDS = 30.0
 """How long a run that ended waits for the agent to ship what it wrote; a live agent takes a second or two."""
+GRACE_SECONDS = 25.0
+"""Kubernetes kills 30 s after its SIGTERM, unless told otherwise."""
 SILENT_SECONDS = 3.0
 """After this it says that it waits, and why."""
 
@@ -42,6 +43,8 @@ class Outcome:
         store_url: where its records went. by_agent: the node's agent ships them, not this process.
         recorded: a process of the command recorded something, beside the launcher.
         all_shipped: nothing stayed in the spool.
+        several: the job has other attempts than the first of this run: restarts, or earlier runs of the name.
+        tracker_runs: runs of experiment trackers that the command had open, as its lineage tells.
     """
 
     exit_code: int
@@ -50,6 +53,8 @@ class Outcome:
     by_agent: bool
     recorded: bool
     all_shipped: bool
+    several: bool = False
+    tracker_runs: Mapping[str, str] = field(default_factory=dict)
 
 
 def check_command(command: Sequence[str]) -> None:
@@ -103,6 +108,7 @@ def run(
     output: int | None = None,
     while_running: Callable[[Path], None] | None = None,
     ours: bool = False,
+    grace_seconds: float = GRACE_SECONDS,
 ) -> Outcome:
     """Run a command under the probe, then put its records into the store, or see to it that the node's agent did.
 
@@ -114,6 +120,7 @@ def run(
         output: file descriptor for the command's stdout and stderr; default: this process's.
         while_running: called about three times a second with the run's spool directory.
         ours: the command is not a user's: an interrupt ends it at once.
+        grace_seconds: how long a command that asks for notices has to end by itself after a SIGTERM, before it gets one.
 
     Raises:
         TachoscopeError: the command cannot be started, or a job of several nodes has no name.
@@ -131,26 +138,36 @@ def run(
         ship_left_behind(root, store)
     run_directory = root / f"run-{uuid.uuid4()}"
     with _made(run_directory, ships=not by_agent):
-        launcher = _Launcher(run_directory, name, attempt)
-        launcher.started()
+        quarantining = Quarantining(root, name)
+        quarantining.fetch(store)
+        watching = Watching(run_directory, name, attempt, None if agent else quarantining.watch)
+        watching.started(command)
         environ = _environment(run_directory, name, attempt, is_default=is_default)
         try:
             process = subprocess.Popen(list(command), env=environ, stdout=output, stderr=output, start_new_session=ours)
         except OSError as error:
-            launcher.ended(126)
+            watching.ended(126)
             raise TachoscopeError(f"could not start {command[0]!r}: {error.strerror}", exit_code=126) from None
-        code = wait(process, (lambda: while_running(run_directory)) if while_running else None, ours=ours)
-        launcher.ended(code)
+
+        def look() -> None:
+            watching.look()
+            if while_running is not None:
+                while_running(run_directory)
+
+        code = wait(process, look, on_term=lambda: watching.noticed(grace_seconds), on_interrupt=watching.interrupted, ours=ours)
+        watching.ended(code)
         interrupted = ours and code == INTERRUPTED
-        recorded = any(spool.writer_and_number(path)[0] != launcher.writer for path in spool.segments(run_directory))
+        recorded = any(spool.writer_and_number(path)[0] != watching.writer for path in spool.segments(run_directory))
         if not by_agent:
             _ship(run_directory, store)
+            quarantining.store(store)
         elif not interrupted:
             _wait_for_agent(run_directory, store)
-            recorded = recorded or _stored_any(store, name, attempt, launcher.writer)
+            recorded = recorded or _stored_any(store, name, attempt, watching.writer)
     if interrupted:
         raise KeyboardInterrupt
-    return Outcome(code, name, url, by_agent, recorded, not run_directory.exists())
+    several = attempt > 0 or _restarted(store, name)
+    return Outcome(code, name, url, by_agent, recorded, not run_directory.exists(), several, watching.tracker_runs)
 
 
 def _next_attempt(store: Store, job: str) -> int:
@@ -159,6 +176,13 @@ def _next_attempt(store: Store, job: str) -> int:
     except TachoscopeError as error:
         sys.stderr.write(f"tachoscope: {error}; the records will stay in the spool\n")
         return 0
+
+
+def _restarted(store: Store, job: str) -> bool:
+    try:
+        return store.last_attempt(job) > 0
+    except TachoscopeError:
+        return False
 
 
 def _stored_any(store: Store, job: str, attempt: int, launcher: str) -> bool:
@@ -227,47 +251,6 @@ def _wait_for_agent(run_directory: Path, store: Store) -> None:
 def _reason(agent: spool.LiveAgent) -> str:
     reason = why_behind(agent)
     return f": {reason}" if reason else ""
-
-
-class _Launcher:
-    """Writes the launcher's own two records: it alone sees how the command ended."""
-
-    def __init__(self, directory: Path, job: str, attempt: int) -> None:
-        self.writer = str(uuid.uuid4())
-        self._spool = SpoolWriter(directory, self.writer)
-        self._identity = {"job": job, "attempt": attempt, "host": os.uname().nodename}
-        self._seq = 0
-
-    def _envelope(self) -> dict[str, Any]:
-        self._seq += 1
-        return {
-            **self._identity,
-            "writer": self.writer,
-            "seq": self._seq - 1,
-            "rank": records.LAUNCHER_RANK,
-            "local_rank": records.LAUNCHER_RANK,
-            "time": time.time(),
-            "monotonic_ns": time.monotonic_ns(),
-        }
-
-    def started(self) -> None:
-        self._spool.append(records.encode(records.JobStarted(**self._envelope(), world_size=0, pid=os.getpid())))
-
-    def ended(self, code: int) -> None:
-        reason = ""
-        if code:
-            reason = (
-                f"killed by {signal.Signals(code - 128).name}" if code > 128 and code - 128 in _SIGNALS else f"exit code {code}"
-            )
-        self._spool.append(
-            records.encode(
-                records.JobEnded(**self._envelope(), status="failed" if code else "completed", reason=reason, exit_code=code)
-            )
-        )
-        self._spool.close()
-
-
-_SIGNALS = {int(number) for number in signal.Signals}
 
 
 def _ship(run_directory: Path, store: Store) -> None:

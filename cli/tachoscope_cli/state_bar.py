@@ -17,6 +17,12 @@ STATE_COLORS = {
     "host_wait": "#D55E00",
     "checkpoint": "#F0E442",
     "evaluation": "#7F7FBF",
+    # Those of a whole life, from Paul Tol's muted scheme: https://personal.sron.nl/~pault/
+    "initialisation": "#999933",
+    "restore": "#8C564B",
+    "lost_work": "#882255",
+    "queued": "#DDCC77",
+    "hung": "#CC0000",
     "unexplained": "#999999",
 }
 _FALLBACK_COLOR = "#666666"
@@ -30,6 +36,11 @@ _OF_SIXTEEN = {
     "host_wait": "red",
     "checkpoint": "bright_yellow",
     "evaluation": "bright_magenta",
+    "initialisation": "bright_blue",
+    "restore": "white",
+    "lost_work": "bright_cyan",
+    "queued": "bright_white",
+    "hung": "bright_red",
     "unexplained": "bright_black",
 }
 _LETTERS = {
@@ -41,6 +52,11 @@ _LETTERS = {
     "host_wait": "H",
     "checkpoint": "K",
     "evaluation": "E",
+    "initialisation": "I",
+    "restore": "R",
+    "lost_work": "L",
+    "queued": "Q",
+    "hung": "X",
     "unexplained": "?",
 }
 _WIDTH = 72

@@ -13,3 +13,24 @@ def seconds(value: float) -> str:
 def percent(ratio: float) -> str:
     """Return a ratio as a percentage."""
     return f"{ratio * 100:.1f} %"
+
+
+_STEPS = ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
+
+
+def duration(value: float) -> str:
+    """Return a length of time as people say it: `2 h 13 min`, `45.2 s`."""
+    if value < 59.95:
+        return f"{value:.1f} s" if value >= 1 else seconds(value) if value > 0 else "0 s"
+    value = round(value)
+    length, unit, part, name = next(row for row in _STEPS if value >= row[0])
+    whole, rest = divmod(round(value / part), length // part)
+    return f"{whole} {unit} {rest} {name}" if rest else f"{whole} {unit}"
+
+
+def size(count: float) -> str:
+    """Return bytes in the binary unit that people read best."""
+    for power, unit in ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if count >= 2**power:
+            return f"{count / 2**power:.1f} {unit}"
+    return f"{count:.0f} B"

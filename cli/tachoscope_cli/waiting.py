@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 INTERRUPTED = 128 + signal.SIGINT
 _LOOK_SECONDS = 0.3
@@ -16,24 +19,44 @@ _SENT_BY_KERNEL = 128
 """`si_code` of a signal that a terminal sends to all of its foreground group: the command has it as well."""
 
 
-def wait(process: subprocess.Popen[bytes], while_running: Callable[[], None] | None, *, ours: bool = False) -> int:
+def wait(
+    process: subprocess.Popen[bytes],
+    while_running: Callable[[], None] | None,
+    *,
+    on_term: Callable[[], float] = lambda: 0.0,
+    on_interrupt: Callable[[], None] = lambda: None,
+    ours: bool = False,
+) -> int:
     """Wait for the command; return its exit code as a shell gives it.
 
-    A TERM is passed on. So is an interrupt that was sent to this process alone; one from the terminal the command has itself.
+    A TERM is passed on, after the time that `on_term` gives; a second one at once. So is an interrupt that was sent to this process
+    alone; one from the terminal the command has itself.
 
     Args:
         while_running: called about three times a second.
+        on_term: called at the first TERM; returns how many seconds the command has to end by itself.
+        on_interrupt: called at each interrupt that is not `ours`.
         ours: the command has a session of its own: an interrupt is for us, and ends it at once.
     """
     interrupted = False
-    with _signals(process) as next_interrupt:
+    pass_on_at: float | None = None
+    with _signals() as next_signal:
         while process.poll() is None:
-            sent_by = next_interrupt(_LOOK_SECONDS)
-            if sent_by is not None and ours:
+            left = _LOOK_SECONDS if pass_on_at is None else min(_LOOK_SECONDS, max(pass_on_at - time.monotonic(), 0.0))
+            came = next_signal(left)
+            if came is not None and came.number == signal.SIGTERM:
+                # A second one comes when the first did not help.
+                pass_on_at = time.monotonic() + on_term() if pass_on_at is None else 0.0
+            elif came is not None and ours:
                 interrupted = True
                 _stop(process)
-            elif sent_by is not None and sent_by != _SENT_BY_KERNEL:
-                process.send_signal(signal.SIGINT)
+            elif came is not None:
+                on_interrupt()
+                if came.code != _SENT_BY_KERNEL:
+                    process.send_signal(signal.SIGINT)
+            if pass_on_at is not None and time.monotonic() >= pass_on_at:
+                process.terminate()
+                pass_on_at = math.inf
             if while_running is not None:
                 while_running()
     if interrupted:
@@ -42,28 +65,31 @@ def wait(process: subprocess.Popen[bytes], while_running: Callable[[], None] | N
     return code if code >= 0 else 128 - code
 
 
-@contextlib.contextmanager
-def _signals(process: subprocess.Popen[bytes]) -> Iterator[Callable[[float], int | None]]:
-    """Yield what waits so many seconds for an interrupt or the command's end, and returns who sent the interrupt, if one came.
+class _Came(NamedTuple):
+    number: int
+    code: int
 
-    Python's handlers are not told who sent a signal, so interrupts are held back and fetched.
+
+@contextlib.contextmanager
+def _signals() -> Iterator[Callable[[float], _Came | None]]:
+    """Yield what waits so many seconds for an interrupt, a TERM or the command's end, and returns the signal, if one came for us.
+
+    Python's handlers are not told who sent a signal, and run in the midst of something else; so signals are held back and fetched.
     """
-    caught: list[int] = []  # by a thread that does not hold them back
-    previous = {
-        signal.SIGINT: signal.signal(signal.SIGINT, lambda *_: caught.append(_SENT_BY_KERNEL)),
-        signal.SIGTERM: signal.signal(signal.SIGTERM, lambda *_: process.terminate()),
-    }
-    fetched = {signal.SIGINT, signal.SIGCHLD}
+    caught: list[_Came] = []  # by a thread that does not hold them back
+    ours = (signal.SIGINT, signal.SIGTERM)
+    previous = {number: signal.signal(number, lambda number, _: caught.append(_Came(number, _SENT_BY_KERNEL))) for number in ours}
+    fetched = {*ours, signal.SIGCHLD}
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, fetched)
 
-    def next_interrupt(seconds: float) -> int | None:
+    def next_signal(seconds: float) -> _Came | None:
         if not caught:
             info = signal.sigtimedwait(fetched, seconds)
-            return info.si_code if info is not None and info.si_signo == signal.SIGINT else None
-        return caught.pop()
+            return _Came(info.si_signo, info.si_code) if info is not None and info.si_signo in ours else None
+        return caught.pop(0)
 
     try:
-        yield next_interrupt
+        yield next_signal
     finally:
         while signal.sigtimedwait(fetched, 0) is not None:
             pass  # what came with the command's end was about the command

@@ -35,7 +35,12 @@ def findings(report: dict[str, Any]) -> list[tuple[str, Any, float]]:
     return [(row["class"], row["ranks"], row["share"]) for row in report["findings"] if row["severity"] != "info"]
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+IN_EACH_TEST = ("none", "input_straggler", "input_fetch", "checkpoint_stall", "host_pause")
+"""What differs in how it is measured; the others, 20 to 40 s each, run with the bars. From planted records each class is judged in
+`tests/analyzers`, and "tiny" below and the demo of test_run_with_agent are `comm_exposed`."""
+
+
+@pytest.mark.parametrize("fault", [pytest.param(fault, marks=[pytest.mark.bar] * (fault not in IN_EACH_TEST)) for fault in FAULTS])
 def test_the_demo_names_the_fault_that_it_caused(fault: str, bar_run: int) -> None:
     rarely = fault in {"none", "checkpoint_stall", "host_pause", "cpu_contention"}  # not in every step, or by chance
     done = tachoscope("demo", "--fault", fault, "--steps", "40" if rarely else "30")
@@ -72,7 +77,7 @@ TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "
 @pytest.mark.parametrize(
     ("fault", "expected"),
     [
-        ("none", None),
+        pytest.param("none", None, marks=pytest.mark.bar),  # `make test` has the demo's
         pytest.param("data_one", ("input_straggler", [1]), marks=pytest.mark.bar),  # as below, without torchrun
         pytest.param("data_both", ("input_workers", "all"), marks=pytest.mark.bar),
         pytest.param("compute_one", ("compute_straggler", [1]), marks=pytest.mark.bar),  # the demo has it too, as the next
@@ -93,7 +98,7 @@ def test_a_script_written_apart_is_judged_as_well(
 @pytest.mark.parametrize(
     ("fault", "options", "expected"),
     [
-        ("data_one", ("--rank", "0"), ("input_straggler", [0])),
+        pytest.param("data_one", ("--rank", "0"), ("input_straggler", [0]), marks=pytest.mark.bar),
         pytest.param("data_both", ("--workers", "1"), ("input_workers", "all"), marks=pytest.mark.bar),  # two would keep up
     ],
 )
@@ -108,6 +113,7 @@ def test_under_torchrun_on_the_other_rank_and_with_workers_too(
 SLOW_NETWORK = "ip link set lo up && tc qdisc add dev lo root tbf rate 400mbit burst 256kb latency 400ms 2>/dev/null || exit 99"
 
 
+@pytest.mark.bar
 @pytest.mark.skipif(
     os.geteuid() != 0 or any(shutil.which(tool) is None for tool in ("unshare", "ip", "tc")),
     reason="needs root, unshare and iproute2 to limit a network of its own",

@@ -5,8 +5,11 @@ from typing import Any
 
 import msgspec
 
+from tachoscope_cli.life_words import RECOVERY_TITLES
 from tachoscope_cli.render_html import render
-from tachoscope_core.report import Change, Finding, Ledger, Report, StepSeconds, Window
+from tachoscope_cli.state_bar import STATE_COLORS
+from tachoscope_core.life import Attempt, Cost, Life, Recovery, Span
+from tachoscope_core.report import Change, Finding, Ledger, QualityNote, Report, StepSeconds, Window
 
 STATES = {"compute": 1.0, "data_wait": 1.0}
 
@@ -79,3 +82,45 @@ def test_a_comparison_scrolls_within_itself_and_gives_full_names() -> None:
 
 def test_no_difference_is_said() -> None:
     assert "<p>no difference</p>" in render(report(baseline="before", changes=[]))
+
+
+def test_the_bar_of_all_ranks_stands_below_a_heading_of_its_own() -> None:
+    note = QualityNote(severity="note", what="a gap", means="it counts as unexplained")
+
+    page = render(report(quality=[note]))
+
+    assert page.index("it counts as unexplained") < page.index("<h2>Where the time went</h2>") < page.index(">all ranks<")
+
+
+def life(**values: Any) -> Report:
+    attempt = Attempt(
+        attempt=0, start=0.0, end=10.0, ranks=2, hosts=["node-0"], last_step=10, spans=[Span(state="steps", start=0.0, end=10.0)]
+    )
+    recovery = Recovery(attempt=0, kind="killed", rank=1, host="node-0", failed_at=5.0, restore_seconds=2.0)
+    made = Life(denominator="launcher", allocated_seconds=6.0, attempts=[attempt], recoveries=[recovery])
+    return report(life=msgspec.structs.replace(made, **values))
+
+
+def test_each_cell_of_a_recovery_names_its_column_for_windows_too_narrow_for_the_table() -> None:
+    cells = re.findall(r'data-title="(\w+)">([^<]*)<', render(life()).partition("Recoveries")[2])
+
+    assert [name for name, _ in cells] == list(RECOVERY_TITLES)
+    assert {"whose": "rank 1, node-0", "restore": "2.0 s", "total": "-"}.items() <= dict(cells).items()
+
+
+def test_new_steps_do_not_look_like_the_ledgers_compute_and_the_legend_says_what_they_are() -> None:
+    picture = render(life()).partition("<h2>Attempts</h2>")[2].partition("<h2>")[0]
+
+    assert STATE_COLORS["compute"] not in picture
+    assert "new steps (compute, communication and waits together)" in picture
+
+
+def test_a_queue_without_a_price_has_no_empty_cell_and_shares_say_of_what_they_are() -> None:
+    cost = Cost(unit="rank", device="", hours=1.0, by_state={}, price_per_hour=36.0, currency="EUR", money=36.0, source="ours")
+    waited = Ledger(unit="rank", wall_seconds=10.0, states={"compute": 6.0, "queued": 4.0})
+
+    page = render(msgspec.structs.replace(life(cost=cost, queued_seconds=4.0), ledgers=[waited]))
+
+    row = page.partition("</span> queued</td>")[2].partition("</tr>")[0]
+    assert re.findall(r">([^<]*)</td>", row) == ["40.0 %", "4.0 s", "-"]
+    assert "shares are of allocated time and queue together" in page

@@ -1,0 +1,126 @@
+"""What `tachoscope run` sees of its command from outside, and writes down: start, end, failures, hangs, restarts, notices."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from operator import itemgetter
+from pathlib import Path
+
+from tachoscope import lineage, notice, tracker_runs
+from tachoscope.job_watch import Event, JobWatch, hang_seconds
+from tachoscope.outside_records import OutsideRecords
+from tachoscope.run_reader import RunReader
+from tachoscope_core import records, spool
+from tachoscope_node.shard_watch import ShardWatch
+
+_SIGNALS = {int(number) for number in signal.Signals}
+
+
+class Watching:
+    """Watches the processes of one run. No method raises for what lies in the spool, or for a spool that is gone.
+
+    Args:
+        shards: keeps the quarantine list of data shards; None: the node's agent does.
+    """
+
+    def __init__(self, directory: Path, job: str, attempt: int, shards: ShardWatch | None = None) -> None:
+        self._directory = directory
+        self._shards = shards
+        self._records = OutsideRecords(directory, job, attempt)
+        self._reader = RunReader(directory, self.writer)
+        self._watch = JobWatch(hang_seconds())
+        self._interrupted = False
+        self._tracked: list[tuple[int, int, dict[str, str]]] = []
+
+    @property
+    def writer(self) -> str:
+        """The writer of the launcher's records."""
+        return self._records.writer
+
+    def started(self, command: Sequence[str]) -> None:
+        """Note that the command is about to be started."""
+        self._records.write(records.JobStarted, world_size=0, pid=os.getpid(), lineage=lineage.launch(command))
+
+    @property
+    def tracker_runs(self) -> dict[str, str]:
+        """What the lowest rank of the newest attempt said of its runs of experiment trackers."""
+        return max(self._tracked, key=itemgetter(0, 1), default=(0, 0, {}))[2]
+
+    def look(self) -> None:
+        """Look once at all processes of the run, and write down what happened since the last time."""
+        now, unix_seconds = time.monotonic(), time.time()
+        # Who is gone is asked before reading: then its last words are read, and it comes before those whom its end brought down.
+        gone = [*self._watch.exits.gone(), *self._reader.gone()]
+        for writer in gone:
+            self._watch.gone(writer, unix_seconds)
+        for line in self._reader.lines():
+            try:
+                record = records.decode(line)
+            except (records.UnknownKindError, records.MalformedRecordError):
+                continue  # the analysis counts them
+            self._watch.take(record, now, unix_seconds)
+            if isinstance(record, records.JobStarted | records.JobEnded) and (runs := tracker_runs.among(record.lineage)):
+                self._tracked.append((record.attempt, -record.rank, runs))
+            if self._shards is not None:
+                self._shards.take(record)
+        for writer in gone:  # one that came and went between two looks was not known before
+            self._watch.gone(writer, unix_seconds)
+        self._watch.saw_alive(unix_seconds)
+        for event in self._watch.judge(now):
+            self._tell(event)
+        for found in self._shards.decide(now) if self._shards is not None else ():
+            self._tell(Event(records.ShardQuarantined, found.fields, found.text))
+
+    def _tell(self, event: Event) -> None:
+        if event.kind is not None:
+            self._records.write(event.kind, **event.fields)
+        if event.text:
+            sys.stderr.write(f"tachoscope: {event.text}\n")
+
+    def noticed(self, grace_seconds: float) -> float:
+        """Note that this process was told to end, and leave word of it for the command.
+
+        Returns:
+            How many seconds the command has to end by itself: none unless a process of it asks for notices.
+        """
+        at = time.time()
+        asks = (self._directory / spool.ASKS).exists()
+        seconds = grace_seconds if asks else 0.0
+        said = notice.Notice("sigterm", at, at + seconds)
+        self._records.write(records.PreemptionNotice, time=at, source=said.source, deadline=said.deadline)
+        try:
+            directory = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except OSError:
+            return 0.0
+        try:
+            left = notice.leave(said, directory)
+        finally:
+            os.close(directory)
+        if not asks:
+            sys.stderr.write("tachoscope: told to end; the command gets the TERM at once: it does not ask tachoscope.preempted()\n")
+        if asks and left:
+            sys.stderr.write(f"tachoscope: told to end; the command has {seconds:g} s to save a checkpoint and end by itself\n")
+        return seconds if left else 0.0
+
+    def interrupted(self) -> None:
+        """Note that the user interrupted the command."""
+        self._interrupted = True
+
+    def ended(self, code: int) -> None:
+        """Note how the command ended, and let go of its processes."""
+        self.look()
+        reason = ""
+        if code:
+            reason = (
+                f"killed by {signal.Signals(code - 128).name}" if code > 128 and code - 128 in _SIGNALS else f"exit code {code}"
+            )
+            if self._interrupted:
+                reason = f"{records.INTERRUPTED} ({reason})"
+        self._records.write(records.JobEnded, status="failed" if code else "completed", reason=reason, exit_code=code)
+        self._reader.close()
+        self._watch.close()
+        self._records.close()
