@@ -40,7 +40,9 @@ TRUTHS = {
     "accelerate_basic": Truth(60, saves=(20, 40, 60, 60)),
     "transformers_trainer": Truth(60, saves=(20, 40, 60, 60)),
 }
-SINGLE = [name for name in TRUTHS if name != "pytorch_ddp_multigpu"]
+FRAMEWORKS = ("lightning_autoencoder", "accelerate_basic", "transformers_trainer")
+SINGLE = ["pytorch_quickstart", *(pytest.param(name, marks=pytest.mark.bar) for name in FRAMEWORKS)]
+"""Those of the frameworks run with the bars; `make test` has them with two ranks."""
 DISTRIBUTED = [name for name in TRUTHS if name != "pytorch_quickstart"]
 
 

@@ -28,6 +28,8 @@ def schema(hint: Any, key: str = "") -> dict[str, Any]:
             if key == "devices"
             else {"type": "object", "additionalProperties": inner}
         )
+    if get_origin(hint) is list:
+        return {"type": "array", "items": schema(get_args(hint)[0])}
     parts = [part for part in get_args(hint) if part is not type(None)]
     if bool in parts:  # as which YAML reads a plain `on` and `off`
         return {"enum": [*get_args(parts[0]), True, False]}

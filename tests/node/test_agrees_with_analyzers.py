@@ -47,6 +47,7 @@ def seconds_after(lines: list[bytes]) -> dict[int, dict[int, list[bytes]]]:
 @pytest.mark.parametrize("looks", ["each second", "once"])
 def test_with_clocks_read_in_some_steps_both_split_waiting_alike(tmp_path: Path, clocks_every: int, looks: str) -> None:
     clock = FakeClock()
+    clock.now = 0.0  # where the planted times begin
     agent = agent_of(tmp_path, clock=clock, flush={"seconds": 1000.0})
     lines = planted(clocks_every)
     writers = {record.rank: record.writer for record in map(records.decode, lines)}

@@ -132,6 +132,7 @@ def test_a_rank_that_is_read_to_its_end_before_another_is_read_at_all_is_matched
         live.settle()
     for rank, cpu in ((0, 0.8), (1, 0.3)):
         told = Told(live, rank, attempt=attempt)
+        told.say(records.CheckpointRestored, step=10 * attempt, blocking_seconds=0.0)
         for _ in range(1000):
             told.step(cpu=cpu, backward=1.0)
         told.say(records.JobEnded, status="left")
@@ -178,6 +179,7 @@ def test_steps_of_an_attempt_that_died_half_way_are_counted_and_not_mixed_with_t
     live.writer_gone("job", other.writer, 101.0)
     again = [Told(live, rank, attempt=1) for rank in (0, 1)]
     for rank in again:
+        rank.say(records.CheckpointRestored, step=10, blocking_seconds=0.0)
         rank.step(cpu=0.5, backward=1.0)
     shown = series(live)
 

@@ -46,7 +46,7 @@ ANALYSES: tuple[Callable[[View], Any], ...] = (
 _QUICK, _ALL_EVERY = 3, 25
 
 _PARTS = 20
-_FILES, _FILES_OF_THE_BAR = 300, 200_000
+_FILES, _FILES_OF_THE_BAR = 160, 200_000
 _SECONDS = 60
 _REAL = ("hta/tiny_rank70", "hta/cpu_only_rank34", "hta/triton_example")
 

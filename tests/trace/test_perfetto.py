@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from planting import Planted
-from recorded import ALL, recorded
+from recorded import SMALL_FIRST, recorded
 from tachoscope_analyzers.trace.critical_path import critical_path
 from tachoscope_analyzers.trace.perfetto import CATEGORY, Slice, write
 from tachoscope_analyzers.trace.read import read
@@ -43,7 +43,7 @@ def same_events(trace: Trace, again: Trace) -> None:
     assert [tracks[track] for track in trace.events["track"]] == [tracks_again[track] for track in again.events["track"][:count]]
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", SMALL_FIRST)
 def test_what_is_written_holds_every_event_of_a_recorded_trace_as_it_was(name: str, tmp_path: Path) -> None:
     trace = read(recorded(name))
     view = View(trace)
