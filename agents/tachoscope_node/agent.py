@@ -10,7 +10,9 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
+from tachoscope.job_watch import hang_seconds
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.records import AnyRecord, ShardQuarantined
 from tachoscope_core.store import Store
 from tachoscope_node import live_families, saved, self_families
 from tachoscope_node.collectors.all import gpu_collector, host_collectors
@@ -26,11 +28,17 @@ from tachoscope_node.gpu.joined import GpuSource, sources
 from tachoscope_node.gpu.pods import PodsCollector, placed
 from tachoscope_node.gpu.workloads import Rank
 from tachoscope_node.journal import Journal
+from tachoscope_node.keeper import Keeper
 from tachoscope_node.live import Live
 from tachoscope_node.logs import Log
+from tachoscope_node.notices import Notices
+from tachoscope_node.own_records import OwnRecords
+from tachoscope_node.preemption import PreemptionCollector
 from tachoscope_node.samples import Samples
 from tachoscope_node.segment import Address, Segment
+from tachoscope_node.shard_watch import ShardWatch
 from tachoscope_node.shipper import Policy, Shipper, due
+from tachoscope_node.verifier import Verifier
 
 
 class Agent:
@@ -64,12 +72,28 @@ class Agent:
         store = Store(config.store_url)
         self.shipper = Shipper(store, self.journal, config.node_name, log, clock=clock)
         self.samples = Samples(state / "samples", store, config.node_name, max_age_seconds=max(config.flush_seconds, 60.0))
-        self.live = Live(config.limits, self._saved.jobs)
+        least = hang_seconds()
+        self.live = Live(config.limits, self._saved.jobs, hang_seconds=least, heard=self._heard)
+        self.keeper = Keeper(
+            self.live,
+            config.spool_path,
+            config.node_name,
+            hang_seconds=least,
+            log=lambda line: log.warning(None, line),
+            clock=clock,
+            unix_clock=unix_clock,
+        )
+        self.shards = ShardWatch(config.spool_path, lambda line: log.warning("quarantine", line))
+        self._store = store
         self.follower = Follower(
             config.spool_path, config.limits, remember=self._remember, writer_gone=self._writer_gone, rejected=self.live.rejected
         )
+        self.records = OwnRecords(config.spool_path, config.node_name)
+        self.verifier = Verifier(state, config.checkpoints, config.limits, self.live, self.records, log, clock=unix_clock)
         self._health = HealthWatch(state, config.proc, log)
         self.gpus = self._gpus(config)
+        self._preemption = self._asks_for_preemption(config)
+        self._notices = Notices(self.keeper, lambda line: log.warning(None, line))
         self.frame = self._frame(config)
         self.errors: Counter[str] = Counter()
         self.ticks = 0
@@ -92,10 +116,18 @@ class Agent:
                 self.errors["spool"] += 1
                 self.log.warning("spool", f"could not read the spool {self.config.spool_path}: {error.strerror}")
             self.follower.take_locks()
+            self.keeper.before_reading()
             more = self.follower.read(now, self._apply, seconds)
             self.live.settle()
+            if not more:  # else the next steps may wait to be read
+                self._changed = self.live.stand_still(now) or self._changed
+            self.keeper.look(all_read=not more)
+            notice = self._preemption.current if self._preemption is not None else None
+            self._notices.pass_on(notice, self.live.jobs.values(), self.follower.directories)
+            self._watch_shards(now)
             self._let_go(now)
             self._save()
+            self.verifier.tick(self.live.jobs)
             self.ticks += 1
             self.ticked_at = now
         self._tell_of_rejections()
@@ -108,11 +140,28 @@ class Agent:
         self._changed = True
         job = segment.address.job if segment.address else None
         self.live.apply(segment.directory, segment.writer, job, lines, self._clock())
+        self.verifier.apply(segment, lines)
+
+    def _watch_shards(self, now: float) -> None:
+        taken, self.live.shard_records = self.live.shard_records, []
+        for record in taken:
+            self.shards.take(record)
+        for found in self.shards.decide(now):
+            self.records.write(found.job, ShardQuarantined, attempt=found.attempt, **found.fields)
+            self.log.warning(f"quarantine {found.job}", found.text)
+        for job in self.live.jobs.values():
+            job.shards_quarantined = self.shards.listed(job.name)
+        self.shards.forget(self.live.jobs)
+        self.records.close_idle()
+
+    def _heard(self, record: AnyRecord) -> None:
+        self.keeper.heard(record)
 
     def _writer_gone(self, segment: Segment) -> None:
         if segment.address is not None:
             self._changed = True
             self.live.writer_gone(segment.address.job, segment.writer, self._clock())
+            self.keeper.writer_gone(segment.address.job, segment.writer)
 
     def _remember(self, segment: Segment) -> bool:
         """Take up a segment where the journal and the state left it; say whether they know it."""
@@ -185,6 +234,9 @@ class Agent:
             if not everything:
                 policy = Policy(self.config.flush_seconds, self.config.flush.bytes)
                 segments = due(segments, policy, now)
+        if not self.shipper.failing:
+            # Before the records: a run whose last records are shipped is over, and who waited for that may ask for the list.
+            self.shards.sync(self._store, self.config.node_name, now, anyway=everything)
         count = self.shipper.ship(segments, self.lock, anyway=everything)
         if not self.shipper.failing:
             try:
@@ -196,15 +248,20 @@ class Agent:
 
     def reconfigure(self, config: Config) -> None:
         """Go on with other limits, times and device filters."""
-        old, old_gpus = self.frame, self.gpus
+        old, old_gpus, old_preemption = self.frame, self.gpus, self._preemption
+        if config.preemption != self.config.preemption:
+            self._preemption = self._asks_for_preemption(config)
         if config.gpu != self.config.gpu:
             self.gpus = self._gpus(config)
         frame = self._frame(config)
         with self.lock:
             self.config = config
             self.live.limits = self.follower.limits = config.limits
+            self.verifier.reconfigure(config.checkpoints, config.limits)
             self.frame = frame
         old.close()
+        if old_preemption is not None and old_preemption is not self._preemption:
+            old_preemption.close()
         if old_gpus is not None and old_gpus is not self.gpus:
             old_gpus.close()
 
@@ -214,7 +271,14 @@ class Agent:
         if self.gpus is not None:
             collectors += [*sources(self.gpus), self._pods(config, self.gpus)]
         collectors += self._health.collectors(config.gpu, self.gpus)
+        collectors += [self._preemption] if self._preemption is not None else []
         return Frame(collectors, self._log_collector)
+
+    def _asks_for_preemption(self, config: Config) -> PreemptionCollector | None:
+        asked = config.preemption
+        if isinstance(asked.provider, bool) or asked.provider == "off":
+            return None
+        return PreemptionCollector(asked.provider, url=asked.url, interval_seconds=asked.interval_seconds)
 
     def _pods(self, config: Config, gpus: GpuSource) -> PodsCollector:
         socket = config.gpu.pod_resources
@@ -242,6 +306,10 @@ class Agent:
     def finish(self, deadline: float) -> bool:
         """Read and ship all that is left, until the deadline on the clock; say whether all is in the store."""
         self.samples.finish()
+        with self.lock:
+            self.keeper.close()
+        self.shards.flush()
+        self.verifier.close()
         while self.tick() and self._clock() < deadline:
             pass
         while self._clock() < deadline and self.ship(everything=True):
@@ -254,10 +322,14 @@ class Agent:
 
     def close(self) -> None:
         """Let go of all files, locks and threads."""
+        self.verifier.close()
         self.frame.close()
+        if self._preemption is not None:
+            self._preemption.close()
         if self.gpus is not None:
             self.gpus.close()
         self._health.close()
+        self.records.close()
         with self.lock:
             self.follower.close()
             self.journal.close()
@@ -270,7 +342,8 @@ class Agent:
         with self.lock:
             jobs = live_families.families(self.live.jobs.values(), node=self.config.node_name, now=now)
             own = self_families.families(self, now)
-        return [*jobs, *self.frame.families(), *own]
+            verified = self.verifier.families(self.live.jobs)
+        return [*jobs, *verified, *self.frame.families(), *own]
 
     def health(self) -> dict[str, object]:
         """Return the verdicts on the node's GPUs, for people and programs."""

@@ -90,6 +90,38 @@ class Gpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.enabled
 
 
+class Checkpoints(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How checkpoints are read back; each only with the rights of the user whose job wrote it.
+
+    Attributes:
+        verify: whether they are. paths: where a folder as the jobs see it is on this machine.
+        roots: folders outside of which nothing is read; empty: any, but none in Kubernetes.
+        bytes_per_second: most that is read, so that training is not slowed; 0: no limit.
+        max_bytes: largest checkpoint that is read.
+        verify_again_seconds: how often the newest two are read again.
+    """
+
+    verify: bool = True
+    paths: dict[str, str] = {}
+    roots: list[str] = []
+    bytes_per_second: int = 64 << 20
+    max_bytes: int = 1 << 42
+    verify_again_seconds: float = 3600.0
+
+
+class Preemption(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Whom to ask whether this machine will be taken away.
+
+    Attributes:
+        provider: whose machine it is. YAML reads a plain `off` as a boolean.
+        url: of its metadata service; empty: the usual. interval_seconds: between two questions.
+    """
+
+    provider: Literal["off", "aws", "gcp", "azure"] | bool = "off"
+    url: str = ""
+    interval_seconds: float = 5.0
+
+
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The agent's configuration; every key has a default.
 
@@ -102,7 +134,9 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         spool_retention_seconds: after which a segment that nobody writes and that cannot be shipped is removed.
         stop_seconds: how long a stop may take to ship what is left.
         proc, sys: where the host's /proc and /sys are mounted.
+        preemption: whom to ask for notices that the machine will be taken away.
         devices: device filters by collector (disk, network, infiniband). gpu: what is collected of GPUs.
+        checkpoints: how they are read back.
     """
 
     spool: str = ""
@@ -123,6 +157,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limits: Limits = Limits()
     devices: dict[str, Filter] = {}
     gpu: Gpu = Gpu()
+    checkpoints: Checkpoints = Checkpoints()
+    preemption: Preemption = Preemption()
     otlp: OtlpSettings | None = None
 
     @property
@@ -166,6 +202,10 @@ RANGES: Mapping[str, tuple[float, float]] = {
     "flush.bytes": (1 << 16, 1 << 30),
     "gpu.expected": (0, 1024),
     "gpu.interval_seconds": (0.2, 60),
+    "checkpoints.bytes_per_second": (0, 1 << 40),
+    "checkpoints.max_bytes": (0, 1 << 50),
+    "checkpoints.verify_again_seconds": (60, 365 * 86400),
+    "preemption.interval_seconds": (1, 60),
     **{f"limits.{name}": (1, 1 << 40) for name in Limits.__struct_fields__},
 }
 """By key: the least and the most that a number may be."""
@@ -267,6 +307,8 @@ def _out_of_range(config: Config) -> list[str]:
         faults.append(f"node: {config.node_name!r} is not a host name: set node: or $NODE_NAME")
     for collector, devices in config.devices.items():
         faults += _filter_faults(collector, devices)
+    if config.preemption.provider is True:
+        faults.append("preemption.provider: True: is none of off, aws, gcp, azure")
     if config.otlp is not None:
         faults += [f"otlp.{fault}" for fault in otlp_faults(config.otlp)]
     return faults

@@ -16,6 +16,7 @@ import msgspec
 
 from tachoscope_core import spool
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.quarantine import DIRECTORY
 from tachoscope_core.records import check_job_name
 from tachoscope_node.config import Limits
 from tachoscope_node.segment import CHUNK_BYTES, Address, Segment
@@ -115,7 +116,7 @@ class Follower:
         """
         try:
             with os.scandir(self._root) as entries:
-                found = {entry.name: entry for entry in entries if entry.is_dir(follow_symlinks=False)}
+                found = {entry.name: entry for entry in entries if entry.name != DIRECTORY and entry.is_dir(follow_symlinks=False)}
         except FileNotFoundError:
             found = {}
         self.unreadable = {}
@@ -316,7 +317,8 @@ def _remove(directory: Directory, retention_seconds: float) -> None:
             if idle <= retention_seconds:
                 return
             os.unlink(spool.POD_MARK, dir_fd=directory.descriptor)
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(spool.SHIPPER_LOCK, dir_fd=directory.descriptor)
+        for name in spool.RUN_FILES:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=directory.descriptor)
         directory.path.rmdir()
     directory.release()

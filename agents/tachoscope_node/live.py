@@ -6,13 +6,15 @@ It is plain data, saved at every tick before it is shown: counters go on after a
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
-import msgspec
-
+from tachoscope.job_watch import HANG_SECONDS
 from tachoscope_core import records
-from tachoscope_core.training_metrics import CHECKPOINT_BACKGROUND, CHECKPOINT_BLOCKING, STEP_SECONDS, TRAINING_STATES
+from tachoscope_core.training_metrics import CHECKPOINT_BACKGROUND, CHECKPOINT_BLOCKING, STEP_SECONDS
+from tachoscope_node import account
 from tachoscope_node.attribution import Clocks, Waited, attribute, plausible, split_waiting
 from tachoscope_node.config import Limits
+from tachoscope_node.live_state import Buckets, Job, Rank
 
 RECENT_STEPS = 32
 MAX_OPEN_STEPS = 256
@@ -20,100 +22,42 @@ MAX_OPEN_STEPS = 256
 MAX_OPEN_STEPS_IN_A_LOOK = 4096
 """The same within a look: one rank's file is read before the next one's, and each may hold all steps since the last look."""
 MAX_SHARDS = 20
+MAX_SHARD_RECORDS = 10_000
+"""Kept from one look at the spool to the next."""
 MAX_RANK = 1 << 20
 MAX_DROPPED = 1 << 40
 TAKEN_OVER_SECONDS = 60.0
 """Another process may say that it is a rank when the one before ended, or wrote nothing for this long."""
 
 
-class Buckets(msgspec.Struct):
-    """Observations of a histogram: by bucket, the last for above all bounds."""
+AGENT_DIRECTORY = "agent-"
+"""How the names of the directories begin in which agents write: what lies there is no launcher's."""
 
-    counts: list[int]
-    sum: float = 0.0
-
-    def observe(self, value: float, bounds: tuple[float, ...]) -> None:
-        """Add one."""
-        self.counts[next((index for index, bound in enumerate(bounds) if value <= bound), len(bounds))] += 1
-        self.sum += value
-
-
-def _empty(bounds: tuple[float, ...]) -> Buckets:
-    return Buckets([0] * (len(bounds) + 1))
-
-
-class Rank(msgspec.Struct):
-    """One rank: times are seconds of the host's monotonic clock.
-
-    Attributes:
-        writer, directory: who writes its records, and where. ended: `left`, `failed` or `killed` once it did.
-        gpu_uuid, pod_uid: as its record says.
-        seconds: by ledger state. dropped_before: records dropped by the rank's earlier processes.
-        recent: wall and data wait of the last steps.
-    """
-
-    rank: int
-    writer: str
-    directory: str
-    attempt: int = 0
-    pid: int = 0
-    world_size: int = 1
-    device: str = ""
-    gpu_uuid: str = ""
-    pod_uid: str = ""
-    ended: str = ""
-    seconds: dict[str, float] = msgspec.field(default_factory=lambda: dict.fromkeys(TRAINING_STATES, 0.0))
-    steps: int = 0
-    step: int = 0
-    step_seconds: float = 0.0
-    last_record: float = 0.0
-    last_end: float | None = None
-    dropped: int = 0
-    dropped_before: int = 0
-    recent: list[tuple[float, float]] = []
-    clocks: Clocks = msgspec.field(default_factory=Clocks)
-
-
-class Job(msgspec.Struct):
-    """One job's part on this node.
-
-    Attributes:
-        launched: when `tachoscope run` started the command. launcher: the writer of the `run` that lives.
-        idle_since: when the last of its processes ended.
-        open_steps: steps that not all ranks of the node have finished. late: wall, and what the latest rank cost, of recent steps.
-    """
-
-    name: str
-    ranks: dict[int, Rank] = {}
-    launched: float | None = None
-    launcher: str = ""
-    idle_since: float | None = None
-    step_seconds: Buckets = msgspec.field(default_factory=lambda: _empty(STEP_SECONDS.buckets))
-    checkpoint_blocking: Buckets = msgspec.field(default_factory=lambda: _empty(CHECKPOINT_BLOCKING.buckets))
-    checkpoint_background: Buckets = msgspec.field(default_factory=lambda: _empty(CHECKPOINT_BACKGROUND.buckets))
-    last_checkpoint: float | None = None
-    worker_failures: int = 0
-    shard_failures: dict[str, int] = {}
-    open_steps: dict[int, dict[int, Waited]] = {}
-    late: list[tuple[float, float]] = []
-
-    def running(self) -> list[Rank]:
-        """Return the ranks that have not ended."""
-        return [rank for rank in self.ranks.values() if not rank.ended]
-
-    def whole(self, parts: dict[int, Waited]) -> bool:
-        """Say whether these are of all ranks of the job."""
-        return len(parts) >= max(rank.world_size for rank in self.ranks.values() if rank.rank in parts or not rank.ended)
+__all__ = ["Buckets", "Job", "Live", "Rank"]
 
 
 class Live:
-    """The jobs, and how many records were taken and left out, by reason."""
+    """The jobs, and how many records were taken and left out, by reason.
 
-    def __init__(self, limits: Limits, jobs: dict[str, Job] | None = None) -> None:
+    Attributes:
+        shard_records: about data shards, taken since somebody last emptied it.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        jobs: dict[str, Job] | None = None,
+        *,
+        hang_seconds: float = HANG_SECONDS,
+        heard: Callable[[records.AnyRecord], None] = lambda _: None,
+    ) -> None:
         self.limits = limits
+        self._hang_seconds = hang_seconds
+        self._heard = heard
         self.jobs: dict[str, Job] = jobs if jobs is not None else {}
         self.records = 0
         self.rejected: Counter[str] = Counter()
+        self.shard_records: list[records.ShardRead | records.ShardFailed] = []
 
     def apply(self, directory: str, writer: str, job: str | None, lines: list[bytes], now: float) -> None:
         """Take lines of one writer, of which `job` is the job that its first record names."""
@@ -141,39 +85,68 @@ class Live:
         # The same clock, on the same host: one in the future, or before the host's start, is forged.
         at = max(min(record.monotonic_ns / 1e9, now), 0.0)
         if record.rank == records.LAUNCHER_RANK:
-            self._launcher(job, record, at, now)
+            if not directory.startswith(AGENT_DIRECTORY):
+                self._launcher(job, record, at, now)
+            return
+        if isinstance(record, records.ShardRead | records.ShardFailed):
+            self._shard(job, record)
             return
         rank = self._rank(job, directory, record, now)
         if rank is None:
             return
+        self._heard(record)
         rank.last_record = max(rank.last_record, at)
         if isinstance(record, records.StepDone):
             self._step(job, rank, record, at)
-            return
+        else:
+            self._other(job, rank, record, at, now)
+
+    def _other(self, job: Job, rank: Rank, record: records.AnyRecord, at: float, now: float) -> None:
+        """Take what a rank says beside its steps."""
         if isinstance(record, records.Heartbeat | records.JobEnded):
             rank.dropped = max(rank.dropped, min(record.dropped_total, MAX_DROPPED))
         match record:
             case records.JobStarted():
                 rank.pid, rank.world_size, rank.device = record.pid, record.world_size, record.device[:32]
                 rank.gpu_uuid, rank.pod_uid = record.gpu_uuid[:96], record.pod_uid[:64]
+                rank.began = account.process_began(record, at)
+            case records.Heartbeat():
+                account.heard_of(job, rank, record.phase, at)
             case records.CheckpointSaved():
                 self._checkpoint(job, record, at)
-            case records.ShardFailed():
-                _count_shard(job, record.shard[:128])
+            case records.CheckpointRestored():
+                if not account.restored(job, rank, record, at):
+                    self.rejected["implausible"] += 1
             case records.WorkerFailed():
                 job.worker_failures += 1
             case records.JobEnded():
                 self._end(job, rank, "failed" if record.status == "failed" else "left", at, now)
 
+    def _shard(self, job: Job, record: records.ShardRead | records.ShardFailed) -> None:
+        """Take what a reader of data shards says: perhaps a loader worker, so its writer is not the rank's process."""
+        if isinstance(record, records.ShardFailed):
+            _count_shard(job, record.shard[:128])
+        if len(self.shard_records) < MAX_SHARD_RECORDS:
+            self.shard_records.append(record)
+        else:
+            self.rejected["over_limit"] += 1
+
     def _launcher(self, job: Job, record: records.AnyRecord, at: float, now: float) -> None:
         if isinstance(record, records.JobStarted):
-            job.launched, job.launcher, job.idle_since = at, record.writer, None
+            job.launched, job.launcher, job.idle_since, job.released = at, record.writer, None, None
         elif isinstance(record, records.JobEnded) and job.launcher == record.writer:
-            job.launcher = ""
+            job.launcher, job.released = "", at
             self._idle_if_ended(job, now)
 
+    def hold(self, job: Job, *, held: bool, now: float) -> None:
+        """Note that this agent watches a job from now on, or no longer."""
+        job.held = held
+        if held:
+            job.idle_since = None
+        self._idle_if_ended(job, now)
+
     def _idle_if_ended(self, job: Job, now: float) -> None:
-        if not job.launcher and not job.running():
+        if not job.launcher and not job.held and not job.running():
             job.idle_since = now
 
     def _job(self, name: str, now: float) -> Job | None:
@@ -201,6 +174,7 @@ class Live:
             self.rejected["identity"] += 1
             return None
         _settle_earlier(job, rank, record.attempt)
+        account.next_process(job, rank, record.attempt)
         rank.writer, rank.directory, rank.attempt = record.writer, directory, record.attempt
         rank.ended, rank.last_end, rank.clocks = "", None, Clocks()
         rank.dropped_before, rank.dropped = rank.dropped_before + rank.dropped, 0
@@ -211,17 +185,15 @@ class Live:
         if not plausible(step):
             self.rejected["implausible"] += 1
             return
-        begin = at - step.wall_seconds
-        if rank.last_end is not None:
-            rank.seconds["unexplained"] += max(begin - rank.last_end, 0.0)
-        elif job.launched is not None and begin > job.launched:
-            rank.seconds["initialisation"] += begin - job.launched
-        rank.last_end = at
+        rest, new = account.step_done(job, rank, step, at, self._hang_seconds)
         rank.steps += 1
         rank.step, rank.step_seconds = step.step, step.wall_seconds
         rank.recent = [*rank.recent[1 - RECENT_STEPS :], (step.wall_seconds, step.phase_seconds.get("data_wait", 0.0))]
         job.step_seconds.observe(step.wall_seconds, STEP_SECONDS.buckets)
-        part = attribute(step, rank.clocks, together=rank.world_size > 1)
+        if not new:
+            rank.seconds["lost_work"] += rest.wall_seconds
+            return
+        part = attribute(rest, rank.clocks, together=rank.world_size > 1)
         for state, seconds in part.states.items():
             rank.seconds[state] += seconds
         parts = job.open_steps.setdefault(step.step, {})
@@ -253,6 +225,7 @@ class Live:
         if saved.background_seconds:
             job.checkpoint_background.observe(saved.background_seconds, CHECKPOINT_BACKGROUND.buckets)
         job.last_checkpoint = max(at, job.last_checkpoint or 0.0)
+        job.progress.save(saved.attempt, saved.step, saved.reference[:1024])
 
     def writer_gone(self, job: str, writer: str, now: float) -> None:
         """Note that a process is gone: one that did not say that it ends was killed."""
@@ -260,7 +233,7 @@ class Live:
         if found is None:
             return
         if found.launcher == writer:
-            found.launcher = ""
+            found.launcher, found.released = "", now
             self._idle_if_ended(found, now)
         for rank in found.running():
             if rank.writer == writer:
@@ -268,12 +241,20 @@ class Live:
 
     def _end(self, job: Job, rank: Rank, how: str, at: float, now: float) -> None:
         rank.ended = how
-        if rank.last_end is not None:  # what a process does after its last step is in no step record
-            rank.seconds["unexplained"] += max(at - rank.last_end, 0.0)
-            rank.last_end = None
+        account.ended(job, rank, at, failed=how != "left")
         if how != "left":
             job.worker_failures += 1
         self._idle_if_ended(job, now)
+
+    def stand_still(self, now: float) -> bool:
+        """Count how long ranks have hung so far, after all that was written is read; say whether anything changed."""
+        grown = [
+            account.stands_still(job, rank, now, self._hang_seconds)
+            for job in self.jobs.values()
+            for rank in job.running()
+            if rank.last_end is not None
+        ]
+        return any(grown)
 
     def forget(self, now: float, retention_seconds: float) -> None:
         """Drop the jobs that ended long ago."""

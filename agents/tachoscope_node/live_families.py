@@ -35,9 +35,16 @@ def families(jobs: Iterable[Job], *, node: str, now: float) -> list[Family]:
         ),
         Family(names.SLOWDOWN, [((job.name,), _slowdown(job)) for job in jobs if job.late]),
         Family(names.WORKER_FAILURES, [((job.name, node), float(job.worker_failures)) for job in jobs]),
+        Family(names.RESTARTS, [((job.name,), float(job.restarts)) for job in jobs]),
+        Family(names.RECOVERY_SECONDS, [_histogram(job, job.recovery) for job in jobs]),
+        Family(names.JOB_ACTIVE, [((job.name,), float(bool(job.launcher) or job.held)) for job in jobs]),
         Family(
             names.SHARD_FAILURES,
             [((job.name, shard), float(count)) for job in jobs for shard, count in job.shard_failures.items()],
+        ),
+        Family(
+            names.SHARDS_QUARANTINED,
+            [((job.name,), float(job.shards_quarantined)) for job in jobs if job.shards_quarantined is not None],
         ),
     ]
 

@@ -33,6 +33,11 @@ def faults(config: Config) -> list[str]:
         check_url(config.store_url)
     except TachoscopeError as error:
         found.append(f"store: {error}")
+    checkpoints = config.checkpoints
+    for key, folders in (("roots", checkpoints.roots), ("paths", [*checkpoints.paths, *checkpoints.paths.values()])):
+        found += [f"checkpoints.{key}: {folder!r} is a relative path" for folder in folders if not Path(folder).is_absolute()]
+    if config.preemption.url and ((fault := _page_fault(config.preemption.url)) or not config.preemption.url.startswith("http://")):
+        found.append(f"preemption.url: {config.preemption.url!r} {fault or 'is no http:// URL, as metadata services have'}")
     return found + [f"gpu.{fault}" for fault in _gpu_faults(config.gpu)]
 
 

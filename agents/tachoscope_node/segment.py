@@ -32,6 +32,7 @@ class Segment:
     open directory `dir_fd`: nobody can put a link in the directory's place under an agent that runs as root.
 
     Attributes:
+        inode, uid: the file's, and the user's whose process writes it.
         read: offset up to which lines were read. shipped: offset up to which the store has them.
         pending: offset up to which they are being shipped, or `shipped`.
         applied: offset up to which lines were counted before the agent was started again. bytes_read: what reading cost so far.
@@ -48,7 +49,8 @@ class Segment:
         self._place: Path | str = path if dir_fd is None else path.name
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         self._descriptor = os.open(self._place, flags, dir_fd=dir_fd)
-        self.inode = os.fstat(self._descriptor).st_ino
+        status = os.fstat(self._descriptor)
+        self.inode, self.uid = status.st_ino, status.st_uid
         self.read = self.shipped = self.pending = self.applied = 0
         self.bytes_read = 0
         self.address: Address | None = None

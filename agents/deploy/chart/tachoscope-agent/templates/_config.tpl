@@ -50,11 +50,14 @@
 {{- toYaml (mergeOverwrite $config (deepCopy .Values.config)) -}}
 {{- end -}}
 
-{{/* Ports outside of the pod that the agent calls: of the store, a dcgm-exporter, an OTLP receiver. */}}
+{{/* Ports outside of the pod that the agent calls: of the store, a dcgm-exporter, an OTLP receiver, the cloud's metadata. */}}
 {{- define "tachoscope-agent.egressPorts" -}}
 {{- $urls := list -}}
 {{- if hasPrefix "s3://" .Values.store.url -}}{{- $urls = append $urls (default "https://s3" .Values.store.s3.endpoint) -}}{{- end -}}
 {{- if .Values.collectors.dcgm.enabled -}}{{- $urls = append $urls .Values.collectors.dcgm.url -}}{{- end -}}
+{{- with .Values.config.preemption -}}
+{{- if has .provider (list "aws" "gcp" "azure") -}}{{- $urls = append $urls (default "http://169.254.169.254" .url) -}}{{- end -}}
+{{- end -}}
 {{- with .Values.config.otlp -}}{{- $urls = append $urls .endpoint -}}{{- end -}}
 {{- $ports := list -}}
 {{- range $urls -}}
