@@ -12,7 +12,11 @@ import sys
 from pathlib import Path
 
 from tachoscope_analyzers.analyze import missing_signals
+from tachoscope_analyzers.checkpoint_model import Saving, best_interval, lost_at_failure, useful_ratio
+from tachoscope_analyzers.duration import in_words
 from tachoscope_analyzers.gpu_losses import CLASSES as GPU_CLASSES
+from tachoscope_analyzers.life.verdicts import CLASSES as LIFE_CLASSES
+from tachoscope_analyzers.prices import shipped_prices
 from tachoscope_analyzers.thresholds import sources
 from tachoscope_analyzers.trace.job_report import FOUND
 from tachoscope_core.names import METRICS, TRAINING_STATES
@@ -22,7 +26,7 @@ from tachoscope_node.gpu.nvml_values import UNITS
 from tachoscope_node.gpu.sources import ALL_LINKS, SOURCES, Source
 
 HERE = Path(__file__).parent
-COMMANDS = ([], ["demo"], ["run"], ["analyze"], ["agent"], ["doctor"], ["store", "ls"])
+COMMANDS = ([], ["demo"], ["run"], ["analyze"], ["verify"], ["agent"], ["doctor"], ["store", "ls"], ["store", "quarantine"])
 HEAD = "<!-- Made by docs/generate.py: change the code, then `make generate`. -->\n"
 
 
@@ -31,9 +35,11 @@ def bottlenecks() -> str:
     rows = []
     for entry in BY_SLUG.values():
         looked_for = entry.slug not in missing_signals() or entry.slug == "h2d_copy"
-        page = f"[{entry.slug}](../{entry.runbook})" if looked_for or entry.slug in {*FOUND, *GPU_CLASSES} else entry.slug
+        has_page = looked_for or entry.slug in {*FOUND, *GPU_CLASSES, *LIFE_CLASSES}
+        page = f"[{entry.slug}](../{entry.runbook})" if has_page else entry.slug
         need = "on CUDA" if entry.slug == "h2d_copy" else "yes" if looked_for else f"no: needs {missing_signals()[entry.slug]}"
         need = f"on CUDA, with {missing_signals()[entry.slug]}" if entry.slug in GPU_CLASSES else need
+        need = "of the whole life, with `--goodput`" if need.startswith("no: ") and entry.slug in LIFE_CLASSES else need
         rows.append(f"| {page} | {entry.title} | `{entry.state}` | {need} | {'yes' if entry.slug in FOUND else ''} |")
     limits = [f"| `{name}` | {value:g} | {source} |" for name, (value, source) in sources().items()]
     return "\n".join(
@@ -141,6 +147,28 @@ def _other_reasons() -> list[str]:
     return rows
 
 
+def checkpoint_intervals() -> str:
+    """Return the table of what each interval costs, of a save that blocks and of one in the background."""
+    day, ways = 86_400.0, (Saving(30.0, 0.0, 300.0), Saving(2.0, 28.0, 300.0))
+    best = [best_interval(way, day) for way in ways]
+    rows = []
+    for interval in sorted({60.0, 300.0, 900.0, 3600.0, 7200.0, 14_400.0, 28_800.0, *best}):
+        cells = [f"{1 - useful_ratio(way, interval, day):.1%} | {in_words(lost_at_failure(way, interval, day))}" for way in ways]
+        note = " (optimum, blocking)" if interval == best[0] else " (optimum, background)" if interval == best[1] else ""
+        rows.append(f"| {in_words(interval)}{note} | {' | '.join(cells)} |")
+    head = "| interval | blocking: lost | a failure undoes | in the background: lost | a failure undoes |"
+    return "\n".join([head, "|---|---|---|---|---|", *rows])
+
+
+def price_table() -> str:
+    """Return the table of prices that comes with the package."""
+    rows = [
+        f"| {price.name} | {price.per_hour:g} {price.currency} | {price.provider} | {price.date} | {price.source} |"
+        for price in shipped_prices()
+    ]
+    return "\n".join(["| accelerator | an hour | whose price | on | source |", "|---|---|---|---|---|", *rows])
+
+
 def commands() -> str:
     """Return the page of every command's own help."""
     parts = ["# Commands"]
@@ -176,7 +204,13 @@ def main() -> int:
         stale.append(path.name)
         if "--check" not in sys.argv:
             path.write_text(text)
-    for name, section, make in (("collectors", "nvml_sources", nvml_sources), ("health", "health_rules", health_rules)):
+    sections = (
+        ("collectors", "nvml_sources", nvml_sources),
+        ("health", "health_rules", health_rules),
+        ("checkpoints", "checkpoint_intervals", checkpoint_intervals),
+        ("prices", "price_table", price_table),
+    )
+    for name, section, make in sections:
         path = HERE / f"{name}.md"
         text = _with_section(path.read_text(), section, make())
         if path.read_text() != text:
