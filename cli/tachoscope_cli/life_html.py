@@ -13,8 +13,8 @@ from tachoscope_core.report import Report
 
 STYLE = """
 .life svg{display:block;width:100%;height:1.1rem;background:#eef1f4;border-radius:3px;margin:.1rem 0 .7rem}
-.life p{margin:0;overflow-wrap:anywhere} .axis{display:flex;justify-content:space-between} h2{margin-top:1.4rem}
-.card h2,.late h2{margin-top:0} .legend>span{display:inline-block;margin-right:1rem} body{max-width:66rem}
+.life p{margin:0;overflow-wrap:anywhere} .axis{display:flex;justify-content:space-between}
+.legend>span{display:inline-block;margin-right:1rem} body{max-width:66rem}
 .states{white-space:nowrap} .stack{font-size:.875rem} .stack td,.stack th{padding-right:.6rem}
 .stack td.n{white-space:normal} .stack td:nth-child(4){white-space:nowrap}
 @media(max-width:64rem){.stack,.stack tbody{display:block} .stack thead{display:none}

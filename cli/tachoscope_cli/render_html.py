@@ -25,7 +25,7 @@ from tachoscope_core.taxonomy import BY_SLUG
 
 _STYLE = """
 body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1b1f24;background:#fff}
-h1{font-size:1.5rem;margin-bottom:.2rem} h2{font-size:1.15rem;margin:0 0 .3rem} .dim{color:#59636e;font-size:.9rem}
+h1{font-size:1.5rem;margin-bottom:.2rem} h2{font-size:1.15rem;margin:0 0 .3rem} body>h2{margin-top:1.4rem} .dim{color:#59636e;font-size:.9rem}
 .bar{display:flex;height:2rem;border-radius:4px;overflow:hidden;margin:1rem 0 .5rem} table{border-collapse:collapse}
 th{white-space:nowrap} td,th{padding:.15rem 1rem .15rem 0;text-align:left;vertical-align:top} td.n,th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
 .key{display:inline-block;width:.8rem;height:.8rem;border-radius:2px} .card{border:1px solid #d1d9e0;border-left-width:6px;
