@@ -470,3 +470,16 @@ def test_of_a_hang_that_passed_the_advice_is_not_to_restart(tmp_path: Path) -> N
     report, _ = judged(life, tmp_path)
 
     assert report.findings[0].action == "it went on by itself; if it comes again, look at that host"
+
+
+def test_an_attempt_is_over_when_the_next_one_begins_though_its_end_was_seen_later(tmp_path: Path) -> None:
+    life = PlantedLife()
+    life.launcher(0.0, 30.0)
+    for rank, (gone, again) in enumerate([(10.5, 10.7), (10.9, 11.0)]):
+        life.process(rank, [1.0] * 5, start=1.0, begin=5.0)
+        life.gone(rank, gone, start=1.0)
+        life.process(rank, [1.0] * 5, attempt=1, start=again, begin=15.0, left=21.0)
+    _, told = judged(life, tmp_path)
+
+    first, second = told.attempts
+    assert first.end == pytest.approx(second.start)

@@ -187,15 +187,20 @@ def _gone(failed: records.WorkerFailed) -> float:
 
 
 def _apart(found: list[Process]) -> list[Process]:
-    """End each process before the next one of the same rank on its host begins: that it was gone is seen a little late."""
+    """End each process before the next one of its rank, and the next attempt, begins on its host: a launcher starts processes once
+    all before are gone, and that they are gone is seen a little late.
+    """
+    begins: dict[str, dict[int, float]] = defaultdict(dict)
     by_place: dict[tuple[str, int], list[Process]] = defaultdict(list)
     for process in sorted(found, key=lambda one: one.start):
+        begins[process.host].setdefault(process.attempt, process.start)
         by_place[process.host, process.rank].append(process)
     apart = []
     for row in by_place.values():
         for process, after in zip(row, [*row[1:], None], strict=True):
-            end = process.end if after is None else max(process.last, min(process.end, after.start))
-            apart.append(replace(process, end=end))
+            later = [begin for attempt, begin in begins[process.host].items() if attempt > process.attempt]
+            end = min([process.end, *later, *([after.start] if after is not None else [])])
+            apart.append(replace(process, end=max(process.last, end)))
     return apart
 
 
