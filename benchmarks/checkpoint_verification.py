@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from bootstrap import bootstrap
 from sections import write_section
 
 from tachoscope_core.checksums import ALGORITHM, open_file_checksum
@@ -255,14 +256,6 @@ def make_loop(torch: Any) -> Any:
         return time.perf_counter() - began
 
     return step
-
-
-def bootstrap(values: list[float], resamples: int = 2000) -> tuple[float, float]:
-    import numpy as np
-
-    draws = np.random.default_rng(0).choice(values, size=(resamples, len(values)))
-    low, high = np.quantile(np.median(draws, axis=1), [0.025, 0.975])
-    return float(low), float(high)
 
 
 if __name__ == "__main__":

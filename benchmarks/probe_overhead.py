@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from bootstrap import bootstrap
 from sections import write_section
 
 HERE = Path(__file__).parent
@@ -213,14 +214,6 @@ def traceml_switch() -> tuple[Callable[[bool], None], Callable[[Any], Any]]:
 
         traceml_ai.init(mode="auto", ui_mode="summary", on_missing_aggregator="raise")
     return lambda _: None, traceml_ai.trace_step
-
-
-def bootstrap(values: list[float], resamples: int = 2000) -> tuple[float, float]:
-    import numpy as np
-
-    draws = np.random.default_rng(0).choice(values, size=(resamples, len(values)))
-    low, high = np.quantile(np.median(draws, axis=1), [0.025, 0.975])
-    return float(low), float(high)
 
 
 if __name__ == "__main__":

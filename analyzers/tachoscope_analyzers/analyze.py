@@ -6,15 +6,14 @@ from dataclasses import replace
 from functools import cache
 
 import msgspec
-import numpy as np
 
 from tachoscope_analyzers import checkpoints, communication, gpu_losses, host, input, ledger, losses, stragglers  # noqa: A004
-from tachoscope_analyzers.judge import Candidate, Series, findings
+from tachoscope_analyzers.judge import Candidate, Series, findings, step_seconds
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.provenance import lineage, review
 from tachoscope_analyzers.shipped import shipped
 from tachoscope_analyzers.steps import Steps, aligned
-from tachoscope_core.report import Finding, NotMeasured, QualityNote, Report, StepSeconds, Window
+from tachoscope_core.report import Finding, NotMeasured, QualityNote, Report, Window
 from tachoscope_core.taxonomy import BY_SLUG
 
 _INPUT = ("input_fetch", "input_preprocess", "input_workers", "input_straggler")
@@ -35,14 +34,12 @@ def analyze(job: JobRecords) -> Report:
     found = findings(candidates, _series(steps, split))
     seen = {finding.class_ for finding in found if finding.class_ in gpu_losses.CLASSES}
     books = ledger.ledgers(steps)
-    per_step = steps.wall.max(axis=1)
-    p50, p95, p99 = (float(value) for value in np.quantile(per_step, [0.5, 0.95, 0.99]))
     return Report(
         job=job.job,
         window=Window(start=steps.window_start, end=steps.window_end, steps=len(steps.numbers)),
         ranks=len(steps.ranks),
         sources=[job.source, *([job.gpus.source] if job.gpus.source else [])],
-        step_seconds=StepSeconds(mean=float(per_step.mean()), p50=p50, p95=p95, p99=p99),
+        step_seconds=step_seconds(steps.wall.max(axis=1)),
         ledgers=books,
         goodput=books[0].states.get("compute", 0.0) / books[0].wall_seconds,
         findings=found or [_without_unmeasured_runner_up(one, unmeasured) for one in stragglers.healthy(steps, split, found)],

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tachoscope_analyzers.steps import Matrix
 from tachoscope_analyzers.thresholds import threshold
-from tachoscope_core.report import Evidence, Finding, RunnerUp, Severity
+from tachoscope_core.report import Evidence, Finding, RunnerUp, Severity, StepSeconds
 from tachoscope_core.taxonomy import BY_SLUG
 
 RESAMPLES = 400
@@ -85,6 +85,12 @@ class Series:
     def mean(self) -> float:
         """Mean step time in seconds."""
         return float(self.seconds.mean())
+
+
+def step_seconds(seconds: Matrix) -> StepSeconds:
+    """Return the distribution of the step times, shape (K,)."""
+    p50, p95, p99 = (float(value) for value in np.quantile(seconds, [0.5, 0.95, 0.99]))
+    return StepSeconds(mean=float(seconds.mean()), p50=p50, p95=p95, p99=p99)
 
 
 def findings(candidates: Sequence[Candidate], series: Series) -> list[Finding]:

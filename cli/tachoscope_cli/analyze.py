@@ -1,4 +1,4 @@
-"""`tachoscope analyze`: what it is asked for, and which of the two kinds of input it is asked about."""
+"""`tachoscope analyze`: what it is asked for, and of which kind: the records of an attempt, those of a whole life, or traces."""
 
 from __future__ import annotations
 
@@ -109,11 +109,15 @@ def analyze(
         report, then = _of_records(places, job, store)
         show(report, format_.value, output, then=then)
     gc.freeze()  # the process ends now: walking all its objects once more would take a tenth of a second
+    if fail_on is not None and _is_reached(fail_on, report):
+        raise typer.Exit(FAIL_ON_EXIT_CODE)
+
+
+def _is_reached(level: Level, report: Report) -> bool:
     from tachoscope_core.report import worst_severity
 
     worst = worst_severity(report.findings)
-    if fail_on is not None and (worst == "critical" or (worst == "warning" and fail_on.value == "warning")):
-        raise typer.Exit(FAIL_ON_EXIT_CODE)
+    return worst == "critical" or (worst == "warning" and level.value == "warning")
 
 
 def _check_together(goodput: str | None, job: str | None, for_life: str, for_traces: str) -> None:

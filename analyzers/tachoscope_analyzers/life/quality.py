@@ -16,73 +16,75 @@ _AFTER_SHARE = 0.02
 
 def notes(runs: Sequence[Run], held: Held, total: Total, dropped: int) -> list[QualityNote]:
     """Return the notes, what limits most first."""
-    found = _without_steps(runs, held)
+    found = [*_without_steps(runs, held), *_of_allocation(held), *_of_numbering(runs)]
+    if dropped:
+        found.append(_limited(f"{dropped} records were dropped", "the time of their steps is unexplained"))
+    if total.after_seconds > _AFTER_SHARE * total.allocated_seconds:
+        share = f"{total.after_seconds / total.allocated_seconds:.1%}"
+        found.append(
+            _note(
+                f"{share} of the time lies between a rank's last word and the end of its command or allocation",
+                "it counts as unexplained: nothing records what happens there",
+            )
+        )
+    return [*found, *_clocks(runs)]
+
+
+def _limited(what: str, means: str) -> QualityNote:
+    return QualityNote(what=what, severity="limited", means=means)
+
+
+def _note(what: str, means: str) -> QualityNote:
+    return QualityNote(what=what, severity="note", means=means)
+
+
+def _of_allocation(held: Held) -> list[QualityNote]:
+    """Note who says how long the job held its ranks, and whose time is counted without a record."""
+    found = []
     if held.denominator == "records":
         found.append(
-            QualityNote(
-                what="nobody but the ranks says how long the job held its ranks",
-                severity="limited",
-                means="time before the first record of an attempt and after the last is not known; with `tachoscope run`, a node "
-                "agent or --scheduler it is",
+            _limited(
+                "nobody but the ranks says how long the job held its ranks",
+                "time before the first record of an attempt and after the last is not known; with `tachoscope run`, a node agent "
+                "or --scheduler it is",
             )
         )
     if held.ignored:
         more = f" and {len(held.ignored) - 3} more" if len(held.ignored) > 3 else ""
         found.append(
-            QualityNote(
-                what=f"the scheduler also tells of {', '.join(held.ignored[:3])}{more}",
-                severity="note",
-                means="no attempt of this job was matched to it, so it counts for nothing: neither its time nor its queue",
+            _note(
+                f"the scheduler also tells of {', '.join(held.ignored[:3])}{more}",
+                "no attempt of this job was matched to it, so it counts for nothing: neither its time nor its queue",
             )
         )
+    unexplained = "their time counts as unexplained"
     if held.missing_ranks:
-        found.append(
-            QualityNote(
-                what=f"{held.missing_ranks} of the ranks left no record",
-                severity="limited",
-                means="their time counts as unexplained",
-            )
-        )
+        found.append(_limited(f"{held.missing_ranks} of the ranks left no record", unexplained))
     if held.unseen_accelerators:
-        found.append(
-            QualityNote(
-                what=f"the scheduler gave {held.unseen_accelerators} accelerators more than ranks left records",
-                severity="limited",
-                means="their time counts as unexplained",
-            )
-        )
-    found += [
-        QualityNote(
-            what=f"attempt {run.attempt} began anew after a completed one: separate runs under one name?",
-            severity="note",
-            means="its steps count as new; nothing that it restored was seen, so they would be lost work if it was to go on",
+        more = f"the scheduler gave {held.unseen_accelerators} accelerators more than ranks left records"
+        found.append(_limited(more, unexplained))
+    return found
+
+
+def _of_numbering(runs: Sequence[Run]) -> list[QualityNote]:
+    """Note attempts of which it is not sure at which step of the job they began."""
+    anew = [
+        _note(
+            f"attempt {run.attempt} began anew after a completed one: separate runs under one name?",
+            "its steps count as new; nothing that it restored was seen, so they would be lost work if it was to go on",
         )
         for run in runs
         if run.anew
     ]
-    found += [
-        QualityNote(
-            what=f"attempt {run.attempt} restored a checkpoint that cannot be tied to its save for sure: {run.guessed}",
-            severity="limited",
-            means="which of its steps were done again may be wrong",
+    guessed = [
+        _limited(
+            f"attempt {run.attempt} restored a checkpoint that cannot be tied to its save for sure: {run.guessed}",
+            "which of its steps were done again may be wrong",
         )
         for run in runs
         if run.guessed
     ]
-    if dropped:
-        found.append(
-            QualityNote(what=f"{dropped} records were dropped", severity="limited", means="the time of their steps is unexplained")
-        )
-    if total.after_seconds > _AFTER_SHARE * total.allocated_seconds:
-        found.append(
-            QualityNote(
-                what=f"{total.after_seconds / total.allocated_seconds:.1%} of the time lies between a rank's last word and the end "
-                "of its command or allocation",
-                severity="note",
-                means="it counts as unexplained: nothing records what happens there",
-            )
-        )
-    return [*found, *_clocks(runs)]
+    return [*anew, *guessed]
 
 
 def _without_steps(runs: Sequence[Run], held: Held) -> list[QualityNote]:

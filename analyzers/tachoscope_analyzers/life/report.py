@@ -12,6 +12,7 @@ import numpy as np
 from tachoscope_analyzers import advisor, suspects
 from tachoscope_analyzers.allocation import Allocation
 from tachoscope_analyzers.analyze import missing_signals, unread
+from tachoscope_analyzers.judge import step_seconds
 from tachoscope_analyzers.life import course, grants, losses, recoveries, saves, verdicts
 from tachoscope_analyzers.life.books import RunBooks, States, Total, books_of, total
 from tachoscope_analyzers.life.endings import Ending, ending
@@ -27,7 +28,7 @@ from tachoscope_analyzers.provenance import in_quarantine, lineage, review
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.life import NOBODYS, Advice, Attempt, CheckpointCosts, Cost, Life, Recovery, Suspect
 from tachoscope_core.names import TRAINING_STATES
-from tachoscope_core.report import Finding, Ledger, NotMeasured, Report, StepSeconds, Window
+from tachoscope_core.report import Finding, Ledger, NotMeasured, Report, Window
 from tachoscope_core.taxonomy import BY_SLUG
 
 _OF_ONE_ATTEMPT = "judged for one attempt: tachoscope analyze, without --goodput"
@@ -86,7 +87,6 @@ def analyze_life(
         wall_seconds=allocated + (queued or 0.0),
         states={state: states[state] for state in TRAINING_STATES if states.get(state, 0.0) > 0},
     )
-    p50, p95, p99 = (float(value) for value in np.quantile(walls, [0.5, 0.95, 0.99]))
     held_from = min((grant.start for grant in story.held.grants), default=0.0)
     held_to = max((grant.end for grant in story.held.grants), default=0.0)
     faults = story.costs.faults if story.costs is not None else None
@@ -95,7 +95,7 @@ def analyze_life(
         window=Window(start=story.clock.unix(held_from), end=story.clock.unix(held_to), steps=new_steps),
         ranks=_ranks(story),
         sources=[job.source, *([job.gpus.source] if job.gpus.source else [])],
-        step_seconds=StepSeconds(mean=float(walls.mean()), p50=p50, p95=p95, p99=p99),
+        step_seconds=step_seconds(walls),
         ledgers=[ledger],
         goodput=states.get("compute", 0.0) / allocated if allocated > 0 else None,
         findings=_findings(story, new_steps),
@@ -103,20 +103,24 @@ def analyze_life(
         quality=[*unread(job), *notes(story.runs, story.held, story.total, job.source.dropped)],
         lineage=lineage(job),
         review=review(job, faults),
-        life=Life(
-            denominator=story.held.denominator,
-            allocated_seconds=allocated,
-            queued_seconds=queued,
-            excluded_seconds=story.total.excluded_seconds,
-            new_steps=new_steps,
-            attempts=_attempts(story),
-            recoveries=story.recoveries,
-            notices=recoveries.notices(job, story.runs, story.endings, story.clock),
-            suspects=_suspects(story),
-            checkpoints=story.costs,
-            advice=_advice(story, float(walls.mean())),
-            cost=_cost(story, prices),
-        ),
+        life=_life(story, prices, queued, new_steps, float(walls.mean())),
+    )
+
+
+def _life(story: Story, prices: Sequence[Price], queued: float | None, new_steps: int, mean_step_seconds: float) -> Life:
+    return Life(
+        denominator=story.held.denominator,
+        allocated_seconds=story.total.allocated_seconds,
+        queued_seconds=queued,
+        excluded_seconds=story.total.excluded_seconds,
+        new_steps=new_steps,
+        attempts=_attempts(story),
+        recoveries=story.recoveries,
+        notices=recoveries.notices(story.job, story.runs, story.endings, story.clock),
+        suspects=_suspects(story),
+        checkpoints=story.costs,
+        advice=_advice(story, mean_step_seconds),
+        cost=_cost(story, prices),
     )
 
 

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from tachoscope_analyzers.analyze import missing_signals
-from tachoscope_analyzers.judge import Series, findings, healthy_finding
+from tachoscope_analyzers.judge import Series, findings, healthy_finding, step_seconds
 from tachoscope_analyzers.steps import Matrix
 from tachoscope_analyzers.thresholds import threshold
 from tachoscope_analyzers.trace.device_use import DeviceUse, use_evidence, use_note
@@ -18,7 +18,7 @@ from tachoscope_analyzers.trace.rank_losses import SOURCE
 from tachoscope_analyzers.trace.ranks import JobTraces
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.names import TRAINING_STATES
-from tachoscope_core.report import Finding, Ledger, NotMeasured, QualityNote, Report, StepSeconds, Window
+from tachoscope_core.report import Finding, Ledger, NotMeasured, QualityNote, Report, Window
 from tachoscope_core.report import Source as ReportSource
 from tachoscope_core.taxonomy import BY_SLUG
 
@@ -65,14 +65,13 @@ def report(job: JobTraces, name: str) -> Report:
     candidates = [bounded(candidate, split) for candidate in [*by_rank(job, split, counted(across)), *across]]
     found = findings(candidates, series) or _healthy(job, split, series)
     ledgers = _ledgers(split)
-    p50, p95, p99 = (float(value) for value in np.quantile(split.step, [0.5, 0.95, 0.99]))
     start, end = _window(job)
     return Report(
         job=name,
         window=Window(start=start, end=end, steps=len(split.numbers)),
         ranks=len(job.summaries),
         sources=[_source(path, events) for path, events in _files(job)],
-        step_seconds=StepSeconds(mean=series.mean, p50=p50, p95=p95, p99=p99),
+        step_seconds=step_seconds(split.step),
         ledgers=ledgers,
         goodput=_goodput(job, ledgers[0]),
         findings=[_with_own_rank(finding, job) for finding in found],
