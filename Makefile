@@ -20,8 +20,9 @@ test: $(READY) lint ## every behaviour once
 bars: $(READY) ## the full counts: every fault 10 times, and all other tests (over an hour)
 	$(BIN)/python -m pytest --bar-runs 10
 
-bench: $(READY) ## measure what probe, agent, GPUs and checkpoints cost and how fast traces are read, and write docs/measurements.md
+bench: $(READY) ## measure what probes, agent, GPUs and checkpoints cost and how fast traces are read, and write docs/measurements.md
 	$(BIN)/python benchmarks/probe_overhead.py --write
+	$(BIN)/python benchmarks/serving_overhead.py --write
 	$(BIN)/python benchmarks/agent_overhead.py --write
 	$(BIN)/python benchmarks/gpu_overhead.py --write
 	$(BIN)/python benchmarks/checkpoint_verification.py --write

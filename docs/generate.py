@@ -17,16 +17,22 @@ from tachoscope_analyzers.duration import in_words
 from tachoscope_analyzers.gpu_losses import CLASSES as GPU_CLASSES
 from tachoscope_analyzers.life.verdicts import CLASSES as LIFE_CLASSES
 from tachoscope_analyzers.prices import shipped_prices
+from tachoscope_analyzers.serving.report import CLASSES as SERVING_CLASSES
 from tachoscope_analyzers.thresholds import sources
 from tachoscope_analyzers.trace.job_report import FOUND
 from tachoscope_core.names import METRICS, TRAINING_STATES
+from tachoscope_core.servers import SERVERS, SIGNALS, Signal, catalogue
+from tachoscope_core.snapshot import HISTOGRAMS
 from tachoscope_core.taxonomy import BY_SLUG
 from tachoscope_node.gpu.health import thresholds as health_thresholds
 from tachoscope_node.gpu.nvml_values import UNITS
 from tachoscope_node.gpu.sources import ALL_LINKS, SOURCES, Source
 
 HERE = Path(__file__).parent
-COMMANDS = ([], ["demo"], ["run"], ["analyze"], ["verify"], ["agent"], ["doctor"], ["store", "ls"], ["store", "quarantine"])
+COMMANDS = (
+    *([], ["demo"], ["run"], ["analyze"], ["capacity"], ["verify"], ["agent"], ["doctor"]),
+    *(["store", "ls"], ["store", "quarantine"]),
+)
 HEAD = "<!-- Made by docs/generate.py: change the code, then `make generate`. -->\n"
 
 
@@ -35,10 +41,11 @@ def bottlenecks() -> str:
     rows = []
     for entry in BY_SLUG.values():
         looked_for = entry.slug not in missing_signals() or entry.slug == "h2d_copy"
-        has_page = looked_for or entry.slug in {*FOUND, *GPU_CLASSES, *LIFE_CLASSES}
+        has_page = looked_for or entry.slug in {*FOUND, *GPU_CLASSES, *LIFE_CLASSES, *SERVING_CLASSES}
         page = f"[{entry.slug}](../{entry.runbook})" if has_page else entry.slug
         need = "on CUDA" if entry.slug == "h2d_copy" else "yes" if looked_for else f"no: needs {missing_signals()[entry.slug]}"
         need = f"on CUDA, with {missing_signals()[entry.slug]}" if entry.slug in GPU_CLASSES else need
+        need = "of a server, with `--serving` or its records" if entry.slug in SERVING_CLASSES else need
         need = "of the whole life, with `--goodput`" if need.startswith("no: ") and entry.slug in LIFE_CLASSES else need
         rows.append(f"| {page} | {entry.title} | `{entry.state}` | {need} | {'yes' if entry.slug in FOUND else ''} |")
     limits = [f"| `{name}` | {value:g} | {source} |" for name, (value, source) in sources().items()]
@@ -160,6 +167,22 @@ def checkpoint_intervals() -> str:
     return "\n".join([head, "|---|---|---|---|---|", *rows])
 
 
+def server_table() -> str:
+    """Return the table of what each make of inference server says."""
+    makes = [catalogue(server) for server in SERVERS]
+    rows = [f"| `{name}` | {' | '.join(_said(name, make.signals.get(name)) for make in makes)} |" for name in SIGNALS]
+    ends = [sorted({way for one in make.outcomes for way in (*one.values.values(), one.outcome) if way}) for make in makes]
+    rows.append(f"| how requests ended | {' | '.join(', '.join(f'`{way}`' for way in end) for end in ends)} |")
+    head = f"| signal | {' | '.join(make.title for make in makes)} |"
+    return "\n".join([head, f"|---|{'---|' * len(makes)}", *rows])
+
+
+def _said(name: str, signal: Signal | None) -> str:
+    if signal is None:
+        return ""
+    return "mean" if name in HISTOGRAMS and signal.sum else "yes"
+
+
 def price_table() -> str:
     """Return the table of prices that comes with the package."""
     rows = [
@@ -209,6 +232,7 @@ def main() -> int:
         ("health", "health_rules", health_rules),
         ("checkpoints", "checkpoint_intervals", checkpoint_intervals),
         ("prices", "price_table", price_table),
+        ("servers", "servers", server_table),
     )
     for name, section, make in sections:
         path = HERE / f"{name}.md"

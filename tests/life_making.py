@@ -6,10 +6,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from tachoscope_analyzers.life.report import analyze_life
 from tachoscope_analyzers.load import JobRecords, from_spool
 from tachoscope_core import records
+from tachoscope_core.life import Life
+from tachoscope_core.report import Report
 
 T0 = 1.7e9
+NOW = T0 + 1e6
 STEP = {"data_wait": 0.1, "forward": 0.3, "backward": 0.5, "optimizer": 0.1}
 """Shares of a step that is not said to be otherwise."""
 
@@ -130,3 +136,36 @@ class PlantedLife:
         path = folder / "00000000-0000-4000-8000-000000000000-000000.jsonl"
         path.write_bytes(b"".join(map(records.encode, self.rows)))
         return from_spool([path])
+
+
+def judged(life: PlantedLife, folder: Path, **options: object) -> tuple[Report, Life]:
+    """Return the report on a life; its states must add up to the wall time."""
+    report = analyze_life(life.load(folder), now=NOW, **options)  # type: ignore[arg-type]
+    assert report.life is not None
+    assert sum(report.ledgers[0].states.values()) == pytest.approx(report.ledgers[0].wall_seconds, abs=1e-6)
+    return report, report.life
+
+
+def killed_three_times() -> PlantedLife:
+    """Two ranks, steps of 1 s, a checkpoint every 4 steps; rank 1 is killed in the sixth step of each attempt but the last."""
+    life = PlantedLife()
+    life.launcher(0.0, 100.0)
+    for attempt in range(4):
+        at = 20.0 * attempt
+        last = attempt == 3
+        base = 4 * attempt
+        for rank in range(2):
+            life.process(
+                rank,
+                [1.0] * (8 if last else 5),
+                attempt=attempt,
+                start=at + 2.0,
+                begin=at + 6.0,
+                restored=(f"/ckpt/{base}", at + 3.0, 1.5) if attempt else None,
+                saves={4: f"/ckpt/{base + 4}"},
+                left=at + 14.0 if last else None,
+                rendezvous=0.5,
+            )
+            if not last:
+                life.gone(rank, at + 11.5 + (0.5 if rank == 0 else 0.0), attempt=attempt, start=at + 2.0, code=-9 if rank else -15)
+    return life

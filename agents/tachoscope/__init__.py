@@ -1,4 +1,4 @@
-"""What users import in a job: `watch`, `step`, `phase`, `preempted` and so on. Light: imports neither torch nor pandas.
+"""What users import in a job or a server: `watch`, `step`, `phase`, `service` and so on. Light: imports neither torch nor pandas.
 
 import tachoscope
 
@@ -12,13 +12,16 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from tachoscope.notices import NOTICES
 from tachoscope_core.records import PHASES, Phase
 
 if TYPE_CHECKING:
     from tachoscope.probe import Probe
+    from tachoscope.serving import Service
+    from tachoscope.serving_middleware import ServingMiddleware
+    from tachoscope.serving_request import Request
 
 try:
     __version__ = version("tachoscope")
@@ -26,13 +29,16 @@ except PackageNotFoundError:  # run from a source tree
     __version__ = "0"
 
 __all__ = [
+    "ServingMiddleware",
     "__version__",
+    "current_request",
     "describe",
     "phase",
     "preempted",
     "quarantined",
     "restored",
     "saved",
+    "service",
     "shard",
     "step",
     "watch",
@@ -207,3 +213,42 @@ def without_quarantined(shards: Iterable[str]) -> list[str]:
     if isinstance(shards, str):
         raise TypeError(f"{shards!r} is one string, not a list of shards: expand it first, with list(braceexpand.braceexpand(...))")
     return without(shards, quarantined())
+
+
+def service(name: str, *, model: str = "", version: str = "", role: Literal["server", "engine", "client"] = "server") -> Service:
+    """Return the service of that name in this process: what records its requests and engines.
+
+        service = tachoscope.service("chat", model="tiny-llama")
+        with service.request(tokens_in=57) as request, request.phase("prefill"):
+            ...
+
+    Asked for again it is the same one. Processes that share a name, such as the workers of a server, are one service. Records are
+    put into the store when the process ends, unless an agent or `tachoscope run` does it. A failure of the probe is one line on
+    stderr, never an exception.
+
+    Args:
+        name: the job's name in the store, and the label of its metrics. model, version: what it serves.
+        role: whether this process answers requests (`server`), works on them for another (`engine`), or sends them (`client`).
+
+    Raises:
+        ValueError: the name cannot be used, or there is no such role.
+    """
+    from tachoscope import serving
+
+    return serving.service(name, model=model, version=version, role=role)
+
+
+def current_request() -> Request:
+    """Return the request that `ServingMiddleware` made for the calling task; elsewhere one that is not recorded."""
+    from tachoscope.serving_request import CURRENT, Request
+
+    return CURRENT.get() or Request(None)
+
+
+def __getattr__(name: str) -> Any:
+    """Import the middleware only where it is asked for."""
+    if name != "ServingMiddleware":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from tachoscope.serving_middleware import ServingMiddleware
+
+    return ServingMiddleware

@@ -19,7 +19,7 @@ def of_process(torch: ModuleType | None) -> dict[str, Any]:
     return {
         "pid": os.getpid(),
         "process_time": start_time(),
-        **_device(torch),
+        **device_of(torch),
         "pod_uid": pod_uid(os.environ),
         "code_reference": os.path.basename(sys.argv[0]) if sys.argv else "",
         "torch_version": str(getattr(torch, "__version__", "")),
@@ -30,7 +30,8 @@ def of_process(torch: ModuleType | None) -> dict[str, Any]:
     }
 
 
-def _device(torch: ModuleType | None) -> dict[str, str]:
+def device_of(torch: ModuleType | None) -> dict[str, str]:
+    """Return what accelerator the process uses, by the fields of `JobStarted`."""
     if torch is None or not torch.cuda.is_initialized():
         return {"device": "cpu"}
     return {
@@ -55,11 +56,12 @@ def ranks() -> tuple[int, int, int]:
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         rank, world = int(distributed.get_rank()), int(distributed.get_world_size())
     else:
-        rank, world = _environment_integer("RANK", 0), _environment_integer("WORLD_SIZE", 1)
-    return rank, _environment_integer("LOCAL_RANK", rank), world
+        rank, world = environment_integer("RANK", 0), environment_integer("WORLD_SIZE", 1)
+    return rank, environment_integer("LOCAL_RANK", rank), world
 
 
-def _environment_integer(name: str, default: int) -> int:
+def environment_integer(name: str, default: int) -> int:
+    """Return a variable of the environment that is an integer, or `default`."""
     try:
         return int(os.environ.get(name, default))
     except ValueError:

@@ -6,8 +6,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
-MARKS = ("begin", "host_to_device", "forward", "backward", "optimizer", "end")
-"""Order of the marks in a step. `begin` is the end of the step before; from there to the first copy nothing is queued."""
 MAX_PENDING_STEPS = 64
 
 Step = TypeVar("Step")
@@ -53,7 +51,7 @@ class DeviceClock(Generic[Step]):
         self.mark("end")
         marks, self._current = self._current, {}
         self._pending.append((step, marks))
-        self.mark("begin")
+        self.mark("begin")  # the next step's: nothing is queued from here to its first copy
 
     def ready(self, *, everything: bool = False) -> list[tuple[Step, dict[str, float]]]:
         """Return the finished steps whose events have passed, oldest first, with seconds by segment.

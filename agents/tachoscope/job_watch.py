@@ -29,6 +29,15 @@ WAITING = frozenset({"backward", "collective"})
 EXCUSED = frozenset({"checkpoint", "evaluation"})
 """Phases that last as long as they last."""
 _BETWEEN = frozenset({"", "other", "gc"})
+_NO_RANKS = (
+    records.ShardRead
+    | records.ShardFailed
+    | records.ServiceStarted
+    | records.RequestDone
+    | records.EngineWindow
+    | records.ServiceEnded
+)
+"""What loader workers write, which come and go, and processes that serve requests."""
 _RECENT_STEPS = 64
 _MAX_PROCESSES = 4096
 
@@ -98,10 +107,12 @@ class JobWatch:
     def take(self, record: records.AnyRecord, now: float, unix_seconds: float) -> None:
         """Take a record of any process of the job; `now` is the monotonic clock's.
 
-        Those of who watches from outside are none of a process of the job, and are left alone. So are those about data shards:
-        loader workers write them too, and come and go.
+        Those of who watches from outside are none of a process of the job, and are left alone. So are those that others than ranks
+        write.
         """
-        if record.rank < 0 or isinstance(record, records.ShardRead | records.ShardFailed):
+        if record.rank < 0 or isinstance(record, _NO_RANKS):
+            return
+        if isinstance(record, records.Heartbeat) and "requests_in_flight" in record.signals:
             return
         process = self.processes.get(record.writer) or self._new(record)
         process.alive_time = max(process.alive_time, min(record.time, unix_seconds))

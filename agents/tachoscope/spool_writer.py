@@ -50,12 +50,12 @@ class SpoolWriter:
         self.dropped = 0
         self.error = ""
 
-    def append(self, line: bytes) -> bool:
-        """Write one line, newline included; return whether it was kept."""
+    def append(self, line: bytes, *, lines: int = 1) -> bool:
+        """Write one line, newline included, or several at once; return whether they were kept."""
         try:
             if self._size + len(line) > self._segment_bytes or self._descriptor < 0:
                 if time.monotonic() < self._retry_at:
-                    self.dropped += 1
+                    self.dropped += lines
                     return False
                 self._rotate()
             elif time.monotonic() >= self._look_at and self._is_gone():
@@ -68,10 +68,10 @@ class SpoolWriter:
                 os.ftruncate(self._descriptor, self._size)
                 raise OSError(28, "no space left")  # noqa: TRY301
         except OSError as error:
-            self._fail(error)
+            self._fail(error, lines)
             return False
         self._size += written
-        self._lines += 1
+        self._lines += lines
         return True
 
     def _is_gone(self) -> bool:
@@ -115,8 +115,8 @@ class SpoolWriter:
                 continue  # shipped already: not lost
             self.dropped += lines
 
-    def _fail(self, error: OSError) -> None:
-        self.dropped += 1
+    def _fail(self, error: OSError, lines: int) -> None:
+        self.dropped += lines
         self.error = f"{self._directory}: {error.strerror or error}"
         if self._descriptor >= 0 and self._size == 0:  # leave no empty segment behind at each retry
             with contextlib.suppress(OSError):

@@ -14,13 +14,13 @@ from tachoscope.job_watch import hang_seconds
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.records import AnyRecord, ShardQuarantined
 from tachoscope_core.store import Store
-from tachoscope_node import live_families, saved, self_families
+from tachoscope_node import live_families, live_service_families, saved, self_families
 from tachoscope_node.collectors.all import gpu_collector, host_collectors
 from tachoscope_node.collectors.collector import Collector
 from tachoscope_node.collectors.filters import DeviceFilter
 from tachoscope_node.collectors.frame import Frame
 from tachoscope_node.config import Config
-from tachoscope_node.families import Family
+from tachoscope_node.families import Family, joined
 from tachoscope_node.follow import Follower
 from tachoscope_node.gpu.dcgm_xids import not_counted_yet
 from tachoscope_node.gpu.health_watch import HealthWatch
@@ -30,12 +30,14 @@ from tachoscope_node.gpu.workloads import Rank
 from tachoscope_node.journal import Journal
 from tachoscope_node.keeper import Keeper
 from tachoscope_node.live import Live
+from tachoscope_node.live_services import trainings
 from tachoscope_node.logs import Log
 from tachoscope_node.notices import Notices
 from tachoscope_node.own_records import OwnRecords
 from tachoscope_node.preemption import PreemptionCollector
 from tachoscope_node.samples import Samples
 from tachoscope_node.segment import Address, Segment
+from tachoscope_node.servers import ServersCollector
 from tachoscope_node.shard_watch import ShardWatch
 from tachoscope_node.shipper import Policy, Shipper, due
 from tachoscope_node.verifier import Verifier
@@ -73,7 +75,7 @@ class Agent:
         self.shipper = Shipper(store, self.journal, config.node_name, log, clock=clock)
         self.samples = Samples(state / "samples", store, config.node_name, max_age_seconds=max(config.flush_seconds, 60.0))
         least = hang_seconds()
-        self.live = Live(config.limits, self._saved.jobs, hang_seconds=least, heard=self._heard)
+        self.live = Live(config.limits, self._saved.jobs, self._saved.services, hang_seconds=least, heard=self._heard)
         self.keeper = Keeper(
             self.live,
             config.spool_path,
@@ -93,6 +95,7 @@ class Agent:
         self._health = HealthWatch(state, config.proc, log)
         self.gpus = self._gpus(config)
         self._preemption = self._asks_for_preemption(config)
+        self._servers = self._watched_servers(config)
         self._notices = Notices(self.keeper, lambda line: log.warning(None, line))
         self.frame = self._frame(config)
         self.errors: Counter[str] = Counter()
@@ -183,6 +186,7 @@ class Agent:
         gone = []
         if self.ticks == 0:  # what was removed while the agent was away
             gone = [key for key in self._entries if not (self.config.spool_path / key[0] / key[1]).exists()]
+            self.live.services.only({segment.writer for segment in (*self.follower.segments(), *done)}, now)
         self.live.forget(now, self.config.retention_seconds)
         self._changed = self._changed or bool(done)
         try:
@@ -199,7 +203,7 @@ class Agent:
             saved.position_key(segment): saved.Position(segment.inode, max(segment.read, segment.applied), segment.address)
             for segment in self.follower.segments()
         }
-        self._saved.jobs, self._saved.positions = self.live.jobs, positions
+        self._saved.jobs, self._saved.services, self._saved.positions = self.live.jobs, self.live.services.services, positions
         try:
             saved.save(self._state_file, self._saved)
             self._changed = False
@@ -248,7 +252,9 @@ class Agent:
 
     def reconfigure(self, config: Config) -> None:
         """Go on with other limits, times and device filters."""
-        old, old_gpus, old_preemption = self.frame, self.gpus, self._preemption
+        old, old_gpus, old_preemption, old_servers = self.frame, self.gpus, self._preemption, self._servers
+        if config.servers != self.config.servers:
+            self._servers = self._watched_servers(config)
         if config.preemption != self.config.preemption:
             self._preemption = self._asks_for_preemption(config)
         if config.gpu != self.config.gpu:
@@ -262,6 +268,8 @@ class Agent:
         old.close()
         if old_preemption is not None and old_preemption is not self._preemption:
             old_preemption.close()
+        if old_servers is not None and old_servers is not self._servers:
+            old_servers.close()
         if old_gpus is not None and old_gpus is not self.gpus:
             old_gpus.close()
 
@@ -272,6 +280,7 @@ class Agent:
             collectors += [*sources(self.gpus), self._pods(config, self.gpus)]
         collectors += self._health.collectors(config.gpu, self.gpus)
         collectors += [self._preemption] if self._preemption is not None else []
+        collectors += [self._servers] if self._servers is not None else []
         return Frame(collectors, self._log_collector)
 
     def _asks_for_preemption(self, config: Config) -> PreemptionCollector | None:
@@ -279,6 +288,9 @@ class Agent:
         if isinstance(asked.provider, bool) or asked.provider == "off":
             return None
         return PreemptionCollector(asked.provider, url=asked.url, interval_seconds=asked.interval_seconds)
+
+    def _watched_servers(self, config: Config) -> ServersCollector | None:
+        return ServersCollector(config.servers, self._log_collector) if config.servers else None
 
     def _pods(self, config: Config, gpus: GpuSource) -> PodsCollector:
         socket = config.gpu.pod_resources
@@ -326,6 +338,8 @@ class Agent:
         self.frame.close()
         if self._preemption is not None:
             self._preemption.close()
+        if self._servers is not None:
+            self._servers.close()
         if self.gpus is not None:
             self.gpus.close()
         self._health.close()
@@ -340,10 +354,13 @@ class Agent:
         """Return all metrics of this moment."""
         now = self._clock()
         with self.lock:
-            jobs = live_families.families(self.live.jobs.values(), node=self.config.node_name, now=now)
+            jobs = live_families.families(
+                trainings(self.live.jobs.values(), self.live.services), node=self.config.node_name, now=now
+            )
+            services = live_service_families.families(self.live.services.services.values())
             own = self_families.families(self, now)
             verified = self.verifier.families(self.live.jobs)
-        return [*jobs, *verified, *self.frame.families(), *own]
+        return joined([*jobs, *services, *verified, *self.frame.families(), *own])
 
     def health(self) -> dict[str, object]:
         """Return the verdicts on the node's GPUs, for people and programs."""

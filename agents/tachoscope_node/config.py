@@ -8,7 +8,7 @@ import socket
 from collections.abc import Mapping
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -20,6 +20,8 @@ from tachoscope_node.collectors.all import DEFAULT_FILTERS
 from tachoscope_node.collectors.filters import DeviceFilter
 from tachoscope_node.otlp import OtlpSettings
 from tachoscope_node.otlp import faults as otlp_faults
+from tachoscope_node.server_settings import Server
+from tachoscope_node.server_settings import faults as server_faults
 
 DEFAULT_PORT = 9465
 _SECRET = {"headers"}
@@ -136,7 +138,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         proc, sys: where the host's /proc and /sys are mounted.
         preemption: whom to ask for notices that the machine will be taken away.
         devices: device filters by collector (disk, network, infiniband). gpu: what is collected of GPUs.
-        checkpoints: how they are read back.
+        checkpoints: how they are read back. servers: inference servers whose metrics are read.
     """
 
     spool: str = ""
@@ -159,6 +161,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     gpu: Gpu = Gpu()
     checkpoints: Checkpoints = Checkpoints()
     preemption: Preemption = Preemption()
+    servers: list[Server] = []
     otlp: OtlpSettings | None = None
 
     @property
@@ -271,7 +274,10 @@ def _convert(kind: type[_T], data: object, prefix: str, faults: list[str]) -> _T
         nested = next((part for part in (hint, *get_args(hint)) if _is_struct(part)), None)
         if nested is not None and value is None:  # all keys of the section are left out, or commented out
             continue
-        if nested is not None and getattr(hint, "__origin__", None) is not dict:
+        if nested is not None and get_origin(hint) is list and isinstance(value, list):
+            known[key] = [_convert(nested, item, f"{prefix}{key}[{number}].", faults) for number, item in enumerate(value)]
+            continue
+        if nested is not None and get_origin(hint) not in {dict, list}:
             known[key] = _convert(nested, value, f"{prefix}{key}.", faults)
             continue
         try:
@@ -309,6 +315,7 @@ def _out_of_range(config: Config) -> list[str]:
         faults += _filter_faults(collector, devices)
     if config.preemption.provider is True:
         faults.append("preemption.provider: True: is none of off, aws, gcp, azure")
+    faults += server_faults(config.servers)
     if config.otlp is not None:
         faults += [f"otlp.{fault}" for fault in otlp_faults(config.otlp)]
     return faults

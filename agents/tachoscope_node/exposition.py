@@ -44,8 +44,8 @@ def _lines(family: Family) -> Iterator[str]:
 
 
 def _histogram(metric: Metric, labels: Labels, value: Histogram) -> Iterator[str]:
-    total = 0
-    for bound, count in zip((*map(str, metric.buckets), "+Inf"), value.counts, strict=True):
+    total, bounds = 0, metric.buckets if value.bounds is None else value.bounds
+    for bound, count in zip((*map(str, bounds), "+Inf"), value.counts, strict=True):
         total += count
         yield f"{_name(metric, labels, '_bucket', bound)} {_number(total)}\n"
     yield f"{_name(metric, labels, '_count')} {_number(total)}\n"

@@ -13,12 +13,14 @@ class Histogram:
     """Observations by bucket.
 
     Attributes:
-        counts: observations in each bucket, not cumulative; one more than the metric's buckets, the last for above all of them.
+        counts: observations in each bucket, not cumulative; one more than there are bounds, the last for above all of them.
         sum: of all observations, in the metric's unit.
+        bounds: those of the metric's that are known, where not all are: of what others counted; None: all.
     """
 
     counts: tuple[int, ...]
     sum: float
+    bounds: tuple[float, ...] | None = None
 
 
 Labels = tuple[str, ...]
@@ -32,3 +34,11 @@ class Family:
 
     metric: Metric
     points: Sequence[Point]
+
+
+def joined(families: Sequence[Family]) -> list[Family]:
+    """Return the families with those of one metric as one: of requests both the probe and servers that are looked at tell."""
+    points: dict[str, tuple[Metric, list[Point]]] = {}
+    for family in families:
+        points.setdefault(family.metric.name, (family.metric, []))[1].extend(family.points)
+    return [Family(metric, rows) for metric, rows in points.values()]

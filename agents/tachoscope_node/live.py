@@ -11,10 +11,12 @@ from collections.abc import Callable
 from tachoscope.job_watch import HANG_SECONDS
 from tachoscope_core import records
 from tachoscope_core.training_metrics import CHECKPOINT_BACKGROUND, CHECKPOINT_BLOCKING, STEP_SECONDS
-from tachoscope_node import account
+from tachoscope_node import account, live_services
 from tachoscope_node.attribution import Clocks, Waited, attribute, plausible, split_waiting
 from tachoscope_node.config import Limits
+from tachoscope_node.live_services import Services
 from tachoscope_node.live_state import Buckets, Job, Rank
+from tachoscope_node.service_state import Service
 
 RECENT_STEPS = 32
 MAX_OPEN_STEPS = 256
@@ -40,13 +42,14 @@ class Live:
     """The jobs, and how many records were taken and left out, by reason.
 
     Attributes:
-        shard_records: about data shards, taken since somebody last emptied it.
+        services: what serves requests, and is no job. shard_records: about data shards, taken since somebody last emptied it.
     """
 
     def __init__(
         self,
         limits: Limits,
         jobs: dict[str, Job] | None = None,
+        services: dict[str, Service] | None = None,
         *,
         hang_seconds: float = HANG_SECONDS,
         heard: Callable[[records.AnyRecord], None] = lambda _: None,
@@ -57,6 +60,7 @@ class Live:
         self.jobs: dict[str, Job] = jobs if jobs is not None else {}
         self.records = 0
         self.rejected: Counter[str] = Counter()
+        self.services = Services(self.rejected, services)
         self.shard_records: list[records.ShardRead | records.ShardFailed] = []
 
     def apply(self, directory: str, writer: str, job: str | None, lines: list[bytes], now: float) -> None:
@@ -79,13 +83,18 @@ class Live:
                 self._take(directory, record, now)
 
     def _take(self, directory: str, record: records.AnyRecord, now: float) -> None:
+        # The same clock, on the same host: one in the future, or before the host's start, is forged.
+        at = max(min(record.monotonic_ns / 1e9, now), 0.0)
+        of_service = live_services.of_service(record)
+        if of_service is not None:
+            self.services.take(directory, of_service, at, now, self.limits)
+            return
         job = self._job(record.job, now)
         if job is None:
             return
-        # The same clock, on the same host: one in the future, or before the host's start, is forged.
-        at = max(min(record.monotonic_ns / 1e9, now), 0.0)
         if record.rank == records.LAUNCHER_RANK:
             if not directory.startswith(AGENT_DIRECTORY):
+                job.directory = directory
                 self._launcher(job, record, at, now)
             return
         if isinstance(record, records.ShardRead | records.ShardFailed):
@@ -229,6 +238,7 @@ class Live:
 
     def writer_gone(self, job: str, writer: str, now: float) -> None:
         """Note that a process is gone: one that did not say that it ends was killed."""
+        self.services.writer_gone(job, writer, now)
         found = self.jobs.get(job)
         if found is None:
             return
@@ -257,7 +267,8 @@ class Live:
         return any(grown)
 
     def forget(self, now: float, retention_seconds: float) -> None:
-        """Drop the jobs that ended long ago."""
+        """Drop the jobs and services that ended long ago."""
+        self.services.forget(now, retention_seconds)
         for name, job in list(self.jobs.items()):
             if job.idle_since is not None and now - job.idle_since > retention_seconds:
                 del self.jobs[name]

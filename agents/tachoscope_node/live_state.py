@@ -78,6 +78,7 @@ class Job(msgspec.Struct):
 
     Attributes:
         launched: when `tachoscope run` started the command. launcher: the writer of the `run` that lives.
+        directory: where a launcher last wrote.
         released: when the last such `run` ended. held: this agent watches it, since no `run` does.
         idle_since: when the last of its processes ended.
         attempt: the highest. restarts: attempts that followed another here. progress: which steps of the job are done.
@@ -91,6 +92,7 @@ class Job(msgspec.Struct):
     ranks: dict[int, Rank] = {}
     launched: float | None = None
     launcher: str = ""
+    directory: str = ""
     idle_since: float | None = None
     step_seconds: Buckets = msgspec.field(default_factory=lambda: empty_buckets(STEP_SECONDS.buckets))
     checkpoint_blocking: Buckets = msgspec.field(default_factory=lambda: empty_buckets(CHECKPOINT_BLOCKING.buckets))

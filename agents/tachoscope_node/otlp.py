@@ -81,7 +81,13 @@ def faults(settings: OtlpSettings) -> list[str]:
         found.append(f"key_file: {settings.key_file!r} has no certificate: give cert_file too")
     if settings.compression not in ("gzip", "none"):
         found.append(f"compression: {settings.compression!r} is neither gzip nor none")
-    for name, value in settings.headers.items():
+    return found + header_faults(settings.headers)
+
+
+def header_faults(headers: Mapping[str, str]) -> list[str]:
+    """Return every fault of headers that are sent with a request; none shows a value."""
+    found = []
+    for name, value in headers.items():
         if not _HEADER_NAME.fullmatch(name):
             found.append(f"headers: {name!r} is not the name of a header: give letters, digits and hyphens")
         if not _HEADER_VALUE.fullmatch(value):

@@ -106,7 +106,8 @@ class Points:
             if isinstance(value, Histogram):
                 count = sum(value.counts)
                 self._note(one, count)
-                points.append(_histogram_point(one, now_ns, count, value, metric.buckets))
+                bounds = metric.buckets if value.bounds is None else value.bounds
+                points.append(_histogram_point(one, now_ns, count, value, bounds))
                 continue
             if cumulative:
                 self._note(one, value)

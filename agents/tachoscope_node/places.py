@@ -36,7 +36,7 @@ def faults(config: Config) -> list[str]:
     checkpoints = config.checkpoints
     for key, folders in (("roots", checkpoints.roots), ("paths", [*checkpoints.paths, *checkpoints.paths.values()])):
         found += [f"checkpoints.{key}: {folder!r} is a relative path" for folder in folders if not Path(folder).is_absolute()]
-    if config.preemption.url and ((fault := _page_fault(config.preemption.url)) or not config.preemption.url.startswith("http://")):
+    if config.preemption.url and ((fault := page_fault(config.preemption.url)) or not config.preemption.url.startswith("http://")):
         found.append(f"preemption.url: {config.preemption.url!r} {fault or 'is no http:// URL, as metadata services have'}")
     return found + [f"gpu.{fault}" for fault in _gpu_faults(config.gpu)]
 
@@ -47,12 +47,12 @@ def _gpu_faults(gpu: Gpu) -> list[str]:
     found = [f"{key}: {path!r} is a relative path: write it from / on" for key, path in paths.items() if path and path[0] != "/"]
     if "@" in gpu.dcgm_url.partition("://")[2].partition("/")[0]:
         found.append("dcgm_url: (not shown): has a user in it, which is not supported: name a page that needs no password")
-    elif gpu.dcgm_url and (fault := _page_fault(gpu.dcgm_url)):
+    elif gpu.dcgm_url and (fault := page_fault(gpu.dcgm_url)):
         found.append(f"dcgm_url: {gpu.dcgm_url!r} {fault}")
     return found
 
 
-def _page_fault(url: str) -> str:
+def page_fault(url: str) -> str:
     """Return what keeps a URL from being that of a page, or nothing."""
     if not url.startswith(("http://", "https://")):
         return f"is no http:// or https:// URL, as {_PAGE} is"

@@ -25,17 +25,20 @@ _encoder = msgspec.json.Encoder()
 def lines(families: Sequence[Family], unix_seconds: float) -> bytes:
     """Return one JSON line for each family with points: its name, the names of its labels, and label values with the value.
 
-    A histogram's value is `{"counts": [...], "sum": ...}`, counts by bucket (not cumulative), the last above all bounds.
+    A histogram's value is `{"counts": [...], "sum": ...}`, counts by bucket (not cumulative), the last above all bounds; with
+    `"bounds": [...]` where they are not all of the metric's.
     """
     return b"".join(_encoder.encode(_line(family, unix_seconds)) + b"\n" for family in families if family.points)
 
 
 def _line(family: Family, unix_seconds: float) -> dict[str, Any]:
-    points = [
-        (labels, {"counts": value.counts, "sum": value.sum} if isinstance(value, Histogram) else value)
-        for labels, value in family.points
-    ]
+    points = [(labels, _histogram(value) if isinstance(value, Histogram) else value) for labels, value in family.points]
     return {"time": round(unix_seconds, 3), "name": family.metric.name, "labels": family.metric.labels, "points": points}
+
+
+def _histogram(value: Histogram) -> dict[str, Any]:
+    bounds = {} if value.bounds is None else {"bounds": value.bounds}
+    return {"counts": value.counts, "sum": value.sum, **bounds}
 
 
 class Samples:

@@ -13,6 +13,7 @@ import msgspec
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_node.live import Job
 from tachoscope_node.segment import Address, Segment
+from tachoscope_node.service_state import Service
 
 
 class Position(msgspec.Struct):
@@ -28,6 +29,7 @@ class Saved(msgspec.Struct):
 
     boot: str
     jobs: dict[str, Job] = {}
+    services: dict[str, Service] = {}
     positions: dict[str, Position] = {}
 
 

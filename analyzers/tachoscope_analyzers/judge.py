@@ -74,12 +74,15 @@ class Series:
 
     Attributes:
         seconds: of each step, shape (K,). first, last: their numbers. source: what they were measured with.
+        whole: what a share is of. window: what was looked at, where that is not those steps.
     """
 
     seconds: Matrix
     first: int
     last: int
     source: str
+    whole: str = "step"
+    window: str = ""
 
     @property
     def mean(self) -> float:
@@ -121,13 +124,13 @@ def _finding(
     above = float((shares >= threshold("warning_share")).mean()) if candidate.level is None else 1.0
     speedup = candidate.speedup or mean / max(mean - lost, 1e-9)
     first = Evidence(
-        signal="share of the step",
+        signal=f"share of the {series.whole}",
         value=lost / mean,
         threshold=threshold("warning_share"),
         comparison=">=",
         unit="ratio",
         source=series.source,
-        window=f"steps {series.first} to {series.last}",
+        window=series.window or f"steps {series.first} to {series.last}",
     )
     entry = BY_SLUG[candidate.slug]
     return Finding(

@@ -22,7 +22,7 @@ class JobRecords:
     """All records of one job, each once, in the order of (writer, seq); `source` counts what could not be read.
 
     `released`: when a person last took a data shard off the quarantine list, in Unix seconds by shard; only a store knows that.
-    `gpus`: what the store holds of the GPUs that it ran on.
+    `gpus`: what the store holds of the GPUs that it ran on. `partial`: only the first and last records were read.
     """
 
     job: str
@@ -41,9 +41,14 @@ class JobRecords:
     shard_reads: list[records.ShardRead] = field(default_factory=list)
     shard_failures: list[records.ShardFailed] = field(default_factory=list)
     quarantined: list[records.ShardQuarantined] = field(default_factory=list)
+    services: list[records.ServiceStarted] = field(default_factory=list)
+    requests: list[records.RequestDone] = field(default_factory=list)
+    engine_windows: list[records.EngineWindow] = field(default_factory=list)
+    service_ends: list[records.ServiceEnded] = field(default_factory=list)
     ends: list[records.JobEnded] = field(default_factory=list)
     released: dict[str, float] = field(default_factory=dict)
     gpus: gpu_samples.Gpus = field(default_factory=gpu_samples.Gpus)
+    partial: bool = False
 
 
 def from_store(store: Store, job: str, *, ends_only: bool = False) -> JobRecords:
@@ -52,7 +57,7 @@ def from_store(store: Store, job: str, *, ends_only: bool = False) -> JobRecords
     Raises:
         TachoscopeError: the store has no such job, or cannot be read.
     """
-    segments = list(store.segments(job))
+    segments = every = list(store.segments(job))
     if ends_only:
         by_writer: dict[str, list[StoredSegment]] = defaultdict(list)
         for segment in sorted(segments, key=lambda segment: segment.offset):
@@ -63,7 +68,7 @@ def from_store(store: Store, job: str, *, ends_only: bool = False) -> JobRecords
         raise TachoscopeError(f"store {store.url} has no records of job {job!r}", fix="tachoscope store ls")
     found = _of_job(chunks, f"{redact(store.url)}: jobs/{job}", job)
     if ends_only:
-        return found
+        return replace(found, partial=len(segments) < len(every))
     hosts = {segment.writer: segment.host for segment in segments}
     return replace(
         found,
@@ -117,7 +122,7 @@ def _of_job(chunks: list[bytes], path: str, job: str | None) -> JobRecords:
     rows = [row for _, row in sorted(by_job[chosen].items())]
     dropped: dict[str, int] = {}
     for row in rows:
-        if isinstance(row, records.Heartbeat | records.JobEnded):
+        if isinstance(row, records.Heartbeat | records.JobEnded | records.ServiceEnded):
             dropped[row.writer] = max(row.dropped_total, dropped.get(row.writer, 0))
     return JobRecords(
         chosen,
@@ -149,6 +154,10 @@ _LISTS: dict[type[records.Record], str] = {
     records.ShardRead: "shard_reads",
     records.ShardFailed: "shard_failures",
     records.ShardQuarantined: "quarantined",
+    records.ServiceStarted: "services",
+    records.RequestDone: "requests",
+    records.EngineWindow: "engine_windows",
+    records.ServiceEnded: "service_ends",
     records.JobEnded: "ends",
 }
 """The kinds that analyzers read, with the list of `JobRecords` that each goes to."""
@@ -178,6 +187,11 @@ def _decode(chunks: Iterable[bytes], counts: Counter[str]) -> Iterator[records.A
                 counts["cut" if number == len(lines) - 1 else "garbage"] += 1
 
 
+def serving_job(job: JobRecords) -> bool:
+    """Say whether the records are those of a service, not of a training."""
+    return not job.steps and bool(job.services or job.requests or job.engine_windows)
+
+
 RUNNING_SECONDS = 60.0
 """A process that wrote nothing for longer is not called running: a live one sends a heartbeat every few seconds."""
 
@@ -198,7 +212,11 @@ def status(job: JobRecords, *, now: float) -> str:
     if any(row.status == "failed" for row in ends):
         return "failed"
     started = {row.writer for row in job.starts if row.attempt >= attempt and row.rank != records.LAUNCHER_RANK}
-    if started and started <= {row.writer for row in ends}:
+    started |= {max(job.services, key=lambda row: row.time).writer} if job.services else set()
+    if started and started <= {row.writer for row in (*ends, *job.service_ends)}:
         return "completed"
-    last = max((row.time for rows in (job.starts, job.steps, job.heartbeats) for row in rows), default=0.0)
+    last = max(
+        (row.time for rows in (job.starts, job.steps, job.heartbeats, job.requests, job.engine_windows) for row in rows),
+        default=0.0,
+    )
     return "running" if now - last < RUNNING_SECONDS else "unknown"

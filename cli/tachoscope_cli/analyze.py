@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from tachoscope_cli.looking import Looking
 from tachoscope_cli.options import StoreOption, needs_analysis, store_url
 from tachoscope_cli.show import show
 from tachoscope_core.errors import TachoscopeError
@@ -74,6 +75,35 @@ def analyze(
     maintenance: Annotated[
         Path | None, typer.Option(metavar="FILE", help="With --goodput: planned maintenance, which counts for nothing.")
     ] = None,
+    serving: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL|SELECTOR",
+            help="A live inference server by its metrics page, such as http://HOST:8000/metrics, is looked at and judged. "
+            "With --prometheus, the series to read, such as 'job=\"vllm\"'.",
+        ),
+    ] = None,
+    for_: Annotated[
+        str | None,
+        typer.Option(
+            "--for",
+            metavar="TIME",
+            help="With --serving: how long to look. Default: 60s. Of a Prometheus or of records: how far back. Default: 1h.",
+        ),
+    ] = None,
+    every: Annotated[
+        str | None, typer.Option(metavar="TIME", help="With --serving: time between two looks. Default: 1s, less for a short look.")
+    ] = None,
+    prometheus: Annotated[
+        str | None, typer.Option(metavar="URL", help="With --serving: read the server's metrics from this Prometheus instead.")
+    ] = None,
+    save: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="With --serving: keep what was seen there, to be analyzed again.")
+    ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The accelerator of the server, such as 'NVIDIA H100': what its memory can do at most."),
+    ] = None,
     scheduler: Annotated[
         list[str] | None,
         typer.Option(
@@ -88,29 +118,59 @@ def analyze(
     if store and paths:
         raise TachoscopeError("give either PATH or --store, not both")
     of_life = {"--prices": prices, "--maintenance": maintenance, "--scheduler": scheduler}
+    looking = Looking(serving or "", for_, every, prometheus, save, device or "", job or "")
     of_traces = {"--baseline": baseline, "--tables": tables, "--perfetto": perfetto, "--executor": executor != "local"}
     for_life, for_traces = (next((name for name, value in row.items() if value), "") for row in (of_life, of_traces))
     _check_together(goodput, job, for_life, for_traces)
+    if serving is not None:
+        if paths or store or goodput or for_traces:
+            raise TachoscopeError("--serving looks at a live server, and goes with no PATH, --store, --goodput or option of traces")
+        report = _of_server(looking)
+        show(report, format_.value, output)
+        return _fail(fail_on, report)
+    _check_looks("--prometheus" if prometheus else "--save" if save else "--every" if every else "")
     places = _places(paths, store, for_traces)
     if goodput:
         from tachoscope_cli import goodput as life_module
 
+        _check_looks(looking.said)
         report = life_module.analyze(places, goodput, life_module.Options(prices, maintenance, tuple(scheduler or ())))
         show(report, format_.value, output)
     elif paths and _are_traces(places, for_traces):
         from tachoscope_cli import traces as trace_module
 
+        _check_looks(looking.said)
         options = trace_module.Options(job, executor, replay, tables, perfetto, tuple(baseline or ()))
         analysis = trace_module.analyze(places, options, Console(stderr=True))
         show(analysis.report, format_.value, output)
         analysis.write_further(options)
         report = analysis.report
     else:
-        report, then = _of_records(places, job, store)
+        report, then = _of_records(places, job, store, looking)
         show(report, format_.value, output, then=then)
     gc.freeze()  # the process ends now: walking all its objects once more would take a tenth of a second
+    return _fail(fail_on, report)
+
+
+def _fail(fail_on: Level | None, report: Report) -> None:
+    """End with the exit code that says that a finding is as severe as that."""
     if fail_on is not None and _is_reached(fail_on, report):
         raise typer.Exit(FAIL_ON_EXIT_CODE)
+
+
+def _check_looks(option: str) -> None:
+    """Refuse an option that is about inference servers with what is none."""
+    if option:
+        raise TachoscopeError(
+            f"{option} is about an inference server", fix="tachoscope analyze --serving http://HOST:PORT/metrics --for 60s"
+        )
+
+
+def _of_server(looking: Looking) -> Report:
+    """Look at a live server, and judge it."""
+    from tachoscope_cli import serving
+
+    return serving.analyze(looking, Console(stderr=True))
 
 
 def _is_reached(level: Level, report: Report) -> bool:
@@ -144,24 +204,37 @@ def _places(paths: list[str] | None, store: str | None, for_traces: str) -> list
     return places
 
 
-def _of_records(places: list[str], job: str | None, store: str | None) -> tuple[Report, list[str]]:
+def _of_records(places: list[str], job: str | None, store: str | None, looking: Looking) -> tuple[Report, list[str]]:
     """Return the report on a job's last attempt, or the saved one that is named, and lines to follow it."""
     from tachoscope_analyzers.analyze import analyze as judge
+    from tachoscope_analyzers.load import serving_job
     from tachoscope_cli import paths as path_module
     from tachoscope_cli.goodput import other_attempts
 
     saved = path_module.saved_report(places)
     if saved is not None:
         return saved, []
+    recording = path_module.recording(places)
+    if recording is not None:
+        from tachoscope_cli.serving import analyze_recording
+
+        _check_looks("--for" if looking.for_ else "")
+        return analyze_recording(recording, job or "", looking.device), []
     records = path_module.records_of(places, job)
+    if serving_job(records):
+        from tachoscope_cli.serving import analyze_service
+
+        return analyze_service(records, looking), []
+    _check_looks(looking.said)
     return judge(records), other_attempts(records, store)
 
 
 def _are_traces(places: list[str], for_traces: str) -> bool:
     """Say whether the places are traces; an option that needs them is refused for other things."""
+    from tachoscope_cli.paths import recording
     from tachoscope_cli.trace_paths import are_traces
 
-    if are_traces(places):
+    if recording(places) is None and are_traces(places):
         return True
     if for_traces:
         raise TachoscopeError(f"{for_traces} works on profiler traces, and {places[0]} is no profiler trace")

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import shutil
 import sys
-import time
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-import msgspec
 import typer
 import typer.core
 from rich.table import Table
@@ -18,16 +16,15 @@ from rich.text import Text
 
 import tachoscope
 from tachoscope_cli.analyze import analyze
+from tachoscope_cli.capacity import capacity
 from tachoscope_cli.faults import FAULTS
 from tachoscope_cli.options import StoreOption, named_store, needs_analysis, notice, store_url
 from tachoscope_cli.show import console, show
+from tachoscope_cli.store_commands import store_app
 from tachoscope_cli.verify import verify_checkpoints
 from tachoscope_core import store as store_module
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.redaction import redact
-
-if TYPE_CHECKING:
-    from tachoscope_analyzers import load
 
 # Newer typer brings its own copy of click and does not say where; older typer uses click's.
 _UsageError: Any = next(cls for cls in typer.BadParameter.__mro__ if cls.__name__ == "ClickException")
@@ -54,10 +51,8 @@ app = typer.Typer(
     help="Where does the accelerator time go, is that within our objectives, and what do we do about it?",
     epilog="First minute: `tachoscope demo`",
 )
-store_app = typer.Typer(no_args_is_help=True, help="Look into the store of job records.")
 app.add_typer(store_app, name="store")
 
-TextOrJson = StrEnum("TextOrJson", ["text", "json"])
 Fault = StrEnum("Fault", {name: name for name in FAULTS})  # type: ignore[misc]  # made from the table
 
 
@@ -147,7 +142,10 @@ def run(
         where = f" --store {outcome.store_url}" if outcome.store_url != store_module.default_url() else ""
         by = " (by the node's agent)" if outcome.by_agent else ""
         view = "--goodput" if outcome.several else "--job"
-        notice(f"job {outcome.job} is in {outcome.store_url}{by}; next: tachoscope analyze{where} {view} {outcome.job}")
+        for service in outcome.services:
+            notice(f"service {service} is in {outcome.store_url}{by}; next: tachoscope analyze{where} --job {service}")
+        if not outcome.services:
+            notice(f"job {outcome.job} is in {outcome.store_url}{by}; next: tachoscope analyze{where} {view} {outcome.job}")
         if track and outcome.tracker_runs:
             from tachoscope_cli import tracking
 
@@ -162,8 +160,13 @@ app.command(
     epilog="Examples: `tachoscope analyze`, `tachoscope analyze --job resnet --format html --output report.html`, "
     "`tachoscope analyze /dev/shm/tachoscope`, `tachoscope analyze report.json`, `tachoscope analyze trace.json.gz`, "
     "`tachoscope analyze traces/ --tables tables/`, `tachoscope analyze new.json.gz --baseline old.json.gz`, "
-    "`tachoscope analyze --goodput resnet --scheduler slurm:4711`"
+    "`tachoscope analyze --goodput resnet --scheduler slurm:4711`, `tachoscope analyze --serving http://127.0.0.1:8000 --for 60s`, "
+    "`tachoscope analyze chat.serving.gz`"
 )(analyze)
+app.command(
+    epilog="Examples: `tachoscope capacity chat.serving.gz`, `tachoscope capacity chat.serving.gz --objective ttft_p95=0.5 "
+    "--objective itl_p95=0.05 --forecast-rate 200`, `tachoscope capacity chat.serving.gz --format html --output capacity.html`"
+)(capacity)
 app.command(
     "verify",
     epilog="Examples: `tachoscope verify`, `tachoscope verify --job resnet`, `tachoscope verify checkpoints/step-100`, "
@@ -218,112 +221,12 @@ def doctor(store: StoreOption = None) -> None:
     raise typer.Exit(int(any(check.state == "bad" for check in checks)))
 
 
-@store_app.command("ls", epilog="Example: `tachoscope store ls --limit 5`")
-def store_ls(
-    store: StoreOption = None,
-    limit: Annotated[int, typer.Option(min=1, help="List so many jobs, the newest first.")] = 20,
-) -> None:
-    """List the jobs of the store, the newest first: how they ended, ranks, steps, attempts."""
-    from tachoscope_analyzers import load
-    from tachoscope_core.store import Store
-
-    opened = Store(store_url(store))
-    times = opened.job_times()
-    if not times:
-        raise TachoscopeError(f"store {opened.url} is empty", fix="run something first: tachoscope run -- python train.py")
-    table = Table("job", "status", "ranks", "steps", "attempts", "last record", box=None, padding=(0, 2, 0, 0))
-    for job in sorted(times, key=times.__getitem__, reverse=True)[:limit]:
-        table.add_row(job, *_job_row(load.from_store(opened, job, ends_only=True), times[job]))
-    console().print(table)
-    if len(times) > limit:
-        notice(f"{len(times) - limit} more (--limit)")
-
-
-@store_app.command("failures", epilog="Examples: `tachoscope store failures`, `tachoscope store failures --format json`")
-def store_failures(
-    store: StoreOption = None,
-    limit: Annotated[int, typer.Option(min=1, help="Look at so many jobs, the newest first.")] = 200,
-    format_: Annotated[TextOrJson, typer.Option("--format", help="text for people, json for programs.")] = TextOrJson["text"],
-) -> None:
-    """Count failures by host, job and data shard over the jobs of the store, and say who fails more than the others.
-
-    Of an attempt only the first failure counts: the others die of it. Preemptions are nobody's failure.
-    """
-    needs_analysis()
-    from tachoscope_cli import failures
-    from tachoscope_core.store import Store
-
-    opened = Store(store_url(store))
-    times = opened.job_times()
-    newest = sorted(times, key=times.__getitem__, reverse=True)[:limit]
-    found = failures.of_store(opened, newest)
-    if format_.value == "json":
-        typer.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
-    else:
-        console().print(failures.rendered(found))
-    if len(times) > limit:
-        notice(f"{len(times) - limit} more jobs were not looked at (--limit)")
-
-
-@store_app.command(
-    "quarantine",
-    epilog="Examples: `tachoscope store quarantine resnet`, "
-    "`tachoscope store quarantine resnet --release s3://bucket/part-0007.tar`",
-)
-def store_quarantine(
-    job: Annotated[str, typer.Argument(metavar="JOB", help="Name of the job.")],
-    release: Annotated[
-        list[str] | None,
-        typer.Option(metavar="SHARD", help="Take this shard off the list: it was mended. Can be given several times."),
-    ] = None,
-    store: StoreOption = None,
-) -> None:
-    """List the data shards of a job that failed on several ranks or attempts, or release them.
-
-    Loaders that ask `tachoscope.quarantined()` skip what is on the list. See docs/shards.md.
-    """
-    from tachoscope_cli import quarantining
-    from tachoscope_core.store import Store
-
-    opened = Store(store_url(store))
-    if release:
-        quarantining.release(opened, job, release, time.time())
-    table = Table("shard", "failures", "ranks", "attempts", "error", "since", box=None, padding=(0, 2, 0, 0))
-    for row in quarantining.rows(opened, job, time.time()):
-        table.add_row(*row)
-    console().print(table if table.row_count else f"no shard of job {job} is quarantined")
-
-
-def _job_row(job: load.JobRecords, written: float) -> list[str]:
-    from tachoscope_analyzers import load
-
-    now = time.time()
-    state = load.status(job, now=now)
-    reason = next((end.reason for end in reversed(job.ends) if end.reason and end.status == "failed"), "")
-    ranks = {start.rank for start in job.starts if start.rank >= 0}
-    attempts = {start.attempt for start in job.starts}
-    return [
-        f"{state} ({reason})" if reason and state == "failed" else state,
-        str(len(ranks)),
-        str(max((step.step for step in job.steps), default=0)),
-        str(len(attempts)),
-        f"{_age(now - written)} ago",
-    ]
-
-
 def _own_name() -> str:
     """Return how this command can be typed here: its path, where no shell would find its name."""
     path = Path(sys.executable).with_name("tachoscope")
     if shutil.which("tachoscope") or not path.is_file():
         return "tachoscope"
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
-
-
-def _age(seconds: float) -> str:
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{max(0.0, seconds):.0f} s"
 
 
 def call(words: Sequence[str]) -> int:

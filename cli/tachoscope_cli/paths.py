@@ -6,11 +6,13 @@ import os
 from pathlib import Path
 
 from tachoscope_analyzers import load
-from tachoscope_core import spool
+from tachoscope_core import serving_recording, spool
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report import Report
 from tachoscope_core.report import load as load_report
 from tachoscope_core.store import Store
+
+_NEWEST = 3
 
 
 def is_job_folder(path: str) -> bool:
@@ -42,6 +44,18 @@ def saved_report(paths: list[str]) -> Report | None:
     return None
 
 
+def recording(paths: list[str]) -> Path | None:
+    """Return the path, if the one path is a recording of a server's metrics.
+
+    Raises:
+        TachoscopeError: one is, of several.
+    """
+    found = [Path(path) for path in paths if os.path.isfile(path) and serving_recording.is_recording(Path(path))]
+    if found and len(paths) > 1:
+        raise TachoscopeError(f"{found[0]} is a recording of a server, and cannot be judged together with other paths")
+    return found[0] if found else None
+
+
 def records_of(paths: list[str], job: str | None) -> load.JobRecords:
     """Read the records that the paths name.
 
@@ -58,11 +72,22 @@ def records_of(paths: list[str], job: str | None) -> load.JobRecords:
         return load.from_store(Store(str(folder.parent.parent)), folder.name)
     store = Store(stores[0])
     try:
-        return load.from_store(store, job or newest_job(store))
+        return load.from_store(store, job or _newest_with_work(store))
     except TachoscopeError:
         if job is not None:
             _look_into_spool(store, job)
         raise
+
+
+def _newest_with_work(store: Store) -> str:
+    """Return the job written last, but not one of which only a launcher told, if a later one of the newest few has more."""
+    newest = newest_job(store)
+    times = store.job_times()
+    for job in sorted(times, key=times.__getitem__, reverse=True)[:_NEWEST]:
+        found = load.from_store(store, job, ends_only=True)
+        if load.serving_job(found) or found.steps or any(start.rank >= 0 for start in found.starts):
+            return job
+    return newest
 
 
 def _look_into_spool(store: Store, job: str) -> None:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from html import escape
 
-from tachoscope_cli import life_html
+from tachoscope_cli import life_html, serving_html
 from tachoscope_cli.change_rows import ChangeRow, rows
 from tachoscope_cli.render_text import (
-    HEALTHY,
     counted,
+    culprits_text,
     goodput,
     loss_text,
     nothing_found,
     quantity,
-    ranks_text,
     share_text,
+    tells_speedup,
+    unit_of,
+    unit_seconds,
     verdict_text,
 )
 from tachoscope_cli.runbooks import text_of
@@ -44,20 +46,51 @@ _RANK_STATES = 3
 
 def render(report: Report) -> str:
     """Return the page."""
-    ledger, step = report.ledgers[0], report.step_seconds
+    ledger = report.ledgers[0]
     cards = "".join(_card(finding, report) for finding in report.findings)
     verdict = "" if not nothing_found(report) else f"<p><b>{verdict_text(report)}</b></p>"
     missing = "".join(f"<tr><td>{escape(r.class_)}</td><td>{escape(r.missing)}</td></tr>" for r in report.not_measured)
     return f"""<!doctype html><html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width"><title>{escape(report.job)}: tachoscope</title><style>{_STYLE}{life_html.STYLE if report.life else ""}</style></head><body>
 <h1>{escape(report.job)}</h1>
-{life_html.headline(report, report.life) if report.life else _headline(report)}
-{_quality(report)}{_review(report)}{_bar(ledger, "all ranks" if report.ranks != 1 else "ledger")}
-{life_html.body(report, report.life) if report.life else _states(ledger, step.mean)}{verdict}{cards}
+{_head(report)}
+{_quality(report)}{_review(report)}{_bar(ledger, _label(report))}
+{_body(report)}{verdict}{cards}
 {_changes(report)}{_by_rank(report)}{_lineage(report)}
 <details><summary>Not measured: neither found nor ruled out</summary><table class="note">{missing}</table></details>
 <p class="dim">{"<br>".join(escape(f"{s.records:,} {s.unit} from {s.path}") for s in report.sources)}</p></body></html>
 """
+
+
+def _head(report: Report) -> str:
+    if report.life:
+        return life_html.headline(report, report.life)
+    return serving_html.headline(report, report.serving) if report.serving else _headline(report)
+
+
+def _label(report: Report) -> str:
+    if report.serving:
+        return "time of requests"
+    return "all ranks" if report.ranks != 1 else "ledger"
+
+
+def _body(report: Report) -> str:
+    if report.life:
+        return life_html.body(report, report.life)
+    states = _states(report)
+    if not report.serving:
+        return states
+    engines = [
+        f'<p class="dim">time of engines</p>{_strip(one, "engines", "bar thin")}{_legend(one)}'
+        for one in report.ledgers
+        if one.unit == "engine"
+    ]
+    return f"{states}{''.join(engines)}{serving_html.body(report.serving)}"
+
+
+def _legend(ledger: Ledger) -> str:
+    states = ", ".join(f"{state} {percent(value / ledger.wall_seconds)}" for state, value in ledger.states.items())
+    return f'<p class="dim">{states}</p>'
 
 
 def _headline(report: Report) -> str:
@@ -78,7 +111,7 @@ def _lineage(report: Report) -> str:
 
 def _by_rank(report: Report) -> str:
     """Return a bar for each rank, as long as its step is against the longest, those that a finding names marked."""
-    ledgers = report.ledgers[1:]
+    ledgers = [ledger for ledger in report.ledgers[1:] if ledger.unit == "rank"]
     longest = max((ledger.wall_seconds for ledger in ledgers), default=0.0)
     named: dict[int | None, list[str]] = {}
     for finding in report.findings:
@@ -137,10 +170,11 @@ def _strip(ledger: Ledger, label: str, classes: str, width: float = 1.0) -> str:
     )
 
 
-def _states(ledger: Ledger, mean_step: float) -> str:
+def _states(report: Report) -> str:
+    ledger, mean, unit = report.ledgers[0], unit_seconds(report), unit_of(report)
     rows = "".join(
         f'<tr><td><span class="key" style="background:{color(state)}"></span> {state}</td><td class="n">{percent(value / ledger.wall_seconds)}</td>'
-        f'<td class="n">{seconds(value / ledger.wall_seconds * mean_step)} a step</td></tr>'
+        f'<td class="n">{seconds(value / ledger.wall_seconds * mean)} a {unit}</td></tr>'
         for state, value in ledger.states.items()
     )
     return f"<table>{rows}</table>"
@@ -153,10 +187,10 @@ def _card(finding: Finding, report: Report) -> str:
         if finding.runner_up
         else ""
     )
-    fixed = f"<tr><th>If fixed</th><td><b>{speedup_text(finding)}</b></td></tr>" if finding.class_ not in HEALTHY else ""
+    fixed = f"<tr><th>If fixed</th><td><b>{speedup_text(finding)}</b></td></tr>" if tells_speedup(finding, report) else ""
     evidence = "<br>".join(_evidence(row) for row in finding.evidence[1:] or finding.evidence)
     return f"""<div class="card {finding.severity}"><span class="tag">{finding.severity}</span>
-<h2>{escape(finding.class_)}, {ranks_text(finding.ranks)}: {loss_text(finding, report)}</h2>
+<h2>{escape(finding.class_)}{culprits_text(finding, report)}: {loss_text(finding, report)}</h2>
 <p>{escape(title)}</p><table>
 <tr><th>Share</th><td>{share_text(finding, report)}</td></tr>
 <tr><th>Evidence</th><td>{evidence}</td></tr>{runner_up}{fixed}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from tachoscope_cli import life_text, lineage_words
+from tachoscope_cli import life_text, lineage_words, serving_text, serving_words
 from tachoscope_cli.change_rows import rows
 from tachoscope_cli.runbooks import path_of
 from tachoscope_cli.state_bar import bar, filled
@@ -25,7 +25,7 @@ WARNING_SHARE_TEXT = "10 %"
 
 def render(report: Report, console: Console, *, then: Sequence[str] = ()) -> None:
     """Print the report, then the given lines; where nothing is wrong that is the last line."""
-    console.print(life_text.headline(report, report.life) if report.life else _headline(report), soft_wrap=True)
+    console.print(_head(report), soft_wrap=True)
     for note in report.quality:
         console.print(_quality(note), soft_wrap=True)
     for reason in report.review:
@@ -33,9 +33,8 @@ def render(report: Report, console: Console, *, then: Sequence[str] = ()) -> Non
     console.print()
     console.print(bar(report.ledgers[0], console))
     console.print(life_text.states(report, report.life, console) if report.life else _states(report, console))
-    if report.life:
-        for part in life_text.parts(report, report.life, console):
-            console.print(Padding(part, (1, 0, 0, 0)))
+    for part in _parts(report, console):
+        console.print(Padding(part, (1, 0, 0, 0)))
     for finding in report.findings:
         console.print(Padding(_finding(finding, report), (1, 0, 0, 0)))
     if report.baseline:
@@ -48,6 +47,19 @@ def render(report: Report, console: Console, *, then: Sequence[str] = ()) -> Non
         console.print(line, soft_wrap=True)
     if nothing_found(report):
         console.print(Text(verdict_text(report), style="bold green"))
+
+
+def _head(report: Report) -> Text:
+    if report.life:
+        return life_text.headline(report, report.life)
+    return serving_text.headline(report, report.serving) if report.serving else _headline(report)
+
+
+def _parts(report: Report, console: Console) -> Iterator[RenderableType]:
+    if report.life:
+        yield from life_text.parts(report, report.life, console)
+    if report.serving:
+        yield from serving_text.parts(report, report.serving, console)
 
 
 def nothing_found(report: Report) -> bool:
@@ -75,27 +87,56 @@ def quantity(value: float, unit: str) -> str:
         return percent(value)
     if unit == "bytes":
         return f"{value / 2**20:.1f} MiB"
-    return f"{value:.3g} {unit.split(';')[0]}".strip()
+    number = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return f"{number} {unit.split(';')[0]}".strip()
 
 
 def share_text(finding: Finding, report: Report) -> str:
     """Return how large a finding is, and how certain that is."""
     low, high = finding.share_ci
     interval = f"95 % interval {low * 100:.1f} to {high * 100:.1f} %" if report.window.steps > 1 else "of one step, so no interval"
-    whole = "allocated time" if report.life else "step"
-    return f"{percent(finding.share)} of the {whole} ({interval}), confidence {finding.confidence:.2f}"
+    return f"{percent(finding.share)} of the {_whole(finding, report)} ({interval}), confidence {finding.confidence:.2f}"
+
+
+def _whole(finding: Finding, report: Report) -> str:
+    """Return what a finding's share is of."""
+    if report.serving and finding.evidence:
+        return serving_words.whole(finding)
+    return "allocated time" if report.life else "step"
+
+
+def tells_speedup(finding: Finding, report: Report) -> bool:
+    """Say whether there is something to say of what mending it would bring."""
+    return finding.class_ not in HEALTHY and not (report.serving and finding.speedup_if_fixed is None)
+
+
+def unit_of(report: Report) -> str:
+    """Return what seconds are given for: a step of training, or a request."""
+    return "request" if report.serving else "step"
+
+
+def unit_seconds(report: Report) -> float:
+    """Return the mean seconds of a step; of a server, the seconds that requests spent in the window for each that was served."""
+    return report.ledgers[0].wall_seconds / max(report.window.steps, 1) if report.serving else report.step_seconds.mean
 
 
 def loss_text(finding: Finding, report: Report) -> str:
     """Return the seconds of a finding and what they are of."""
     if report.life:
         return f"{seconds(finding.seconds_per_step)} for each new step"
+    if report.serving:
+        return serving_words.loss(finding, report)
     return f"{seconds(finding.seconds_per_step)} of {seconds(report.step_seconds.mean)}"
 
 
 def counted(number: int, thing: str) -> str:
     """Return `1 step`, `2 steps`, `20,000 steps`."""
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def culprits_text(finding: Finding, report: Report) -> str:
+    """Return whose loss it is, after the class: ranks; a server's is that of all requests."""
+    return "" if report.serving else f", {ranks_text(finding.ranks)}"
 
 
 def ranks_text(ranks: list[int] | str) -> str:
@@ -126,6 +167,7 @@ def _quality(note: QualityNote) -> Text:
 
 def _states(report: Report, console: Console) -> RenderableType:
     ledger = report.ledgers[0]
+    mean = unit_seconds(report)
     table = Table.grid(padding=(0, 2))
     table.add_column()
     table.add_column()
@@ -133,7 +175,7 @@ def _states(report: Report, console: Console) -> RenderableType:
     table.add_column(justify="right")
     for state, value in ledger.states.items():
         share = value / ledger.wall_seconds
-        table.add_row(filled(state, 1, console), state, percent(share), f"{seconds(share * report.step_seconds.mean)} a step")
+        table.add_row(filled(state, 1, console), state, percent(share), f"{seconds(share * mean)} a {unit_of(report)}")
     return table
 
 
@@ -141,7 +183,7 @@ def _finding(finding: Finding, report: Report) -> RenderableType:
     title = Text()
     title.append(f" {finding.severity.upper()} ", style=_SEVERITY_STYLE[finding.severity])
     title.append(f" {finding.class_}", style="bold")
-    title.append(f", {ranks_text(finding.ranks)}: {loss_text(finding, report)}")
+    title.append(f"{culprits_text(finding, report)}: {loss_text(finding, report)}")
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="dim")
     facts.add_column(overflow="fold")
@@ -150,7 +192,7 @@ def _finding(finding: Finding, report: Report) -> RenderableType:
         facts.add_row("evidence" if index == 0 else "", _evidence(row))
     if finding.runner_up is not None:
         facts.add_row("runner-up", f"{finding.runner_up.class_}, {percent(finding.runner_up.margin)} behind")
-    if finding.class_ not in HEALTHY:
+    if tells_speedup(finding, report):
         facts.add_row("if fixed", Text(speedup_text(finding), style="bold"))
     facts.add_row("do", finding.action)
     facts.add_row("runbook", path_of(finding.runbook))

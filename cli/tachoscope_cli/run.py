@@ -45,6 +45,7 @@ class Outcome:
         all_shipped: nothing stayed in the spool.
         several: the job has other attempts than the first of this run: restarts, or earlier runs of the name.
         tracker_runs: runs of experiment trackers that the command had open, as its lineage tells.
+        services: names under which its processes served requests, as far as this process saw their records.
     """
 
     exit_code: int
@@ -55,6 +56,7 @@ class Outcome:
     all_shipped: bool
     several: bool = False
     tracker_runs: Mapping[str, str] = field(default_factory=dict)
+    services: Sequence[str] = ()
 
 
 def check_command(command: Sequence[str]) -> None:
@@ -158,6 +160,7 @@ def run(
         watching.ended(code)
         interrupted = ours and code == INTERRUPTED
         recorded = any(spool.writer_and_number(path)[0] != watching.writer for path in spool.segments(run_directory))
+        services = _services(run_directory)
         if not by_agent:
             _ship(run_directory, store)
             quarantining.store(store)
@@ -167,7 +170,18 @@ def run(
     if interrupted:
         raise KeyboardInterrupt
     several = attempt > 0 or _restarted(store, name)
-    return Outcome(code, name, url, by_agent, recorded, not run_directory.exists(), several, watching.tracker_runs)
+    return Outcome(code, name, url, by_agent, recorded, not run_directory.exists(), several, watching.tracker_runs, services)
+
+
+def _services(run_directory: Path) -> list[str]:
+    """Return the names of the services whose processes began to record in the spool: a writer's first record says so."""
+    found = set()
+    for path in spool.segments(run_directory):
+        with contextlib.suppress(OSError, ValueError), path.open("rb") as file:
+            first = records.decode(file.readline(records.MAX_LINE_BYTES))
+            if isinstance(first, records.ServiceStarted):
+                found.add(first.job)
+    return sorted(found)
 
 
 def _next_attempt(store: Store, job: str) -> int:

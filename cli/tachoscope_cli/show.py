@@ -35,7 +35,15 @@ def show(report: Report, format_: str = "text", output: Path | None = None, *, t
     if format_ == "text" and output is None and sys.stdout.isatty():
         render_text.render(report, console(), then=then)
         return
-    text = _text(report, format_, then)
+    write(_text(report, format_, then), output)
+
+
+def write(text: str, output: Path | None) -> None:
+    """Print a result, or write it to a file.
+
+    Raises:
+        TachoscopeError: the file cannot be written.
+    """
     if output is None:
         typer.echo(text, nl=False)
         return

@@ -24,6 +24,14 @@ STATE_COLORS = {
     "queued": "#DDCC77",
     "hung": "#CC0000",
     "unexplained": "#999999",
+    # Those of requests and engines; what is named alike looks alike.
+    "prefill": "#56B4E9",
+    "decode": "#009E73",
+    "preempted": "#D55E00",
+    "cold_start": "#882255",
+    "busy": "#009E73",
+    "idle": "#E5E5E5",
+    "starved": "#CC0000",
 }
 _FALLBACK_COLOR = "#666666"
 _OF_SIXTEEN = {
@@ -42,6 +50,13 @@ _OF_SIXTEEN = {
     "queued": "bright_white",
     "hung": "bright_red",
     "unexplained": "bright_black",
+    "prefill": "cyan",
+    "decode": "green",
+    "preempted": "red",
+    "cold_start": "bright_cyan",
+    "busy": "green",
+    "idle": "white",
+    "starved": "bright_red",
 }
 _LETTERS = {
     "compute": "█",
@@ -58,6 +73,13 @@ _LETTERS = {
     "queued": "Q",
     "hung": "X",
     "unexplained": "?",
+    "prefill": "P",
+    "decode": "█",
+    "preempted": "V",
+    "cold_start": "K",
+    "busy": "█",
+    "idle": "·",
+    "starved": "S",
 }
 _WIDTH = 72
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
+from tachoscope_core.errors import TachoscopeError
+
 
 def seconds(value: float) -> str:
     """Return seconds in the unit that people read best."""
@@ -13,6 +17,22 @@ def seconds(value: float) -> str:
 def percent(ratio: float) -> str:
     """Return a ratio as a percentage."""
     return f"{ratio * 100:.1f} %"
+
+
+_UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
+
+
+def seconds_of(text: str) -> float:
+    """Return the seconds of a length of time such as `60s`, `5m`, `1h` or `90`.
+
+    Raises:
+        TachoscopeError: it is none.
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", text.strip())
+    unit = (match[2] or "s") if match else ""
+    if match is None or unit not in _UNITS or not float(match[1]):
+        raise TachoscopeError(f"{text!r} is no length of time", fix="write 60s, 5m or 1h")
+    return float(match[1]) * _UNITS[unit]
 
 
 _STEPS = ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))

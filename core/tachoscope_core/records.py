@@ -151,6 +151,7 @@ class Heartbeat(Record, frozen=True, kw_only=True, tag="Heartbeat"):
         where: by phase, the innermost line of user code that the thread was seen at, `file:line function`, to samples.
         phase: the phase that the thread was in when this was written.
         dropped_total: records that this process could not write so far.
+    A process that serves requests says in `signals` how many are in flight (`requests_in_flight`): they are cut if it dies.
     """
 
     step: int
@@ -350,16 +351,93 @@ class IntegrityEvent(Record, frozen=True, kw_only=True, tag="IntegrityEvent"):
     detail: str = ""
 
 
+class ServiceStarted(Record, frozen=True, kw_only=True, tag="ServiceStarted"):
+    """A process that serves requests began to record: a server, an engine's worker, or a client. `job` is the service's name.
+
+    Attributes:
+        role: whether it answers requests (`server`), works on them (`engine`), or sends them (`client`).
+        process_time: Unix seconds at which the operating system started the process; 0: not known.
+        model, version: what it serves, as far as it is known by then.
+    """
+
+    pid: int
+    role: Literal["server", "engine", "client"] = "server"
+    process_time: float = 0.0
+    model: str = ""
+    version: str = ""
+    device: str = "cpu"
+    device_name: str = ""
+    gpu_uuid: str = ""
+    pod_uid: str = ""
+
+
 class RequestDone(Record, frozen=True, kw_only=True, tag="RequestDone"):
-    """One inference request, from arrival to its last token."""
+    """One inference request, written when it ended, at `time`; it arrived `wall_seconds` before.
+
+    Attributes:
+        request: id of the request, made by who recorded it.
+        phase_seconds: by ledger state (`queued`, `prefill`, `decode`, `preempted`, `cold_start`); what they lack of `wall_seconds`
+            is unexplained. Empty where nobody said in which state the request was.
+        outcome: one of `tachoscope_core.serving_metrics.OUTCOMES`. status: of the HTTP answer; 0: there was none.
+        first_token_seconds: from arrival to the first token (TTFT); None: there was none, or it was not seen.
+        inter_token_seconds: sum of the times from one token to the next; inter_token_count: how many these are;
+            inter_token_max_seconds: the longest. inter_token_buckets: how many are in each bucket of
+            `serving_metrics.INTER_TOKEN_BUCKETS`, not cumulative, the last for above all bounds; zeros at the end are left out.
+        preemptions: how often it was put back in the queue.
+        side: who saw it so: the server, or the client that sent it.
+    """
 
     request: str
     wall_seconds: float
     phase_seconds: dict[str, float]
     outcome: str
+    status: int = 0
     tokens_in: int = 0
     tokens_out: int = 0
     model: str = ""
+    version: str = ""
+    first_token_seconds: float | None = None
+    inter_token_seconds: float = 0.0
+    inter_token_count: int = 0
+    inter_token_max_seconds: float = 0.0
+    inter_token_buckets: list[int] = []
+    preemptions: int = 0
+    side: Literal["server", "client"] = "server"
+
+
+class EngineWindow(Record, frozen=True, kw_only=True, tag="EngineWindow"):
+    """What an engine did since its last such record, a second or so; written by the process that it runs in.
+
+    Attributes:
+        engine: its name within the process. window_seconds: length of the window, which ends at `monotonic_ns`.
+        capacity: most requests that it works on at once; 0: not known.
+        state_seconds: by `serving_metrics.ENGINE_STATES`; they sum to `window_seconds`.
+        iterations: forward passes. prompt_tokens, generation_tokens: that they computed.
+        iteration_seconds: what they took together.
+        running_mean, waiting_mean: requests, over the window; None: not said. kv_cache_usage_ratio: at its end; None: not said.
+        preemptions: requests put back in the queue.
+    """
+
+    engine: str = "0"
+    model: str = ""
+    capacity: int = 0
+    window_seconds: float
+    state_seconds: dict[str, float]
+    iterations: int = 0
+    iteration_seconds: float = 0.0
+    prompt_tokens: int = 0
+    generation_tokens: int = 0
+    running_mean: float | None = None
+    waiting_mean: float | None = None
+    kv_cache_usage_ratio: float | None = None
+    preemptions: int = 0
+
+
+class ServiceEnded(Record, frozen=True, kw_only=True, tag="ServiceEnded"):
+    """A process that serves requests ended in order. `in_flight`: requests that it did not finish."""
+
+    in_flight: int = 0
+    dropped_total: int = 0
 
 
 class TraceCaptured(Record, frozen=True, kw_only=True, tag="TraceCaptured"):
@@ -405,7 +483,10 @@ AnyRecord = (
     | PreemptionNotice
     | ShardQuarantined
     | IntegrityEvent
+    | ServiceStarted
     | RequestDone
+    | EngineWindow
+    | ServiceEnded
     | TraceCaptured
     | JobEnded
 )

@@ -10,6 +10,7 @@ import msgspec
 
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.life import Life
+from tachoscope_core.serving_part import Serving
 
 SCHEMA = 1
 LEDGER_TOLERANCE = 0.01
@@ -31,8 +32,8 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
     path: str
     records: int = 0
-    unit: Literal["records", "events"] = "records"
-    """Records of the probe, or events of a profiler trace."""
+    unit: Literal["records", "events", "looks"] = "records"
+    """Records of the probe, events of a profiler trace, or looks at a server's metrics."""
     duplicates: int = 0
     cut_lines: int = 0
     garbage_lines: int = 0
@@ -178,6 +179,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     review: list[str] = []
     """Why a person should look at this job before it is trusted."""
     life: Life | None = None
+    serving: Serving | None = None
+    """Of a server of requests: then steps are requests, and ranks are engines."""
 
 
 class _Schema(msgspec.Struct):

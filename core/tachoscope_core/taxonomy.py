@@ -206,7 +206,7 @@ _ALL = (
     Bottleneck(
         "queue_saturation",
         "inference",
-        "Requests arrive faster than they are served",
+        "Requests wait in the queue for an engine",
         "queued",
         "scale out, or admit fewer requests",
     ),

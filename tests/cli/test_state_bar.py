@@ -6,6 +6,7 @@ from rich.console import Console
 
 from tachoscope_analyzers.trace.states import STATES
 from tachoscope_cli.state_bar import STATE_COLORS, bar, filled
+from tachoscope_core.names import ENGINE_STATES, REQUEST_STATES, TRAINING_STATES
 from tachoscope_core.report import Ledger
 
 
@@ -30,9 +31,14 @@ def printed(made: Console, state: str) -> str:
     ],
     ids=["pipe", "16 colours", "256 colours", "all colours", "NO_COLOR"],
 )
-def test_every_state_looks_different(options: dict[str, Any]) -> None:
-    assert {*STATES, "straggler_wait"} <= set(STATE_COLORS)
-    assert len({printed(console(**options), state) for state in STATE_COLORS}) == len(STATE_COLORS)
+@pytest.mark.parametrize(
+    "states", [TRAINING_STATES, STATES, REQUEST_STATES, ENGINE_STATES], ids=["training", "trace", "request", "engine"]
+)
+def test_every_state_of_a_ledger_looks_different(options: dict[str, Any], states: tuple[str, ...]) -> None:
+    shown = [state for state in states if state != "pipeline_bubble"]  # of no ledger yet
+
+    assert set(shown) <= set(STATE_COLORS)
+    assert len({printed(console(**options), state) for state in shown}) == len(shown)
 
 
 def test_in_a_pipe_the_bar_shows_how_large_each_state_is() -> None:

@@ -214,6 +214,7 @@ def test_the_network_policy_lets_out_to_the_named_services_only() -> None:
     assert ports({"store": {"url": "s3://bucket/x", "s3": {"endpoint": "http://minio.storage:9000/"}}}) == lookup | {9000}
     assert ports({"config": {"otlp": {"endpoint": "http://collector:4318"}}}) == lookup | {4318}
     assert ports({"collectors": {"dcgm": {"enabled": True, "url": "http://dcgm/metrics"}}}) == lookup | {80}
+    assert ports({"config": {"servers": [{"name": "chat", "url": "http://10.0.0.1:8000/metrics"}]}}) == lookup | {8000}
 
 
 def test_the_probes_follow_what_the_web_configuration_asks_for() -> None:

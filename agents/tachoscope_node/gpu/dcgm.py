@@ -11,9 +11,9 @@ from typing import Final
 
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.metric import Metric
+from tachoscope_node.bounded_get import PageError, get
 from tachoscope_node.collectors.collector import NoDataError
 from tachoscope_node.families import Family
-from tachoscope_node.gpu.bounded_get import PageError, get
 from tachoscope_node.gpu.dcgm_text import NotDcgmError, Page, read
 from tachoscope_node.gpu.dcgm_xids import OnXid
 from tachoscope_node.gpu.families import METRICS, families

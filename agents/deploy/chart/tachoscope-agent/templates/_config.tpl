@@ -50,7 +50,7 @@
 {{- toYaml (mergeOverwrite $config (deepCopy .Values.config)) -}}
 {{- end -}}
 
-{{/* Ports outside of the pod that the agent calls: of the store, a dcgm-exporter, an OTLP receiver, the cloud's metadata. */}}
+{{/* Ports outside of the pod that the agent calls: of the store, a dcgm-exporter, an OTLP receiver, inference servers, the cloud's metadata. */}}
 {{- define "tachoscope-agent.egressPorts" -}}
 {{- $urls := list -}}
 {{- if hasPrefix "s3://" .Values.store.url -}}{{- $urls = append $urls (default "https://s3" .Values.store.s3.endpoint) -}}{{- end -}}
@@ -59,6 +59,7 @@
 {{- if has .provider (list "aws" "gcp" "azure") -}}{{- $urls = append $urls (default "http://169.254.169.254" .url) -}}{{- end -}}
 {{- end -}}
 {{- with .Values.config.otlp -}}{{- $urls = append $urls .endpoint -}}{{- end -}}
+{{- range .Values.config.servers -}}{{- $urls = append $urls .url -}}{{- end -}}
 {{- $ports := list -}}
 {{- range $urls -}}
 {{- $port := regexFind ":[0-9]+(/|$)" . | trimPrefix ":" | trimSuffix "/" -}}

@@ -10,7 +10,7 @@ import io
 import socket
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
@@ -20,11 +20,12 @@ class PageError(Exception):
     """There is no page; the message says why, without the URL."""
 
 
-def get(url: str, *, seconds: float, most_bytes: int) -> bytes:
+def get(url: str, *, seconds: float, most_bytes: int, headers: Mapping[str, str] | None = None) -> bytes:
     """Return the page.
 
     Args:
         seconds: for everything together, but for the look-up of a host's name, which the system bounds.
+        headers: sent with the request, checked by who gives them.
 
     Raises:
         PageError: there is none within the time and size, or the server has something else to say.
@@ -35,7 +36,7 @@ def get(url: str, *, seconds: float, most_bytes: int) -> bytes:
         with ExitStack() as stack:
             connection = stack.enter_context(closing(_connect(parts, deadline)))
             connection.settimeout(_left(deadline))
-            connection.sendall(_request(parts))
+            connection.sendall(_request(parts, headers or {}))
             reader = stack.enter_context(_response(connection, deadline))
             return _body(reader, most_bytes)
     except TimeoutError:
@@ -68,10 +69,11 @@ def _connect(parts: SplitResult, deadline: float) -> socket.socket:
     raise failure
 
 
-def _request(parts: SplitResult) -> bytes:
+def _request(parts: SplitResult, headers: Mapping[str, str]) -> bytes:
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     lines = (f"GET {target} HTTP/1.1", f"Host: {parts.netloc.rpartition('@')[2]}", "Accept: text/plain", "Connection: close")
-    return "".join(f"{line}\r\n" for line in (*lines, "")).encode("ascii")
+    own = (f"{name}: {value}" for name, value in headers.items())
+    return "".join(f"{line}\r\n" for line in (*lines, *own, "")).encode("ascii")
 
 
 class _Incoming(io.RawIOBase):

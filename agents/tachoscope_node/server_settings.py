@@ -1,0 +1,62 @@
+"""The part of the agent's configuration that names inference servers."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from tachoscope_node.otlp import header_faults
+from tachoscope_node.places import page_fault
+
+MOST_SERVERS = 64
+"""Each has a thread of its own."""
+_INTERVAL_SECONDS = (1.0, 3600.0)
+_SERVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,62}")
+
+
+class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An inference server on this node.
+
+    Attributes:
+        name: of the service, the label `service`. url: of its metrics page. kind: its make; auto: by what is on the page.
+        interval_seconds: between two looks. headers: sent with each; secrets, never shown.
+    """
+
+    name: str = ""
+    url: str = ""
+    kind: Literal["auto", "triton", "vllm", "sglang", "tgi", "tachoscope", "otel"] = "auto"
+    interval_seconds: float = 15.0
+    headers: dict[str, str] = {}
+
+    def __repr__(self) -> str:
+        """All but secrets: headers by name."""
+        shown = {name: getattr(self, name) for name in self.__struct_fields__} | {"headers": dict.fromkeys(self.headers, "***")}
+        return f"Server({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+
+
+def faults(servers: Sequence[Server]) -> list[str]:
+    """Return every fault of the servers, each with its key, its value unless secret, and the way out."""
+    found = [f"servers[{number}].{fault}" for number, server in enumerate(servers) for fault in _faults(server)]
+    names = Counter(server.name for server in servers if server.name)
+    found += [f"servers: {name!r} names {count} of them: give each a name of its own" for name, count in names.items() if count > 1]
+    if len(servers) > MOST_SERVERS:
+        found.append(f"servers: there are {len(servers)}, more than {MOST_SERVERS}: let other agents read some of them")
+    return found
+
+
+def _faults(server: Server) -> list[str]:
+    low, high = _INTERVAL_SECONDS
+    found = []
+    if not _SERVICE.fullmatch(server.name):
+        found.append(f"name: {server.name!r} is not the name of a service: give 1 to 63 letters, digits and any of . _ / -")
+    if "@" in server.url.partition("://")[2].partition("/")[0]:
+        found.append("url: (not shown): has a user in it: give the password as headers, Authorization")
+    elif fault := page_fault(server.url):
+        found.append(f"url: {server.url!r} {fault}")
+    if not low <= server.interval_seconds <= high:
+        found.append(f"interval_seconds: {server.interval_seconds} is not between {low:g} and {high:g}")
+    return found + header_faults(server.headers)

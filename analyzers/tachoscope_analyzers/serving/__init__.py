@@ -1,0 +1,1 @@
+"""Inference: where the time of requests and engines goes, and why."""

@@ -1,0 +1,79 @@
+"""The part of a report that is about inference, in words: for terminal and page alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tachoscope_cli.units import percent, seconds
+from tachoscope_core.report import Finding, Report
+from tachoscope_core.servers import OWN, catalogue
+from tachoscope_core.serving_part import LatencySeconds, Serving
+
+_LATENCY_NAMES = {
+    "queue": "in the queue",
+    "first_token": "to the first token (TTFT)",
+    "inter_token": "from token to token (ITL)",
+    "output_token": "per output token (TPOT)",
+    "request": "whole request",
+}
+LATENCY_HEAD = ("", "mean", "p50", "p95", "p99")
+
+
+def summary(report: Report, serving: Serving) -> str:
+    """Return what was served, in one line."""
+    models = ", ".join(serving.models[:3]) + (", ..." if len(serving.models) > 3 else "")
+    plural = "" if report.window.steps == 1 else "s"
+    served = f"{report.window.steps:,} request{plural} in {report.window.end - report.window.start:.0f} s"
+    make = "" if serving.server == OWN else catalogue(serving.server).title  # our own probe is no make of a server
+    return f"{' on '.join(filter(None, (models, make)))}   {served}"
+
+
+def whole(finding: Finding) -> str:
+    """Return what a finding's share is of: the time of requests, or of engines."""
+    return finding.evidence[0].signal.removeprefix("share of the ")
+
+
+def loss(finding: Finding, report: Report) -> str:
+    """Return what a finding lost: of the time of requests for each of them, of that of engines in all."""
+    engines = next((ledger.wall_seconds for ledger in report.ledgers if ledger.unit == "engine"), 0.0)
+    if whole(finding).endswith("engines"):
+        return f"{seconds(finding.share * engines)} of {seconds(engines)}"
+    return f"{seconds(finding.seconds_per_step)} a request"
+
+
+def rates(serving: Serving) -> str:
+    """Return what came and what went, a second."""
+    arrived = "" if serving.arrived_per_second is None else f"{serving.arrived_per_second:.3g} requests a second arrived, "
+    tokens = f"{serving.tokens_in_per_second:,.0f} prompt and {serving.tokens_out_per_second:,.0f} output tokens a second"
+    return f"{arrived}{serving.served_per_second:.3g} were served; {tokens}"
+
+
+def facts(serving: Serving) -> Iterator[tuple[str, str]]:
+    """Yield what is known of outcomes, queue and cache, each with its name."""
+    outcomes = ", ".join(f"{count:,.0f} {outcome.replace('_', ' ')}" for outcome, count in serving.outcomes.items())
+    if outcomes:
+        yield "outcomes", outcomes
+    if serving.running_mean is not None:
+        waiting = (
+            "" if serving.waiting_mean is None else f"; waiting {serving.waiting_mean:.1f}, at the end {serving.waiting_last:.0f}"
+        )
+        yield "requests", f"running {serving.running_mean:.1f} on average{waiting}"
+    if serving.kv_cache_usage_max is not None:
+        preemptions = "" if serving.preemptions is None else f", {serving.preemptions:.0f} preemptions"
+        yield "KV cache", f"{percent(serving.kv_cache_usage_max)} in use at most{preemptions}"
+
+
+def latency(row: LatencySeconds) -> tuple[str, ...]:
+    """Return a row of latencies: the mean is exact, a quantile lies between the bounds of its bucket."""
+    return _LATENCY_NAMES[row.name], seconds(row.mean), *(_between(value) for value in (row.p50, row.p95, row.p99))
+
+
+def _between(value: tuple[float, float | None] | None) -> str:
+    if value is None:
+        return "not known"
+    low, high = value
+    if high is None:
+        return f"> {seconds(low)}"
+    if low == high:
+        return seconds(low)
+    return f"{seconds(low)} to {seconds(high)}" if low else f"< {seconds(high)}"

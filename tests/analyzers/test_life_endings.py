@@ -1,0 +1,60 @@
+"""Who ended a planted attempt, when it was over, and how the job came back."""
+
+from pathlib import Path
+
+import pytest
+
+from life_making import T0, PlantedLife, judged, killed_three_times
+
+
+def test_each_recovery_names_the_first_to_go_and_its_parts_make_the_whole(tmp_path: Path) -> None:
+    _, life = judged(killed_three_times(), tmp_path)
+
+    assert len(life.recoveries) == 3
+    for number, one in enumerate(life.recoveries):
+        assert (one.kind, one.rank, one.host, one.lost_steps) == ("killed", 1, "node-0", 1)
+        assert one.failed_at - T0 == pytest.approx(20.0 * number + 11.5)
+        parts = (
+            one.detect_seconds,
+            one.reschedule_seconds,
+            one.rendezvous_seconds,
+            one.restore_seconds,
+            one.initialise_seconds,
+            one.redo_seconds,
+        )
+        assert parts == pytest.approx((0.5, 10.0, 0.5, 1.5, 2.0, 1.0))
+        first_new_step = 1.0
+        assert one.total_seconds == pytest.approx(sum(part for part in parts if part is not None) + first_new_step)
+        assert one.checkpoint == f"/ckpt/{4 * number + 4}"
+    assert life.checkpoints is not None
+    assert (life.checkpoints.saves, life.checkpoints.last_step, life.checkpoints.restore_seconds) == (4, 16, pytest.approx(1.5))
+
+
+@pytest.mark.parametrize("gone_before", [0.2, 8.0])
+def test_an_interrupt_by_the_user_is_nobodys_failure_but_one_after_a_failure_is_no_excuse(
+    tmp_path: Path, gone_before: float
+) -> None:
+    life = PlantedLife()
+    life.launcher(0.0, 21.0, code=130)
+    for rank in range(2):
+        life.process(rank, [1.0] * 10, start=1.0, begin=2.0, host=f"node-{rank}")
+        life.gone(rank, 20.5 - (gone_before if rank else 0.0), start=1.0, host=f"node-{rank}", code=-2)
+    _, told = judged(life, tmp_path)
+
+    by_user = gone_before < 1
+    assert told.attempts[0].ended == ("interrupted" if by_user else "killed")
+    assert [(one.kind, one.host) for one in told.recoveries] == [("interrupted", "") if by_user else ("killed", "node-1")]
+    assert bool(told.suspects) is not by_user
+
+
+def test_an_attempt_is_over_when_the_next_one_begins_though_its_end_was_seen_later(tmp_path: Path) -> None:
+    life = PlantedLife()
+    life.launcher(0.0, 30.0)
+    for rank, (gone, again) in enumerate([(10.5, 10.7), (10.9, 11.0)]):
+        life.process(rank, [1.0] * 5, start=1.0, begin=5.0)
+        life.gone(rank, gone, start=1.0)
+        life.process(rank, [1.0] * 5, attempt=1, start=again, begin=15.0, left=21.0)
+    _, told = judged(life, tmp_path)
+
+    first, second = told.attempts
+    assert second.start - first.end == pytest.approx(0.0, abs=1e-3)

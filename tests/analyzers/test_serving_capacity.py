@@ -1,0 +1,265 @@
+"""Capacity from pages that a server with planted costs would have served: costs and knee are found from one recording."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tachoscope_analyzers.serving import capacity, engine_model, intervals
+from tachoscope_analyzers.serving.objectives import DEFAULTS, Objective, objective
+from tachoscope_analyzers.serving.replay import Cost, Engine, Load, replay
+from tachoscope_analyzers.serving.traffic import Traffic, traffic
+from tachoscope_analyzers.serving.workload import Workload
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.records import EngineWindow, RequestDone
+from tachoscope_core.snapshot import Buckets, EngineState, Snapshot
+
+PLANTED = Engine(Cost(0.004, 70e-6, 300e-6), max_running=128, front_seconds=0.004)
+OBJECTIVES = (Objective("ttft", 95, 0.5), Objective("itl", 95, 0.1))
+TOKENS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
+SECONDS = (0.01, 0.05, 0.1, 0.5, 1.0)
+
+
+def workload(shape: float = 1.0) -> Workload:
+    randomly = np.random.default_rng(5)
+    prompts = np.clip(np.rint(randomly.lognormal(4.3, 0.9, 4000)), 1, 800).astype(np.int64)
+    outputs = np.clip(np.rint(randomly.lognormal(2.8, 0.8, 4000)), 1, 150).astype(np.int64)
+    return Workload(0.0, shape, prompts, outputs, together=True, measured=(), assumed=())
+
+
+def buckets(values: np.ndarray, bounds: tuple[float, ...], weights: np.ndarray | None = None) -> Buckets:
+    weights = np.ones(len(values)) if weights is None else weights
+    counts = [float(weights[values <= bound].sum()) for bound in bounds]
+    return Buckets(bounds, (*counts, float(weights.sum())), float(values @ weights))
+
+
+def recorded(
+    engine: Engine, rate: float, *, shape: float = 1.0, seconds: float = 40.0, every: float = 0.5, seed: int = 11
+) -> Traffic:
+    """Return what a server with this engine would have said of itself, look after look: as vLLM counts."""
+    load = workload(shape).load(rate, int(rate * seconds), seed)
+    done = replay(load, engine)
+    each = done.iterations.one_by_one()
+    ends = each.starts + each.seconds
+    first = load.arrivals + done.first_token_seconds - engine.front_seconds
+    end = load.arrivals + done.request_seconds - engine.front_seconds
+    # The request waits in the server's inbox until the iteration under way ends; servers do not call that queue.
+    under_way = np.searchsorted(each.starts, load.arrivals, side="right") - 1
+    inbox = np.clip(ends[np.maximum(under_way, 0)] - load.arrivals, 0.0, None)
+    queue = np.maximum(done.queue_seconds - inbox, 0.0)
+    looks = []
+    for now in np.arange(0.0, seconds, every):
+        had, over, past = first <= now, end <= now, ends <= now
+        tokens = each.prompt_tokens[past] + each.output_tokens[past]
+        histograms = {
+            "iteration_tokens": buckets(tokens, TOKENS),
+            "inter_token_seconds": buckets(each.seconds[past], SECONDS, each.decoding[past]),
+            "first_token_seconds": buckets(done.first_token_seconds[had], SECONDS),
+            "prefill_seconds": buckets(done.prefill_seconds[over], SECONDS),
+            "queue_seconds": buckets(queue[over], SECONDS),
+            "prompt_tokens": buckets(load.prompt_tokens[over].astype(float), TOKENS),
+            "generation_tokens": buckets(load.output_tokens[over].astype(float), TOKENS),
+        }
+        inside = (load.arrivals <= now) & ~over
+        waiting = float((inside & (load.arrivals + done.queue_seconds > now)).sum())
+        state = EngineState(
+            model="m",
+            engine="0",
+            gauges={"requests_running": float(inside.sum()) - waiting, "requests_waiting": waiting},
+            counters={"generation_tokens_total": float(each.output_tokens[past].sum())},
+            histograms=histograms,
+        )
+        looks.append(Snapshot(time=1e9 + float(now), engines=(state,), server="vllm"))
+    return traffic(looks)
+
+
+@pytest.fixture(scope="module")
+def truth() -> float:
+    """The knee of the planted engine by brute force: every rate, many other requests."""
+    rates = np.arange(40.0, 90.0, 1.0)
+    met = [capacity.point(PLANTED, workload(), rate, OBJECTIVES, seeds=range(50, 56)).met for rate in rates]
+    return float(rates[met.index(False)] - 0.5)
+
+
+@pytest.mark.parametrize("rate", [25.0, 40.0, 50.0])
+def test_the_knee_of_a_planted_engine_is_found_from_one_recording_of_moderate_load(rate: float, truth: float):
+    model = engine_model.of_traffic(recorded(PLANTED, rate, seconds=120.0), max_running=128)
+
+    knee = capacity.knee(model.engine, model.workload, OBJECTIVES)
+    assert knee == pytest.approx(truth, rel=0.1)
+    assert model.engine.front_seconds == pytest.approx(0.004, abs=0.004)
+    for seen, replayed in model.checks.values():
+        assert replayed == pytest.approx(seen, rel=0.1)
+
+
+def test_the_interval_holds_the_true_knee_and_is_wide_where_the_load_was_light(truth: float):
+    wide = capacity.capacity(engine_model.of_traffic(recorded(PLANTED, 3.0), max_running=128), OBJECTIVES)
+    narrow = capacity.capacity(engine_model.of_traffic(recorded(PLANTED, 45.0), max_running=128), OBJECTIVES)
+
+    assert wide.knee_interval[0] <= truth <= wide.knee_interval[1]
+    assert narrow.knee_interval[0] <= truth <= narrow.knee_interval[1]
+    assert narrow.knee_interval[1] - narrow.knee_interval[0] < (wide.knee_interval[1] - wide.knee_interval[0]) / 1.5
+
+
+def test_the_limit_of_running_requests_is_seen_where_others_wait():
+    engine = Engine(PLANTED.cost, max_running=12)
+
+    assert engine_model.of_traffic(recorded(engine, 38.0, seconds=60.0)).engine.max_running == 12
+    unseen = engine_model.of_traffic(recorded(PLANTED, 10.0))
+    assert unseen.engine.max_running == engine_model.MAX_RUNNING
+    assert any("was not reached" in sentence for sentence in unseen.assumed)
+
+
+def test_bursts_are_seen_and_lower_the_knee():
+    even = engine_model.of_traffic(recorded(PLANTED, 30.0, seconds=120.0), max_running=128)
+    bursty = engine_model.of_traffic(recorded(PLANTED, 30.0, shape=0.15, seconds=120.0), max_running=128)
+
+    assert even.workload.shape == 1.0
+    assert 0.08 < bursty.workload.shape < 0.4
+    of = [capacity.knee(PLANTED, model.workload, OBJECTIVES) for model in (even, bursty)]
+    assert of[1] < 0.9 * of[0]
+
+
+def test_lengths_inside_buckets_keep_their_mean():
+    found = engine_model.of_traffic(recorded(PLANTED, 30.0)).workload
+
+    assert found.prompt_tokens.mean() == pytest.approx(workload().prompt_tokens.mean(), rel=0.12)
+    assert found.output_tokens.mean() == pytest.approx(workload().output_tokens.mean(), rel=0.12)
+
+
+def records_of(engine: Engine, rate: float) -> tuple[list[RequestDone], list[EngineWindow]]:
+    load = workload().load(rate, int(rate * 40), 3)
+    done = replay(load, engine)
+    envelope = {"job": "chat", "attempt": 0, "writer": "w", "rank": -1, "local_rank": 0, "host": "h", "monotonic_ns": 0}
+    requests = [
+        RequestDone(
+            **envelope,
+            seq=number,
+            time=1e9 + float(load.arrivals[number] + done.request_seconds[number]),
+            request=str(number),
+            wall_seconds=float(done.request_seconds[number]),
+            phase_seconds={},
+            outcome="ok",
+            tokens_in=int(load.prompt_tokens[number]),
+            tokens_out=int(load.output_tokens[number]),
+            first_token_seconds=float(done.first_token_seconds[number]),
+        )
+        for number in range(len(load.arrivals))
+    ]
+    each = done.iterations.one_by_one()
+    window = (each.starts + each.seconds).astype(int)
+    windows = [
+        EngineWindow(
+            **envelope,
+            seq=10_000 + second,
+            time=1e9 + second + 1.0,
+            window_seconds=1.0,
+            state_seconds={"busy": 1.0},
+            iterations=int((window == second).sum()),
+            iteration_seconds=float(each.seconds[window == second].sum()),
+            prompt_tokens=int(each.prompt_tokens[window == second].sum()),
+            generation_tokens=int(each.output_tokens[window == second].sum()),
+        )
+        for second in range(window.max() + 1)
+    ]
+    return requests, windows
+
+
+def test_an_engines_own_records_give_its_costs_and_the_knee(truth: float):
+    model = engine_model.of_records(*records_of(PLANTED, 30.0), max_running=128)
+
+    assert model.engine.cost.base_seconds == pytest.approx(PLANTED.cost.base_seconds, rel=0.02)
+    assert model.engine.cost.prompt_token_seconds == pytest.approx(PLANTED.cost.prompt_token_seconds, rel=0.02)
+    assert model.engine.cost.output_token_seconds == pytest.approx(PLANTED.cost.output_token_seconds, rel=0.02)
+    assert model.engine.front_seconds == pytest.approx(0.004, abs=0.001)
+    assert capacity.knee(model.engine, model.workload, OBJECTIVES) == pytest.approx(truth, rel=0.06)
+
+
+def test_what_the_recording_cannot_tell_is_refused_with_what_to_record():
+    full = recorded(PLANTED, 30.0, seconds=10.0)
+    without = {name: row for name, row in full.counts.items() if name != "iteration_tokens"}
+
+    with pytest.raises(engine_model.NotMeasuredError, match="does not count iterations") as error:
+        engine_model.of_traffic(replace(full, counts=without))
+    assert "record" in str(error.value)
+    with pytest.raises(engine_model.NotMeasuredError, match="cannot tell|no request"):
+        engine_model.of_traffic(recorded(PLANTED, 1.0, seconds=3.0))
+    with pytest.raises(engine_model.NotMeasuredError, match="about 12 output tokens"):
+        engine_model.of_traffic(recorded(Engine(PLANTED.cost, max_running=12), 90.0))
+    requests, windows = records_of(PLANTED, 10.0)
+    with pytest.raises(engine_model.NotMeasuredError, match="iterations"):
+        engine_model.of_records(requests, [])
+    with pytest.raises(engine_model.NotMeasuredError, match="tokens"):
+        engine_model.of_records([], windows)
+
+
+def model_of(engine: Engine) -> engine_model.Model:
+    return engine_model.Model(engine, (engine.cost,), workload(), 1, 100.0, {}, (), ())
+
+
+def test_what_moves_the_knee_of_an_engine_short_of_places_is_more_places():
+    found = capacity.capacity(model_of(Engine(PLANTED.cost, max_running=8)), OBJECTIVES)
+
+    ratios = {lever.what: lever.ratio for lever in found.levers}
+    assert ratios["at most 16 requests at a time, for 8"] > 1.3
+    assert ratios["at most 4 requests at a time, for 8"] < 0.8
+    assert 1.95 < ratios["two replicas for each"] < 2.4
+    assert ratios["weights of half the bytes"] > 1.2
+    assert found.limit == "ttft_p95"
+
+
+def test_refusing_some_requests_keeps_the_others_in_time_above_the_knee():
+    admission = capacity.capacity(model_of(PLANTED), OBJECTIVES).admission
+
+    assert admission is not None
+    assert admission.in_time_with > admission.in_time_without + 0.2
+
+
+def test_replicas_for_a_forecast_are_the_fewest_that_meet_the_objectives():
+    found = capacity.capacity(model_of(PLANTED), OBJECTIVES, forecast_rate=300.0)
+
+    assert found.forecast_replicas is not None
+    count = found.forecast_replicas[0]
+    assert found.knee * (count - 1) < 300 * 1.1
+    assert found.knee * (count + 1) > 300
+
+
+def test_objectives_that_one_request_alone_breaks_have_no_knee():
+    found = capacity.capacity(model_of(PLANTED), [Objective("itl", 50, 0.001)])
+
+    assert found.knee == 0
+    assert found.limit == "itl_p50"
+    assert found.levers == ()
+
+
+def test_the_knee_is_below_saturation_and_the_curve_rises_towards_it():
+    found = capacity.capacity(model_of(PLANTED), OBJECTIVES)
+
+    assert 0.7 * found.saturation < found.knee < found.saturation
+    latencies = [point.seconds["ttft_p95"] for point in found.curve]
+    assert latencies == sorted(latencies)
+    assert [point.met for point in found.curve] == sorted((point.met for point in found.curve), reverse=True)
+
+
+@pytest.mark.parametrize("text", ["ttft=1", "ttft_p95=fast", "speed_p95=1", "ttft_p0=1", "ttft_p95=-1", "ttft_p95=inf"])
+def test_an_objective_that_is_none_is_refused_with_the_form(text: str):
+    with pytest.raises(TachoscopeError, match="objective"):
+        objective(text)
+
+
+def test_an_objective_reads_as_it_is_written():
+    assert objective("ttft_p99.9=0.25") == Objective("ttft", 99.9, 0.25)
+    assert {objective(f"{one.name}={one.seconds}") for one in DEFAULTS} == set(DEFAULTS)
+
+
+def test_a_replay_is_counted_as_a_server_counts():
+    load = Load(np.array([0.0, 0.1, 0.6]), np.array([50, 50, 50]), np.array([4, 4, 4]))
+    done = replay(load, PLANTED)
+    like = intervals.of_traffic(recorded(PLANTED, 20.0, seconds=3.0))
+    assert like is not None
+
+    seen = intervals.of_replay(load, done, like)
+    assert seen.prompt_tokens.sum() == 150
+    assert seen.output_tokens.sum() == 12
+    assert seen.gap_counts.sum() == 9
+    assert seen.prefill_counts.sum() == 3
