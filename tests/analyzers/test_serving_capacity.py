@@ -34,10 +34,12 @@ def buckets(values: np.ndarray, bounds: tuple[float, ...], weights: np.ndarray |
 
 
 def recorded(
-    engine: Engine, rate: float, *, shape: float = 1.0, seconds: float = 40.0, every: float = 0.5, seed: int = 11
+    engine: Engine, traffic_of: float | Load, *, shape: float = 1.0, seconds: float = 40.0, every: float = 0.5, seed: int = 11
 ) -> Traffic:
-    """Return what a server with this engine would have said of itself, look after look: as vLLM counts."""
-    load = workload(shape).load(rate, int(rate * seconds), seed)
+    """Return what a server with this engine would have said of itself under a load, or so many requests a second, look after look:
+    as vLLM counts.
+    """
+    load = traffic_of if isinstance(traffic_of, Load) else workload(shape).load(traffic_of, int(traffic_of * seconds), seed)
     done = replay(load, engine)
     each = done.iterations.one_by_one()
     ends = each.starts + each.seconds
@@ -118,6 +120,16 @@ def test_bursts_are_seen_and_lower_the_knee():
     assert 0.08 < bursty.workload.shape < 0.4
     of = [capacity.knee(PLANTED, model.workload, OBJECTIVES) for model in (even, bursty)]
     assert of[1] < 0.9 * of[0]
+
+
+def test_requests_that_are_held_up_and_then_come_together_are_no_bursts():
+    plain = workload().load(30.0, 3600, 11)
+    held_up = np.floor(plain.arrivals) % 3 == 0  # one second in three, all of which come at its end
+    late = replace(plain, arrivals=np.where(held_up, np.ceil(plain.arrivals), plain.arrivals))
+    counts = np.histogram(late.arrivals, np.arange(0.0, 121.0, 0.5))[0]
+
+    assert counts.var() > 4 * counts.mean()
+    assert engine_model.of_traffic(recorded(PLANTED, late, seconds=120.0), max_running=128).workload.shape == 1.0
 
 
 def test_lengths_inside_buckets_keep_their_mean():

@@ -127,7 +127,7 @@ def drive(url: str, plan: Plan, written: Path | None = None) -> list[serving_loa
 
 
 def watched(
-    server: Server, plan: Plan, seconds: float, folder: Path, *, to_the_end: bool = False
+    server: Server, plan: Plan, seconds: float, folder: Path, *, to_the_end: bool = False, every: str = "0.5s"
 ) -> tuple[Report, list[serving_load.Answer]]:
     """Return the report on a server under load, and what its clients saw if all of them are waited for.
 
@@ -137,7 +137,7 @@ def watched(
     load = multiprocessing.get_context("spawn").Process(target=drive, args=(server.url, ready, written))
     load.start()
     try:
-        report = judged(server, seconds, folder / "seen.serving.gz")
+        report = judged(server, seconds, folder / "seen.serving.gz", every)
         if not to_the_end:
             return report, []
         load.join()
@@ -148,10 +148,10 @@ def watched(
         time.sleep(3.0)  # the server drops the requests whose clients left
 
 
-def judged(server: Server, seconds: float, save: Path) -> Report:
+def judged(server: Server, seconds: float, save: Path, every: str = "0.5s") -> Report:
     from rich.console import Console
 
-    return analyze(Looking(server.url, f"{seconds:g}s", "0.5s", save=save), Console(file=open(os.devnull, "w"), stderr=False))
+    return analyze(Looking(server.url, f"{seconds:g}s", every, save=save), Console(file=open(os.devnull, "w"), stderr=False))
 
 
 def bounds_of(server: Server) -> dict[str, tuple[float, ...]]:

@@ -29,7 +29,7 @@ _KV_FULL = 0.9
 _SWAPS = 10
 _NO_QUEUE = 0.5
 _MIN_FREE = 3
-RECORD = "record two minutes of traffic that varies, at about half of what the server takes"
+RECORD = "record two minutes of traffic that varies, at about two thirds of what the server takes"
 
 
 class NotMeasuredError(TachoscopeError):

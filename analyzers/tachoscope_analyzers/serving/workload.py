@@ -14,7 +14,9 @@ from tachoscope_core.snapshot import Buckets
 
 _PAUSE = 100.0
 """A time between arrivals that is so many times the median is a pause in the traffic."""
-_MIN_FOR_SHAPE = 30
+_MIN_GAPS = 30
+_MIN_WINDOWS = 12
+_WINDOW_SECONDS = 4.0
 _DEVIATIONS = 2.5
 _NO_QUEUE = 1.0
 """With more requests waiting than this on average, first tokens come as the engine makes them, not as requests arrive."""
@@ -85,7 +87,7 @@ def of_requests(requests: Sequence[RequestDone]) -> Workload | None:
     arrivals = np.array([row.time - row.wall_seconds for row in rows])
     gaps = np.diff(arrivals)
     gaps = gaps[gaps <= _PAUSE * max(float(np.median(gaps)), 1e-9)]  # pauses between loads are no bursts
-    known = len(gaps) >= _MIN_FOR_SHAPE and gaps.mean() > 0
+    known = len(gaps) >= _MIN_GAPS and gaps.mean() > 0
     shape = float(np.clip(gaps.mean() ** 2 / gaps.var(), *_SHAPES)) if known and gaps.var() > 0 else 1.0
     return Workload(
         rate=float(len(gaps) / max(gaps.sum(), 1e-9)),
@@ -112,9 +114,16 @@ def arrivals_by_interval(traffic: Traffic) -> Vector | None:
 
 
 def _shape(arrivals: Vector, seconds: Vector) -> tuple[float, bool]:
-    """Return the shape that the scatter of counts tells, and whether it can be told from a Poisson process's."""
+    """Return the shape that the scatter of counts tells, and whether it can be told from a Poisson process's.
+
+    Counted over seconds: what scatters within less and is even over them is requests that were held up on their way, no bursts.
+    """
+    window = (np.cumsum(seconds) // _WINDOW_SECONDS).astype(int)
+    arrivals, seconds = (np.bincount(window, weights=values) for values in (arrivals, seconds))
+    seen = seconds > 0
+    arrivals, seconds = arrivals[seen], seconds[seen]
     expected = arrivals.sum() * seconds / seconds.sum()
-    if len(arrivals) < _MIN_FOR_SHAPE:
+    if len(arrivals) < _MIN_WINDOWS:
         return 1.0, False
     dispersion = float(((arrivals - expected) ** 2 / np.maximum(expected, 1e-9)).sum() / (len(arrivals) - 1))
     if abs(dispersion - 1) < _DEVIATIONS * np.sqrt(2 / (len(arrivals) - 1)):
