@@ -8,6 +8,7 @@ from functools import cache
 import msgspec
 
 from tachoscope_analyzers import checkpoints, communication, gpu_losses, host, input, ledger, losses, stragglers  # noqa: A004
+from tachoscope_analyzers.confidence import Calibration, shipped_calibration
 from tachoscope_analyzers.judge import Candidate, Series, findings, step_seconds
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.provenance import lineage, review
@@ -19,8 +20,11 @@ from tachoscope_core.taxonomy import BY_SLUG
 _INPUT = ("input_fetch", "input_preprocess", "input_workers", "input_straggler")
 
 
-def analyze(job: JobRecords) -> Report:
+def analyze(job: JobRecords, calibration: Calibration | None = None) -> Report:
     """Judge the last attempt of a job.
+
+    Args:
+        calibration: of the findings' confidence; default: the shipped one.
 
     Raises:
         TachoscopeError: there is no step, or none that all ranks have.
@@ -31,7 +35,7 @@ def analyze(job: JobRecords) -> Report:
     not_measured = _not_measured(steps, gpus.missing)
     unmeasured = {row.class_ for row in not_measured}
     candidates = [_without_unmeasured_alternative(one, unmeasured) for one in _candidates(job, steps, split, gpus.candidates)]
-    found = findings(candidates, _series(steps, split))
+    found = findings(candidates, _series(steps, split), calibration or shipped_calibration())
     seen = {finding.class_ for finding in found if finding.class_ in gpu_losses.CLASSES}
     books = ledger.ledgers(steps)
     return Report(
