@@ -102,7 +102,7 @@ def findings(candidates: Sequence[Candidate], series: Series, calibration: Calib
 
     A finding's score is the part of the resamples in which the loss is above the warning threshold, times the candidate's
     certainty; that alone where the severity is given. Its confidence is what the calibration makes of the score. If that is below
-    the gate, the finding is `unknown` with the loss, the culprit and the evidence, and the class that was suspected is its runner-up.
+    the gate, the finding is `unknown` with the loss, the culprit and the evidence, and the suspected class is its runner-up.
     """
     judged = [(candidate, float(candidate.seconds.mean())) for candidate in candidates]
     kept = [
