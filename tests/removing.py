@@ -86,9 +86,7 @@ def without_rank(rank: int) -> Removal:
 
 def every(nth: int, what: Removal) -> Removal:
     """Return a removal that leaves one step of `nth` as it was."""
-    return lambda job: replace(
-        job, steps=[a if a.step % nth == 0 else b for a, b in zip(job.steps, what(job).steps, strict=True)]
-    )
+    return lambda job: replace(job, steps=[a if a.step % nth == 0 else b for a, b in zip(job.steps, what(job).steps, strict=True)])
 
 
 REMOVALS: dict[str, Removal] = {

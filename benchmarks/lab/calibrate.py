@@ -4,8 +4,8 @@
     python -m benchmarks.lab.calibrate RUNS --dry-run  # print it
 
 One curve over all classes is learned first, on top of the score itself, which weighs as much as five findings; then one for each
-class that was named in these runs, on top of that one, which weighs as much as five findings too. With little data a class is as sure
-as all are, and all are as sure as their score. The share of clean runs, and of each fault, is that of the lab.
+class that was named in these runs, on top of that one, which weighs as much as five findings too. With little data a class is as
+sure as all are, and all are as sure as their score. The share of clean runs, and of each fault, is that of the lab.
 """
 
 from __future__ import annotations

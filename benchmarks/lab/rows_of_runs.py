@@ -94,8 +94,8 @@ class Row:
 
     @property
     def abstained(self) -> bool:
-        """Whether a loss was found without a name, and there was one to name."""
-        return self.predicted == UNKNOWN != self.truth
+        """Whether a fault that has a name was found without it."""
+        return self.predicted == UNKNOWN and self.truth not in (UNKNOWN, NOTHING)
 
 
 def write_rows(rows: Iterable[Row], path: Path) -> None:

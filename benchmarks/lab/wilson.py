@@ -21,4 +21,4 @@ def wilson(hits: int, cases: int) -> tuple[float, float]:
     share, square = hits / cases, _Z**2
     middle = (share + square / (2 * cases)) / (1 + square / cases)
     half = _Z / (1 + square / cases) * math.sqrt(share * (1 - share) / cases + square / (4 * cases**2))
-    return max(0.0, middle - half), min(1.0, middle + half)
+    return (middle - half if hits else 0.0), (middle + half if hits < cases else 1.0)
