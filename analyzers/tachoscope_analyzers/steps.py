@@ -149,12 +149,12 @@ def aligned(job: JobRecords) -> Steps:
 
     writers = [str(writer) for writer in frame["writer"].to_numpy().reshape(shape)[0]]
     starts = [start for start in job.starts if start.writer in writers]
-    on_device = ~np.isnan(column("device_backward_seconds")).all(axis=0)
+    on_device = _ever_read(column("device_backward_seconds"))
     device = next((start.device for start in starts), "cuda" if on_device.any() else "cpu")
     world = max((start.world_size for start in starts), default=len(ranks))
     wall, ends = column("wall_seconds"), column("end_seconds")
-    clocks_measured = bool((~np.isnan(column("step_delay_seconds"))).any(axis=0).all())
-    waited = on_device if device != "cpu" else ~np.isnan(column("backward_cpu_seconds")).all(axis=0)
+    clocks_measured = bool(_ever_read(column("step_delay_seconds")).all())
+    waited = on_device if device != "cpu" else _ever_read(column("backward_cpu_seconds"))
     if device == "cpu":
         own, waiting = cpu_causes(column, together=world > 1)
         shared = np.zeros_like(wall)
@@ -187,6 +187,11 @@ def aligned(job: JobRecords) -> Steps:
         window_end=float(column("time")[-1].max()),
         lost_seconds=np.maximum(spans - wall.sum(axis=0), 0.0),
     )
+
+
+def _ever_read(clock: Matrix) -> npt.NDArray[np.bool_]:
+    """Return for each rank whether a clock was read in any step, shape (R,)."""
+    return np.asarray((~np.isnan(clock)).any(axis=0))
 
 
 def cpu_causes(column: Column, *, together: bool) -> tuple[dict[str, Matrix], Matrix]:

@@ -13,7 +13,8 @@ _RIGHT_COLOR, _WRONG_COLOR, _SOFT_COLOR = (26, 127, 55), (207, 34, 46), (154, 10
 
 
 def _document(width: float, height: float, label: str, parts: Sequence[str]) -> str:
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{escape(label)}">'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{height:g}" '
+    head += f'viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{escape(label)}">'
     return "\n".join([head, _STYLE, f'<rect width="{width:g}" height="{height:g}" fill="#fff"/>', *parts, "</svg>"]) + "\n"
 
 
@@ -86,11 +87,13 @@ def calibration(told: Sequence[Bin], scored: Sequence[Bin]) -> str:
         parts.append(_dot(one, "#0969da", "#0969da"))
     foot = _y(0) + 48
     parts.append(_text(_x(0.5), foot, "confidence that was told"))
-    parts.append(
-        _text(
-            _x(0), foot + 26, "● calibrated, with 95 % interval    ○ raw score    - - as it should be", anchor="start", style="soft"
-        )
+    legend = (
+        ("●", "#0969da", "calibrated, with 95 % interval"),
+        ("○", "#9a6700", "raw score"),
+        ("- -", "#59636e", "as it should be"),
     )
+    for place, (sign, color, words) in zip((0.0, 0.5, 0.72), signs, strict=True):
+        parts.append(f'<text x="{_x(place):g}" y="{foot + 28:g}"><tspan fill="{color}">{sign}</tspan> {words}</text>')
     parts.append(_text(_x(0) + 8, _y(1) + 18, "right, of the names that were told", anchor="start", style="soft"))
     return _document(_SIDE + _EDGE + 40, foot + 40, "calibration: share of right names over the confidence told", parts)
 
