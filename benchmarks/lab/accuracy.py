@@ -56,13 +56,12 @@ def score_all(runs: Sequence[Path]) -> list[Row]:
 def about(folder: Path, runs: Sequence[Path]) -> dict[str, Any]:
     """Return what is to be said of the runs as a whole: where they were made, and what they were judged by."""
     frozen = folder / "frozen.json"
-    told = json.loads(frozen.read_bytes()) if frozen.exists() else {}
+    told = json.loads(frozen.read_bytes())["sha256"] if frozen.exists() else {}
     machine = json.loads((runs[0] / "truth.json").read_bytes()).get("machine", {}) if runs else {}
     return {
         "machine": ", ".join(f"{name} {value}" for name, value in machine.items()) if isinstance(machine, dict) else str(machine),
-        "frozen_thresholds_sha256": told.get("thresholds_sha256", ""),
-        "thresholds_sha256": digest("thresholds.yaml"),
-        "calibration_sha256": digest("calibration.yaml"),
+        "frozen_sha256": told,
+        "scored_with_sha256": {name: digest(name) for name in ("thresholds.yaml", "calibration.yaml")},
         "calibration_origin": shipped_calibration().origin,
     }
 

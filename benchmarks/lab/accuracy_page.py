@@ -118,15 +118,10 @@ def _words(rows: Sequence[Row], test: Sequence[Row], about: dict[str, Any]) -> s
     kinds = Counter(row.kind for row in tally.judged(test))
     counts = ", ".join(f"{kinds[kind]} {name}" for kind, name in _KINDS.items() if kinds[kind])
     development = len([row for row in tally.judged(rows) if row.set == "development"])
-    frozen = about.get("frozen_thresholds_sha256", "")
-    scored = about.get("thresholds_sha256", "")
-    same = (
-        "They are the thresholds that these figures were scored with."
-        if frozen and frozen == scored
-        else "**These figures were scored with other thresholds than the frozen ones.**"
-        if frozen
-        else "**That thresholds were frozen before the test runs is not recorded.**"
-    )
+    frozen, scored = about.get("frozen_sha256", {}), about.get("scored_with_sha256", {})
+    others = [name for name in sorted(scored) if scored[name] != frozen.get(name)]
+    same = f"**These figures were scored with others than the frozen ones: {', '.join(others)}.**" if others else _SAME
+    same = same if frozen else "**That they were frozen before the test runs is not recorded.**"
     machine = about.get("machine", "")
     lines = [
         "Faults are caused for real in small real trainings (docs/lab.md). What each costs is measured by a clock of its injector.",
@@ -134,11 +129,17 @@ def _words(rows: Sequence[Row], test: Sequence[Row], about: dict[str, Any]) -> s
     ]
     if tally.judged(test):
         lines += ["", f"{len(tally.judged(test))} test runs: {counts}; on {machine or 'a machine that is not recorded'}."]
-        lines += [f"Thresholds were tuned on {development} development runs, and frozen before the test runs were drawn:"]
-        lines += [f"sha256 `{frozen[:16]}`. {same} Confidence: {about.get('calibration_origin', 'not recorded')}."]
+        lines += [
+            f"Thresholds and calibration were tuned on {development} development runs, and frozen before the first test run was"
+        ]
+        lines += [
+            f"made: sha256 {', '.join(f'{name} `{digest[:16]}`' for name, digest in sorted(frozen.items())) or 'not recorded'}."
+        ]
+        lines += [f"{same} Confidence: {about.get('calibration_origin', 'not recorded')}."]
     return "\n".join(["", *lines])
 
 
+_SAME = "These figures were scored with just these."
 _KINDS = {"fault": "with one fault", "clean": "without", "lookalike": "of look-alike pairs", "pair": "with two faults"}
 
 

@@ -87,7 +87,7 @@ def calibration(told: Sequence[Bin], scored: Sequence[Bin]) -> str:
         parts.append(_dot(one, "#0969da", "#0969da"))
     foot = _y(0) + 48
     parts.append(_text(_x(0.5), foot, "confidence that was told"))
-    legend = (
+    signs = (
         ("●", "#0969da", "calibrated, with 95 % interval"),
         ("○", "#9a6700", "raw score"),
         ("- -", "#59636e", "as it should be"),

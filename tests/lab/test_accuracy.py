@@ -1,5 +1,6 @@
 """The page of planted rows says what was planted, and the committed one is what its table gives."""
 
+import json
 import re
 import subprocess
 import sys
@@ -11,14 +12,10 @@ from benchmarks.lab import accuracy
 from benchmarks.lab.accuracy_page import bars, page
 from benchmarks.lab.rows_of_runs import Fault, write_rows
 
-from row_making import named, row
+from row_making import named, planted_run, row, step
 
-ABOUT = {
-    "frozen_thresholds_sha256": "ab" * 32,
-    "thresholds_sha256": "ab" * 32,
-    "machine": "cores 2",
-    "calibration_origin": "planted",
-}
+DIGESTS = {"thresholds.yaml": "ab" * 32, "calibration.yaml": "cd" * 32}
+ABOUT = {"frozen_sha256": DIGESTS, "scored_with_sha256": DIGESTS, "machine": "cores 2", "calibration_origin": "planted"}
 ON_ONE = {"faults": (Fault("compute_straggler", [1], 0.02),)}
 RUNS = [
     replace(one, id=f"{number:03}")
@@ -54,14 +51,15 @@ def test_the_page_tells_what_was_counted() -> None:
     assert "| look-alike pairs told apart | ≥ 0.9 | 0.0 % (0 of 1;" in text
     assert "| `slow_link` | 1 | no network namespaces here |" in text
     assert "Both named: 100.0 % (1 of 1;" in text
-    assert "They are the thresholds that these figures were scored with." in text
+    assert "These figures were scored with just these." in text
+    assert "thresholds.yaml `abababababababab`" in text
 
 
 def test_other_thresholds_than_the_frozen_ones_are_said() -> None:
-    assert "**These figures were scored with other thresholds than the frozen ones.**" in page(
-        RUNS, ABOUT | {"thresholds_sha256": "cd"}
-    )
-    assert "is not recorded" in page(RUNS, {})
+    other = ABOUT | {"scored_with_sha256": DIGESTS | {"thresholds.yaml": "ef"}}
+
+    assert "**These figures were scored with others than the frozen ones: thresholds.yaml.**" in page(RUNS, other)
+    assert "**That they were frozen before the test runs is not recorded.**" in page(RUNS, {})
 
 
 def test_a_bar_that_was_not_measured_is_neither_met_nor_missed() -> None:
@@ -105,3 +103,14 @@ def test_every_picture_of_the_page_is_made() -> None:
     made = accuracy.files(RUNS, ABOUT)
 
     assert set(re.findall(r"!\[[^]]*\]\(([^)]+)\)", made["accuracy.md"])) == made.keys() - {"accuracy.md"}
+
+
+def test_what_was_frozen_is_read_from_the_folder_of_the_lab(tmp_path: Path) -> None:
+    digests = {name: accuracy.digest(name) for name in ("thresholds.yaml", "calibration.yaml")}
+    (tmp_path / "frozen.json").write_text(json.dumps({"schema": 1, "time": 1.0, "sha256": digests}))
+    run = planted_run(tmp_path / "a", [[step(), step()]] * 20, [])
+
+    facts = accuracy.about(tmp_path, [run])
+
+    assert facts["frozen_sha256"] == facts["scored_with_sha256"] == digests
+    assert facts["machine"] == "cores 2"
