@@ -129,12 +129,9 @@ def _words(rows: Sequence[Row], test: Sequence[Row], about: dict[str, Any]) -> s
     ]
     if tally.judged(test):
         lines += ["", f"{len(tally.judged(test))} test runs: {counts}; on {machine or 'a machine that is not recorded'}."]
-        lines += [
-            f"Thresholds and calibration were tuned on {development} development runs, and frozen before the first test run was"
-        ]
-        lines += [
-            f"made: sha256 {', '.join(f'{name} `{digest[:16]}`' for name, digest in sorted(frozen.items())) or 'not recorded'}."
-        ]
+        digests = ", ".join(f"{name} `{digest[:16]}`" for name, digest in sorted(frozen.items())) or "not recorded"
+        lines += [f"Thresholds and calibration were chosen on {development} development runs and frozen before the first test run:"]
+        lines += [f"sha256 {digests}."]
         lines += [f"{same} Confidence: {about.get('calibration_origin', 'not recorded')}."]
     return "\n".join(["", *lines])
 
