@@ -40,11 +40,12 @@ def analyze(job: JobRecords, calibration: Calibration | None = None) -> Report:
         TachoscopeError: there is no step, or none that all ranks have.
     """
     steps = aligned(job)
-    split = waiting_unmeasured.shared(steps) if steps.waiting_unmeasured else losses.attribute(steps)
+    split = waiting_unmeasured.attribute(steps)
     gpus = gpu_losses.judge(job, steps, split, stragglers.candidates(job, steps, split))
     not_measured = _not_measured(steps, gpus.missing)
     unmeasured = {row.class_ for row in not_measured}
     candidates = [_without_unmeasured_alternative(one, unmeasured) for one in _candidates(job, steps, split, gpus.candidates)]
+    candidates = waiting_unmeasured.believable(candidates, steps, split)
     found = findings(candidates, _series(steps, split), calibration or shipped_calibration())
     seen = {finding.class_ for finding in found if finding.class_ in gpu_losses.CLASSES}
     books = ledger.ledgers(steps)
@@ -65,10 +66,7 @@ def analyze(job: JobRecords, calibration: Calibration | None = None) -> Report:
 
 
 def _candidates(job: JobRecords, steps: Steps, split: losses.Losses, computing: list[Candidate]) -> list[Candidate]:
-    if steps.waiting_unmeasured and steps.device != "cpu":
-        return []  # what the device did in a step is not known: what the host did meanwhile says nothing
     return [
-        *(waiting_unmeasured.candidates(steps, split) if steps.waiting_unmeasured else []),
         *input.candidates(job, steps, split),
         *computing,
         *communication.candidates(steps, split),

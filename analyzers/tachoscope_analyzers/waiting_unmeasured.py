@@ -6,9 +6,11 @@ is known all the same; the rest of the step is some rank's doing, or the exchang
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from tachoscope_analyzers import gpu_losses
+from tachoscope_analyzers import gpu_losses, losses
 from tachoscope_analyzers.judge import Candidate
 from tachoscope_analyzers.losses import Losses
 from tachoscope_analyzers.steps import CAUSES, Steps
@@ -29,9 +31,26 @@ def shared(steps: Steps) -> Losses:
     return Losses(steps.wall.max(axis=1), common, nothing, np.zeros(len(steps.numbers)))
 
 
-def candidates(steps: Steps, losses: Losses) -> list[Candidate]:
+def attribute(steps: Steps) -> Losses:
+    """Split every step: into what can be told of it where the waiting was not measured."""
+    return shared(steps) if steps.waiting_unmeasured else losses.attribute(steps)
+
+
+def believable(candidates: Sequence[Candidate], steps: Steps, split: Losses) -> list[Candidate]:
+    """Return the candidates that are left without the waiting, and what is left of the step.
+
+    Where it is not known what a device did in a step, what its host did meanwhile says nothing.
+    """
+    if not steps.waiting_unmeasured:
+        return list(candidates)
+    if steps.device != "cpu":
+        return [one for one in candidates if one.slug not in missing(steps) and one.slug != "unknown"]
+    return [*candidates, *_rest(steps, split)]
+
+
+def _rest(steps: Steps, split: Losses) -> list[Candidate]:
     """Return what is left of the step, whose cause is unknown."""
-    rest = np.maximum(losses.step - sum(losses.common.values(), np.zeros_like(losses.step)), 0.0)
+    rest = np.maximum(split.step - sum(split.common.values(), np.zeros_like(split.step)), 0.0)
     if not rest.any():
         return []
     evidence = [
