@@ -7,7 +7,7 @@ is: a loader, a way to save or to evaluate that the probe does not know. Garbage
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import msgspec
 
@@ -16,6 +16,8 @@ from tachoscope_analyzers.load import JobRecords
 from tachoscope_core.records import Heartbeat, Phase, StepDone
 
 Removal = Callable[[JobRecords], JobRecords]
+KINDS = tuple(one.name for one in fields(JobRecords) if str(one.type).startswith("list[records."))
+"""Kinds of records, as they lie in `JobRecords`."""
 
 
 def _steps(change: Callable[[StepDone], StepDone]) -> Removal:
@@ -74,10 +76,7 @@ def without_rank(rank: int) -> Removal:
         writers = {start.writer for start in job.starts if start.rank == rank}
         return replace(
             job,
-            **{
-                name: [row for row in getattr(job, name) if row.rank != rank]
-                for name in ("starts", "steps", "heartbeats", "checkpoints", "ends")
-            },
+            **{name: [row for row in getattr(job, name) if row.rank != rank] for name in KINDS},
             gpus=replace(job.gpus, by_writer={w: s for w, s in job.gpus.by_writer.items() if w not in writers}),
         )
 
@@ -89,8 +88,13 @@ def every(nth: int, what: Removal) -> Removal:
     return lambda job: replace(job, steps=[a if a.step % nth == 0 else b for a, b in zip(job.steps, what(job).steps, strict=True)])
 
 
+def without_kind(name: str) -> Removal:
+    """Return the removal of all records of a kind."""
+    return lambda job: replace(job, **{name: []})
+
+
 REMOVALS: dict[str, Removal] = {
-    "heartbeats": lambda job: replace(job, heartbeats=[]),
+    **{f"records: {name}": without_kind(name) for name in KINDS},
     "heartbeats of rank 1": of_rank(1, lambda job: replace(job, heartbeats=[])),
     "what the heartbeats saw": _beats(lambda beat: msgspec.structs.replace(beat, wait_samples={}, where={})),
     "signals of the heartbeats": _beats(lambda beat: msgspec.structs.replace(beat, signals={})),
@@ -104,8 +108,6 @@ REMOVALS: dict[str, Removal] = {
     "clocks in most steps": every(10, _steps(without_clocks)),
     "records of rank 0": without_rank(0),
     "records of rank 1": without_rank(1),
-    "starts of the processes": lambda job: replace(job, starts=[]),
-    "records of checkpoints": lambda job: replace(job, checkpoints=[]),
     "times of the loader": unseen("data_wait", "other"),
     "times of checkpoints": unseen("checkpoint", "other"),
     "times of evaluation": unseen("evaluation", "other"),
