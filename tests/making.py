@@ -74,3 +74,16 @@ def job(
 
 def beat(rank: int = 0, seq: int = 10_000, **fields: Any) -> records.Heartbeat:
     return records.Heartbeat(**envelope(rank, seq), step=1, **{"window_seconds": 5.0, **fields})
+
+
+def synchronous(
+    own: list[list[dict[str, float]]], transfer: float = 0.002
+) -> tuple[list[list[dict[str, float]]], list[list[float]]]:
+    """Make ranks wait for each other in backward, as DDP does: the same wall time on all, and who waited how long."""
+    steps, blocked = [], []
+    for row in own:
+        total = [sum(phases.values()) for phases in row]
+        waits = [max(total) - mine + transfer for mine in total]
+        steps.append([phases | {"backward": phases["backward"] + wait} for phases, wait in zip(row, waits, strict=True)])
+        blocked.append(waits)
+    return steps, blocked

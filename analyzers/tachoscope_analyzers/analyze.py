@@ -7,7 +7,18 @@ from functools import cache
 
 import msgspec
 
-from tachoscope_analyzers import checkpoints, communication, gpu_losses, host, input, ledger, losses, stragglers  # noqa: A004
+from tachoscope_analyzers import (
+    checkpoints,
+    communication,
+    gpu_losses,
+    host,
+    input,  # noqa: A004
+    ledger,
+    losses,
+    stragglers,
+    waiting_unmeasured,
+)
+from tachoscope_analyzers.confidence import Calibration, shipped_calibration
 from tachoscope_analyzers.judge import Candidate, Series, findings, step_seconds
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.provenance import lineage, review
@@ -19,19 +30,23 @@ from tachoscope_core.taxonomy import BY_SLUG
 _INPUT = ("input_fetch", "input_preprocess", "input_workers", "input_straggler")
 
 
-def analyze(job: JobRecords) -> Report:
+def analyze(job: JobRecords, calibration: Calibration | None = None) -> Report:
     """Judge the last attempt of a job.
+
+    Args:
+        calibration: of the findings' confidence; default: the shipped one.
 
     Raises:
         TachoscopeError: there is no step, or none that all ranks have.
     """
     steps = aligned(job)
-    split = losses.attribute(steps)
+    split = waiting_unmeasured.attribute(steps)
     gpus = gpu_losses.judge(job, steps, split, stragglers.candidates(job, steps, split))
     not_measured = _not_measured(steps, gpus.missing)
     unmeasured = {row.class_ for row in not_measured}
     candidates = [_without_unmeasured_alternative(one, unmeasured) for one in _candidates(job, steps, split, gpus.candidates)]
-    found = findings(candidates, _series(steps, split))
+    candidates = waiting_unmeasured.believable(candidates, steps, split)
+    found = findings(candidates, _series(steps, split), calibration or shipped_calibration())
     seen = {finding.class_ for finding in found if finding.class_ in gpu_losses.CLASSES}
     books = ledger.ledgers(steps)
     return Report(
@@ -44,7 +59,7 @@ def analyze(job: JobRecords) -> Report:
         goodput=books[0].states.get("compute", 0.0) / books[0].wall_seconds,
         findings=found or [_without_unmeasured_runner_up(one, unmeasured) for one in stragglers.healthy(steps, split, found)],
         not_measured=[row for row in not_measured if row.class_ not in seen],
-        quality=unread(job),
+        quality=[*unread(job), *waiting_unmeasured.notes(steps)],
         lineage=lineage(job),
         review=review(job),
     )
@@ -105,8 +120,10 @@ def _not_measured(steps: Steps, gpu_signals: dict[str, str]) -> list[NotMeasured
         missing["cpu_contention"] = "/proc/thread-self/schedstat (this kernel does not keep it)"
     if not steps.loader_seen:
         missing |= dict.fromkeys(_INPUT, "input through a DataLoader or tachoscope.phase('data_wait')")
+    missing |= waiting_unmeasured.missing(steps)
     absent = sorted(set(range(steps.world_size)) - set(steps.ranks))
     if absent:
         ranks = ", ".join(map(str, absent[:8])) + (", ..." if len(absent) > 8 else "")
-        missing |= dict.fromkeys(("input_straggler", "compute_straggler", "comm_exposed"), f"records of rank {ranks}")
+        of_absent = ("input_straggler", "compute_straggler", "comm_exposed", *(["gpu_throttle"] if steps.device != "cpu" else []))
+        missing |= dict.fromkeys(of_absent, f"records of rank {ranks}")
     return [NotMeasured(class_=slug, missing=missing[slug]) for slug in BY_SLUG if slug in missing]

@@ -29,6 +29,7 @@ CLASSES = ("gpu_throttle", "underfilled", "compute_inefficient", "memory_thrash"
 
 _SHARED_CERTAINTY = 0.5
 _FLAGGED_CERTAINTY = 0.9
+_NO_CLOCKS_CERTAINTY = 0.5
 _POWER_CERTAINTY = 0.6
 """Of a power cap on all ranks: with kernels that wait for memory, less is lost than the clocks say."""
 
@@ -67,10 +68,19 @@ def judge(job: JobRecords, steps: Steps, losses: Losses, late: list[Candidate]) 
     candidates = [*([found] if found else []), *use.candidates]
     texts = {"gpu_throttle": _missing(unknown, steps)}
     texts |= {slug: _missing(missing | why, steps) for slug, why in use.missing.items()}
+    left_late = [_without_name(one, steps, unknown) for one in (share.late if found else late)]
     return GpuVerdict(
-        [*(_as_sure_as_sampled(one, job, steps, gpus) for one in candidates), *(share.late if found else late)],
+        [*(_as_sure_as_sampled(one, job, steps, gpus) for one in candidates), *left_late],
         {slug: text for slug, text in texts.items() if text},
     )
+
+
+def _without_name(late: Candidate, steps: Steps, unknown: Mapping[int, str]) -> Candidate:
+    """Return a late rank as unknown if its clocks are not known: whether it is slow or throttled cannot be told."""
+    ranks = steps.ranks if late.ranks == "all" else late.ranks
+    if late.slug != "compute_straggler" or unknown.keys().isdisjoint(ranks):
+        return late
+    return replace(late, slug="unknown", certainty=_NO_CLOCKS_CERTAINTY, alternative=("compute_straggler", 0.0))
 
 
 def lost_to_low_clocks(steps: Steps, slowed: Mapping[int, Throttled]) -> Matrix:

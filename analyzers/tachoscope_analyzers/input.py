@@ -65,7 +65,8 @@ def observe(job: JobRecords, steps: Steps, ranks: list[int]) -> Loader:
     else:
         columns = [steps.ranks.index(rank) for rank in ranks]
         ratio = float(steps.data_cpu[:, columns].sum() / max(steps.own["data_wait"][:, columns].sum(), 1e-12))
-        busy = None if np.isnan(ratio) else ratio
+        told = any("workers" in beat.signals for beat in beats)  # else workers may compute where this thread does not
+        busy = None if np.isnan(ratio) or not (told or ratio >= threshold("loader_busy_ratio")) else ratio
     waiting = {kind: count for kind, count in kinds.items() if kind not in _NOT_WAITING}
     samples = sum(waiting.values())
     reading = sum(waiting.get(kind, 0) for kind in (_READING if workers else _READING_IN_PROCESS))
@@ -109,6 +110,8 @@ def candidates(job: JobRecords, steps: Steps, losses: Losses) -> list[Candidate]
     if common.any():
         loader = observe(job, steps, steps.ranks)
         slug, certainty, alternative = classify(loader)
+        if 2 * len(steps.ranks) <= steps.world_size:  # of the others nothing is known: it may be the input of these alone
+            slug, certainty, alternative = "unknown", 0.5, (slug, 0.0) if slug != "unknown" else alternative
         evidence = _evidence(loader, job, steps, steps.ranks)
         found.append(Candidate(slug, common, "all", evidence, certainty, alternative, action=_action(slug, loader)))
     if excess.any():

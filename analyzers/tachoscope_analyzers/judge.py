@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from tachoscope_analyzers.confidence import MOST, NOT_CALIBRATED, Calibration
 from tachoscope_analyzers.steps import Matrix
 from tachoscope_analyzers.thresholds import threshold
 from tachoscope_core.report import Evidence, Finding, RunnerUp, Severity, StepSeconds
@@ -96,11 +97,12 @@ def step_seconds(seconds: Matrix) -> StepSeconds:
     return StepSeconds(mean=float(seconds.mean()), p50=p50, p95=p95, p99=p99)
 
 
-def findings(candidates: Sequence[Candidate], series: Series) -> list[Finding]:
+def findings(candidates: Sequence[Candidate], series: Series, calibration: Calibration = NOT_CALIBRATED) -> list[Finding]:
     """Return the candidates that are large enough to matter, largest loss first.
 
-    Confidence is the part of the resamples in which the loss is above the warning threshold, times the candidate's certainty; that
-    alone where the severity is given.
+    A finding's score is the part of the resamples in which the loss is above the warning threshold, times the candidate's
+    certainty; that alone where the severity is given. Its confidence is what the calibration makes of the score. If that is below
+    the gate, the finding is `unknown` with the loss, the culprit and the evidence, and the suspected class is its runner-up.
     """
     judged = [(candidate, float(candidate.seconds.mean())) for candidate in candidates]
     kept = [
@@ -108,7 +110,7 @@ def findings(candidates: Sequence[Candidate], series: Series) -> list[Finding]:
         for candidate, lost in sorted(judged, key=lambda pair: -pair[1])
         if (level := candidate.level or severity(lost / series.mean, len(series.seconds))) is not None
     ]
-    return [_finding(candidate, lost, level, judged, series) for candidate, lost, level in kept]
+    return [_finding(candidate, lost, level, judged, series, calibration) for candidate, lost, level in kept]
 
 
 def _finding(
@@ -117,11 +119,19 @@ def _finding(
     level: Severity,
     judged: Sequence[tuple[Candidate, float]],
     series: Series,
+    calibration: Calibration,
 ) -> Finding:
     mean = series.mean
     shares = resampled_shares(candidate.seconds, series.seconds)
     low, high = np.quantile(shares, [0.025, 0.975])
     above = float((shares >= threshold("warning_share")).mean()) if candidate.level is None else 1.0
+    score = min(above * candidate.certainty, MOST)
+    probability = calibration.probability(candidate.slug, score)
+    withheld = calibration.withheld(candidate.slug, score)
+    if withheld is not None:  # that something is lost is as sure as before: only the name is not
+        evidence = [withheld, *candidate.evidence]
+        candidate = replace(candidate, slug="unknown", evidence=evidence, alternative=(candidate.slug, 0.0), action="")
+        probability = min(above, MOST)
     speedup = candidate.speedup or mean / max(mean - lost, 1e-9)
     first = Evidence(
         signal=f"share of the {series.whole}",
@@ -140,7 +150,7 @@ def _finding(
         share=lost / mean,
         share_ci=(float(low), float(high)),
         ranks=candidate.ranks,
-        confidence=round(min(above * candidate.certainty, 0.99), 2),
+        confidence=round(score if probability is None else probability, 2),
         runner_up=_runner_up(candidate, lost, judged, mean),
         evidence=[first, *candidate.evidence],
         speedup_if_fixed=speedup if np.isfinite(speedup) else None,
@@ -198,7 +208,7 @@ def healthy_finding(
             share=share,
             share_ci=(float(low), float(high)),
             ranks="all",
-            confidence=round(min(float((shares >= threshold("compute_bound_share")).mean()), 0.99), 2),
+            confidence=round(min(float((shares >= threshold("compute_bound_share")).mean()), MOST), 2),
             runner_up=RunnerUp(class_=other, margin=round(share - lost / series.mean, 3)),
             evidence=[evidence, *more],
             speedup_if_fixed=1.0,

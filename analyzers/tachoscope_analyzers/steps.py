@@ -40,6 +40,7 @@ class Steps:
         shared: part of `own["compute"]` that all ranks are given alike, shape (K, R): on accelerators a backward lasts as long for
             all as for the rank that waited least, and only of that rank is it known to be its own work.
         transfer_measured: whether the least wait of a step is the transfer; on accelerators it cannot be told.
+        waiting_unmeasured: ranks of which it is not known how much of backward they waited; of one process alone, none.
         starts: the `JobStarted` of each rank. lost_seconds: wall time within the window that no record covers, by rank.
     """
 
@@ -58,6 +59,7 @@ class Steps:
     unix_ends: Matrix
     shared: Matrix
     transfer_measured: bool
+    waiting_unmeasured: list[int]
     cpu_wait_measured: bool
     loader_seen: bool
     writers: list[str]
@@ -147,10 +149,12 @@ def aligned(job: JobRecords) -> Steps:
 
     writers = [str(writer) for writer in frame["writer"].to_numpy().reshape(shape)[0]]
     starts = [start for start in job.starts if start.writer in writers]
-    device = next((start.device for start in starts), "cpu")
+    on_device = _ever_read(column("device_backward_seconds"))
+    device = next((start.device for start in starts), "cuda" if on_device.any() else "cpu")
     world = max((start.world_size for start in starts), default=len(ranks))
     wall, ends = column("wall_seconds"), column("end_seconds")
-    clocks_measured = bool((~np.isnan(column("step_delay_seconds"))).any(axis=0).all())
+    clocks_measured = bool(_ever_read(column("step_delay_seconds")).all())
+    waited = on_device if device != "cpu" else _ever_read(column("backward_cpu_seconds"))
     if device == "cpu":
         own, waiting = cpu_causes(column, together=world > 1)
         shared = np.zeros_like(wall)
@@ -174,6 +178,7 @@ def aligned(job: JobRecords) -> Steps:
         unix_ends=column("time"),
         shared=shared,
         transfer_measured=device == "cpu" and len(ranks) == world,
+        waiting_unmeasured=[rank for rank, known in zip(ranks, waited, strict=True) if not known and world > 1],
         cpu_wait_measured=device == "cpu" and clocks_measured,
         loader_seen=bool(column("data_wait_seconds").any()),
         writers=writers,
@@ -182,6 +187,11 @@ def aligned(job: JobRecords) -> Steps:
         window_end=float(column("time")[-1].max()),
         lost_seconds=np.maximum(spans - wall.sum(axis=0), 0.0),
     )
+
+
+def _ever_read(clock: Matrix) -> npt.NDArray[np.bool_]:
+    """Return for each rank whether a clock was read in any step, shape (R,)."""
+    return np.asarray((~np.isnan(clock)).any(axis=0))
 
 
 def cpu_causes(column: Column, *, together: bool) -> tuple[dict[str, Matrix], Matrix]:

@@ -15,7 +15,12 @@ from tachoscope_core.report import Evidence, Finding
 
 
 def busy_other(steps: Steps) -> Matrix:
-    """Return, by rank, whether the time outside of the measured phases was spent computing, shape (R,) of bool."""
+    """Return, by rank, whether the time outside of the measured phases was spent computing, shape (R,) of bool.
+
+    Where no loader was seen, that computing may as well be making batches: then it is not told.
+    """
+    if not steps.loader_seen:
+        return np.zeros(len(steps.ranks), dtype=bool)
     other = steps.own["other"].sum(axis=0)
     busy = steps.other_cpu.sum(axis=0)
     return np.asarray(busy >= threshold("culprit_coverage") * np.maximum(other, 1e-9))
@@ -56,6 +61,8 @@ def candidates(job: JobRecords, steps: Steps, losses: Losses) -> list[Candidate]
         *seen_lines(job, steps, "forward", ranks),
     ]
     if who.persistent and steady >= threshold("straggler_steps"):
+        if steps.device == "cpu" and not steps.cpu_wait_measured:  # it may have waited for a core
+            return [Candidate("unknown", late.sum(axis=1), who.ranks, evidence, 0.5, ("compute_straggler", 0.0))]
         return [Candidate("compute_straggler", late.sum(axis=1), who.ranks, evidence)]
     if late.sum() < threshold("jitter_share") * losses.step.sum():
         return []
@@ -69,7 +76,7 @@ def steps_with_the_loss(seconds: Matrix) -> float:
 
 def healthy(steps: Steps, losses: Losses, found: list[Finding]) -> list[Finding]:
     """Return the finding that all is well with the step: computing has at least its share, and nothing was found."""
-    if found:
+    if found or steps.waiting_unmeasured:
         return []
     series = Series(losses.step, int(steps.numbers[0]), int(steps.numbers[-1]), "step records")
     rest = {"comm_exposed": losses.transfer, "input_workers": losses.common["data_wait"]}

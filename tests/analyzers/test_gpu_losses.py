@@ -51,6 +51,13 @@ def problems(result: Report) -> list[str]:
     return [finding.class_ for finding in result.findings if finding.class_ != "compute_bound"]
 
 
+def late_for_an_unknown_reason(result: Report) -> bool:
+    """Whether a rank is named that computes longer than others, and a straggler is only its runner-up: it may be throttled."""
+    (finding,) = result.findings
+    suspected = finding.runner_up.class_ if finding.runner_up else ""
+    return (finding.class_, suspected, finding.ranks != "all") == ("unknown", "compute_straggler", True)
+
+
 @pytest.mark.parametrize("ranks", [2, 4, 8])
 @pytest.mark.parametrize("counters", [True, False])
 def test_a_throttled_rank_that_all_wait_for_is_named_with_all_that_it_costs(tmp_path: Path, ranks: int, counters: bool) -> None:
@@ -204,7 +211,7 @@ def test_a_rank_whose_agent_wrote_no_samples_is_not_measured_and_the_others_are(
 
     rows = {row.class_: row.missing for row in result.not_measured}
     assert rows["gpu_throttle"] == "metric samples of its GPU from the agent on node-1 (rank 0)"
-    assert problems(result) == ["compute_straggler"]
+    assert late_for_an_unknown_reason(result)
 
 
 def test_a_class_that_was_found_is_not_listed_as_not_measured_for_the_ranks_that_were_not(tmp_path: Path) -> None:
@@ -224,7 +231,7 @@ def test_an_agent_that_was_away_for_most_of_the_job_measured_too_little_of_it(tm
     write_samples(store, gpus, SECONDS, skip=Held(90.0, 350.0, 1.0))
     result = checked(analyze(from_store(store, "planted")))
 
-    assert problems(result) == ["compute_straggler"]
+    assert late_for_an_unknown_reason(result)
     assert "for 50% of the steps" in {row.class_: row.missing for row in result.not_measured}["gpu_throttle"]
 
 

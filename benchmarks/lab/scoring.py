@@ -1,0 +1,172 @@
+"""Holds the analysis of a run of the lab against what was injected into it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from benchmarks.lab.rows_of_runs import Fault, Named, Row
+
+from tachoscope_analyzers.analyze import analyze
+from tachoscope_analyzers.confidence import NOT_CALIBRATED, Calibration
+from tachoscope_analyzers.life.report import analyze_life
+from tachoscope_analyzers.load import JobRecords, from_store
+from tachoscope_analyzers.serving.from_records import traffic_of
+from tachoscope_analyzers.serving.report import analyze_traffic
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.records import Record
+from tachoscope_core.report import Finding, Report
+from tachoscope_core.store import Store
+
+SCHEMA = 1
+_OF_A_LIFE = ("hang", "lost_work")
+"""Progress is decided on first: a job that stands still, or does again what it lost, has no other cause to look for."""
+_PREFIXES = (6, 8, 10, 14, 20, 28, 40, 56, 80, 112, 160, 224, 320, 448, 640)
+"""Steps after which a run is judged to see when its fault is found: each 1.4 times as long as the one before."""
+
+
+def runs_in(folder: Path) -> list[Path]:
+    """Return the runs in a folder of the lab, sorted by id: those with a truth."""
+    return sorted(path.parent for path in folder.glob("*/truth.json"))
+
+
+def read_truth(run: Path) -> Row:
+    """Return a run's row as yet without a verdict.
+
+    Raises:
+        TachoscopeError: its truth cannot be read, or is of another schema.
+    """
+    path = run / "truth.json"
+    try:
+        told: dict[str, Any] = json.loads(path.read_bytes())
+        if told["schema"] != SCHEMA:
+            raise TachoscopeError(f"{path} is of schema {told['schema']}, this version reads {SCHEMA}")
+        return Row(
+            id=told["id"],
+            set=told["set"],
+            kind=told["kind"],
+            lookalike=told["lookalike"],
+            workload=told["workload"],
+            severity=float(told["severity"]),
+            faults=tuple(
+                Fault(one["class"], one["ranks"], float(one["seconds_per_step"]), int(one.get("first_step") or 0))
+                for one in told["faults"]
+            ),
+            acceptable=tuple(told.get("acceptable", ())),
+            world_size=int(told["world_size"]),
+            steps=int(told["steps"]),
+            clean_step_seconds=float(told["clean_step_seconds"]),
+            skipped=told.get("skipped", ""),
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise TachoscopeError(f"could not read {path}: {type(error).__name__}: {error}") from None
+
+
+def score(run: Path, calibration: Calibration) -> Row:
+    """Judge a run, and return its row. What the analysis refuses to judge has the reason in `error`.
+
+    Raises:
+        TachoscopeError: its truth cannot be read.
+    """
+    row = read_truth(run)
+    if row.skipped:
+        return row
+    try:
+        job = _job(run)
+        told, plain = _reports(job, calibration), _reports(job, NOT_CALIBRATED)
+    except TachoscopeError as error:
+        return replace(row, error=str(error).replace(str(run), run.name))
+    row = replace(
+        row,
+        steps=told[-1].window.steps,
+        named=_named(told, plain),
+        not_measured=tuple(one.class_ for one in told[-1].not_measured),
+    )
+    return replace(row, steps_to_detect=steps_to_detect(job, row, calibration))
+
+
+def _job(run: Path) -> JobRecords:
+    store = Store(str(run / "store"))
+    jobs = store.jobs()
+    if len(jobs) != 1:
+        raise TachoscopeError(f"the store of run {run.name} holds {len(jobs)} jobs, and not one: {', '.join(jobs) or 'none'}")
+    return from_store(store, jobs[0])
+
+
+def _reports(job: JobRecords, calibration: Calibration) -> list[Report]:
+    """Return the reports that tell a user what is wrong with a job, the one that is believed first."""
+    if job.services or job.requests:
+        return [analyze_traffic(traffic_of(job), job=job.job, sources=[job.source])]
+    last = max(record.time for record in (*job.starts, *job.steps, *job.heartbeats, *job.ends))
+    life = analyze_life(job, now=last) if job.starts else None
+    own = analyze(job, calibration)
+    if life is None:
+        return [own]
+    return [_only(life, [one for one in life.findings if one.class_ in _OF_A_LIFE]), own]
+
+
+def _only(report: Report, findings: list[Finding]) -> Report:
+    return msgspec.structs.replace(report, findings=findings)
+
+
+def _warnings(reports: Sequence[Report]) -> list[Finding]:
+    return [finding for report in reports for finding in report.findings if finding.severity != "info"]
+
+
+def _named(told: Sequence[Report], plain: Sequence[Report]) -> tuple[Named, ...]:
+    """Return the findings with what each was before calibration, which changes neither their number nor their order."""
+    return tuple(
+        Named(
+            slug=one.class_,
+            ranks=one.ranks,
+            seconds=one.seconds_per_step,
+            share=one.share,
+            severity=one.severity,
+            confidence=one.confidence,
+            score=before.confidence,
+            suspected=before.class_,
+            runner_up=one.runner_up.class_ if one.runner_up else "",
+            margin=one.runner_up.margin if one.runner_up else 0.0,
+        )
+        for one, before in zip(_warnings(told), _warnings(plain), strict=True)
+    )
+
+
+def steps_to_detect(job: JobRecords, row: Row, calibration: Calibration) -> int | None:
+    """Return after how many steps of its fault the right class is the first finding, and stays it to the end of the run.
+
+    None where it is not the first in the end, for several faults, and for what only the whole life of a job can tell.
+    """
+    if len(row.faults) != 1 or not row.right or row.named[0].slug in _OF_A_LIFE or not job.steps:
+        return None
+    first_step, detected = row.faults[0].first_step, None
+    for steps in reversed([length for length in _PREFIXES if length + first_step < max(step.step for step in job.steps)]):
+        found = _first_after(job, first_step + steps, calibration)
+        if found != row.truth and found not in row.acceptable:
+            break
+        detected = steps
+    return detected or max(step.step for step in job.steps) - first_step
+
+
+def _first_after(job: JobRecords, steps: int, calibration: Calibration) -> str:
+    try:
+        found = _warnings([analyze(begin(job, steps), calibration)])
+    except TachoscopeError:
+        return ""
+    return found[0].class_ if found else ""
+
+
+def begin(job: JobRecords, steps: int) -> JobRecords:
+    """Return what was recorded of a job when its ranks had done that many steps."""
+    until = max((step.time for step in job.steps if step.step <= steps), default=0.0)
+    lists: Iterator[tuple[str, list[Any]]] = ((one.name, getattr(job, one.name)) for one in fields(job))
+    cut = {
+        name: [record for record in rows if record.time <= until]
+        for name, rows in lists
+        if isinstance(rows, list) and rows and isinstance(rows[0], Record)
+    }
+    return replace(job, **cut | {"steps": [step for step in job.steps if step.step <= steps]})
