@@ -8,6 +8,7 @@ from functools import cache
 import msgspec
 
 from tachoscope_analyzers import checkpoints, communication, gpu_losses, host, input, ledger, losses, stragglers  # noqa: A004
+from tachoscope_analyzers.advice.of_job import advised
 from tachoscope_analyzers.judge import Candidate, Series, findings, step_seconds
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.provenance import lineage, review
@@ -31,7 +32,7 @@ def analyze(job: JobRecords) -> Report:
     not_measured = _not_measured(steps, gpus.missing)
     unmeasured = {row.class_ for row in not_measured}
     candidates = [_without_unmeasured_alternative(one, unmeasured) for one in _candidates(job, steps, split, gpus.candidates)]
-    found = findings(candidates, _series(steps, split))
+    found = findings(advised(candidates, job, steps, split), _series(steps, split))
     seen = {finding.class_ for finding in found if finding.class_ in gpu_losses.CLASSES}
     books = ledger.ledgers(steps)
     return Report(
