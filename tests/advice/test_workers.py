@@ -7,37 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from loader_simulation import waits
 from tachoscope_analyzers.advice import workers
 from tachoscope_analyzers.advice.workers import Cores, Input, expected_step, needed, shortest_step
 from tachoscope_analyzers.thresholds import threshold
-
-PREFETCH = 2
-
-
-def waits(costs: list[float], step: float, number: int) -> list[float]:
-    """Return what each step waits for its batch in a loader with so many workers, as PyTorch's hands them out: in order, by turns,
-    `PREFETCH` batches ahead for each worker, and a new one asked for when one was taken.
-    """
-    ready, free, asked = {}, [0.0] * number, 0
-
-    def ask(now: float) -> None:
-        nonlocal asked
-        if asked < len(costs):
-            worker = asked % number
-            free[worker] = max(free[worker], now) + costs[asked]
-            ready[asked] = free[worker]
-            asked += 1
-
-    for _ in range(PREFETCH * number):
-        ask(0.0)
-    now, found = 0.0, []
-    for batch in range(len(costs)):
-        found.append(max(ready[batch] - now, 0.0))
-        now += found[-1]
-        ask(now)
-        now += step
-    return found[len(found) // 4 :]  # the first are made while nobody computes
-
 
 RATIOS = st.floats(0.01, 24.0)
 
@@ -114,10 +87,12 @@ def test_cores_that_were_not_measured_are_a_condition_only_for_a_loader_that_com
 
 
 def test_workers_that_were_seen_bound_what_making_takes_from_above() -> None:
-    words = workers.advice(Input(step=0.14, rest=0.1, making=0.28, workers=2))
+    words = workers.advice(Input(step=0.14, rest=0.1, making=0.28, workers=2, computing=0.1))
 
-    assert "2 workers now bring one step's input every 140 ms, so making it takes up to 280 ms" in words
-    assert "= 4 workers" in words
+    assert words == (
+        "DataLoader(num_workers=4): 2 workers now bring one step's input every 140 ms, the rest of the step 100 ms; "
+        "ceil(2 x 140 ms / 100 ms) + 1 = 4 workers a rank. Expected step: 100 ms instead of 140 ms"
+    )
 
 
 @pytest.mark.parametrize("found", [Input(0.1, 0.0, 0.1, 0), Input(0.1, 0.05, 0.0, 0), Input(0.1, 0.1, 0.1, 0)])

@@ -27,15 +27,15 @@ def of_attempt(saving: Saving, interval_seconds: float, share: float, job: str, 
         interval_seconds: from one save to the next. share: of the time that training stands still for saves, 0 to 1.
         job: its name. failed: whether it is known to have failed before: then its own rate is to be had.
     """
-    rows = ", ".join(_row(saving, between) for between in assumed_between_failures())
-    own = f"; how often this job does, tachoscope analyze --goodput {job} tells" if failed else " (assumed)"
+    rows = "; every ".join(_row(saving, between) for between in assumed_between_failures())
+    own = f"this job's own rate: tachoscope analyze --goodput {job}" if failed else "rates assumed"
     now = f"training stands still for {time(saving.blocking)} every {time(interval_seconds)}, {percent(share)} of the time"
-    return f"{now}. Least is lost, work done again included, with a save every {rows}{own}. Or save in the background"
+    return f"{now}. Best, with the loss by saves and work done again, for a failure every {rows} ({own}). Or save in the background"
 
 
 def _row(saving: Saving, between: float) -> str:
     best = best_interval(saving, between)
-    return f"{time(best)} ({percent(1 - useful_ratio(saving, best, between))}) at a failure every {time(between)}"
+    return f"{time(between)}: {time(best)}, {percent(1 - useful_ratio(saving, best, between))}"
 
 
 def of_life(advice: Sequence[Advice]) -> str:

@@ -14,7 +14,7 @@ _MOST_RANKS = 4
 
 def number(value: float, digits: int = 3) -> str:
     """Return a number with so many significant digits: `0.25`, `1,240`."""
-    return f"{float(f'{value:.{digits}g}'):,.12g}"
+    return f"{float(f'{value:.{digits}g}'):,.15g}"
 
 
 def time(seconds: float) -> str:

@@ -31,7 +31,7 @@ class Input:
 
     Attributes:
         step: mean step. rest: that without waiting for input.
-        making: of the input of a step in one process; where there are workers, the most that it can be.
+        making: of the input of a step in one process; where there are workers, the most that can be, workers x step.
         workers: worker processes of a rank now. ranks: late ones; empty: all are alike.
         computing: CPU seconds over seconds of making, None: not measured. cores: of the tightest host, None: not measured.
         bytes: read for a step, 0: not known.
@@ -48,7 +48,7 @@ class Input:
 
 
 def needed(making_seconds: float, step_seconds: float) -> int:
-    """Return how many worker processes hide the making of a step's input behind the step: making / step, rounded up, and spare ones.
+    """Return how many worker processes hide the making of a step's input behind the step: making / step, rounded up, and spare.
 
     Raises:
         ValueError: a step takes no time.
@@ -87,20 +87,21 @@ def advice(found: Input) -> str:
         return _no_cores(found)
     workers = needed(found.making, goal)
     more = spare(found.making, goal)
-    formula = f"ceil({time(found.making)} / {time(goal)}) + {more} = {count(workers, 'worker')} a rank"
+    making = f"{found.workers} x {time(found.step)}" if found.workers else time(found.making)
+    formula = f"ceil({making} / {time(goal)}) + {more} = {count(workers, 'worker')} a rank"
     return f"{_head(workers, found)}: {_making(found)}; {formula}{_cores(found)}. {_expected(found, goal)}{_reading(found)}"
 
 
 def _head(workers: int, found: Input) -> str:
     where = f" on {named_ranks(found.ranks)}, if its shards and storage path are in order" if found.ranks else ""
-    return f"DataLoader(num_workers={workers}, persistent_workers=True){where}"
+    return f"DataLoader(num_workers={workers}{'' if found.workers else ', persistent_workers=True'}){where}"
 
 
 def _making(found: Input) -> str:
     rest = f"the rest of the step {time(found.rest)}"
     if found.workers:
-        now = f"{count(found.workers, 'worker')} now bring one step's input every {time(found.step)}"
-        return f"{now}, so making it takes up to {time(found.making)}; {rest}"
+        bring = "bring" if found.workers > 1 else "brings"
+        return f"{count(found.workers, 'worker')} now {bring} one step's input every {time(found.step)}, {rest}"
     return f"a step's input takes {time(found.making)} in one process, {rest}"
 
 
@@ -114,9 +115,7 @@ def _cores(found: Input) -> str:
 
 def _expected(found: Input, goal: float) -> str:
     if goal > found.rest:
-        return (
-            f"The cores allow steps of {time(goal)}, not {time(found.step)}; {time(found.rest)} if input is made cheaper"
-        )
+        return f"The cores allow steps of {time(goal)}, not {time(found.step)}; {time(found.rest)} if input is made cheaper"
     return f"Expected step: {time(goal)} instead of {time(found.step)}"
 
 
