@@ -5,7 +5,9 @@ import pytest
 from tachoscope_analyzers.advice import interval
 from tachoscope_analyzers.advice.interval import assumed_between_failures, of_life
 from tachoscope_analyzers.checkpoint_model import Saving, best_interval, useful_ratio
-from tachoscope_core.life import Advice
+from tachoscope_analyzers.life.books import Total
+from tachoscope_analyzers.life.losses import checkpoint_stall
+from tachoscope_core.life import Advice, CheckpointCosts
 
 SAVING = Saving(blocking=0.6, step=0.1)
 
@@ -56,3 +58,13 @@ def test_an_interval_that_is_right_is_left_and_the_save_made_cheaper() -> None:
 @pytest.mark.parametrize("known", [[], [case("now", None, 0.5), case("optimum", 60.0, 0.1)], [case("now", 60.0, 0.1)]])
 def test_without_an_interval_or_its_optimum_there_is_no_advice(known: list[Advice]) -> None:
     assert of_life(known) == ""
+
+
+def test_the_finding_over_a_life_carries_it() -> None:
+    total = Total({"checkpoint": 120.0}, 1000.0, 0.0)
+    costs = CheckpointCosts(saves=20, interval_seconds=60.0, blocking_seconds=6.0)
+
+    loss = checkpoint_stall(costs, total, [case("now", 60.0, 0.12), case("optimum", 600.0, 0.02)])
+
+    assert loss.action.startswith("save every 10 min, not every 60 s")
+    assert checkpoint_stall(costs, total, []).action == ""

@@ -36,7 +36,8 @@ def _workers(candidate: Candidate, step: float, _: int) -> str:
     if LOADS_IN_PROCESS not in rows or LOADER_SECONDS not in rows:
         return ""  # with workers, a trace shows neither how many there are nor what they do
     making = max(rows[LOADER_SECONDS], float(candidate.seconds.mean()))
-    return workers.advice(workers.Input(step=step, rest=without(candidate, step), making=making, workers=0))
+    late = tuple(candidate.ranks) if candidate.slug == "input_straggler" and candidate.ranks != "all" else ()
+    return workers.advice(workers.Input(step=step, rest=without(candidate, step), making=making, workers=0, ranks=late))
 
 
 def _launches(candidate: Candidate, step: float, _: int) -> str:
@@ -50,6 +51,7 @@ def _exchange(candidate: Candidate, step: float, world_size: int) -> str:
 _BY_SLUG: dict[str, Callable[[Candidate, float, int], str]] = {
     "input_preprocess": _workers,
     "input_workers": _workers,
+    "input_straggler": _workers,
     "launch_bound": _launches,
     "comm_exposed": _exchange,
 }
