@@ -28,6 +28,11 @@ def test_memory_that_was_not_measured_is_said_to_be() -> None:
     assert batch.for_activity(0.0, 24 * GB, 80 * GB) == ""
 
 
+def test_kernels_of_few_blocks_are_given_as_many_as_there_are_multiprocessors() -> None:
+    assert batch.for_blocks(0.25).startswith("raise the batch per device up to 1 / 0.25 = 4 times")
+    assert batch.for_blocks(1.5) == batch.for_blocks(0.0) == ""
+
+
 def test_a_device_that_waits_for_launches_takes_a_larger_batch_in_the_same_time() -> None:
     words = batch.for_launches(0.1, 0.05, 0.06)
 

@@ -33,6 +33,20 @@ def for_activity(active: float, used_bytes: float | None, total_bytes: float | N
     return f"raise the batch per device {number(min(fills, fits), 2)} times: {words}, and as {memory}, {fit}"
 
 
+def for_blocks(blocks: float) -> str:
+    """Return by how much to raise the batch where kernels have less than one block for each multiprocessor.
+
+    Args:
+        blocks: per multiprocessor, mean over the kernels by their time.
+    """
+    if not 0 < blocks < 1:
+        return ""
+    return (
+        f"raise the batch per device up to 1 / {number(blocks, 2)} = {number(1 / blocks, 2)} times: every multiprocessor then has "
+        "a block, as far as blocks grow with the batch and memory allows (not measured); or fuse kernels"
+    )
+
+
 def for_launches(step_seconds: float, idle_seconds: float, without_seconds: float) -> str:
     """Return what a larger batch and fewer launches bring where the device waits for launches.
 

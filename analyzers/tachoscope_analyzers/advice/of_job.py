@@ -72,6 +72,9 @@ def _checkpoint(case: Case) -> str:
 
 
 def _exchange(case: Case) -> str:
+    """Return advice on the gradient exchange; empty in a pipeline, whose stages pass on more than gradients."""
+    if any(start.layout.get("pp", 1) > 1 for start in case.steps.starts):
+        return ""
     found = exchange.Exchange(
         step=case.step,
         exposed=case.lost,

@@ -8,6 +8,7 @@ from dataclasses import replace
 from tachoscope_analyzers.advice import batch, exchange, workers
 from tachoscope_analyzers.judge import Candidate
 from tachoscope_analyzers.thresholds import threshold
+from tachoscope_analyzers.trace.poor_kernels import BLOCKS_SIGNAL
 from tachoscope_analyzers.trace.rank_losses import LOADER_SECONDS, LOADS_IN_PROCESS
 
 
@@ -44,6 +45,10 @@ def _launches(candidate: Candidate, step: float, _: int) -> str:
     return batch.for_launches(step, float(candidate.seconds.mean()), without(candidate, step))
 
 
+def _blocks(candidate: Candidate, _: float, __: int) -> str:
+    return next((batch.for_blocks(row.value) for row in candidate.evidence if row.signal == BLOCKS_SIGNAL), "")
+
+
 def _exchange(candidate: Candidate, step: float, world_size: int) -> str:
     return exchange.advice(exchange.Exchange(step, float(candidate.seconds.mean()), world_size))
 
@@ -53,6 +58,7 @@ _BY_SLUG: dict[str, Callable[[Candidate, float, int], str]] = {
     "input_workers": _workers,
     "input_straggler": _workers,
     "launch_bound": _launches,
+    "underfilled": _blocks,
     "comm_exposed": _exchange,
 }
 """The classes for which there is more to say than the standard fix."""
