@@ -20,6 +20,12 @@ def test_the_words_carry_the_present_cost_and_the_best_for_assumed_failures() ->
     )
 
 
+def test_saves_that_are_in_the_background_already_are_not_sent_there() -> None:
+    saving = Saving(blocking=0.6, background=2.0, step=0.1)
+
+    assert interval.of_attempt(saving, 1.62, 0.38, "resnet", failed=False).endswith("(rates assumed)")
+
+
 @pytest.mark.parametrize("between", assumed_between_failures())
 def test_no_other_interval_loses_less_than_the_advised(between: float) -> None:
     best = best_interval(SAVING, between)

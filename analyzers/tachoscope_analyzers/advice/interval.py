@@ -30,7 +30,8 @@ def of_attempt(saving: Saving, interval_seconds: float, share: float, job: str, 
     rows = "; every ".join(_row(saving, between) for between in assumed_between_failures())
     own = f"this job's own rate: tachoscope analyze --goodput {job}" if failed else "rates assumed"
     now = f"training stands still for {time(saving.blocking)} every {time(interval_seconds)}, {percent(share)} of the time"
-    return f"{now}. Best, with the loss by saves and work done again, for a failure every {rows} ({own}). Or save in the background"
+    other = "" if saving.background else ". Or save in the background"
+    return f"{now}. Best, with the loss by saves and work done again, for a failure every {rows} ({own}){other}"
 
 
 def _row(saving: Saving, between: float) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from tachoscope_analyzers.input import Loader, observe
 from tachoscope_analyzers.judge import Candidate
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.steps import Steps
-from tachoscope_core.records import Heartbeat, StepDone
+from tachoscope_core.records import Heartbeat, JobStarted, StepDone
 
 
 def advice(candidate: Candidate, job: JobRecords, steps: Steps, step_seconds: float) -> str:
@@ -51,7 +51,8 @@ def _in_bursts(waiting_ratio: float, loader: Loader) -> bool:
 
 def rows_of(job: JobRecords, steps: Steps, ranks: Sequence[int]) -> Iterator[StepDone]:
     """Yield the records of the judged steps of some ranks."""
-    writers = {writer for writer, rank in zip(steps.writers, steps.ranks, strict=True) if rank in ranks}
+    wanted = set(ranks)
+    writers = {writer for writer, rank in zip(steps.writers, steps.ranks, strict=True) if rank in wanted}
     first, last = int(steps.numbers[0]), int(steps.numbers[-1])
     return (row for row in job.steps if row.writer in writers and first <= row.step <= last)
 
@@ -69,42 +70,53 @@ def _making(job: JobRecords, steps: Steps, ranks: Sequence[int]) -> float:
 
 def cores_of(job: JobRecords, steps: Steps, step_seconds: float) -> Cores | None:
     """Return the cores of the host that allows the least; None where a rank does not tell what it uses."""
-    found = [_cores_of_host(job, steps, host) for host in sorted({start.host for start in steps.starts})]
+    beats = _beats_by_rank(job, steps)
+    hosts: dict[str, list[JobStarted]] = defaultdict(list)
+    for start in steps.starts:
+        hosts[start.host].append(start)
+    found = [_cores_of_host(starts, beats) for starts in hosts.values()]
     known = [one for one in found if one is not None]
     return max(known, key=lambda one: workers.shortest_step(step_seconds, one)) if known and len(known) == len(found) else None
 
 
-def _cores_of_host(job: JobRecords, steps: Steps, host: str) -> Cores | None:
-    starts = [start for start in steps.starts if start.host == host]
+def _cores_of_host(starts: Sequence[JobStarted], beats: Mapping[int, list[Heartbeat]]) -> Cores | None:
     used, idle = 0.0, []
     for start in starts:
-        beats = _beats(job, steps, start.rank)
-        window = sum(beat.window_seconds for beat in beats)
-        if not window or not all({"process_cpu_seconds", "idle_core_seconds"} <= beat.signals.keys() for beat in beats):
+        mine = beats.get(start.rank, [])
+        window = sum(beat.window_seconds for beat in mine)
+        if not window or not all({"process_cpu_seconds", "idle_core_seconds"} <= beat.signals.keys() for beat in mine):
             return None
-        spent = sum(beat.signals["process_cpu_seconds"] + beat.signals.get("worker_cpu_seconds", 0.0) for beat in beats)
+        spent = sum(beat.signals["process_cpu_seconds"] + beat.signals.get("worker_cpu_seconds", 0.0) for beat in mine)
         used += spent / window
-        idle.append(sum(beat.signals["idle_core_seconds"] for beat in beats) / window)
+        idle.append(sum(beat.signals["idle_core_seconds"] for beat in mine) / window)
     counts = [start.cpu_count for start in starts]
     # Pinned ranks may use no more cores than they are given.
     free = min(float(np.mean(idle)), max(sum(counts) - used, 0.0)) if all(counts) else float(np.mean(idle))
     return Cores(used, free, counts[0] if len(set(counts)) == 1 else 0)
 
 
-def _beats(job: JobRecords, steps: Steps, rank: int) -> list[Heartbeat]:
-    """Return the heartbeats of a rank whose windows lie within the judged steps; all that came after a step where none does."""
-    column = steps.ranks.index(rank)
-    mine = [beat for beat in job.heartbeats if beat.writer == steps.writers[column]]
-    start, end = steps.ends[0, column] - steps.wall[0, column], steps.ends[-1, column]
-    inside = [one for one in mine if one.monotonic_ns / 1e9 - one.window_seconds >= start and one.monotonic_ns / 1e9 <= end]
-    return inside or [one for one in mine if one.step > 0]
+def _beats_by_rank(job: JobRecords, steps: Steps) -> dict[int, list[Heartbeat]]:
+    """Return the heartbeats whose windows lie within the judged steps of their rank; all that came after a step where none does."""
+    columns = {writer: column for column, writer in enumerate(steps.writers)}
+    inside: dict[int, list[Heartbeat]] = defaultdict(list)
+    after: dict[int, list[Heartbeat]] = defaultdict(list)
+    for beat in job.heartbeats:
+        column = columns.get(beat.writer)
+        if column is None or beat.step < 1:
+            continue
+        rank, end = steps.ranks[column], beat.monotonic_ns / 1e9
+        after[rank].append(beat)
+        start = steps.ends[0, column] - steps.wall[0, column]
+        if end - beat.window_seconds >= start and end <= steps.ends[-1, column]:
+            inside[rank].append(beat)
+    return {rank: inside[rank] or beats for rank, beats in after.items()}
 
 
 def _bytes(job: JobRecords, steps: Steps, ranks: Sequence[int], step_seconds: float) -> float:
     """Return what a rank reads in a step, its system calls counted, in bytes; of the rank that reads most."""
     found = []
-    for rank in ranks:
-        beats = _beats(job, steps, rank)
+    for rank, beats in _beats_by_rank(job, steps).items():
         window = sum(beat.window_seconds for beat in beats)
-        found.append(sum(beat.signals.get("read_bytes", 0.0) for beat in beats) / window * step_seconds if window else 0.0)
+        if rank in ranks and window:
+            found.append(sum(beat.signals.get("read_bytes", 0.0) for beat in beats) / window * step_seconds)
     return max(found, default=0.0)
