@@ -8,7 +8,8 @@ import pytest
 
 from planting_ranks import Group, PlantedJob
 from recorded import recorded
-from tachoscope_analyzers.advice.of_traces import advised, without
+from tachoscope_analyzers.advice.expected import step_without
+from tachoscope_analyzers.advice.of_traces import advised
 from tachoscope_analyzers.judge import Candidate
 from tachoscope_analyzers.trace.executor import InProcess
 from tachoscope_analyzers.trace.job_report import report
@@ -53,7 +54,7 @@ def test_all_that_the_loader_takes_counts_though_the_device_waits_for_a_part_onl
 def test_the_expected_step_is_the_replayed_one() -> None:
     replayed = candidate("launch_bound", speedup=1.25)
 
-    assert without(replayed, 0.1) == pytest.approx(0.08)
+    assert step_without(replayed, 0.1) == pytest.approx(0.08)
     assert "expected step: 80 ms instead of 100 ms" in advised([replayed], 0.1, 1)[0].action
 
 

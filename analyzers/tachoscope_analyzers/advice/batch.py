@@ -54,7 +54,7 @@ def for_launches(step_seconds: float, idle_seconds: float, without_seconds: floa
         idle_seconds: of the device in a step, for that cause. without_seconds: of a step without it, replayed or subtracted.
     """
     busy = step_seconds - idle_seconds
-    if busy <= 0 or idle_seconds <= 0 or without_seconds <= 0:
+    if busy <= 0 or idle_seconds <= 0 or not 0 < without_seconds < step_seconds:
         return ""
     return (
         f"torch.compile or CUDA graphs for fewer launches; expected step: {time(without_seconds)} instead of {time(step_seconds)}. "

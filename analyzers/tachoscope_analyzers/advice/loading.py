@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from tachoscope_analyzers.advice import workers
+from tachoscope_analyzers.advice.expected import step_without
 from tachoscope_analyzers.advice.workers import Cores, Input
 from tachoscope_analyzers.input import Loader, observe
 from tachoscope_analyzers.judge import Candidate
@@ -23,7 +24,7 @@ def advice(candidate: Candidate, job: JobRecords, steps: Steps, step_seconds: fl
         return ""
     ranks = steps.ranks if candidate.ranks == "all" else candidate.ranks
     loader = observe(job, steps, ranks)
-    rest = step_seconds - float(candidate.seconds.mean())
+    rest = step_without(candidate, step_seconds)
     waits = candidate.seconds > 0.1 * candidate.seconds.max()
     if loader.workers and _in_bursts(float(waits.mean()), loader):
         return workers.start_of_workers(float(waits.mean()), float(candidate.seconds[waits].mean()), step_seconds, rest)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tachoscope_analyzers.advice import batch, exchange, workers
+from tachoscope_analyzers.advice.expected import step_without
 from tachoscope_analyzers.judge import Candidate
 from tachoscope_analyzers.thresholds import threshold
 from tachoscope_analyzers.trace.poor_kernels import BLOCKS_SIGNAL
@@ -27,22 +28,17 @@ def advised(candidates: Sequence[Candidate], step_seconds: float, world_size: in
     return found
 
 
-def without(candidate: Candidate, step_seconds: float) -> float:
-    """Return the seconds of a step without the loss: replayed where it was, else what is left; 0 where that cannot be told."""
-    return step_seconds / candidate.speedup if candidate.speedup else step_seconds - float(candidate.seconds.mean())
-
-
 def _workers(candidate: Candidate, step: float, _: int) -> str:
     rows = {row.signal: row.value for row in candidate.evidence}
     if LOADS_IN_PROCESS not in rows or LOADER_SECONDS not in rows:
         return ""  # with workers, a trace shows neither how many there are nor what they do
     making = max(rows[LOADER_SECONDS], float(candidate.seconds.mean()))
     late = tuple(candidate.ranks) if candidate.slug == "input_straggler" and candidate.ranks != "all" else ()
-    return workers.advice(workers.Input(step=step, rest=without(candidate, step), making=making, workers=0, ranks=late))
+    return workers.advice(workers.Input(step=step, rest=step_without(candidate, step), making=making, workers=0, ranks=late))
 
 
 def _launches(candidate: Candidate, step: float, _: int) -> str:
-    return batch.for_launches(step, float(candidate.seconds.mean()), without(candidate, step))
+    return batch.for_launches(step, float(candidate.seconds.mean()), step_without(candidate, step))
 
 
 def _blocks(candidate: Candidate, _: float, __: int) -> str:
