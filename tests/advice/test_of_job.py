@@ -93,10 +93,14 @@ def test_a_loader_with_too_few_workers_gets_enough_by_the_rate_at_which_they_del
 def test_a_loader_that_computes_where_no_core_is_idle_is_not_given_more_workers(tmp_path: Path) -> None:
     own = [[step(data_wait=0.08)] * 2] * STEPS
 
-    idle, busy = (first(report(tmp_path, own, heartbeats=loading(2, idle=cores), data_cpu=0.95)) for cores in (1.0, 0.01))
+    idle, busy, taken = (
+        first(report(tmp_path, own, heartbeats=loading(2, used=used, idle=cores), data_cpu=0.95))
+        for used, cores in ((0.5, 1.0), (0.99, 0.01), (0.2, 0.01))
+    )
 
-    assert idle.class_ == busy.class_ == "input_preprocess"
-    assert workers_in(idle) == 2
+    assert idle.class_ == busy.class_ == taken.class_ == "input_preprocess"
+    assert workers_in(idle) == workers_in(taken) == 2
+    assert "if cores are free: other processes use 1.6 of 2" in taken.action
     assert "more workers cannot help" in busy.action
     assert promised(busy) == pytest.approx(busy.speedup_if_fixed, rel=0.01)
 

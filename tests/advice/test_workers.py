@@ -79,6 +79,22 @@ def test_where_some_cores_are_idle_the_step_is_as_long_as_they_allow() -> None:
     assert workers.advice(bound).endswith("The cores allow steps of 240 ms, not 379 ms; 99 ms if input is made cheaper")
 
 
+@pytest.mark.parametrize(
+    ("computing", "words"), [(0.1, " a rank. Expected"), (1.0, "if cores are free: other processes use 1.8 of 2")]
+)
+def test_cores_that_other_processes_hold_are_not_the_limit(computing: float, words: str) -> None:
+    taken = Input(step=0.175, rest=0.095, making=0.08, workers=0, computing=computing, cores=Cores(0.2, 0.0, 2))
+
+    assert expected_step(taken) == taken.rest
+    assert words in workers.advice(taken)
+
+
+def test_a_loader_that_sleeps_needs_no_idle_core() -> None:
+    asleep = Input(step=0.175, rest=0.095, making=0.08, workers=0, computing=0.1, cores=Cores(1.95, 0.05, 2))
+
+    assert expected_step(asleep) == asleep.rest
+
+
 def test_cores_that_were_not_measured_are_a_condition_only_for_a_loader_that_computes() -> None:
     computing, sleeping = (workers.advice(Input(step=0.2, rest=0.1, making=0.1, workers=0, computing=busy)) for busy in (0.9, 0.1))
 
@@ -108,7 +124,7 @@ def test_storage_is_asked_for_the_rate_at_which_the_step_then_reads() -> None:
 
 def test_no_words_are_longer_than_a_reader_takes_in() -> None:
     bound = Input(98.7, 43.2, 1579.2, 16, computing=0.9, cores=Cores(123.4, 45.6, 224))
-    late = Input(98.7, 43.2, 1579.2, 16, (4, 9, 12, 77, 99), cores=Cores(23.4, 145.6, 224))
+    late = Input(98.7, 43.2, 1579.2, 16, (4, 9, 12, 77, 99), cores=Cores(63.4, 145.6, 224))
 
     assert len(workers.advice(bound)) <= 320
     assert len(workers.advice(late)) <= 320

@@ -73,9 +73,24 @@ def shortest_step(step_seconds: float, cores: Cores) -> float:
 
 
 def expected_step(found: Input) -> float:
-    """Return the seconds of a step with enough workers: that without waiting, or what the cores allow where it is clearly more."""
-    floor = shortest_step(found.step, found.cores) if found.cores else 0.0
+    """Return the seconds of a step with enough workers: that without waiting, or what the cores allow where it is clearly more.
+
+    A loader that does not compute needs no cores; and where other processes hold them, the job may yet get its share.
+    """
+    if found.cores is None or not _computes(found) or _others(found.cores):
+        return found.rest
+    floor = shortest_step(found.step, found.cores)
     return min(floor, found.step) if floor > threshold("cores_bound_ratio") * found.rest else found.rest
+
+
+def _computes(found: Input) -> bool:
+    return found.computing is None or found.computing >= threshold("loader_busy_ratio")
+
+
+def _others(cores: Cores) -> float:
+    """Return the cores that other processes use, 0 where they are few or it is not known of how many."""
+    others = cores.all - cores.used - cores.idle
+    return others if others > threshold("others_cores_ratio") * cores.all else 0.0
 
 
 def advice(found: Input) -> str:
@@ -106,9 +121,12 @@ def _making(found: Input) -> str:
 
 
 def _cores(found: Input) -> str:
+    """Return the cores that are idle; for a loader that computes, the condition that they are where that was not seen."""
     if found.cores is None:
-        computes = found.computing is None or found.computing >= threshold("loader_busy_ratio")
-        return ", if as many cores are free" if computes else ""
+        return ", if as many cores are free" if _computes(found) else ""
+    others = _others(found.cores)
+    if others:
+        return f", if cores are free: other processes use {number(others, 2)} of {found.cores.all}" if _computes(found) else ""
     whole = f" of {found.cores.all}" if found.cores.all >= found.cores.idle else ""
     return f"; {number(found.cores.idle, 2)}{whole} cores are idle"
 
