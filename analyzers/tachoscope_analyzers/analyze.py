@@ -18,6 +18,7 @@ from tachoscope_analyzers import (
     stragglers,
     waiting_unmeasured,
 )
+from tachoscope_analyzers.advice.of_job import advised
 from tachoscope_analyzers.confidence import Calibration, shipped_calibration
 from tachoscope_analyzers.judge import Candidate, Series, findings, step_seconds
 from tachoscope_analyzers.load import JobRecords
@@ -45,7 +46,7 @@ def analyze(job: JobRecords, calibration: Calibration | None = None) -> Report:
     not_measured = _not_measured(steps, gpus.missing)
     unmeasured = {row.class_ for row in not_measured}
     candidates = [_without_unmeasured_alternative(one, unmeasured) for one in _candidates(job, steps, split, gpus.candidates)]
-    candidates = waiting_unmeasured.believable(candidates, steps, split)
+    candidates = advised(waiting_unmeasured.believable(candidates, steps, split), job, steps, split)
     found = findings(candidates, _series(steps, split), calibration or shipped_calibration())
     seen = {finding.class_ for finding in found if finding.class_ in gpu_losses.CLASSES}
     books = ledger.ledgers(steps)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from tachoscope_analyzers.advice import batch
 from tachoscope_analyzers.culprits import Ranks
 from tachoscope_analyzers.gpu_memory import thrashing
 from tachoscope_analyzers.gpu_ranks import RankGpu
@@ -20,7 +21,7 @@ from tachoscope_analyzers.gpu_waste import Waste, most, row
 from tachoscope_analyzers.judge import Candidate
 from tachoscope_analyzers.steps import Matrix, Steps
 from tachoscope_analyzers.thresholds import threshold
-from tachoscope_core.gpu_metrics import GPU_ACTIVE, GPU_POWER, GPU_UTILIZATION
+from tachoscope_core.gpu_metrics import GPU_ACTIVE, GPU_MEMORY_BYTES, GPU_POWER, GPU_UTILIZATION
 from tachoscope_core.report import Evidence
 
 _NOT_THROTTLED = 0.05
@@ -104,7 +105,14 @@ def underfilled(gpu: RankGpu, share: float, slow: float) -> Waste | str:
         rows += (
             Evidence(signal="warps of those that fit", value=occupancy, unit="ratio", source=f"{GPU_ACTIVE.name}: sm_occupancy"),
         )
-    return Waste(1.0 - active / threshold("sm_active_good"), rows, 0.8, "launch_bound")
+    action = batch.for_activity(active, _most_memory(gpu, "used"), _most_memory(gpu, "total"))
+    return Waste(1.0 - active / threshold("sm_active_good"), rows, 0.8, "launch_bound", action)
+
+
+def _most_memory(gpu: RankGpu, what: str) -> float | None:
+    """Return the most device memory, in bytes, that was told within the steps; None if none was."""
+    within = gpu.of(GPU_MEMORY_BYTES, what)[(gpu.times >= gpu.starts[0]) & (gpu.times <= gpu.ends[-1])]
+    return None if np.isnan(within).all() else float(np.nanmax(within))
 
 
 def _by_power(gpu: RankGpu, share: float, slow: float, busy: float) -> Waste | str:

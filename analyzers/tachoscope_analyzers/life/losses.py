@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from tachoscope_analyzers.advice.interval import of_life
 from tachoscope_analyzers.life.books import RunBooks, Total
 from tachoscope_analyzers.life.endings import Ending
 from tachoscope_analyzers.life.hangs import Hang
 from tachoscope_analyzers.life.processes import Clock
 from tachoscope_analyzers.life.verdicts import Loss
-from tachoscope_core.life import NOBODYS, CheckpointCosts, Recovery
+from tachoscope_core.life import NOBODYS, Advice, CheckpointCosts, Recovery
 from tachoscope_core.report import Evidence
 
 
@@ -47,8 +48,8 @@ def lost_work(books: Sequence[RunBooks], endings: Sequence[Ending], recoveries: 
     )
 
 
-def checkpoint_stall(costs: CheckpointCosts | None, total: Total) -> Loss:
-    """Return what saving took while training stood still."""
+def checkpoint_stall(costs: CheckpointCosts | None, total: Total, advice: Sequence[Advice]) -> Loss:
+    """Return what saving took while training stood still. advice: on how often to save."""
     seconds = total.states.get("checkpoint", 0.0)
     evidence = []
     if costs is not None and costs.saves:
@@ -60,7 +61,7 @@ def checkpoint_stall(costs: CheckpointCosts | None, total: Total) -> Loss:
                 Evidence(signal="last quarter of the saves against the first", value=costs.slowdown, unit="times as long")
             )
     count = max(costs.saves if costs is not None else 0, 1)
-    return Loss("checkpoint_stall", [seconds / count] * count if seconds else [], "all", evidence)
+    return Loss("checkpoint_stall", [seconds / count] * count if seconds else [], "all", evidence, action=of_life(advice))
 
 
 def hang(books: Sequence[RunBooks], endings: Sequence[Ending], clock: Clock) -> Loss:

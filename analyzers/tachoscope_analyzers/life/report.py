@@ -90,6 +90,7 @@ def analyze_life(
     held_from = min((grant.start for grant in story.held.grants), default=0.0)
     held_to = max((grant.end for grant in story.held.grants), default=0.0)
     faults = story.costs.faults if story.costs is not None else None
+    advice = _advice(story, float(walls.mean()))
     return Report(
         job=job.job,
         window=Window(start=story.clock.unix(held_from), end=story.clock.unix(held_to), steps=new_steps),
@@ -98,16 +99,16 @@ def analyze_life(
         step_seconds=step_seconds(walls),
         ledgers=[ledger],
         goodput=states.get("compute", 0.0) / allocated if allocated > 0 else None,
-        findings=_findings(story, new_steps),
+        findings=_findings(story, new_steps, advice),
         not_measured=_not_measured(story),
         quality=[*unread(job), *notes(story.runs, story.held, story.total, job.source.dropped)],
         lineage=lineage(job),
         review=review(job, faults),
-        life=_life(story, prices, queued, new_steps, float(walls.mean())),
+        life=_life(story, prices, queued, new_steps, advice),
     )
 
 
-def _life(story: Story, prices: Sequence[Price], queued: float | None, new_steps: int, mean_step_seconds: float) -> Life:
+def _life(story: Story, prices: Sequence[Price], queued: float | None, new_steps: int, advice: list[Advice]) -> Life:
     return Life(
         denominator=story.held.denominator,
         allocated_seconds=story.total.allocated_seconds,
@@ -119,7 +120,7 @@ def _life(story: Story, prices: Sequence[Price], queued: float | None, new_steps
         notices=recoveries.notices(story.job, story.runs, story.endings, story.clock),
         suspects=_suspects(story),
         checkpoints=story.costs,
-        advice=_advice(story, mean_step_seconds),
+        advice=advice,
         cost=_cost(story, prices),
     )
 
@@ -173,11 +174,11 @@ def _attempts(story: Story) -> list[Attempt]:
     return [course.attempt(book, end, story.normal, story.clock) for book, end in zip(story.books, story.endings, strict=True)]
 
 
-def _findings(story: Story, new_steps: int) -> list[Finding]:
+def _findings(story: Story, new_steps: int, advice: Sequence[Advice]) -> list[Finding]:
     base = verdicts.Base(story.total.allocated_seconds, _ranks(story), new_steps)
     found = [
         losses.lost_work(story.books, story.endings, story.recoveries, story.total),
-        losses.checkpoint_stall(story.costs, story.total),
+        losses.checkpoint_stall(story.costs, story.total, advice),
         losses.hang(story.books, story.endings, story.clock),
     ]
     return verdicts.findings(found, base)

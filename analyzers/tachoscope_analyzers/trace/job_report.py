@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
+from tachoscope_analyzers.advice.of_traces import advised
 from tachoscope_analyzers.analyze import missing_signals
 from tachoscope_analyzers.judge import Series, findings, healthy_finding, step_seconds
 from tachoscope_analyzers.steps import Matrix
@@ -63,7 +64,8 @@ def report(job: JobTraces, name: str) -> Report:
     series = Series(split.step, int(split.numbers[0]), int(split.numbers[-1]), SOURCE)
     across = across_ranks(job, split)
     candidates = [bounded(candidate, split) for candidate in [*by_rank(job, split, counted(across)), *across]]
-    found = findings(candidates, series) or _healthy(job, split, series)
+    world = max((one.world_size or 1 for one in job.summaries.values()), default=len(job.summaries))
+    found = findings(advised(candidates, series.mean, max(world, len(job.summaries))), series) or _healthy(job, split, series)
     ledgers = _ledgers(split)
     start, end = _window(job)
     return Report(

@@ -14,6 +14,8 @@ from tachoscope_analyzers.trace.links import Rows
 from tachoscope_analyzers.trace.view import View
 from tachoscope_core.report import Evidence
 
+BLOCKS_SIGNAL = "blocks per multiprocessor, weighted by time"
+"""Evidence of kernels that are too small for the device."""
 _SOURCE = "profiler trace"
 _NAMES_SHOWN = 2
 _NAME_LENGTH = 80
@@ -45,7 +47,7 @@ def underfilled(view: View, device: int, starts: Rows, ends: Rows) -> Poor | str
     lost = np.where(mine, (work.end - work.start) * np.clip(1.0 - blocks, 0.0, 1.0), 0.0)
     mean = float(np.average(blocks[mine], weights=np.maximum((work.end - work.start)[mine], 1)))
     evidence = Evidence(
-        signal="blocks per multiprocessor, weighted by time",
+        signal=BLOCKS_SIGNAL,
         value=mean,
         threshold=1.0,
         comparison="<",

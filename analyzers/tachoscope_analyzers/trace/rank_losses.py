@@ -47,6 +47,10 @@ _OF_DEVICES = ("h2d_copy", "launch_bound", "host_sync", "underfilled", "compute_
 _WORD = {host.SYNCHRONISATION: "in or after", HOST_LAUNCH: "until", SLOW_LAUNCH: "in a slow"}
 """How the call that tells the cause of a gap stands to it."""
 
+LOADS_IN_PROCESS = "loader that loads in the training process (num_workers=0)"
+"""Evidence of a loader without workers; its absence says nothing."""
+LOADER_SECONDS = "in the loader's calls"
+"""Evidence of the time that they take, whether the device had work meanwhile or not."""
 _SINGLE_PROCESS = re.compile(r".*_SingleProcessDataLoaderIter")
 _LOADER = re.compile(r"enumerate\(DataLoader\)|.*DataLoader\w*\.__next__")
 
@@ -158,10 +162,13 @@ def _input(view: View, steps: pd.DataFrame) -> Loss | None:
     if len(loads):
         most = trace.names(loads[[int(trace.events["duration"][loads].argmax())]])[0]
         evidence.append(_place(f"seen in {most}", len(loads), "calls"))
+        calls = union(trace.start[loads], trace.end[loads])
+        within = covered(calls, steps["start_ns"].to_numpy(), (steps["start_ns"] + steps["duration_ns"]).to_numpy())
+        evidence.append(_place(LOADER_SECONDS, float(within.mean()) / 1e9, "seconds per step"))
     computing = _computing_ratio(view, loads)
     evidence.append(Evidence(signal="operators within the loader's calls", value=computing, unit="ratio", source=SOURCE))
     if len(in_process):
-        evidence.append(_place("loader that loads in the training process (num_workers=0)", len(in_process), "calls"))
+        evidence.append(_place(LOADS_IN_PROCESS, len(in_process), "calls"))
     if computing >= 0.5:
         return Loss("input_preprocess", seconds, tuple(evidence), 0.8, "input_workers", 2 * computing - 1)
     if len(in_process):

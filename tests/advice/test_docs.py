@@ -1,0 +1,24 @@
+"""What docs/advice.md shows is what the code says."""
+
+from helpers import REPOSITORY
+from tachoscope_analyzers.advice import drain, interval, of_job, of_traces, workers
+from tachoscope_analyzers.advice.drain import Late, Place
+from tachoscope_analyzers.advice.workers import Cores, Input
+from tachoscope_analyzers.checkpoint_model import Saving
+
+PAGE = " ".join((REPOSITORY / "docs" / "advice.md").read_text().split())
+
+
+def test_every_class_with_advice_stands_in_the_page() -> None:
+    for slug in {*of_job._BY_SLUG, *of_traces._BY_SLUG}:
+        assert f"`{slug}`" in PAGE
+
+
+def test_the_examples_are_the_codes_own_words() -> None:
+    loads = workers.advice(Input(step=0.175, rest=0.095, making=0.08, workers=0, cores=Cores(2.0, 14.0, 16)))
+    saves = interval.of_attempt(Saving(0.6, step=0.1), 1.62, 0.38, "resnet", failed=False)
+    places = {rank: Place(f"node-{rank // 2}", rank % 2, "...") for rank in range(8)}
+    late = drain.advice(Late([3], 8, places, 0.08, 0.18, 9, 10))
+
+    for words, start, end in ((loads, "a step's input", "a rank"), (saves, "training", "assumed)"), (late, "rank 3", "an hour")):
+        assert words[words.index(start) : words.index(end) + len(end)] in PAGE
