@@ -8,6 +8,7 @@ from functools import cache
 import msgspec
 
 from tachoscope_analyzers import checkpoints, communication, gpu_losses, host, input, ledger, losses, stragglers  # noqa: A004
+from tachoscope_analyzers.course import course
 from tachoscope_analyzers.judge import Candidate, Series, findings, step_seconds
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.provenance import lineage, review
@@ -47,6 +48,7 @@ def analyze(job: JobRecords) -> Report:
         quality=unread(job),
         lineage=lineage(job),
         review=review(job),
+        course=course(job, steps, split),
     )
 
 
