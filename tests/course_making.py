@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -22,23 +23,30 @@ def nothing(step: int, rank: int) -> dict[str, float]:
     return {}
 
 
-def planted(folder: Path, extra: Extra = nothing, *, steps: int = 300, ranks: int = 4, noise: float = 0.02, seed: int = 0) -> Path:
-    """Write the records of a job, whose ranks wait for each other in backward as DDP's do, as a spool into a folder."""
+def lines(
+    extra: Extra = nothing, *, steps: int = 300, ranks: int = 4, noise: float = 0.02, seed: int = 0, name: str = "planted"
+) -> bytes:
+    """Return the records of a job, whose ranks wait for each other in backward as DDP's do."""
     generator = np.random.default_rng(seed)
     rows, blocked = [], []
     for step in range(1, steps + 1):
         own = []
         for rank in range(ranks):
-            phases = {name: seconds * max(generator.normal(1, noise), 0.1) for name, seconds in BASE.items()}
-            for name, seconds in extra(step, rank).items():
-                phases[name] = phases.get(name, 0.0) + seconds
+            phases = {phase: seconds * max(generator.normal(1, noise), 0.1) for phase, seconds in BASE.items()}
+            for phase, seconds in extra(step, rank).items():
+                phases[phase] = phases.get(phase, 0.0) + seconds
             own.append(phases)
         total = [sum(phases.values()) for phases in own]
         waits = [max(total) - mine + TRANSFER for mine in total] if ranks > 1 else [0.0]
         rows.append([phases | {"backward": phases["backward"] + wait} for phases, wait in zip(own, waits, strict=True)])
         blocked.append(waits)
+    return job(rows, blocked=blocked, other_cpu=0.01).replace(b'"job":"planted"', f'"job":"{name}"'.encode())
+
+
+def planted(folder: Path, extra: Extra = nothing, **options: Any) -> Path:
+    """Write the records of such a job, see `lines`, as a spool into a folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / SEGMENT).write_bytes(job(rows, blocked=blocked, other_cpu=0.01))
+    (folder / SEGMENT).write_bytes(lines(extra, **options))
     return folder
 
 

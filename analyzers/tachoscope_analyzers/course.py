@@ -20,6 +20,8 @@ from tachoscope_analyzers.thresholds import threshold
 from tachoscope_core.course import Bin, ChangePoint, Course, Estimate, StateShift
 
 _COLUMNS = 120
+_STEPS_IN_A_COLUMN = 4
+"""At least, so that one save does not make its median."""
 _STANDS_OUT = 5.0
 """Standard deviations; a periodic save or a pause is no part of the level that changed."""
 
@@ -136,7 +138,7 @@ def _whose(steps: Steps, losses: Losses, sides: _Sides, shift: float) -> list[in
 
 
 def _picture(steps: Steps, seconds: Matrix) -> list[Bin]:
-    edges = np.unique(np.linspace(0, len(seconds), min(_COLUMNS, len(seconds)) + 1).astype(int))
+    edges = np.unique(np.linspace(0, len(seconds), min(_COLUMNS, max(len(seconds) // _STEPS_IN_A_COLUMN, 1)) + 1).astype(int))
     found = []
     for begin, end in pairwise(edges):
         p05, p50, p95 = (float(value) for value in np.quantile(seconds[begin:end], [0.05, 0.5, 0.95]))

@@ -33,12 +33,13 @@ def compared(report: Report, baseline: Report) -> Report:
     now, before = _course(report), _course(baseline)
     step = _difference("step", before.step, now.step)
     other_work = any(_differ(was, is_) for _, was, is_ in _works(now, before))
-    share = step.difference / before.step.seconds
-    verdict: Verdict = "not_comparable" if other_work else _verdict(step, before.step.seconds)
+    share = step.difference / max(before.step.seconds, 1e-12)
+    steps = min(report.window.steps, baseline.window.steps)
+    verdict: Verdict = "not_comparable" if other_work else _verdict(step, before.step.seconds, steps)
     names = sorted({*now.states, *before.states})
     nothing = Estimate(seconds=0.0, error=0.0)
     states = [_difference(name, before.states.get(name, nothing), now.states.get(name, nothing)) for name in names]
-    level = severity(share, min(report.window.steps, baseline.window.steps)) if verdict == "slower" else None
+    level = severity(share, steps) if verdict == "slower" else None
     return msgspec.structs.replace(
         report,
         comparison=Comparison(
@@ -89,7 +90,10 @@ def _difference(name: str, before: Estimate, now: Estimate) -> Difference:
     )
 
 
-def _verdict(step: Difference, whole: float) -> Verdict:
+def _verdict(step: Difference, whole: float, steps: int) -> Verdict:
+    """Return what is certain; of too few steps nothing is."""
+    if steps < threshold("change_steps"):
+        return "unclear"
     least = threshold("change_share") * whole
     if step.beyond_noise and abs(step.difference) >= least:
         return "slower" if step.difference > 0 else "faster"
@@ -118,6 +122,8 @@ def _notes(report: Report, baseline: Report) -> list[str]:
             f"{baseline.ranks} ranks in the baseline, {report.ranks} now: what they exchange and wait for differs, "
             "and ranks are not held against each other"
         )
+    if (steps := min(report.window.steps, baseline.window.steps)) < threshold("change_steps"):
+        notes.append(f"{steps} steps are too few to know their noise")
     if before.device != now.device:
         notes.append(f"on {before.device} in the baseline, on {now.device} now")
     for what, was, is_ in _works(now, before):

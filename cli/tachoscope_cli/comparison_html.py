@@ -13,10 +13,10 @@ def body(one: Comparison) -> str:
     heads = "".join(f'<th class="n">{escape(name)}</th>' for name in comparison_words.TITLES[1:])
     look = one.severity or "info"
     return (
-        f'<div class="card {look}"><h2>A{escape(comparison_words.title(one)[1:])}</h2>'
-        f"<p><b>{escape(comparison_words.verdict(one))}</b></p>"
+        f"<h2>A{escape(comparison_words.title(one)[1:])}</h2>"
+        f'<div class="card {look}"><b>{escape(comparison_words.verdict(one))}</b></div>'
         f'<div class="wide"><table><tr><th>time a step</th>{heads}</tr>{_rows(one)}</table></div>'
-        f"{_made_of(one)}{_notes(one)}</div>"
+        f"{_made_of(one)}{_notes(one)}"
     )
 
 
@@ -35,7 +35,7 @@ def _made_of(one: Comparison) -> str:
         return ""
     lines = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in found)
     heads = "<tr><th>made of</th><th>baseline</th><th>now</th></tr>"
-    return f'<table class="note">{heads}{lines}</table>'
+    return f'<div class="wide"><table>{heads}{lines}</table></div>'
 
 
 def _notes(one: Comparison) -> str:
