@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
@@ -12,52 +10,42 @@ from tachoscope_analyzers.steps import Matrix, Steps
 from tachoscope_analyzers.thresholds import threshold
 from tachoscope_core.course import LateRank, Stretch
 
+Flags = npt.NDArray[np.bool_]
+
 _WINDOWS = 100
-"""A run is looked at through windows of that part of it, but never of fewer than `change_steps` steps."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Lateness:
-    """What each rank cost the others.
-
-    Attributes:
-        seconds: that the others waited for it, shape (K, R). over: what it spent longer than they did, by cause, each (K, R).
-        is_late: whether that is worth counting, shape (K, R) of bool.
-    """
-
-    seconds: Matrix
-    over: dict[str, Matrix]
-    is_late: npt.NDArray[np.bool_]
+"""A run is looked at through windows of that part of it, but never of fewer than `late_window_steps` steps."""
 
 
 def late_ranks(steps: Steps) -> list[LateRank] | None:
     """Return the ranks that were late in stretches of the run, those that were late in the most steps first.
 
     Late is a rank in windows in which it cost a warning's share of the step, and not by a few steps: it was late in the ratio
-    `straggler_steps` of them. None: there is one rank, or not all ranks have records, so that nobody knows who was late.
+    `straggler_steps` of them. None: there is one rank, or not all ranks have records, or there is not one window of steps, so that
+    nobody knows who was late.
     """
-    if len(steps.ranks) < 2 or len(steps.ranks) < steps.world_size:
+    if len(steps.ranks) < 2 or len(steps.ranks) < steps.world_size or len(steps.numbers) < threshold("late_window_steps"):
         return None
-    late = _lateness(steps)
+    seconds = _lateness(steps)
+    step = steps.wall.max(axis=1)
+    # As for a straggler of the whole run: a step counts that loses a quarter of what is worth a warning.
+    is_late = seconds >= threshold("warning_share") / 4 * float(np.median(step))
     found = []
     for column, rank in enumerate(steps.ranks):
-        spans = _spans(late.is_late[:, column], late.seconds[:, column], steps.wall.max(axis=1))
+        spans = _spans(is_late[:, column], seconds[:, column], step)
         if spans:
-            stretches = [_stretch(steps, late, column, begin, end) for begin, end in spans]
+            stretches = [_stretch(steps, seconds, is_late, column, slice(*span)) for span in spans]
             count = sum(one.steps for one in stretches)
             found.append(LateRank(rank=rank, steps=count, share=count / len(steps.numbers), stretches=stretches))
     return sorted(found, key=lambda one: -one.steps)
 
 
-def _lateness(steps: Steps) -> _Lateness:
-    """Hold each rank against the lower median of all, of two against the other; nobody is later than somebody waited."""
+def _lateness(steps: Steps) -> Matrix:
+    """Return the seconds that the others waited for each rank, shape (K, R): what it spent itself, held against the lower median of
+    all, of two ranks against the other; nobody is later than somebody waited.
+    """
     own = np.asarray(sum(steps.own.values(), np.zeros_like(steps.wall)))
     waited = steps.waiting.max(axis=1, keepdims=True) - steps.waiting.min(axis=1, keepdims=True)
-    seconds = np.minimum(np.maximum(own - _typical(own), 0.0), waited)
-    over = {cause: np.maximum(spent - _typical(spent), 0.0) for cause, spent in steps.own.items()}
-    # As for a straggler of the whole run: a step counts that loses a quarter of what is worth a warning.
-    least = threshold("warning_share") / 4 * float(np.median(steps.wall.max(axis=1)))
-    return _Lateness(seconds, over, seconds >= least)
+    return np.minimum(np.maximum(own - _typical(own), 0.0), waited)
 
 
 def _typical(values: Matrix) -> Matrix:
@@ -65,11 +53,9 @@ def _typical(values: Matrix) -> Matrix:
     return np.partition(values, middle, axis=1)[:, middle : middle + 1]
 
 
-def _spans(is_late: npt.NDArray[np.bool_], seconds: Matrix, step: Matrix) -> list[tuple[int, int]]:
+def _spans(is_late: Flags, seconds: Matrix, step: Matrix) -> list[tuple[int, int]]:
     """Return the stretches, from a step up to but without another, of one rank; all arrays have shape (K,)."""
-    width = max(int(threshold("change_steps")), len(step) // _WINDOWS)
-    if len(step) < width or not is_late.any():
-        return []
+    width = max(int(threshold("late_window_steps")), len(step) // _WINDOWS)
     often = _sums(is_late.astype(float), width) >= threshold("straggler_steps") * width
     costly = _sums(seconds, width) >= threshold("warning_share") * _sums(step, width)
     starts = np.flatnonzero(often & costly)
@@ -94,14 +80,16 @@ def _sums(values: Matrix, width: int) -> Matrix:
     return np.asarray(sums[width:] - sums[:-width])
 
 
-def _stretch(steps: Steps, late: _Lateness, column: int, begin: int, end: int) -> Stretch:
-    by_cause = {cause: float(over[begin:end, column].sum()) for cause, over in late.over.items()}
+def _stretch(steps: Steps, seconds: Matrix, is_late: Flags, column: int, span: slice) -> Stretch:
+    over = {cause: own[span, column] - _typical(own[span])[:, 0] for cause, own in steps.own.items()}
+    largest = max(over, key=lambda cause: float(np.maximum(over[cause], 0.0).sum()))
+    first, last = span.start, span.stop - 1
     return Stretch(
-        first_step=int(steps.numbers[begin]),
-        last_step=int(steps.numbers[end - 1]),
-        steps=int(late.is_late[begin:end, column].sum()),
-        start=float(steps.unix_ends[begin, column] - steps.wall[begin, column]),
-        end=float(steps.unix_ends[end - 1, column]),
-        seconds_per_step=float(late.seconds[begin:end, column].mean()),
-        state=STATE_OF_CAUSE[max(by_cause, key=by_cause.__getitem__)],
+        first_step=int(steps.numbers[first]),
+        last_step=int(steps.numbers[last]),
+        steps=int(is_late[span, column].sum()),
+        start=float(steps.unix_ends[first, column] - steps.wall[first, column]),
+        end=float(steps.unix_ends[last, column]),
+        seconds_per_step=float(seconds[span, column].mean()),
+        state=STATE_OF_CAUSE[largest],
     )

@@ -49,7 +49,7 @@ class ChangePoint(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def share(self) -> float:
         """How much longer the step takes than before, as a ratio; negative: it is shorter."""
-        return self.after_seconds / self.before_seconds - 1
+        return self.after_seconds / self.before_seconds - 1 if self.before_seconds > 0 else 0.0
 
 
 class Stretch(msgspec.Struct, frozen=True, kw_only=True):

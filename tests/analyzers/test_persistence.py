@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from course_making import Extra, late, nothing, planted
+from course_making import SEGMENT, Extra, late, nothing, planted
 from tachoscope_analyzers.load import from_spool
 from tachoscope_analyzers.persistence import late_ranks
 from tachoscope_analyzers.steps import aligned
@@ -58,9 +58,11 @@ def test_a_rank_that_was_late_throughout_has_one_stretch(tmp_path: Path) -> None
     assert one.share == 1
 
 
-@pytest.mark.parametrize("noise", [0.02, 0.1])
-def test_jitter_is_nobodys_lateness(tmp_path: Path, noise: float) -> None:
-    assert found(tmp_path, noise=noise) == []
+@pytest.mark.parametrize("noise", [0.02, 0.1, 0.4])
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("seed", range(3))
+def test_jitter_is_nobodys_lateness(tmp_path: Path, noise: float, ranks: int, seed: int) -> None:
+    assert found(tmp_path, noise=noise, ranks=ranks, seed=seed) == []
 
 
 def test_a_late_rank_that_changes_from_step_to_step_is_none(tmp_path: Path) -> None:
@@ -75,5 +77,14 @@ def test_what_costs_less_than_a_warning_is_not_told(tmp_path: Path) -> None:
     assert found(tmp_path, late(1, 100, 180, 0.006)) == []
 
 
-def test_with_one_rank_nobody_can_be_late(tmp_path: Path) -> None:
-    assert found(tmp_path, late(0, 100, 180), ranks=1) is None
+@pytest.mark.parametrize("options", [{"ranks": 1}, {"steps": 30}])
+def test_with_one_rank_or_few_steps_it_is_not_known_and_not_fine(tmp_path: Path, options: dict[str, float]) -> None:
+    assert found(tmp_path, late(0, 100, 180), **options) is None
+
+
+def test_without_the_records_of_a_rank_it_is_not_known(tmp_path: Path) -> None:
+    folder = planted(tmp_path, late(0, 100, 180), ranks=2)
+    segment = folder / SEGMENT
+    segment.write_bytes(segment.read_bytes().replace(b'"world_size":2', b'"world_size":3'))
+
+    assert late_ranks(aligned(from_spool([folder]))) is None
