@@ -45,12 +45,12 @@ def _lateness(steps: Steps) -> Matrix:
     """
     own = np.asarray(sum(steps.own.values(), np.zeros_like(steps.wall)))
     waited = steps.waiting.max(axis=1, keepdims=True) - steps.waiting.min(axis=1, keepdims=True)
-    return np.minimum(np.maximum(own - _typical(own), 0.0), waited)
+    return np.asarray(np.minimum(np.maximum(own - _typical(own), 0.0), waited))
 
 
 def _typical(values: Matrix) -> Matrix:
     middle = (values.shape[1] - 1) // 2
-    return np.partition(values, middle, axis=1)[:, middle : middle + 1]
+    return np.asarray(np.partition(values, middle, axis=1)[:, middle : middle + 1])
 
 
 def _spans(is_late: Flags, seconds: Matrix, step: Matrix) -> list[tuple[int, int]]:
