@@ -20,6 +20,7 @@ from tachoscope_analyzers import (
 )
 from tachoscope_analyzers.advice.of_job import advised
 from tachoscope_analyzers.confidence import Calibration, shipped_calibration
+from tachoscope_analyzers.course import course
 from tachoscope_analyzers.judge import Candidate, Series, findings, step_seconds
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.provenance import lineage, review
@@ -63,6 +64,7 @@ def analyze(job: JobRecords, calibration: Calibration | None = None) -> Report:
         quality=[*unread(job), *waiting_unmeasured.notes(steps)],
         lineage=lineage(job),
         review=review(job),
+        course=course(job, steps, split),
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from tachoscope_cli import baselines
 from tachoscope_cli.looking import Looking
 from tachoscope_cli.options import StoreOption, needs_analysis, store_url
 from tachoscope_cli.show import show
@@ -24,7 +25,7 @@ _FEW_COLLECTIONS = 100_000
 FAIL_ON_EXIT_CODE = 3
 
 Format = StrEnum("Format", ["text", "json", "html"])
-Level = StrEnum("Level", ["critical", "warning"])
+Level = StrEnum("Level", ["critical", "warning", "regression"])
 
 
 def analyze(
@@ -47,10 +48,24 @@ def analyze(
         typer.Option("--format", help="text for people, json for programs (the report's schema), html for sharing."),
     ] = Format["text"],
     output: Annotated[Path | None, typer.Option(help="Write to this file instead of the terminal.")] = None,
-    fail_on: Annotated[Level | None, typer.Option(help=f"Exit with {FAIL_ON_EXIT_CODE} on a finding this severe.")] = None,
+    fail_on: Annotated[
+        Level | None,
+        typer.Option(
+            help=f"Exit with {FAIL_ON_EXIT_CODE} on a finding this severe, or on a step this much slower than the baseline's; "
+            "regression: on the latter only."
+        ),
+    ] = None,
     baseline: Annotated[
         list[str] | None,
-        typer.Option(metavar="PATH", help="Traces to compare with: what became slower, by state, operator and kernel."),
+        typer.Option(
+            metavar="PATH",
+            help="An earlier run to compare with: of records a store, a job's folder, a spool or a saved report; of traces their "
+            "files. What became slower, by state; of traces by operator and kernel, too.",
+        ),
+    ] = None,
+    baseline_job: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The job to compare with. Default: the one written last in --baseline."),
     ] = None,
     tables: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write all tables of the traces there, as Parquet and CSV.")
@@ -119,9 +134,12 @@ def analyze(
         raise TachoscopeError("give either PATH or --store, not both")
     of_life = {"--prices": prices, "--maintenance": maintenance, "--scheduler": scheduler}
     looking = Looking(serving or "", for_, every, prometheus, save, device or "", job or "")
-    of_traces = {"--baseline": baseline, "--tables": tables, "--perfetto": perfetto, "--executor": executor != "local"}
+    of_traces = {"--tables": tables, "--perfetto": perfetto, "--executor": executor != "local"}
     for_life, for_traces = (next((name for name, value in row.items() if value), "") for row in (of_life, of_traces))
     _check_together(goodput, job, for_life, for_traces)
+    against = "--baseline" if baseline else "--baseline-job" if baseline_job else ""
+    gate = fail_on == Level.regression
+    baselines.check(against, "--goodput" if goodput else "--serving" if serving is not None else "", gate=gate)
     if serving is not None:
         if paths or store or goodput or for_traces:
             raise TachoscopeError("--serving looks at a live server, and goes with no PATH, --store, --goodput or option of traces")
@@ -140,6 +158,7 @@ def analyze(
         from tachoscope_cli import traces as trace_module
 
         _check_looks(looking.said)
+        baselines.check_traces(places, baseline or [], baseline_job, gate=gate)
         options = trace_module.Options(job, executor, replay, tables, perfetto, tuple(baseline or ()))
         analysis = trace_module.analyze(places, options, Console(stderr=True))
         show(analysis.report, format_.value, output)
@@ -147,6 +166,8 @@ def analyze(
         report = analysis.report
     else:
         report, then = _of_records(places, job, store, looking)
+        if against:
+            report = _against(report, places, baseline, baseline_job)
         show(report, format_.value, output, then=then)
     gc.freeze()  # the process ends now: walking all its objects once more would take a tenth of a second
     return _fail(fail_on, report)
@@ -156,6 +177,15 @@ def _fail(fail_on: Level | None, report: Report) -> None:
     """End with the exit code that says that a finding is as severe as that."""
     if fail_on is not None and _is_reached(fail_on, report):
         raise typer.Exit(FAIL_ON_EXIT_CODE)
+
+
+def _against(report: Report, places: list[str], baseline: list[str] | None, job: str | None) -> Report:
+    """Return the report, compared with the baseline's."""
+
+    def read(where: list[str], name: str | None) -> Report:
+        return _of_records(where, name, None, Looking(""))[0]
+
+    return baselines.against(report, places, baseline or [], job, read)
 
 
 def _check_looks(option: str) -> None:
@@ -176,8 +206,11 @@ def _of_server(looking: Looking) -> Report:
 def _is_reached(level: Level, report: Report) -> bool:
     from tachoscope_core.report import worst_severity
 
-    worst = worst_severity(report.findings)
-    return worst == "critical" or (worst == "warning" and level.value == "warning")
+    regression = report.comparison.severity if report.comparison else None
+    if level == Level.regression:
+        return report.comparison is not None and report.comparison.verdict == "slower"
+    worst = {worst_severity(report.findings), regression}
+    return "critical" in worst or ("warning" in worst and level == Level.warning)
 
 
 def _check_together(goodput: str | None, job: str | None, for_life: str, for_traces: str) -> None:

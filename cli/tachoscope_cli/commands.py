@@ -160,6 +160,7 @@ app.command(
     epilog="Examples: `tachoscope analyze`, `tachoscope analyze --job resnet --format html --output report.html`, "
     "`tachoscope analyze /dev/shm/tachoscope`, `tachoscope analyze report.json`, `tachoscope analyze trace.json.gz`, "
     "`tachoscope analyze traces/ --tables tables/`, `tachoscope analyze new.json.gz --baseline old.json.gz`, "
+    "`tachoscope analyze --job new --baseline-job old --fail-on regression`, "
     "`tachoscope analyze --goodput resnet --scheduler slurm:4711`, `tachoscope analyze --serving http://127.0.0.1:8000 --for 60s`, "
     "`tachoscope analyze chat.serving.gz`"
 )(analyze)

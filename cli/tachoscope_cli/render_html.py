@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from tachoscope_cli import life_html, serving_html
+from tachoscope_cli import comparison_html, course_html, life_html, serving_html
 from tachoscope_cli.change_rows import ChangeRow, rows
 from tachoscope_cli.render_text import (
     counted,
@@ -51,11 +51,11 @@ def render(report: Report) -> str:
     verdict = "" if not nothing_found(report) else f"<p><b>{verdict_text(report)}</b></p>"
     missing = "".join(f"<tr><td>{escape(r.class_)}</td><td>{escape(r.missing)}</td></tr>" for r in report.not_measured)
     return f"""<!doctype html><html lang="en"><head><meta charset="utf-8">
-<meta name="viewport" content="width=device-width"><title>{escape(report.job)}: tachoscope</title><style>{_STYLE}{life_html.STYLE if report.life else ""}</style></head><body>
+<meta name="viewport" content="width=device-width"><title>{escape(report.job)}: tachoscope</title><style>{_STYLE}{life_html.STYLE if report.life else ""}{course_html.STYLE if report.course else ""}</style></head><body>
 <h1>{escape(report.job)}</h1>
 {_head(report)}
 {_quality(report)}{_review(report)}{_bar(ledger, _label(report))}
-{_body(report)}{verdict}{cards}
+{_body(report)}{_against(report)}{course_html.body(report)}{verdict}{cards}
 {_changes(report)}{_by_rank(report)}{_lineage(report)}
 <details><summary>Not measured: neither found nor ruled out</summary><table class="note">{missing}</table></details>
 <p class="dim">{"<br>".join(escape(f"{s.records:,} {s.unit} from {s.path}") for s in report.sources)}</p></body></html>
@@ -86,6 +86,10 @@ def _body(report: Report) -> str:
         if one.unit == "engine"
     ]
     return f"{states}{''.join(engines)}{serving_html.body(report.serving)}"
+
+
+def _against(report: Report) -> str:
+    return comparison_html.body(report.comparison) if report.comparison else ""
 
 
 def _legend(ledger: Ledger) -> str:

@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from tachoscope_cli import life_text, lineage_words, serving_text, serving_words
+from tachoscope_cli import comparison_text, course_words, life_text, lineage_words, serving_text, serving_words
 from tachoscope_cli.change_rows import rows
 from tachoscope_cli.runbooks import path_of
 from tachoscope_cli.state_bar import bar, filled
@@ -60,6 +60,10 @@ def _parts(report: Report, console: Console) -> Iterator[RenderableType]:
         yield from life_text.parts(report, report.life, console)
     if report.serving:
         yield from serving_text.parts(report, report.serving, console)
+    if report.comparison:
+        yield Group(*comparison_text.parts(report.comparison))
+    if over_run := course_words.lines(report):
+        yield Group(Text("over the run", style="bold"), *(Padding(Text(line), (0, 0, 0, 2)) for line in over_run))
 
 
 def nothing_found(report: Report) -> bool:
@@ -136,15 +140,7 @@ def counted(number: int, thing: str) -> str:
 
 def culprits_text(finding: Finding, report: Report) -> str:
     """Return whose loss it is, after the class: ranks; a server's is that of all requests."""
-    return "" if report.serving else f", {ranks_text(finding.ranks)}"
-
-
-def ranks_text(ranks: list[int] | str) -> str:
-    """Return the culprits of a finding in words."""
-    if isinstance(ranks, str):
-        return "all ranks"
-    shown = ", ".join(map(str, ranks[:8])) + (", ..." if len(ranks) > 8 else "")
-    return f"rank {shown}" if len(ranks) == 1 else f"ranks {shown}"
+    return "" if report.serving else f", {course_words.whose(finding.ranks)}"
 
 
 def _headline(report: Report) -> Text:

@@ -8,6 +8,8 @@ from typing import Literal
 
 import msgspec
 
+from tachoscope_core.comparison import Comparison
+from tachoscope_core.course import Course
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.life import Life
 from tachoscope_core.serving_part import Serving
@@ -181,6 +183,10 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     life: Life | None = None
     serving: Serving | None = None
     """Of a server of requests: then steps are requests, and ranks are engines."""
+    course: Course | None = None
+    """How the run went, from its step records."""
+    comparison: Comparison | None = None
+    """Against the step records of another run; against a profiler trace: `baseline` and `changes`."""
 
 
 class _Schema(msgspec.Struct):

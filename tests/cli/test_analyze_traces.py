@@ -161,7 +161,7 @@ def test_what_is_no_trace_is_one_line_that_says_what_to_do(tmp_path: Path, name:
     assert Path(name).stem.partition(".")[0] in done.stderr
 
 
-@pytest.mark.parametrize("option", ["--tables", "--perfetto", "--baseline"])
+@pytest.mark.parametrize("option", ["--tables", "--perfetto"])
 def test_options_for_traces_are_refused_for_other_things(option: str, tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"kind":"StepDone"}\n')
 

@@ -60,7 +60,7 @@ def test_a_report_on_the_last_attempt_tells_of_the_others(spool: str, capsys: py
     [
         (["--prices", "p.yaml"], "--prices goes with --goodput"),
         (["--goodput", "resnet", "--job", "bert"], "name two jobs"),
-        (["--goodput", "resnet", "--baseline", "old.json"], "--baseline works on profiler traces"),
+        (["--goodput", "resnet", "--baseline", "old.json"], "--goodput is about something else"),
         (["--goodput", " "], "--goodput names no job"),
         (["--goodput", "bert"], "no records of job 'bert'"),
         (["--goodput", "resnet", "--maintenance", "nothing.yaml"], "nothing.yaml"),
