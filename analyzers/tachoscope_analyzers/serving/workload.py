@@ -119,9 +119,8 @@ def _shape(arrivals: Vector, seconds: Vector) -> tuple[float, bool]:
     Counted over seconds: what scatters within less and is even over them is requests that were held up on their way, no bursts.
     """
     window = (np.cumsum(seconds) // _WINDOW_SECONDS).astype(int)
-    arrivals, seconds = (np.bincount(window, weights=values) for values in (arrivals, seconds))
-    seen = seconds > 0
-    arrivals, seconds = arrivals[seen], seconds[seen]
+    begins = np.flatnonzero(np.diff(window, prepend=-1))
+    arrivals, seconds = np.add.reduceat(arrivals, begins), np.add.reduceat(seconds, begins)
     expected = arrivals.sum() * seconds / seconds.sum()
     if len(arrivals) < _MIN_WINDOWS:
         return 1.0, False
