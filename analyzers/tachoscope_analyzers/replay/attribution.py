@@ -25,7 +25,8 @@ class Attribution:
         step: as recorded. causes: Shapley values of what operations take themselves. delay: launch and host.
         unexplained: operations of unknown kind beyond what they usually take.
         error: the recorded step minus its replay with all delays. error_ratio: mean of its size over the mean step.
-        exposed: of the ideal step, what would be gone if transfers took no time, seconds. ideal_timeline: the ideal step replayed.
+        exposed: of the ideal step, what would be gone if transfers took no time, seconds.
+        free_timeline: the steps replayed without delays. ideal_timeline: the ideal step replayed.
     """
 
     step: Array
@@ -36,6 +37,7 @@ class Attribution:
     error: Array
     error_ratio: float
     exposed: float
+    free_timeline: Timeline
     ideal_timeline: Timeline
     graph: Graph
     times: Measured
@@ -84,7 +86,8 @@ def attribute(operations: Operations) -> Attribution:
     everything = list(times.own)
     step = operations.step_seconds
     whole = simulate(graph, everything, list(times.gap)).step_seconds
-    free = replayed(everything)
+    free_timeline = simulate(graph, everything)
+    free = free_timeline.step_seconds
     causes = shapley(lambda coalition: replayed(found.own(coalition)), CAUSES)
     ideal = found.own(frozenset())
     return Attribution(
@@ -96,6 +99,7 @@ def attribute(operations: Operations) -> Attribution:
         error=step - whole,
         error_ratio=float(np.abs(step - whole).mean() / step.mean()) if step.any() else 0.0,
         exposed=float((causes.none - replayed(found.without_transfers(ideal))).mean()),
+        free_timeline=free_timeline,
         ideal_timeline=simulate(graph, ideal),
         graph=graph,
         times=times,

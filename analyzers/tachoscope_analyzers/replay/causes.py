@@ -9,7 +9,7 @@ import numpy as np
 from tachoscope_analyzers.culprits import Ranks, culprits
 from tachoscope_analyzers.judge import Candidate
 from tachoscope_analyzers.replay.attribution import Attribution
-from tachoscope_analyzers.replay.effects import CAUSES
+from tachoscope_analyzers.replay.effects import CAUSES, FAR, deviation
 from tachoscope_analyzers.replay.kinds import BACKWARD, COMPUTE, FORWARD
 from tachoscope_analyzers.replay.operations import Array, Operations
 from tachoscope_analyzers.thresholds import threshold
@@ -24,8 +24,6 @@ TITLES = {
     "communication": "transfers longer than usual",
     "rest": "optimizer and the rest",
 }
-_FAR = 6.0
-"""Design choice: an operation that is this many standard deviations (by the median absolute deviation) too long is a pause."""
 _APART = 3.0
 """Design choice: a worker that is this many such deviations slower than the others is not just one of them."""
 _EXPLAINED_RATIO = 0.5
@@ -60,14 +58,15 @@ def candidates(operations: Operations, found: Attribution) -> list[Candidate]:
 
 def inherent(operations: Operations, found: Attribution) -> list[Candidate]:
     """Return what the ideal step itself spends on waiting and on transfers: what there is to gain where nothing is wrong."""
-    count = len(operations.steps)
-    batches = found.effects.computing.number.shape[2]
-    shared = operations.stages + batches - 1
+    count, step = len(operations.steps), float(found.step.mean())
     bubble = float((operations.stages - 1) / (operations.chunks // operations.stages) * found.effects.computing.ideal.sum())
     formula = _evidence("(p - 1) / (m + p - 1), the share of the bubble for p stages and m micro-batches", bubble_ratio(operations))
     transfers = _evidence("the ideal step without transfers", float(found.ideal.mean()) - found.exposed, "seconds per step")
-    bubbles = [Candidate("pipeline_bubble", np.full(count, bubble), "all", [formula])] if operations.stages > 1 and shared else []
-    return [*bubbles, Candidate("comm_exposed", np.full(count, found.exposed), "all", [transfers])]
+    exposed = Candidate("comm_exposed", np.full(count, found.exposed), "all", [transfers])
+    if bubble < threshold("warning_share") * step:
+        return [exposed]
+    # Expected, so nothing is broken: told, but no warning.
+    return [Candidate("pipeline_bubble", np.full(count, bubble), "all", [formula], level="info"), exposed]
 
 
 def bubble_ratio(operations: Operations) -> float:
@@ -102,6 +101,8 @@ def _stages(operations: Operations, found: Attribution) -> _Named:
     over = np.maximum(by_stage - balanced, 0.0)
     slow = _covering(over)
     ranks = sorted(int(rank) for rank in operations.ranks[slow].ravel())
+    if not slow:
+        return "stage_imbalance", "all", [], 0.5, None, ""
     names = ", ".join(map(str, slow))
     light = int(by_stage.argmin())
     evidence = [
@@ -131,7 +132,7 @@ def _workers(operations: Operations, found: Attribution) -> _Named:
     np.add.at(normal, stages, np.broadcast_to(usual, parts.worker.shape).sum(axis=0))
     np.add.at(over, stages, (usual * (parts.worker - 1.0)).sum(axis=0))
     ratio = over / np.maximum(normal, 1e-12)
-    far = ratio > max(_APART * _deviation(ratio), 1e-9)
+    far = ratio > max(_APART * deviation(ratio), 1e-9)
     late = np.where(far, np.maximum(over, 0.0), 0.0) if far.any() else np.maximum(over, 0.0)
     who = culprits(late.reshape(1, -1), operations.ranks.ravel().tolist())
     chosen = np.isin(operations.ranks, who.ranks) if who.ranks != "all" else late > 0
@@ -182,7 +183,7 @@ def rank_correlation(one: Array, other: Array) -> float:
 def _pauses(operations: Operations, found: Attribution) -> _Named:
     parts = found.effects.computing
     left = parts.pauses
-    far = left > max(_FAR * _deviation(left), 1e-9)
+    far = left > max(FAR * deviation(left), 1e-9)
     collected = found.effects.measured[found.effects.pauses].sum() if len(found.effects.pauses) else 0.0
     total = float(np.maximum(left, 0.0).sum() + collected)
     single = float(left[far].sum() + collected)
@@ -243,11 +244,6 @@ def _covering(values: Array) -> list[int]:
     order = np.argsort(-values, kind="stable")
     count = int(np.searchsorted(np.cumsum(values[order]) / values.sum(), threshold("culprit_coverage") - 1e-9)) + 1
     return sorted(order[:count].tolist())
-
-
-def _deviation(values: Array) -> float:
-    """Return the standard deviation as the median absolute deviation tells it, 1.4826 times that for a normal distribution."""
-    return 1.4826 * float(np.median(np.abs(values - np.median(values))))
 
 
 def _evidence(

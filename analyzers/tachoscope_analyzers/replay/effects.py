@@ -1,9 +1,10 @@
 """What each cause adds to what operations take themselves, over an ideal step. Waiting is no cause: the replay makes it anew.
 
 Computing of chunk g on replica d, step k and micro-batch b takes  ideal x stage_g x worker_gd x data_kdb + pause_gkdb:
-the ideal is the mean over chunks (work can be moved, not removed) of the median over replicas of their means, so that one bad
-worker does not spoil it; `stage` is what the chunk's median worker takes more, `worker` what a worker takes more than that one,
-always, `data` what is the same for all computing of a micro-batch, and what is left happens to one operation: a pause.
+the ideal is the mean over chunks (work can be moved, not removed) of what a usual worker takes, without those that are far from the
+median of the replicas, so that one bad worker does not spoil it; `stage` is what that worker of the chunk takes more, `worker` what a
+worker takes more than it, always and not by chance, `data` what is the same for all computing of a micro-batch, and what is left
+happens to one operation: a pause, or jitter.
 """
 
 from __future__ import annotations
@@ -20,6 +21,12 @@ from tachoscope_core.errors import TachoscopeError
 
 CAUSES = ("stage", "worker", "data", "pauses", "communication", "rest")
 """The players: which stage it is, which worker, what the data are, pauses of the host, slow transfers, the optimizer and the rest."""
+
+
+FAR = 6.0
+"""Design choice: an operation that is this many standard deviations too long, by the median absolute deviation, is a pause."""
+CHANCE = 3.0
+"""Design choice: a mean that is less than three standard errors away differs by chance, one time in 400 with normal errors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,25 +129,64 @@ def computing(operations: Operations, times: Measured) -> Computing:
     """
     number = _numbers(operations)
     seconds = times.own[number]  # (2, G, M, K, D)
-    mean = seconds.mean(axis=(2, 3))
-    usual = _lower_median(mean, 2)
+    level = np.median(seconds, axis=(2, 3))
+    alike, slope = _shared(seconds, level)
+    left = seconds - _spread(level) * _factor(alike, slope)
+    single = np.where(left > FAR * deviation(left), left, 0.0)
+    steady = seconds - single
+    usual, level = _levels(steady)
     ideal = usual.mean(axis=1)
-    relative = _ratio(seconds, mean[:, :, None, None, :]) - 1.0
-    shape = relative.shape
-    alike = _lower_median(relative.reshape(-1, *shape[2:]), 0)
-    alike = alike - alike.mean(axis=(0, 1))
-    weight = float(np.square(alike).sum())
-    slope = np.einsum("tgmkd,mkd->tg", relative, alike) / weight if weight > 0 else np.ones(shape[:2])
-    data = np.maximum(1.0 + np.maximum(slope, 0.0)[:, :, None, None, None] * alike, 0.0)
+    alike, slope = _shared(steady, level)
+    data = _factor(alike, slope)
     return Computing(
         number=number,
         ideal=ideal,
         stage=_ratio(usual, ideal[:, None]),
-        worker=_ratio(mean, usual[:, :, None]),
+        worker=_ratio(level, usual[:, :, None]),
         data=data,
-        pauses=seconds - mean[:, :, None, None, :] * data,
-        common=np.median(relative, axis=1),
+        pauses=seconds - _spread(level) * data,
+        common=np.median(_ratio(steady, _spread(level)), axis=1),
     )
+
+
+def _spread(level: Array) -> Array:
+    """Return values of shape (2, G, D) as they are broadcast to (2, G, M, K, D)."""
+    return level[:, :, None, None, :]
+
+
+def _shared(seconds: Array, level: Array) -> tuple[Array, Array]:
+    """Return the relative excess that all computing of a micro-batch has, shape (M, K, D), and how strongly each type and chunk
+    follows it, shape (2, G). The lower median over types and chunks: what is slow in one place only is not of the data.
+    """
+    relative = _ratio(seconds, _spread(level)) - 1.0
+    alike = _lower_median(relative.reshape(-1, *relative.shape[2:]), 0)
+    alike = alike - alike.mean()
+    weight = float(np.square(alike).sum())
+    slope = np.einsum("tgmkd,mkd->tg", relative, alike) / weight if weight > 0 else np.ones(relative.shape[:2])
+    return alike, np.maximum(slope, 0.0)
+
+
+def _factor(alike: Array, slope: Array) -> Array:
+    return np.maximum(1.0 + slope[:, :, None, None, None] * alike, 0.0)
+
+
+def _levels(seconds: Array) -> tuple[Array, Array]:
+    """Return what a worker usually takes by type and chunk, shape (2, G), and what each takes, shape (2, G, D).
+
+    A worker is its own where its mean differs from the lower median of the means by more than chance; the others have their mean.
+    """
+    mean = seconds.mean(axis=(2, 3))
+    error = seconds.std(axis=(2, 3)) / np.sqrt(seconds.shape[2] * seconds.shape[3])
+    middle = _lower_median(mean, 2)[:, :, None]
+    # The difference of two means, each with about this error.
+    apart = np.abs(mean - middle) > CHANCE * np.sqrt(2.0) * np.median(error, axis=2, keepdims=True)
+    usual = np.mean(mean, axis=2, where=~apart)
+    return usual, np.where(apart, mean, usual[:, :, None])
+
+
+def deviation(values: Array) -> float:
+    """Return the standard deviation as the median absolute deviation tells it, 1.4826 times that for a normal distribution."""
+    return 1.4826 * float(np.median(np.abs(values - np.median(values))))
 
 
 def _numbers(operations: Operations) -> npt.NDArray[np.int64]:
