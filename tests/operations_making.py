@@ -18,7 +18,7 @@ Item = tuple[str, int, int] | list[tuple[str, str, int, int]]
 class Plan:
     """A job; seconds. `stage` and `worker` multiply the computing of a stage, or of (stage, replica).
 
-    `lengths`: sigma of the log-normal length of a micro-batch, which all stages compute for. `pause`: probability and seconds for
+    `lengths`: sigma of the log-normal length of a micro-batch, which all stages compute for; backward takes that to the `power`. `pause`: probability and seconds for
     one forward. `collect`: the same for garbage collection at the end of a step. `slow_pair`: (stage, replica) whose transfers
     to the next stage take `slow_transfer`. `jitter`: sigma of each operation's own noise. `skew`: a clock that is wrong, by worker.
     """
@@ -38,6 +38,7 @@ class Plan:
     stage: dict[int, float] = field(default_factory=dict)
     worker: dict[tuple[int, int], float] = field(default_factory=dict)
     lengths: float = 0.0
+    power: float = 1.0
     jitter: float = 0.01
     pause: tuple[float, float] = (0.0, 0.0)
     collect: tuple[float, float] = (0.0, 0.0)
@@ -148,7 +149,7 @@ class _Step:
         stage = chunk % plan.stages
         base = plan.forward if kind == FORWARD else plan.backward
         factor = plan.stage.get(stage, 1.0) * plan.worker.get((stage, replica), 1.0)
-        own = base * factor * length * float(np.exp(self.draw.normal(0, plan.jitter)))
+        own = base * factor * (length if kind == FORWARD else length**plan.power) * float(np.exp(self.draw.normal(0, plan.jitter)))
         paused = kind == FORWARD and self.draw.random() < plan.pause[0]
         return own + (plan.pause[1] if paused else 0.0)
 

@@ -154,30 +154,13 @@ def _workers(operations: Operations, found: Attribution) -> _Named:
 
 
 def _data(operations: Operations, found: Attribution) -> _Named:
-    forward, backward = (found.effects.computing.common[kind].ravel() for kind in range(2))
-    alike = rank_correlation(forward, backward)
-    limit = threshold("forward_backward_correlation")
-    spread = found.effects.computing.data
+    alike, limit = found.effects.computing.alike, threshold("forward_backward_correlation")
+    signal = f"correlation of {FORWARD} and {BACKWARD} of the same micro-batch"
     evidence = [
-        _evidence(
-            f"correlation of {FORWARD} and {BACKWARD} of the same micro-batch",
-            alike,
-            "",
-            limit,
-            ">=" if alike >= limit else "<",
-        ),
-        _evidence("largest micro-batch, times the mean", float(spread.max()), "x"),
+        _evidence(signal, alike, "", limit, ">=" if alike >= limit else "<"),
+        _evidence("largest micro-batch, times the mean", float(found.effects.computing.data.max()), "x"),
     ]
-    if alike >= limit:
-        return "data_imbalance", "all", evidence, 1.0, None, ""
-    return "unknown", "all", evidence, 0.5, ("data_imbalance", 0.0), ""
-
-
-def rank_correlation(one: Array, other: Array) -> float:
-    """Return Spearman's correlation, by ranks so that single pauses do not matter; 0 where one of them does not vary."""
-    if np.ptp(one) < 1e-12 or np.ptp(other) < 1e-12:
-        return 0.0
-    return float(np.corrcoef(one.argsort().argsort(), other.argsort().argsort())[0, 1])
+    return "data_imbalance", "all", evidence, 1.0, None, ""
 
 
 def _pauses(operations: Operations, found: Attribution) -> _Named:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from tachoscope_analyzers.replay.kinds import COLLECTIVES, COMMUNICATION, COMPUTE, KNOWN, OWN_WORK, PAUSE
 from tachoscope_analyzers.replay.operations import Array, Operations
 from tachoscope_analyzers.replay.simulation import Measured
+from tachoscope_analyzers.thresholds import threshold
 from tachoscope_core.errors import TachoscopeError
 
 CAUSES = ("stage", "worker", "data", "pauses", "communication", "rest")
@@ -36,7 +37,7 @@ class Computing:
     Attributes:
         number: of each operation, shape (2, G, M). ideal: by type, shape (2,). stage: shape (2, G). worker: shape (2, G, D).
         data: factor of a micro-batch, shape (2, G, M, K, D). pauses: seconds, of that shape.
-        common: relative excess of a micro-batch, median over chunks, shape (2, M, K, D).
+        alike: correlation of forward and backward over micro-batches; where it is low nothing is of the data.
     """
 
     number: npt.NDArray[np.int64]
@@ -45,7 +46,7 @@ class Computing:
     worker: Array
     data: Array
     pauses: Array
-    common: Array
+    alike: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,15 +130,14 @@ def computing(operations: Operations, times: Measured) -> Computing:
     """
     number = _numbers(operations)
     seconds = times.own[number]  # (2, G, M, K, D)
-    level = np.median(seconds, axis=(2, 3))
-    alike, slope = _shared(seconds, level)
-    left = seconds - _spread(level) * _factor(alike, slope)
-    single = np.where(left > FAR * deviation(left), left, 0.0)
-    steady = seconds - single
+    steady = seconds - _single(seconds)
     usual, level = _levels(steady)
     ideal = usual.mean(axis=1)
-    alike, slope = _shared(steady, level)
-    data = _factor(alike, slope)
+    relative = _ratio(steady, _spread(level))
+    common = np.median(relative, axis=1)
+    alike = rank_correlation(common[0].ravel(), common[1].ravel())
+    known = alike >= threshold("forward_backward_correlation")
+    data = _shared(relative, np.median(_places(relative), axis=0)) if known else np.ones_like(relative)
     return Computing(
         number=number,
         ideal=ideal,
@@ -145,8 +145,20 @@ def computing(operations: Operations, times: Measured) -> Computing:
         worker=_ratio(level, usual[:, :, None]),
         data=data,
         pauses=seconds - _spread(level) * data,
-        common=np.median(_ratio(steady, _spread(level)), axis=1),
+        alike=alike,
     )
+
+
+def _single(seconds: Array) -> Array:
+    """Return by how much single operations are longer than the others of their micro-batch let expect, shape (2, G, M, K, D).
+
+    Against the lower median over types and chunks: what is long in one place only is not of the micro-batch.
+    """
+    level = _spread(np.median(seconds, axis=(2, 3)))
+    relative = _ratio(seconds, level)
+    left = seconds - level * _shared(relative, _lower_median(_places(relative), 0))
+    left -= np.median(left)
+    return np.where(left > FAR * deviation(left), left, 0.0)
 
 
 def _spread(level: Array) -> Array:
@@ -154,20 +166,27 @@ def _spread(level: Array) -> Array:
     return level[:, :, None, None, :]
 
 
-def _shared(seconds: Array, level: Array) -> tuple[Array, Array]:
-    """Return the relative excess that all computing of a micro-batch has, shape (M, K, D), and how strongly each type and chunk
-    follows it, shape (2, G). The lower median over types and chunks: what is slow in one place only is not of the data.
+def _places(relative: Array) -> Array:
+    """Return the places of the micro-batches in the order of length that each type and chunk sees, shape (2 G, M K D).
+
+    In places, since lengths cost each type and chunk something else, such as the square of them or nothing; longer is longer in all.
     """
-    relative = _ratio(seconds, _spread(level)) - 1.0
-    alike = _lower_median(relative.reshape(-1, *relative.shape[2:]), 0)
-    alike = alike - alike.mean()
-    weight = float(np.square(alike).sum())
-    slope = np.einsum("tgmkd,mkd->tg", relative, alike) / weight if weight > 0 else np.ones(relative.shape[:2])
-    return alike, np.maximum(slope, 0.0)
+    flat = relative.reshape(relative.shape[0] * relative.shape[1], -1)
+    return np.asarray(flat.argsort(axis=1, kind="stable").argsort(axis=1, kind="stable"), dtype=np.float64)
 
 
-def _factor(alike: Array, slope: Array) -> Array:
-    return np.maximum(1.0 + slope[:, :, None, None, None] * alike, 0.0)
+def _shared(relative: Array, places: Array) -> Array:
+    """Return what micro-batches at these places, shape (M K D,), take of each type and chunk, shape (2, G, M, K, D), mean as it is."""
+    flat = relative.reshape(relative.shape[0] * relative.shape[1], -1)
+    taken = np.sort(flat, axis=1)[:, np.rint(places).astype(np.int64)]
+    return np.asarray((taken * _ratio(flat.mean(axis=1), taken.mean(axis=1))[:, None]).reshape(relative.shape))
+
+
+def rank_correlation(one: Array, other: Array) -> float:
+    """Return Spearman's correlation, by ranks so that single pauses do not matter; 0 where one of them does not vary."""
+    if np.ptp(one) < 1e-12 or np.ptp(other) < 1e-12:
+        return 0.0
+    return float(np.corrcoef(one.argsort().argsort(), other.argsort().argsort())[0, 1])
 
 
 def _levels(seconds: Array) -> tuple[Array, Array]:
