@@ -110,7 +110,7 @@ class _Step:
         for stage in range(plan.stages):
             clock[stage] = self._together("params-all-gather", [stage], clock)
         for replica in range(plan.replicas):
-            lengths = np.exp(draw.normal(0.0, plan.lengths, plan.batches))
+            lengths = np.exp(draw.normal(-(plan.lengths**2) / 2, plan.lengths, plan.batches))  # mean 1
             clock[:, replica] = self._pipeline(replica, lengths, clock[:, replica])
         for place in np.ndindex(clock.shape):
             pause = plan.collect[1] if draw.random() < plan.collect[0] else 0.0
@@ -118,9 +118,9 @@ class _Step:
         if plan.stages > 1:
             for replica in range(plan.replicas):
                 ends = [0, plan.stages - 1]
-                done = max(clock[ends, replica]) + plan.collective / 4
-                for stage in ends:
-                    begin = clock[stage, replica] + self._gap()
+                begins = [clock[stage, replica] + self._gap() for stage in ends]
+                done = max(begins) + plan.collective / 4
+                for stage, begin in zip(ends, begins, strict=True):
                     self.rows.append((stage, replica, "embedding-grads-all-reduce", begin, done, -1, -1))
                     clock[stage, replica] = done
         for stage in range(plan.stages):

@@ -146,7 +146,9 @@ def _workers(operations: Operations, found: Attribution) -> _Named:
             float(normal[chosen].mean()),
             ">",
         ),
-        _evidence("part of the excess that stays with these ranks", who.coverage, limit=threshold("culprit_coverage"), comparison=">="),
+        _evidence(
+            "part of the excess that stays with these ranks", who.coverage, limit=threshold("culprit_coverage"), comparison=">="
+        ),
     ]
     if who.ranks == "all" and operations.ranks.size > 1:
         return "unknown", "all", evidence, 0.5, ("compute_straggler", 0.0), ""
@@ -193,7 +195,9 @@ def _communication(operations: Operations, found: Attribution) -> _Named:
     for group in found.graph.groups:
         members = [number for number in group.members if number in set(found.effects.communication.tolist())]
         if members:
-            excess = np.maximum(found.effects.measured[members] - found.effects.typical[members][:, None, None], 0.0).mean(axis=(0, 1))
+            excess = np.maximum(found.effects.measured[members] - found.effects.typical[members][:, None, None], 0.0).mean(
+                axis=(0, 1)
+            )
             stages = sorted({operations.each[number].stage for number in members})
             for replicas in [range(len(excess))] if group.everywhere else [[replica] for replica in range(len(excess))]:
                 ranks = tuple(int(rank) for rank in operations.ranks[np.ix_(stages, list(replicas))].ravel())
@@ -212,7 +216,9 @@ def _communication(operations: Operations, found: Attribution) -> _Named:
 
 
 def _rest(operations: Operations, found: Attribution) -> _Named:
-    taken = found.effects.measured[found.effects.rest].mean(axis=(1, 2)).sum() / operations.stages if len(found.effects.rest) else 0.0
+    taken = (
+        found.effects.measured[found.effects.rest].mean(axis=(1, 2)).sum() / operations.stages if len(found.effects.rest) else 0.0
+    )
     return "unknown", "all", [_evidence("optimizer and the rest of one worker", float(taken), "seconds per step")], 0.5, None, ""
 
 
@@ -229,9 +235,5 @@ def _covering(values: Array) -> list[int]:
     return sorted(order[:count].tolist())
 
 
-def _evidence(
-    signal: str, value: float, unit: str = "ratio", limit: float | None = None, comparison: str = ""
-) -> Evidence:
+def _evidence(signal: str, value: float, unit: str = "ratio", limit: float | None = None, comparison: str = "") -> Evidence:
     return Evidence(signal=signal, value=float(value), threshold=limit, comparison=comparison, unit=unit, source=SOURCE)  # type: ignore[arg-type]
-
-

@@ -76,8 +76,7 @@ def dependencies(operations: Operations) -> Graph:
         _chain([number for number in line if operations.each[number].optype not in beside], begin, end, before)
         for optype in beside:
             own = [number for number in line if operations.each[number].optype == optype]
-            for earlier, later in zip(own, own[1:], strict=False):
-                before[later].add(earlier)
+            _chain(own, begin, end, before)
             for number in own:
                 _join(operations, number, line, carries, begin, end, before)
     groups = _groups(operations, carries)
@@ -248,5 +247,3 @@ def _in_order(operations: Operations, groups: list[Group], before: list[set[int]
             fix="the clocks of the workers may differ, or operations be missing: record them anew",
         )
     return tuple(done)
-
-

@@ -238,5 +238,3 @@ def _ratio(one: Array, other: Array) -> Array:
     """Return one over the other, and 1 where there is nothing."""
     shape = np.broadcast_shapes(one.shape, other.shape)
     return np.divide(one, other, out=np.ones(shape), where=np.broadcast_to(other > 0, shape))
-
-

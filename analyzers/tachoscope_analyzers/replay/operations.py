@@ -131,9 +131,7 @@ def _left_out(all_steps: int, kept: int) -> list[QualityNote]:
     return [QualityNote(what=what, severity=severity, means="the report is about the other steps")]  # type: ignore[arg-type]
 
 
-def _named(
-    recording: Recording, keys: pd.DataFrame, rows: pd.DataFrame, operation: npt.NDArray[np.int64]
-) -> tuple[Operation, ...]:
+def _named(recording: Recording, keys: pd.DataFrame, rows: pd.DataFrame, operation: npt.NDArray[np.int64]) -> tuple[Operation, ...]:
     """Return the operations with their chunk and micro-batch: as recorded where steps and replicas agree, else by their order."""
     labels = rows.groupby(operation)[["gmc", "mb_id"]].agg(["min", "max"]).loc[keys.index]
     chunk, batch = labels[("gmc", "max")], labels[("mb_id", "max")]

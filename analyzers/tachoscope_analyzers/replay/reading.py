@@ -22,7 +22,7 @@ WHOLE_NUMBERS = ("dp_rank", "stage", "rank", "step", "seq_id", "mc", "mb_id", "g
 SECONDS = ("start_ts", "duration")
 COLUMNS = ("optype", *WHOLE_NUMBERS, *SECONDS)
 _FORMAT = f"a recording of operations has the columns {', '.join(COLUMNS)}"
-_PLACE = ("step", "rank", "optype", "seq_id")
+_ONCE = ("step", "dp_rank", "stage", "optype", "seq_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ def _checked(path: Path, frame: pd.DataFrame) -> pd.DataFrame:
     _refuse(path, rows, rows[list(WHOLE_NUMBERS)] % 1 != 0, "is no whole number")
     _refuse(path, rows, rows[["dp_rank", "stage", "rank", "seq_id", "duration"]] < 0, "is negative")
     rows = rows.astype(dict.fromkeys(WHOLE_NUMBERS, np.int64))
-    twice = rows.duplicated(list(_PLACE), keep="first")
+    twice = rows.duplicated(list(_ONCE), keep="first")
     if twice.any():
         raise TachoscopeError(f"{path}: {_place(rows, int(twice.argmax()))} stands there twice", fix="each operation once")
     return rows

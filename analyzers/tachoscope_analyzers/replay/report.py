@@ -94,7 +94,9 @@ def _quality(recording: Recording, operations: Operations, found: Attribution) -
     """Return what bounds the conclusions, the worst first, and the sum that the findings are parts of."""
     notes = []
     if found.refusal:
-        notes.append(QualityNote(what=found.refusal, severity="bad", means="nothing is attributed: the clocks of workers may differ"))
+        notes.append(
+            QualityNote(what=found.refusal, severity="bad", means="nothing is attributed: the clocks of workers may differ")
+        )
     unknown = sorted({operations.each[number].optype for number in found.effects.unknown.tolist()})
     if unknown:
         notes.append(
@@ -120,6 +122,9 @@ def _quality(recording: Recording, operations: Operations, found: Attribution) -
 def _sum(found: Attribution) -> str:
     """Return the step as a sum, in words."""
     parts = [f"ideal {np.mean(found.ideal):.4f}"]
-    parts += [f"{TITLES[cause]} {values.mean():+.4f} ({found.shares[cause]:.2%} of the gap)" for cause, values in found.causes.values.items()]
+    parts += [
+        f"{TITLES[cause]} {values.mean():+.4f} ({found.shares[cause]:.2%} of the gap)"
+        for cause, values in found.causes.values.items()
+    ]
     parts += [f"launch and host delay {found.delay.mean():+.4f}", f"unexplained {found.unexplained.mean():+.4f}"]
     return f"a step of {found.step.mean():.4f} s is {', '.join(parts)}, error of the replay {found.error.mean():+.4f}"
