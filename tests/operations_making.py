@@ -16,11 +16,12 @@ Item = tuple[str, int, int] | list[tuple[str, str, int, int]]
 
 @dataclass(frozen=True)
 class Plan:
-    """A job; seconds. `stage` and `worker` multiply the computing of a stage, or of (stage, replica).
+    """A job; seconds.
 
-    `lengths`: sigma of the log-normal length of a micro-batch, which all stages compute for; backward takes that to the `power`. `pause`: probability and seconds for
-    one forward. `collect`: the same for garbage collection at the end of a step. `slow_pair`: (stage, replica) whose transfers
-    to the next stage take `slow_transfer`. `jitter`: sigma of each operation's own noise. `skew`: a clock that is wrong, by worker.
+    `stage` and `worker` multiply the computing of a stage, or of (stage, replica). `lengths`: sigma of the log-normal length of a
+    micro-batch, of mean 1, which all stages compute for; backward takes that to the `power`. `pause`: probability and seconds for
+    one forward. `collect`: the same for garbage collection at the end of a step. `slow_pair`: (stage, replica) whose transfers to
+    the next stage take `slow_transfer`. `jitter`: sigma of each operation's own noise. `skew`: a clock that is wrong, by worker.
     """
 
     replicas: int = 2
@@ -102,6 +103,7 @@ class _Step:
 
     def __init__(self, plan: Plan, draw: np.random.Generator) -> None:
         self.plan, self.draw = plan, draw
+        self.late: list[tuple[int, int, str, int, int, float]] = []
         self.rows: list[tuple[int, int, str, float, float, int, int]] = []
 
     def run(self) -> list[tuple[int, int, str, float, float, int, int]]:
@@ -203,7 +205,6 @@ class _Step:
             receiver = sender + (1 if kind == FORWARD else -1)
             posted.setdefault((kind, sender, batch, side), begin)
             if side == "send" and not blocking:
-                self.late = getattr(self, "late", [])
                 self.late.append((stage, replica, kind, sender, batch, begin))
                 del ends[stage]
                 return now
@@ -213,7 +214,7 @@ class _Step:
         if min(waits) < 0:
             return None
         end = max(waits) + took
-        for kind, side, _, batch in item:
+        for kind, side, _, _ in item:
             self.rows.append((stage, replica, f"{kind}-{side}", begin, end, -1, -1))
         if not blocking:
             kind, _, chunk, batch = item[0]

@@ -53,7 +53,7 @@ class Attribution:
 
     @property
     def shares(self) -> dict[str, float]:
-        """Share of each cause in the gap between the step without delays and the ideal one; they sum to 1, and are 0 without a gap."""
+        """Share of each cause in the gap between the step without delays and the ideal one; they sum to 1; 0 without a gap."""
         means = {cause: float(values.mean()) for cause, values in self.causes.values.items()}
         gap = sum(means.values())
         return {cause: value / gap if gap else 0.0 for cause, value in means.items()}

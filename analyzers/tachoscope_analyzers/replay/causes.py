@@ -79,7 +79,7 @@ def bubble_ratio(operations: Operations) -> float:
     return (operations.stages - 1) / (chunks * batches + operations.stages - 1)
 
 
-def refused(operations: Operations, found: Attribution, waiting: Array) -> list[Candidate]:
+def refused(found: Attribution, waiting: Array) -> list[Candidate]:
     """Return the waiting of a step whose replay cannot be trusted, `waiting` of shape (K,), as a loss of unknown cause."""
     error = _evidence("error of the replay", found.error_ratio, limit=threshold("replay_error"), comparison="<=")
     return [Candidate("unknown", waiting, "all", [error], 0.5, level="warning")]
@@ -121,7 +121,7 @@ def stage_seconds(operations: Operations, found: Attribution) -> Array:
     parts = found.effects.computing
     seconds = (parts.stage * parts.ideal[:, None]).sum(axis=0) * parts.number.shape[2]
     stages = [operations.each[number].stage for number in parts.number[0, :, 0]]
-    return np.bincount(stages, weights=seconds, minlength=operations.stages)
+    return np.bincount(stages, weights=seconds, minlength=operations.stages).astype(np.float64)
 
 
 def _workers(operations: Operations, found: Attribution) -> _Named:
@@ -155,7 +155,7 @@ def _workers(operations: Operations, found: Attribution) -> _Named:
     return "compute_straggler", who.ranks, evidence, 1.0, None, ""
 
 
-def _data(operations: Operations, found: Attribution) -> _Named:
+def _data(_operations: Operations, found: Attribution) -> _Named:
     alike, limit = found.effects.computing.alike, threshold("forward_backward_correlation")
     signal = f"correlation of {FORWARD} and {BACKWARD} of the same micro-batch"
     evidence = [
@@ -192,16 +192,17 @@ def _pauses(operations: Operations, found: Attribution) -> _Named:
 
 def _communication(operations: Operations, found: Attribution) -> _Named:
     over: dict[tuple[int, ...], float] = {}
+    transfers = set(found.effects.communication.tolist())
     for group in found.graph.groups:
-        members = [number for number in group.members if number in set(found.effects.communication.tolist())]
+        members = [number for number in group.members if number in transfers]
         if members:
-            excess = np.maximum(found.effects.measured[members] - found.effects.typical[members][:, None, None], 0.0).mean(
-                axis=(0, 1)
-            )
+            over_typical = found.effects.measured[members] - found.effects.typical[members][:, None, None]
+            excess = np.maximum(over_typical, 0.0).mean(axis=(0, 1))
             stages = sorted({operations.each[number].stage for number in members})
-            for replicas in [range(len(excess))] if group.everywhere else [[replica] for replica in range(len(excess))]:
-                ranks = tuple(int(rank) for rank in operations.ranks[np.ix_(stages, list(replicas))].ravel())
-                over[ranks] = over.get(ranks, 0.0) + float(excess[list(replicas)].mean())
+            each = [[replica] for replica in range(len(excess))]
+            for replicas in [list(range(len(excess)))] if group.everywhere else each:
+                who = tuple(int(rank) for rank in operations.ranks[np.ix_(stages, replicas)].ravel())
+                over[who] = over.get(who, 0.0) + float(excess[replicas].mean())
     groups = list(over)
     seconds = np.array([over[group] for group in groups])
     slow = _covering(seconds)

@@ -52,7 +52,7 @@ class Graph:
 
     Attributes:
         groups: in an order in which they can be done. before: for each operation, those that it waits for on its own worker.
-        inline: for each operation, whether it is in line with its worker's computing. place: of each operation in the worker's order.
+        inline: for each operation, whether it is in line with its worker's computing. place: of each in the worker's order.
     """
 
     groups: tuple[Group, ...]
@@ -119,7 +119,7 @@ def _types_beside_computing(operations: Operations, lines: list[list[int]], begi
 
 
 def _chain(line: list[int], begin: Array, end: Array, before: list[set[int]]) -> None:
-    """Let each operation wait for those before it; what runs at the same time, as a send and a receive in one call, waits for the same."""
+    """Let each wait for those before it; what runs at one time, as a send and a receive in one call, waits for the same."""
     earlier: list[int] = []
     now: list[int] = []
     for number in line:
@@ -241,9 +241,9 @@ def _in_order(operations: Operations, groups: list[Group], before: list[set[int]
             if not left[later]:
                 ready.append(later)
     if len(done) < len(groups):
-        one = operations.each[groups[next(index for index, count in enumerate(left) if count)].members[0]]
+        stuck = operations.each[groups[next(index for index, count in enumerate(left) if count)].members[0]]
         raise TachoscopeError(
-            f"the order of the operations of stage {one.stage} contradicts that of others, at {one.optype} {one.number}",
+            f"the order of the operations of stage {stuck.stage} contradicts that of others, at {stuck.optype} {stuck.number}",
             fix="the clocks of the workers may differ, or operations be missing: record them anew",
         )
     return tuple(done)

@@ -1,10 +1,10 @@
 """What each cause adds to what operations take themselves, over an ideal step. Waiting is no cause: the replay makes it anew.
 
 Computing of chunk g on replica d, step k and micro-batch b takes  ideal x stage_g x worker_gd x data_kdb + pause_gkdb:
-the ideal is the mean over chunks (work can be moved, not removed) of what a usual worker takes, without those that are far from the
-median of the replicas, so that one bad worker does not spoil it; `stage` is what that worker of the chunk takes more, `worker` what a
-worker takes more than it, always and not by chance, `data` what is the same for all computing of a micro-batch, and what is left
-happens to one operation: a pause, or jitter.
+the ideal is the mean over chunks (work can be moved, not removed) of what a usual worker takes, without those that are far from
+the median of the replicas, so that one bad worker does not spoil it; `stage` is what that worker of the chunk takes more, `worker`
+what a worker takes more than it, always and not by chance, `data` what is the same for all computing of a micro-batch, and what is
+left happens to one operation: a pause, or jitter.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tachoscope_analyzers.thresholds import threshold
 from tachoscope_core.errors import TachoscopeError
 
 CAUSES = ("stage", "worker", "data", "pauses", "communication", "rest")
-"""The players: which stage it is, which worker, what the data are, pauses of the host, slow transfers, the optimizer and the rest."""
+"""The players: which stage, which worker, what the data are, pauses of the host, slow transfers, the optimizer and the rest."""
 
 
 FAR = 6.0
@@ -169,14 +169,14 @@ def _spread(level: Array) -> Array:
 def _places(relative: Array) -> Array:
     """Return the places of the micro-batches in the order of length that each type and chunk sees, shape (2 G, M K D).
 
-    In places, since lengths cost each type and chunk something else, such as the square of them or nothing; longer is longer in all.
+    In places, since lengths cost each type and chunk something else, such as their square; longer is longer in all.
     """
     flat = relative.reshape(relative.shape[0] * relative.shape[1], -1)
     return np.asarray(flat.argsort(axis=1, kind="stable").argsort(axis=1, kind="stable"), dtype=np.float64)
 
 
 def _shared(relative: Array, places: Array) -> Array:
-    """Return what micro-batches at these places, shape (M K D,), take of each type and chunk, shape (2, G, M, K, D), mean as it is."""
+    """Return what micro-batches at these places, shape (M K D,), take of each type and chunk, shape (2, G, M, K, D)."""
     flat = relative.reshape(relative.shape[0] * relative.shape[1], -1)
     taken = np.sort(flat, axis=1)[:, np.rint(places).astype(np.int64)]
     return np.asarray((taken * _ratio(flat.mean(axis=1), taken.mean(axis=1))[:, None]).reshape(relative.shape))
@@ -231,7 +231,7 @@ def _numbers(operations: Operations) -> npt.NDArray[np.int64]:
 def _lower_median(values: Array, axis: int) -> Array:
     """Return the lower median: of two the lesser, of one itself."""
     middle = (values.shape[axis] - 1) // 2
-    return np.take(np.partition(values, middle, axis=axis), middle, axis=axis)
+    return np.asarray(np.take(np.partition(values, middle, axis=axis), middle, axis=axis))
 
 
 def _ratio(one: Array, other: Array) -> Array:

@@ -105,7 +105,7 @@ def dense(recording: Recording) -> Operations:
     ranks = np.zeros((recording.stages, recording.replicas), dtype=np.int64)
     ranks[workers["stage"], workers["dp_rank"]] = workers["rank"]
     return Operations(
-        each=_named(recording, keys[used], rows, operation),
+        each=_named(recording, keys.iloc[np.flatnonzero(used)], rows, operation),
         start=start,
         duration=duration,
         steps=np.asarray(steps, dtype=np.int64)[chosen],

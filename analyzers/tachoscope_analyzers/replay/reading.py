@@ -1,6 +1,6 @@
 """Reads a recording of operations: one Parquet file with a row for each operation, and the sizes of the job beside it.
 
-The format is that of https://github.com/ByteDance-Seed/StragglerAnalysis: `trace-NAME.parquet` and, if it is there, `meta-NAME.yaml`.
+The format is that of https://github.com/ByteDance-Seed/StragglerAnalysis: `trace-NAME.parquet` and perhaps `meta-NAME.yaml`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def read(path: Path) -> Recording:
     """Read a recording and the sizes of its job.
 
     Raises:
-        TachoscopeError: the file cannot be read, is no Parquet, lacks a column, has a value that cannot be, or contradicts its sizes.
+        TachoscopeError: the file cannot be read, lacks a column, has a value that cannot be, or contradicts its sizes.
     """
     rows = _checked(path, _table(path))
     replicas, stages = int(rows["dp_rank"].max()) + 1, int(rows["stage"].max()) + 1
@@ -104,7 +104,8 @@ def _checked(path: Path, frame: pd.DataFrame) -> pd.DataFrame:
             raise TachoscopeError(f"{path}: column {name!r} holds something that is no number", fix=_FORMAT) from None
     for name in ("mc", "mb_id", "gmc"):  # only computing has them
         rows[name] = rows[name].fillna(-1)
-    _refuse(path, rows, ~np.isfinite(rows[[*WHOLE_NUMBERS, *SECONDS]]), "is not a number")
+    numbers = rows[[*WHOLE_NUMBERS, *SECONDS]]
+    _refuse(path, rows, numbers.isna() | numbers.isin([np.inf, -np.inf]), "is not a number")
     _refuse(path, rows, rows[list(WHOLE_NUMBERS)] % 1 != 0, "is no whole number")
     _refuse(path, rows, rows[["dp_rank", "stage", "rank", "seq_id", "duration"]] < 0, "is negative")
     rows = rows.astype(dict.fromkeys(WHOLE_NUMBERS, np.int64))

@@ -62,13 +62,13 @@ def report(path: Path, name: str = "") -> Report:
 
 
 def _findings(operations: Operations, found: Attribution, split: dict[str, Array]) -> list[Finding]:
-    """Return the causes of the gap to the ideal step; where none is large, what the ideal step loses itself; else that all is well."""
+    """Return the causes of the gap to the ideal step; if none is large, what the ideal step loses itself; else that all is well."""
     series = Series(found.step, int(operations.steps[0]), int(operations.steps[-1]), SOURCE)
     if not series.mean:
         return []
     if found.refusal:
         waiting = (split["straggler_wait"] + split["pipeline_bubble"]).mean(axis=(0, 2))
-        return findings(refused(operations, found, waiting), series)
+        return findings(refused(found, waiting), series)
     own = inherent(operations, found)
     behind = max(own, key=lambda one: float(one.seconds.mean()))
     computing = split["compute"].mean(axis=(0, 2))
