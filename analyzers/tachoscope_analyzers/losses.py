@@ -4,8 +4,8 @@ In synchronous training a step lasts as long as its latest rank needs: wall = ow
 time of that rank splits into what the ranks have in common and its excess over them. For the closed form of the data-parallel
 case see TraceML's straggler policy, https://github.com/traceopt-ai/traceml (docs/developer_guide/rank-straggler-policy.md).
 
-Shapley values over the causes (`replay.shapley`) were tried here and not kept: their reference is the sum of each cause's own median,
-which no rank need have. On ranks that differ by chance only they lost 15.0 % of the step where the closed form lost 10.7 %
+Shapley values over the causes (`replay.shapley`) were tried here and not kept: their reference is the sum of each cause's own
+median, which no rank need have. On ranks that differ by chance only they lost 15.0 % of the step where the closed form lost 10.7 %
 (two ranks, simulated), and they blame ranks that never wait for each other.
 """
 
