@@ -58,7 +58,7 @@ def bottlenecks() -> str:
             "# Bottlenecks",
             "The closed list of classes, the ledger state that each inflates, and whether it is found today.",
             "",
-            "| class | what it is | ledger state | from step records | from profiler traces | from [recorded operations](replay.md) |",
+            "| class | what it is | ledger state | from step records | from profiler traces | from [operations](replay.md) |",
             "|---|---|---|---|---|---|",
             *rows,
             "",
