@@ -7,6 +7,7 @@ import pytest
 
 from operations_making import Plan, operations, write
 from tachoscope_analyzers.replay.report import report
+from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report import Report
 
 CAUSES = ("stage_imbalance", "compute_straggler", "data_imbalance", "host_pause", "slow_link")
@@ -149,6 +150,22 @@ def test_an_operation_that_nobody_knows_is_told_and_what_it_takes_is_unexplained
     assert "operations of unknown kind: novel" in found.quality[0].what
     assert found.ledgers[0].states["unexplained"] == pytest.approx(rows.loc[rows["optype"] == "novel", "duration"].sum())
     assert "unexplained +0.1000" in found.quality[-2].what
+
+
+def test_operations_that_do_not_fit_together_are_refused_with_the_name_of_the_file(tmp_path: Path) -> None:
+    rows = operations(Plan(steps=3))
+    path = tmp_path / "trace-x.parquet"
+    rows[rows["optype"] != "forward-send"].to_parquet(path)
+
+    with pytest.raises(TachoscopeError, match=r"trace-x.parquet: stage 0 has 0 forward-send a step"):
+        report(path)
+
+
+def test_one_step_of_one_worker_is_judged_too(tmp_path: Path) -> None:
+    found = judged(tmp_path, Plan(steps=1, stages=1, replicas=1, batches=1))
+
+    assert found.window.steps == 1
+    assert {finding.severity for finding in found.findings} <= {"info"}
 
 
 def test_every_finding_says_its_share_of_the_gap_and_what_mending_it_alone_brings(tmp_path: Path) -> None:

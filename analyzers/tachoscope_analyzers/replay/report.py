@@ -13,6 +13,7 @@ from tachoscope_analyzers.replay.causes import SOURCE, TITLES, bubble_ratio, can
 from tachoscope_analyzers.replay.operations import Array, Operations, dense
 from tachoscope_analyzers.replay.reading import Recording, read
 from tachoscope_analyzers.replay.states import ledgers, states
+from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report import Finding, NotMeasured, QualityNote, Report, Window
 from tachoscope_core.report import Source as ReportSource
 from tachoscope_core.taxonomy import BY_SLUG
@@ -41,7 +42,10 @@ def report(path: Path, name: str = "") -> Report:
     """
     recording = read(path)
     operations = dense(recording)
-    found = attribute(operations)
+    try:
+        found = attribute(operations)
+    except TachoscopeError as error:  # which does not know of files
+        raise TachoscopeError(f"{path}: {error}") from None
     split = states(operations, found)
     books = ledgers(operations, split)
     begin = float(recording.rows["start_ts"].min())
