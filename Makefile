@@ -28,6 +28,7 @@ bench: $(READY) ## measure what probes, agent, GPUs and checkpoints cost and how
 	$(BIN)/python benchmarks/checkpoint_verification.py --write
 	$(BIN)/python benchmarks/trace_reading.py --write
 	$(BIN)/python benchmarks/change_points.py --write
+	$(BIN)/python benchmarks/replay.py --write
 
 lint: $(READY) ## ruff, mypy --strict, import layers, and whether generated files are current
 	$(BIN)/ruff check .

@@ -17,6 +17,7 @@ from tachoscope_analyzers.duration import in_words
 from tachoscope_analyzers.gpu_losses import CLASSES as GPU_CLASSES
 from tachoscope_analyzers.life.verdicts import CLASSES as LIFE_CLASSES
 from tachoscope_analyzers.prices import shipped_prices
+from tachoscope_analyzers.replay.report import FOUND as REPLAYED
 from tachoscope_analyzers.serving.report import CLASSES as SERVING_CLASSES
 from tachoscope_analyzers.thresholds import sources
 from tachoscope_analyzers.trace.job_report import FOUND
@@ -47,15 +48,18 @@ def bottlenecks() -> str:
         need = f"on CUDA, with {missing_signals()[entry.slug]}" if entry.slug in GPU_CLASSES else need
         need = "of a server, with `--serving` or its records" if entry.slug in SERVING_CLASSES else need
         need = "of the whole life, with `--goodput`" if need.startswith("no: ") and entry.slug in LIFE_CLASSES else need
-        rows.append(f"| {page} | {entry.title} | `{entry.state}` | {need} | {'yes' if entry.slug in FOUND else ''} |")
+        rows.append(
+            f"| {page} | {entry.title} | `{entry.state}` | {need} | {'yes' if entry.slug in FOUND else ''} "
+            f"| {'yes' if entry.slug in REPLAYED else ''} |"
+        )
     limits = [f"| `{name}` | {value:g} | {source} |" for name, (value, source) in sources().items()]
     return "\n".join(
         [
             "# Bottlenecks",
             "The closed list of classes, the ledger state that each inflates, and whether it is found today.",
             "",
-            "| class | what it is | ledger state | found from step records | found from profiler traces |",
-            "|---|---|---|---|---|",
+            "| class | what it is | ledger state | from step records | from profiler traces | from [operations](replay.md) |",
+            "|---|---|---|---|---|---|",
             *rows,
             "",
             "## Thresholds",

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import cache
 
 import msgspec
+import numpy as np
 
 from tachoscope_analyzers import (
     checkpoints,
@@ -29,6 +30,8 @@ from tachoscope_analyzers.steps import Steps, aligned
 from tachoscope_core.report import Finding, NotMeasured, QualityNote, Report, Window
 from tachoscope_core.taxonomy import BY_SLUG
 
+_OF_RANKS = {"compute_straggler": ("compute", "other"), "input_straggler": ("data_wait",)}
+"""Classes that are single ranks' fault, and the causes in which these are late."""
 _INPUT = ("input_fetch", "input_preprocess", "input_workers", "input_straggler")
 
 
@@ -47,8 +50,8 @@ def analyze(job: JobRecords, calibration: Calibration | None = None) -> Report:
     not_measured = _not_measured(steps, gpus.missing)
     unmeasured = {row.class_ for row in not_measured}
     candidates = [_without_unmeasured_alternative(one, unmeasured) for one in _candidates(job, steps, split, gpus.candidates)]
-    candidates = advised(waiting_unmeasured.believable(candidates, steps, split), job, steps, split)
-    found = findings(candidates, _series(steps, split), calibration or shipped_calibration())
+    candidates = [_with_speedup(one, steps, split) for one in waiting_unmeasured.believable(candidates, steps, split)]
+    found = findings(advised(candidates, job, steps, split), _series(steps, split), calibration or shipped_calibration())
     seen = {finding.class_ for finding in found if finding.class_ in gpu_losses.CLASSES}
     books = ledger.ledgers(steps)
     return Report(
@@ -76,6 +79,15 @@ def _candidates(job: JobRecords, steps: Steps, split: losses.Losses, computing: 
         *checkpoints.candidates(job, steps, split),
         *host.candidates(job, steps, split),
     ]
+
+
+def _with_speedup(candidate: Candidate, steps: Steps, split: losses.Losses) -> Candidate:
+    """Return the candidate with what mending its ranks alone would bring: then the next latest rank sets the step."""
+    causes = _OF_RANKS.get(candidate.slug)
+    if causes is None or candidate.ranks == "all" or candidate.speedup is not None:
+        return candidate
+    saved = np.minimum(losses.saved(steps, causes, candidate.ranks), candidate.seconds).mean()
+    return replace(candidate, speedup=split.mean_step / max(split.mean_step - float(saved), 1e-9))
 
 
 def unread(job: JobRecords) -> list[QualityNote]:

@@ -34,7 +34,8 @@ def analyze(
         typer.Argument(
             metavar="PATH...",
             help="A store, a job's folder in it, spool directories or segments, a saved report; or "
-            "profiler traces of one job: files, directories, patterns. Default: the store.",
+            "profiler traces of one job: files, directories, patterns; or the recorded operations of a pipeline job (Parquet). "
+            "Default: the store.",
         ),
     ] = None,
     job: Annotated[str | None, typer.Option(help="The job to judge. Default: the one written last.")] = None,
@@ -247,6 +248,12 @@ def _of_records(places: list[str], job: str | None, store: str | None, looking: 
     saved = path_module.saved_report(places)
     if saved is not None:
         return saved, []
+    operations = path_module.operations(places)
+    if operations is not None:
+        from tachoscope_analyzers.replay.report import report as replayed
+
+        _check_looks(looking.said)
+        return replayed(operations, job or ""), []
     recording = path_module.recording(places)
     if recording is not None:
         from tachoscope_cli.serving import analyze_recording
@@ -264,10 +271,10 @@ def _of_records(places: list[str], job: str | None, store: str | None, looking: 
 
 def _are_traces(places: list[str], for_traces: str) -> bool:
     """Say whether the places are traces; an option that needs them is refused for other things."""
-    from tachoscope_cli.paths import recording
+    from tachoscope_cli.paths import operations, recording
     from tachoscope_cli.trace_paths import are_traces
 
-    if recording(places) is None and are_traces(places):
+    if recording(places) is None and operations(places) is None and are_traces(places):
         return True
     if for_traces:
         raise TachoscopeError(f"{for_traces} works on profiler traces, and {places[0]} is no profiler trace")

@@ -1,4 +1,4 @@
-"""What a path on the command line means: a store, a job in it, a spool, a saved report. Traces: `trace_paths`."""
+"""What a path on the command line means: a store, a job in it, a spool, a saved report, a recording. Traces: `trace_paths`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tachoscope_core.report import load as load_report
 from tachoscope_core.store import Store
 
 _NEWEST = 3
+_PARQUET = b"PAR1"
 
 
 def is_job_folder(path: str) -> bool:
@@ -54,6 +55,26 @@ def recording(paths: list[str]) -> Path | None:
     if found and len(paths) > 1:
         raise TachoscopeError(f"{found[0]} is a recording of a server, and cannot be judged together with other paths")
     return found[0] if found else None
+
+
+def operations(paths: list[str]) -> Path | None:
+    """Return the path, if the one path is a recording of a pipeline job's operations: a Parquet file by its name or first bytes.
+
+    Raises:
+        TachoscopeError: one is, of several.
+    """
+    found = [path for path in paths if os.path.isfile(path) and (path.endswith(".parquet") or _begins_as_parquet(path))]
+    if found and len(paths) > 1:
+        raise TachoscopeError(f"{found[0]} is a recording of operations, and cannot be judged together with other paths")
+    return Path(found[0]) if found else None
+
+
+def _begins_as_parquet(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(_PARQUET)) == _PARQUET
+    except OSError:
+        return False
 
 
 def records_of(paths: list[str], job: str | None) -> load.JobRecords:
