@@ -75,7 +75,7 @@ class Collectives:
 
     def grown(self) -> Iterator[dict[str, Any]]:
         """Yield the fields of a `CollectiveDone` for each key whose sums grew since the last call."""
-        # A copy is one step for the interpreter: the training thread may add a key meanwhile. What it adds to a sum comes next time.
+        # A copy is one step for the interpreter: the training thread may add a key meanwhile. What it adds to a sum comes later.
         for key, sums in self._sums.copy().items():
             count, size_bytes, nanoseconds = sums
             before = self._written.get(key, (0, 0, 0))

@@ -7,7 +7,18 @@ from functools import cache
 
 import msgspec
 
-from tachoscope_analyzers import checkpoints, communication, gpu_losses, host, input, ledger, losses, stragglers  # noqa: A004
+from tachoscope_analyzers import (
+    checkpoints,
+    communication,
+    gpu_losses,
+    host,
+    input,  # noqa: A004
+    ledger,
+    links,
+    losses,
+    pipeline,
+    stragglers,
+)
 from tachoscope_analyzers.judge import Candidate, Series, findings, step_seconds
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.provenance import lineage, review
@@ -26,14 +37,23 @@ def analyze(job: JobRecords) -> Report:
         TachoscopeError: there is no step, or none that all ranks have.
     """
     steps = aligned(job)
-    split = losses.attribute(steps)
+    flows = links.flows(job, steps)
+    stages = pipeline.find(job, steps)
+    split = pipeline.attribute(steps, stages, flows) if stages else losses.attribute(steps)
     gpus = gpu_losses.judge(job, steps, split, stragglers.candidates(job, steps, split))
-    not_measured = _not_measured(steps, gpus.missing)
+    moving, judged = communication.candidates(job, steps, split, flows)
+    if isinstance(split, pipeline.StagedLosses):
+        moving += pipeline.candidates(steps, stages, split)
+    if stages or pipeline.visible(job, steps):
+        judged |= {"pipeline_bubble", "stage_imbalance"}
+    not_measured = _not_measured(steps, gpus.missing, judged)
     unmeasured = {row.class_ for row in not_measured}
-    candidates = [_without_unmeasured_alternative(one, unmeasured) for one in _candidates(job, steps, split, gpus.candidates)]
+    candidates = [
+        _without_unmeasured_alternative(one, unmeasured) for one in _candidates(job, steps, split, [*gpus.candidates, *moving])
+    ]
     found = findings(candidates, _series(steps, split))
     seen = {finding.class_ for finding in found if finding.class_ in gpu_losses.CLASSES}
-    books = ledger.ledgers(steps)
+    books = ledger.ledgers(steps, pipeline.waits(steps, split) if isinstance(split, pipeline.StagedLosses) else None)
     return Report(
         job=job.job,
         window=Window(start=steps.window_start, end=steps.window_end, steps=len(steps.numbers)),
@@ -50,11 +70,10 @@ def analyze(job: JobRecords) -> Report:
     )
 
 
-def _candidates(job: JobRecords, steps: Steps, split: losses.Losses, computing: list[Candidate]) -> list[Candidate]:
+def _candidates(job: JobRecords, steps: Steps, split: losses.Losses, others: list[Candidate]) -> list[Candidate]:
     return [
         *input.candidates(job, steps, split),
-        *computing,
-        *communication.candidates(steps, split),
+        *others,
         *checkpoints.candidates(job, steps, split),
         *host.candidates(job, steps, split),
     ]
@@ -94,8 +113,8 @@ def missing_signals() -> dict[str, str]:
     return loaded
 
 
-def _not_measured(steps: Steps, gpu_signals: dict[str, str]) -> list[NotMeasured]:
-    missing = dict(missing_signals())
+def _not_measured(steps: Steps, gpu_signals: dict[str, str], judged: set[str]) -> list[NotMeasured]:
+    missing = {slug: signal for slug, signal in missing_signals().items() if slug not in judged}
     if steps.device != "cpu":
         missing.pop("h2d_copy")
         missing = {slug: signal for slug, signal in missing.items() if slug not in gpu_losses.CLASSES} | gpu_signals

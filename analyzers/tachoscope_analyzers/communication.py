@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from tachoscope_analyzers import links, network
 from tachoscope_analyzers.judge import Candidate
+from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.losses import Losses
+from tachoscope_analyzers.pipeline import StagedLosses
 from tachoscope_analyzers.steps import Steps
 from tachoscope_core.report import Evidence
 
 
-def candidates(steps: Steps, losses: Losses) -> list[Candidate]:
-    """Return what the step loses to exposed transfer.
+def candidates(job: JobRecords, steps: Steps, losses: Losses, flows: list[links.Flow]) -> tuple[list[Candidate], set[str]]:
+    """Return what the step loses to exposed transfer, and which of `network_degraded` and `slow_link` could be judged.
 
-    Without the records of all ranks, waiting for a late one and transferring look the same: unknown.
+    A slow link, and what a network takes beyond its own baseline, are no matter of volume: what is left of the transfer is. Without
+    the records of all ranks, waiting for a late one and transferring look the same: unknown.
     """
+    judged = {"slow_link"} if links.measured(steps, flows) else set()
     if steps.world_size < 2 or not losses.transfer.any():
-        return []
+        return [], judged
     evidence = [
         Evidence(
             signal="blocked in collectives, the rank that waited least",
@@ -29,6 +36,18 @@ def candidates(steps: Steps, losses: Losses) -> list[Candidate]:
             source="step records",
         ),
     ]
-    if steps.transfer_measured:
-        return [Candidate("comm_exposed", losses.transfer, "all", evidence, 1.0, ("network_degraded", 0.0))]
-    return [Candidate("unknown", losses.transfer, "all", evidence, 0.5, ("comm_exposed", 0.0))]
+    if not steps.transfer_measured:
+        return [Candidate("unknown", losses.transfer, "all", evidence, 0.5, ("comm_exposed", 0.0))], judged
+    found = []
+    left = losses.transfer
+    slow, has_baseline = links.slow_link(steps, flows, left), False
+    if slow is None and not isinstance(losses, StagedLosses):  # of a pipeline only the mean transfer is known
+        slow, has_baseline = network.degraded(job, steps, left)
+    if slow is not None:
+        found.append(slow)
+        left = np.asarray(left - slow.seconds)
+    judged |= {"network_degraded"} if has_baseline else set()
+    evidence += network.bandwidth_evidence(job, steps, float(losses.transfer.mean()))
+    if left.any():
+        found.append(Candidate("comm_exposed", left, "all", evidence, 1.0, ("network_degraded", 0.0)))
+    return found, judged

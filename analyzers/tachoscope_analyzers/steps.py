@@ -40,6 +40,7 @@ class Steps:
         shared: part of `own["compute"]` that all ranks are given alike, shape (K, R): on accelerators a backward lasts as long for
             all as for the rank that waited least, and only of that rank is it known to be its own work.
         transfer_measured: whether the least wait of a step is the transfer; on accelerators it cannot be told.
+        optimizer: seconds in the optimizer, part of `own`, shape (K, R). backward_calls: micro-batches of the step, shape (K, R).
         starts: the `JobStarted` of each rank. lost_seconds: wall time within the window that no record covers, by rank.
     """
 
@@ -57,6 +58,8 @@ class Steps:
     ends: Matrix
     unix_ends: Matrix
     shared: Matrix
+    optimizer: Matrix
+    backward_calls: Matrix
     transfer_measured: bool
     cpu_wait_measured: bool
     loader_seen: bool
@@ -93,6 +96,7 @@ def columns(rows: Sequence[StepDone]) -> dict[str, list[object]]:
         "time": [row.time for row in rows],
         "end_seconds": [row.monotonic_ns / 1e9 for row in rows],
         "wall_seconds": [row.wall_seconds for row in rows],
+        "backward_calls": [row.backward_calls for row in rows],
     }
     for phase in PHASES:
         found[f"{phase}_seconds"] = [row.phase_seconds.get(phase, 0.0) for row in rows]
@@ -173,6 +177,8 @@ def aligned(job: JobRecords) -> Steps:
         ends=ends,
         unix_ends=column("time"),
         shared=shared,
+        optimizer=column("optimizer_seconds"),
+        backward_calls=column("backward_calls"),
         transfer_measured=device == "cpu" and len(ranks) == world,
         cpu_wait_measured=device == "cpu" and clocks_measured,
         loader_seen=bool(column("data_wait_seconds").any()),

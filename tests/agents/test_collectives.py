@@ -3,7 +3,6 @@
 import sys
 import textwrap
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
