@@ -133,8 +133,8 @@ def _blocking(probe: Probe, name: str, reader: _Reader) -> Callable[[Function], 
                     sums.add(key, count=1, size_bytes=size, nanoseconds=timeline.last - begin)
                     if isinstance(result, Work):
                         sums.begun(result, key)
-                if name == "recv":
-                    probe.received()
+                if aimed:
+                    probe.exchanged()
             except Exception as error:
                 probe.give_up(error)
             return result
@@ -186,8 +186,8 @@ def _waiting(probe: Probe) -> Callable[[Function], Function]:
             finally:
                 timeline.leave()
                 try:
-                    if probe.collectives.waited(self, timeline.last - begin) == "recv":
-                        probe.received()
+                    if probe.collectives.waited(self, timeline.last - begin) in _POINT_TO_POINT:
+                        probe.exchanged()
                 except Exception as error:
                     probe.give_up(error)
 

@@ -160,8 +160,8 @@ class Probe:
         if self.timeline.reads_cpu and self._run_delay is not None:
             self._backward_delay += self._run_delay.read() - self._backward_begin_delay
 
-    def received(self) -> None:
-        """Something came from another rank: to a stage of a pipeline, that has no loader, it is the batch."""
+    def exchanged(self) -> None:
+        """The thread sent to another rank, or received: a stage of a pipeline computes a batch that no loader gave it."""
         if self._announced and self.timeline.phase == tl.OTHER:
             self.timeline.go_on_in(tl.FORWARD)
 

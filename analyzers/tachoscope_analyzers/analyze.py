@@ -39,11 +39,11 @@ def analyze(job: JobRecords) -> Report:
     steps = aligned(job)
     flows = links.flows(job, steps)
     stages = pipeline.find(job, steps)
+    steps = pipeline.working(steps) if stages else steps
     split = pipeline.attribute(steps, stages, flows) if stages else losses.attribute(steps)
     gpus = gpu_losses.judge(job, steps, split, stragglers.candidates(job, steps, split))
     moving, judged = communication.candidates(job, steps, split, flows)
-    if isinstance(split, pipeline.StagedLosses):
-        moving += pipeline.candidates(steps, stages, split)
+    moving += pipeline.candidates(steps, split)
     if stages or pipeline.visible(job, steps):
         judged |= {"pipeline_bubble", "stage_imbalance"}
     not_measured = _not_measured(steps, gpus.missing, judged)
@@ -53,7 +53,7 @@ def analyze(job: JobRecords) -> Report:
     ]
     found = findings(candidates, _series(steps, split))
     seen = {finding.class_ for finding in found if finding.class_ in gpu_losses.CLASSES}
-    books = ledger.ledgers(steps, pipeline.waits(steps, split) if isinstance(split, pipeline.StagedLosses) else None)
+    books = ledger.ledgers(steps, pipeline.waits(steps, split))
     return Report(
         job=job.job,
         window=Window(start=steps.window_start, end=steps.window_end, steps=len(steps.numbers)),

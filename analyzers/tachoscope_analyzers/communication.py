@@ -40,8 +40,9 @@ def candidates(job: JobRecords, steps: Steps, losses: Losses, flows: list[links.
         return [Candidate("unknown", losses.transfer, "all", evidence, 0.5, ("comm_exposed", 0.0))], judged
     found = []
     left = losses.transfer
-    slow, has_baseline = links.slow_link(steps, flows, left), False
-    if slow is None and not isinstance(losses, StagedLosses):  # of a pipeline only the mean transfer is known
+    staged = isinstance(losses, StagedLosses)
+    slow, has_baseline = links.slow_link(job, steps, flows, left, staged=staged), False
+    if slow is None and not staged:  # of a pipeline only the mean transfer is known
         slow, has_baseline = network.degraded(job, steps, left)
     if slow is not None:
         found.append(slow)

@@ -1,8 +1,13 @@
 """Links: how long messages take from one rank to another, and whether one rank or one pair of ranks is slower than the others.
 
-Who sends or receives is blocked until the other side is there, and then for the transfer. Of the two sides the one that is blocked
-for less came later, so its time is the transfer. The delays of all pairs make the matrix of source and destination of C4,
-https://arxiv.org/abs/2406.04594: one high cell is a link, a high row a sender, a high column a receiver.
+The delays of all pairs make the matrix of source and destination of C4, https://arxiv.org/abs/2406.04594: one high cell is a link,
+a high row a sender, a high column a receiver. Who sends or receives is blocked until the other side is there, and then for the
+transfer, so what a message takes is looked at in two ways:
+
+- The side that is blocked for less came later, and was not kept waiting. That holds whatever the ranks wait for otherwise, but a
+  sender is done when the system has taken the message into its buffers.
+- All that two ranks are blocked for with each other, less what the other one computes longer. That is the whole transfer, but
+  holds only where no third rank keeps one of the two waiting: not in a pipeline.
 """
 
 from __future__ import annotations
@@ -76,42 +81,88 @@ def measured(steps: Steps, found: list[Flow]) -> bool:
     return len(steps.ranks) >= MINIMUM_RANKS and len(_alike(found)) >= MINIMUM_RANKS
 
 
-def slow_link(steps: Steps, found: list[Flow], available: Matrix) -> Candidate | None:
+def slow_link(job: JobRecords, steps: Steps, found: list[Flow], available: Matrix, *, staged: bool) -> Candidate | None:
     """Return what the step loses to a slow link, sender or receiver.
 
     Args:
         available: what is lost to moving data, shape (K,): no link loses more than that.
+        staged: ranks wait for each other along a pipeline.
     """
     if not measured(steps, found):
         return None
     alike = _alike(found)
-    delays = np.array([_comparable(flow) for flow in alike])
-    usual = float(np.sort(delays)[(len(delays) - 1) // 2])
-    high = [(flow, delay) for flow, delay in zip(alike, delays, strict=True) if delay >= threshold("slow_link_ratio") * usual]
-    if not high or usual <= 0:
+    pairs = alike if staged else _pairs(job, steps, alike)
+    high = _outliers(alike) or _outliers(pairs)
+    if not high:
         return None
-    lost = sum(flow.seconds * (1 - usual / delay) for flow, delay in high)
-    seconds = np.minimum(lost, available)
-    if seconds.mean() < threshold("warning_share") * steps.wall.max(axis=1).mean():
+    slow = {frozenset((flow.source, flow.target)) for flow in high}
+    usual = _usual([flow for flow in pairs if frozenset((flow.source, flow.target)) not in slow])
+    over: Counter[int] = Counter()
+    for flow in pairs:
+        if frozenset((flow.source, flow.target)) in slow:
+            for rank in (flow.source, flow.target):
+                over[rank] += flow.seconds * max(0.0, 1 - usual / _comparable(flow))  # type: ignore[assignment]
+    mean = float(available.mean())
+    lost = min(float(max(over.values())), mean)
+    if lost < threshold("warning_share") * steps.wall.max(axis=1).mean():
         return None
-    what, ranks = _named([flow for flow, _ in high])
-    worst, delay = max(high, key=lambda pair: pair[1])
+    what, ranks = _named(high)
+    worst = max(high, key=_comparable)
+    ratio = _comparable(worst) / _usual([flow for flow in (alike if worst in alike else pairs) if flow not in high])
     evidence = [
         Evidence(
-            signal=f"delay of a message from rank {worst.source} to rank {worst.target}, as a multiple of the usual one",
-            value=float(delay / usual),
+            signal=f"delay of a message between ranks {worst.source} and {worst.target}, as a multiple of the usual one",
+            value=ratio,
             threshold=threshold("slow_link_ratio"),
             comparison=">=",
             unit="ratio",
-            source=f"sends and receives of {len(alike)} pairs, {worst.size_class}",
+            source=f"sends and receives between {len(pairs)} pairs, messages {worst.size_class}",
         ),
         Evidence(
             signal=f"{what}; seconds of such a message", value=worst.delay_seconds, unit="seconds", source="sends and receives"
         ),
     ]
-    return Candidate(
-        "slow_link", seconds, ranks, evidence, _certainty(float(delay / usual)), ("comm_exposed", float(1 - usual / delay))
-    )
+    return Candidate("slow_link", available * (lost / mean), ranks, evidence, _certainty(ratio), ("comm_exposed", 1 - 1 / ratio))
+
+
+def _pairs(job: JobRecords, steps: Steps, alike: list[Flow]) -> list[Flow]:
+    """Return, for each two ranks that exchange messages, both directions as one flow: what the side that is blocked for longer is
+    blocked for, less what the other one computes longer.
+    """
+    own = dict(zip(steps.ranks, (steps.wall - steps.waiting).mean(axis=0).tolist(), strict=True))
+    blocked: Counter[tuple[int, int]] = Counter()
+    rows = [
+        row for row in job.collectives if row.peer >= 0 and row.writer in steps.writers and row.size_class == alike[0].size_class
+    ]
+    last = last_steps(rows)
+    for row in rows:
+        blocked[row.rank, row.peer] += row.seconds / last[row.writer]  # type: ignore[assignment]
+    directions: dict[tuple[int, int], list[Flow]] = defaultdict(list)
+    for flow in alike:
+        directions[min(flow.source, flow.target), max(flow.source, flow.target)].append(flow)
+    found = []
+    for (one, other), both in directions.items():
+        messages = max(flow.messages for flow in both)
+        late = (own[other] - own[one]) * min(messages, 1.0)
+        sides = blocked[one, other] - max(late, 0.0), blocked[other, one] - max(-late, 0.0)
+        seconds = max(*sides, *(flow.seconds for flow in both))
+        size = sum(flow.message_bytes for flow in both)
+        found.append(Flow(one, other, both[0].size_class, messages, size, seconds / messages))
+    return found
+
+
+def _outliers(cells: list[Flow]) -> list[Flow]:
+    """Return the flows of which a message takes a multiple of what it takes where it is fast; not more than all but a quarter."""
+    delays = np.array([_comparable(flow) for flow in cells])
+    fast = float(np.sort(delays)[(len(delays) - 1) // 4])
+    high = [flow for flow, delay in zip(cells, delays, strict=True) if delay > 0 and delay >= threshold("slow_link_ratio") * fast]
+    usual = _usual([flow for flow in cells if flow not in high])
+    return [flow for flow in high if _comparable(flow) >= threshold("slow_link_ratio") * usual]
+
+
+def _usual(cells: list[Flow]) -> float:
+    """Return the mean delay of these flows, in the unit of `_comparable`; not zero, so that it can be divided by."""
+    return max(float(np.mean([_comparable(flow) for flow in cells])), 1e-15) if cells else 1e-15
 
 
 def _alike(found: list[Flow]) -> list[Flow]:

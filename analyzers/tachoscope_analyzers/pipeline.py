@@ -9,7 +9,7 @@ What uneven stages add to that is what spreading the layers evenly would win: (m
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ from tachoscope_analyzers.links import Flow
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.losses import Losses
 from tachoscope_analyzers.steps import CAUSES, Matrix, Steps
+from tachoscope_analyzers.stragglers import busy_other
 from tachoscope_analyzers.thresholds import threshold
 from tachoscope_core.report import Evidence
 
@@ -56,6 +57,8 @@ class StagedLosses(Losses):
         straggling: what is lost to a rank that is later than the others of its stage. Each of shape (K,).
         slowest: the stage with most work.
     """
+
+    pipeline: Pipeline
 
     bubble: Matrix
     imbalance: Matrix
@@ -124,6 +127,15 @@ def _connected(rank: int, peers: dict[int, set[int]]) -> list[int]:
     return sorted(found)
 
 
+def working(steps: Steps) -> Steps:
+    """Return the steps with what ranks compute outside of all phases as computing: a first stage without a loader makes its first
+    micro-batch there, where nothing yet tells that it is one. Ranks that rest there stay as they are.
+    """
+    computed = steps.own["other"] * busy_other(steps)
+    own = steps.own | {"compute": steps.own["compute"] + computed, "other": steps.own["other"] - computed}
+    return replace(steps, own=own)
+
+
 def attribute(steps: Steps, pipeline: Pipeline, found: list[Flow]) -> StagedLosses:
     """Split every step of a pipeline; the reference for a late rank is the lower median of its own stage.
 
@@ -150,7 +162,7 @@ def attribute(steps: Steps, pipeline: Pipeline, found: list[Flow]) -> StagedLoss
     bubble = np.clip((pipeline.stages - 1) / m * work_typical.mean(axis=1), 0.0, left)
     left = left - bubble
     transfer = np.minimum(left, _moving(steps, found))
-    return StagedLosses(step, common, excess, transfer, bubble, imbalance, left - transfer, straggling, slowest)
+    return StagedLosses(step, common, excess, transfer, pipeline, bubble, imbalance, left - transfer, straggling, slowest)
 
 
 def _lasts(work: Matrix, micro_batches: int) -> Matrix:
@@ -208,15 +220,23 @@ def _moving(steps: Steps, found: list[Flow]) -> float:
     return max(by_rank.values())
 
 
-def waits(steps: Steps, losses: StagedLosses) -> dict[str, Matrix]:
-    """Return each rank's waiting by state of the ledger, shape (K, R): what is neither transfer nor a late rank is the bubble."""
+def waits(steps: Steps, losses: Losses) -> dict[str, Matrix] | None:
+    """Return each rank's waiting by state of the ledger, shape (K, R): what is neither transfer nor a late rank is the bubble.
+
+    None without stages.
+    """
+    if not isinstance(losses, StagedLosses):
+        return None
     transfer = np.minimum(losses.transfer[:, None], steps.waiting)
     late = np.minimum(losses.straggling[:, None], steps.waiting - transfer)
     return {"communication": transfer, "straggler_wait": late, "pipeline_bubble": steps.waiting - transfer - late}
 
 
-def candidates(steps: Steps, pipeline: Pipeline, losses: StagedLosses) -> list[Candidate]:
-    """Return what the step loses to the bubble, to uneven stages, and to waiting that neither explains."""
+def candidates(steps: Steps, losses: Losses) -> list[Candidate]:
+    """Return what the step loses to the bubble, to uneven stages, and to waiting that neither explains; nothing without stages."""
+    if not isinstance(losses, StagedLosses):
+        return []
+    pipeline = losses.pipeline
     shape = [
         Evidence(signal="stages", value=float(pipeline.stages), unit="stages", source=pipeline.source),
         Evidence(
@@ -233,7 +253,7 @@ def candidates(steps: Steps, pipeline: Pipeline, losses: StagedLosses) -> list[C
     ]
     bubble = Candidate("pipeline_bubble", losses.bubble, "all", shape, action=_action(pipeline))
     unexplained = Candidate("unknown", losses.unexplained, "all", shape, 0.5, ("pipeline_bubble", 0.0))
-    return [bubble, *_imbalance(steps, pipeline, losses, shape), unexplained]
+    return [bubble, *_imbalance(steps, losses, shape), unexplained]
 
 
 def _action(pipeline: Pipeline) -> str:
@@ -248,12 +268,12 @@ def _action(pipeline: Pipeline) -> str:
     )
 
 
-def _imbalance(steps: Steps, pipeline: Pipeline, losses: StagedLosses, shape: list[Evidence]) -> list[Candidate]:
+def _imbalance(steps: Steps, losses: StagedLosses, shape: list[Evidence]) -> list[Candidate]:
     """A stage that is the slowest in most steps has more work; where that changes from step to step, it is no matter of layers."""
     if not losses.imbalance.any():
         return []
-    columns = pipeline.columns(losses.slowest)
-    others = np.flatnonzero(pipeline.stage != losses.slowest)
+    columns = losses.pipeline.columns(losses.slowest)
+    others = np.flatnonzero(losses.pipeline.stage != losses.slowest)
     steady = float((losses.imbalance > 0).mean())
     least = threshold("straggler_steps")
     evidence = [

@@ -21,10 +21,12 @@ RING = {(rank, (rank + 1) % 4) for rank in range(4)}
 ALL = {(a, b) for a in range(4) for b in range(4) if a != b}
 
 
-def report(tmp_path: Path, pairs: Pairs, slow: Pairs = frozenset(), late: int | None = None, ranks: int = 4) -> Report:  # type: ignore[assignment]
+def report(
+    tmp_path: Path, pairs: Pairs, slow: Pairs = frozenset(), late: int | None = None, ranks: int = 4, waits: str = "send"
+) -> Report:  # type: ignore[assignment]
     """Judge a job whose ranks send each other a message a step over `pairs`, and then wait for each other at a barrier.
 
-    Messages of `slow` pairs take longer. Whoever deals with rank `late` waits for it first.
+    Messages of `slow` pairs take longer. Whoever deals with rank `late` waits for it first, when it sends to it or receives.
     """
     delay = {pair: USUAL + EXTRA * (pair in slow) for pair in pairs}
     busy = {rank: sum(seconds for pair, seconds in delay.items() if rank in pair) for rank in range(ranks)}
@@ -41,7 +43,8 @@ def report(tmp_path: Path, pairs: Pairs, slow: Pairs = frozenset(), late: int | 
     ]
     rows = []
     for seq, ((a, b), seconds) in enumerate(sorted(delay.items())):
-        sending, receiving = seconds + lateness * (b == late), seconds + lateness * (a == late)
+        sending = seconds + lateness * (b == late and waits == "send")
+        receiving = seconds + lateness * (a == late and waits == "recv")
         # One of the two is always there first, and waits a little.
         rows.append(moved(a, "send", 20_000 + seq, peer=b, step=STEPS, count=STEPS, seconds=STEPS * sending))
         rows.append(moved(b, "recv", 30_000 + seq, peer=a, step=STEPS, count=STEPS, seconds=STEPS * (receiving + 0.003)))
@@ -86,8 +89,9 @@ def test_links_that_are_all_alike_are_measured_and_well(tmp_path: Path) -> None:
     assert found(result)["comm_exposed"].ranks == "all"
 
 
-def test_a_late_rank_for_which_others_wait_is_no_slow_link(tmp_path: Path) -> None:
-    result = report(tmp_path, ALL, late=3)
+@pytest.mark.parametrize("waits", ["send", "recv"])
+def test_a_late_rank_for_which_others_wait_is_no_slow_link(tmp_path: Path, waits: str) -> None:
+    result = report(tmp_path, ALL, late=3, waits=waits)
 
     assert "slow_link" not in found(result)
     assert found(result)["compute_straggler"].ranks == [3]
@@ -102,3 +106,20 @@ def test_with_two_ranks_no_link_can_be_held_against_another(tmp_path: Path) -> N
 
 def test_without_summaries_by_pair_links_are_not_measured(tmp_path: Path) -> None:
     assert "slow_link" in {row.class_ for row in report(tmp_path, set(), late=1).not_measured}
+
+
+def test_a_transfer_that_senders_do_not_see_for_the_systems_buffers_is_found_between_the_pair(tmp_path: Path) -> None:
+    """Two ranks exchange in each step, the first sends and then receives; on the slow link the receivers wait for the transfer."""
+    rows = []
+    for seq, (a, b) in enumerate(sorted(pair for pair in ALL if pair[0] < pair[1])):
+        moving = USUAL + 0.03 * ((a, b) == (0, 2))
+        for rank, peer, receiving in ((a, b, 2 * moving), (b, a, moving)):
+            rows.append(moved(rank, "send", 20_000 + seq, peer=peer, step=STEPS, count=STEPS // 3, seconds=STEPS / 3 * 1e-4))
+            rows.append(moved(rank, "recv", 30_000 + seq, peer=peer, step=STEPS, count=STEPS // 3, seconds=STEPS / 3 * receiving))
+    steps = [[COMPUTING | {"collective": 2 * USUAL + 0.06 * (number % 3 == 0)}] * 4 for number in range(STEPS)]
+    path = tmp_path / "00000000-0000-4000-8000-000000000000-000000.jsonl"
+    path.write_bytes(job(steps, collectives=rows))
+
+    link = found(analyze(from_spool([path])))["slow_link"]
+    assert link.ranks == [0, 2]
+    assert link.seconds_per_step == pytest.approx(0.06 / 3, rel=0.1)
