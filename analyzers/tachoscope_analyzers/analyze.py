@@ -41,7 +41,10 @@ def analyze(job: JobRecords) -> Report:
     stages = pipeline.find(job, steps)
     steps = pipeline.working(steps) if stages else steps
     split = pipeline.attribute(steps, stages, flows) if stages else losses.attribute(steps)
-    gpus = gpu_losses.judge(job, steps, split, stragglers.candidates(job, steps, split))
+    late = stragglers.candidates(job, steps, split)
+    if stages is None and pipeline.said(steps):
+        late = [pipeline.accuses_nobody(one) for one in late]
+    gpus = gpu_losses.judge(job, steps, split, late)
     moving, judged = communication.candidates(job, steps, split, flows)
     moving += pipeline.candidates(steps, split)
     if stages or pipeline.visible(job, steps):

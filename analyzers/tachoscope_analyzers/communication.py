@@ -12,6 +12,9 @@ from tachoscope_analyzers.pipeline import StagedLosses
 from tachoscope_analyzers.steps import Steps
 from tachoscope_core.report import Evidence
 
+CLASSES = ("pipeline_bubble", "stage_imbalance", "network_degraded", "slow_link")
+"""What only the sends, receives and bytes of the ranks, or the layout of their stages, can show."""
+
 
 def candidates(job: JobRecords, steps: Steps, losses: Losses, flows: list[links.Flow]) -> tuple[list[Candidate], set[str]]:
     """Return what the step loses to exposed transfer, and which of `network_degraded` and `slow_link` could be judged.

@@ -92,6 +92,16 @@ def visible(job: JobRecords, steps: Steps) -> bool:
     return steps.device == "cpu" and steps.world_size > 1 and seen and len(steps.ranks) == steps.world_size
 
 
+def said(steps: Steps) -> bool:
+    """Say whether the job says that it is a pipeline, be it judged as one or not."""
+    return any(len(ranks) > 1 for start in steps.starts for ranks in start.groups.get("pp", []))
+
+
+def accuses_nobody(late: Candidate) -> Candidate:
+    """Return what is lost to a late rank where the stages cannot be judged: it may be that its stage has more layers."""
+    return replace(late, slug="unknown", certainty=min(late.certainty, 0.5), alternative=("stage_imbalance", 0.0))
+
+
 def _placed(pipelines: list[tuple[int, ...]], steps: Steps, micro_batches: int, source: str) -> Pipeline | None:
     stage_of = {rank: stage for ranks in pipelines for stage, rank in enumerate(ranks)}
     if set(stage_of) != set(steps.ranks) or len({len(ranks) for ranks in pipelines}) != 1:

@@ -6,6 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -190,6 +191,23 @@ def test_what_stages_are_blocked_for_by_sending_is_communication_and_no_bubble(t
     found = {finding.class_: finding for finding in result.findings}
     assert found["comm_exposed"].seconds_per_step == pytest.approx(2 * micro * sending, rel=0.1)
     assert found["pipeline_bubble"].seconds_per_step == pytest.approx(0.02, rel=0.1)
+
+
+def test_on_devices_where_stages_cannot_be_judged_no_stage_is_called_a_straggler(tmp_path: Path) -> None:
+    phases = {"forward": 0.07, "backward": 0.07, "optimizer": 0.002}
+    device = [{"gap": 0.0, "forward": 0.05, "backward": 0.09, "optimizer": 0.002}, {"forward": 0.09, "backward": 0.05}]
+    lines = job([[phases] * 2] * STEPS, device="cuda", pipelines=[[0, 1]]).splitlines()
+    rows = [msgspec.json.decode(line) for line in lines]
+    for row in rows:
+        if row["kind"] == "StepDone":
+            row |= {"device_seconds": device[row["rank"]]}
+    path = tmp_path / "00000000-0000-4000-8000-000000000000-000000.jsonl"
+    path.write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
+    result = analyze(from_spool([path]))
+
+    assert "compute_straggler" not in {finding.class_ for finding in result.findings}
+    assert any(finding.class_ == "unknown" and finding.ranks == [1] for finding in result.findings)
+    assert {"pipeline_bubble", "stage_imbalance"} <= {row.class_ for row in result.not_measured}
 
 
 SECONDS = st.floats(0.0001, 0.05)
