@@ -1,8 +1,8 @@
 """A DDP training over gloo whose network becomes slower in the middle: rank 0 limits the rate of the loopback then.
 
-unshare -n sh -c 'ip link set lo up; exec tachoscope run -- python tests/network_training.py PORT STEPS [--from STEP] [--rate 400mbit]'
+unshare -n sh -c 'ip link set lo up; exec tachoscope run -- python tests/network_training.py PORT STEPS [--slow-from STEP]'
 
-Prints the seconds per step that gradients of the same size take to exchange, apart from the training, before and after.
+Prints the mean seconds of a step before and after.
 """
 
 from __future__ import annotations

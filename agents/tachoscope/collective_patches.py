@@ -57,11 +57,19 @@ class _Groups:
 
     def __init__(self, torch: ModuleType) -> None:
         self._distributed = torch.distributed
+        self._member = torch.distributed.GroupMember
+        self._world: Any = None
+        self._of_world: tuple[str, list[int]] = "", []
         self._known: weakref.WeakKeyDictionary[Any, tuple[str, list[int]]] = weakref.WeakKeyDictionary()
 
     def of(self, group: Any) -> tuple[str, list[int]]:
         """Return the name, empty for all ranks, and the global ranks of a process group; None is the one of all ranks."""
-        group = self._distributed.group.WORLD if group is None else group
+        if group is None:
+            group = self._member.WORLD
+            if group is self._world:  # most calls: a look into the dictionary costs more than all else here
+                return self._of_world
+            self._world, self._of_world = group, self.of(group)
+            return self._of_world
         found = self._known.get(group)
         if found is None:
             ranks = list(self._distributed.get_process_group_ranks(group))
@@ -84,9 +92,9 @@ class _Reader:
         self._process_group = torch.distributed.ProcessGroup
         self._groups = groups
 
-    def key(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Key, int] | None:
-        """Return what the call counts as, and the bytes of its largest argument, which is all data in an all-gather as in a
-        reduce-scatter; None for tensors of a device.
+    def read(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, str, int] | None:
+        """Return the bytes of the largest argument, which is all data in an all-gather as in a reduce-scatter, and the group's name
+        and size; None for tensors of a device.
         """
         size, group = 0, None
         for value in (*args, *kwargs.values()) if kwargs else args:
@@ -101,7 +109,7 @@ class _Reader:
             elif isinstance(value, self._process_group):
                 group = value
         called, ranks = self._groups.of(group)
-        return Key(name, size_class(size), called, len(ranks)), size
+        return size, called, len(ranks)
 
 
 def _blocking(probe: Probe, name: str, reader: _Reader) -> Callable[[Function], Function]:
@@ -124,12 +132,11 @@ def _blocking(probe: Probe, name: str, reader: _Reader) -> Callable[[Function], 
             finally:
                 timeline.leave()
             try:
-                found = reader.key(name, args, kwargs)
+                found = reader.read(args, kwargs)
                 if found is not None:
-                    key, size = found
-                    if aimed:
-                        peer = result if name == "recv" and isinstance(result, int) else sums.peer
-                        key = key._replace(peer=peer)
+                    size, called, ranks = found
+                    peer = result if name == "recv" and isinstance(result, int) else sums.peer
+                    key = Key(name, size_class(size), called, ranks, peer)
                     sums.add(key, count=1, size_bytes=size, nanoseconds=timeline.last - begin)
                     if isinstance(result, Work):
                         sums.begun(result, key)
@@ -148,12 +155,13 @@ def _aimed(probe: Probe, name: str, groups: _Groups) -> Callable[[Function], Fun
     """Note the other end of a point-to-point call; add one that is asynchronous, within no blocking one, to the sums."""
 
     def wrapper_of(original: Function) -> Function:
-        def call(self: Any, tensors: Any, peer: int, *args: Any, **kwargs: Any) -> Any:
-            work = original(self, tensors, peer, *args, **kwargs)
-            if not probe.mine():
+        def call(*args: Any, **kwargs: Any) -> Any:
+            work = original(*args, **kwargs)
+            if len(args) < 3 or not probe.mine():  # torch gives all by position: group, tensors, rank in the group, tag
                 return work
             try:
-                called, ranks = groups.of(self)
+                group, tensors, peer = args[:3]
+                called, ranks = groups.of(group)
                 other = ranks[peer]
                 probe.collectives.peer = other
                 if probe.timeline.phase != tl.COLLECTIVE and tensors[0].is_cpu:
@@ -206,11 +214,8 @@ def _replicating(probe: Probe) -> Callable[[Function], Function]:
                 return
             try:
                 ignored = getattr(self, "parameters_to_ignore", ())
-                probe.collectives.gradient_bytes += sum(
-                    parameter.nbytes
-                    for name, parameter in self.module.named_parameters()
-                    if parameter.requires_grad and name not in ignored
-                )
+                exchanged = [one for name, one in self.module.named_parameters() if one.requires_grad and name not in ignored]
+                probe.collectives.replicated(self, sum(parameter.nbytes for parameter in exchanged))
             except Exception as error:
                 probe.give_up(error)
 

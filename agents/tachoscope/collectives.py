@@ -39,7 +39,7 @@ def size_class(size_bytes: int) -> str:
 class Collectives:
     """The running sums of one process."""
 
-    __slots__ = ("_sums", "_works", "_written", "gradient_bytes", "peer")
+    __slots__ = ("_replicas", "_sums", "_works", "_written", "gradient_bytes", "peer")
 
     def __init__(self) -> None:
         self.peer = NOBODY
@@ -49,6 +49,7 @@ class Collectives:
         self._sums: dict[Key, list[int]] = {}
         self._written: dict[Key, tuple[int, int, int]] = {}
         self._works: weakref.WeakKeyDictionary[Any, Key] = weakref.WeakKeyDictionary()
+        self._replicas: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
     def add(self, key: Key, *, count: int = 0, size_bytes: int = 0, nanoseconds: int = 0) -> None:
         """Add calls, what they moved, and how long the thread was blocked in them."""
@@ -60,6 +61,11 @@ class Collectives:
         sums[0] += count
         sums[1] += size_bytes
         sums[2] += nanoseconds
+
+    def replicated(self, model: Any, size_bytes: int) -> None:
+        """Remember that the gradients of a model, of so many bytes, are exchanged each step; one that is gone counts no longer."""
+        self._replicas[model] = size_bytes
+        self.gradient_bytes = sum(self._replicas.values())
 
     def begun(self, work: Any, key: Key) -> None:
         """Remember what an asynchronous call is, until somebody waits for it."""

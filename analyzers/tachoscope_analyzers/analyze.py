@@ -40,7 +40,7 @@ def analyze(job: JobRecords) -> Report:
     flows = links.flows(job, steps)
     stages = pipeline.find(job, steps)
     steps = pipeline.working(steps) if stages else steps
-    split = pipeline.attribute(steps, stages, flows) if stages else losses.attribute(steps)
+    split = pipeline.attribute(steps, stages, links.moving(job, steps, flows)) if stages else losses.attribute(steps)
     late = stragglers.candidates(job, steps, split)
     if stages is None and pipeline.said(steps):
         late = [pipeline.accuses_nobody(one) for one in late]

@@ -68,6 +68,22 @@ def flows(job: JobRecords, steps: Steps) -> list[Flow]:
     return found
 
 
+def moving(job: JobRecords, steps: Steps, found: list[Flow]) -> dict[int, float]:
+    """Return by rank the seconds per step that it is blocked for by moving data, without waiting for others: its flows, and of
+    the collectives of each group what the rank of the group that was blocked for least was blocked for.
+    """
+    seconds = {rank: sum(flow.seconds for flow in found if rank in {flow.source, flow.target}) for rank in steps.ranks}
+    rows = [row for row in job.collectives if row.peer < 0 and row.writer in steps.writers]
+    last = last_steps(rows)
+    blocked: dict[tuple[str, str], Counter[int]] = defaultdict(Counter)
+    for row in rows:
+        blocked[row.collective, row.group][row.rank] += row.seconds / last[row.writer]  # type: ignore[assignment]
+    for by_rank in blocked.values():
+        for rank in by_rank:
+            seconds[rank] += min(by_rank.values())
+    return seconds
+
+
 def last_steps(rows: list[CollectiveDone]) -> dict[str, int]:
     """Return the number of steps that the summaries of each writer are about, at least one."""
     last: Counter[str] = Counter()

@@ -9,13 +9,13 @@ What uneven stages add to that is what spreading the layers evenly would win: (m
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from tachoscope_analyzers.judge import Candidate
-from tachoscope_analyzers.links import Flow
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.losses import Losses
 from tachoscope_analyzers.steps import CAUSES, Matrix, Steps
@@ -146,11 +146,11 @@ def working(steps: Steps) -> Steps:
     return replace(steps, own=own)
 
 
-def attribute(steps: Steps, pipeline: Pipeline, found: list[Flow]) -> StagedLosses:
+def attribute(steps: Steps, pipeline: Pipeline, moving: Mapping[int, float]) -> StagedLosses:
     """Split every step of a pipeline; the reference for a late rank is the lower median of its own stage.
 
     Args:
-        found: the flows between the ranks, for what of the waiting is transfer.
+        moving: seconds per step that each rank is blocked for by moving data (`links.moving`), for what of the waiting is transfer.
     """
     m, rows = pipeline.micro_batches, np.arange(len(steps.numbers))
     own = sum(steps.own.values(), np.zeros_like(steps.wall))
@@ -171,7 +171,7 @@ def attribute(steps: Steps, pipeline: Pipeline, found: list[Flow]) -> StagedLoss
     left = left - imbalance
     bubble = np.clip((pipeline.stages - 1) / m * work_typical.mean(axis=1), 0.0, left)
     left = left - bubble
-    transfer = np.minimum(left, _moving(steps, found))
+    transfer = np.minimum(left, max(moving.values(), default=0.0))
     return StagedLosses(step, common, excess, transfer, pipeline, bubble, imbalance, left - transfer, straggling, slowest)
 
 
@@ -222,12 +222,6 @@ def _excess(steps: Steps, own: Matrix, typical: Indices, latest: Indices, stragg
         excess[cause] = np.zeros_like(steps.wall)
         excess[cause][rows, late] = over[cause] * scale
     return excess
-
-
-def _moving(steps: Steps, found: list[Flow]) -> float:
-    """Return what the rank that moves most is blocked for per step by moving it."""
-    by_rank = {rank: sum(flow.seconds for flow in found if rank in {flow.source, flow.target}) for rank in steps.ranks}
-    return max(by_rank.values())
 
 
 def waits(steps: Steps, losses: Losses) -> dict[str, Matrix] | None:

@@ -229,7 +229,7 @@ def test_whatever_the_stages_do_losses_sum_to_the_step_and_states_to_the_wall_ti
     table = aligned(records)
     found = pipeline.find(records, table)
     assert found is not None
-    split = pipeline.attribute(table, found, links.flows(records, table))
+    split = pipeline.attribute(table, found, links.moving(records, table, links.flows(records, table)))
     parts = sum((split.common[cause] + split.excess[cause].sum(axis=1) for cause in CAUSES), split.transfer)
     np.testing.assert_allclose(parts + split.bubble + split.imbalance + split.unexplained, split.step, atol=1e-8)
     for seconds in (split.transfer, split.bubble, split.unexplained, split.straggling):
