@@ -1,9 +1,10 @@
 """A home-grown pipeline over gloo with explicit sends and receives, watched as any script is.
 
-python tests/pipeline_training.py PORT STEPS [--ranks N] [--micro-batches M] [--schedule fill|1f1b] [--layers 8,8] [--replicas D]
-    [--late RANK] [--asynchronous] [--out FILE]
+python tests/pipeline_training.py PORT STEPS [--micro-batches M] [--schedule fill|1f1b] [--layers 4,4] [--replicas D]
+    [--late RANK] [--asynchronous]
 
-Ranks are numbered stage by stage. Prints the mean seconds of a step, and with `--late` those that the rank computed longer.
+Ranks are numbered stage by stage. Each layer rests in its forward, as if a device computed it: so stages overlap on few cores.
+Prints the mean seconds of a step, and those that a rank's layers took.
 """
 
 from __future__ import annotations
@@ -16,8 +17,24 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 
-WIDTH, BATCH = 256, 64
+WIDTH, BATCH = 64, 16
+LAYER_SECONDS = 0.002
+
+
+class Layer(nn.Module):
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.linear = nn.Linear(WIDTH, WIDTH)
+        self.seconds = seconds
+        self.rested = 0.0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        begin = time.perf_counter()
+        time.sleep(self.seconds)
+        self.rested += time.perf_counter() - begin
+        return torch.relu(self.linear(x))
 
 
 class Stage:
@@ -27,16 +44,18 @@ class Stage:
         self.last = self.stage == len(layers) - 1
         self.previous = rank - options.replicas if self.stage else None
         self.next = None if self.last else rank + options.replicas
-        self.net = nn.Sequential(*[part for _ in range(layers[self.stage]) for part in (nn.Linear(WIDTH, WIDTH), nn.ReLU())])
+        seconds = LAYER_SECONDS * (2 if rank == options.late else 1)
+        self.net = nn.Sequential(*[Layer(seconds) for _ in range(layers[self.stage])])
         self.optimizer = torch.optim.SGD(self.net.parameters(), lr=1e-4)
+        self.batches = iter(DataLoader(TensorDataset(torch.rand(options.steps, BATCH, WIDTH)), batch_size=None))
+        self.batch: torch.Tensor | None = None
         self.asynchronous = options.asynchronous
-        self.late = rank == options.late
-        self.late_seconds = 0.0
+        self.sent: list[tuple[dist.Work, torch.Tensor]] = []
         self.queue: list[tuple[torch.Tensor | None, torch.Tensor]] = []
 
     def send(self, tensor: torch.Tensor, peer: int) -> None:
         if self.asynchronous:
-            dist.isend(tensor, peer).wait()
+            self.sent.append((dist.isend(tensor, peer), tensor))
         else:
             dist.send(tensor, peer)
 
@@ -50,12 +69,7 @@ class Stage:
 
     def forward(self) -> None:
         given = None if self.previous is None else self.receive(self.previous).requires_grad_()
-        if self.late:
-            begin = time.perf_counter()
-            with torch.no_grad():
-                self.net(torch.rand(4 * BATCH, WIDTH))
-            self.late_seconds += time.perf_counter() - begin
-        out = self.net(torch.rand(BATCH, WIDTH) if given is None else given)
+        out = self.net(self.batch if given is None else given)
         if self.next is not None:
             self.send(out.detach(), self.next)
         self.queue.append((given, out))
@@ -72,6 +86,7 @@ class Stage:
 
 def one_step(stage: Stage, options: argparse.Namespace, group: dist.ProcessGroup | None) -> None:
     stage.optimizer.zero_grad()
+    stage.batch = None if stage.stage else next(stage.batches)[0]
     stages = len(options.layers.split(","))
     ahead = options.micro_batches if options.schedule == "fill" else min(options.micro_batches, stages - stage.stage)
     for _ in range(ahead):
@@ -80,6 +95,8 @@ def one_step(stage: Stage, options: argparse.Namespace, group: dist.ProcessGroup
         stage.backward()
         if ahead + number < options.micro_batches:
             stage.forward()
+    while stage.sent:
+        stage.sent.pop()[0].wait()
     if group is not None:
         for parameter in stage.net.parameters():
             dist.all_reduce(parameter.grad, group=group)
@@ -95,10 +112,11 @@ def main(rank: int, options: argparse.Namespace) -> None:
     stage = Stage(rank, options)
     for step in range(options.steps):
         if step == 10:
-            begin, stage.late_seconds = time.perf_counter(), 0.0
+            begin, rested = time.perf_counter(), sum(layer.rested for layer in stage.net)
         one_step(stage, options, groups[stage.stage] if options.replicas > 1 else None)
     count = options.steps - 10
-    print(f"rank {rank} step {(time.perf_counter() - begin) / count:.5f} late {stage.late_seconds / count:.5f}", flush=True)
+    seconds, rested = time.perf_counter() - begin, sum(layer.rested for layer in stage.net) - rested
+    print(f"rank {rank} step {seconds / count:.6f} layers {rested / count:.6f}", flush=True)
     dist.barrier()
 
 
@@ -108,7 +126,7 @@ if __name__ == "__main__":
     parser.add_argument("steps", type=int)
     parser.add_argument("--micro-batches", type=int, default=4)
     parser.add_argument("--schedule", choices=("fill", "1f1b"), default="fill")
-    parser.add_argument("--layers", default="8,8")
+    parser.add_argument("--layers", default="4,4")
     parser.add_argument("--replicas", type=int, default=1)
     parser.add_argument("--late", type=int, default=-1)
     parser.add_argument("--asynchronous", action="store_true")
