@@ -15,6 +15,8 @@ from tachoscope_core.report import Evidence
 CLASSES = ("pipeline_bubble", "stage_imbalance", "network_degraded", "slow_link")
 """What only the sends, receives and bytes of the ranks, or the layout of their stages, can show."""
 
+_STAGED_CERTAINTY = 0.7
+
 
 def candidates(job: JobRecords, steps: Steps, losses: Losses, flows: list[links.Flow]) -> tuple[list[Candidate], set[str]]:
     """Return what the step loses to exposed transfer, and which of `network_degraded` and `slow_link` could be judged.
@@ -53,5 +55,7 @@ def candidates(job: JobRecords, steps: Steps, losses: Losses, flows: list[links.
     judged |= {"network_degraded"} if has_baseline else set()
     evidence += network.bandwidth_evidence(job, steps, float(losses.transfer.mean()))
     if left.any():
-        found.append(Candidate("comm_exposed", left, "all", evidence, 1.0, ("network_degraded", 0.0)))
+        # Between stages transfer is known to be no more than this: sender and receiver may have kept each other waiting in turn.
+        certainty, look_alike = (_STAGED_CERTAINTY, "pipeline_bubble") if staged else (1.0, "network_degraded")
+        found.append(Candidate("comm_exposed", left, "all", evidence, certainty, (look_alike, 0.0)))
     return found, judged
