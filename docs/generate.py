@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tachoscope_analyzers.analyze import missing_signals
 from tachoscope_analyzers.checkpoint_model import Saving, best_interval, lost_at_failure, useful_ratio
+from tachoscope_analyzers.communication import CLASSES as EXCHANGE_CLASSES
 from tachoscope_analyzers.duration import in_words
 from tachoscope_analyzers.gpu_losses import CLASSES as GPU_CLASSES
 from tachoscope_analyzers.life.verdicts import CLASSES as LIFE_CLASSES
@@ -42,10 +43,11 @@ def bottlenecks() -> str:
     rows = []
     for entry in BY_SLUG.values():
         looked_for = entry.slug not in missing_signals() or entry.slug == "h2d_copy"
-        has_page = looked_for or entry.slug in {*FOUND, *GPU_CLASSES, *LIFE_CLASSES, *SERVING_CLASSES}
+        has_page = looked_for or entry.slug in {*FOUND, *GPU_CLASSES, *LIFE_CLASSES, *SERVING_CLASSES, *EXCHANGE_CLASSES}
         page = f"[{entry.slug}](../{entry.runbook})" if has_page else entry.slug
         need = "on CUDA" if entry.slug == "h2d_copy" else "yes" if looked_for else f"no: needs {missing_signals()[entry.slug]}"
         need = f"on CUDA, with {missing_signals()[entry.slug]}" if entry.slug in GPU_CLASSES else need
+        need = f"with {missing_signals()[entry.slug]}" if entry.slug in EXCHANGE_CLASSES else need
         need = "of a server, with `--serving` or its records" if entry.slug in SERVING_CLASSES else need
         need = "of the whole life, with `--goodput`" if need.startswith("no: ") and entry.slug in LIFE_CLASSES else need
         rows.append(

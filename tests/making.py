@@ -33,18 +33,30 @@ def job(
     other_cpu: float = 0.0,
     threads: int = 1,
     clocks_every: int = 1,
+    backward_calls: int = 1,
+    pipelines: list[list[int]] | None = None,
+    collectives: list[records.CollectiveDone] | None = None,
+    attempt: int = 0,
 ) -> bytes:
     """Return the JSON lines of a job. `steps[k][r]` are the phases of step k on rank r.
 
     `blocked[k][r]` seconds of backward are waiting in the gradient exchange, `delay[k][r]` of forward waiting for a core; all other
     time is on the CPU, of `data_wait` and `other` the given ratios. The CPU clocks are read in one step of `clocks_every`.
+    `pipelines` are the ranks of each pipeline in the order of their stages.
     """
     lines = []
     ranks = len(steps[0])
     for rank in range(ranks):
+        again = {"attempt": attempt, "writer": f"{attempt:07d}{rank}-0000-4000-8000-000000000000"}
         lines.append(
             records.JobStarted(
-                **envelope(rank), world_size=world_size or ranks, pid=100 + rank, device=device, cpu_threads=threads, cpu_count=2
+                **envelope(rank, **again),
+                world_size=world_size or ranks,
+                pid=100 + rank,
+                device=device,
+                cpu_threads=threads,
+                cpu_count=2,
+                groups={"pp": [group for group in pipelines or [] if rank in group]} if pipelines else {},
             )
         )
         end = 0.0
@@ -60,20 +72,21 @@ def job(
             cpu["other"] = phases.get("other", 0.0) * other_cpu
             lines.append(
                 records.StepDone(
-                    **envelope(rank, number, monotonic_ns=round(end * 1e9), time=1.7e9 + end),
+                    **envelope(rank, number, monotonic_ns=round(end * 1e9), time=1.7e9 + end, **again),
                     step=number,
                     wall_seconds=wall,
                     phase_seconds=phases,
                     cpu_seconds=cpu if number % clocks_every == 0 else {},
                     run_delay_seconds={"step": without_core, "backward": 0.0} if number % clocks_every == 0 else {},
+                    backward_calls=backward_calls,
                 )
             )
-    lines.extend(heartbeats or [])
+    lines.extend([*(heartbeats or []), *(collectives or [])])
     return b"".join(map(records.encode, lines))
 
 
 def beat(rank: int = 0, seq: int = 10_000, **fields: Any) -> records.Heartbeat:
-    return records.Heartbeat(**envelope(rank, seq), step=1, **{"window_seconds": 5.0, **fields})
+    return records.Heartbeat(**envelope(rank, seq) | {"step": 1, "window_seconds": 5.0, **fields})
 
 
 def synchronous(
@@ -87,3 +100,9 @@ def synchronous(
         steps.append([phases | {"backward": phases["backward"] + wait} for phases, wait in zip(row, waits, strict=True)])
         blocked.append(waits)
     return steps, blocked
+
+
+def moved(rank: int, collective: str, seq: int = 20_000, **fields: Any) -> records.CollectiveDone:
+    """A summary of one rank's calls over steps 1 to `step`."""
+    whole = {"size_class": "<=1MiB", "count": 1, "bytes": 1 << 20, "seconds": 0.0, **fields}
+    return records.CollectiveDone(**envelope(rank, seq) | whole, collective=collective)

@@ -142,6 +142,7 @@ def describe(
     data_snapshot: str | None = None,
     image: str | None = None,
     parents: Sequence[str | os.PathLike[str]] | None = None,
+    layout: Mapping[str, int] | None = None,
 ) -> None:
     """Say what this run is made of, best before the first step; reports show it, secrets redacted. What is left out stays.
 
@@ -150,9 +151,16 @@ def describe(
         data_snapshot: version of the data set, such as a commit or a date; default: `$TACHOSCOPE_DATA_SNAPSHOT`.
         image: container image; default: `$TACHOSCOPE_IMAGE`, else what Slurm or Apptainer say.
         parents: references of the checkpoints that the run begins from, beside those that it was seen to load.
+        layout: sizes of the parallel dimensions, outermost first, such as `{"pp": 4, "dp": 2}`; default: `$TACHOSCOPE_LAYOUT`.
+
+    Raises:
+        ValueError: the layout has another dimension than pp, dp, tp, cp and ep, or something that is no size.
     """
+    from tachoscope import layout as parallel
     from tachoscope import lineage
 
+    if layout is not None:
+        parallel.describe(layout)
     lineage.describe(hyperparameters=hyperparameters, data_snapshot=data_snapshot, image=image, parents=parents)
 
 

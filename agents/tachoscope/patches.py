@@ -1,9 +1,9 @@
 """Wraps the few functions of torch that every training loop goes through. Each wrapper calls the original whatever happens.
 
 Wrapped: the iterator of `DataLoader`, `torch.autograd.backward` (that of a tensor calls it), all optimizers (by torch's own
-global hooks), `nn.Module.train`/`eval`, the functions of `torch.distributed` that wait, and copies to the device once CUDA is
-in use; what saves and reads checkpoints is wrapped by `checkpoint_patches`. No hook is put on any module: a hook would be pickled
-with the user's model.
+global hooks), `nn.Module.train`/`eval`, and copies to the device once CUDA is in use; what waits for other ranks is wrapped by
+`collective_patches`, what saves and reads checkpoints by `checkpoint_patches`. No hook is put on any module: a hook would be
+pickled with the user's model.
 """
 
 from __future__ import annotations
@@ -15,30 +15,10 @@ from threading import get_ident
 from types import ModuleType
 from typing import Any
 
-from tachoscope import checkpoint_patches
+from tachoscope import checkpoint_patches, collective_patches
 from tachoscope import timeline as tl
 from tachoscope.probe import Probe
 from tachoscope.wrapping import Function, during, wrap
-
-COLLECTIVES = (
-    "all_gather",
-    "all_gather_into_tensor",
-    "all_gather_object",
-    "all_reduce",
-    "all_to_all",
-    "all_to_all_single",
-    "barrier",
-    "broadcast",
-    "broadcast_object_list",
-    "gather",
-    "monitored_barrier",
-    "recv",
-    "reduce",
-    "reduce_scatter",
-    "reduce_scatter_tensor",
-    "scatter",
-    "send",
-)
 
 
 def install(probe: Probe, torch: ModuleType) -> None:
@@ -51,8 +31,7 @@ def install(probe: Probe, torch: ModuleType) -> None:
     _copies(probe, torch)
     if torch.distributed.is_available():
         _rendezvous(probe, torch)
-        for name in COLLECTIVES:
-            wrap(torch.distributed, name, functools.partial(during, probe, tl.COLLECTIVE))
+        collective_patches.install(probe, torch)
 
 
 def _loaders(probe: Probe) -> None:

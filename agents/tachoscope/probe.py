@@ -11,16 +11,18 @@ import gc
 import os
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tachoscope import announcement, lineage
+from tachoscope import announcement, layout, lineage
 from tachoscope import identity as ident
 from tachoscope import timeline as tl
 from tachoscope.checkpoints import Checkpoints
+from tachoscope.collectives import Collectives
 from tachoscope.device_clock import DeviceClock
 from tachoscope.importhook import after_import
 from tachoscope.notices import NOTICES
@@ -56,6 +58,7 @@ class Probe:
         self.outbox = Outbox(identity, directory, waits=True)  # for this to turn out a process that trains
         self.timeline = tl.Timeline()
         self.checkpoints = Checkpoints(self, NOTICES)
+        self.collectives = Collectives()
         self.rendezvous_seconds = 0.0
         self.thread_ident = self.thread_id = 0
         self.steps = 0
@@ -63,6 +66,7 @@ class Probe:
         self.device: DeviceClock[FinishedStep] | None = None
         self._loader: weakref.ref[Any] | None = None
         self._samples = 0
+        self._backward_calls = 0
         self._undecided_samples: int | None = None
         self._open_optimizers: list[int] = []
         self._announced = False
@@ -147,6 +151,7 @@ class Probe:
             self._backward_begin_delay = self._run_delay.read()
         if self.device is not None:
             self.device.mark("backward")
+        self._backward_calls += 1
         self.timeline.enter(tl.BACKWARD)
 
     def backward_end(self) -> None:
@@ -154,6 +159,11 @@ class Probe:
         self.timeline.leave_to(tl.FORWARD)
         if self.timeline.reads_cpu and self._run_delay is not None:
             self._backward_delay += self._run_delay.read() - self._backward_begin_delay
+
+    def exchanged(self) -> None:
+        """The thread sent to another rank, or received: a stage of a pipeline computes a batch that no loader gave it."""
+        if self._announced and self.timeline.phase == tl.OTHER:
+            self.timeline.go_on_in(tl.FORWARD)
 
     def _leave_optimizers(self) -> None:
         """Forget optimizer steps that raised, if the job went on: only in a closure are gradients computed within a step."""
@@ -215,8 +225,10 @@ class Probe:
             self._step_delay, self._backward_delay = now, 0
         if detail:
             self._detailed_until = end + DETAIL_EVERY_NS
-        step = FinishedStep(self.steps, end, total, wall, cpu, step_delay, backward_delay, samples or self._samples, tokens)
-        self._samples = 0
+        samples = samples or self._samples
+        calls = self._backward_calls
+        step = FinishedStep(self.steps, end, total, wall, cpu, step_delay, backward_delay, samples, tokens, calls)
+        self._samples = self._backward_calls = 0
         if self.device is None:
             self.outbox.put(step, {})
         else:
@@ -260,6 +272,7 @@ class Probe:
         self.outbox.start(
             world_size=world,
             rendezvous_seconds=self.rendezvous_seconds,
+            **layout.of_process(os.environ, self.outbox.rank, world),
             parents=[*dict.fromkeys([*self.checkpoints.parents(), *lineage.described_parents()])],
             **announcement.of_process(torch),
         )
@@ -271,6 +284,9 @@ class Probe:
         self._sampler = sampler
 
     def _heartbeat(self, window_seconds: float, signals: dict[str, float], wait_samples: Counts, where: Counts) -> None:
+        self._write_collectives()
+        if self.collectives.gradient_bytes:
+            signals = signals | {"gradient_bytes": float(self.collectives.gradient_bytes)}
         self.outbox.write(
             records.Heartbeat,
             step=self.steps,
@@ -281,6 +297,12 @@ class Probe:
             where=where,
             dropped_total=self.outbox.dropped,
         )
+
+    def _write_collectives(self) -> None:
+        now = time.monotonic_ns()
+        rows = [(records.CollectiveDone, now, {**fields, "step": self.steps}) for fields in self.collectives.grown()]
+        if rows:
+            self.outbox.write_all(rows)
 
     def _queue_ready_steps(self, *, everything: bool = False) -> None:
         if self.device is not None:
@@ -347,6 +369,7 @@ class Probe:
         self._queue_ready_steps(everything=True)
         if self._sampler is not None:
             self._sampler.stop()
+        self._write_collectives()
         self.flush()
         self.outbox.write(
             records.JobEnded,

@@ -3,7 +3,8 @@ writes a heartbeat. It never touches torch.
 
 Signals of a heartbeat are sums over its window: `process_cpu_seconds`, `worker_cpu_seconds` and `worker_seconds` (loader workers:
 CPU used, and number x time), `pressure_{cpu,io,memory}_seconds` and `idle_core_seconds` (the host's), `read_bytes`
-(system calls) and `storage_read_bytes`, `involuntary_switches`, `major_faults`; and `workers`, the number of loader workers.
+(system calls) and `storage_read_bytes`, `involuntary_switches`, `major_faults`; and levels: `workers`, the number of loader
+workers, and `gradient_bytes`, what `DistributedDataParallel` exchanges each step.
 """
 
 from __future__ import annotations

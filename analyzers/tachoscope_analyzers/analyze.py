@@ -15,7 +15,9 @@ from tachoscope_analyzers import (
     host,
     input,  # noqa: A004
     ledger,
+    links,
     losses,
+    pipeline,
     stragglers,
     waiting_unmeasured,
 )
@@ -45,15 +47,29 @@ def analyze(job: JobRecords, calibration: Calibration | None = None) -> Report:
         TachoscopeError: there is no step, or none that all ranks have.
     """
     steps = aligned(job)
-    split = waiting_unmeasured.attribute(steps)
-    gpus = gpu_losses.judge(job, steps, split, stragglers.candidates(job, steps, split))
-    not_measured = _not_measured(steps, gpus.missing)
+    flows = links.flows(job, steps)
+    stages = pipeline.find(job, steps)
+    steps = pipeline.working(steps) if stages else steps
+    split = (
+        pipeline.attribute(steps, stages, links.moving(job, steps, flows)) if stages else waiting_unmeasured.attribute(steps)
+    )
+    late = stragglers.candidates(job, steps, split)
+    if stages is None and pipeline.said(steps):
+        late = [pipeline.accuses_nobody(one) for one in late]
+    gpus = gpu_losses.judge(job, steps, split, late)
+    moving, judged = communication.candidates(job, steps, split, flows)
+    moving += pipeline.candidates(steps, split)
+    if stages or pipeline.visible(job, steps):
+        judged |= {"pipeline_bubble", "stage_imbalance"}
+    not_measured = _not_measured(steps, gpus.missing, judged)
     unmeasured = {row.class_ for row in not_measured}
-    candidates = [_without_unmeasured_alternative(one, unmeasured) for one in _candidates(job, steps, split, gpus.candidates)]
+    candidates = [
+        _without_unmeasured_alternative(one, unmeasured) for one in _candidates(job, steps, split, [*gpus.candidates, *moving])
+    ]
     candidates = [_with_speedup(one, steps, split) for one in waiting_unmeasured.believable(candidates, steps, split)]
     found = findings(advised(candidates, job, steps, split), _series(steps, split), calibration or shipped_calibration())
     seen = {finding.class_ for finding in found if finding.class_ in gpu_losses.CLASSES}
-    books = ledger.ledgers(steps)
+    books = ledger.ledgers(steps, pipeline.waits(steps, split))
     return Report(
         job=job.job,
         window=Window(start=steps.window_start, end=steps.window_end, steps=len(steps.numbers)),
@@ -71,11 +87,10 @@ def analyze(job: JobRecords, calibration: Calibration | None = None) -> Report:
     )
 
 
-def _candidates(job: JobRecords, steps: Steps, split: losses.Losses, computing: list[Candidate]) -> list[Candidate]:
+def _candidates(job: JobRecords, steps: Steps, split: losses.Losses, others: list[Candidate]) -> list[Candidate]:
     return [
         *input.candidates(job, steps, split),
-        *computing,
-        *communication.candidates(steps, split),
+        *others,
         *checkpoints.candidates(job, steps, split),
         *host.candidates(job, steps, split),
     ]
@@ -124,8 +139,8 @@ def missing_signals() -> dict[str, str]:
     return loaded
 
 
-def _not_measured(steps: Steps, gpu_signals: dict[str, str]) -> list[NotMeasured]:
-    missing = dict(missing_signals())
+def _not_measured(steps: Steps, gpu_signals: dict[str, str], judged: set[str]) -> list[NotMeasured]:
+    missing = {slug: signal for slug, signal in missing_signals().items() if slug not in judged}
     if steps.device != "cpu":
         missing.pop("h2d_copy")
         missing = {slug: signal for slug, signal in missing.items() if slug not in gpu_losses.CLASSES} | gpu_signals

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from tachoscope_analyzers import links, network
 from tachoscope_analyzers.judge import Candidate
+from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.losses import Losses
+from tachoscope_analyzers.pipeline import StagedLosses
 from tachoscope_analyzers.steps import Steps
 from tachoscope_core.report import Evidence
 
+CLASSES = ("pipeline_bubble", "stage_imbalance", "network_degraded", "slow_link")
+"""What only the sends, receives and bytes of the ranks, or the layout of their stages, can show."""
 
-def candidates(steps: Steps, losses: Losses) -> list[Candidate]:
-    """Return what the step loses to exposed transfer.
+_STAGED_CERTAINTY = 0.7
 
-    Without the records of all ranks, waiting for a late one and transferring look the same: unknown.
+
+def candidates(job: JobRecords, steps: Steps, losses: Losses, flows: list[links.Flow]) -> tuple[list[Candidate], set[str]]:
+    """Return what the step loses to exposed transfer, and which of `network_degraded` and `slow_link` could be judged.
+
+    A slow link, and what a network takes beyond its own baseline, are no matter of volume: what is left of the transfer is. Without
+    the records of all ranks, waiting for a late one and transferring look the same: unknown.
     """
+    judged = {"slow_link"} if links.measured(steps, flows) else set()
     if steps.world_size < 2 or not losses.transfer.any():
-        return []
+        return [], judged
     evidence = [
         Evidence(
             signal="blocked in collectives, the rank that waited least",
@@ -29,6 +41,21 @@ def candidates(steps: Steps, losses: Losses) -> list[Candidate]:
             source="step records",
         ),
     ]
-    if steps.transfer_measured:
-        return [Candidate("comm_exposed", losses.transfer, "all", evidence, 1.0, ("network_degraded", 0.0))]
-    return [Candidate("unknown", losses.transfer, "all", evidence, 0.5, ("comm_exposed", 0.0))]
+    if not steps.transfer_measured:
+        return [Candidate("unknown", losses.transfer, "all", evidence, 0.5, ("comm_exposed", 0.0))], judged
+    found = []
+    left = losses.transfer
+    staged = isinstance(losses, StagedLosses)
+    slow, has_baseline = links.slow_link(job, steps, flows, left, staged=staged), False
+    if slow is None and not staged:  # of a pipeline only the mean transfer is known
+        slow, has_baseline = network.degraded(job, steps, left)
+    if slow is not None:
+        found.append(slow)
+        left = np.asarray(left - slow.seconds)
+    judged |= {"network_degraded"} if has_baseline else set()
+    evidence += network.bandwidth_evidence(job, steps, float(losses.transfer.mean()))
+    if left.any():
+        # Between stages transfer is known to be no more than this: sender and receiver may have kept each other waiting in turn.
+        certainty, look_alike = (_STAGED_CERTAINTY, "pipeline_bubble") if staged else (1.0, "network_degraded")
+        found.append(Candidate("comm_exposed", left, "all", evidence, certainty, (look_alike, 0.0)))
+    return found, judged

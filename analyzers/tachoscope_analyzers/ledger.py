@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tachoscope_analyzers.steps import Steps
+from tachoscope_analyzers.steps import Matrix, Steps
 from tachoscope_core.names import TRAINING_STATES, UNEXPLAINED
 from tachoscope_core.report import Ledger
 
@@ -21,13 +21,17 @@ STATE_OF_CAUSE = {
 }
 
 
-def ledgers(steps: Steps) -> list[Ledger]:
+def ledgers(steps: Steps, waits: dict[str, Matrix] | None = None) -> list[Ledger]:
     """Return the ledger over all ranks, then one for each rank, in rank-seconds over the judged steps.
 
     The wall time is that of the clock from the first step's begin to the last one's end, so seconds that no record covers show up
     as unexplained. Raises ValueError if the states do not sum to it.
+
+    Args:
+        waits: the waiting of each rank by state, shape (K, R), where stages of a pipeline wait for each other; None: all ranks do
+            the same, so that what the one that waited least still waited is communication, and the rest waiting for a late rank.
     """
-    by_rank = [_of_rank(steps, column) for column in range(len(steps.ranks))]
+    by_rank = [_of_rank(steps, column, waits) for column in range(len(steps.ranks))]
     total = Ledger(
         unit="rank",
         wall_seconds=sum(ledger.wall_seconds for ledger in by_rank),
@@ -40,14 +44,16 @@ def ledgers(steps: Steps) -> list[Ledger]:
     return [total, *by_rank]
 
 
-def _of_rank(steps: Steps, column: int) -> Ledger:
+def _of_rank(steps: Steps, column: int, waits: dict[str, Matrix] | None) -> Ledger:
     states: dict[str, float] = {}
     for cause, seconds in steps.own.items():
         state = STATE_OF_CAUSE[cause]
         states[state] = states.get(state, 0.0) + float(seconds[:, column].sum())
     waiting = steps.waiting[:, column]
     transfer = np.minimum(steps.waiting.min(axis=1), waiting)
-    if len(steps.ranks) == steps.world_size:
+    if waits is not None:
+        states |= {state: float(seconds[:, column].sum()) for state, seconds in waits.items()}
+    elif len(steps.ranks) == steps.world_size:
         states["communication"] = float(transfer.sum())
         states["straggler_wait"] = float((waiting - transfer).sum())
     else:  # without the other ranks' records waiting and transfer cannot be told apart

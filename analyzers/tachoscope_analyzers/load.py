@@ -30,6 +30,7 @@ class JobRecords:
     starts: list[records.JobStarted] = field(default_factory=list)
     steps: list[records.StepDone] = field(default_factory=list)
     heartbeats: list[records.Heartbeat] = field(default_factory=list)
+    collectives: list[records.CollectiveDone] = field(default_factory=list)
     checkpoints: list[records.CheckpointSaved] = field(default_factory=list)
     manifests: list[records.CheckpointManifest] = field(default_factory=list)
     verified: list[records.CheckpointVerified] = field(default_factory=list)
@@ -143,6 +144,7 @@ _LISTS: dict[type[records.Record], str] = {
     records.JobStarted: "starts",
     records.StepDone: "steps",
     records.Heartbeat: "heartbeats",
+    records.CollectiveDone: "collectives",
     records.CheckpointSaved: "checkpoints",
     records.CheckpointManifest: "manifests",
     records.CheckpointVerified: "verified",

@@ -41,6 +41,7 @@ class Steps:
             all as for the rank that waited least, and only of that rank is it known to be its own work.
         transfer_measured: whether the least wait of a step is the transfer; on accelerators it cannot be told.
         waiting_unmeasured: ranks of which it is not known how much of backward they waited; of one process alone, none.
+        optimizer: seconds in the optimizer, part of `own`, shape (K, R). backward_calls: micro-batches of the step, shape (K, R).
         starts: the `JobStarted` of each rank. lost_seconds: wall time within the window that no record covers, by rank.
     """
 
@@ -58,6 +59,8 @@ class Steps:
     ends: Matrix
     unix_ends: Matrix
     shared: Matrix
+    optimizer: Matrix
+    backward_calls: Matrix
     transfer_measured: bool
     waiting_unmeasured: list[int]
     cpu_wait_measured: bool
@@ -95,6 +98,7 @@ def columns(rows: Sequence[StepDone]) -> dict[str, list[object]]:
         "time": [row.time for row in rows],
         "end_seconds": [row.monotonic_ns / 1e9 for row in rows],
         "wall_seconds": [row.wall_seconds for row in rows],
+        "backward_calls": [row.backward_calls for row in rows],
     }
     for phase in PHASES:
         found[f"{phase}_seconds"] = [row.phase_seconds.get(phase, 0.0) for row in rows]
@@ -177,6 +181,8 @@ def aligned(job: JobRecords) -> Steps:
         ends=ends,
         unix_ends=column("time"),
         shared=shared,
+        optimizer=column("optimizer_seconds"),
+        backward_calls=column("backward_calls"),
         transfer_measured=device == "cpu" and len(ranks) == world,
         waiting_unmeasured=[rank for rank, known in zip(ranks, waited, strict=True) if not known and world > 1],
         cpu_wait_measured=device == "cpu" and clocks_measured,

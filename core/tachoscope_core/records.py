@@ -113,7 +113,7 @@ class JobStarted(Record, frozen=True, kw_only=True, tag="JobStarted"):
     layout: dict[str, int] = {}
     """Size of each parallel dimension: dp, tp, pp, cp, ep."""
     groups: dict[str, list[list[int]]] = {}
-    """Ranks of each group of each parallel dimension."""
+    """By parallel dimension, the ranks of the groups that this process is in; those of `pp` in the order of the stages."""
 
 
 class StepDone(Record, frozen=True, kw_only=True, tag="StepDone"):
@@ -127,6 +127,7 @@ class StepDone(Record, frozen=True, kw_only=True, tag="StepDone"):
         run_delay_seconds: seconds the training thread was ready but had no core, by phase (`backward`, and `step` for all).
         device_seconds: seconds on the accelerator's own clock by phase (`gap`: nothing queued); empty on CPU.
         samples, tokens: what the step consumed, when the job says so; 0: not known.
+        backward_calls: how often gradients were computed in it: in a pipeline, or with accumulation, its micro-batches.
     """
 
     step: int
@@ -137,6 +138,7 @@ class StepDone(Record, frozen=True, kw_only=True, tag="StepDone"):
     device_seconds: dict[str, float] = {}
     samples: int = 0
     tokens: int = 0
+    backward_calls: int = 1
 
 
 class Heartbeat(Record, frozen=True, kw_only=True, tag="Heartbeat"):
@@ -242,7 +244,18 @@ class CheckpointRestored(Record, frozen=True, kw_only=True, tag="CheckpointResto
 
 
 class CollectiveDone(Record, frozen=True, kw_only=True, tag="CollectiveDone"):
-    """Summary of collectives of one kind and size class since the last such record."""
+    """Summary of collectives of one kind, size class, group and peer since the last such record of the process.
+
+    Attributes:
+        collective: name of the function of `torch.distributed`, such as `all_reduce` or `recv`; `isend` and `irecv` are `send` and
+            `recv`. size_class: of one message, such as `<=64KiB`.
+        count: calls. bytes: of their messages; in an all-gather or a reduce-scatter those of all ranks together.
+        seconds: the training thread was blocked in them, waiting for other ranks included.
+        group: ranks of the process group; empty: all. group_size: how many they are; 0: not known.
+        peer: global rank at the other end of `send` and `recv`; -1: it was no point-to-point call.
+        step: last finished step of the process.
+        wait_seconds, transfer_seconds: where who wrote this can tell them apart.
+    """
 
     collective: str
     size_class: str
@@ -250,6 +263,9 @@ class CollectiveDone(Record, frozen=True, kw_only=True, tag="CollectiveDone"):
     bytes: int
     seconds: float
     group: str = ""
+    group_size: int = 0
+    peer: int = -1
+    step: int = 0
     wait_seconds: float | None = None
     transfer_seconds: float | None = None
 
