@@ -50,9 +50,7 @@ def analyze(job: JobRecords, calibration: Calibration | None = None) -> Report:
     flows = links.flows(job, steps)
     stages = pipeline.find(job, steps)
     steps = pipeline.working(steps) if stages else steps
-    split = (
-        pipeline.attribute(steps, stages, links.moving(job, steps, flows)) if stages else waiting_unmeasured.attribute(steps)
-    )
+    split = pipeline.attribute(steps, stages, links.moving(job, steps, flows)) if stages else waiting_unmeasured.attribute(steps)
     late = stragglers.candidates(job, steps, split)
     if stages is None and pipeline.said(steps):
         late = [pipeline.accuses_nobody(one) for one in late]
