@@ -39,6 +39,7 @@ class FinishedStep(NamedTuple):
     backward_delay: int | None
     samples: int
     tokens: int
+    elements: int
 
 
 class Outbox:
@@ -155,4 +156,5 @@ def _record(envelope: dict[str, Any], step: FinishedStep, device_seconds: dict[s
         device_seconds=device_seconds,
         samples=step.samples,
         tokens=step.tokens,
+        elements=step.elements,
     )

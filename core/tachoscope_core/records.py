@@ -127,6 +127,7 @@ class StepDone(Record, frozen=True, kw_only=True, tag="StepDone"):
         run_delay_seconds: seconds the training thread was ready but had no core, by phase (`backward`, and `step` for all).
         device_seconds: seconds on the accelerator's own clock by phase (`gap`: nothing queued); empty on CPU.
         samples, tokens: what the step consumed, when the job says so; 0: not known.
+        elements: numbers in the first tensor of the batches that it consumed, padding included; 0: not known.
     """
 
     step: int
@@ -137,6 +138,7 @@ class StepDone(Record, frozen=True, kw_only=True, tag="StepDone"):
     device_seconds: dict[str, float] = {}
     samples: int = 0
     tokens: int = 0
+    elements: int = 0
 
 
 class Heartbeat(Record, frozen=True, kw_only=True, tag="Heartbeat"):
@@ -344,11 +346,35 @@ class ShardQuarantined(Record, frozen=True, kw_only=True, tag="ShardQuarantined"
 
 
 class IntegrityEvent(Record, frozen=True, kw_only=True, tag="IntegrityEvent"):
-    """A number that must not be: NaN, Inf, a checksum that differs."""
+    """What a check of the numbers found after a step; nothing is wrong where `not_finite` is empty and the checksums agree.
+
+    Attributes:
+        check: what was looked at, such as `parameters`. detail: what of it is wrong, in words.
+        not_finite: which of `loss`, `gradients` and `parameters` hold NaN or Inf.
+        checksum: of the parameters, hexadecimal; empty: not taken.
+        replicas: global ranks that should have the same checksum after the same step; empty: none are known.
+        seconds: what the check took.
+    """
 
     step: int
     check: str
     detail: str = ""
+    not_finite: list[str] = []
+    checksum: str = ""
+    replicas: list[int] = []
+    seconds: float = 0.0
+
+
+class UpdatesApplied(Record, frozen=True, kw_only=True, tag="UpdatesApplied"):
+    """Updates of parameters that others updated meanwhile, since the last such record of the process: a parameter server's.
+
+    Attributes:
+        staleness: how many updates were applied between reading the parameters and applying this one, to the number of updates.
+        bound: the largest staleness that the job says it allows; None: it did not say.
+    """
+
+    staleness: dict[int, int]
+    bound: int | None = None
 
 
 class ServiceStarted(Record, frozen=True, kw_only=True, tag="ServiceStarted"):
@@ -483,6 +509,7 @@ AnyRecord = (
     | PreemptionNotice
     | ShardQuarantined
     | IntegrityEvent
+    | UpdatesApplied
     | ServiceStarted
     | RequestDone
     | EngineWindow
