@@ -42,6 +42,7 @@ class Checks:
         self._models: weakref.WeakKeyDictionary[Any, tuple[int, ...]] = weakref.WeakKeyDictionary()
         self._optimizer: weakref.ref[Any] | None = None
         self._loss: Any = None
+        self._bad_losses = 0
         self._broken = False
 
     def add(self, model: Any, replicas: Sequence[int] | None = None) -> None:
@@ -60,6 +61,15 @@ class Checks:
         """Keep the value of the loss that gradients are computed of; neither its graph is kept nor a large tensor."""
         first = tensors[0] if isinstance(tensors, list | tuple) and tensors else tensors
         self._loss = first.detach() if hasattr(first, "detach") and first.numel() == 1 else None
+        if self._loss is not None and self._loss.device.type == "cpu":  # elsewhere the value would have to be waited for
+            self._bad_losses = 0 if math.isfinite(self._loss) else self._bad_losses + 1
+
+    def due(self, step: int) -> bool:
+        """Say whether to look after this step: every so many, and once where a loss in the host's memory was not finite.
+
+        One step later the exchange of gradients has spread it to all ranks, and nobody can tell any more where it began.
+        """
+        return step % self.every == 0 or self._bad_losses == 1
 
     def look(self) -> dict[str, Any] | None:
         """Return the fields of an `IntegrityEvent`, None without parameters. A fault ends the checks and raises nothing."""

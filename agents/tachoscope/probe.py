@@ -228,7 +228,7 @@ class Probe:
             self._queue_ready_steps()
         if self.steps <= FIRST_DETAILED_STEPS or total >= SLOW_STEP_NS or self._sampler is None:
             self.outbox.flush(wait=False)
-        if self.integrity is not None and self.steps % self.integrity.every == 0:
+        if self.integrity is not None and self.integrity.due(self.steps):
             self._check_integrity(self.integrity)
 
     def _check_integrity(self, checks: integrity_checks.Checks) -> None:

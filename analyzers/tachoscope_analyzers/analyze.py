@@ -6,8 +6,22 @@ from dataclasses import replace
 from functools import cache
 
 import msgspec
+import numpy as np
 
-from tachoscope_analyzers import checkpoints, communication, gpu_losses, host, input, ledger, losses, stragglers  # noqa: A004
+from tachoscope_analyzers import (
+    checkpoints,
+    communication,
+    data_imbalance,
+    gpu_losses,
+    host,
+    host_memory,
+    input,  # noqa: A004
+    integrity,
+    ledger,
+    losses,
+    staleness,
+    stragglers,
+)
 from tachoscope_analyzers.judge import Candidate, Series, findings, step_seconds
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.provenance import lineage, review
@@ -27,10 +41,22 @@ def analyze(job: JobRecords) -> Report:
     """
     steps = aligned(job)
     split = losses.attribute(steps)
-    gpus = gpu_losses.judge(job, steps, split, stragglers.candidates(job, steps, split))
-    not_measured = _not_measured(steps, gpus.missing)
+    memory = host_memory.judge(job, steps)
+    late = stragglers.late_by_computing(steps, split)
+    uneven = data_imbalance.judge(steps, np.maximum(late - memory.seconds, 0.0), split)
+    numbers, updates = integrity.judge(job, steps), staleness.judge(job, steps)
+    gpus = gpu_losses.judge(job, steps, split, stragglers.candidates(job, steps, split, memory.seconds + uneven.seconds))
+    measured = {
+        "host_memory": memory.measured,
+        "data_imbalance": uneven.measured,
+        "silent_corruption": numbers.measured,
+        "async_staleness": updates.measured,
+    }
+    not_measured = _not_measured(steps, gpus.missing, measured)
     unmeasured = {row.class_ for row in not_measured}
-    candidates = [_without_unmeasured_alternative(one, unmeasured) for one in _candidates(job, steps, split, gpus.candidates)]
+    judged = [*gpus.candidates, *memory.candidates, *uneven.candidates, *numbers.candidates, *updates.candidates]
+    every = [*_candidates(job, steps, split, judged), *host.candidates(job, steps, split, memory.seconds)]
+    candidates = [_without_unmeasured_alternative(one, unmeasured) for one in every]
     found = findings(candidates, _series(steps, split))
     seen = {finding.class_ for finding in found if finding.class_ in gpu_losses.CLASSES}
     books = ledger.ledgers(steps)
@@ -56,7 +82,6 @@ def _candidates(job: JobRecords, steps: Steps, split: losses.Losses, computing: 
         *computing,
         *communication.candidates(steps, split),
         *checkpoints.candidates(job, steps, split),
-        *host.candidates(job, steps, split),
     ]
 
 
@@ -94,8 +119,10 @@ def missing_signals() -> dict[str, str]:
     return loaded
 
 
-def _not_measured(steps: Steps, gpu_signals: dict[str, str]) -> list[NotMeasured]:
-    missing = dict(missing_signals())
+def _not_measured(steps: Steps, gpu_signals: dict[str, str], measured: dict[str, bool]) -> list[NotMeasured]:
+    missing = {slug: signal for slug, signal in missing_signals().items() if not measured.get(slug, False)}
+    if not measured["data_imbalance"]:
+        missing["data_imbalance"] = data_imbalance.MISSING
     if steps.device != "cpu":
         missing.pop("h2d_copy")
         missing = {slug: signal for slug, signal in missing.items() if slug not in gpu_losses.CLASSES} | gpu_signals
