@@ -142,8 +142,9 @@ def _by_forward_and_backward(steps: Steps) -> _Follows | None:
     lines = [fitted(forward[:, rank], backward[:, rank]) for rank in ranks]
     correlation = min(line.correlation for line in lines)
     whole = forward + backward
-    apart = float(np.ptp(whole.mean(axis=0)) / max(float(whole.std(axis=0).mean()), 1e-12))
-    alike = apart <= max(threshold("imbalance_rank_spread"), 4 / np.sqrt(rows.sum()))
+    # Means of n equal ranks' steps vary by 1/sqrt(n) of what the steps do: beyond 2.5 times that they are not equal.
+    apart = float(whole.mean(axis=0).std(ddof=1) / max(float(whole.std(axis=0).mean()), 1e-12))
+    alike = apart <= max(threshold("imbalance_rank_spread"), 2.5 / np.sqrt(rows.sum()))
     slopes = np.array([line.slope for line in lines])
     evidence = [
         _correlation(
@@ -153,7 +154,7 @@ def _by_forward_and_backward(steps: Steps) -> _Follows | None:
             int(rows.sum()),
         ),
         Evidence(
-            signal="ranks' mean times apart, over the variation within a rank",
+            signal="variation of the ranks' mean times over that within a rank",
             value=apart,
             threshold=threshold("imbalance_rank_spread"),
             comparison="<=" if alike else ">",

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planting import found, names, planted, signal
+from synchronous import found, names, planted, signal
 from tachoscope_analyzers.analyze import analyze
 
 STEPS = 120
