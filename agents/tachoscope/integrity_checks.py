@@ -9,9 +9,11 @@ the device.
 from __future__ import annotations
 
 import math
+import statistics
 import sys
 import time
 import weakref
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -21,6 +23,7 @@ VARIABLE = "TACHOSCOPE_INTEGRITY_EVERY"
 _MULTIPLIER = 1_099_511_628_211
 """FNV-1a's prime (http://www.isthe.com/chongo/tech/comp/fnv/): sums of different tensors cannot stand in for one another."""
 _MODULUS = 1 << 64
+_RECENT_LOSSES = 20
 
 
 def from_environment(environ: Mapping[str, str]) -> Checks | None:
@@ -43,6 +46,7 @@ class Checks:
         self._optimizer: weakref.ref[Any] | None = None
         self._loss: Any = None
         self._bad_losses = 0
+        self._losses: deque[float] = deque(maxlen=_RECENT_LOSSES)
         self._broken = False
 
     def add(self, model: Any, replicas: Sequence[int] | None = None) -> None:
@@ -62,7 +66,10 @@ class Checks:
         first = tensors[0] if isinstance(tensors, list | tuple) and tensors else tensors
         self._loss = first.detach() if hasattr(first, "detach") and first.numel() == 1 else None
         if self._loss is not None and self._loss.device.type == "cpu":  # elsewhere the value would have to be waited for
-            self._bad_losses = 0 if math.isfinite(self._loss) else self._bad_losses + 1
+            value = float(self._loss)
+            self._bad_losses = 0 if math.isfinite(value) else self._bad_losses + 1
+            if not self._bad_losses:
+                self._losses.append(value)
 
     def due(self, step: int) -> bool:
         """Say whether to look after this step: every so many, and once where a loss in the host's memory was not finite.
@@ -100,6 +107,7 @@ class Checks:
             "detail": ", ".join(f"NaN or Inf in {count} tensors of the {name}" for name, count in bad.items() if count),
             "checksum": checksum(parameters),
             "replicas": sorted(set().union(*self._models.values())) if self._models else [],
+            "loss_growth": _growth(self._losses),
             "seconds": time.monotonic() - begin,
         }
 
@@ -126,6 +134,12 @@ def watch_models(checks_of: Any, torch: Any) -> None:
         return init
 
     wrap(torch.nn.parallel.DistributedDataParallel, "__init__", init_of)
+
+
+def _growth(losses: Sequence[float]) -> float:
+    """Return the last loss over the median of all; 0 where that says nothing."""
+    usual = statistics.median(losses) if losses else 0.0
+    return losses[-1] / usual if usual > 0 else 0.0
 
 
 def _local(parameter: Any) -> Any:

@@ -71,6 +71,12 @@ def judge(job: JobRecords, steps: Steps) -> Verdict:
 def _fault(step: int, events: dict[int, IntegrityEvent], equal_once: set[tuple[int, ...]], ranks: int) -> _Fault | None:
     """Return what is wrong after a step, None if nothing is; notes which replicas were seen equal."""
     bad = sorted(rank for rank, event in events.items() if event.not_finite)
+    # The exchange of gradients comes after the loss: whose loss fails first, brought it in.
+    began = [rank for rank in bad if "loss" in events[rank].not_finite]
+    if 0 < len(began) < ranks:
+        if all(events[rank].loss_growth < threshold("diverging_growth") for rank in began):
+            return _Fault(step, began, events[began[0]].detail, 0.0, differs=False)
+        return _Fault(step, "all", f"the loss had grown before; {events[began[0]].detail}", 0.0, differs=False)
     if bad:
         what = next(events[rank].detail for rank in bad)
         return _Fault(step, bad if len(bad) < ranks else "all", what, 0.0, differs=False)

@@ -4,6 +4,9 @@ Told from the clocks of the thread: forward and optimizer last longer than it co
 pause, since it may wait for other ranks there (buffers that DDP broadcasts) or for compute threads of its own. It is one where the
 thread was seen in a call that waits for time, disk, file or pipe, or where the interpreter's lock was held elsewhere: the sampler,
 which needs it ten times a second, then comes late as well.
+
+Only what comes in some of the steps is a pause: a thread that stands still for as long in each of them waits for what computes
+there, such as an accelerator that the probe does not know.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from tachoscope_analyzers import spikes
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.thresholds import threshold
 from tachoscope_core.records import Heartbeat, JobStarted
@@ -39,10 +43,10 @@ def split(
         if threads.get(writer, 0) != 1:
             continue  # with more of them the thread waits for its helpers
         beats = [beat for beat in job.heartbeats if beat.writer == writer]
-        still = _standing_still(column, rank, _COMPUTING)
+        still = in_spikes(_standing_still(column, rank, _COMPUTING))
         taken = {"compute": still}
         if interpreter_held(beats, float(still.sum()), float(column("wall_seconds")[:, rank].sum())):
-            taken["other"] = _standing_still(column, rank, ("other",))
+            taken["other"] = in_spikes(_standing_still(column, rank, ("other",)))
         elif not seen_pausing(beats):
             continue
         for cause, seconds in taken.items():
@@ -70,8 +74,15 @@ def _standing_still(column: Callable[[str], Matrix], rank: int, phases: Sequence
     return np.asarray(np.where(read, still, share * longer))
 
 
+def in_spikes(seconds: Matrix) -> Matrix:
+    """Return what of a loss, shape (K,), goes beyond the usual in the steps of its spikes; zero where it is in most of the steps."""
+    beyond = np.maximum(seconds - np.median(seconds), 0.0)
+    high = spikes.spiky(beyond)
+    return np.where(high, beyond, 0.0) if high.mean() <= threshold("steady_steps") else np.zeros_like(seconds)
+
+
 def interpreter_held(beats: Sequence[Heartbeat], still_seconds: float, wall_seconds: float) -> bool:
-    """Say whether another thread held the interpreter's lock for at least half of the time in which this one stood still.
+    """Say whether another thread held the interpreter's lock for half or more of the time in which this one stood still.
 
     The sampler looks at moments that know nothing of the pauses, so the ratio of the looks that came late is that of the time in
     which the lock was held. It is held as well while the training thread itself collects garbage; but then it runs.

@@ -12,9 +12,10 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from tachoscope_analyzers.steps import Matrix
 from tachoscope_analyzers.thresholds import threshold
 from tachoscope_core.report import Evidence
+
+Matrix = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

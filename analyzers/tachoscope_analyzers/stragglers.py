@@ -31,7 +31,7 @@ def candidates(job: JobRecords, steps: Steps, losses: Losses, explained: Matrix 
     """Return what the step loses to ranks that compute for longer than the others.
 
     A straggler is the same rank, and late step after step. When the late rank changes, or is late in some steps only, and neither
-    its data nor memory explain it, it may be uneven work or the machine's own jitter: unknown, and only where it is more than jitter
+    its data nor memory explain it, it may be uneven work or the machine's jitter: unknown, and only where it is more than jitter
     costs a healthy job.
 
     Args:

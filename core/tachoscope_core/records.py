@@ -353,6 +353,7 @@ class IntegrityEvent(Record, frozen=True, kw_only=True, tag="IntegrityEvent"):
         not_finite: which of `loss`, `gradients` and `parameters` hold NaN or Inf.
         checksum: of the parameters, hexadecimal; empty: not taken.
         replicas: global ranks that should have the same checksum after the same step; empty: none are known.
+        loss_growth: last finite loss over the median of the twenty up to it, where it lies in the host's memory; 0: not known.
         seconds: what the check took.
     """
 
@@ -362,6 +363,7 @@ class IntegrityEvent(Record, frozen=True, kw_only=True, tag="IntegrityEvent"):
     not_finite: list[str] = []
     checksum: str = ""
     replicas: list[int] = []
+    loss_growth: float = 0.0
     seconds: float = 0.0
 
 

@@ -98,6 +98,13 @@ def test_pauses_are_found_where_clocks_are_read_in_some_steps_only(tmp_path: Pat
     assert finding.seconds_per_step == pytest.approx(still.mean() * 2, rel=0.1)
 
 
+def test_standing_still_for_as_long_in_each_step_is_no_pause(tmp_path: Path) -> None:
+    still = np.full((STEPS, 2), 0.040)
+    beats = [beat(rank, wait_samples={"forward": {"sleep": 50}}) for rank in range(2)]
+
+    assert found(tmp_path, {"forward": still}, heartbeats=beats, still=still.tolist()) == []
+
+
 def test_with_several_compute_threads_standing_still_may_be_waiting_for_them(tmp_path: Path) -> None:
     findings = found(tmp_path, {"forward": STILL}, heartbeats=[beat(1, signals=HELD)], still=STILL.tolist(), threads=2)
 

@@ -73,8 +73,26 @@ def test_a_rank_whose_loss_is_not_finite_first_is_named(tmp_path: Path) -> None:
     assert (finding.class_, finding.severity, finding.ranks) == ("silent_corruption", "critical", [2])
 
 
+def test_it_is_named_too_where_the_exchange_spread_it_before_the_others_looked(tmp_path: Path) -> None:
+    wrong = [check(rank, 40, not_finite=["loss"] * (rank == 1) + ["gradients", "parameters"], detail="NaN") for rank in range(3)]
+
+    (finding,) = bad(report(tmp_path, [*every_ten(3, None, 0)[:9], *wrong]))
+
+    assert (finding.class_, finding.ranks) == ("silent_corruption", [1])
+
+
+def test_a_loss_that_had_grown_before_diverged(tmp_path: Path) -> None:
+    wrong = [check(1, 33, not_finite=["loss"], detail="NaN", loss_growth=40.0)]
+
+    (finding,) = bad(report(tmp_path, [*every_ten(3, None, 0)[:9], *wrong]))
+
+    assert (finding.class_, finding.ranks) == ("unknown", "all")
+
+
 def test_numbers_that_fail_on_all_ranks_at_once_may_be_the_learning_rates_doing(tmp_path: Path) -> None:
-    wrong = [check(rank, 40, not_finite=["loss", "parameters"], detail="NaN or Inf in 9 tensors of the parameters") for rank in range(3)]
+    wrong = [
+        check(rank, 40, not_finite=["loss", "parameters"], detail="NaN or Inf in 9 tensors of the parameters") for rank in range(3)
+    ]
 
     (finding,) = bad(report(tmp_path, [*every_ten(3, None, 0)[:9], *wrong]))
 
