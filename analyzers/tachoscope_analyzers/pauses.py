@@ -82,7 +82,7 @@ def in_spikes(seconds: Matrix) -> Matrix:
 
 
 def interpreter_held(beats: Sequence[Heartbeat], still_seconds: float, wall_seconds: float) -> bool:
-    """Say whether another thread held the interpreter's lock for half or more of the time in which this one stood still.
+    """Say whether another thread held the interpreter's lock for at least half of the time of standing still.
 
     The sampler looks at moments that know nothing of the pauses, so the ratio of the looks that came late is that of the time in
     which the lock was held. It is held as well while the training thread itself collects garbage; but then it runs.

@@ -92,7 +92,8 @@ def test_stalls_at_random_are_no_uneven_data(tmp_path: Path, sizes: bool, seed: 
 def test_a_rank_that_always_gets_the_long_batches_is_named(tmp_path: Path) -> None:
     extra, lengths, _ = uneven(2, 5, spread=0.1)
     more = np.array(lengths) + np.array([0, 600])
-    extra = {name: seconds + np.array([0.0, 0.6 * base]) for (name, seconds), base in zip(extra.items(), (0.020, 0.040), strict=True)}
+    extra["forward"][:, 1] += 0.6 * 0.020
+    extra["backward"][:, 1] += 0.6 * 0.040
 
     first, *others = found(tmp_path, extra, elements=more.tolist())
 
