@@ -41,8 +41,8 @@ def analyze(job: JobRecords) -> Report:
     """
     steps = aligned(job)
     split = losses.attribute(steps)
-    memory = host_memory.judge(job, steps)
     late = stragglers.late_by_computing(steps, split)
+    memory = host_memory.judge(job, steps, late)
     uneven = data_imbalance.judge(steps, np.maximum(late - memory.seconds, 0.0), split)
     numbers, updates = integrity.judge(job, steps), staleness.judge(job, steps)
     gpus = gpu_losses.judge(job, steps, split, stragglers.candidates(job, steps, split, memory.seconds + uneven.seconds))

@@ -2,7 +2,7 @@
 
 The kernel's pressure counter (PSI, https://docs.kernel.org/accounting/psi.html) says for how long some task of the host stood
 still for memory; a process that reads pages back from storage (major faults) is one that did. What a rank loses is no more than
-its own time in that step.
+its own time in that step, and no less than it stood still within computing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tachoscope_analyzers.thresholds import threshold
 from tachoscope_core.records import Heartbeat
 from tachoscope_core.report import Evidence
 
-_NEEDED = {"pressure_memory_seconds", "resident_bytes"}
+_NEEDED = {"major_faults", "resident_bytes"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,13 @@ class Verdict:
     measured: bool = True
 
 
-def judge(job: JobRecords, steps: Steps) -> Verdict:
-    """Return what the steps lose to memory that is short."""
+def judge(job: JobRecords, steps: Steps, late: Matrix) -> Verdict:
+    """Return what the steps lose to memory that is short.
+
+    Args:
+        late: what each step loses to computing of its late rank, shape (K, R). Where standing still explains most of it, it is all
+            memory's: to read a page back is computing too.
+    """
     by_rank = [[beat for beat in job.heartbeats if beat.writer == writer] for writer in steps.writers]
     nothing = np.zeros_like(steps.wall)
     if not all(any(beat.signals.keys() >= _NEEDED for beat in beats) for beats in by_rank):
@@ -46,6 +51,8 @@ def judge(job: JobRecords, steps: Steps) -> Verdict:
     seconds = np.stack([_stood_still(steps, rank, beats) for rank, beats in enumerate(by_rank)], axis=1)
     if not seconds.any():
         return Verdict(seconds, [])
+    explained = np.minimum(late, seconds).sum(axis=0) >= threshold("memory_explained_ratio") * late.sum(axis=0)
+    seconds = np.where(seconds.any(axis=0) & explained, np.maximum(seconds, late), seconds)
     hit = [rank for rank, column in zip(steps.ranks, seconds.T, strict=True) if column.any()]
     beats = [beat for rank, own in zip(steps.ranks, by_rank, strict=True) if rank in hit for beat in own]
     lost = seconds[np.arange(len(seconds)), seconds.argmax(axis=1)]
@@ -55,16 +62,19 @@ def judge(job: JobRecords, steps: Steps) -> Verdict:
 
 def _stood_still(steps: Steps, rank: int, beats: list[Heartbeat]) -> Matrix:
     """Return the seconds of each step in which this rank stood still for memory, shape (K,)."""
-    share = np.zeros(len(steps.numbers))
+    share, suffered = np.zeros(len(steps.numbers)), np.zeros(len(steps.numbers), dtype=bool)
     for beat in beats:
         faults = beat.signals.get("major_faults", 0.0)
         suffers = faults >= threshold("major_faults_per_second") * beat.window_seconds
         if suffers and beat.window_seconds > 0:
             end = beat.monotonic_ns / 1e9
             within = (steps.ends[:, rank] > end - beat.window_seconds) & (steps.ends[:, rank] - steps.wall[:, rank] < end)
+            suffered |= within
             share[within] = min(beat.signals.get("pressure_memory_seconds", 0.0) / beat.window_seconds, 1.0)
     own = sum((steps.own[cause][:, rank] for cause in ("compute", "paused", "other", "data_wait")), np.zeros(len(share)))
-    return np.asarray(np.minimum(share * steps.wall[:, rank], own))
+    # Some kernels do not count the reclaim of a control group (version 1) as pressure; then the thread's own clocks tell.
+    stood_still = np.where(suffered, steps.still[:, rank], 0.0)
+    return np.asarray(np.minimum(np.maximum(share * steps.wall[:, rank], stood_still), own))
 
 
 def _evidence(beats: list[Heartbeat]) -> list[Evidence]:

@@ -36,14 +36,20 @@ def split(
     writers: Sequence[str],
     column: Callable[[str], Matrix],
     own: dict[str, Matrix],
-) -> None:
-    """Move what is a pause from `own["compute"]` and `own["other"]` to `own["paused"]`, rank by rank; all of shape (K, R)."""
+) -> Matrix:
+    """Move what is a pause from `own["compute"]` and `own["other"]` to `own["paused"]`, rank by rank; all of shape (K, R).
+
+    Returns:
+        What each rank stood still within computing, pause or not, shape (K, R); zero where it has several compute threads.
+    """
+    whole = np.zeros_like(own["compute"])
     threads = {start.writer: start.cpu_threads for start in starts}
     for rank, writer in enumerate(writers):
         if threads.get(writer, 0) != 1:
             continue  # with more of them the thread waits for its helpers
         beats = [beat for beat in job.heartbeats if beat.writer == writer]
-        still = in_spikes(_standing_still(column, rank, _COMPUTING))
+        whole[:, rank] = _standing_still(column, rank, _COMPUTING)
+        still = in_spikes(whole[:, rank])
         taken = {"compute": still}
         if interpreter_held(beats, float(still.sum()), float(column("wall_seconds")[:, rank].sum())):
             taken["other"] = in_spikes(_standing_still(column, rank, ("other",)))
@@ -53,6 +59,7 @@ def split(
             part = np.minimum(seconds, own[cause][:, rank])
             own[cause][:, rank] -= part
             own["paused"][:, rank] += part
+    return whole
 
 
 def _standing_still(column: Callable[[str], Matrix], rank: int, phases: Sequence[str]) -> Matrix:
@@ -75,7 +82,7 @@ def _standing_still(column: Callable[[str], Matrix], rank: int, phases: Sequence
 
 
 def in_spikes(seconds: Matrix) -> Matrix:
-    """Return what of a loss, shape (K,), goes beyond the usual in the steps of its spikes; zero where it is in most of the steps."""
+    """Return what of a loss, shape (K,), goes beyond the usual in the steps of its spikes; zero where most steps have it."""
     beyond = np.maximum(seconds - np.median(seconds), 0.0)
     high = spikes.spiky(beyond)
     return np.where(high, beyond, 0.0) if high.mean() <= threshold("steady_steps") else np.zeros_like(seconds)

@@ -27,7 +27,10 @@ class Verdict:
 
 
 def judge(job: JobRecords, steps: Steps) -> Verdict:
-    """Hold the staleness of the updates against the bound that the job says, else against what equally fast workers have."""
+    """Hold the staleness of each rank's updates against the bound that the job says, else against what equal workers have.
+
+    One slow worker makes few updates, old as they are: among those of all they would not be seen.
+    """
     rows = [row for row in job.updates if row.attempt == steps.attempt]
     counts: Counter[int] = Counter()
     by_rank: dict[int, Counter[int]] = {}
@@ -39,10 +42,11 @@ def judge(job: JobRecords, steps: Steps) -> Verdict:
     bounds = [row.bound for row in rows if row.bound is not None]
     workers = len(steps.ranks)
     bound = float(min(bounds)) if bounds else threshold("staleness_factor") * max(workers - 1, 1)
-    old = quantile(counts, threshold("staleness_quantile"))
-    if old <= bound:
-        return Verdict([])
     stale = [rank for rank, own in sorted(by_rank.items()) if quantile(own, threshold("staleness_quantile")) > bound]
+    if not stale:
+        return Verdict([])
+    counts = sum((by_rank[rank] for rank in stale), Counter())
+    old = quantile(counts, threshold("staleness_quantile"))
     told = "the job's own bound" if bounds else f"{threshold('staleness_factor'):g} x (workers - 1)"
     source = f"{counts.total()} updates; threshold: {told}"
     evidence = [

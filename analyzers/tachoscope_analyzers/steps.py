@@ -43,6 +43,7 @@ class Steps:
             else samples.
         forward: seconds from the batch to backward, shape (K, R); backward: the rank's own part of backward, NaN in the steps in
             which its clock was not read.
+        still: seconds within computing in which the thread neither ran nor wanted a core, shape (K, R); part of the causes.
         shared: part of `own["compute"]` that all ranks are given alike, shape (K, R): on accelerators a backward lasts as long for
             all as for the rank that waited least, and only of that rank is it known to be its own work.
         transfer_measured: whether the least wait of a step is the transfer; on accelerators it cannot be told.
@@ -63,6 +64,7 @@ class Steps:
     consumed: Matrix
     forward: Matrix
     backward: Matrix
+    still: Matrix
     ends: Matrix
     unix_ends: Matrix
     shared: Matrix
@@ -171,11 +173,11 @@ def aligned(job: JobRecords) -> Steps:
     if device == "cpu":
         own, waiting = cpu_causes(column, together=world > 1)
         shared = np.zeros_like(wall)
-        pauses.split(job, starts, writers, column, own)
+        still = pauses.split(job, starts, writers, column, own)
         backward = column("backward_cpu_seconds")
     else:
         own, waiting, shared = device_causes(column, wall)
-        backward = np.full_like(wall, np.nan)
+        backward, still = np.full_like(wall, np.nan), np.zeros_like(wall)
     checkpoints_take_what_surrounds_them(own)
     spans = ends[-1] - (ends[0] - wall[0])
     return Steps(
@@ -193,6 +195,7 @@ def aligned(job: JobRecords) -> Steps:
         consumed=column("consumed"),
         forward=column("forward_seconds") if device == "cpu" else column("device_forward_seconds"),
         backward=backward,
+        still=still,
         ends=ends,
         unix_ends=column("time"),
         shared=shared,

@@ -57,6 +57,18 @@ def test_pressure_that_hits_others_and_faults_without_pressure_leave_the_straggl
     assert names(bad(report(tmp_path, pressure, faults))) == ["compute_straggler"]
 
 
+def test_where_the_kernel_counts_no_pressure_standing_still_while_pages_come_back_tells(tmp_path: Path) -> None:
+    slow = np.zeros((STEPS, 2))
+    slow[:, 1] = 0.030
+    seconds = STEPS * (sum(BASE.values()) + 0.030 + TRANSFER)
+    rows = list(beats([0.0, 0.0], [0.0, 400.0], seconds))
+
+    (finding,) = bad(analyze(planted(tmp_path, {"forward": slow}, rows, still=(slow * 0.7).tolist())))
+
+    assert (finding.class_, finding.ranks) == ("host_memory", [1])
+    assert finding.seconds_per_step == pytest.approx(0.030, rel=0.05)
+
+
 def test_memory_that_grows_without_pressure_costs_nothing_yet(tmp_path: Path) -> None:
     assert "host_memory" not in names(bad(report(tmp_path, [0.0, 0.0], [0.0, 0.0], grows=50 * MIB)))
 

@@ -30,7 +30,7 @@ def test_updates_older_than_the_jobs_own_bound_are_found_with_their_distribution
     assert (finding.class_, finding.severity, finding.ranks, finding.seconds_per_step) == ("async_staleness", "warning", [0], 0.0)
     assert signal(finding, "staleness, 95%") == 9
     assert signal(finding, "staleness, median") == 1
-    assert signal(finding, "updates that are older") == pytest.approx(0.1)
+    assert signal(finding, "updates that are older") == pytest.approx(0.2)
 
 
 def test_within_the_bound_it_is_measured_and_fine_and_without_versions_it_is_not_measured(tmp_path: Path) -> None:
@@ -45,6 +45,12 @@ def test_within_the_bound_it_is_measured_and_fine_and_without_versions_it_is_not
 @pytest.mark.parametrize(("oldest", "found"), [(3, False), (6, False), (7, True)])
 def test_without_a_bound_it_is_held_against_what_equal_workers_have(tmp_path: Path, oldest: int, found: bool) -> None:
     assert bool(bad(report(tmp_path, [{3: 50, oldest: 50}] * 4))) is found  # 2 x (4 - 1) = 6
+
+
+def test_a_slow_worker_with_few_updates_is_seen_among_fast_ones(tmp_path: Path) -> None:
+    (finding,) = bad(report(tmp_path, [{1: 500}, {1: 500}, {1: 5, 14: 1}]))
+
+    assert (finding.class_, finding.ranks) == ("async_staleness", [2])
 
 
 def test_one_old_update_in_a_hundred_does_no_harm(tmp_path: Path) -> None:
