@@ -1,7 +1,7 @@
 """A training on two ranks whose fault comes with the data or from another thread.
 
-python tests/uneven_training.py FAULT STEPS, where FAULT is `lengths` (each rank draws the length of each batch), `held` (a thread of
-rank 1 holds the interpreter's lock in native code), `flip` (a bit of a parameter of rank 1 flips after step 25) or `none`.
+python tests/uneven_training.py FAULT STEPS, where FAULT is `lengths` (each rank draws the length of each batch), `held` (a thread
+of rank 1 holds the interpreter's lock in native code), `flip` (a bit of a parameter of rank 1 flips after step 25), `none`.
 """
 
 from __future__ import annotations
@@ -55,6 +55,8 @@ def main(rank: int, fault: str, steps: int) -> None:
     if fault == "held" and rank == 1:
         threading.Thread(target=hold, args=(stop,), daemon=True).start()
     for step, x in enumerate(DataLoader(Batches(steps, rank, fault == "lengths"), batch_size=None), start=1):
+        for _ in range(400 if fault == "held" else 0):  # Python between operators, where the lock is needed
+            x = x.mul(1.0)
         optimizer.zero_grad()
         model(x)[0].square().mean().backward()
         optimizer.step()
