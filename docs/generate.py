@@ -11,9 +11,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tachoscope_analyzers.analyze import missing_signals
 from tachoscope_analyzers.checkpoint_model import Saving, best_interval, lost_at_failure, useful_ratio
 from tachoscope_analyzers.communication import CLASSES as EXCHANGE_CLASSES
+from tachoscope_analyzers.coverage import missing_signals
 from tachoscope_analyzers.duration import in_words
 from tachoscope_analyzers.gpu_losses import CLASSES as GPU_CLASSES
 from tachoscope_analyzers.life.verdicts import CLASSES as LIFE_CLASSES
@@ -31,6 +31,9 @@ from tachoscope_node.gpu.nvml_values import UNITS
 from tachoscope_node.gpu.sources import ALL_LINKS, SOURCES, Source
 
 HERE = Path(__file__).parent
+WITH_MORE_CLASSES = ("host_memory", "async_staleness", "silent_corruption")
+"""Found from records that a job has only if it asks for them, or that older probes did not write."""
+HAVE_PAGES = {*FOUND, *WITH_MORE_CLASSES, *GPU_CLASSES, *LIFE_CLASSES, *SERVING_CLASSES, *EXCHANGE_CLASSES}
 COMMANDS = (
     *([], ["demo"], ["run"], ["analyze"], ["capacity"], ["verify"], ["agent"], ["doctor"]),
     *(["store", "ls"], ["store", "quarantine"]),
@@ -43,12 +46,20 @@ def bottlenecks() -> str:
     rows = []
     for entry in BY_SLUG.values():
         looked_for = entry.slug not in missing_signals() or entry.slug == "h2d_copy"
-        has_page = looked_for or entry.slug in {*FOUND, *GPU_CLASSES, *LIFE_CLASSES, *SERVING_CLASSES, *EXCHANGE_CLASSES}
+        has_page = looked_for or entry.slug in {
+            *FOUND,
+            *WITH_MORE_CLASSES,
+            *GPU_CLASSES,
+            *LIFE_CLASSES,
+            *SERVING_CLASSES,
+            *EXCHANGE_CLASSES,
+        }
         page = f"[{entry.slug}](../{entry.runbook})" if has_page else entry.slug
         need = "on CUDA" if entry.slug == "h2d_copy" else "yes" if looked_for else f"no: needs {missing_signals()[entry.slug]}"
         need = f"on CUDA, with {missing_signals()[entry.slug]}" if entry.slug in GPU_CLASSES else need
         need = f"with {missing_signals()[entry.slug]}" if entry.slug in EXCHANGE_CLASSES else need
         need = "of a server, with `--serving` or its records" if entry.slug in SERVING_CLASSES else need
+        need = f"with {missing_signals()[entry.slug]}" if entry.slug in WITH_MORE_CLASSES else need
         need = "of the whole life, with `--goodput`" if need.startswith("no: ") and entry.slug in LIFE_CLASSES else need
         rows.append(
             f"| {page} | {entry.title} | `{entry.state}` | {need} | {'yes' if entry.slug in FOUND else ''} "

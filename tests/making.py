@@ -37,12 +37,15 @@ def job(
     pipelines: list[list[int]] | None = None,
     collectives: list[records.CollectiveDone] | None = None,
     attempt: int = 0,
+    elements: list[list[int]] | None = None,
+    still: list[list[float]] | None = None,
 ) -> bytes:
     """Return the JSON lines of a job. `steps[k][r]` are the phases of step k on rank r.
 
     `blocked[k][r]` seconds of backward are waiting in the gradient exchange, `delay[k][r]` of forward waiting for a core; all other
     time is on the CPU, of `data_wait` and `other` the given ratios. The CPU clocks are read in one step of `clocks_every`.
     `pipelines` are the ranks of each pipeline in the order of their stages.
+    `elements[k][r]` numbers are in the batch; `still[k][r]` seconds of forward the thread neither ran nor wanted a core.
     """
     lines = []
     ranks = len(steps[0])
@@ -67,6 +70,7 @@ def job(
             waits = blocked[number - 1][rank] if blocked else 0.0
             without_core = delay[number - 1][rank] if delay else 0.0
             cpu = dict(phases)
+            cpu["forward"] = phases.get("forward", 0.0) - without_core - (still[number - 1][rank] if still else 0.0)
             cpu["backward"] = phases.get("backward", 0.0) - waits
             cpu["data_wait"] = phases.get("data_wait", 0.0) * data_cpu
             cpu["other"] = phases.get("other", 0.0) * other_cpu
@@ -79,6 +83,7 @@ def job(
                     cpu_seconds=cpu if number % clocks_every == 0 else {},
                     run_delay_seconds={"step": without_core, "backward": 0.0} if number % clocks_every == 0 else {},
                     backward_calls=backward_calls,
+                    elements=elements[number - 1][rank] if elements else 0,
                 )
             )
     lines.extend([*(heartbeats or []), *(collectives or [])])

@@ -33,6 +33,9 @@ __all__ = [
     "__version__",
     "current_request",
     "describe",
+    "integrity",
+    "parameters_applied",
+    "parameters_read",
     "phase",
     "preempted",
     "quarantined",
@@ -57,7 +60,7 @@ def watch(job: str | None = None, *, store: str | None = None) -> Iterator[None]
         job: name that all ranks and attempts of the job share; default: what the scheduler says.
         store: directory or URL; default: `$TACHOSCOPE_STORE`, else the user's data directory.
     """
-    from tachoscope import auto, shards
+    from tachoscope import auto, shards, staleness
 
     started = auto.start(job)
     try:
@@ -69,6 +72,7 @@ def watch(job: str | None = None, *, store: str | None = None) -> Iterator[None]
         if started:
             auto.PROBE.close()
             shards.RECORDS.close()
+            staleness.UPDATES.close()
             if not os.environ.get("TACHOSCOPE_RUN_DIR"):
                 from tachoscope.ship import ship_quietly
 
@@ -162,6 +166,59 @@ def describe(
     if layout is not None:
         parallel.describe(layout)
     lineage.describe(hyperparameters=hyperparameters, data_snapshot=data_snapshot, image=image, parents=parents)
+
+
+def integrity(model: Any, *, every: int = 100, replicas: Sequence[int] | None = None) -> None:
+    """Check every so many steps that loss, gradients and parameters are finite, and record a checksum that tells replicas apart.
+
+    Called on every rank, after the model is built. `$TACHOSCOPE_INTEGRITY_EVERY` does the same without it, for each model in
+    `DistributedDataParallel`, else for the optimizer's parameters. A check reads all parameters and gradients once and waits for
+    the device; see docs/probe.md for what it costs.
+
+    Args:
+        model: a `torch.nn.Module`; it is not kept alive.
+        every: steps from one check to the next.
+        replicas: global ranks that hold the same parameters; default: those of `DistributedDataParallel`, none for other models.
+
+    Raises:
+        ValueError: `every` is less than 1.
+    """
+    from tachoscope.integrity_checks import Checks
+
+    if every < 1:
+        raise ValueError(f"every={every} is no number of steps: use 1 or more")
+    probe = _watching()
+    if probe is not None:
+        if probe.integrity is None or probe.integrity.every != every:
+            probe.integrity = Checks(every)
+        probe.integrity.add(model, replicas)
+
+
+def parameters_read(version: int) -> None:
+    """Say that this thread read parameters that others update, from which it will compute an update: asynchronous training.
+
+    Args:
+        version: how many updates had been applied to them.
+    """
+    from tachoscope.staleness import UPDATES
+
+    UPDATES.read(version)
+
+
+def parameters_applied(version: int, *, read: int | None = None, bound: int | None = None) -> None:
+    """Say that an update was applied: by the worker, when it learns of it, or by the parameter server, but only by one of them.
+
+    Its staleness is `version` less the version that was read: 0 where nobody else updated the parameters in between. It is counted,
+    and written every second.
+
+    Args:
+        version: how many updates had been applied before this one.
+        read: the version that it was computed from, where another process read it; default: what this thread read last.
+        bound: the largest staleness that the job allows; reports hold the measured one against it.
+    """
+    from tachoscope.staleness import UPDATES
+
+    UPDATES.applied(version, read=read, bound=bound)
 
 
 def preempted() -> bool:

@@ -32,12 +32,13 @@ _BETWEEN = frozenset({"", "other", "gc"})
 _NO_RANKS = (
     records.ShardRead
     | records.ShardFailed
+    | records.UpdatesApplied
     | records.ServiceStarted
     | records.RequestDone
     | records.EngineWindow
     | records.ServiceEnded
 )
-"""What loader workers write, which come and go, and processes that serve requests."""
+"""What loader workers and parameter servers write, which are no ranks, and processes that serve requests."""
 _RECENT_STEPS = 64
 _MAX_PROCESSES = 4096
 

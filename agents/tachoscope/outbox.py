@@ -40,6 +40,7 @@ class FinishedStep(NamedTuple):
     samples: int
     tokens: int
     backward_calls: int = 1
+    elements: int = 0
 
 
 class Outbox:
@@ -157,4 +158,5 @@ def _record(envelope: dict[str, Any], step: FinishedStep, device_seconds: dict[s
         samples=step.samples,
         tokens=step.tokens,
         backward_calls=step.backward_calls,
+        elements=step.elements,
     )

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tachoscope import announcement, layout, lineage
+from tachoscope import announcement, integrity_checks, layout, lineage
 from tachoscope import identity as ident
 from tachoscope import timeline as tl
 from tachoscope.checkpoints import Checkpoints
@@ -65,9 +65,9 @@ class Probe:
         self.rule = StepRule()
         self.device: DeviceClock[FinishedStep] | None = None
         self._loader: weakref.ref[Any] | None = None
-        self._samples = 0
-        self._backward_calls = 0
-        self._undecided_samples: int | None = None
+        self._samples = self._elements = self._backward_calls = 0
+        self._undecided: tuple[int, int] | None = None
+        self.integrity = integrity_checks.from_environment(os.environ)
         self._open_optimizers: list[int] = []
         self._announced = False
         self._failure = ""
@@ -112,7 +112,7 @@ class Probe:
         if self._loader is None or self._loader() is not loader:
             self._loader = weakref.ref(loader)
 
-    def batch_end(self, samples: int, *, got_one: bool) -> None:
+    def batch_end(self, samples: int, *, got_one: bool, elements: int = 0) -> None:
         """The loader returned a batch, or was exhausted."""
         if not got_one:
             self.timeline.leave()
@@ -120,29 +120,31 @@ class Probe:
                 self.rule.loader_exhausted()
             return
         self.timeline.leave_to(tl.FORWARD)
-        self._batch_arrived(samples)
+        self._batch_arrived(samples, elements)
 
     def batch_handed_out(self) -> None:
         """The loop gets a batch that its loader read ahead; its samples were counted then."""
         self.timeline.go_on_in(tl.FORWARD)
-        self._batch_arrived(0)
+        self._batch_arrived(0, 0)
 
-    def _batch_arrived(self, samples: int) -> None:
+    def _batch_arrived(self, samples: int, elements: int) -> None:
         if self.timeline.evaluating:
-            self._undecided_samples = samples or self._undecided_samples or 0
+            before = self._undecided or (0, 0)
+            self._undecided = samples or before[0], elements or before[1]
             return
         self.rule.batch_arrived(self._loader)
         self._samples += samples
+        self._elements += elements
         if self.device is not None:
             self.device.mark("host_to_device")
 
     def backward_begin(self) -> None:
         """Gradients are about to be computed: this is training."""
-        undecided, self._undecided_samples = self._undecided_samples, None
+        undecided, self._undecided = self._undecided, None
         if self.timeline.evaluating:
             self.timeline.cancel_evaluation()
             if undecided is not None:
-                self._batch_arrived(undecided)
+                self._batch_arrived(*undecided)
         if self._open_optimizers:
             self._leave_optimizers()
         if not self._announced:
@@ -226,9 +228,9 @@ class Probe:
         if detail:
             self._detailed_until = end + DETAIL_EVERY_NS
         samples = samples or self._samples
-        calls = self._backward_calls
-        step = FinishedStep(self.steps, end, total, wall, cpu, step_delay, backward_delay, samples, tokens, calls)
-        self._samples = self._backward_calls = 0
+        calls, elements = self._backward_calls, self._elements
+        step = FinishedStep(self.steps, end, total, wall, cpu, step_delay, backward_delay, samples, tokens, calls, elements)
+        self._samples = self._elements = self._backward_calls = 0
         if self.device is None:
             self.outbox.put(step, {})
         else:
@@ -236,6 +238,13 @@ class Probe:
             self._queue_ready_steps()
         if self.steps <= FIRST_DETAILED_STEPS or total >= SLOW_STEP_NS or self._sampler is None:
             self.outbox.flush(wait=False)
+        if self.integrity is not None and self.integrity.due(self.steps):
+            self._check_integrity(self.integrity)
+
+    def _check_integrity(self, checks: integrity_checks.Checks) -> None:
+        fields = checks.look()
+        if fields is not None:
+            self.outbox.write(records.IntegrityEvent, step=self.steps, **fields)
 
     @property
     def steps_in_parameters(self) -> int:

@@ -116,3 +116,18 @@ def bytes_read() -> tuple[float, float] | None:
         return float(fields[b"rchar"]), float(fields[b"read_bytes"])
     except (OSError, KeyError, ValueError):
         return None
+
+
+def memory_bytes() -> dict[str, float]:
+    """Return `resident_bytes` and `swapped_bytes` of this process and `available_bytes` of the host, those that can be read."""
+    found = _kilobytes(f"{PROC}/self/status", {b"VmRSS": "resident_bytes", b"VmSwap": "swapped_bytes"})
+    return found | _kilobytes(f"{PROC}/meminfo", {b"MemAvailable": "available_bytes"})
+
+
+def _kilobytes(path: str, wanted: dict[bytes, str]) -> dict[str, float]:
+    try:
+        with open(path, "rb") as file:
+            rows = (line.split(b":", 1) for line in file.read(8192).splitlines() if b":" in line)
+            return {wanted[name]: int(value.split()[0]) * 1024.0 for name, value in rows if name in wanted}
+    except (OSError, IndexError, ValueError):
+        return {}

@@ -3,8 +3,11 @@ writes a heartbeat. It never touches torch.
 
 Signals of a heartbeat are sums over its window: `process_cpu_seconds`, `worker_cpu_seconds` and `worker_seconds` (loader workers:
 CPU used, and number x time), `pressure_{cpu,io,memory}_seconds` and `idle_core_seconds` (the host's), `read_bytes`
-(system calls) and `storage_read_bytes`, `involuntary_switches`, `major_faults`; and levels: `workers`, the number of loader
-workers, and `gradient_bytes`, what `DistributedDataParallel` exchanges each step.
+(system calls) and `storage_read_bytes`, `involuntary_switches`, `major_faults`; `ticks`, how often it looked, `late_ticks` and
+`late_seconds`, when it could do so only later, though it had a core: another thread held the interpreter's lock.
+
+Levels at its end: `workers`, the number of loader workers, `gradient_bytes`, what `DistributedDataParallel` exchanges each step,
+`resident_bytes` and `swapped_bytes` of the process, `available_bytes` of the host.
 """
 
 from __future__ import annotations
@@ -67,6 +70,9 @@ class Sampler:
         self._base = self._totals()
         self._worker_cpu: dict[int, float] = {}
         self._worker_cpu_seconds = 0.0
+        self._late_ticks = 0
+        self._late_seconds = 0.0
+        self._ticks_before = 0
 
     def start(self) -> None:
         """Begin to sample."""
@@ -81,8 +87,12 @@ class Sampler:
 
     def _run(self) -> None:
         due = self._began + FIRST_HEARTBEAT_SECONDS
+        lateness = Lateness()
         while not self._stop.wait(TICK_SECONDS):
             try:
+                late = lateness.after_wait()
+                self._late_ticks += late > 0
+                self._late_seconds += late
                 self._watched.flush()
                 self._tick()
                 if time.monotonic() >= due:
@@ -90,6 +100,7 @@ class Sampler:
                     due = time.monotonic() + HEARTBEAT_SECONDS
             except Exception:  # an observer must not make noise in the job
                 self._waits[self._watched.phase, "unknown"] += 1
+            lateness.before_wait()
 
     def _tick(self) -> None:
         now = time.monotonic()
@@ -138,6 +149,10 @@ class Sampler:
         self._read_workers()
         now, totals = time.monotonic(), self._totals()
         signals = {name: value - self._base[name] for name, value in totals.items() if name in self._base}
+        signals |= procfs.memory_bytes()
+        signals["ticks"] = self._ticks - self._ticks_before
+        signals["late_ticks"], signals["late_seconds"] = self._late_ticks, self._late_seconds
+        self._ticks_before, self._late_ticks, self._late_seconds = self._ticks, 0, 0.0
         signals["workers"] = self._workers
         if self._workers:
             signals["worker_cpu_seconds"] = self._worker_cpu_seconds
@@ -148,6 +163,28 @@ class Sampler:
         self._worker_seconds = self._worker_cpu_seconds = 0.0
         self._workers = 0
         self._emit(window, signals, waits, where)
+
+
+class Lateness:
+    """How much later than asked the calling thread goes on after a sleep, though it had a core.
+
+    A thread that wakes asks for the interpreter's lock; one that runs Python gives it up within the switch interval. What is longer
+    than that is a thread that holds it in a long call of native code, or a garbage collection.
+    """
+
+    def __init__(self) -> None:
+        self._run_delay = procfs.RunDelay()
+        self.before_wait()
+
+    def before_wait(self) -> None:
+        """The thread is about to sleep for `TICK_SECONDS`."""
+        self._slept_at, self._delay = time.monotonic(), self._run_delay.read()
+
+    def after_wait(self) -> float:
+        """Return by how many seconds it went on later than after `TICK_SECONDS`, less what it waited for a core and a switch."""
+        without_core = (self._run_delay.read() - self._delay) / 1e9
+        late = time.monotonic() - self._slept_at - TICK_SECONDS - without_core - 2 * sys.getswitchinterval()
+        return max(late, 0.0) if self._run_delay.measured else 0.0
 
 
 def _by_phase(counts: Counter[tuple[int, str]], most: int | None = None) -> Counts:

@@ -104,7 +104,7 @@ class ShardRecords:
         try:
             with self._lock:
                 if self._outbox is None:
-                    self._outbox = _open()
+                    self._outbox = open_outbox()
                 outbox = self._outbox
             if outbox is not None:
                 self._hook()
@@ -186,7 +186,8 @@ def _who() -> tuple[identity.Identity, Path] | None:
     return (identity.resolve(os.environ), Path(directory)) if directory else None
 
 
-def _open() -> Outbox | None:
+def open_outbox() -> Outbox | None:
+    """Return a writer of its own for this process, under the rank that it is or works for; None if it is not watched."""
     who = _who()
     if who is None:
         return None

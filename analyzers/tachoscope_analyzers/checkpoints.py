@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tachoscope_analyzers import spikes
 from tachoscope_analyzers.culprits import culprits
 from tachoscope_analyzers.judge import Candidate
 from tachoscope_analyzers.load import JobRecords
@@ -26,6 +27,7 @@ def candidates(job: JobRecords, steps: Steps, losses: Losses) -> list[Candidate]
             source=f"step records: {len(saving)} steps with a checkpoint",
         )
     ]
+    evidence += spikes.evidence(spikes.rhythm(lost, steps.numbers))
     if len(saving) > 1:
         evidence.append(
             Evidence(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tachoscope_analyzers import spikes
 from tachoscope_analyzers.culprits import Ranks, culprits
 from tachoscope_analyzers.input import seen_lines
 from tachoscope_analyzers.judge import Candidate
@@ -14,9 +15,14 @@ from tachoscope_analyzers.stragglers import busy_other
 from tachoscope_core.report import Evidence
 
 
-def candidates(job: JobRecords, steps: Steps, losses: Losses) -> list[Candidate]:
-    """Return what the step loses to CPU contention, to pauses, to launching, and to time outside of all measured phases."""
-    return [*_contention(job, steps, losses), *_pauses(losses), *_unexplained(job, steps, losses)]
+def candidates(job: JobRecords, steps: Steps, losses: Losses, short_of_memory: Matrix | None = None) -> list[Candidate]:
+    """Return what the step loses to CPU contention, to pauses, to launching, and to time outside of all measured phases.
+
+    Args:
+        short_of_memory: seconds of each step in which a rank stood still for memory, shape (K, R): these are no pauses.
+    """
+    memory = short_of_memory if short_of_memory is not None else np.zeros_like(steps.wall)
+    return [*_contention(job, steps, losses), *_pauses(job, steps, losses, memory), *_unexplained(job, steps, losses)]
 
 
 def _lost(losses: Losses, *causes: str) -> Matrix:
@@ -64,14 +70,49 @@ def _contention(job: JobRecords, steps: Steps, losses: Losses) -> list[Candidate
     return [Candidate("cpu_contention", lost, culprits(steps.own["cpu_wait"], steps.ranks).ranks, evidence)]
 
 
-def _pauses(losses: Losses) -> list[Candidate]:
+_PAUSES = {"gc": "garbage collection", "evaluation": "evaluation", "paused": "standing still within computing"}
+
+
+def _pauses(job: JobRecords, steps: Steps, losses: Losses, memory: Matrix) -> list[Candidate]:
+    still = np.maximum(_lost(losses, "paused") - memory.max(axis=1), 0.0)
+    by_cause = {"gc": _lost(losses, "gc"), "evaluation": _lost(losses, "evaluation"), "paused": still}
+    lost = np.asarray(np.sum(list(by_cause.values()), axis=0))
+    if not lost.any():
+        return []
+    pausing = np.asarray(np.sum([steps.own[cause] for cause in _PAUSES], axis=0))
+    who = culprits(pausing, steps.ranks).ranks
     evidence = [
-        Evidence(signal=signal, value=float(_lost(losses, cause).mean()), unit="seconds per step", source="step records")
-        for cause, signal in (("gc", "garbage collection"), ("evaluation", "evaluation"))
-        if losses.common[cause].any() or losses.excess[cause].any()
+        Evidence(signal=_PAUSES[cause], value=float(seconds.mean()), unit="seconds per step", source="step records")
+        for cause, seconds in by_cause.items()
+        if seconds.any()
     ]
-    lost = _lost(losses, "gc", "evaluation")
-    return [Candidate("host_pause", lost, "all", evidence)] if lost.any() else []
+    when = spikes.rhythm(lost, steps.numbers)
+    evidence += spikes.evidence(when)
+    if len(steps.ranks) > 1 and when.kind != "steady" and who == "all":
+        evidence.append(
+            Evidence(
+                signal="steps with a pause in which only one rank has it, and the others wait",
+                value=spikes.alone(pausing),
+                unit="ratio",
+                source="step records",
+            )
+        )
+    if still.any():
+        evidence += _standing_still(job, steps, steps.ranks if who == "all" else who)
+    return [Candidate("host_pause", lost, who, evidence)]
+
+
+def _standing_still(job: JobRecords, steps: Steps, ranks: list[int]) -> list[Evidence]:
+    """Return whether the interpreter's lock was held by another thread, and the line at which the thread was seen."""
+    writers = {writer for writer, rank in zip(steps.writers, steps.ranks, strict=True) if rank in ranks}
+    beats = [beat for beat in job.heartbeats if beat.writer in writers]
+    ticks = sum(beat.signals.get("ticks", 0.0) for beat in beats)
+    late = sum(beat.signals.get("late_ticks", 0.0) for beat in beats)
+    rows = seen_lines(job, steps, "forward", ranks)
+    if ticks and late:
+        lock = "interpreter's lock held by another thread, the sampler's looks that came late by it"
+        rows.append(Evidence(signal=lock, value=late / ticks, unit="ratio", source="heartbeats"))
+    return rows
 
 
 def _unexplained(job: JobRecords, steps: Steps, losses: Losses) -> list[Candidate]:
@@ -92,6 +133,7 @@ def _unexplained(job: JobRecords, steps: Steps, losses: Losses) -> list[Candidat
                 unit="ratio",
                 source="step records",
             ),
+            *spikes.evidence(spikes.rhythm(seconds, steps.numbers)),
             *seen_lines(job, steps, "other", [steps.ranks[column] for column in columns]),
         ]
         found.append(Candidate("unknown", seconds, ranks, evidence))

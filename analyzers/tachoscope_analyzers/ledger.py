@@ -14,6 +14,7 @@ STATE_OF_CAUSE = {
     "compute": "compute",
     "cpu_wait": "host_wait",
     "gc": "host_wait",
+    "paused": "host_wait",
     "launch": "host_wait",
     "checkpoint": "checkpoint",
     "evaluation": "evaluation",

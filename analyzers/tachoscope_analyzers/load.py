@@ -39,6 +39,8 @@ class JobRecords:
     hangs: list[records.WorkerHung] = field(default_factory=list)
     restarts: list[records.WorkerRestarted] = field(default_factory=list)
     notices: list[records.PreemptionNotice] = field(default_factory=list)
+    integrity: list[records.IntegrityEvent] = field(default_factory=list)
+    updates: list[records.UpdatesApplied] = field(default_factory=list)
     shard_reads: list[records.ShardRead] = field(default_factory=list)
     shard_failures: list[records.ShardFailed] = field(default_factory=list)
     quarantined: list[records.ShardQuarantined] = field(default_factory=list)
@@ -153,6 +155,8 @@ _LISTS: dict[type[records.Record], str] = {
     records.WorkerHung: "hangs",
     records.WorkerRestarted: "restarts",
     records.PreemptionNotice: "notices",
+    records.IntegrityEvent: "integrity",
+    records.UpdatesApplied: "updates",
     records.ShardRead: "shard_reads",
     records.ShardFailed: "shard_failures",
     records.ShardQuarantined: "quarantined",

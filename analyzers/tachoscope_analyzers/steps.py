@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from tachoscope_analyzers import pauses
+from tachoscope_analyzers.backward_time import own_backward
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.records import PHASES, JobStarted, StepDone
@@ -17,7 +19,7 @@ from tachoscope_core.records import PHASES, JobStarted, StepDone
 Matrix = npt.NDArray[np.float64]
 """Seconds, shape (steps, ranks) or (steps,)."""
 
-CAUSES = ("data_wait", "host_to_device", "compute", "cpu_wait", "gc", "launch", "checkpoint", "evaluation", "other")
+CAUSES = ("data_wait", "host_to_device", "compute", "cpu_wait", "paused", "gc", "launch", "checkpoint", "evaluation", "other")
 """What a rank spends its own time on. Waiting for others is no cause: it is the outcome of another rank's causes."""
 
 Column = Callable[[str], Matrix]
@@ -37,6 +39,11 @@ class Steps:
         waiting: seconds blocked in collectives, for a later rank or for the transfer, shape (K, R).
         data_cpu, other_cpu: CPU seconds within `data_wait` and `other`, shape (K, R), NaN for a rank where it was never read.
         ends: end of each step in seconds of the host's monotonic clock, shape (K, R); unix_ends: in Unix seconds.
+        consumed: what the step of the rank worked on, shape (K, R), NaN where it is not known: tokens, else numbers in the batches,
+            else samples.
+        forward: seconds from the batch to backward, shape (K, R); backward: the rank's own part of backward, NaN in the steps in
+            which its clock was not read.
+        still: seconds within computing in which the thread neither ran nor wanted a core, shape (K, R); part of the causes.
         shared: part of `own["compute"]` that all ranks are given alike, shape (K, R): on accelerators a backward lasts as long for
             all as for the rank that waited least, and only of that rank is it known to be its own work.
         transfer_measured: whether the least wait of a step is the transfer; on accelerators it cannot be told.
@@ -56,6 +63,10 @@ class Steps:
     waiting: Matrix
     data_cpu: Matrix
     other_cpu: Matrix
+    consumed: Matrix
+    forward: Matrix
+    backward: Matrix
+    still: Matrix
     ends: Matrix
     unix_ends: Matrix
     shared: Matrix
@@ -92,6 +103,7 @@ def table(job: JobRecords) -> pd.DataFrame:
 def columns(rows: Sequence[StepDone]) -> dict[str, list[object]]:
     """Return what the records of steps hold as columns of equal length, times in seconds; NaN where a clock was not read."""
     found: dict[str, list[object]] = {
+        "consumed": consumed(rows),
         "step": [row.step for row in rows],
         "rank": [row.rank for row in rows],
         "writer": [row.writer for row in rows],
@@ -108,6 +120,13 @@ def columns(rows: Sequence[StepDone]) -> dict[str, list[object]]:
     for name in ("gap", "host_to_device", "forward", "backward", "optimizer"):
         found[f"device_{name}_seconds"] = [_device_seconds(row, name) for row in rows]
     return found
+
+
+def consumed(rows: Sequence[StepDone]) -> list[object]:
+    """Return what each step worked on, in the most telling unit that is known of any; NaN where it is not."""
+    units = ("tokens", "elements", "samples")
+    unit = next((unit for unit in units if any(getattr(row, unit) for row in rows)), units[-1])
+    return [float(getattr(row, unit)) or float("nan") for row in rows]
 
 
 def _device_seconds(row: StepDone, name: str) -> float:
@@ -162,8 +181,11 @@ def aligned(job: JobRecords) -> Steps:
     if device == "cpu":
         own, waiting = cpu_causes(column, together=world > 1)
         shared = np.zeros_like(wall)
+        still = pauses.split(job, starts, writers, column, own)
+        backward = column("backward_cpu_seconds")
     else:
         own, waiting, shared = device_causes(column, wall)
+        backward, still = np.full_like(wall, np.nan), np.zeros_like(wall)
     checkpoints_take_what_surrounds_them(own)
     spans = ends[-1] - (ends[0] - wall[0])
     return Steps(
@@ -178,6 +200,10 @@ def aligned(job: JobRecords) -> Steps:
         waiting=waiting,
         data_cpu=_by_ratio(column("data_wait_cpu_seconds"), column("data_wait_seconds")),
         other_cpu=_by_ratio(column("other_cpu_seconds"), column("other_seconds")),
+        consumed=column("consumed"),
+        forward=column("forward_seconds") if device == "cpu" else column("device_forward_seconds"),
+        backward=backward,
+        still=still,
         ends=ends,
         unix_ends=column("time"),
         shared=shared,
@@ -209,7 +235,7 @@ def cpu_causes(column: Column, *, together: bool) -> tuple[dict[str, Matrix], Ma
     backward = column("backward_seconds")
     delay = _between(column("step_delay_seconds"))
     backward_delay = np.minimum(_between(column("backward_delay_seconds")), delay)
-    backward_cpu = _between(column("backward_cpu_seconds"), unmeasured=backward)
+    backward_cpu = own_backward(_between(column("backward_cpu_seconds"), unmeasured=backward), column)
     blocked = np.maximum(backward - backward_cpu - backward_delay, 0.0) if together else 0.0 * backward
     backward_delay = np.minimum(backward_delay, backward - blocked)
     rest = column("forward_seconds") + column("optimizer_seconds")
@@ -219,6 +245,7 @@ def cpu_causes(column: Column, *, together: bool) -> tuple[dict[str, Matrix], Ma
         "host_to_device": column("host_to_device_seconds"),
         "compute": rest - rest_delay + backward - blocked - backward_delay,
         "cpu_wait": rest_delay + backward_delay,
+        "paused": 0.0 * backward,
         "gc": column("gc_seconds"),
         "launch": 0.0 * backward,
         "checkpoint": column("checkpoint_seconds"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tachoscope_analyzers import spikes
 from tachoscope_analyzers.culprits import against_others, culprits
 from tachoscope_analyzers.input import seen_lines
 from tachoscope_analyzers.judge import Candidate, Series, healthy_finding
@@ -26,14 +27,24 @@ def busy_other(steps: Steps) -> Matrix:
     return np.asarray(busy >= threshold("culprit_coverage") * np.maximum(other, 1e-9))
 
 
-def candidates(job: JobRecords, steps: Steps, losses: Losses) -> list[Candidate]:
+def late_by_computing(steps: Steps, losses: Losses) -> Matrix:
+    """Return what each step loses to its late rank's own computing, in that rank's column, shape (K, R)."""
+    return np.asarray(losses.excess["compute"] + losses.excess["other"] * busy_other(steps))
+
+
+def candidates(job: JobRecords, steps: Steps, losses: Losses, explained: Matrix | None = None) -> list[Candidate]:
     """Return what the step loses to ranks that compute for longer than the others.
 
-    A straggler is the same rank, and late step after step. When the late rank changes, or is late in some steps only, it is uneven
-    work or the machine's own jitter, which step records do not tell apart: unknown, and only where it is more than jitter costs a
-    healthy job.
+    A straggler is the same rank, and late step after step. When the late rank changes, or is late in some steps only, and neither
+    its data nor memory explain it, it may be uneven work or the machine's jitter: unknown, and only where it is more than jitter
+    costs a healthy job.
+
+    Args:
+        explained: what of it has another cause (data, memory), in the column of the late rank, shape (K, R).
     """
-    late = losses.excess["compute"] + losses.excess["other"] * busy_other(steps)
+    late = late_by_computing(steps, losses)
+    if explained is not None:
+        late = np.maximum(late - explained, 0.0)
     if not late.any():
         return []
     who = culprits(late, steps.ranks)
@@ -58,6 +69,7 @@ def candidates(job: JobRecords, steps: Steps, losses: Losses) -> list[Candidate]
             unit="ratio",
             source="step records",
         ),
+        *spikes.evidence(spikes.rhythm(late.sum(axis=1), steps.numbers)),
         *seen_lines(job, steps, "forward", ranks),
     ]
     if who.persistent and steady >= threshold("straggler_steps"):
@@ -66,7 +78,7 @@ def candidates(job: JobRecords, steps: Steps, losses: Losses) -> list[Candidate]
         return [Candidate("compute_straggler", late.sum(axis=1), who.ranks, evidence)]
     if late.sum() < threshold("jitter_share") * losses.step.sum():
         return []
-    return [Candidate("unknown", late.sum(axis=1), "all", evidence, 0.5, ("data_imbalance", 0.0))]
+    return [Candidate("unknown", late.sum(axis=1), "all", evidence, 0.5)]
 
 
 def steps_with_the_loss(seconds: Matrix) -> float:

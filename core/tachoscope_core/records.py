@@ -128,6 +128,7 @@ class StepDone(Record, frozen=True, kw_only=True, tag="StepDone"):
         device_seconds: seconds on the accelerator's own clock by phase (`gap`: nothing queued); empty on CPU.
         samples, tokens: what the step consumed, when the job says so; 0: not known.
         backward_calls: how often gradients were computed in it: in a pipeline, or with accumulation, its micro-batches.
+        elements: numbers in the first tensor of the batches that it consumed, padding included; 0: not known.
     """
 
     step: int
@@ -139,6 +140,7 @@ class StepDone(Record, frozen=True, kw_only=True, tag="StepDone"):
     samples: int = 0
     tokens: int = 0
     backward_calls: int = 1
+    elements: int = 0
 
 
 class Heartbeat(Record, frozen=True, kw_only=True, tag="Heartbeat"):
@@ -360,11 +362,37 @@ class ShardQuarantined(Record, frozen=True, kw_only=True, tag="ShardQuarantined"
 
 
 class IntegrityEvent(Record, frozen=True, kw_only=True, tag="IntegrityEvent"):
-    """A number that must not be: NaN, Inf, a checksum that differs."""
+    """What a check of the numbers found after a step; nothing is wrong where `not_finite` is empty and the checksums agree.
+
+    Attributes:
+        check: what was looked at, such as `parameters`. detail: what of it is wrong, in words.
+        not_finite: which of `loss`, `gradients` and `parameters` hold NaN or Inf.
+        checksum: of the parameters, hexadecimal; empty: not taken.
+        replicas: global ranks that should have the same checksum after the same step; empty: none are known.
+        loss_growth: last finite loss over the median of the twenty up to it, where it lies in the host's memory; 0: not known.
+        seconds: what the check took.
+    """
 
     step: int
     check: str
     detail: str = ""
+    not_finite: list[str] = []
+    checksum: str = ""
+    replicas: list[int] = []
+    loss_growth: float = 0.0
+    seconds: float = 0.0
+
+
+class UpdatesApplied(Record, frozen=True, kw_only=True, tag="UpdatesApplied"):
+    """Updates of parameters that others updated meanwhile, since the last such record of the process: a parameter server's.
+
+    Attributes:
+        staleness: how many updates were applied between reading the parameters and applying this one, to the number of updates.
+        bound: the largest staleness that the job says it allows; None: it did not say.
+    """
+
+    staleness: dict[int, int]
+    bound: int | None = None
 
 
 class ServiceStarted(Record, frozen=True, kw_only=True, tag="ServiceStarted"):
@@ -499,6 +527,7 @@ AnyRecord = (
     | PreemptionNotice
     | ShardQuarantined
     | IntegrityEvent
+    | UpdatesApplied
     | ServiceStarted
     | RequestDone
     | EngineWindow

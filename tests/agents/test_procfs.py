@@ -117,3 +117,13 @@ def test_the_start_of_a_process_is_known_to_a_clock_tick() -> None:
 
     tick = 1.5 / procfs.CLOCK_TICKS
     assert before - tick <= started <= running + tick
+
+
+def test_memory_of_process_and_host_is_read_in_bytes() -> None:
+    before = procfs.memory_bytes()
+    kept = bytearray(50 << 20)
+    grown = procfs.memory_bytes()
+
+    assert grown["resident_bytes"] - before["resident_bytes"] == pytest.approx(len(kept), rel=0.1)
+    assert grown["swapped_bytes"] >= 0
+    assert 0 < grown["available_bytes"] < os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -60,7 +60,7 @@ def test_one_slow_rank_is_named_with_its_cause_and_its_seconds(
     first = result.findings[0]
     assert first.class_ == slug
     assert first.severity == "critical"
-    assert first.ranks == ([number - 1] if slug != "host_pause" else "all")
+    assert first.ranks == [number - 1]
     assert first.seconds_per_step == pytest.approx(0.080, abs=0.002)
     assert first.speedup_if_fixed == pytest.approx(0.180 / 0.100, rel=0.02)
     assert [finding.class_ for finding in result.findings] == [slug]

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from gpu_making import BEGIN, OWN, FakeGpu, Held, gpu_job, write_job, write_samples
 from making import envelope
 from tachoscope_analyzers import gpu_losses
-from tachoscope_analyzers.analyze import analyze, missing_signals
+from tachoscope_analyzers.analyze import analyze
+from tachoscope_analyzers.coverage import missing_signals
 from tachoscope_analyzers.gpu_samples import Gpus, GpuSamples
 from tachoscope_analyzers.gpu_throttle import Throttled
 from tachoscope_analyzers.load import JobRecords, from_spool, from_store

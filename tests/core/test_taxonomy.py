@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from tachoscope_analyzers.analyze import missing_signals
 from tachoscope_analyzers.communication import CLASSES as EXCHANGE_CLASSES
+from tachoscope_analyzers.coverage import missing_signals
 from tachoscope_analyzers.life.verdicts import CLASSES as LIFE_CLASSES
 from tachoscope_analyzers.trace.job_report import FOUND
 from tachoscope_core.names import REQUEST_STATES, TRAINING_STATES

@@ -11,7 +11,8 @@ import numpy as np
 
 from tachoscope_analyzers import advisor, suspects
 from tachoscope_analyzers.allocation import Allocation
-from tachoscope_analyzers.analyze import missing_signals, unread
+from tachoscope_analyzers.analyze import unread
+from tachoscope_analyzers.coverage import missing_signals
 from tachoscope_analyzers.judge import step_seconds
 from tachoscope_analyzers.life import course, grants, losses, recoveries, saves, verdicts
 from tachoscope_analyzers.life.books import RunBooks, States, Total, books_of, total

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tachoscope_analyzers.analyze import missing_signals
+from tachoscope_analyzers.coverage import missing_signals
 from tachoscope_analyzers.judge import Series, findings, healthy_finding, step_seconds
 from tachoscope_analyzers.replay.attribution import Attribution, attribute
 from tachoscope_analyzers.replay.causes import SOURCE, TITLES, bubble_ratio, candidates, inherent, refused

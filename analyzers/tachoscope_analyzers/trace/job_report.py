@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from tachoscope_analyzers.advice.of_traces import advised
-from tachoscope_analyzers.analyze import missing_signals
+from tachoscope_analyzers.coverage import missing_signals
 from tachoscope_analyzers.judge import Series, findings, healthy_finding, step_seconds
 from tachoscope_analyzers.steps import Matrix
 from tachoscope_analyzers.thresholds import threshold
