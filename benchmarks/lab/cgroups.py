@@ -1,4 +1,7 @@
-"""Control groups (version 1) in which a rank gets less than it needs; removed when the run is over, and those of a killed lab before."""
+"""Control groups (version 1) in which a rank gets less than it needs.
+
+They are removed when the run is over, and those of a lab that was killed when the next one begins.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Networks of a run's own: a loopback, or one network card a rank on a bridge, that `tc` makes slow. They vanish with the processes.
+"""Networks of a run's own: a loopback, or one network card a rank on a bridge, that `tc` makes slow.
 
-Nothing is named in the machine's own namespace: each network namespace is held by an open descriptor and by the ranks in it.
+They vanish with the processes: nothing is named in the machine's own namespace, each network namespace is held by an open
+descriptor and by the ranks in it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterator
 from benchmarks.lab import processes
 
 BURST_BYTES = 262_144
-"""Packets on the loopback are up to 64 KiB; a bucket of tokens smaller than a few of them stops the traffic instead of slowing it."""
+"""Packets on the loopback are up to 64 KiB; a bucket of tokens smaller than a few of them stops traffic instead of slowing it."""
 _OWN = "/proc/self/ns/net"
 
 
@@ -89,7 +90,7 @@ def cards(ranks: int) -> Iterator[list[int]]:
     descriptors: list[int] = []
     try:
         with _elsewhere():
-            for rank in range(ranks):
+            for _ in range(ranks):
                 processes.unshare(processes.NEW_NETWORK)
                 command("ip", "link", "set", "lo", "up")
                 descriptors.append(os.open(_OWN, os.O_RDONLY | os.O_CLOEXEC))

@@ -26,6 +26,7 @@ from benchmarks.lab.rows import Rows
 from benchmarks.lab.spec import Spec
 from benchmarks.lab.truth import truth_of
 from benchmarks.lab.workloads import data, models
+
 from tachoscope.ship import ship
 from tachoscope_cli.watching import Watching
 from tachoscope_core.store import Store
@@ -206,7 +207,12 @@ class _Attempts:
             deed.done = True
             done = self.progress[deed.rank]
             every = int(self.spec.shape["save_every"])
-            self.outside |= {"killed_at": now, "start_again": 1.0, "steps_done": done, "replayed_steps": done - done // every * every}
+            self.outside |= {
+                "killed_at": now,
+                "start_again": 1.0,
+                "steps_done": done,
+                "replayed_steps": done - done // every * every,
+            }
         elif not deed.seen:
             os.kill(pid, signal.SIGSTOP)
             deed.seen["stopped"] = now

@@ -83,10 +83,10 @@ def _shape(dice: Random, workload: str) -> dict[str, Any]:
     if shape["pinned"]:
         shape["workers"] = 0  # worker processes would be on the rank's core with it
     if workload == "pipeline":
-        return {"width": dice.choice([96, 112, 128]), "micro_batches": 24, "layers": [10, 10]}
+        return {"width": dice.choice([144, 160, 176]), "micro_batches": 16, "layers": [10, 10]}
     if workload in {"replicas", "exchange", "ps"}:
         # Three or four ranks on two cores: little is computed, most is slept as if it were waited for a device.
-        shape |= {"model": "convolution", "scale": 0.4, "device_seconds": round(dice.uniform(0.03, 0.05), 3)}
+        shape |= {"model": "convolution", "scale": 0.1, "device_seconds": round(dice.uniform(0.03, 0.05), 3)}
     if workload == "exchange":
         shape |= {"message_bytes": dice.choice([1 << 20, 3 << 19, 2 << 20]), "world_size": 4}
     return shape

@@ -11,7 +11,6 @@ from random import Random
 from typing import Any
 
 import torch
-
 from benchmarks.lab import processes
 from benchmarks.lab.site import Measured, Site
 from benchmarks.lab.spec import Spec
@@ -28,7 +27,14 @@ WORKLOADS: Mapping[str, Callable[[Site], None]] = {
 
 
 def main(
-    spec: Spec, rank: int, attempt: int, job: str, folder: Path, environ: Mapping[str, str], progress: Any, namespaces: tuple[int, ...]
+    spec: Spec,
+    rank: int,
+    attempt: int,
+    job: str,
+    folder: Path,
+    environ: Mapping[str, str],
+    progress: Any,
+    namespaces: tuple[int, ...],
 ) -> None:
     """Be one rank of an attempt of a run, with all that it says in a log; called in a process of its own."""
     log = os.open(folder / f"rank-{rank}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)

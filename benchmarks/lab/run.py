@@ -12,14 +12,10 @@ command goes on where it was interrupted. One run at a time: it needs two cores,
 
 from __future__ import annotations
 
-import os
-
-for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ[_variable] = "1"  # before torch is imported: a process with threads cannot be forked safely
-
 import argparse
 import hashlib
 import json
+import os
 import signal
 import sys
 import time
@@ -40,10 +36,17 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--set", choices=SETS, default="development", help="which runs are drawn; each set draws others")
     options.add_argument("--out", type=Path, default=Path("build/lab"), help="folder of the runs (default: build/lab)")
     options.add_argument(
-        "--runs-per-class", type=int, default=10, help="of each class at each severity, look-alike pair and two faults (default: 10)"
+        "--runs-per-class",
+        type=int,
+        default=10,
+        help="of each class at each severity, look-alike pair and two faults (default: 10)",
     )
     options.add_argument(
-        "--only", action="append", default=[], metavar="WHAT", help="a class, a look-alike pair, or clean, lookalike, pair; repeat it for more"
+        "--only",
+        action="append",
+        default=[],
+        metavar="WHAT",
+        help="a class, a look-alike pair, or clean, lookalike, pair; repeat it for more",
     )
     options.add_argument("--seed", type=int, default=1, help="draws the runs and their order (default: 1)")
     options.add_argument("--most", type=int, default=0, help="stop after so many new runs (default: all)")
@@ -57,6 +60,8 @@ def main() -> None:
     options = given.parse_args()
     if options.runs_per_class < 1:
         given.error("--runs-per-class is at least 1")
+    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[variable] = "1"  # before torch is imported: a process with threads cannot be forked safely
     from benchmarks.lab import faults, plan
 
     labels = {*faults.SLUGS, *plan.LOOKALIKES, "clean", "lookalike", "pair"}

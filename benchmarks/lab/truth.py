@@ -29,7 +29,9 @@ def _ranks(planned: Planned) -> list[int] | str:
 
 def _fault(planned: Planned, rows: Rows | None) -> dict[str, Any]:
     cause = faults.cause_of(planned)
-    notes = {name: value for rank in (rows.ranks if rows else []) for name, value in rank["notes"].items() if not isinstance(value, list)}
+    notes = {
+        name: value for rank in (rows.ranks if rows else []) for name, value in rank["notes"].items() if not isinstance(value, list)
+    }
     return {
         "class": planned.slug,
         "ranks": _ranks(planned),

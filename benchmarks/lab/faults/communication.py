@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-
 from benchmarks.lab import network, processes
 from benchmarks.lab.faults.cause import Cause
 from benchmarks.lab.rows import Rows, exchange, exchange_above_before, latest_rank
@@ -158,6 +157,10 @@ CAUSES = (
         midway=True,
         network="loopback",
     ),
-    Cause("slow_link", "card", "exchange", slow_card, _card, needs=("network_cards",), one_rank=True, network="cards", world_size=4),
-    Cause("slow_link", "pair", "exchange", slow_pair, _link, needs=("network_cards",), one_rank=True, network="cards", world_size=4),
+    Cause(
+        "slow_link", "card", "exchange", slow_card, _card, needs=("network_cards",), one_rank=True, network="cards", world_size=4
+    ),
+    Cause(
+        "slow_link", "pair", "exchange", slow_pair, _link, needs=("network_cards",), one_rank=True, network="cards", world_size=4
+    ),
 )

@@ -12,7 +12,6 @@ from statistics import NormalDist
 from typing import Any
 
 import torch
-
 from benchmarks.lab import cgroups, processes
 from benchmarks.lab.faults.cause import Cause
 from benchmarks.lab.rows import longest_over_mean

@@ -14,7 +14,6 @@ from random import Random
 from typing import Any
 
 import torch
-
 from benchmarks.lab import cgroups
 from benchmarks.lab.faults.cause import Cause
 from benchmarks.lab.site import Hooks, Site, clock
@@ -209,7 +208,10 @@ CAUSES = (
     Cause("host_pause", "interpreter_lock", "ddp", holding_the_interpreter, _some_rank, one_rank=True),
     Cause("checkpoint_stall", "save", "ddp", saving, _rank_or_all),
     Cause(
-        "unknown", "sleep", "ddp", sleeping,
+        "unknown",
+        "sleep",
+        "ddp",
+        sleeping,
         lambda dice, ratio, shape: {"every": dice.choice([1, 1, 4]), "offset": 0},
     ),
     Cause(

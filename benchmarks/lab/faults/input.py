@@ -13,7 +13,6 @@ from random import Random
 from typing import Any
 
 import numpy as np
-
 from benchmarks.lab import cgroups, processes
 from benchmarks.lab.faults.cause import Cause
 from benchmarks.lab.rows import waited_for_input
@@ -255,7 +254,9 @@ CAUSES = (
     Cause("input_fetch", "pipe", "ddp", pipe, seconds=waited_for_input),
     Cause("input_fetch", "disk", "ddp", disk, seconds=waited_for_input, needs=("two_cores", "disk_throttle"), shape=_no_workers),
     Cause("input_preprocess", "decode", "ddp", decode, _drawn_unit, waited_for_input, shape=_no_workers),
-    Cause("input_preprocess", "decode_one_process", "single", decode, _drawn_unit, waited_for_input, shape=_free_core, world_size=1),
+    Cause(
+        "input_preprocess", "decode_one_process", "single", decode, _drawn_unit, waited_for_input, shape=_free_core, world_size=1
+    ),
     Cause("input_workers", "sleep", "ddp", sleep, seconds=waited_for_input),
     Cause("input_straggler", "one_rank", "ddp", on_one_rank, _some_rank, waited_for_input, one_rank=True),
     Cause(
@@ -274,5 +275,3 @@ LOOKALIKE_CAUSES = tuple(
     for slug in ("input_fetch", "input_preprocess")
 )
 """Made for look-alike pairs only."""
-
-

@@ -51,7 +51,16 @@ def _saving(dice: Random, ratio: float) -> dict[str, Any]:
 RESTART_SECONDS = 0.5
 _NO_WORKERS = {"workers": 0}
 CAUSES = (
-    Cause("hang", "stopped", "ddp", draw=_hang, seconds=stopped_seconds, one_rank=True, shape=lambda dice, ratio: _NO_WORKERS, steps=80),
+    Cause(
+        "hang",
+        "stopped",
+        "ddp",
+        draw=_hang,
+        seconds=stopped_seconds,
+        one_rank=True,
+        shape=lambda dice, ratio: _NO_WORKERS,
+        steps=80,
+    ),
     Cause("hang", "stuck", "ddp", stuck, _hang, latest_rank, one_rank=True, shape=lambda dice, ratio: _NO_WORKERS, steps=80),
     Cause("lost_work", "killed", "ddp", draw=_kill, seconds=replayed_seconds, one_rank=True, shape=_saving, steps=100),
 )

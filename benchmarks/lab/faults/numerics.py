@@ -6,12 +6,12 @@ from random import Random
 from typing import Any
 
 import torch
-
-import tachoscope
 from benchmarks.lab.faults.cause import Cause
 from benchmarks.lab.rows import Rows
 from benchmarks.lab.site import Hooks, Site
 from benchmarks.lab.spec import Planned
+
+import tachoscope
 
 CHECK_EVERY = 10
 
@@ -91,5 +91,15 @@ def _slow_worker(dice: Random, ratio: float, shape: dict[str, Any]) -> dict[str,
 CAUSES = (
     Cause("silent_corruption", "flip", "replicas", flipped_bit, _flip, work_since, (), one_rank=True, world_size=3, steps=90),
     Cause("async_staleness", "seldom_read", "ps", draw=_seldom_read, seconds=no_seconds, needs=(), world_size=3, steps=90),
-    Cause("async_staleness", "slow_worker", "ps", draw=_slow_worker, seconds=no_seconds, needs=(), one_rank=True, world_size=3, steps=60),
+    Cause(
+        "async_staleness",
+        "slow_worker",
+        "ps",
+        draw=_slow_worker,
+        seconds=no_seconds,
+        needs=(),
+        one_rank=True,
+        world_size=3,
+        steps=60,
+    ),
 )

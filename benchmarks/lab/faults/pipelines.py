@@ -11,8 +11,8 @@ from benchmarks.lab.rows import Rows
 from benchmarks.lab.spec import WARM_UP_STEPS, Planned
 
 LAYERS = 20
-MANY = 24
-"""Micro-batches of a pipeline without a fault: its bubble is 1/24 of the ideal step."""
+MANY = 16
+"""Micro-batches of a pipeline without a fault: its bubble is 1/16 of the ideal step."""
 
 
 def _computed(rows: Rows) -> list[tuple[float, ...]]:

@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
-from torch.utils.data import DataLoader, Dataset
-
 from benchmarks.lab.site import Load
+from torch.utils.data import DataLoader, Dataset
 
 FILES = 32
 

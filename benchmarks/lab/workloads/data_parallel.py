@@ -14,13 +14,13 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from benchmarks.lab import exchange_times, faults
+from benchmarks.lab.site import Hooks, Site, clock
+from benchmarks.lab.workloads import data, models
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import tachoscope
-from benchmarks.lab import exchange_times, faults
-from benchmarks.lab.site import Hooks, Site, clock
-from benchmarks.lab.workloads import data, models
 
 CLEAN_STEPS, SETTLE_STEPS = 14, 4
 

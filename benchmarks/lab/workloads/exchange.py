@@ -11,12 +11,12 @@ import time
 
 import torch
 import torch.distributed as dist
-from torch import nn
-
-import tachoscope
 from benchmarks.lab import faults
 from benchmarks.lab.site import Hooks, Site, clock
 from benchmarks.lab.workloads import data, data_parallel, models
+from torch import nn
+
+import tachoscope
 
 TRIAL_STEPS = 9
 

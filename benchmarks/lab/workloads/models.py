@@ -13,7 +13,7 @@ class Recurrent(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.gru, self.head = nn.GRU(32, 96, batch_first=True), nn.Linear(96, 10)
+        self.gru, self.head = nn.GRU(32, 128, batch_first=True), nn.Linear(128, 10)
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         return self.head(self.gru(inputs)[0][:, -1])
@@ -28,7 +28,7 @@ class Convolution(nn.Module):
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         x = torch.relu(self.first(inputs.movedim(-1, 1)))
-        for _ in range(6):
+        for _ in range(9):
             x = torch.relu(self.mix(x))
         return self.head(x.mean((2, 3)))
 
@@ -50,4 +50,4 @@ MODELS = {"recurrent": Recurrent, "convolution": Convolution}
 
 def sample_shape(model: str, scale: float) -> tuple[int, ...]:
     """Return the shape of a sample, the first dimension being the one that varies with the scale."""
-    return (round(130 * scale), 32) if model == "recurrent" else (round(36 * scale), 32, 3)
+    return (round(220 * scale), 32) if model == "recurrent" else (round(80 * scale), 32, 3)

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
-
-import tachoscope
 from benchmarks.lab import faults, processes
 from benchmarks.lab.site import Site, clock
 from benchmarks.lab.workloads import data_parallel, models
+from torch import nn
+
+import tachoscope
 
 VERSION = struct.Struct("<q")
 BOUND = 6

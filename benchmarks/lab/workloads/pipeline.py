@@ -12,14 +12,15 @@ from collections.abc import Iterator
 
 import torch
 import torch.distributed as dist
+from benchmarks.lab.site import Site, clock
+from benchmarks.lab.workloads import data_parallel
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 import tachoscope
-from benchmarks.lab.site import Site, clock
-from benchmarks.lab.workloads import data_parallel
 
-ROWS = 48
+ROWS = 1536
+"""Of a step; the micro-batches share them."""
 TRIAL_STEPS = 8
 
 
@@ -27,7 +28,7 @@ class Numbers(Dataset):
     """Random batches: the first stage takes the inputs, the last the labels."""
 
     def __init__(self, batches: int, micro_batches: int, width: int) -> None:
-        self.batches, self.shape = batches, (micro_batches, ROWS, width)
+        self.batches, self.shape = batches, (micro_batches, ROWS // micro_batches, width)
 
     def __len__(self) -> int:
         return self.batches
@@ -78,7 +79,7 @@ class Stage:
         """The last stage's step."""
         received, losses = [], []
         for micro in range(self.micro_batches):
-            inputs = torch.empty(ROWS, self.width)
+            inputs = torch.empty(ROWS // self.micro_batches, self.width)
             dist.recv(inputs, 0)
             received.append(inputs.requires_grad_())
             losses.append(nn.functional.mse_loss(self.forward(inputs), labels[micro]) / self.micro_batches)
