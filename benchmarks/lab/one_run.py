@@ -34,7 +34,8 @@ from tachoscope_core.store import Store
 JOB = "lab"
 SPOOL_PREFIX = "tachoscope-lab-"
 LOOK_SECONDS = 0.3
-PATIENCE_SECONDS = 180.0
+PATIENCE_SECONDS = 120.0
+"""A run in which no rank finishes a step for so long is given up."""
 HANG_SECONDS = 4.0
 """From when on the watcher speaks of a hang, as $TACHOSCOPE_HANG_SECONDS lets users choose; the lab's last for longer."""
 
@@ -132,7 +133,7 @@ def _network(spec: Spec) -> Iterator[list[int]]:
     if "cards" in kinds:
         with network.cards(spec.world_size) as namespaces:
             yield namespaces
-    elif "loopback" in kinds or spec.shape.get("own_loopback"):
+    elif "loopback" in kinds:
         with network.loopback() as namespaces:
             yield namespaces
     else:
@@ -148,7 +149,7 @@ class _Attempts:
         self.deed = _deed_of(spec)
         self.outside: dict[str, float] = {}
         self._looked = 0.0
-        self._give_up = time.monotonic() + PATIENCE_SECONDS
+        self._came = (list(self.progress), time.monotonic())
 
     def run(self) -> dict[str, float]:
         """Run until all ranks have ended; return what was seen from outside."""
@@ -177,8 +178,7 @@ class _Attempts:
                     process.kill()
                     process.join()
                 return False
-            if time.monotonic() > self._give_up:
-                raise RunFailedError(f"{self.spec.id}: not done after {PATIENCE_SECONDS:.0f} s, at steps {list(self.progress)}")
+            self._give_up_if_stuck()
             if any(process.exitcode not in {None, 0} for process in ranks):
                 break
             time.sleep(0.02)
@@ -188,6 +188,13 @@ class _Attempts:
             words = (self.work / f"rank-{failed[0]}.log").read_text(errors="replace").strip().splitlines()[-12:]
             raise RunFailedError("\n".join([f"{self.spec.id}: rank {failed[0]} failed", *words]))
         return True
+
+    def _give_up_if_stuck(self) -> None:
+        steps, since = self._came
+        if list(self.progress) != steps:
+            self._came = (list(self.progress), time.monotonic())
+        elif time.monotonic() - since > PATIENCE_SECONDS:
+            raise RunFailedError(f"{self.spec.id}: no step for {PATIENCE_SECONDS:.0f} s, after steps {steps}")
 
     def _look(self, *, now: bool = False) -> None:
         if now or time.monotonic() - self._looked >= LOOK_SECONDS:

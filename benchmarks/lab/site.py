@@ -30,7 +30,7 @@ class Measured:
     step: int = 0
     clean_step_seconds: float = 0.0
     clean_wait_seconds: float = 0.0
-    clean_cpu_seconds: float = 0.0
+    clean_delay_seconds: float = 0.0
     wall: list[float] = field(default_factory=list)
     wait: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
@@ -117,6 +117,14 @@ class Hooks:
     length: Callable[[int], float] | None = None
     ballast_bytes: int = 0
     timed_exchange: bool = False
+
+
+def run_delay_seconds() -> float:
+    """Return how long the calling thread was ready to run without a core so far, by the kernel's count; 0 where it keeps none."""
+    try:
+        return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
+    except OSError:
+        return 0.0
 
 
 def repeats_for(unit: Callable[[], object], seconds: float) -> int:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 
 import pytest
-
 from benchmarks.lab import faults, plan
 from benchmarks.lab.faults.input import rank_of_part
 from benchmarks.lab.workloads.exchange import partner
+
 from tachoscope_core.taxonomy import BY_SLUG
 
 RUNS = plan.runs("development", runs_per_class=4, seed=7)
@@ -30,7 +31,7 @@ def test_three_in_ten_runs_are_clean_and_both_sides_of_each_look_alike_are_there
 
 def test_ids_are_of_one_run_each_and_the_order_mixes_the_classes() -> None:
     assert len({spec.id for spec in RUNS}) == len(RUNS)
-    neighbours = sum(one.faults[:1] != () and one.kind == other.kind for one, other in zip(RUNS, RUNS[1:], strict=False))
+    neighbours = sum(one.faults[:1] != () and one.kind == other.kind for one, other in itertools.pairwise(RUNS))
     assert neighbours < len(RUNS) - 10
 
 
@@ -49,8 +50,14 @@ def test_more_runs_of_a_class_leave_those_that_were_drawn_as_they_are() -> None:
 
 def test_both_sides_of_a_look_alike_are_the_same_training_with_the_same_culprit() -> None:
     for pair in ("1v2", "4v12", "11v24"):
-        one, other = sorted((spec for spec in RUNS if spec.lookalike == pair and spec.id.endswith("-000")), key=lambda spec: spec.id)
-        assert (one.shape["model"], one.shape["scale"], one.severity) == (other.shape["model"], other.shape["scale"], other.severity)
+        one, other = sorted(
+            (spec for spec in RUNS if spec.lookalike == pair and spec.id.endswith("-000")), key=lambda spec: spec.id
+        )
+        assert (one.shape["model"], one.shape["scale"], one.severity) == (
+            other.shape["model"],
+            other.shape["scale"],
+            other.severity,
+        )
 
 
 def test_only_what_is_asked_for_is_made() -> None:
@@ -71,5 +78,5 @@ def test_in_a_round_robin_each_rank_meets_every_other_once(world_size: int) -> N
 def test_a_culprit_that_changes_is_one_rank_in_each_part_of_the_run() -> None:
     planned = next(fault for spec in RUNS for fault in spec.faults if fault.cause == "changing_rank")
     ranks = [rank_of_part(planned, batch, 120, 2) for batch in range(120)]
-    changes = sum(one != other for one, other in zip(ranks, ranks[1:], strict=False))
+    changes = sum(one != other for one, other in itertools.pairwise(ranks))
     assert changes < int(planned.parameters["parts"])

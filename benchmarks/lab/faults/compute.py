@@ -15,7 +15,7 @@ import torch
 from benchmarks.lab import cgroups, processes
 from benchmarks.lab.faults.cause import Cause
 from benchmarks.lab.rows import longest_over_mean
-from benchmarks.lab.site import Hooks, Site, repeats_for
+from benchmarks.lab.site import Hooks, Site, repeats_for, run_delay_seconds
 from benchmarks.lab.spec import Planned
 
 
@@ -50,10 +50,6 @@ def extra_work(site: Site, planned: Planned) -> Hooks:
     return Hooks(forward=work)
 
 
-def _nanoseconds(path: Path, field: int) -> int:
-    return int(path.read_text().split()[field])
-
-
 def _spin(burn_seconds: float, period_seconds: float, core: int) -> None:
     """Use a core for so many CPU seconds in each period."""
     os.sched_setaffinity(0, {core})
@@ -82,7 +78,7 @@ def spinner(site: Site, planned: Planned) -> Hooks:
         last[0] = used()
 
     def used() -> int:
-        return _nanoseconds(Path(f"/proc/{child[0].pid}/schedstat"), 0)
+        return int(Path(f"/proc/{child[0].pid}/schedstat").read_text().split()[0])
 
     last = [0]
 
@@ -104,18 +100,18 @@ def quota(site: Site, planned: Planned) -> Hooks:
         return Hooks()
     ratio = site.seconds / (site.seconds + site.target_seconds(planned))
     period_us = int(planned.parameters["period_us"])
-    last = [0]
+    last = [0.0]
 
     def before() -> None:
         # The sampler and the exchange's threads are in the group too; the little that they use is given on top.
         quota_us = max(1000, round(period_us * min(ratio * 1.02, 1.0)))
         settings = {"cpu.cfs_period_us": str(period_us), "cpu.cfs_quota_us": str(quota_us)}
         cgroups.join(cgroups.make("cpu", f"{site.spec.id}-{site.rank}", settings))
-        last[0] = _nanoseconds(Path("/proc/thread-self/schedstat"), 1)
+        last[0] = run_delay_seconds()
 
     def updated(step: int, training: object) -> None:
-        now = _nanoseconds(Path("/proc/thread-self/schedstat"), 1)
-        site.measured.add(planned.slug, (now - last[0]) / 1e9)
+        now = run_delay_seconds()
+        site.measured.add(planned.slug, max(0.0, now - last[0] - site.measured.clean_delay_seconds))
         last[0] = now
 
     return Hooks(before=before, updated=updated)

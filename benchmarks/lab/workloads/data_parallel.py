@@ -15,7 +15,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from benchmarks.lab import exchange_times, faults
-from benchmarks.lab.site import Hooks, Site, clock
+from benchmarks.lab.site import Hooks, Site, clock, run_delay_seconds
 from benchmarks.lab.workloads import data, models
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
@@ -100,13 +100,13 @@ def calibrate(site: Site) -> None:
     training = built(site, [])
     rows = []
     for step, (inputs, labels) in enumerate(_waited(batches_of(site, CLEAN_STEPS, []))):
-        begin, cpu = clock(), time.thread_time()
+        begin, delay = clock(), run_delay_seconds()
         one_step(training, inputs[0], labels, step, [], site.spec.shape.get("device_seconds", 0.0))
-        rows.append((clock() - begin + inputs[1], inputs[1], time.thread_time() - cpu))
-    wall, wait, cpu_seconds = (statistics.median(column) for column in zip(*rows[SETTLE_STEPS:], strict=True))
+        rows.append((clock() - begin + inputs[1], inputs[1], run_delay_seconds() - delay))
+    wall, wait, delay = (statistics.median(column) for column in zip(*rows[SETTLE_STEPS:], strict=True))
     site.measured.clean_step_seconds = agree(site, wall)
     site.measured.clean_wait_seconds = agree(site, wait)
-    site.measured.clean_cpu_seconds = agree(site, cpu_seconds)
+    site.measured.clean_delay_seconds = agree(site, delay)
 
 
 def _waited(batches: Iterator[Any]) -> Iterator[tuple[tuple[torch.Tensor, float], torch.Tensor]]:
