@@ -75,7 +75,7 @@ def _all(name: str, count: int, seed: int) -> Iterator[Spec]:
 def _shape(dice: Random, workload: str) -> dict[str, Any]:
     """Draw what a training is like."""
     shape: dict[str, Any] = {
-        "model": dice.choice(["recurrent", "convolution"]),
+        "model": dice.choice(["sequence", "convolution"]),
         "scale": round(dice.uniform(0.85, 1.2), 3),
         "workers": dice.choice([0, 2]) if workload == "ddp" else dice.choice([0, 1]) if workload == "single" else 0,
         "pinned": workload == "ddp" and dice.random() < 0.3,
@@ -177,12 +177,12 @@ def _alike(spec: Spec, pair: str, side: int, dice: Random) -> Spec:
     """Return the run with what both sides of its pair have in common: `dice` gives both the same."""
     common: dict[str, Any] = {"scale": round(dice.uniform(0.85, 1.2), 3)}
     rank, every = dice.randrange(2), dice.choice([5, 8, 10])
-    model, main_ratio, ballast = dice.choice(["recurrent", "convolution"]), dice.uniform(0.7, 0.85), 1 << 20
+    model, main_ratio, ballast = dice.choice(["sequence", "convolution"]), dice.uniform(0.7, 0.85), 1 << 20
     faults = list(spec.faults)
     if pair in {"1v2", "4v12", "18v21", "11v24"}:
         common |= {"model": model, "workers": 0, "pinned": False}
     elif pair == "12v15":
-        common |= {"model": "recurrent", "workers": 0, "pinned": False}
+        common |= {"model": "sequence", "workers": 0, "pinned": False}
     elif pair == "19v21":  # both begin in the middle of a run that exchanges as much
         common |= {"model": model, "workers": 0, "pinned": False, "ballast_bytes": ballast}
         faults = [replace(fault, first_step=spec.steps // 2) for fault in faults]

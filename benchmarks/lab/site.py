@@ -30,6 +30,7 @@ class Measured:
     step: int = 0
     clean_step_seconds: float = 0.0
     clean_wait_seconds: float = 0.0
+    clean_cpu_seconds: float = 0.0
     clean_delay_seconds: float = 0.0
     wall: list[float] = field(default_factory=list)
     wait: list[float] = field(default_factory=list)

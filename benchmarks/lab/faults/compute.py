@@ -98,7 +98,7 @@ def quota(site: Site, planned: Planned) -> Hooks:
     """
     if not site.is_culprit(planned):
         return Hooks()
-    ratio = site.seconds / (site.seconds + site.target_seconds(planned))
+    ratio = site.measured.clean_cpu_seconds / (site.seconds + site.target_seconds(planned))
     period_us = int(planned.parameters["period_us"])
     last = [0.0]
 
@@ -169,6 +169,6 @@ CAUSES = (
         uneven_lengths,
         lambda dice, ratio, shape: {"seed": dice.randrange(10**6)},
         longest_over_mean,
-        shape=lambda dice, ratio: {"model": "recurrent"},
+        shape=lambda dice, ratio: {"model": "sequence"},
     ),
 )

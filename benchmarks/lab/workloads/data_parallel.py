@@ -100,13 +100,14 @@ def calibrate(site: Site) -> None:
     training = built(site, [])
     rows = []
     for step, (inputs, labels) in enumerate(_waited(batches_of(site, CLEAN_STEPS, []))):
-        begin, delay = clock(), run_delay_seconds()
+        begin, delay, cpu = clock(), run_delay_seconds(), time.thread_time()
         one_step(training, inputs[0], labels, step, [], site.spec.shape.get("device_seconds", 0.0))
-        rows.append((clock() - begin + inputs[1], inputs[1], run_delay_seconds() - delay))
-    wall, wait, delay = (statistics.median(column) for column in zip(*rows[SETTLE_STEPS:], strict=True))
+        rows.append((clock() - begin + inputs[1], inputs[1], run_delay_seconds() - delay, time.thread_time() - cpu))
+    wall, wait, delay, cpu = (statistics.median(column) for column in zip(*rows[SETTLE_STEPS:], strict=True))
     site.measured.clean_step_seconds = agree(site, wall)
     site.measured.clean_wait_seconds = agree(site, wait)
     site.measured.clean_delay_seconds = agree(site, delay)
+    site.measured.clean_cpu_seconds = agree(site, cpu)
 
 
 def _waited(batches: Iterator[Any]) -> Iterator[tuple[tuple[torch.Tensor, float], torch.Tensor]]:
