@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bars bench lint generate lock clean
+.PHONY: help demo test bars bench lab lint generate lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
@@ -29,6 +29,10 @@ bench: $(READY) ## measure what probes, agent, GPUs and checkpoints cost and how
 	$(BIN)/python benchmarks/trace_reading.py --write
 	$(BIN)/python benchmarks/change_points.py --write
 	$(BIN)/python benchmarks/replay.py --write
+
+lab: $(READY) ## cause every bottleneck for real, 30 times at each severity, in two sets (days; it goes on where it was interrupted)
+	$(BIN)/python -m benchmarks.lab --set development --runs-per-class $(or $(RUNS),30) --out $(or $(OUT),build/lab)
+	$(BIN)/python -m benchmarks.lab --set test --runs-per-class $(or $(RUNS),30) --out $(or $(OUT),build/lab)
 
 lint: $(READY) ## ruff, mypy --strict, import layers, and whether generated files are current
 	$(BIN)/ruff check .

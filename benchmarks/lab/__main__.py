@@ -1,0 +1,5 @@
+"""`python -m benchmarks.lab`."""
+
+from benchmarks.lab.run import main
+
+main()

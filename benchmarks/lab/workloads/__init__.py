@@ -1,0 +1,1 @@
+"""Trainings that the faults happen in: small, real, on CPU."""
