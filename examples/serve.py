@@ -1,7 +1,7 @@
 """A small inference server with continuous batching on CPU, under tachoscope's probe: OpenAI's /v1/completions, streamed or not.
 
     python examples/serve.py --port 8123 --fault kv_pressure
-    python examples/serving_load.py http://127.0.0.1:8123 --rate 3 --seconds 30 --output 192
+    python examples/serving_load.py http://127.0.0.1:8123 --rate 8 --seconds 30 --output 192
     tachoscope analyze --job chat
 
 The model is a real decoder with random weights, so its answers are noise. Faults, by the class that the report calls them:

@@ -27,7 +27,7 @@ from tachoscope_core.store import Store
 LOADS = {
     "none": ("--rate", "4"),
     "queue_saturation": ("--rate", "16", "--output", "64"),
-    "kv_pressure": ("--rate", "3", "--output", "192"),
+    "kv_pressure": ("--rate", "8", "--output", "192"),
     "prefill_interference": ("--rate", "2", "--output", "64", "--long-prompt", "1000", "--long-share", "0.3"),
     "cold_start": ("--rate", "4"),
 }

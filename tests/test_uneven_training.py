@@ -53,7 +53,7 @@ def test_batches_of_uneven_length_are_told_and_their_size_is_recorded(tmp_path: 
 
 
 def test_a_thread_that_holds_the_interpreter_pauses_its_rank(tmp_path: Path) -> None:
-    job, _ = trained(tmp_path, "held", 150)
+    job, _ = trained(tmp_path, "held", 400)
 
     steps = aligned(job)
     others, held = steps.own["paused"].sum(axis=0)

@@ -37,6 +37,8 @@ COLLECTIVES = (
 )
 _POINT_TO_POINT = ("send", "recv")
 _MOST_RANKS_NAMED = 16
+_TAKE_THEIR_COLLECTIVES = (tl.COLLECTIVE, tl.CHECKPOINT)
+"""Phases that such a call within them belongs to: waiting for another rank's part of a checkpoint is the checkpoint's time."""
 
 
 def install(probe: Probe, torch: ModuleType) -> None:
@@ -121,7 +123,7 @@ def _blocking(probe: Probe, name: str, reader: _Reader) -> Callable[[Function], 
 
     def wrapper_of(original: Function) -> Function:
         def call(*args: Any, **kwargs: Any) -> Any:
-            if is_compiling() or not probe.mine() or probe.timeline.phase == tl.COLLECTIVE:
+            if is_compiling() or not probe.mine() or probe.timeline.phase in _TAKE_THEIR_COLLECTIVES:
                 return original(*args, **kwargs)
             timeline, sums = probe.timeline, probe.collectives
             timeline.enter(tl.COLLECTIVE)
@@ -164,7 +166,7 @@ def _aimed(probe: Probe, name: str, groups: _Groups) -> Callable[[Function], Fun
                 called, ranks = groups.of(group)
                 other = ranks[peer]
                 probe.collectives.peer = other
-                if probe.timeline.phase != tl.COLLECTIVE and tensors[0].is_cpu:
+                if probe.timeline.phase not in _TAKE_THEIR_COLLECTIVES and tensors[0].is_cpu:
                     size = sum(tensor.nbytes for tensor in tensors)
                     key = Key(name, size_class(size), called, len(ranks), other)
                     probe.collectives.add(key, count=1, size_bytes=size)
@@ -184,7 +186,7 @@ def _waiting(probe: Probe) -> Callable[[Function], Function]:
 
     def wrapper_of(original: Function) -> Function:
         def wait(self: Any, *args: Any, **kwargs: Any) -> Any:
-            if is_compiling() or not probe.mine() or probe.timeline.phase == tl.COLLECTIVE:
+            if is_compiling() or not probe.mine() or probe.timeline.phase in _TAKE_THEIR_COLLECTIVES:
                 return original(self, *args, **kwargs)
             timeline = probe.timeline
             timeline.enter(tl.COLLECTIVE)

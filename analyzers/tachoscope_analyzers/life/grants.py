@@ -137,8 +137,9 @@ def _launches(job: JobRecords, clock: Clock) -> list[Launch]:
 
 def _launch_of(process: Process, launches: Sequence[Launch]) -> Launch | None:
     """Return the launch that a process belongs to: the newest on its host that was before it, else the newest that was."""
-    before = [one for one in launches if one.start <= process.start + _CLOCKS_AGREE_SECONDS]
-    fitting = [one for one in before if one.ended is None or process.start <= one.end + _CLOCKS_AGREE_SECONDS]
+    off = {one.host: 0.0 if one.host == process.host else _CLOCKS_AGREE_SECONDS for one in launches}
+    before = [one for one in launches if one.start <= process.start + off[one.host]]
+    fitting = [one for one in before if one.ended is None or process.start <= one.end + off[one.host]]
     return max(fitting, key=lambda one: (one.host == process.host, one.source == "launcher", one.start), default=None)
 
 
