@@ -125,9 +125,20 @@ class PlantedLife:
     def writer(self, attempt: int, rank: int, start: float) -> str:
         return f"rank-{attempt}-{rank}-{start}"
 
-    def gone(self, rank: int, at: float, *, attempt: int = 0, start: float = 0.0, host: str = "node-0", code: int = -9) -> None:
-        """Somebody saw a process gone."""
+    def gone(
+        self,
+        rank: int,
+        at: float,
+        *,
+        attempt: int = 0,
+        start: float = 0.0,
+        host: str = "node-0",
+        code: int = -9,
+        seen: float | None = None,
+    ) -> None:
+        """Somebody saw a process gone, and alive at `seen`."""
         more = {"failed_rank": rank, "failed_attempt": attempt, "gone_time": T0 + at, "exit_code": code}
+        more |= {"seen_time": T0 + seen} if seen is not None else {}
         own = self.writer(attempt, rank, start)
         self.add(records.WorkerFailed, at, writer=f"watch-{host}", host=host, reason="killed", failed_writer=own, **more)
 

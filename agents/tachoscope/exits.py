@@ -35,6 +35,10 @@ class Exits:
         self._descriptors[writer], self._writers[descriptor], self._pids[writer] = descriptor, writer, pid
         return True
 
+    def follows(self, writer: str) -> bool:
+        """Say whether the process is followed, and lives as far as is known."""
+        return writer in self._descriptors
+
     def gone(self) -> list[str]:
         """Return the writers whose processes ended since the last time, in the order in which they did."""
         found = [self._writers[descriptor] for descriptor, _ in self._poll.poll(0)]  # epoll reports them first in, first out

@@ -54,7 +54,10 @@ class Watching:
         """Look once at all processes of the run, and write down what happened since the last time."""
         now, unix_seconds = time.monotonic(), time.time()
         # Who is gone is asked before reading: then its last words are read, and it comes before those whom its end brought down.
-        gone = [*self._watch.exits.gone(), *self._reader.gone()]
+        ended, closed = self._watch.exits.gone(), self._reader.gone()
+        # One that was never followed was gone before it could be: earlier than those that were.
+        early = [writer for writer in closed if writer not in ended and not self._watch.exits.follows(writer)]
+        gone = [*early, *ended, *closed]
         for writer in gone:
             self._watch.gone(writer, unix_seconds)
         for line in self._reader.lines():

@@ -58,3 +58,31 @@ def test_an_attempt_is_over_when_the_next_one_begins_though_its_end_was_seen_lat
 
     first, second = told.attempts
     assert second.start - first.end == pytest.approx(0.0, abs=1e-3)
+
+
+def test_of_two_that_one_watcher_saw_gone_at_nearly_the_same_time_it_is_the_first_though_it_was_seen_alive_later(
+    tmp_path: Path,
+) -> None:
+    life = PlantedLife()
+    life.launcher(0.0, 30.0)
+    for rank in range(2):
+        life.process(rank, [1.0] * 5, start=1.0, begin=5.0)
+        life.gone(rank, 10.501 if rank == 0 else 10.5, start=1.0, seen=10.4 if rank else 10.1)
+        life.process(rank, [1.0] * 5, attempt=1, start=11.0, begin=15.0, left=21.0)
+    _, told = judged(life, tmp_path)
+
+    assert [(one.kind, one.rank) for one in told.recoveries] == [("killed", 1)]
+
+
+def test_a_short_last_attempt_of_a_command_is_not_one_of_the_next_command_on_that_host(tmp_path: Path) -> None:
+    life = PlantedLife()
+    life.launcher(0.0, 20.0)
+    life.launcher(21.0, 40.0, attempt=2)
+    for rank in range(2):
+        life.process(rank, [1.0] * 5, start=1.0, begin=5.0)
+        life.gone(rank, 10.5 + rank, start=1.0)
+        life.process(rank, [1.0], attempt=1, start=17.0, begin=18.0, left=19.5)
+        life.process(rank, [1.0] * 5, attempt=2, start=22.0, begin=25.0, left=32.0)
+    _, told = judged(life, tmp_path)
+
+    assert [attempt.ended for attempt in told.attempts] == ["killed", "completed", "completed"]

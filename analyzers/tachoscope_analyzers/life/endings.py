@@ -129,7 +129,18 @@ def _first_gone(gone: Sequence[Process]) -> tuple[Process, float]:
     """Return whose end was the first and when; of ends seen at nearly the same time that of one that could not say a word."""
     first = min(process.end for process in gone)
     near = [process for process in gone if process.end <= first + _SEEN_TOGETHER_SECONDS]
-    culprit = min(near, key=lambda one: (one.ended is not None, _told_to_go(one), one.end, one.last))
+    # One watcher's times of seeing them gone keep their order; when they were last seen alive says nothing of it.
+    watchers = {process.failed.writer if process.failed else "" for process in near}
+    one_watcher = len(watchers) == 1 and "" not in watchers
+    culprit = min(
+        near,
+        key=lambda one: (
+            one.ended is not None,
+            _told_to_go(one),
+            one.failed.gone_time if one_watcher and one.failed else one.end,
+            one.last,
+        ),
+    )
     return culprit, culprit.end
 
 
