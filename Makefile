@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+RUNS ?= 30
+OUT ?= build/lab
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test bars bench lab lint generate lock clean
@@ -30,9 +32,11 @@ bench: $(READY) ## measure what probes, agent, GPUs and checkpoints cost and how
 	$(BIN)/python benchmarks/change_points.py --write
 	$(BIN)/python benchmarks/replay.py --write
 
-lab: $(READY) ## cause every bottleneck for real, 30 times at each severity, in two sets (days; it goes on where it was interrupted)
-	$(BIN)/python -m benchmarks.lab --set development --runs-per-class $(or $(RUNS),30) --out $(or $(OUT),build/lab)
-	$(BIN)/python -m benchmarks.lab --set test --runs-per-class $(or $(RUNS),30) --out $(or $(OUT),build/lab)
+lab: $(READY) ## cause every bottleneck for real, RUNS=30 times at each severity, in two sets, and write docs/accuracy.md (days; it goes on where it was interrupted)
+	$(BIN)/python -m benchmarks.lab --set development --runs-per-class $(RUNS) --out $(OUT)
+	test -e $(OUT)/frozen.json || $(BIN)/python -m benchmarks.lab.calibrate $(OUT)
+	$(BIN)/python -m benchmarks.lab --set test --runs-per-class $(RUNS) --out $(OUT)
+	$(BIN)/python -m benchmarks.lab.accuracy $(OUT)
 
 lint: $(READY) ## ruff, mypy --strict, import layers, and whether generated files are current
 	$(BIN)/ruff check .

@@ -55,6 +55,7 @@ def test_a_stage_with_most_layers_is_named_and_is_no_straggler(tmp_path: Path) -
     assert "compute_straggler" not in found
 
 
+@pytest.mark.bar
 def test_a_slow_rank_of_a_stage_is_a_straggler_and_its_stage_is_not(tmp_path: Path) -> None:
     found, layers = trained(tmp_path, "--replicas", "2", "--late", "3")
 

@@ -52,6 +52,7 @@ def test_batches_of_uneven_length_are_told_and_their_size_is_recorded(tmp_path: 
     assert "compute_straggler" not in classes(report)
 
 
+@pytest.mark.bar
 def test_a_thread_that_holds_the_interpreter_pauses_its_rank(tmp_path: Path) -> None:
     job, _ = trained(tmp_path, "held", 400)
 

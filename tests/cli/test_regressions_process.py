@@ -45,6 +45,7 @@ def test_a_training_that_becomes_slow_says_from_which_step_on_and_why(tmp_path: 
     assert [row["state"] for row in change["states"]] == ["data_wait"]
 
 
+@pytest.mark.bar
 def test_a_training_that_is_slower_than_the_last_one_fails_the_pipeline_and_says_what_grew(tmp_path: Path) -> None:
     trained(tmp_path, "old", 1000, 0.0)
     trained(tmp_path, "new", 0, 0.01)

@@ -91,7 +91,7 @@ def test_runs_that_are_there_are_kept(out: Path) -> None:
     assert before == {path: path.stat().st_mtime_ns for path in out.glob("*/truth.json")}
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.bar), signal.SIGKILL])
 def test_a_lab_that_is_interrupted_leaves_no_process_and_no_run(tmp_path: Path, number: signal.Signals) -> None:
     process = subprocess.Popen(
         lab("--set", "smoke", "--out", str(tmp_path)), cwd=REPOSITORY, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
