@@ -80,7 +80,17 @@ def judge(steps: Steps, late: Matrix, losses: Losses) -> Uneven:
     certainty = min(1.0, 0.5 + explained / 2)
     who = culprits(seconds, steps.ranks).ranks
     alternative = ("compute_straggler", margin)
-    return Uneven(seconds, [Candidate("data_imbalance", seconds.sum(axis=1), who, evidence, certainty, alternative)])
+    won = seconds.sum(axis=1) * _won_by_balancing(follows.predicted, typical)
+    return Uneven(seconds, [Candidate("data_imbalance", won, who, evidence, certainty, alternative)])
+
+
+def _won_by_balancing(predicted: Matrix, typical: Matrix) -> Matrix:
+    """Return the ratio of the late rank's excess that the step wins if its data are shared evenly, shape (K,): then each rank takes
+    the mean, and the others take longer than they did.
+    """
+    most = predicted.max(axis=1)
+    excess = most - typical
+    return np.asarray(np.divide(most - predicted.mean(axis=1), excess, out=np.zeros_like(excess), where=excess > 0))
 
 
 def _turns(seconds: Matrix, losses: Losses) -> list[Evidence]:

@@ -96,7 +96,7 @@ def test_a_live_server_is_judged_and_what_was_seen_can_be_judged_again(tmp_path:
 
 def test_the_address_needs_neither_scheme_nor_path() -> None:
     with replayed(pages("vllm_light")[3:]) as url:
-        done = tachoscope("--serving", url.removeprefix("http://"), "--for", "8s", "--every", "0.5s")
+        done = tachoscope("--serving", url.removeprefix("http://"), "--for", "2s", "--every", "0.5s")
 
     assert done.returncode == 0, done.stderr
     assert "no bottleneck above 10 %" in done.stdout
