@@ -14,7 +14,7 @@ LENGTH = 1000
 
 
 def uneven(ranks: int, seed: int, spread: float = 0.3, steps: int = STEPS) -> tuple[dict[str, Any], list[list[int]], np.ndarray]:
-    """Return phases that grow with log-normal lengths, these lengths, and what each step lasts longer than with the same data shared
+    """Return phases that grow with log-normal lengths, these lengths, and what each step lasts longer than with its data shared
     evenly.
     """
     lengths = np.random.default_rng(seed).lognormal(0.0, spread, size=(steps, ranks))
