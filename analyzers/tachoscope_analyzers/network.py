@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from tachoscope_analyzers.change_points import change_points
 from tachoscope_analyzers.judge import Candidate
 from tachoscope_analyzers.links import last_steps
 from tachoscope_analyzers.load import JobRecords
@@ -23,7 +24,6 @@ from tachoscope_core.report import Evidence
 
 _RING_SHARES = {"all_reduce": 2.0, "broadcast": 0.0, "broadcast_object_list": 0.0, "reduce": 0.0}
 """How often each byte goes through (n - 1)/n of a ring; 0: all bytes go through each link once. Others once."""
-_MOST_PIECES = 8
 
 Mask = npt.NDArray[np.bool_]
 
@@ -125,7 +125,7 @@ def replace_signal(row: Evidence, signal: str) -> Evidence:
 
 def shifted(seconds: Matrix) -> Baseline | None:
     """Return where a series, shape (K,), is shifted upwards for long, against its own lowest level that lasts; None: it is not."""
-    ends = [*_cuts(seconds, 0, len(seconds)), len(seconds)]
+    ends = [*change_points(seconds), len(seconds)]
     pieces = [np.arange(begin, end) for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
     lasting = max(threshold("network_slow_steps"), len(seconds) / 10)
     long = [piece for piece in pieces if len(piece) >= lasting]
@@ -159,37 +159,6 @@ def _odds(values: Matrix, base: Matrix) -> float:
     ordered = np.sort(base)
     below = np.searchsorted(ordered, values, side="left") + np.searchsorted(ordered, values, side="right")
     return float(below.mean() / (2 * len(base)))
-
-
-def _cuts(seconds: Matrix, begin: int, end: int, *, most: int = _MOST_PIECES) -> list[int]:
-    """Return where the level changes between `begin` and `end`, by Pettitt's test (1979), again in both parts: ranks instead of
-    values, so that single slow steps and periodic ones change nothing.
-    """
-    least = max(10, len(seconds) // 20)
-    if most < 2 or end - begin < 2 * least:
-        return []
-    part = seconds[begin:end]
-    count = len(part)
-    _, which, counts = np.unique(part, return_inverse=True, return_counts=True)
-    middle_ranks = (np.cumsum(counts) - (counts - 1) / 2)[which]
-    statistic = 2 * np.cumsum(middle_ranks) - np.arange(1, count + 1) * (count + 1)
-    inner = np.abs(statistic[least - 1 : count - least])
-    if not len(inner):
-        return []
-    odds = 2 * np.exp(-6 * float(inner.max()) ** 2 / (count**3 + count**2))
-    if odds > threshold("network_shift_p_value"):
-        return []
-    cut = begin + _sharpened(part, least, least + int(inner.argmax()))
-    return [*_cuts(seconds, begin, cut, most=most // 2), cut, *_cuts(seconds, cut, end, most=most // 2)]
-
-
-def _sharpened(part: Matrix, least: int, cut: int) -> int:
-    """Return the cut between the levels of both sides that leaves the least absolute deviation: ranks alone miss it by a few steps
-    where one side is much longer.
-    """
-    left, right = np.median(part[:cut]), np.median(part[cut:])
-    better_left = np.cumsum(np.abs(part - right) - np.abs(part - left))
-    return least + int(better_left[least - 1 : len(part) - least].argmax())
 
 
 def _alone(steps: Steps, transfer: Matrix, found: Baseline) -> bool:
