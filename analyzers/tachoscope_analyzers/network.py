@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -88,7 +89,7 @@ def degraded(job: JobRecords, steps: Steps, transfer: Matrix) -> tuple[Candidate
     Args:
         transfer: seconds that moving data took in each step, shape (K,).
     """
-    within = shifted(transfer)
+    within = shifted(transfer, steps.numbers)
     earlier = _earlier(job, steps, transfer)
     found = max((one for one in (within, earlier) if one is not None and one.slow.any()), key=_excess, default=None)
     if found is None or not _alone(steps, transfer, found):
@@ -112,19 +113,21 @@ def degraded(job: JobRecords, steps: Steps, transfer: Matrix) -> tuple[Candidate
             source="step records",
         ),
         *bandwidth_evidence(job, steps, found.slow_seconds),
-        *(replace_signal(row, "bus bandwidth of the baseline") for row in bandwidth_evidence(job, steps, found.seconds)),
+        *(
+            msgspec.structs.replace(row, signal="bus bandwidth of the baseline")
+            for row in bandwidth_evidence(job, steps, found.seconds)
+        ),
     ]
     margin = 1 - found.seconds / found.slow_seconds
     return Candidate("network_degraded", seconds, "all", evidence, found.surely, ("comm_exposed", margin)), True
 
 
-def replace_signal(row: Evidence, signal: str) -> Evidence:
-    """Return the evidence under another name."""
-    return Evidence(signal=signal, value=row.value, unit=row.unit, source=row.source)
+def shifted(seconds: Matrix, numbers: npt.NDArray[np.int64]) -> Baseline | None:
+    """Return where a series is shifted upwards for long, against its own lowest level that lasts; None: it is not.
 
-
-def shifted(seconds: Matrix) -> Baseline | None:
-    """Return where a series, shape (K,), is shifted upwards for long, against its own lowest level that lasts; None: it is not."""
+    Args:
+        seconds: of each step, shape (K,). numbers: of the steps, shape (K,).
+    """
     ends = [*change_points(seconds), len(seconds)]
     pieces = [np.arange(begin, end) for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
     lasting = max(threshold("network_slow_steps"), len(seconds) / 10)
@@ -138,7 +141,7 @@ def shifted(seconds: Matrix) -> Baseline | None:
             slow[piece] = True
     if slow.sum() < lasting:
         return None
-    return _baseline(seconds, slow, seconds[base], f"steps of the same run, {base[0] + 1} to {base[-1] + 1} of those judged")
+    return _baseline(seconds, slow, seconds[base], f"steps {numbers[base[0]]} to {numbers[base[-1]]}")
 
 
 def _baseline(seconds: Matrix, slow: Mask, base: Matrix, since: str) -> Baseline:

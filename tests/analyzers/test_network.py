@@ -108,7 +108,7 @@ def test_single_slow_exchanges_are_no_shift(every: int) -> None:
     transfer = noisy(0.012)
     transfer[::every] += 0.1
 
-    assert shifted(transfer) is None
+    assert shifted(transfer, np.arange(len(transfer))) is None
 
 
 def test_exchange_that_is_slower_because_its_threads_have_no_core_is_no_matter_of_the_network(tmp_path: Path) -> None:
@@ -156,18 +156,18 @@ def test_bus_factors_are_those_of_nccl_tests(collective: str, ranks: int, factor
 @given(seed=st.integers(0, 10_000), steps=st.integers(30, 300), spread=st.floats(0.05, 0.6))
 def test_noise_alone_is_hardly_ever_a_shift_that_matters(seed: int, steps: int, spread: float) -> None:
     seconds = np.random.default_rng(seed).lognormal(0, spread, steps)
-    found = shifted(seconds)
+    found = shifted(seconds, np.arange(len(seconds)))
 
     assert found is None or found.slow.sum() * (found.slow_seconds - found.seconds) < 0.5 * seconds.sum()
 
 
 def test_a_constant_series_has_no_shift() -> None:
-    assert shifted(np.full(100, 0.01)) is None
+    assert shifted(np.full(100, 0.01), np.arange(100)) is None
 
 
 def test_a_million_steps_are_searched_without_comparing_all_with_all() -> None:
     seconds = np.concatenate([noisy(0.01, 500_000), noisy(0.02, 500_000, seed=1)])
-    found = shifted(seconds)
+    found = shifted(seconds, np.arange(len(seconds)))
 
     assert found is not None
     assert abs(int(found.slow.argmax()) - 500_000) < 50

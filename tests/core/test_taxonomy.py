@@ -5,6 +5,7 @@ import pytest
 from tachoscope_analyzers.communication import CLASSES as EXCHANGE_CLASSES
 from tachoscope_analyzers.coverage import missing_signals
 from tachoscope_analyzers.life.verdicts import CLASSES as LIFE_CLASSES
+from tachoscope_analyzers.replay.report import FOUND as REPLAYED
 from tachoscope_analyzers.trace.job_report import FOUND
 from tachoscope_core.names import REQUEST_STATES, TRAINING_STATES
 from tachoscope_core.taxonomy import BY_SLUG, Bottleneck
@@ -57,7 +58,7 @@ def test_every_class_inflates_a_state_of_the_ledger(entry: Bottleneck) -> None:
     assert entry.title and entry.fix
 
 
-REPORTED = {*FOUND, *LIFE_CLASSES, *EXCHANGE_CLASSES}
+REPORTED = {*FOUND, *REPLAYED, *LIFE_CLASSES, *EXCHANGE_CLASSES}
 
 
 @pytest.mark.parametrize("slug", [s for s in SLUGS if s not in missing_signals() or s in REPORTED])

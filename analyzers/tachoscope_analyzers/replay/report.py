@@ -131,4 +131,5 @@ def _sum(found: Attribution) -> str:
         for cause, values in found.causes.values.items()
     ]
     parts += [f"launch and host delay {found.delay.mean():+.4f}", f"unexplained {found.unexplained.mean():+.4f}"]
-    return f"a step of {found.step.mean():.4f} s is {', '.join(parts)}, error of the replay {found.error.mean():+.4f}"
+    error = round(float(found.error.mean()), 4) + 0.0  # without the sign of -0.0
+    return f"a step of {found.step.mean():.4f} s is {', '.join(parts)}, error of the replay {error:+.4f}"
