@@ -33,7 +33,6 @@ from tachoscope_node.gpu.sources import ALL_LINKS, SOURCES, Source
 HERE = Path(__file__).parent
 WITH_MORE_CLASSES = ("host_memory", "async_staleness", "silent_corruption")
 """Found from records that a job has only if it asks for them, or that older probes did not write."""
-HAVE_PAGES = {*FOUND, *WITH_MORE_CLASSES, *GPU_CLASSES, *LIFE_CLASSES, *SERVING_CLASSES, *EXCHANGE_CLASSES}
 COMMANDS = (
     *([], ["demo"], ["run"], ["analyze"], ["capacity"], ["verify"], ["agent"], ["doctor"]),
     *(["store", "ls"], ["store", "quarantine"]),
@@ -46,15 +45,7 @@ def bottlenecks() -> str:
     rows = []
     for entry in BY_SLUG.values():
         looked_for = entry.slug not in missing_signals() or entry.slug == "h2d_copy"
-        has_page = looked_for or entry.slug in {
-            *FOUND,
-            *WITH_MORE_CLASSES,
-            *GPU_CLASSES,
-            *LIFE_CLASSES,
-            *SERVING_CLASSES,
-            *EXCHANGE_CLASSES,
-        }
-        page = f"[{entry.slug}](../{entry.runbook})" if has_page else entry.slug
+        page = f"[{entry.slug}](../{entry.runbook})"
         need = "on CUDA" if entry.slug == "h2d_copy" else "yes" if looked_for else f"no: needs {missing_signals()[entry.slug]}"
         need = f"on CUDA, with {missing_signals()[entry.slug]}" if entry.slug in GPU_CLASSES else need
         need = f"with {missing_signals()[entry.slug]}" if entry.slug in EXCHANGE_CLASSES else need

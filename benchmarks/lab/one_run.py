@@ -22,7 +22,7 @@ from typing import Any
 
 from benchmarks.lab import cgroups, facilities, faults, network, processes, rank
 from benchmarks.lab.faults.lifecycle import RESTART_SECONDS
-from benchmarks.lab.rows import Rows
+from benchmarks.lab.rank_rows import Rows
 from benchmarks.lab.spec import Spec
 from benchmarks.lab.truth import truth_of
 from benchmarks.lab.workloads import data, models

@@ -7,7 +7,7 @@ import platform
 from typing import Any
 
 from benchmarks.lab import faults
-from benchmarks.lab.rows import Rows
+from benchmarks.lab.rank_rows import Rows
 from benchmarks.lab.spec import Planned, Spec
 
 SCHEMA = 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from benchmarks.lab.rows import Rows, exchange, exchange_above_before, latest_rank, longest_over_mean, waited_for_input
+from benchmarks.lab.rank_rows import Rows, exchange, exchange_above_before, latest_rank, longest_over_mean, waited_for_input
 from benchmarks.lab.spec import WARM_UP_STEPS, Planned
 
 STEPS = 20

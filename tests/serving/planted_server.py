@@ -15,6 +15,8 @@ from tachoscope_core.snapshot import Buckets, EngineState, Snapshot
 SECONDS_BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0)
 TOKEN_BOUNDS = (1.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0)
 
+LATENCIES = tuple(f"{name}_seconds" for name in ("first_token", "inter_token", "request", "queue", "prefill", "decode"))
+
 
 @dataclass
 class Histogram:
@@ -70,92 +72,116 @@ def requests(
     return found
 
 
-def serve(engine: Engine, arriving: list[Request], seconds: float, every: float = 0.5) -> tuple[list[Snapshot], Counter[str]]:
-    """Return looks at the server, and the true request-seconds by state, with `interference` beside them."""
-    histograms = {
-        **{name: Histogram(SECONDS_BOUNDS) for name in ("first_token_seconds", "inter_token_seconds", "request_seconds")},
-        **{name: Histogram(SECONDS_BOUNDS) for name in ("queue_seconds", "prefill_seconds", "decode_seconds")},
-        "iteration_tokens": Histogram(TOKEN_BOUNDS),
-    }
-    counters = Counter({"preemptions_total": 0, "prompt_tokens_total": 0, "generation_tokens_total": 0})
-    truth: Counter[str] = Counter()
-    waiting: list[Request] = []
-    running: list[Request] = []
-    looks: list[Snapshot] = []
-    clock, coming = 0.0, list(arriving)
+class _Server:
+    """The requests in an engine, what its page counts, and where their time really went."""
 
-    def used() -> int:
-        return sum(request.prompt + request.done for request in running)
+    def __init__(self, engine: Engine, arriving: list[Request]) -> None:
+        self.engine = engine
+        self.coming, self.waiting, self.running = list(arriving), list[Request](), list[Request]()
+        self.fresh: list[Request] = []  # those that are admitted in this iteration
+        self.counters = Counter({"preemptions_total": 0, "prompt_tokens_total": 0, "generation_tokens_total": 0})
+        self.histograms = {name: Histogram(SECONDS_BOUNDS) for name in LATENCIES} | {"iteration_tokens": Histogram(TOKEN_BOUNDS)}
+        self.truth: Counter[str] = Counter()
 
-    def look(at: float) -> None:
-        arrived = [request for request in coming if request.arrived <= at]
+    def used(self) -> int:
+        return sum(request.prompt + request.done for request in self.running)
+
+    def look(self, at: float) -> Snapshot:
+        """Return what the page says."""
+        arrived = [request for request in self.coming if request.arrived <= at]
         gauges = {
-            "requests_running": float(len(running)),
-            "requests_waiting": float(len(waiting) + len(arrived)),
-            "kv_cache_usage_ratio": used() / engine.cache_tokens,
+            "requests_running": float(len(self.running)),
+            "requests_waiting": float(len(self.waiting) + len(arrived)),
+            "kv_cache_usage_ratio": self.used() / self.engine.cache_tokens,
         }
-        state = EngineState(
-            "planted",
-            "0",
-            gauges,
-            dict(counters),
-            {name: one.now() for name, one in histograms.items()},
-            {"ok": float(counters["ended"])},
-        )
-        looks.append(Snapshot(time=1e9 + at, engines=(state,), server="vllm", started=1e9 - 100.0))
+        histograms = {name: one.now() for name, one in self.histograms.items()}
+        state = EngineState("planted", "0", gauges, dict(self.counters), histograms, {"ok": float(self.counters["ended"])})
+        return Snapshot(time=1e9 + at, engines=(state,), server="vllm", started=1e9 - 100.0)
 
-    while clock < seconds:
-        while coming and coming[0].arrived <= clock:
-            waiting.append(coming.pop(0))
-        fresh: list[Request] = []
-        while (
-            waiting and len(running) < engine.most_running and used() + waiting[0].prompt + waiting[0].done <= engine.cache_tokens
-        ):
-            fresh.append(waiting.pop(0))
-            running.append(fresh[-1])
-            if fresh[-1].admitted < 0:
-                fresh[-1].admitted = clock
-        while used() + len(running) > engine.cache_tokens and len(running) > 1:
-            stopped = running.pop()
-            if stopped in fresh:
-                fresh.remove(stopped)
+    def schedule(self, clock: float) -> None:
+        """Admit what fits, then put back what was admitted last while there is no room for the next tokens."""
+        while self.coming and self.coming[0].arrived <= clock:
+            self.waiting.append(self.coming.pop(0))
+        self.fresh = []
+        while self.waiting and len(self.running) < self.engine.most_running and self._fits(self.waiting[0]):
+            admitted = self.waiting.pop(0)
+            self.fresh.append(admitted)
+            self.running.append(admitted)
+            admitted.admitted = clock if admitted.admitted < 0 else admitted.admitted
+        while self.used() + len(self.running) > self.engine.cache_tokens and len(self.running) > 1:
+            stopped = self.running.pop()
+            if stopped in self.fresh:
+                self.fresh.remove(stopped)
             stopped.stopped = stopped.first >= 0
-            waiting.insert(0, stopped)
-            counters["preemptions_total"] += 1
-        computed = sum(request.prompt + request.done for request in fresh)
-        decoding = [request for request in running if request not in fresh]
-        if running:
-            length = engine.base + engine.by_request * len(decoding) + engine.by_prompt_token * computed
-        else:
-            length = max(min((coming[0].arrived if coming else seconds), (len(looks)) * every) - clock, 1e-6)
-        end = clock + length
-        while len(looks) * every <= min(end, seconds):
-            look(len(looks) * every)
-        for request in [*waiting, *(one for one in coming if one.arrived < end)]:
-            truth["preempted" if request.stopped else "queued"] += end - max(clock, request.arrived)
-        for request in running:
-            state = "preempted" if request in fresh and request.stopped else "prefill" if request in fresh else "decode"
-            truth[state] += length
-        if running:
-            truth["interference"] += engine.by_prompt_token * computed * len(decoding)
-            histograms["iteration_tokens"].observe(computed + len(decoding))
-        for request in list(running):
+            self.waiting.insert(0, stopped)
+            self.counters["preemptions_total"] += 1
+
+    def _fits(self, request: Request) -> bool:
+        return self.used() + request.prompt + request.done <= self.engine.cache_tokens
+
+    def decoding(self) -> int:
+        return sum(request not in self.fresh for request in self.running)
+
+    def computed(self) -> int:
+        """Return the prompt tokens of the iteration: of one that was put back, all anew."""
+        return sum(request.prompt + request.done for request in self.fresh)
+
+    def seconds(self) -> float:
+        """Return how long the iteration takes."""
+        engine = self.engine
+        return engine.base + engine.by_request * self.decoding() + engine.by_prompt_token * self.computed()
+
+    def book(self, clock: float, end: float) -> None:
+        """Add to the truth where each request was from `clock` to `end`."""
+        for request in [*self.waiting, *(one for one in self.coming if one.arrived < end)]:
+            self.truth["preempted" if request.stopped else "queued"] += end - max(clock, request.arrived)
+        for request in self.running:
+            state = "decode" if request not in self.fresh else "preempted" if request.stopped else "prefill"
+            self.truth[state] += end - clock
+        if self.running:
+            self.truth["interference"] += self.engine.by_prompt_token * self.computed() * self.decoding()
+            self.histograms["iteration_tokens"].observe(self.computed() + self.decoding())
+
+    def tokens(self, end: float) -> None:
+        """Give each running request its token; those with their last one end."""
+        for request in list(self.running):
             request.done += 1
             request.stopped = False
+            self.counters["generation_tokens_total"] += 1
             if request.first < 0:
-                counters["prompt_tokens_total"] += request.prompt
+                self.counters["prompt_tokens_total"] += request.prompt
                 request.first = end
-                histograms["first_token_seconds"].observe(end - request.arrived)
+                self.histograms["first_token_seconds"].observe(end - request.arrived)
             else:
-                histograms["inter_token_seconds"].observe(end - request.last)
-            counters["generation_tokens_total"] += 1
+                self.histograms["inter_token_seconds"].observe(end - request.last)
             request.last = end
             if request.done >= request.output:
-                running.remove(request)
-                counters["ended"] += 1
-                histograms["request_seconds"].observe(end - request.arrived)
-                histograms["queue_seconds"].observe(request.admitted - request.arrived)
-                histograms["prefill_seconds"].observe(request.first - request.admitted)
-                histograms["decode_seconds"].observe(end - request.first)
+                self._end(request, end)
+
+    def _end(self, request: Request, end: float) -> None:
+        self.running.remove(request)
+        self.counters["ended"] += 1
+        parts = {
+            "request": end - request.arrived,
+            "queue": request.admitted - request.arrived,
+            "prefill": request.first - request.admitted,
+            "decode": end - request.first,
+        }
+        for name, seconds in parts.items():
+            self.histograms[f"{name}_seconds"].observe(seconds)
+
+
+def serve(engine: Engine, arriving: list[Request], seconds: float, every: float = 0.5) -> tuple[list[Snapshot], Counter[str]]:
+    """Return looks at the server, and the true request-seconds by state, with `interference` beside them."""
+    server, clock, looks = _Server(engine, arriving), 0.0, list[Snapshot]()
+    while clock < seconds:
+        server.schedule(clock)
+        next_arrival = server.coming[0].arrived if server.coming else seconds
+        idle = max(min(next_arrival, len(looks) * every) - clock, 1e-6)
+        end = clock + (server.seconds() if server.running else idle)
+        while len(looks) * every <= min(end, seconds):
+            looks.append(server.look(len(looks) * every))
+        server.book(clock, end)
+        server.tokens(end)
         clock = end
-    return looks, truth
+    return looks, server.truth

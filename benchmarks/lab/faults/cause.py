@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from benchmarks.lab.rows import Rows, latest_rank
+from benchmarks.lab.rank_rows import Rows, latest_rank
 from benchmarks.lab.site import Hooks, Site
 from benchmarks.lab.spec import Planned
 

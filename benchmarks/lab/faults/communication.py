@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from benchmarks.lab import network, processes
 from benchmarks.lab.faults.cause import Cause
-from benchmarks.lab.rows import Rows, exchange, exchange_above_before, latest_rank
+from benchmarks.lab.rank_rows import exchange, exchange_above_before
 from benchmarks.lab.site import Hooks, Site, clock
 from benchmarks.lab.spec import Planned
 
@@ -124,11 +124,6 @@ def _rate(site: Site, planned: Planned) -> float:
     rounds = site.spec.world_size - 1 if planned.cause == "pair" else 1
     free = min(network.BURST_BYTES, size // 2)
     return (size - free) * 2 / (site.target_seconds(planned) * rounds)
-
-
-def slow_messages(rows: Rows, planned: Planned) -> float:
-    """Return by how much the slowest message of a step took longer than the median message of ranks without the fault does."""
-    return latest_rank(rows, planned)
 
 
 def _ballast(dice: Random, ratio: float) -> dict[str, Any]:

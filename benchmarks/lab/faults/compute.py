@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from benchmarks.lab import cgroups, processes
 from benchmarks.lab.faults.cause import Cause
-from benchmarks.lab.rows import longest_over_mean
+from benchmarks.lab.rank_rows import longest_over_mean
 from benchmarks.lab.site import Hooks, Site, repeats_for, run_delay_seconds
 from benchmarks.lab.spec import Planned
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from benchmarks.lab import cgroups, processes
 from benchmarks.lab.faults.cause import Cause
-from benchmarks.lab.rows import waited_for_input
+from benchmarks.lab.rank_rows import waited_for_input
 from benchmarks.lab.site import Hooks, Load, Site, repeats_for
 from benchmarks.lab.spec import Planned
 from benchmarks.lab.workloads.models import BATCH

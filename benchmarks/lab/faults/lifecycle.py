@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from benchmarks.lab.faults.cause import Cause
-from benchmarks.lab.rows import Rows, latest_rank, noted
+from benchmarks.lab.rank_rows import Rows, latest_rank, noted
 from benchmarks.lab.site import Hooks, Site
 from benchmarks.lab.spec import Planned
 

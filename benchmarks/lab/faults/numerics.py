@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from benchmarks.lab.faults.cause import Cause
-from benchmarks.lab.rows import Rows
+from benchmarks.lab.rank_rows import Rows
 from benchmarks.lab.site import Hooks, Site
 from benchmarks.lab.spec import Planned
 

@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from benchmarks.lab.faults.cause import Cause
-from benchmarks.lab.rows import Rows
+from benchmarks.lab.rank_rows import Rows
 from benchmarks.lab.spec import WARM_UP_STEPS, Planned
 
 LAYERS = 20
