@@ -36,6 +36,8 @@ SPOOL_PREFIX = "tachoscope-lab-"
 LOOK_SECONDS = 0.3
 PATIENCE_SECONDS = 120.0
 """A run in which no rank finishes a step for so long is given up."""
+NOTICED_SECONDS = 0.1
+"""After the death of a rank its launcher ends the others: torchrun looks that often."""
 HANG_SECONDS = 4.0
 """From when on the watcher speaks of a hang, as $TACHOSCOPE_HANG_SECONDS lets users choose; the lab's last for longer."""
 
@@ -211,6 +213,8 @@ class _Attempts:
         now = time.monotonic()
         if deed.kind == "kill":
             os.kill(pid, signal.SIGKILL)
+            ranks[deed.rank].join()
+            time.sleep(NOTICED_SECONDS)
             deed.done = True
             done = self.progress[deed.rank]
             every = int(self.spec.shape["save_every"])

@@ -139,6 +139,7 @@ def _card(dice: Random, ratio: float, shape: dict[str, Any]) -> dict[str, Any]:
     return {"rank": dice.randrange(int(shape["world_size"]))}
 
 
+_CARDS: dict[str, Any] = {"needs": ("network_cards",), "one_rank": True, "network": "cards", "world_size": 4, "steps": 84}
 CAUSES = (
     Cause("comm_exposed", "gradients", "ddp", large_gradients, seconds=exchange, shape=lambda dice, ratio: {"workers": 0}),
     Cause(
@@ -152,10 +153,6 @@ CAUSES = (
         midway=True,
         network="loopback",
     ),
-    Cause(
-        "slow_link", "card", "exchange", slow_card, _card, needs=("network_cards",), one_rank=True, network="cards", world_size=4
-    ),
-    Cause(
-        "slow_link", "pair", "exchange", slow_pair, _link, needs=("network_cards",), one_rank=True, network="cards", world_size=4
-    ),
+    Cause("slow_link", "card", "exchange", slow_card, _card, **_CARDS),
+    Cause("slow_link", "pair", "exchange", slow_pair, _link, **_CARDS),
 )

@@ -9,6 +9,7 @@ import socketserver
 import time
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy as np
 from benchmarks.lab import cgroups, processes
 from benchmarks.lab.faults.cause import Cause
 from benchmarks.lab.rank_rows import waited_for_input
-from benchmarks.lab.site import Hooks, Load, Site, repeats_for
+from benchmarks.lab.site import Hooks, Site, repeats_for
 from benchmarks.lab.spec import Planned
 from benchmarks.lab.workloads.models import BATCH
 
@@ -74,16 +75,16 @@ def server(site: Site, planned: Planned) -> Hooks:
     return _from(planned, fetch, site)
 
 
-def pipe(site: Site, planned: Planned) -> Hooks:
+def pipe(site: Site, planned: Planned, chunks: int = CHUNKS) -> Hooks:
     """Samples come through a pipe that a process fills no faster than a rate; each process that loads has one of its own."""
     seconds = per_sample_seconds(site, planned)
     ends: dict[int, int] = {}
 
     def fill(wanted: int, given: int) -> None:
         while os.read(wanted, 1):
-            for _ in range(CHUNKS):
-                time.sleep(seconds / CHUNKS)
-                os.write(given, b"\0" * (READ_BYTES // 2 // CHUNKS))
+            for _ in range(chunks):
+                time.sleep(seconds / chunks)
+                os.write(given, b"\0" * (READ_BYTES // 2 // chunks))
 
     asks: dict[int, int] = {}
 
@@ -192,9 +193,9 @@ def on_one_rank(site: Site, planned: Planned) -> Hooks:
 
 
 def rank_of_part(planned: Planned, batch: int, steps: int, world_size: int) -> int:
-    """Return the culprit of the part of the run that a batch is in: another for each part, drawn from the seed."""
+    """Return the culprit of the part of the run that a batch is in: the next rank for each part, so that none has all of it."""
     part = batch * int(planned.parameters["parts"]) // steps
-    return Random(f"{planned.parameters['seed']}-{part}").randrange(world_size)
+    return (int(planned.parameters["first_rank"]) + part) % world_size
 
 
 def on_changing_rank(site: Site, planned: Planned) -> Hooks:
@@ -208,19 +209,18 @@ def on_changing_rank(site: Site, planned: Planned) -> Hooks:
 
 
 def read_and_decode(site: Site, planned: Planned) -> Hooks:
-    """Samples are read slowly and decoded as well: `main_ratio` of the time goes to the one that the class is named after."""
+    """Samples are read slowly and decoded as well: `main_ratio` of the time goes to the one that the class is named after.
+
+    They are read in one piece: what each piece takes beyond its sleep would make a small part of reading a large one.
+    """
     ratio = float(planned.parameters["main_ratio"])
     reads = ratio if planned.slug == "input_fetch" else 1 - ratio
-    parts = [(server, reads), (decode, 1 - reads)]
-    loads: list[Load] = []
-    for part, share in parts:
-        some = Planned(planned.slug, planned.cause, planned.seconds_ratio * share, planned.first_step, planned.parameters)
-        hook = part(site, some).load
-        assert hook is not None
-        loads.append(hook)
+    some = [replace(planned, seconds_ratio=planned.seconds_ratio * share) for share in (reads, 1 - reads)]
+    loads = (pipe(site, some[0], chunks=1).load, decode(site, some[1]).load)
 
     def both(batch: int) -> None:
         for load in loads:
+            assert load is not None
             load(batch)
 
     return Hooks(load=both)
@@ -264,7 +264,7 @@ CAUSES = (
         "changing_rank",
         "ddp",
         on_changing_rank,
-        lambda dice, ratio, shape: {"parts": dice.choice([3, 4, 6]), "seed": dice.randrange(10**6)},
+        lambda dice, ratio, shape: {"parts": dice.choice([3, 4, 6]), "first_rank": dice.randrange(2)},
         waited_for_input,
         shape=_no_workers,
     ),

@@ -10,7 +10,9 @@ from benchmarks.lab.faults.cause import Cause
 from benchmarks.lab.rank_rows import Rows
 from benchmarks.lab.spec import WARM_UP_STEPS, Planned
 
-LAYERS = 20
+LAYERS = 48
+"""Of both stages: so many that computing takes far longer than sending the micro-batches."""
+STEPS = 60
 MANY = 16
 """Micro-batches of a pipeline without a fault: its bubble is 1/16 of the ideal step."""
 
@@ -55,8 +57,15 @@ def _slow_stage(dice: Random, ratio: float, shape: dict[str, Any]) -> dict[str, 
 
 
 CAUSES = (
-    Cause("pipeline_bubble", "micro_batches", "pipeline", draw=_of_shape, seconds=filling, shape=_few, steps=100),
+    Cause("pipeline_bubble", "micro_batches", "pipeline", draw=_of_shape, seconds=filling, shape=_few, steps=STEPS),
     Cause(
-        "stage_imbalance", "layers", "pipeline", draw=_slow_stage, seconds=above_mean_stage, shape=_moved, one_rank=True, steps=100
+        "stage_imbalance",
+        "layers",
+        "pipeline",
+        draw=_slow_stage,
+        seconds=above_mean_stage,
+        shape=_moved,
+        one_rank=True,
+        steps=STEPS,
     ),
 )

@@ -1,4 +1,5 @@
-"""A pipeline of two stages over gloo: forwards of all micro-batches, then backwards (GPipe), with explicit sends and receives.
+"""A pipeline of two stages over gloo: forwards of all micro-batches, then backwards (GPipe), with explicit sends and receives
+that are posted ahead, as real pipelines do.
 
 A stage is a chain of layers that are alike, so that moving one from stage to stage moves a known part of the work.
 """
@@ -38,9 +39,20 @@ class Numbers(Dataset):
         return torch.randn(self.shape, generator=generator), torch.randn(self.shape, generator=generator)
 
 
+class Layer(nn.Module):
+    """One of many that are alike. It adds to its input: through a deep stack without that only denormal numbers would come."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.mix = nn.Linear(width, width)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return inputs + torch.relu(self.mix(inputs))
+
+
 def stage(layers: int, width: int) -> nn.Module:
     """Return a stage with so many layers."""
-    return nn.Sequential(*(nn.Sequential(nn.Linear(width, width), nn.GELU()) for _ in range(layers)))
+    return nn.Sequential(*(Layer(width) for _ in range(layers)))
 
 
 class Stage:
@@ -64,28 +76,37 @@ class Stage:
         outputs.backward(gradient)
         self.computed += clock() - begin
 
+    def expect(self, peer: int) -> tuple[list[torch.Tensor], list[dist.Work]]:
+        """Post the receives of all micro-batches, so that they cross the network while others are computed."""
+        buffers = [torch.empty(ROWS // self.micro_batches, self.width) for _ in range(self.micro_batches)]
+        return buffers, [dist.irecv(buffer, peer) for buffer in buffers]
+
     def first(self, inputs: torch.Tensor) -> None:
         """The first stage's step."""
-        sent = []
+        gradients, coming = self.expect(1)
+        sent, going = [], []
         for micro in range(self.micro_batches):
             sent.append(self.forward(inputs[micro]))
-            dist.send(sent[-1].detach(), 1)
-        for outputs in sent:
-            gradient = torch.empty_like(outputs)
-            dist.recv(gradient, 1)
+            going.append(dist.isend(sent[-1].detach(), 1))
+        for outputs, gradient, work in zip(sent, gradients, coming, strict=True):
+            work.wait()
             self.backward(outputs, gradient)
+        for work in going:
+            work.wait()
 
     def last(self, labels: torch.Tensor) -> None:
         """The last stage's step."""
-        received, losses = [], []
-        for micro in range(self.micro_batches):
-            inputs = torch.empty(ROWS // self.micro_batches, self.width)
-            dist.recv(inputs, 0)
-            received.append(inputs.requires_grad_())
-            losses.append(nn.functional.mse_loss(self.forward(inputs), labels[micro]) / self.micro_batches)
+        received, coming = self.expect(0)
+        losses, going = [], []
+        for inputs, label, work in zip(received, labels, coming, strict=True):
+            work.wait()
+            losses.append(nn.functional.mse_loss(self.forward(inputs.requires_grad_()), label) / self.micro_batches)
         for inputs, loss in zip(received, losses, strict=True):
             self.backward(loss, None)
-            dist.send(inputs.grad, 0)
+            assert inputs.grad is not None
+            going.append(dist.isend(inputs.grad, 0))
+        for work in going:
+            work.wait()
 
     def step(self, inputs: torch.Tensor, labels: torch.Tensor) -> float:
         """Do a step; return the seconds that this stage computed."""
