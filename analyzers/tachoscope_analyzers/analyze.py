@@ -28,7 +28,7 @@ def analyze(job: JobRecords, calibration: Calibration | None = None) -> Report:
     decided = decide(job, aligned(job))
     steps, split = decided.steps, decided.losses
     found = findings(decided.candidates, _series(steps, split), calibration or shipped_calibration())
-    seen = {finding.class_ for finding in found if finding.class_ in gpu_losses.CLASSES}
+    seen = {finding.class_ for finding in found if finding.class_ in (*gpu_losses.CLASSES, "hang")}
     unmeasured = {row.class_ for row in decided.not_measured}
     books = ledger.ledgers(steps, pipeline.waits(steps, split))
     return Report(

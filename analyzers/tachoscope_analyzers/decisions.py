@@ -1,7 +1,7 @@
 """The order in which causes are looked for in the steps of a job. Each takes its seconds, and the next gets what is left.
 
-Are the numbers right; are ranks stages of a pipeline; is a rank late, and by memory, by its data, by its device or by itself; did
-it wait or transfer; what of the input, the checkpoints and the host. Progress (`hang`, `lost_work`) is judged over a job's life.
+Was a rank stuck; are the numbers right; are ranks stages of a pipeline; is a rank late, and by memory, by its data, by its device or by itself; did
+it wait or transfer; what of the input, the checkpoints and the host. What a job does again is judged over its life.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from tachoscope_analyzers import (
     gpu_losses,
     host,
     host_memory,
+    hung_steps,
     input,  # noqa: A004
     integrity,
     links,
@@ -58,6 +59,9 @@ def decide(job: JobRecords, steps: Steps) -> Decided:
         split: Losses = pipeline.attribute(steps, stages, links.moving(job, steps, flows))
     else:
         split = waiting_unmeasured.attribute(steps)
+    whole = split
+    stuck = hung_steps.take(steps, split)
+    split = stuck.losses
 
     late = stragglers.late_by_computing(steps, split)
     memory = host_memory.judge(job, steps, late)
@@ -68,7 +72,7 @@ def decide(job: JobRecords, steps: Steps) -> Decided:
     gpus = gpu_losses.judge(job, steps, split, by_themselves)
     moving, judged = communication.candidates(job, steps, split, flows)
 
-    found = [*numbers.candidates, *updates.candidates, *pipeline.candidates(steps, split)]
+    found = [*stuck.candidates, *numbers.candidates, *updates.candidates, *pipeline.candidates(steps, split)]
     found += [*memory.candidates, *uneven.candidates, *gpus.candidates, *moving]
     found += input.candidates(job, steps, split)
     found += checkpoints.candidates(job, steps, split)
@@ -82,7 +86,7 @@ def decide(job: JobRecords, steps: Steps) -> Decided:
         **dict.fromkeys(("pipeline_bubble", "stage_imbalance"), bool(stages) or pipeline.visible(job, steps)),
     }
     missing = coverage.not_measured(steps, gpus.missing, judged | {slug for slug, known in measured.items() if known})
-    return Decided(steps, split, _told(found, job, steps, split, {row.class_ for row in missing}), missing)
+    return Decided(steps, whole, _told(found, job, steps, whole, {row.class_ for row in missing}), missing)
 
 
 def _told(found: list[Candidate], job: JobRecords, steps: Steps, split: Losses, unmeasured: set[str]) -> list[Candidate]:

@@ -108,18 +108,15 @@ def slow_link(job: JobRecords, steps: Steps, found: list[Flow], available: Matri
         return None
     alike = _alike(found)
     pairs = alike if staged else _pairs(job, steps, alike)
-    high = _outliers(alike) or _outliers(pairs)
+    directed, of_pairs = _outliers(alike), _outliers(pairs)
+    # Of one direction only a part of a transfer is seen, and that may be all noise: then the pairs have the most to explain.
+    enough = threshold("culprit_coverage") * _over(of_pairs, alike=pairs)
+    high = directed if directed and _over(directed, alike=alike) >= enough else of_pairs
     if not high:
         return None
     slow = {frozenset((flow.source, flow.target)) for flow in high}
-    usual = _usual([flow for flow in pairs if frozenset((flow.source, flow.target)) not in slow])
-    over: Counter[int] = Counter()
-    for flow in pairs:
-        if frozenset((flow.source, flow.target)) in slow:
-            for rank in (flow.source, flow.target):
-                over[rank] += flow.seconds * max(0.0, 1 - usual / _comparable(flow))  # type: ignore[assignment]
     mean = float(available.mean())
-    lost = min(float(max(over.values())), mean)
+    lost = min(_over([flow for flow in pairs if frozenset((flow.source, flow.target)) in slow], alike=pairs), mean)
     if lost < threshold("warning_share") * steps.wall.max(axis=1).mean():
         return None
     what, ranks = _named(high)
@@ -174,6 +171,16 @@ def _outliers(cells: list[Flow]) -> list[Flow]:
     high = [flow for flow, delay in zip(cells, delays, strict=True) if delay > 0 and delay >= threshold("slow_link_ratio") * fast]
     usual = _usual([flow for flow in cells if flow not in high])
     return [flow for flow in high if _comparable(flow) >= threshold("slow_link_ratio") * usual]
+
+
+def _over(slow: list[Flow], *, alike: list[Flow]) -> float:
+    """Return the seconds per step by which slow flows exceed the others, of the rank that they cost the most; zero of none."""
+    usual = _usual([flow for flow in alike if flow not in slow])
+    over: Counter[int] = Counter()
+    for flow in slow:
+        for rank in (flow.source, flow.target):
+            over[rank] += flow.seconds * max(0.0, 1 - usual / _comparable(flow))  # type: ignore[assignment]
+    return float(max(over.values(), default=0.0))
 
 
 def _usual(cells: list[Flow]) -> float:

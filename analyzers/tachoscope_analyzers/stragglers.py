@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tachoscope_analyzers import spikes
-from tachoscope_analyzers.culprits import against_others, culprits
+from tachoscope_analyzers import persistence, spikes
+from tachoscope_analyzers.culprits import Ranks, against_others, culprits
 from tachoscope_analyzers.input import seen_lines
 from tachoscope_analyzers.judge import Candidate, Series, healthy_finding
 from tachoscope_analyzers.load import JobRecords
@@ -49,7 +49,7 @@ def candidates(job: JobRecords, steps: Steps, losses: Losses, explained: Matrix 
         return []
     who = culprits(late, steps.ranks)
     ranks = steps.ranks if who.ranks == "all" else who.ranks
-    steady = steps_with_the_loss(late[:, np.isin(steps.ranks, ranks)].sum(axis=1))
+    steady = _steadiness(late[:, np.isin(steps.ranks, ranks)].sum(axis=1), steps, who.ranks)
     evidence = [
         against_others("own computing of the late rank", steps.own["compute"], ranks, steps.ranks, ">"),
         against_others("waiting of the late rank in collectives", steps.waiting, ranks, steps.ranks, "<"),
@@ -62,7 +62,7 @@ def candidates(job: JobRecords, steps: Steps, losses: Losses, explained: Matrix 
             source="step records",
         ),
         Evidence(
-            signal="part of the steps in which these ranks are late",
+            signal="part of the steps in which these ranks are late, from when on they are",
             value=steady,
             threshold=threshold("straggler_steps"),
             comparison=">=" if steady >= threshold("straggler_steps") else "<",
@@ -79,6 +79,26 @@ def candidates(job: JobRecords, steps: Steps, losses: Losses, explained: Matrix 
     if late.sum() < threshold("jitter_share") * losses.step.sum():
         return []
     return [Candidate("unknown", late.sum(axis=1), "all", evidence, 0.5)]
+
+
+def _steadiness(late: Matrix, steps: Steps, ranks: Ranks) -> float:
+    """Return the ratio of the steps in which these ranks are late: of all, or where a stretch has nearly all of the loss, of that.
+
+    A rank that becomes slow in the middle of a run is late in each step from then on.
+
+    Args:
+        late: what each step loses to the ranks, shape (K,).
+    """
+    whole = steps_with_the_loss(late)
+    if ranks == "all" or whole >= threshold("straggler_steps"):
+        return whole
+    within = np.zeros(len(late), dtype=bool)
+    for one in persistence.late_ranks(steps) or ():
+        for stretch in one.stretches if one.rank in ranks else ():
+            within |= (steps.numbers >= stretch.first_step) & (steps.numbers <= stretch.last_step)
+    if late[within].sum() < threshold("culprit_coverage") * late.sum():
+        return whole
+    return steps_with_the_loss(late[within])
 
 
 def steps_with_the_loss(seconds: Matrix) -> float:

@@ -106,7 +106,9 @@ def _reports(job: JobRecords, calibration: Calibration) -> list[Report]:
     own = analyze(job, calibration)
     if life is None:
         return [own]
-    return [_only(life, [one for one in life.findings if one.class_ in _OF_A_LIFE]), own]
+    of_life = [one for one in life.findings if one.class_ in _OF_A_LIFE]
+    told = {one.class_ for one in of_life}
+    return [_only(life, of_life), _only(own, [one for one in own.findings if one.class_ not in told])]
 
 
 def _only(report: Report, findings: list[Finding]) -> Report:

@@ -39,6 +39,22 @@ SLEEPING = [beat(rank, wait_samples={"data_wait": {"sleep": 40}}, signals={"work
 READING = [beat(rank, wait_samples={"data_wait": {"socket": 40, "sleep": 3}}, signals={"workers": 0.0}) for rank in range(8)]
 
 
+@pytest.mark.parametrize("since", [0, 30, 60])
+def test_a_rank_that_becomes_slow_and_stays_it_is_a_straggler(tmp_path: Path, since: int) -> None:
+    own = [ranks(2, 1, forward=0.110) if number >= since else ranks(2) for number in range(120)]
+
+    found = report(tmp_path, own).findings
+
+    assert [(one.class_, one.ranks) for one in found] == [("compute_straggler", [1])]
+    assert found[0].seconds_per_step == pytest.approx(0.080 * (120 - max(since, 2)) / 118, rel=0.02)
+
+
+def test_a_rank_that_is_late_in_a_step_now_and_then_is_no_straggler(tmp_path: Path) -> None:
+    own = [ranks(2, 1, forward=0.110) if number % 3 == 0 else ranks(2) for number in range(120)]
+
+    assert "compute_straggler" not in {one.class_ for one in report(tmp_path, own).findings}
+
+
 @pytest.mark.parametrize(("number", "clocks_every"), [(2, 1), (2, 7), (3, 1), (8, 1), (8, 20)])
 @pytest.mark.parametrize(
     ("changes", "slug"),

@@ -123,3 +123,18 @@ def test_a_transfer_that_senders_do_not_see_for_the_systems_buffers_is_found_bet
     link = found(analyze(from_spool([path])))["slow_link"]
     assert link.ranks == [0, 2]
     assert link.seconds_per_step == pytest.approx(0.06 / 3, rel=0.1)
+
+
+def test_noise_in_one_direction_does_not_hide_a_slow_pair(tmp_path: Path) -> None:
+    """What one side of a short message sees is noise: a multiple of next to nothing, on links that are all well."""
+    rows = []
+    for seq, (a, b) in enumerate(sorted(pair for pair in ALL if pair[0] < pair[1])):
+        moving = USUAL + 0.03 * ((a, b) == (0, 1))
+        for rank, peer, sending in ((a, b, 1e-3), (b, a, 2e-4)):
+            rows.append(moved(rank, "send", 20_000 + seq, peer=peer, step=STEPS, count=STEPS // 3, seconds=STEPS / 3 * sending))
+            rows.append(moved(rank, "recv", 30_000 + seq, peer=peer, step=STEPS, count=STEPS // 3, seconds=STEPS / 3 * 2 * moving))
+    steps = [[COMPUTING | {"collective": 2 * USUAL + 0.06 * (number % 3 == 0)}] * 4 for number in range(STEPS)]
+    path = tmp_path / "00000000-0000-4000-8000-000000000000-000000.jsonl"
+    path.write_bytes(job(steps, collectives=rows))
+
+    assert found(analyze(from_spool([path])))["slow_link"].ranks == [0, 1]

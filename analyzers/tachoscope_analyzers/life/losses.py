@@ -38,10 +38,12 @@ def lost_work(books: Sequence[RunBooks], endings: Sequence[Ending], recoveries: 
     overhead = [state for state in ("initialisation", "restore") if total.states.get(state)]
     evidence += [_seconds(f"{state} over the life, rank-seconds", total.states[state]) for state in overhead]
     guessed = any(book.run.guessed for book in books)
+    whose = {one.rank for one in failed}
+    rank = whose.pop() if len(whose) == 1 else None  # if it is always the same one; those of several are chance
     return Loss(
         "lost_work",
         [event for event in events if event > 0],
-        "all",
+        "all" if rank is None else [rank],
         evidence,
         certainty=0.7 if guessed else 1.0,
         action="" if failed else "checkpoint more often, or save when it is told to end",
