@@ -1,0 +1,119 @@
+"""What a service-level objective is: an indicator that counts bad and total events, a target, a period, and who answers for it.
+
+All indicators come down to two numbers at each evaluation: how many events were bad, and how many there were. Over a window both
+are summed and then divided, so that a busy hour weighs more than a quiet one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Severity = Literal["page", "ticket"]
+Comparison = Literal["lt", "lte", "gt", "gte"]
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """Series of one metric.
+
+    Attributes:
+        metric: its name in a catalogue; of a histogram without `_bucket`. labels: values that a label may have.
+        excluding: values that it may not have.
+    """
+
+    metric: str
+    labels: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    excluding: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """Events that counters count: all of `total`, and of these the `bad` ones, or the `good` ones: one of both is given."""
+
+    total: Selector
+    bad: Selector | None = None
+    good: Selector | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AtMost:
+    """Events that a histogram counts: good are those of at most `bound`, which is a boundary of its buckets."""
+
+    histogram: Selector
+    bound: float
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """When time counts: while the gauge of an entity is 1, and has been for `since_seconds`.
+
+    Attributes:
+        on: the labels that it shares with the entities.
+    """
+
+    selector: Selector
+    on: tuple[str, ...]
+    since_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Slices:
+    """Time: at each evaluation every entity is good or bad. An event is one entity at one evaluation.
+
+    Attributes:
+        value: a gauge. by: the labels that make an entity. reduce: which of an entity's series counts.
+        age: compare the time since the value, a Unix time, instead of it.
+        comparison, bound: good is an entity whose value compares so with the bound.
+        gate: only entities for which it is open count; those that are open and have no value are bad if `missing` says so, which
+            needs `by` and the gate's `on` to be the same.
+    """
+
+    value: Selector
+    by: tuple[str, ...]
+    comparison: Comparison
+    bound: float
+    reduce: Literal["min", "max"] = "max"
+    age: bool = False
+    gate: Gate | None = None
+    missing: Literal["bad", "ignored"] = "ignored"
+
+
+Indicator = Ratio | AtMost | Slices
+
+
+@dataclass(frozen=True, slots=True)
+class Slo:
+    """One objective: one target on one indicator. A spec with two targets gives two of these, each with its own name.
+
+    Attributes:
+        name: of the objective, unique, such as `inference-ttft-p99`. area: `training` or `inference`, the label of its alerts.
+        indicator: what is counted. by: the labels that are kept in the rules, such as service and model: one budget for each.
+        target: ratio of good events, 0 to 1. period_days: of the budget, rolling.
+        alert: name of its burn alert, and of the runbook: `runbooks/<alert>.md`. pages: False: all its tiers are tickets.
+        least_bad_events: fewer within the long window are no alert (low traffic). owner: team.
+        target_source: where the target comes from: a URL, or `judgement`. dashboard: uid of the board that shows it.
+        path, line: where it was read, for messages.
+    """
+
+    name: str
+    title: str
+    description: str
+    area: str
+    indicator: Indicator
+    by: tuple[str, ...]
+    target: float
+    period_days: float
+    alert: str
+    pages: bool
+    owner: str
+    target_source: str
+    least_bad_events: float = 0.0
+    dashboard: str = ""
+    path: str = ""
+    line: int = 0
+
+    @property
+    def budget(self) -> float:
+        """Ratio of events that may be bad."""
+        return 1.0 - self.target

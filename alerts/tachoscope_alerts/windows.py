@@ -1,0 +1,83 @@
+"""Burn-rate tiers: how fast a budget is spent before somebody is told, and by which windows that is measured.
+
+A factor is the part of the budget that may go within the long window, times the period over that window (SRE Workbook, chapter 5,
+https://sre.google/workbook/alerting-on-slos/): 14.4 holds for 2 % in an hour of 30 days only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tachoscope_alerts.slo import Severity, Slo
+
+HOUR, DAY = 3600.0, 86400.0
+FEASIBLE = 0.9
+"""A tier whose threshold is above this ratio of bad events would not even fire, or hardly, when everything fails."""
+RAW_LIMIT_SECONDS = 6 * HOUR
+"""Windows above this read recorded series only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """A pair of windows, in seconds. `part`: of the budget that is spent within the long one when the alert fires."""
+
+    long_seconds: float
+    short_seconds: float
+    part: float
+    severity: Severity
+
+    def factor(self, period_seconds: float) -> float:
+        """Return how many times faster than allowed the budget is spent."""
+        return self.part * period_seconds / self.long_seconds
+
+    def threshold(self, slo: Slo) -> float:
+        """Return the ratio of bad events from which on it fires."""
+        return self.factor(slo.period_days * DAY) * slo.budget
+
+
+TIERS = (
+    Tier(HOUR, HOUR / 12, 0.02, "page"),
+    Tier(6 * HOUR, HOUR / 2, 0.05, "page"),
+    Tier(DAY, 2 * HOUR, 0.10, "ticket"),
+    Tier(3 * DAY, 6 * HOUR, 0.10, "ticket"),
+)
+"""Table 5-8 of the workbook, and the tier of a day that Sloth and kubernetes-mixin add. The short window is a twelfth of the long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How long things last, in seconds. Scaled down, a fire drill takes minutes: `scale` of a hundredth makes an hour 36 s.
+
+    Attributes:
+        interval: between evaluations. scrape: between scrapes. Neither is scaled: they say how fast the servers really are.
+    """
+
+    interval: float = 30.0
+    scrape: float = 15.0
+    scale: float = 1.0
+
+    @property
+    def base(self) -> float:
+        """The window of the first rates: four scrapes, so that one may be missed."""
+        return 4 * self.scrape
+
+    def scaled(self, seconds: float) -> float:
+        """Return a window or a waiting time as it is to be used; never shorter than two evaluations."""
+        return max(seconds * self.scale, 2 * self.interval)
+
+
+def tiers(slo: Slo) -> list[Tier]:
+    """Return the tiers that can fire for an objective; where it does not page, all are tickets."""
+    feasible = [tier for tier in TIERS if tier.threshold(slo) <= FEASIBLE]
+    if slo.pages:
+        return feasible
+    return [Tier(tier.long_seconds, tier.short_seconds, tier.part, "ticket") for tier in feasible if tier.severity == "ticket"]
+
+
+def duration(seconds: float) -> str:
+    """Return seconds as Prometheus writes them: `90s`, `5m`, `1h`, `3d`, `500ms`."""
+    milliseconds = round(seconds * 1000)
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000)):
+        if milliseconds % size == 0:
+            return f"{milliseconds // size}{unit}"
+    return f"{milliseconds}ms"
