@@ -37,7 +37,9 @@ def start() -> subprocess.Popen[bytes]:
     packages = (tachoscope, tachoscope_core, msgspec)
     places = [str(Path(str(package.__file__)).parents[1]) for package in packages]
     command = [sys.executable, "-I", "-S", "-c", _START, *dict.fromkeys(places)]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd="/")
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd="/")
+    _lowest_priority_of(process.pid)  # from here: until it could do that itself it would have started Python beside the job
+    return process
 
 
 def ask(process: subprocess.Popen[bytes], paths: Sequence[str]) -> list[ShardSum]:
@@ -76,9 +78,13 @@ _IOPRIO_IDLE = 3 << 13
 
 def _lowest_priority() -> None:
     """Run only when nobody else wants the core or the disk, as far as this system can."""
-    with contextlib.suppress(OSError, AttributeError):
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    _lowest_priority_of(0)
     number = _IOPRIO_SET.get(platform.machine())
     if number is not None:
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).syscall(number, 1, 0, _IOPRIO_IDLE)
+
+
+def _lowest_priority_of(pid: int) -> None:
+    with contextlib.suppress(OSError, AttributeError):
+        os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))

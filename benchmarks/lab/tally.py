@@ -16,7 +16,9 @@ from benchmarks.lab.rows_of_runs import NOTHING, UNKNOWN, Row
 from benchmarks.lab.wilson import wilson
 
 SEVERE = 0.2
-"""From this share of the step on a fault has to be found."""
+"""From this share of the clean step on a fault has to be found."""
+_CAME_OUT = 0.75
+"""A fault that is aimed at so much costs at least this part of it, or it does not count as one of that size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +71,15 @@ def single(rows: Sequence[Row]) -> list[Row]:
 
 
 def severe(rows: Sequence[Row]) -> list[Row]:
-    """Return the clean runs, and those with a fault that has to be found: large, or with no such measure."""
-    return [row for row in rows if not row.faults or row.severity == 0 or row.severity >= SEVERE - 1e-9]
+    """Return the clean runs, and those with a fault that has to be found: large by its injector's own clock, or with no such clock."""
+    return [row for row in rows if not row.faults or row.severity == 0 or (row.severity >= SEVERE - 1e-9 and came_out(row))]
+
+
+def came_out(row: Row) -> bool:
+    """Say whether a run's only fault, if it has seconds, cost as much as it was aimed to: else it is a smaller one."""
+    if len(row.faults) != 1 or not row.faults[0].seconds or not row.clean_step_seconds:
+        return True
+    return row.faults[0].seconds >= _CAME_OUT * SEVERE * row.clean_step_seconds
 
 
 def confusion(rows: Sequence[Row]) -> dict[tuple[str, str], int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from tachoscope_cli import comparison_html, course_html, life_html, serving_html
+from tachoscope_cli import comparison_html, course_html, life_html, serving_html, step_sum
 from tachoscope_cli.change_rows import ChangeRow, rows
 from tachoscope_cli.render_text import (
     counted,
@@ -55,7 +55,7 @@ def render(report: Report) -> str:
 <h1>{escape(report.job)}</h1>
 {_head(report)}
 {_quality(report)}{_review(report)}{_bar(ledger, _label(report))}
-{_body(report)}{_against(report)}{course_html.body(report)}{verdict}{cards}
+{_body(report)}{step_sum.html(report)}{_against(report)}{course_html.body(report)}{verdict}{cards}
 {_changes(report)}{_by_rank(report)}{_lineage(report)}
 <details><summary>Not measured: neither found nor ruled out</summary><table class="note">{missing}</table></details>
 <p class="dim">{"<br>".join(escape(f"{s.records:,} {s.unit} from {s.path}") for s in report.sources)}</p></body></html>

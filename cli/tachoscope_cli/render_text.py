@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from tachoscope_cli import comparison_text, course_words, life_text, lineage_words, serving_text, serving_words
+from tachoscope_cli import comparison_text, course_words, life_text, lineage_words, serving_text, serving_words, step_sum
 from tachoscope_cli.change_rows import rows
 from tachoscope_cli.runbooks import path_of
 from tachoscope_cli.state_bar import bar, filled
@@ -60,6 +60,8 @@ def _parts(report: Report, console: Console) -> Iterator[RenderableType]:
         yield from life_text.parts(report, report.life, console)
     if report.serving:
         yield from serving_text.parts(report, report.serving, console)
+    if report.step_sum:
+        yield step_sum.table(report)
     if report.comparison:
         yield Group(*comparison_text.parts(report.comparison))
     if over_run := course_words.lines(report):

@@ -32,6 +32,13 @@ def test_a_file_that_cannot_be_read_is_an_error_that_names_it(tmp_path: Path) ->
 
 
 @pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="the lowest priority is Linux's")
+def test_it_starts_at_the_lowest_priority_and_does_not_only_go_down_to_it() -> None:
+    with checksum_process.start() as process:
+        assert os.sched_getscheduler(process.pid) == os.SCHED_IDLE
+        process.kill()
+
+
+@pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="the lowest priority is Linux's")
 def test_it_runs_at_the_lowest_priority_and_ends_with_its_parent(tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)  # it waits in opening this, as in reading from a slow storage

@@ -149,7 +149,7 @@ def test_an_operation_that_nobody_knows_is_told_and_what_it_takes_is_unexplained
 
     assert "operations of unknown kind: novel" in found.quality[0].what
     assert found.ledgers[0].states["unexplained"] == pytest.approx(rows.loc[rows["optype"] == "novel", "duration"].sum())
-    assert "unexplained +0.1000" in found.quality[-2].what
+    assert {part.name: part.seconds for part in found.step_sum}["unexplained"] == pytest.approx(0.1)
 
 
 def test_operations_that_do_not_fit_together_are_refused_with_the_name_of_the_file(tmp_path: Path) -> None:
@@ -176,3 +176,12 @@ def test_every_finding_says_its_share_of_the_gap_and_what_mending_it_alone_bring
     saved = told["saved if only this is fixed (leave one out)"]
     mean = finding.seconds_per_step / finding.share
     assert finding.speedup_if_fixed == pytest.approx(mean / (mean - saved))
+
+
+@pytest.mark.parametrize("slug", CAUSES)
+def test_the_step_is_told_as_a_sum_whose_shares_of_the_gap_are_the_whole(tmp_path: Path, slug: str) -> None:
+    found = judged(tmp_path, drawn(slug, 1)[0])
+
+    assert sum(part.seconds for part in found.step_sum) == pytest.approx(found.step_seconds.mean)
+    assert sum(part.share for part in found.step_sum if part.share is not None) == pytest.approx(1.0)
+    assert found.step_sum[0].name == "ideal step"

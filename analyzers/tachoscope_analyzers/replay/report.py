@@ -14,7 +14,7 @@ from tachoscope_analyzers.replay.operations import Array, Operations, dense
 from tachoscope_analyzers.replay.reading import Recording, read
 from tachoscope_analyzers.replay.states import ledgers, states
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.report import Finding, NotMeasured, QualityNote, Report, Window
+from tachoscope_core.report import Finding, NotMeasured, Part, QualityNote, Report, Window
 from tachoscope_core.report import Source as ReportSource
 from tachoscope_core.taxonomy import BY_SLUG
 
@@ -62,6 +62,7 @@ def report(path: Path, name: str = "") -> Report:
         findings=_findings(operations, found, split),
         not_measured=_not_measured(operations),
         quality=_quality(recording, operations, found),
+        step_sum=[] if found.refusal else _sum(found),
     )
 
 
@@ -114,22 +115,27 @@ def _quality(recording: Recording, operations: Operations, found: Attribution) -
         what = f"a worker is {recording.tensor_size} devices (tensor parallelism)"
         notes.append(QualityNote(what=what, severity="note", means="which of them is slow is not recorded"))
     notes += operations.notes
-    if not found.refusal:
-        notes.append(QualityNote(what=_sum(found), severity="note", means="Shapley values of the replay, mean seconds; they sum"))
-        if operations.stages > 1:
-            share = f"{bubble_ratio(operations):.0%} of the computing of an ideal step is the pipeline's own bubble"
-            means = "it is part of the ideal, not of a cause: more micro-batches or an interleaved schedule make it smaller"
-            notes.append(QualityNote(what=share, severity="note", means=means))
+    if not found.refusal and operations.stages > 1:
+        share = f"{bubble_ratio(operations):.0%} of the computing of an ideal step is the pipeline's own bubble"
+        means = "it is part of the ideal, not of a cause: more micro-batches or an interleaved schedule make it smaller"
+        notes.append(QualityNote(what=share, severity="note", means=means))
     return sorted(notes, key=lambda note: ("bad", "limited", "note").index(note.severity))
 
 
-def _sum(found: Attribution) -> str:
-    """Return the step as a sum, in words."""
-    parts = [f"ideal {np.mean(found.ideal):.4f}"]
-    parts += [
-        f"{TITLES[cause]} {values.mean():+.4f} ({found.shares[cause]:.2%} of the gap)"
+def _sum(found: Attribution) -> list[Part]:
+    """Return the summands of the mean step: the ideal, the Shapley value of each cause, and what no cause is."""
+    causes = [
+        Part(
+            name=TITLES[cause],
+            seconds=float(values.mean()),
+            share=found.shares[cause],
+            saved_seconds=found.saved(cause),
+        )
         for cause, values in found.causes.values.items()
     ]
-    parts += [f"launch and host delay {found.delay.mean():+.4f}", f"unexplained {found.unexplained.mean():+.4f}"]
-    error = round(float(found.error.mean()), 4) + 0.0  # without the sign of -0.0
-    return f"a step of {found.step.mean():.4f} s is {', '.join(parts)}, error of the replay {error:+.4f}"
+    rest = {"launch and host delay": found.delay, "unexplained": found.unexplained, "error of the replay": found.error}
+    return [
+        Part(name="ideal step", seconds=float(found.ideal.mean())),
+        *sorted(causes, key=lambda part: -part.seconds),
+        *(Part(name=name, seconds=float(seconds.mean()) + 0.0) for name, seconds in rest.items()),
+    ]

@@ -33,19 +33,23 @@ def replayed_seconds(rows: Rows, planned: Planned) -> float:
     return float(rows.outside["replayed_steps"]) * rows.mean("clean_step_seconds") / max(1, len(rows.column("wall")))
 
 
+_STEPS = 200
+"""Of a job that starts twice: of a shorter one, starting takes far longer than all that it can do again."""
+
+
 def _hang(dice: Random, ratio: float, shape: dict[str, Any]) -> dict[str, Any]:
     return {"rank": dice.randrange(2), "at_step": dice.randrange(25, 60), "hang_seconds": 5.5 + 5 * ratio + dice.random()}
 
 
 def _kill(dice: Random, ratio: float, shape: dict[str, Any]) -> dict[str, Any]:
     """So many steps since the last checkpoint are lost; there may have been one, or none yet."""
-    lost, every = round(ratio * 100), int(shape["save_every"])
-    first = 0 if lost + every > 80 else dice.choice([0, every])
+    lost, every = round(ratio * _STEPS), int(shape["save_every"])
+    first = 0 if lost + every > 0.8 * _STEPS else dice.choice([0, every])
     return {"rank": dice.randrange(2), "at_step": first + lost}
 
 
 def _saving(dice: Random, ratio: float) -> dict[str, Any]:
-    return {"workers": 0, "save_every": round(ratio * 100) + dice.randrange(4, 12)}
+    return {"workers": 0, "save_every": round(ratio * _STEPS) + dice.randrange(4, 12)}
 
 
 RESTART_SECONDS = 0.5
@@ -62,5 +66,5 @@ CAUSES = (
         steps=80,
     ),
     Cause("hang", "stuck", "ddp", stuck, _hang, latest_rank, one_rank=True, shape=lambda dice, ratio: _NO_WORKERS, steps=80),
-    Cause("lost_work", "killed", "ddp", draw=_kill, seconds=replayed_seconds, one_rank=True, shape=_saving, steps=100),
+    Cause("lost_work", "killed", "ddp", draw=_kill, seconds=replayed_seconds, one_rank=True, shape=_saving, steps=_STEPS),
 )

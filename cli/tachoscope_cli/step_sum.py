@@ -1,0 +1,55 @@
+"""The step as a sum, as recorded operations were replayed: rows for the terminal and for the page."""
+
+from __future__ import annotations
+
+from html import escape
+
+from rich.table import Table
+
+from tachoscope_cli.units import percent, seconds
+from tachoscope_core.report import Report
+
+TITLE = "the step as a sum"
+_HEADS = ("part", "seconds", "of the gap", "saved if only this is fixed")
+
+
+def rows(report: Report) -> list[tuple[str, str, str, str]]:
+    """Return name, seconds, share of the gap and what mending it alone saves; the last row is the step."""
+    found = [
+        (
+            part.name,
+            _signed(part.seconds),
+            "" if part.share is None else percent(part.share),
+            "" if part.saved_seconds is None else _signed(part.saved_seconds),
+        )
+        for part in report.step_sum
+    ]
+    return [*found, ("step as recorded", seconds(report.step_seconds.mean), "", "")]
+
+
+def table(report: Report) -> Table:
+    """Return the sum for the terminal."""
+    drawn = Table(box=None, padding=(0, 2, 0, 0), title=TITLE, title_justify="left", title_style="bold")
+    for index, head in enumerate(_HEADS):
+        drawn.add_column(head, justify="right" if index else "left", header_style="dim")
+    for row in rows(report):
+        drawn.add_row(*row)
+    return drawn
+
+
+def html(report: Report) -> str:
+    """Return the sum for the page, nothing without one."""
+    if not report.step_sum:
+        return ""
+    heads = "".join(f'<th class="n">{escape(head)}</th>' if index else f"<th>{escape(head)}</th>" for index, head in enumerate(_HEADS))
+    lines = "".join(_line(name, cells) for name, *cells in rows(report))
+    return f'<h2>{TITLE.capitalize()}</h2><div class="wide"><table><tr>{heads}</tr>{lines}</table></div>'
+
+
+def _line(name: str, cells: list[str]) -> str:
+    numbers = "".join(f'<td class="n">{escape(cell)}</td>' for cell in cells)
+    return f"<tr><td>{escape(name)}</td>{numbers}</tr>"
+
+
+def _signed(value: float) -> str:
+    return f"-{seconds(-value)}" if value < 0 else seconds(value)
