@@ -117,7 +117,8 @@ def slow_link(job: JobRecords, steps: Steps, found: list[Flow], available: Matri
     slow = {frozenset((flow.source, flow.target)) for flow in high}
     mean = float(available.mean())
     lost = min(_over([flow for flow in pairs if frozenset((flow.source, flow.target)) in slow], alike=pairs), mean)
-    if lost < threshold("warning_share") * steps.wall.max(axis=1).mean():
+    # Of less than a warning's size it is told by nobody, but what is mostly a slow link's is no matter of volume either.
+    if lost < threshold("warning_share") * steps.wall.max(axis=1).mean() and lost < mean / 2:
         return None
     what, ranks = _named(high)
     worst = max(high, key=_comparable)

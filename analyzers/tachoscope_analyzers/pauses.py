@@ -36,8 +36,11 @@ def split(
     writers: Sequence[str],
     column: Callable[[str], Matrix],
     own: dict[str, Matrix],
+    waiting: Matrix,
 ) -> Matrix:
-    """Move what is a pause from `own["compute"]` and `own["other"]` to `own["paused"]`, rank by rank; all of shape (K, R).
+    """Move what is a pause from `own["compute"]`, `own["other"]` and `waiting` to `own["paused"]`, rank by rank; all of shape (K, R).
+
+    A thread that gets the interpreter's lock late within backward, or at the end of a collective, looks as if it waited for others.
 
     Returns:
         What each rank stood still within computing, pause or not, shape (K, R); zero where it has several compute threads.
@@ -50,14 +53,18 @@ def split(
         beats = [beat for beat in job.heartbeats if beat.writer == writer]
         whole[:, rank] = _standing_still(column, rank, _COMPUTING)
         still = in_spikes(whole[:, rank])
-        taken = {"compute": still}
-        if interpreter_held(beats, float(still.sum()), float(column("wall_seconds")[:, rank].sum())):
-            taken["other"] = in_spikes(_standing_still(column, rank, ("other",)))
-        elif not seen_pausing(beats):
+        blocked = in_spikes(waiting[:, rank])
+        wall_seconds = float(column("wall_seconds")[:, rank].sum())
+        taken = [(own["compute"], still)]
+        if interpreter_held(beats, float(still.sum() + blocked.sum()), wall_seconds):
+            taken.append((waiting, blocked))
+        if interpreter_held(beats, float(still.sum()), wall_seconds):
+            taken.append((own["other"], in_spikes(_standing_still(column, rank, ("other",)))))
+        elif len(taken) == 1 and not seen_pausing(beats):
             continue
-        for cause, seconds in taken.items():
-            part = np.minimum(seconds, own[cause][:, rank])
-            own[cause][:, rank] -= part
+        for whole_of, seconds in taken:
+            part = np.minimum(seconds, whole_of[:, rank])
+            whole_of[:, rank] -= part
             own["paused"][:, rank] += part
     return whole
 
@@ -92,13 +99,16 @@ def interpreter_held(beats: Sequence[Heartbeat], still_seconds: float, wall_seco
     """Say whether another thread held the interpreter's lock for at least half of the time of standing still.
 
     The sampler looks at moments that know nothing of the pauses, so the ratio of the looks that came late is that of the time in
-    which the lock was held. It is held as well while the training thread itself collects garbage; but then it runs.
+    which the lock was held. But a pause that is longer than it waits between two looks makes only one of them late: then it is how
+    late it came, and half a wait before. The lock is held as well while the training thread itself collects garbage; but then it runs.
     """
     ticks = sum(beat.signals.get("ticks", 0.0) for beat in beats)
     late = sum(beat.signals.get("late_ticks", 0.0) for beat in beats)
     if late < threshold("minimum_samples") or still_seconds <= 0:
         return False
-    return late / ticks >= 0.5 * still_seconds / wall_seconds
+    between = wall_seconds / ticks
+    late_seconds = sum(beat.signals.get("late_seconds", 0.0) for beat in beats)
+    return max(late * between, late_seconds + late * between / 2) >= 0.5 * still_seconds
 
 
 def seen_pausing(beats: Sequence[Heartbeat]) -> bool:

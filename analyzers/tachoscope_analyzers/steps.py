@@ -181,7 +181,7 @@ def aligned(job: JobRecords) -> Steps:
     if device == "cpu":
         own, waiting = cpu_causes(column, together=world > 1)
         shared = np.zeros_like(wall)
-        still = pauses.split(job, starts, writers, column, own)
+        still = pauses.split(job, starts, writers, column, own, waiting)
         backward = column("backward_cpu_seconds")
     else:
         own, waiting, shared = device_causes(column, wall)

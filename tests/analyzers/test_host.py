@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from making import beat
+from making import beat, job
 from synchronous import bad, found, names, planted, signal
 from tachoscope_analyzers.analyze import analyze
+from tachoscope_analyzers.load import from_spool
 
 STEPS = 120
 EVERY_TENTH = np.arange(1, STEPS + 1) % 10 == 0
@@ -85,6 +86,31 @@ def test_standing_still_within_computing_is_a_pause_where_something_shows_it(
     assert (finding.class_, finding.ranks) == expected
     assert finding.seconds_per_step == pytest.approx(STILL.sum() / STEPS, rel=0.1)
     assert signal(finding, "seen at train.py:7 log") == 1.0
+
+
+@pytest.mark.parametrize(
+    ("late", "expected"),
+    [
+        ({"late_ticks": 12.0, "late_seconds": 0.6}, ("host_pause", [1])),  # pauses shorter than the sampler waits between two looks
+        ({"late_ticks": 5.0, "late_seconds": 1.6}, ("host_pause", [1])),  # longer ones: a look each is late, but very late
+        ({}, ("comm_exposed", "all")),  # the network, for all that is known
+    ],
+)
+def test_a_thread_that_gets_the_interpreters_lock_late_within_backward_does_not_wait_for_others(
+    tmp_path: Path, late: dict[str, float], expected: tuple[str, Any]
+) -> None:
+    spikes = np.where(np.arange(STEPS) % 7 == 3, 0.120, 0.0)
+    row = {"data_wait": 0.001, "forward": 0.030, "optimizer": 0.004}
+    steps = [[row | {"backward": 0.062 + float(spike)} for _ in range(2)] for spike in spikes]
+    blocked = [[float(spike)] * 2 for spike in spikes]
+    heartbeats = [beat(0, signals={"ticks": 100.0}), beat(1, signals={"ticks": 100.0, **late})]
+    path = tmp_path / "00000000-0000-4000-8000-000000000000-000000.jsonl"
+    path.write_bytes(job(steps, blocked=blocked, heartbeats=heartbeats))
+
+    (finding,) = analyze(from_spool([path])).findings
+
+    assert (finding.class_, finding.ranks) == expected
+    assert finding.seconds_per_step == pytest.approx(spikes[2:].mean(), rel=0.1)
 
 
 @pytest.mark.parametrize("clocks_every", [1, 3])
