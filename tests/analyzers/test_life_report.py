@@ -127,3 +127,25 @@ def test_the_queue_is_in_the_waterfall_but_not_in_the_goodput(tmp_path: Path) ->
     assert told.allocated_seconds == pytest.approx(40.0)
     assert report.ledgers[0].wall_seconds == pytest.approx(640.0)
     assert report.goodput == pytest.approx(20.0 * 0.9 / 40.0)
+
+
+@pytest.mark.parametrize(("killed", "named"), [((1, 1, 1), [1]), ((0, 1, 1), "all")])
+def test_lost_work_names_the_rank_whose_end_it_always_was_and_nobody_where_it_was_chance(
+    tmp_path: Path, killed: tuple[int, ...], named: list[int] | str
+) -> None:
+    """Two ranks, steps of 1 s and no checkpoint: each attempt does all steps of the one before again."""
+    life = PlantedLife()
+    life.launcher(0.0, 120.0)
+    for attempt in range(4):
+        at, last = 20.0 * attempt, attempt == 3
+        for rank in range(2):
+            life.process(
+                rank, [1.0] * (40 if last else 12), attempt=attempt, start=at + 1.0, begin=at + 2.0, left=at + 45.0 if last else None
+            )
+            if not last:
+                first = rank == killed[attempt]
+                life.gone(rank, at + 14.5 + (0.0 if first else 0.5), attempt=attempt, start=at + 1.0, code=-9 if first else -15)
+    report, _ = judged(life, tmp_path)
+    (found,) = [one for one in report.findings if one.class_ == "lost_work"]
+
+    assert found.ranks == named
