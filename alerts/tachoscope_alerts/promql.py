@@ -121,6 +121,20 @@ def read(expression: Expression, seconds: float = 0.0) -> Iterator[tuple[Series,
             yield from read(expression.right, seconds)
 
 
+def walk(expression: Expression) -> Iterator[Expression]:
+    """Yield an expression and all in it, the outer ones first."""
+    yield expression
+    match expression:
+        case Window():
+            yield from walk(expression.operand)
+        case Call() | Aggregation():
+            for argument in expression.arguments:
+                yield from walk(argument)
+        case Binary():
+            yield from walk(expression.left)
+            yield from walk(expression.right)
+
+
 # --- grammar ------------------------------------------------------------------------------------------------------------------
 
 
