@@ -67,6 +67,16 @@ def check(slos: Sequence[Slo], events: Sequence[EventAlert], around: Surrounding
     return sorted(set(found))
 
 
+def check_rules(folder: Path, known: Catalogue) -> list[Problem]:
+    """Return the problems of the rules below a folder, such as those that were generated.
+
+    Raises:
+        TachoscopeError: a file cannot be read.
+    """
+    found = rule_lint.check(folder, known)
+    return sorted({Problem(one.path, one.line, "error", f"{one.rule}: {one.fault.what}", one.fault.fix) for one in found})
+
+
 # --- both ---------------------------------------------------------------------------------------------------------------------
 
 

@@ -6,13 +6,15 @@ an expression is valid is promtool's to say: this reads what promtool accepts, a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Literal, TypeVar, cast
 
 from tachoscope_alerts.promql_tokens import Token, error, seconds, tokens, unquoted
 from tachoscope_core.errors import TachoscopeError
 
+_T = TypeVar("_T")
 MatchOperator = Literal["=", "!=", "=~", "!~"]
 AGGREGATIONS = frozenset(
     ["sum", "min", "max", "avg", "group", "stddev", "stdvar", "count", "count_values", "bottomk", "topk", "quantile", "limitk"]
@@ -54,6 +56,13 @@ class Constant:
 
     text: str
     is_text: bool = False
+
+    @property
+    def number(self) -> float:
+        """The number; not a number of a text."""
+        if self.is_text:
+            return math.nan
+        return float(int(self.text, 16)) if self.text.lower().startswith("0x") else float(self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,22 +266,21 @@ class _Parser:
         return Aggregation(name, arguments, labels, without=word == "without")
 
     def arguments(self) -> tuple[Expression, ...]:
-        self.expect("(")
-        found = []
-        while not self.take(")"):
-            found.append(self.expression())
-            if not self.take(","):
-                self.expect(")")
-                break
-        return tuple(found)
+        return self.listed("(", ")", self.expression)
 
     def labels(self) -> tuple[str, ...]:
-        self.expect("(")
+        return self.listed("(", ")", self.label)
+
+    def matchers(self) -> tuple[Matcher, ...]:
+        return self.listed("{", "}", self.matcher)
+
+    def listed(self, begin: str, end: str, item: Callable[[], _T]) -> tuple[_T, ...]:
+        self.expect(begin)
         found = []
-        while not self.take(")"):
-            found.append(self.label())
+        while not self.take(end):
+            found.append(item())
             if not self.take(","):
-                self.expect(")")
+                self.expect(end)
                 break
         return tuple(found)
 
@@ -282,15 +290,8 @@ class _Parser:
             raise self.error(f"a label is expected, not {token.text!r}")
         return token.text
 
-    def matchers(self) -> tuple[Matcher, ...]:
-        self.expect("{")
-        found = []
-        while not self.take("}"):
-            label, operator, value = self.label(), self.next().text, self.next()
-            if operator not in {"=", "!=", "=~", "!~"} or value.kind != "string":
-                raise self.error(f"after the label {label} stand =, !=, =~ or !~ and a text in quotes")
-            found.append(Matcher(label, cast(MatchOperator, operator), unquoted(value.text)))
-            if not self.take(","):
-                self.expect("}")
-                break
-        return tuple(found)
+    def matcher(self) -> Matcher:
+        label, operator, value = self.label(), self.next().text, self.next()
+        if operator not in {"=", "!=", "=~", "!~"} or value.kind != "string":
+            raise self.error(f"after the label {label} stand =, !=, =~ or !~ and a text in quotes")
+        return Matcher(label, cast(MatchOperator, operator), unquoted(value.text))

@@ -82,5 +82,5 @@ def _impossible(tree: promql.Expression) -> Iterator[Fault]:
     for node in promql.walk(tree):
         if not (isinstance(node, Binary) and node.operator in {">", ">="} and isinstance(node.right, Constant)):
             continue
-        if isinstance(node.left, Series) and node.left.metric == expressions.ERROR_RATIO and float(node.right.text) > FEASIBLE:
+        if isinstance(node.left, Series) and node.left.metric == expressions.ERROR_RATIO and node.right.number > FEASIBLE:
             yield Fault(f"an error ratio above {node.right.text} hardly is or never", f"compare with at most {FEASIBLE:g}")
