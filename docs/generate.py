@@ -207,10 +207,12 @@ def objective_table() -> str:
     for slo in openslo.load([HERE.parent / "alerts" / "slos"]):
         tells = "page, ticket" if slo.pages else "ticket"
         rows.append(
-            f"| `{slo.name}` | {slo.description} | {slo.target * 100:g} % | {slo.period_days:g} d | {slo.target_source} | {slo.owner} "
-            f"| {tells}: `{slo.alert}` |"
+            f"| `{slo.name}` | {slo.description} | {slo.target * 100:g} % | {slo.period_days:g} d | {slo.target_source} "
+            f"| {slo.owner} | {tells}: `{slo.alert}` |"
         )
-    return "\n".join(["| objective | what it means | target | period | source of the target | owner | alert |", f"|{'---|' * 7}", *rows])
+    return "\n".join(
+        ["| objective | what it means | target | period | source of the target | owner | alert |", f"|{'---|' * 7}", *rows]
+    )
 
 
 def commands() -> str:

@@ -1,7 +1,7 @@
 """The series that an expression may use: ours, those of others that are declared, and those that our own rules record.
 
-Declared are names that we use or that users will want first, in `foreign/*.yaml`, each file with the source of its names; a user's own
-file has the same form (docs/slos.md).
+Declared are names that we use or that users will want first, in `foreign/*.yaml`, each file with the source of its names; a file of the
+user's has the same form (docs/slos.md).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from tachoscope_core.names import METRICS
 
 Type = Literal["counter", "gauge", "histogram"]
 SCRAPE_LABELS = frozenset({"job", "instance", "cluster", "namespace", "pod", "container", "endpoint", "node"})
-"""What a scrape adds, or its service discovery in Kubernetes; `cluster` is a label of the scrape configuration where several send to
-one server. https://prometheus.io/docs/concepts/jobs_instances/"""
+"""What a scrape adds, or its service discovery in Kubernetes; `cluster` where several send to one server.
+https://prometheus.io/docs/concepts/jobs_instances/"""
 PARTS = ("_bucket", "_count", "_sum")
 _FOREIGN = ("alertmanager", "gateway", "node_exporter", "prometheus", "vllm")
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")

@@ -20,10 +20,13 @@ from tachoscope_core.errors import TachoscopeError
 
 if TYPE_CHECKING:
     from tachoscope_alerts.events import EventAlert
-    from tachoscope_alerts.slo import Slo
     from tachoscope_alerts.slo_report import SloReport
 
-slo_app = typer.Typer(no_args_is_help=True, help="Objectives and their alerts: check them, build their rules, report their budgets.")
+    from tachoscope_alerts.slo import Slo
+
+slo_app = typer.Typer(
+    no_args_is_help=True, help="Objectives and their alerts: check them, build their rules, report their budgets."
+)
 
 Format = StrEnum("Format", ["text", "json", "html"])
 _PATHS = "OpenSLO files, or folders of them. Default: alerts/slos here, else those that came with tachoscope."
@@ -31,10 +34,14 @@ _PATHS = "OpenSLO files, or folders of them. Default: alerts/slos here, else tho
 SlosOption = Annotated[list[Path] | None, typer.Option("--slos", metavar="PATH", help=f"{_PATHS} Can be given several times.")]
 EventsOption = Annotated[
     Path | None,
-    typer.Option(metavar="PATH", help="Folder of alerts beside the objectives. Default: alerts/events, as for specs; none for specs of your own."),
+    typer.Option(
+        metavar="PATH",
+        help="Folder of alerts beside the objectives. Default: alerts/events, as for specs; none for specs of your own.",
+    ),
 ]
 PolicyOption = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Who owns what, and how they are told. Default: alerts/policy.yaml, as for specs.")
+    Path | None,
+    typer.Option(metavar="FILE", help="Who owns what, and how they are told. Default: alerts/policy.yaml, as for specs."),
 ]
 CatalogueOption = Annotated[
     list[Path] | None,
@@ -53,7 +60,8 @@ def slo_check(
     policy: PolicyOption = None,
     runbooks: Annotated[Path | None, typer.Option(metavar="PATH", help="Folder of runbooks. Default: as for specs.")] = None,
     generated: Annotated[
-        Path | None, typer.Option(metavar="PATH", help="Folder of built rules to check too. Default: alerts/generated here, if any.")
+        Path | None,
+        typer.Option(metavar="PATH", help="Folder of built rules to check too. Default: alerts/generated here, if any."),
     ] = None,
     catalogue: CatalogueOption = None,
     retention: Annotated[str, typer.Option(metavar="TIME", help="How long your Prometheus keeps samples.")] = "35d",
@@ -63,8 +71,8 @@ def slo_check(
     Exits with 1 if anything is an error. A note may stay.
     """
     needs_analysis()
-    from tachoscope_alerts import lint
     from tachoscope_alerts import catalogue as catalogue_module
+    from tachoscope_alerts import lint
 
     slos, broken = _readable(paths)
     known = catalogue_module.catalogue(slos, catalogue or ())
@@ -94,8 +102,12 @@ def slo_build(
     out: Annotated[Path, typer.Option(metavar="PATH", help="Folder to write to.")] = Path("alerts/generated"),
     interval: Annotated[str, typer.Option(metavar="TIME", help="Between two evaluations of the rules.")] = "30s",
     scrape_interval: Annotated[str, typer.Option(metavar="TIME", help="Between two scrapes of your Prometheus.")] = "15s",
-    scale: Annotated[float, typer.Option(min=1e-4, max=1.0, help="Make all windows shorter, for a fire drill: 0.01 of an hour is 36 s.")] = 1.0,
-    check: Annotated[bool, typer.Option("--check", help="Write nothing: say which files are not current, and exit with 1 if any.")] = False,  # noqa: FBT002
+    scale: Annotated[
+        float, typer.Option(min=1e-4, max=1.0, help="Make all windows shorter, for a fire drill: 0.01 of an hour is 36 s.")
+    ] = 1.0,
+    check: Annotated[  # noqa: FBT002
+        bool, typer.Option("--check", help="Write nothing: say which files are not current, and exit with 1 if any.")
+    ] = False,
 ) -> None:
     """Write rules, PrometheusRule manifests, their tests and Alertmanager's configuration, made of objectives, alerts and policy.
 
@@ -125,7 +137,9 @@ def slo_build(
             typer.echo(f"{name}: not current")
         raise typer.Exit(int(bool(stale)))
     written = build.build(objectives, alerts, rules, timing, out)
-    notice(f"{_count(len(objectives), 'objective')} and {_count(len(alerts), 'other alert')}: {_count(len(written), 'file')} in {out}")
+    notice(
+        f"{_count(len(objectives), 'objective')} and {_count(len(alerts), 'other alert')}: {_count(len(written), 'file')} in {out}"
+    )
 
 
 @slo_app.command(
@@ -140,9 +154,12 @@ def slo_report(
         str | None, typer.Option(metavar="URL", help="Ask this Prometheus. Default: the samples that agents keep in the store.")
     ] = None,
     for_: Annotated[
-        str | None, typer.Option("--for", metavar="TIME", help="Report on so much time up to now. Default: each objective's own period.")
+        str | None,
+        typer.Option("--for", metavar="TIME", help="Report on so much time up to now. Default: each objective's own period."),
     ] = None,
-    format_: Annotated[Format, typer.Option("--format", help="text for people, json for programs, html to pass on.")] = Format["text"],
+    format_: Annotated[Format, typer.Option("--format", help="text for people, json for programs, html to pass on.")] = Format[
+        "text"
+    ],
     output: Annotated[Path | None, typer.Option(help="Write to this file instead of the terminal.")] = None,
 ) -> None:
     """Say how objectives stand: what was attained, what is left of each budget, how fast it burns, and who burns it.
@@ -167,8 +184,9 @@ def slo_report(
 
 
 def _report(objectives: list[Slo], store: str, prometheus: str | None) -> SloReport:
-    from tachoscope_alerts import parquet, report, samples_source
     from tachoscope_alerts.prometheus_source import PrometheusSource
+
+    from tachoscope_alerts import parquet, report, samples_source
 
     if prometheus:
         return report.report(objectives, PrometheusSource(prometheus), time.time())
@@ -176,9 +194,7 @@ def _report(objectives: list[Slo], store: str, prometheus: str | None) -> SloRep
     columns = (TextColumn("{task.description}"), BarColumn())
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
         task = bar.add_task("reading samples", total=1.0)
-        source = samples_source.of_store(
-            store, cache=parquet.folder(), on_progress=lambda part: bar.update(task, completed=part)
-        )
+        source = samples_source.of_store(store, cache=parquet.folder(), on_progress=lambda part: bar.update(task, completed=part))
         return report.report(objectives, source, time.time())
 
 

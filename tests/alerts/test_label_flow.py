@@ -65,7 +65,7 @@ FAULTY = {
     "sum by (gpu) (gpu_temperature) / sum(gpu_temperature)": "the sides of `/` never match: only one has gpu",
     "gpu_temperature and on (gpu) job_info unless job_running": "the sides of `unless` never match",
     "gpu_temperature * on (gpu) group_left (model) job_info": "group_left (model): nothing there has the label model",
-    'slo:error:ratio{window="1h"} > 0.1 and ignoring (windw) slo:error:ratio': "ignoring (windw): nothing there has the label windw",
+    'slo:error:ratio{window="1h"} > 0.1 and ignoring (windw) slo:error:ratio': "ignoring (windw): nothing there",
     'slo:error:ratio{slo="three"}': "slo:error:ratio never has slo='three'",
     'slo:error:ratio{job="x"}': "slo:error:ratio has no label job",
     "rate(wait_seconds[5m])": "wait_seconds is a histogram",
@@ -112,10 +112,13 @@ def test_whole_bounds_are_written_in_two_ways():
     assert spellings(float("inf")) == ("+Inf",)
 
 
-# Pairs of what is faulty and its correction, on series that exist: Prometheus answers the one with nothing, the other with something.
+# What is faulty and its correction, on series that exist: Prometheus answers the one with nothing, the other with something.
 PAIRS = [
     ("gpu_temperature > job_running", "gpu_temperature > on (instance) group_left job_running"),
-    ("sum by (gpu) (gpu_temperature) / sum(gpu_temperature)", "sum by (gpu) (gpu_temperature) / on () group_left sum(gpu_temperature)"),
+    (
+        "sum by (gpu) (gpu_temperature) / sum(gpu_temperature)",
+        "sum by (gpu) (gpu_temperature) / on () group_left sum(gpu_temperature)",
+    ),
     ("absent(up) * on (instance) up", "up * on (instance) up"),
     ('wait_seconds_bucket{le="600"}', 'wait_seconds_bucket{le=~"600(\\\\.0)?"}'),
     ("histogram_quantile(0.9, wait_seconds_count)", "histogram_quantile(0.9, wait_seconds_bucket)"),
@@ -135,8 +138,14 @@ def test_prometheus_answers_faulty_expressions_with_nothing(tmp_path: Path):
     for faulty, right in PAIRS:
         assert faults(faulty, KNOWN)
         assert faults(right, KNOWN) == []
-    wanted = [{"expr": f"count({faulty}) or vector(0)", "eval_time": "1m", "exp_samples": [{"labels": "{}", "value": 0}]} for faulty, _ in PAIRS]
-    wanted += [{"expr": f"vector(1) and count({right}) > 0", "eval_time": "1m", "exp_samples": [{"labels": "{}", "value": 1}]} for _, right in PAIRS]
+    wanted = [
+        {"expr": f"count({faulty}) or vector(0)", "eval_time": "1m", "exp_samples": [{"labels": "{}", "value": 0}]}
+        for faulty, _ in PAIRS
+    ]
+    wanted += [
+        {"expr": f"vector(1) and count({right}) > 0", "eval_time": "1m", "exp_samples": [{"labels": "{}", "value": 1}]}
+        for _, right in PAIRS
+    ]
     inputs = [{"series": name, "values": f"{value}x5"} for name, value in series.items()]
     test = {"interval": "1m", "input_series": inputs, "promql_expr_test": wanted}
     (tmp_path / "test.yml").write_text(yaml.safe_dump({"rule_files": [], "tests": [test]}))
