@@ -1,7 +1,7 @@
 """The series that an expression may use: ours, those of others that are declared, and those that our own rules record.
 
-Declared are names that we use or that users will want first, in `foreign/*.yaml`, each file with the source of its names; a file of the
-user's has the same form (docs/slos.md).
+Declared are names that we use or that users will want first, in `foreign/*.yaml`, each file with the source of its names; a
+file of the user's has the same form (docs/slos.md).
 """
 
 from __future__ import annotations
