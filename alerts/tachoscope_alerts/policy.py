@@ -5,18 +5,19 @@ It holds no secret: keys and passwords are paths of files (`..._file`) that Aler
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 from urllib.parse import urlsplit
 
 import yaml
 
-from tachoscope_alerts.policy_reader import Reader
+from tachoscope_alerts import marked_yaml
+from tachoscope_alerts.marked_yaml import Section, Value
 from tachoscope_alerts.slo import Severity
+from tachoscope_core.errors import TachoscopeError
 
 INTEGRATIONS: Mapping[str, tuple[str, ...]] = {
     "email": ("to", "from", "smarthost"),
@@ -33,6 +34,11 @@ _SECRETS = frozenset(
 )
 """Settings of Alertmanager that are secrets; most have a twin that ends in `_file`."""
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+_KEYS = (
+    *("runbook_base", "dashboard_base", "owners", "fallback", "dead_mans_switch"),
+    *("escalation", "budget", "postmortem_above", "maintenance"),
+)
+_T = TypeVar("_T", bound=str)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,128 +123,161 @@ def load(path: Path) -> Policy:
     """Read a policy.
 
     Raises:
-        TachoscopeError: with every fault of the file: its line, what is wrong there, and the way out.
+        TachoscopeError: it cannot be used; with file, line, what is wrong there, and the way out.
     """
-    reader = Reader(path, "policy")
-    required = {"runbook_base", "dashboard_base", "owners", "fallback", "dead_mans_switch", "escalation", "budget"}
-    parts = reader.mapping(reader.document(), "the policy", required | {"postmortem_above"}, {"maintenance"})
-    owners = {owner.name: owner for owner in _owners(reader, parts.get("owners"))}
-    policy = Policy(
+    documents = marked_yaml.documents(path)
+    if len(documents) != 1:
+        raise TachoscopeError(f"{path} holds {len(documents)} documents, not one", fix="see docs/alerting.md for an example")
+    parts = documents[0].section(_KEYS)
+    owners = _owners(_need(parts, "owners"))
+    maintenance = parts.get("maintenance")
+    return Policy(
         owners=owners,
-        fallback=reader.one_of(parts.get("fallback"), "fallback", tuple(owners)),
-        escalation=_escalation(reader, parts.get("escalation")),
-        budget=_budget(reader, parts.get("budget")),
-        postmortem_above=reader.number(parts.get("postmortem_above"), "postmortem_above", 0.0, 1.0),
-        maintenance=_maintenance(reader, parts.get("maintenance"), tuple(owners)),
-        runbook_base=_url(reader, parts.get("runbook_base"), "runbook_base").rstrip("/"),
-        dashboard_base=_url(reader, parts.get("dashboard_base"), "dashboard_base").rstrip("/"),
-        dead_mans_switch=_receivers(reader, parts.get("dead_mans_switch"), "dead_mans_switch"),
+        fallback=_one_of(_need(parts, "fallback"), tuple(owners)),
+        escalation=_escalation(_need(parts, "escalation")),
+        budget=_budget(_need(parts, "budget")),
+        postmortem_above=_ratio(_need(parts, "postmortem_above")),
+        maintenance=_maintenance(maintenance, tuple(owners)) if maintenance else (),
+        runbook_base=_url(_need(parts, "runbook_base")).rstrip("/"),
+        dashboard_base=_url(_need(parts, "dashboard_base")).rstrip("/"),
+        dead_mans_switch=_receivers(_need(parts, "dead_mans_switch")),
         path=str(path),
     )
-    reader.finish()
-    return policy
 
 
-def _owners(reader: Reader, node: yaml.Node | None) -> list[Owner]:
-    found = []
-    for name, part in reader.named(node, "owners").items():
+def _need(section: Section, key: str) -> Value:
+    return section.need(key, f"add {key}: as in docs/alerting.md")
+
+
+def _owners(value: Value) -> dict[str, Owner]:
+    found = {}
+    for name, owner in value.section().values.items():
         if not _NAME.fullmatch(name):
-            reader.fault(part, f"owner {name!r} cannot be a label and a receiver's name", "use small letters, digits and hyphens")
-        parts = reader.mapping(part, f"owner {name}", {"contact", "page", "ticket"})
-        told = [_receivers(reader, parts.get(severity), f"{severity} of {name}") for severity in ("page", "ticket")]
-        found.append(Owner(name, reader.text(parts.get("contact"), f"contact of {name}"), told[0], told[1]))
-    if node is not None and not found:
-        reader.fault(node, "there are no owners", "name at least the team that the alerts go to")
+            raise owner.error("cannot be a label and a receiver's name", "use small letters, digits and hyphens")
+        parts = owner.section(("contact", "page", "ticket"))
+        page, ticket = _receivers(_need(parts, "page")), _receivers(_need(parts, "ticket"))
+        found[name] = Owner(name, _need(parts, "contact").word(), page, ticket)
+    if not found:
+        raise value.error("has nobody in it", "name at least the team that the alerts go to")
     return found
 
 
-def _receivers(reader: Reader, node: yaml.Node | None, what: str) -> tuple[Receiver, ...]:
+def _receivers(value: Value) -> tuple[Receiver, ...]:
     """Return the ways of one who is told: a mapping from integration to settings."""
     found = []
-    for integration, part in reader.named(node, what).items():
-        if integration not in INTEGRATIONS:
-            reader.fault(part, f"{what}: {integration!r} is no way to tell somebody", f"there are {', '.join(INTEGRATIONS)}")
-            continue
-        settings = reader.named(part, f"{integration} of {what}")
-        for missing in [name for name in INTEGRATIONS[integration] if name not in settings]:
-            reader.fault(part, f"{integration} of {what} lacks {missing}", f"add {missing}:")
-        _refuse_secrets(reader, part, f"{integration} of {what}")
-        if "url" in settings:
-            _url(reader, settings["url"], f"url of {what}")
-        found.append(Receiver(integration, reader.plain(part)))
-    if node is not None and not found:
-        reader.fault(node, f"{what}: nobody is told", f"name one of {', '.join(INTEGRATIONS)}")
+    for integration, place in value.section(INTEGRATIONS).values.items():
+        settings = place.section()
+        _refuse_secrets(place)
+        for name in INTEGRATIONS[integration]:
+            settings.need(name, f"add {name}:")
+        if (url := settings.get("url")) is not None:
+            _url(url)
+        found.append(Receiver(integration, _plain(place)))
+    if not found:
+        raise value.error("tells nobody", f"name one of {', '.join(INTEGRATIONS)}")
     return tuple(found)
 
 
-def _refuse_secrets(reader: Reader, node: yaml.Node, what: str) -> None:
-    """Note settings that hold a secret; what they hold is in no message."""
-    if isinstance(node, yaml.SequenceNode):
-        for item in node.value:
-            _refuse_secrets(reader, item, what)
-    if not isinstance(node, yaml.MappingNode):
-        return
-    for key, value in node.value:
-        if key.value in _SECRETS and isinstance(value, yaml.ScalarNode):
-            reader.fault(key, f"{what}: {key.value} is a secret", f"write it into a file, and {key.value}_file: with its path")
-        _refuse_secrets(reader, value, what)
+def _plain(value: Value) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = yaml.safe_load(yaml.serialize(value.node))
+    except yaml.YAMLError:
+        raise value.error("holds what is no plain value", "write texts, numbers, lists and keys") from None
+    return found
 
 
-def _url(reader: Reader, node: yaml.Node | None, what: str) -> str:
-    text = reader.text(node, what)
-    if not text or node is None:
-        return ""
+def _refuse_secrets(value: Value) -> None:
+    """Refuse settings that hold a secret; what they hold is in no message.
+
+    Raises:
+        TachoscopeError: one does.
+    """
+    if isinstance(value.node, yaml.SequenceNode):
+        for item in value.items():
+            _refuse_secrets(item)
+    if isinstance(value.node, yaml.MappingNode):
+        for key, part in value.section().values.items():
+            if key in _SECRETS and isinstance(part.node, yaml.ScalarNode):
+                raise part.error("is a secret", f"write it into a file, and {key}_file: with its path")
+            _refuse_secrets(part)
+
+
+def _url(value: Value) -> str:
+    text = value.word()
     try:
         parts = urlsplit(text)
-        usable, secret = parts.scheme in {"http", "https"} and bool(parts.hostname), parts.password is not None
+        usable, has_password = parts.scheme in {"http", "https"} and bool(parts.hostname), parts.password is not None
     except ValueError:
-        usable = secret = False
-    if secret:
-        reader.fault(node, f"{what} holds a password", "give it as http_config: {basic_auth: {username:, password_file:}}")
-    elif not usable:
-        reader.fault(node, f"{what}: {text!r} is no http address", "write https://host/path")
+        usable = has_password = False
+    if has_password:
+        raise value.error("holds a password", "give it as http_config: {basic_auth: {username:, password_file:}}")
+    if not usable:
+        raise value.error(f"is {text!r}, no http address", "write https://host/path")
     return text
 
 
-def _escalation(reader: Reader, node: yaml.Node | None) -> dict[Severity, tuple[Step, ...]]:
-    parts = reader.mapping(node, "escalation", set(_SEVERITIES))
+def _escalation(value: Value) -> dict[Severity, tuple[Step, ...]]:
+    parts = value.section(_SEVERITIES)
     found: dict[Severity, tuple[Step, ...]] = {}
     for severity in _SEVERITIES:
-        steps = []
-        for item in reader.items(parts.get(severity), f"escalation of a {severity}"):
-            step = reader.mapping(item, f"escalation of a {severity}", {"after_minutes", "who", "what"})
-            minutes = reader.number(step.get("after_minutes"), "after_minutes", 0.0, 7 * 1440.0)
-            steps.append(Step(minutes, reader.text(step.get("who"), "who"), reader.text(step.get("what"), "what")))
-            if len(steps) > 1 and steps[-2].after_minutes >= minutes:
-                reader.fault(item, f"a step after {minutes:g} minutes follows one of {steps[-2].after_minutes:g}", "sort them")
+        steps: list[Step] = []
+        for item in _need(parts, severity).items():
+            step = item.section(("after_minutes", "who", "what"))
+            minutes = _need(step, "after_minutes")
+            if minutes.number() < (steps[-1].after_minutes if steps else 0.0):
+                raise minutes.error(f"is {minutes.number():g}, before the step above", "sort the steps by time")
+            steps.append(Step(minutes.number(), _need(step, "who").word(), _need(step, "what").word()))
         found[severity] = tuple(steps)
     return found
 
 
-def _budget(reader: Reader, node: yaml.Node | None) -> tuple[BudgetStep, ...]:
-    found = []
-    for item in reader.items(node, "budget"):
-        step = reader.mapping(item, "a step of the budget", {"remaining_below", "what"})
-        below = reader.number(step.get("remaining_below"), "remaining_below", 0.0, 1.0)
-        found.append(BudgetStep(below, reader.text(step.get("what"), "what")))
-        if len(found) > 1 and found[-2].remaining_below <= below:
-            reader.fault(item, f"remaining_below: {below:g} follows {found[-2].remaining_below:g}", "sort them, the most left first")
+def _budget(value: Value) -> tuple[BudgetStep, ...]:
+    found: list[BudgetStep] = []
+    for item in value.items():
+        step = item.section(("remaining_below", "what"))
+        below = _need(step, "remaining_below")
+        if found and _ratio(below) >= found[-1].remaining_below:
+            raise below.error(f"is {below.number():g}, not below the step above", "sort the steps, the most left first")
+        found.append(BudgetStep(_ratio(below), _need(step, "what").word()))
     return tuple(found)
 
 
-def _maintenance(reader: Reader, node: yaml.Node | None, owners: tuple[str, ...]) -> tuple[Maintenance, ...]:
-    found = []
-    for item in reader.items(node, "maintenance"):
-        parts = reader.mapping(item, "a maintenance window", {"name", "owners", "severities", "intervals"})
-        name = reader.text(parts.get("name"), "name of a maintenance window")
-        what = f"maintenance {name}"
-        named = tuple(reader.one_of(owner, f"owner of {what}", owners) for owner in reader.items(parts.get("owners"), what))
-        severities = tuple(reader.one_of(one, f"severity of {what}", _SEVERITIES) for one in reader.items(parts.get("severities"), what))
-        intervals = tuple(reader.texts_only(interval) for interval in reader.items(parts.get("intervals"), what))
-        if not (named and severities and intervals):
-            reader.fault(item, f"{what} mutes nothing", "name owners, severities and intervals")
-        found.append(Maintenance(name, named, severities, intervals))
-    for first, second in itertools.pairwise(sorted(window.name for window in found)):
-        if first == second and node is not None:
-            reader.fault(node, f"two maintenance windows are named {first!r}", "give each a name of its own")
-    return tuple(found)
+def _maintenance(value: Value, owners: tuple[str, ...]) -> tuple[Maintenance, ...]:
+    found: dict[str, Maintenance] = {}
+    for item in value.items():
+        parts = item.section(("name", "owners", "severities", "intervals"))
+        name = _need(parts, "name")
+        if name.word() in found:
+            raise name.error(f"is {name.word()!r}, as that of another window", "give each a name of its own")
+        intervals = _need(parts, "intervals")
+        if not intervals.items():
+            raise intervals.error("mutes nothing", "write at least one interval")
+        found[name.word()] = Maintenance(
+            name.word(),
+            tuple(_one_of(owner, owners) for owner in _some(_need(parts, "owners"))),
+            tuple(_one_of(severity, _SEVERITIES) for severity in _some(_need(parts, "severities"))),
+            # All of it texts: YAML would take the time 22:00 for the number 1320.
+            tuple(yaml.load(yaml.serialize(one.node), Loader=yaml.BaseLoader) for one in intervals.items()),  # noqa: S506
+        )
+    return tuple(found.values())
+
+
+def _some(value: Value) -> list[Value]:
+    if not value.items():
+        raise value.error("is an empty list", "name at least one")
+    return value.items()
+
+
+def _one_of(value: Value, known: tuple[_T, ...]) -> _T:
+    word = value.word()
+    for name in known:
+        if name == word:
+            return name
+    raise value.error(f"is {word!r}", f"there are {', '.join(known)}")
+
+
+def _ratio(value: Value) -> float:
+    number = value.number()
+    if not 0.0 <= number <= 1.0:
+        raise value.error(f"is {number:g}", "write a part of 1, such as 0.5")
+    return number
