@@ -73,6 +73,12 @@ def configuration(policy: Policy, *, webhook: str = "", timing: Timing | None = 
     }
 
 
+def waits(severity: Severity, timing: Timing) -> tuple[float, float, float]:
+    """Return the seconds before a group is first told of, before it is told of a change, and before it is told again."""
+    first, change, again = (timing.scaled(seconds) for seconds in _WAITS[severity])
+    return first, change, again
+
+
 def _route(policy: Policy, severity: Severity, timing: Timing) -> dict[str, Any]:
     """Return the route of a severity: each owner's below it, and what no owner has to the fallback."""
     return {
@@ -91,8 +97,9 @@ def _route_of_owner(policy: Policy, owner: Owner, severity: Severity) -> dict[st
 
 def _grouping(severity: Severity, timing: Timing) -> dict[str, Any]:
     names = ("group_wait", "group_interval", "repeat_interval")
-    waits = {name: duration(timing.scaled(seconds)) for name, seconds in zip(names, _WAITS[severity], strict=True)}
-    return {"group_by": _GROUP_BY[severity], **waits}
+    return {"group_by": _GROUP_BY[severity]} | {
+        name: duration(seconds) for name, seconds in zip(names, waits(severity, timing), strict=True)
+    }
 
 
 def _inhibit_rules() -> list[dict[str, Any]]:

@@ -58,7 +58,7 @@ def serving(folder: Path, agent: Agent) -> Iterator[Fault]:
 
 
 @contextmanager
-def nothing(folder: Path, agent: Agent) -> Iterator[Fault]:  # noqa: ARG001 - as the others
+def no_workload(folder: Path, agent: Agent) -> Iterator[Fault]:  # noqa: ARG001 - as the others
     """Run nothing; the fault: the agent is killed, and its end: it is started again."""
     yield Fault(agent.kill, agent.start)
 

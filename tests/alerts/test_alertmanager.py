@@ -200,7 +200,6 @@ def burn(is_: str, severity: str, **labels: str) -> dict[str, str]:
     return {name: value for name, value in all_labels.items() if value}
 
 
-@pytest.mark.alone
 def test_pages_to_a_receiver_that_was_down_for_longer_than_one_try_arrive_when_it_is_back(place: Place) -> None:
     place.post("down", burn("first", "page", owner="storage"), burn("second", "page", owner="storage", slo="recovery"))
     # One try of a group ends, with all its retries, after the group's interval, which Alertmanager takes for at least 10 s.

@@ -1,0 +1,130 @@
+"""The fire drills there are, and what each needs running: Prometheus, Alertmanager, a receiver, an agent and a workload."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+import tachoscope_alerts
+from tachoscope_alerts import alertmanager, events, openslo, policy, rules
+from tachoscope_alerts.events import EventAlert
+from tachoscope_alerts.policy import Policy
+from tachoscope_alerts.slo import Slo
+from tachoscope_alerts.windows import Timing
+from tachoscope_cli import drill_course, drill_servers, drill_workloads
+from tachoscope_cli.drill_agent import Agent, agent
+from tachoscope_cli.drill_checks import Check
+from tachoscope_cli.drill_course import AGENT_JOB, Course
+from tachoscope_cli.drill_processes import program
+from tachoscope_cli.drill_receiver import Receiver
+from tachoscope_cli.drill_workloads import Fault
+from tachoscope_core.errors import TachoscopeError
+
+
+@dataclass(frozen=True, slots=True)
+class Drill:
+    """A drill.
+
+    Attributes:
+        fault: what is broken, in words. alert: what has to fire. workload: what is broken. scale: of windows and waits.
+        history: seconds without a fault before it.
+    """
+
+    fault: str
+    alert: str
+    workload: Callable[[Path, Agent], AbstractContextManager[Fault]]
+    scale: float
+    history: float
+
+    @property
+    def timing(self) -> Timing:
+        """How fast its servers are."""
+        return Timing(interval=0.5, scrape=1.0, scale=self.scale)
+
+
+DRILLS = {
+    "input_workers": Drill("a training waits 80 ms for each batch", "TrainingInputWaitBurn", drill_workloads.training, 1 / 6000, 15.0),
+    "queue_saturation": Drill(
+        "an inference server is slow and refuses most requests", "InferenceAvailabilityBurn", drill_workloads.serving, 1 / 200, 15.0
+    ),
+    "agent_down": Drill("a node's agent is killed", "AgentDown", drill_workloads.no_workload, 1 / 60, 5.0),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Specs:
+    """What alerts are made of."""
+
+    slos: list[Slo]
+    events: list[EventAlert]
+    policy: Policy
+
+    def source_of(self, alert: str) -> Slo | EventAlert:
+        """Return the objective or event that an alert is of."""
+        return next(one for one in (*self.slos, *self.events) if one.alert == alert)
+
+    def write_rules(self, path: Path, timing: Timing) -> None:
+        """Write the rules of all of it to a file."""
+        groups = [group for slo in self.slos for group in rules.groups(slo, self.policy, timing)]
+        groups += events.groups(self.events, self.policy, timing)
+        path.write_text(yaml.safe_dump({"groups": groups}, sort_keys=False))
+
+
+def shipped() -> Specs:
+    """Return the alerts that come with tachoscope.
+
+    Raises:
+        TachoscopeError: one cannot be used, or they are not installed.
+    """
+    package = Path(tachoscope_alerts.__file__).parent
+    place = next((place for place in (package, package.parent) if (place / "policy.yaml").is_file()), None)
+    if place is None:
+        raise TachoscopeError(f"there are no alerts beside {package}", fix="install tachoscope with its data")
+    return Specs(openslo.load([place / "slos"]), events.load(place / "events"), policy.load(place / "policy.yaml"))
+
+
+def hold(drill: Drill, folder: Path, say: Callable[[str], None]) -> tuple[list[Check], list[str]]:
+    """Hold a drill; all that it started has ended when it returns or raises.
+
+    Args:
+        folder: an empty one, for configurations, data and logs. say: is told what is waited for.
+
+    Returns:
+        What was found, and the names of other alerts that came.
+
+    Raises:
+        TachoscopeError: a program is missing or did not start, or the workload was not well before the fault.
+    """
+    for name in ("prometheus", "prometheus-alertmanager"):
+        program(name, name)
+    specs, timing, written = shipped(), drill.timing, folder / "rules.yaml"
+    specs.write_rules(written, timing)
+    say("starting Prometheus, Alertmanager, a receiver and an agent")
+    with contextlib.ExitStack() as stack:
+        receiver = stack.enter_context(Receiver())
+        configuration = alertmanager.configuration(specs.policy, webhook=receiver.url, timing=timing)
+        alertmanager_url = stack.enter_context(drill_servers.alertmanager(folder, configuration))
+        watcher = stack.enter_context(agent(folder))
+        scraped = {AGENT_JOB: watcher.target}
+        prometheus_url = stack.enter_context(
+            drill_servers.prometheus(folder, rules=[written], targets=scraped, alertmanager_url=alertmanager_url, timing=timing)
+        )
+        fault = stack.enter_context(drill.workload(folder, watcher))
+        course = Course(
+            alert=drill.alert,
+            source=specs.source_of(drill.alert),
+            fault=drill.fault,
+            history=drill.history,
+            timing=timing,
+            policy=specs.policy,
+            receiver=receiver,
+            prometheus_url=prometheus_url,
+            say=say,
+            logs={name: folder / f"{name}.log" for name in ("agent", "prometheus", "workload")},
+        )
+        return drill_course.run(course, fault), drill_course.others(course)
