@@ -13,7 +13,7 @@ from tachoscope_alerts import alertmanager
 from tachoscope_alerts.events import EventAlert
 from tachoscope_alerts.expressions import BAD, TOTAL, error_ratio, recorded
 from tachoscope_alerts.policy import Policy
-from tachoscope_alerts.slo import Slo
+from tachoscope_alerts.slo import Severity, Slo
 from tachoscope_alerts.windows import TIERS, Timing, duration, tiers
 from tachoscope_cli import drill_times
 from tachoscope_cli.drill_checks import Check, in_time, of_message, of_route
@@ -77,8 +77,10 @@ def run(course: Course, fault: Fault) -> list[Check]:
     ended = time.time()
     fault.end()
     last = _within(_PATIENCE_SECONDS, lambda: _all_ended(_came(course)))
-    times = _times(course, bad_ratio)
-    wait, interval, _ = alertmanager.waits("page" if first.labels.get("severity") == "page" else "ticket", course.timing)
+    severity: Severity = "page" if first.labels.get("severity") == "page" else "ticket"
+    times, (wait, interval, _) = _times(course, severity, bad_ratio), alertmanager.waits(severity, course.timing)
+    if isinstance(course.source, Slo):
+        found.append(Check("events that were bad", bad_ratio > 0, f"{bad_ratio:.0%} under the fault"))
     return [
         *found,
         in_time("fires", first.starts_at - began, times.earliest, times.latest),
@@ -96,7 +98,7 @@ def others(course: Course) -> list[str]:
 
 def _well(course: Course) -> bool | None:
     """Return whether there was no fault for long enough; None: not yet."""
-    window, needed = duration(course.history), 0.8 * course.history
+    window, needed = duration(course.history), 0.9 * course.history
     if isinstance(course.source, EventAlert):
         up = f'up{{job="{AGENT_JOB}"}}'
         query = f"count_over_time({up}[{window}]) * {course.timing.scrape:g} >= {needed:g} and min_over_time({up}[{window}]) == 1"
@@ -125,12 +127,13 @@ def _bad_ratio(course: Course) -> float:
     return max((value for _, value in samples(course.prometheus_url, f"sum({bad}) / sum({total})")), default=0.0)
 
 
-def _times(course: Course, bad_ratio: float) -> drill_times.Times:
+def _times(course: Course, severity: Severity, bad_ratio: float) -> drill_times.Times:
     if isinstance(course.source, EventAlert):
         return drill_times.of_event(course.source, course.timing)
-    longs = {one.labels.get("long", "") for one in _came(course)}
+    came = [one for one in _came(course) if one.labels.get("severity") == severity]
+    longs = {one.labels.get("long", "") for one in came}
     fired = [tier for tier in TIERS if duration(tier.long_seconds) in longs]
-    return drill_times.of_objective(course.source, fired, course.timing, bad_ratio=bad_ratio, history=course.history)
+    return drill_times.of_objective(course.source, severity, fired, course.timing, bad_ratio)
 
 
 def _within(seconds: float, found: Callable[[], _T | None]) -> _T | None:

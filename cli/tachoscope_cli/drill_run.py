@@ -8,10 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
-import tachoscope_alerts
-from tachoscope_alerts import alertmanager, events, openslo, policy, rules
+from tachoscope_alerts import alertmanager, build, events, openslo, places, policy
 from tachoscope_alerts.events import EventAlert
 from tachoscope_alerts.policy import Policy
 from tachoscope_alerts.slo import Slo
@@ -23,7 +20,6 @@ from tachoscope_cli.drill_course import AGENT_JOB, Course
 from tachoscope_cli.drill_processes import program
 from tachoscope_cli.drill_receiver import Receiver
 from tachoscope_cli.drill_workloads import Fault
-from tachoscope_core.errors import TachoscopeError
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +46,7 @@ class Drill:
 DRILLS = {
     "input_workers": Drill("a training waits 80 ms for each batch", "TrainingInputWaitBurn", drill_workloads.training, 1 / 6000, 15.0),
     "queue_saturation": Drill(
-        "an inference server is slow and refuses most requests", "InferenceAvailabilityBurn", drill_workloads.serving, 1 / 200, 15.0
+        "an inference server is slow and refuses most requests", "InferenceAvailabilityBurn", drill_workloads.serving, 1 / 200, 20.0
     ),
     "agent_down": Drill("a node's agent is killed", "AgentDown", drill_workloads.no_workload, 1 / 60, 5.0),
 }
@@ -68,11 +64,10 @@ class Specs:
         """Return the objective or event that an alert is of."""
         return next(one for one in (*self.slos, *self.events) if one.alert == alert)
 
-    def write_rules(self, path: Path, timing: Timing) -> None:
-        """Write the rules of all of it to a file."""
-        groups = [group for slo in self.slos for group in rules.groups(slo, self.policy, timing)]
-        groups += events.groups(self.events, self.policy, timing)
-        path.write_text(yaml.safe_dump({"groups": groups}, sort_keys=False))
+    def write_rules(self, folder: Path, timing: Timing) -> list[Path]:
+        """Write the rules of all of it below a folder; return the files that Prometheus reads."""
+        written = build.build(self.slos, self.events, self.policy, timing, folder)
+        return [path for path in written if path.name.endswith(".rules.yaml")]
 
 
 def shipped() -> Specs:
@@ -81,11 +76,8 @@ def shipped() -> Specs:
     Raises:
         TachoscopeError: one cannot be used, or they are not installed.
     """
-    package = Path(tachoscope_alerts.__file__).parent
-    place = next((place for place in (package, package.parent) if (place / "policy.yaml").is_file()), None)
-    if place is None:
-        raise TachoscopeError(f"there are no alerts beside {package}", fix="install tachoscope with its data")
-    return Specs(openslo.load([place / "slos"]), events.load(place / "events"), policy.load(place / "policy.yaml"))
+    slos = openslo.load([places.path_of("slos")])
+    return Specs(slos, events.load(places.path_of("events")), policy.load(places.path_of("policy.yaml")))
 
 
 def hold(drill: Drill, folder: Path, say: Callable[[str], None]) -> tuple[list[Check], list[str]]:
@@ -102,8 +94,8 @@ def hold(drill: Drill, folder: Path, say: Callable[[str], None]) -> tuple[list[C
     """
     for name in ("prometheus", "prometheus-alertmanager"):
         program(name, name)
-    specs, timing, written = shipped(), drill.timing, folder / "rules.yaml"
-    specs.write_rules(written, timing)
+    specs, timing = shipped(), drill.timing
+    written = specs.write_rules(folder / "rules", timing)
     say("starting Prometheus, Alertmanager, a receiver and an agent")
     with contextlib.ExitStack() as stack:
         receiver = stack.enter_context(Receiver())
@@ -112,7 +104,7 @@ def hold(drill: Drill, folder: Path, say: Callable[[str], None]) -> tuple[list[C
         watcher = stack.enter_context(agent(folder))
         scraped = {AGENT_JOB: watcher.target}
         prometheus_url = stack.enter_context(
-            drill_servers.prometheus(folder, rules=[written], targets=scraped, alertmanager_url=alertmanager_url, timing=timing)
+            drill_servers.prometheus(folder, rules=written, targets=scraped, alertmanager_url=alertmanager_url, timing=timing)
         )
         fault = stack.enter_context(drill.workload(folder, watcher))
         course = Course(
