@@ -38,6 +38,7 @@ class Course:
 
     Attributes:
         alert: that has to fire. source: the objective or event that it is of. history: seconds without a fault before it.
+        seen: the most seconds that it takes until the metric says what happens.
         say: is told what is waited for. logs: of the processes, by name.
     """
 
@@ -45,6 +46,7 @@ class Course:
     source: Slo | EventAlert
     fault: str
     history: float
+    seen: float
     timing: Timing
     policy: Policy
     receiver: Receiver
@@ -129,11 +131,11 @@ def _bad_ratio(course: Course) -> float:
 
 def _times(course: Course, severity: Severity, bad_ratio: float) -> drill_times.Times:
     if isinstance(course.source, EventAlert):
-        return drill_times.of_event(course.source, course.timing)
+        return drill_times.of_event(course.source, course.timing, seen=course.seen)
     came = [one for one in _came(course) if one.labels.get("severity") == severity]
     longs = {one.labels.get("long", "") for one in came}
     fired = [tier for tier in TIERS if duration(tier.long_seconds) in longs]
-    return drill_times.of_objective(course.source, severity, fired, course.timing, bad_ratio)
+    return drill_times.of_objective(course.source, severity, fired, course.timing, bad_ratio=bad_ratio, seen=course.seen)
 
 
 def _within(seconds: float, found: Callable[[], _T | None]) -> _T | None:

@@ -28,7 +28,7 @@ class Drill:
 
     Attributes:
         fault: what is broken, in words. alert: what has to fire. workload: what is broken. scale: of windows and waits.
-        history: seconds without a fault before it.
+        history: seconds without a fault before it. seen: the most seconds that it takes until a metric says what happens.
     """
 
     fault: str
@@ -36,6 +36,7 @@ class Drill:
     workload: Callable[[Path, Agent], AbstractContextManager[Fault]]
     scale: float
     history: float
+    seen: float
 
     @property
     def timing(self) -> Timing:
@@ -44,11 +45,30 @@ class Drill:
 
 
 DRILLS = {
-    "input_workers": Drill("a training waits 80 ms for each batch", "TrainingInputWaitBurn", drill_workloads.training, 1 / 6000, 15.0),
-    "queue_saturation": Drill(
-        "an inference server is slow and refuses most requests", "InferenceAvailabilityBurn", drill_workloads.serving, 1 / 200, 20.0
+    "input_workers": Drill(
+        fault="a training waits 80 ms for each batch",
+        alert="TrainingInputWaitBurn",
+        workload=drill_workloads.training,
+        scale=1 / 6000,
+        history=15.0,
+        seen=9.0,  # the metric is of the last 32 steps
     ),
-    "agent_down": Drill("a node's agent is killed", "AgentDown", drill_workloads.no_workload, 1 / 60, 5.0),
+    "queue_saturation": Drill(
+        fault="an inference server is slow and refuses most requests",
+        alert="InferenceAvailabilityBurn",
+        workload=drill_workloads.serving,
+        scale=1 / 200,
+        history=20.0,
+        seen=0.5,
+    ),
+    "agent_down": Drill(
+        fault="a node's agent is killed",
+        alert="AgentDown",
+        workload=drill_workloads.no_workload,
+        scale=1 / 60,
+        history=5.0,
+        seen=0.0,
+    ),
 }
 
 
@@ -112,6 +132,7 @@ def hold(drill: Drill, folder: Path, say: Callable[[str], None]) -> tuple[list[C
             source=specs.source_of(drill.alert),
             fault=drill.fault,
             history=drill.history,
+            seen=drill.seen,
             timing=timing,
             policy=specs.policy,
             receiver=receiver,

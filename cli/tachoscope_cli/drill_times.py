@@ -14,8 +14,6 @@ from tachoscope_alerts.slo import Severity, Slo
 from tachoscope_alerts.windows import Tier, Timing
 from tachoscope_cli.drill_agent import TICK_SECONDS
 
-SEEN_SECONDS = 0.5 + TICK_SECONDS
-"""Until what happened is a record (a step, a request), and the agent has read it."""
 _SLACK = 0.1
 """Part of a computed time that it may be off by, beside one evaluation."""
 
@@ -29,33 +27,34 @@ class Times:
     clears: float
 
 
-def of_objective(slo: Slo, severity: Severity, fired: list[Tier], timing: Timing, bad_ratio: float) -> Times:
+def of_objective(slo: Slo, severity: Severity, fired: list[Tier], timing: Timing, *, bad_ratio: float, seen: float) -> Times:
     """Return when an objective's alert of a severity had to fire, and when the last of the tiers that did has to end.
 
     Args:
         bad_ratio: of events under the fault, from its begin to its end; before it, there were good ones in the whole long window.
+        seen: the most that it takes until the metric says what happens.
     """
     found = detection(slo, severity, bad_ratio, timing)
     slowest = max(fired, key=lambda tier: tier.short_seconds)
     ends = timing.base + timing.scaled(slowest.short_seconds) + timing.scaled(KEEP_FIRING_SECONDS)
     return Times(
         earliest=max((1 - _SLACK) * found.fires - found.interval, 0.0),
-        latest=(1 + _SLACK) * found.fires + found.interval + _seen(timing),
-        clears=(1 + _SLACK) * ends + 2 * evaluation_interval(slowest, timing) + _seen(timing),
+        latest=(1 + _SLACK) * found.fires + found.interval + seen + _scraped(timing),
+        clears=(1 + _SLACK) * ends + 2 * evaluation_interval(slowest, timing) + seen + _scraped(timing),
     )
 
 
-def of_event(event: EventAlert, timing: Timing) -> Times:
+def of_event(event: EventAlert, timing: Timing, *, seen: float) -> Times:
     """Return when an alert had to fire, and to end, that looks at the last scrape."""
     waits, keeps = (timing.scaled(seconds) if seconds else 0.0 for seconds in (event.for_seconds, event.keep_firing_for_seconds))
     evaluations = 2 * timing.interval
     return Times(
         earliest=waits,
-        latest=(1 + _SLACK) * waits + evaluations + _seen(timing),
-        clears=(1 + _SLACK) * keeps + evaluations + _seen(timing),
+        latest=(1 + _SLACK) * waits + evaluations + seen + _scraped(timing),
+        clears=(1 + _SLACK) * keeps + evaluations + seen + _scraped(timing),
     )
 
 
-def _seen(timing: Timing) -> float:
-    """Return the most that it takes until Prometheus has what happened; the first scrape after it may be too early for the record."""
-    return SEEN_SECONDS + 2 * timing.scrape
+def _scraped(timing: Timing) -> float:
+    """Return the most that it takes until Prometheus has what the metric says; the first scrape may be a moment too early."""
+    return TICK_SECONDS + 2 * timing.scrape
