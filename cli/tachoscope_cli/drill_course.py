@@ -39,6 +39,7 @@ class Course:
     Attributes:
         alert: that has to fire. source: the objective or event that it is of. history: seconds without a fault before it.
         seen: the most seconds that it takes until the metric says what happens.
+        holds: of an event, the seconds, not scaled, after which its expression sees the fault.
         say: is told what is waited for. logs: of the processes, by name.
     """
 
@@ -47,6 +48,7 @@ class Course:
     fault: str
     history: float
     seen: float
+    holds: float
     timing: Timing
     policy: Policy
     receiver: Receiver
@@ -76,8 +78,8 @@ def run(course: Course, fault: Fault) -> list[Check]:
     time.sleep(max(course_began + course.timing.base + 2 * course.timing.scrape - time.monotonic(), 0.0))
     bad_ratio = _bad_ratio(course)
     course.say(f"the fault ends; waiting for the end of {course.alert}")
-    ended = time.time()
     fault.end()
+    ended = time.time()
     last = _within(_PATIENCE_SECONDS, lambda: _all_ended(_came(course)))
     severity: Severity = "page" if first.labels.get("severity") == "page" else "ticket"
     times, (wait, interval, _) = _times(course, severity, bad_ratio), alertmanager.waits(severity, course.timing)
@@ -131,7 +133,7 @@ def _bad_ratio(course: Course) -> float:
 
 def _times(course: Course, severity: Severity, bad_ratio: float) -> drill_times.Times:
     if isinstance(course.source, EventAlert):
-        return drill_times.of_event(course.source, course.timing, seen=course.seen)
+        return drill_times.of_event(course.source, course.timing, holds=course.holds, seen=course.seen)
     came = [one for one in _came(course) if one.labels.get("severity") == severity]
     longs = {one.labels.get("long", "") for one in came}
     fired = [tier for tier in TIERS if duration(tier.long_seconds) in longs]

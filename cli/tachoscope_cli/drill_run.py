@@ -29,6 +29,7 @@ class Drill:
     Attributes:
         fault: what is broken, in words. alert: what has to fire. workload: what is broken. scale: of windows and waits.
         history: seconds without a fault before it. seen: the most seconds that it takes until a metric says what happens.
+        holds: of an event, the seconds, not scaled, after which its expression sees the fault.
     """
 
     fault: str
@@ -37,6 +38,7 @@ class Drill:
     scale: float
     history: float
     seen: float
+    holds: float = 0.0
 
     @property
     def timing(self) -> Timing:
@@ -66,8 +68,9 @@ DRILLS = {
         alert="AgentDown",
         workload=drill_workloads.no_workload,
         scale=1 / 60,
-        history=5.0,
+        history=15.0,
         seen=0.0,
+        holds=300.0,  # it was away for more than half of 10 minutes
     ),
 }
 
@@ -133,6 +136,7 @@ def hold(drill: Drill, folder: Path, say: Callable[[str], None]) -> tuple[list[C
             fault=drill.fault,
             history=drill.history,
             seen=drill.seen,
+            holds=drill.holds,
             timing=timing,
             policy=specs.policy,
             receiver=receiver,

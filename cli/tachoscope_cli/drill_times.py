@@ -44,14 +44,19 @@ def of_objective(slo: Slo, severity: Severity, fired: list[Tier], timing: Timing
     )
 
 
-def of_event(event: EventAlert, timing: Timing, *, seen: float) -> Times:
-    """Return when an alert had to fire, and to end, that looks at the last scrape."""
-    waits, keeps = (timing.scaled(seconds) if seconds else 0.0 for seconds in (event.for_seconds, event.keep_firing_for_seconds))
-    evaluations = 2 * timing.interval
+def of_event(event: EventAlert, timing: Timing, *, holds: float, seen: float) -> Times:
+    """Return when an event's alert had to fire, and to end.
+
+    Args:
+        holds: seconds, not scaled, after which its expression sees the fault, and sees it no more. seen: as of an objective.
+    """
+    waits = timing.scaled(holds) + (timing.scaled(event.for_seconds) if event.for_seconds else 0.0)
+    ends = timing.scaled(holds) + (timing.scaled(event.keep_firing_for_seconds) if event.keep_firing_for_seconds else 0.0)
+    looks = 2 * timing.interval + seen + _scraped(timing)
     return Times(
-        earliest=waits,
-        latest=(1 + _SLACK) * waits + evaluations + seen + _scraped(timing),
-        clears=(1 + _SLACK) * keeps + evaluations + seen + _scraped(timing),
+        earliest=max((1 - _SLACK) * waits - timing.scrape - timing.interval, 0.0),
+        latest=(1 + _SLACK) * waits + looks,
+        clears=(1 + _SLACK) * ends + looks,
     )
 
 
