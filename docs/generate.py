@@ -38,8 +38,8 @@ ALERTS = HERE.parent / "alerts"
 WITH_MORE_CLASSES = ("host_memory", "async_staleness", "silent_corruption")
 """Found from records that a job has only if it asks for them, or that older probes did not write."""
 COMMANDS = (
-    *([], ["demo"], ["run"], ["analyze"], ["capacity"], ["verify"], ["agent"], ["doctor"]),
-    *(["store", "ls"], ["store", "quarantine"]),
+    *([], ["demo"], ["run"], ["analyze"], ["capacity"], ["verify"], ["drill"], ["agent"], ["doctor"]),
+    *(["store", "ls"], ["store", "quarantine"], ["slo", "check"], ["slo", "build"], ["slo", "report"]),
 )
 HEAD = "<!-- Made by docs/generate.py: change the code, then `make generate`. -->\n"
 
