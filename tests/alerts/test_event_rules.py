@@ -97,7 +97,9 @@ def test_the_tests_of_events_fail_with_another_expression(expr: str, tmp_path: P
     (event,) = written(tmp_path, gpu=GPU)
     rules = {"events.yaml": {"groups": groups([replace(event, expr=expr)], PLACES, TIMING)}}
 
-    assert faults(tmp_path, rules, {"events_test.yaml": of_event_alerts([event], TIMING, "events.yaml")}).keys() == {"events_test.yaml"}
+    assert faults(tmp_path, rules, {"events_test.yaml": of_event_alerts([event], TIMING, "events.yaml")}).keys() == {
+        "events_test.yaml"
+    }
 
 
 def test_an_alert_leads_to_its_runbook_and_a_board_and_keeps_its_labels(tmp_path: Path) -> None:
