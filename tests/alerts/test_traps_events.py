@@ -34,6 +34,9 @@ class Trap:
     interval: str = "30s"
 
 
+CORRUPT = 'tachoscope_checkpoint_verifications_total{training_job="llama",result="corrupt",instance="n1"}'
+CORRUPT = 'tachoscope_checkpoint_verifications_total{training_job="llama",result="corrupt",instance="n1"}'
+REASON = 'tachoscope_gpu_health_reason_info{{gpu="3",uuid="GPU-3",reason="{}",action="{}",instance="n"}}'
 TRAPS = (
     Trap(
         what="8: all are down, so that there is nothing to count",
@@ -62,7 +65,7 @@ TRAPS = (
         seen=False,
         alert="TrainingCheckpointCorrupt",
         firing={"training_job": "llama"},
-        series={'tachoscope_checkpoint_verifications_total{training_job="llama",result="corrupt",instance="n1"}': "_x20 1x20"},
+        series={CORRUPT: "_x20 1x20"},
         at="15m",
     ),
     Trap(
@@ -71,7 +74,7 @@ TRAPS = (
         seen=True,
         alert="TrainingCheckpointCorrupt",
         firing=None,
-        series={'tachoscope_checkpoint_verifications_total{training_job="llama",result="corrupt",instance="n1"}': "1x410 _x14 1x60"},
+        series={CORRUPT: "1x410 _x14 1x60"},
         at="8h",
         interval="1m",
     ),
@@ -80,10 +83,10 @@ TRAPS = (
         naive="increase(tachoscope_gpu_xid_errors_total[1h]) > 0",
         seen=False,
         alert="GpuXidError",
-        firing={"instance": "n1", "gpu": "3", "uuid": "GPU-3", "reason": "xid_79", "action": "reboot_node"},
+        firing={"instance": "n", "gpu": "3", "uuid": "GPU-3", "reason": "xid_79", "action": "reboot_node"},
         series={
-            'tachoscope_gpu_xid_errors_total{gpu="3",uuid="GPU-3",xid="79",instance="n1"}': "_x10 1x20",
-            'tachoscope_gpu_health_reason_info{gpu="3",uuid="GPU-3",reason="xid_79",action="reboot_node",instance="n1"}': "_x10 1x20",
+            'tachoscope_gpu_xid_errors_total{gpu="3",uuid="GPU-3",xid="79",instance="n"}': "_x10 1x20",
+            REASON.format("xid_79", "reboot_node"): "_x10 1x20",
         },
         at="10m",
     ),
@@ -92,11 +95,11 @@ TRAPS = (
         naive="changes(DCGM_FI_DEV_XID_ERRORS[30m]) > 1",
         seen=False,
         alert="GpuXidError",
-        firing={"instance": "n1", "gpu": "3", "uuid": "GPU-3", "reason": "xid_119", "action": "reset_gpu"},
+        firing={"instance": "n", "gpu": "3", "uuid": "GPU-3", "reason": "xid_119", "action": "reset_gpu"},
         series={
-            'DCGM_FI_DEV_XID_ERRORS{gpu="3",instance="n1"}': "0x5 119x40",
-            'tachoscope_gpu_xid_errors_total{gpu="3",uuid="GPU-3",xid="119",instance="n1"}': "_x6 1x9 2x30",
-            'tachoscope_gpu_health_reason_info{gpu="3",uuid="GPU-3",reason="xid_119",action="reset_gpu",instance="n1"}': "_x6 1x40",
+            'DCGM_FI_DEV_XID_ERRORS{gpu="3",instance="n"}': "0x5 119x40",
+            'tachoscope_gpu_xid_errors_total{gpu="3",uuid="GPU-3",xid="119",instance="n"}': "_x6 1x9 2x30",
+            REASON.format("xid_119", "reset_gpu"): "_x6 1x40",
         },
         at="20m",
     ),
@@ -106,7 +109,7 @@ TRAPS = (
         seen=True,
         alert="GpuXidError",
         firing=None,
-        series={'tachoscope_gpu_xid_errors_total{gpu="3",uuid="GPU-3",xid="119",instance="n1"}': "1x40"},
+        series={'tachoscope_gpu_xid_errors_total{gpu="3",uuid="GPU-3",xid="119",instance="n"}': "1x40"},
         at="10m",
     ),
     Trap(
@@ -210,13 +213,11 @@ def test_11_no_alert_waits_for_its_expression_to_hold() -> None:
 
 
 def test_11_a_service_that_answers_one_look_in_ten_is_one_alert_and_not_many(rules: Path) -> None:
-    down = {"tachoscope_server_up{service=\"chat\",instance=\"n1\"}": "1x160 " + "0x8 1 " * 6}
-    series = [{"series": name, "values": values.strip()} for name, values in down.items()]
+    values = ("1x160 " + "0x8 1 " * 6).strip()
+    series = [{"series": 'tachoscope_server_up{service="chat",instance="n1"}', "values": values}]
+    labels = rule_labels(ALERTS["InferenceDown"]) | {"service": "chat"}
     times = ("83m", "85m30s", "88m", "90m", "95m")
-    blocks = [
-        block(Case("InferenceDown", f"flapping, at {at}", True, "30s", series, at), [rule_labels(ALERTS["InferenceDown"]) | {"service": "chat"}])
-        for at in times
-    ]
+    blocks = [block(Case("InferenceDown", f"flapping, at {at}", True, "30s", series, at), [labels]) for at in times]
     done = promtool_test(rules, blocks)
 
     assert done.returncode == 0, done.stdout + done.stderr
@@ -239,9 +240,7 @@ FAILED = HUNG | {
 
 
 @pytest.mark.parametrize(("series", "page"), [(HUNG, "CollectiveHang"), (FAILED, "TrainingJobStuckInRecovery")])
-def test_18_one_fault_of_a_job_is_one_page_without_any_inhibition(
-    series: dict[str, str], page: str, rules: Path
-) -> None:
+def test_18_one_fault_of_a_job_is_one_page_without_any_inhibition(series: dict[str, str], page: str, rules: Path) -> None:
     """What inhibits another alert goes on to do so when it is inhibited itself; so pages tell themselves apart."""
     given = [{"series": name, "values": values} for name, values in series.items()]
     pages = [name for name, alert in ALERTS.items() if alert["severity"] == "page"]
@@ -256,7 +255,7 @@ def test_18_one_fault_of_a_job_is_one_page_without_any_inhibition(
 
 
 def test_18_no_label_by_which_alerts_are_inhibited_is_there_and_empty() -> None:
-    """Alertmanager takes two alerts that both lack a label for alike: a rule that inhibits has to ask for it, and it has to tell."""
+    """Alertmanager takes two alerts that both lack a label for alike: so a label that it is asked for has to tell something."""
     for alert in ALERTS.values():
         assert all(value for value in rule_labels(alert).values())
         assert "slo" not in alert or alert["slo"].startswith(("training-", "inference-", "gpu-"))
