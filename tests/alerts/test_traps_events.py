@@ -35,7 +35,6 @@ class Trap:
 
 
 CORRUPT = 'tachoscope_checkpoint_verifications_total{training_job="llama",result="corrupt",instance="n1"}'
-CORRUPT = 'tachoscope_checkpoint_verifications_total{training_job="llama",result="corrupt",instance="n1"}'
 REASON = 'tachoscope_gpu_health_reason_info{{gpu="3",uuid="GPU-3",reason="{}",action="{}",instance="n"}}'
 TRAPS = (
     Trap(
