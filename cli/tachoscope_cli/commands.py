@@ -17,6 +17,7 @@ from rich.text import Text
 import tachoscope
 from tachoscope_cli.analyze import analyze
 from tachoscope_cli.capacity import capacity
+from tachoscope_cli.drill import drill
 from tachoscope_cli.faults import FAULTS
 from tachoscope_cli.options import StoreOption, named_store, needs_analysis, notice, store_url
 from tachoscope_cli.show import console, show
@@ -175,6 +176,7 @@ app.command(
     epilog="Examples: `tachoscope verify`, `tachoscope verify --job resnet`, `tachoscope verify checkpoints/step-100`, "
     '`python train.py --resume "$(tachoscope verify --job resnet --last)"`',
 )(verify_checkpoints)
+app.command(epilog="Examples: `tachoscope drill --list`, `tachoscope drill queue_saturation`, `tachoscope drill agent_down --keep`")(drill)
 
 
 @app.command(
