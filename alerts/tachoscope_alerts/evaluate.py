@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tachoscope_alerts.samples import Floats, Series, Times
+from tachoscope_alerts.stored_samples import Floats, Series, Times
 from tachoscope_alerts.slo import AtMost, Gate, Ratio, Selector, Slices, Slo
 from tachoscope_alerts.windows import Timing
 
@@ -119,7 +119,7 @@ def matches(chosen: Selector, labels: Mapping[str, str]) -> bool:
 
 
 def rate(one: Series, times: Times, window_ms: int) -> Floats:
-    """Return a counter's increase a second over the window before each time, as Prometheus has it; NaN of fewer than two samples."""
+    """Return a counter's increase a second over the window before each time, as Prometheus does; NaN of fewer than two samples."""
     found = np.full(len(times), np.nan)
     first = np.searchsorted(one.times_ms, times - window_ms, side="left")
     last = np.searchsorted(one.times_ms, times, side="right") - 1

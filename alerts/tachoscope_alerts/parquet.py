@@ -1,7 +1,7 @@
 """Metric samples as Parquet: what was decoded once is kept, so that a second report opens no object of the store again.
 
-A file holds a row for each sample: `metric`, `labels` (JSON), `series` (a number), `time_ms` (Unix milliseconds) and `value`, which is
-null where the series was gone.
+A file holds a row for each sample: `metric`, `labels` (JSON), `series` (a number), `time_ms` (Unix milliseconds) and `value`, null
+where the series was gone.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tachoscope_alerts.samples import Samples, Series, Wanted, of_host
+from tachoscope_alerts.stored_samples import Samples, Series, Wanted, of_host
 from tachoscope_core import caches
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.store import Store, StoredSamples

@@ -93,7 +93,7 @@ class Objective(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SloReport(msgspec.Struct, frozen=True, kw_only=True):
-    """How all objectives stand at a time, as a source has it. notes: what of the source could not be read, or was evaluated anew."""
+    """How all objectives stand at a time, as a source has it. notes: what of the source could not be read, or needs to be known."""
 
     schema: int = SCHEMA
     time: float

@@ -27,7 +27,8 @@ td,th{padding:.2rem .9rem .2rem 0;text-align:right;white-space:nowrap} td.l,th.l
 .left i{display:block;height:100%} ul{margin:.3rem 0;padding-left:1.2rem;overflow-wrap:anywhere}
 .warn{border-left:6px solid #bf8700;padding:.4rem .8rem;background:#fff8e5;overflow-wrap:anywhere}
 @media(max-width:48rem){body{margin:1rem auto} .card{padding:.6rem} table.all,table.all tbody{display:block} .all thead{display:none}
-.all tr{display:grid;grid-template-columns:repeat(auto-fill,minmax(8rem,1fr));gap:.2rem .8rem;padding:.5rem 0;border-top:1px solid #d1d9e0}
+.all tr{display:grid;grid-template-columns:repeat(auto-fill,minmax(8rem,1fr));gap:.2rem .8rem}
+.all tr{padding:.5rem 0;border-top:1px solid #d1d9e0}
 .all td,.all td.l{padding:0;text-align:left;white-space:normal;overflow-wrap:anywhere} .all td.name{grid-column:1/-1}
 .all td::before{content:attr(data-title);display:block;color:#59636e;font-size:.8rem} svg text{font-size:20px}}
 """
@@ -55,7 +56,8 @@ def _row(objective: Objective, budget: Budget) -> str:
         cells["measured"] = f'<span class="thin">{cells["measured"]}</span>'
     filled = "".join(f'<td data-title="{name}">{cell}</td>' for name, cell in cells.items())
     name = escape(slo_words.name(objective, budget))
-    return f'<tr><td class="l name" data-title="objective">{name}</td><td class="l" data-title="state">{_tag(budget)}</td>{filled}</tr>'
+    head = f'<td class="l name" data-title="objective">{name}</td><td class="l" data-title="state">{_tag(budget)}</td>'
+    return f"<tr>{head}{filled}</tr>"
 
 
 def _left(budget: Budget) -> str:
@@ -123,7 +125,7 @@ def _burn_down(objective: Objective, budget: Budget) -> str:
 
     line = " ".join(f"{x(point.time):.1f},{y(point.left):.1f}" for point in points)
     blanks = "".join(
-        f'<rect x="{x(before.time):.1f}" width="{x(point.time) - x(before.time):.1f}" y="{_TOP}" height="{_HEIGHT - _TOP - _BOTTOM}" '
+        f'<rect x="{x(before.time):.1f}" width="{x(point.time) - x(before.time):.1f}" y="{_TOP}" height="{y(lowest) - _TOP:.1f}" '
         f'fill="#eef1f4"><title>not measured</title></rect>'
         for before, point in zip(points, points[1:], strict=False)
         if not point.measured

@@ -40,7 +40,7 @@ class Series:
     Attributes:
         metric: its name, of a histogram with `_count` or `_bucket`. labels: without empty ones; `instance` is the node.
         times_ms: Unix milliseconds, ascending, shape (N,). values: shape (N,).
-        ends_ms: when the node was first sampled without the series after it was there: it is gone from then on, as Prometheus has it.
+        ends_ms: when the node was first sampled without the series after it was there: for Prometheus too it is gone from then on.
     """
 
     metric: str
