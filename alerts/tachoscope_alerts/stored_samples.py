@@ -177,7 +177,7 @@ class _Table:
 
     def _histogram(self, name: str, names: tuple[str, ...], labels: tuple[str, ...], value: _Histogram) -> None:
         bounds = value.bounds if value.bounds is not None else BY_NAME[name].buckets if name in BY_NAME else ()
-        if len(value.counts) != len(bounds) + 1:
+        if not bounds or len(value.counts) != len(bounds) + 1:
             self.garbage += 1
             return
         below = list(accumulate(value.counts))

@@ -52,11 +52,11 @@ def _of_metric(
 ) -> Iterator[Planted]:
     choices = [VALUES.get(label) or (*sorted(named.get(label, set())), "other") for label in metric.labels]
     labels = [dict(zip(metric.labels, values, strict=True)) for values in itertools.product(*choices)]
-    for number, own in enumerate(labels if len(labels) <= MOST_SERIES else rng.sample(labels, MOST_SERIES)):
-        seen = times
-        if number % 5 == 3:
+    for own in labels if len(labels) <= MOST_SERIES else rng.sample(labels, MOST_SERIES):
+        seen, fate = times, rng.randrange(6)
+        if fate == 0:
             seen = times[len(times) // 4 :]  # comes late
-        elif number % 5 == 4:
+        elif fate == 1:
             seen = times[: len(times) * 3 // 4]  # vanishes
         seen = [time for time in seen if rng.random() > 0.03]  # scrapes that were missed
         yield Planted(metric, own, host, _points(metric, seen, slos, rng))
