@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -13,30 +13,46 @@ from tachoscope_cli import slo_words
 
 _STYLES = {"ok": "green", "burning": "bold yellow", "exhausted": "bold red", "not_measured": "dim"}
 _BAR = 12
+_WIDE = 10_000
 
 
 def text(report: SloReport, console: Console) -> None:
     """Print the report: a row for each budget with a bar of what is left of it, and below who spends those that burn."""
     console.print(Text(slo_words.headline(report), style="bold"), soft_wrap=True)
     console.print()
-    table = Table("state", "objective", *slo_words.TITLES, box=None, padding=(0, 2, 0, 0))
-    for column in table.columns[2:]:
-        column.justify = "right"
-    for column in table.columns:
-        column.no_wrap = True
-    table.columns[5].justify = "left"
-    for objective in report.objectives:
-        for budget in objective.budgets:
-            table.add_row(*_row(objective, budget))
-    console.print(table, soft_wrap=True)
-    for objective in report.objectives:
-        for budget in objective.budgets:
-            for line in _below(objective, budget):
+    pairs = [(objective, budget) for objective in report.objectives for budget in objective.budgets]
+    table = _table(pairs)
+    if console.measure(table, options=console.options.update(width=_WIDE)).maximum <= console.width:
+        console.print(table)
+    else:
+        for objective, budget in pairs:
+            for line in _lines(objective, budget):
                 console.print(line, soft_wrap=True)
+    for objective, budget in pairs:
+        for line in _below(objective, budget):
+            console.print(line, soft_wrap=True)
     if report.notes:
         console.print()
     for note in report.notes:
         console.print(Text(note, style="yellow"), soft_wrap=True)
+
+
+def _table(pairs: Sequence[tuple[Objective, Budget]]) -> Table:
+    table = Table("state", "objective", *slo_words.TITLES, box=None, padding=(0, 2, 0, 0))
+    for column in table.columns:
+        column.no_wrap = True
+        column.justify = "left" if column.header in {"state", "objective", "budget left"} else "right"
+    for objective, budget in pairs:
+        table.add_row(*_row(objective, budget))
+    return table
+
+
+def _lines(objective: Objective, budget: Budget) -> Iterator[Text]:
+    """Yield a budget for a terminal that is too narrow for the table."""
+    state, name, *cells = _row(objective, budget)
+    yield Text.assemble(name, "  ", state)
+    told = (Text.assemble((f"{title} ", "dim"), cell) for title, cell in zip(slo_words.TITLES, cells, strict=True))
+    yield Text("  ").append_text(Text("  ").join(told))
 
 
 def bar(left: float) -> str:

@@ -9,7 +9,7 @@ from tachoscope_alerts.slo_report import Budget, Burn, Objective, Offender, SloR
 from tachoscope_cli.units import duration
 
 TITLES = ("target", "period", "last day", "budget left", "burns", "measured")
-STATES = {"ok": "ok", "burning": "burning", "exhausted": "exhausted", "not_measured": "not measured"}
+STATES = {"exhausted": "exhausted", "burning": "burning", "not_measured": "not measured", "ok": "ok"}
 _LITTLE = 0.9
 """Less than so much of the period measured is pointed out."""
 
@@ -17,7 +17,7 @@ _LITTLE = 0.9
 def headline(report: SloReport) -> str:
     """Return how many objectives are in each state, the worst first, and when that was."""
     counts = {words: sum(one.state == state for one in report.objectives) for state, words in STATES.items()}
-    told = [f"{count} {words}" for words, count in reversed(counts.items()) if count]
+    told = [f"{count} {words}" for words, count in counts.items() if count]
     at = datetime.fromtimestamp(report.time, UTC).strftime("%Y-%m-%d %H:%M UTC")
     return f"{', '.join(told) or 'no objectives'} at {at}, from {report.source}"
 

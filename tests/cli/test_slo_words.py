@@ -34,7 +34,7 @@ def test_the_headline_counts_the_worst_states_first() -> None:
     burning = replace(OBJECTIVE, budgets=[replace(BUDGET, state="burning")])
     unknown = replace(OBJECTIVE, budgets=[replace(BUDGET, state="not_measured")])
     made = replace(REPORT, objectives=[OBJECTIVE, burning, unknown, unknown])
-    assert slo_words.headline(made) == "2 not measured, 1 burning, 1 ok at 2023-11-15 00:00 UTC, from store"
+    assert slo_words.headline(made) == "1 burning, 2 not measured, 1 ok at 2023-11-15 00:00 UTC, from store"
     assert slo_words.headline(replace(REPORT, objectives=[])).startswith("no objectives at ")
 
 
