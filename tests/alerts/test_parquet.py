@@ -12,7 +12,6 @@ import pytest
 from slo_making import BEGIN, Planted, series, ticks, write_store
 from tachoscope_alerts import parquet
 from tachoscope_alerts.stored_samples import Samples
-from tachoscope_core import caches
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.serving_metrics import REQUESTS
 from tachoscope_core.store import Store
@@ -132,6 +131,3 @@ def test_what_was_used_longest_ago_goes_first(tmp_path: Path) -> None:
 def test_the_cache_lies_where_all_of_ours_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TACHOSCOPE_CACHE", str(tmp_path))
     assert parquet.folder() == tmp_path / "samples" / "v1"
-    monkeypatch.delenv("TACHOSCOPE_CACHE")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
-    assert caches.folder("samples") == tmp_path / "home" / "tachoscope" / "samples"
