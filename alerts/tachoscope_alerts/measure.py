@@ -21,10 +21,6 @@ class Window:
     start: float
     end: float
 
-    def evaluations(self, timing: Timing) -> int:
-        """Return how many there are if none is missing; both ends are multiples of the interval."""
-        return round((self.end - self.start) / timing.interval)
-
 
 @dataclass(frozen=True, slots=True)
 class Sums:

@@ -34,12 +34,9 @@ class _Plan:
     slo: Slo
     timing: Timing
     now: float
+    period_days: float
     lengths: tuple[float, ...]
     bins: tuple[Window, ...]
-
-    @property
-    def period(self) -> Window:
-        return Window(self.bins[0].start, self.now)
 
     def windows(self) -> tuple[Window, ...]:
         return (*(Window(self.now - length, self.now) for length in self.lengths), *self.bins)
@@ -49,17 +46,22 @@ class _Plan:
         return _multiple(self.timing.scaled(seconds), self.timing)
 
 
-def report(slos: Sequence[Slo], source: Source, now: float, *, timing: Timing | None = None) -> SloReport:
+def report(
+    slos: Sequence[Slo], source: Source, now: float, *, timing: Timing | None = None, period_days: float | None = None
+) -> SloReport:
     """Return how objectives stand at `now`, Unix seconds.
 
     Windows end at the last evaluation before `now`. Offenders are of the last day.
+
+    Args:
+        period_days: report on so long instead of each objective's period; tiers are still those of the alerts.
 
     Raises:
         TachoscopeError: the source cannot be read.
     """
     timing = timing or Timing()
     now = _multiple(now, timing, down=True)
-    plans = [_plan(slo, now, timing) for slo in slos]
+    plans = [_plan(slo, now, timing, period_days or slo.period_days) for slo in slos]
     labels = [_labels(slo) for slo in slos]
     asks = [Ask(plan.slo, plan.windows()) for plan in plans]
     day = [Window(now - plan.length(DAY), now) for plan in plans]
@@ -77,13 +79,13 @@ def report(slos: Sequence[Slo], source: Source, now: float, *, timing: Timing | 
     return SloReport(time=now, source=source.name, objectives=objectives, notes=source.notes)
 
 
-def _plan(slo: Slo, now: float, timing: Timing) -> _Plan:
-    period = _multiple(timing.scaled(slo.period_days * DAY), timing)
+def _plan(slo: Slo, now: float, timing: Timing, period_days: float) -> _Plan:
+    period = _multiple(timing.scaled(period_days * DAY), timing)
     seconds = {DAY, HOUR, *(length for tier in tiers(slo) for length in (tier.long_seconds, tier.short_seconds))}
     lengths = tuple(sorted({period} | {_multiple(timing.scaled(length), timing) for length in seconds}))
     edges = [_multiple(now - period * (BINS - number) / BINS, timing) for number in range(BINS + 1)]
     bins = tuple(Window(start, end) for start, end in zip(edges, edges[1:], strict=False) if start < end)
-    return _Plan(slo, timing, now, lengths, bins)
+    return _Plan(slo, timing, now, period_days, lengths, bins)
 
 
 def _multiple(seconds: float, timing: Timing, *, down: bool = False) -> float:
@@ -124,7 +126,7 @@ def _objective(plan: _Plan, measured: Measured, by_label: dict[str, Measured]) -
         owner=slo.owner,
         alert=slo.alert,
         target=slo.target,
-        period_days=slo.period_days,
+        period_days=plan.period_days,
         unit=_unit(slo),
         budgets=budgets,
     )
@@ -145,9 +147,10 @@ def _budget(plan: _Plan, group: Group, sums: list[Sums], by_label: dict[str, Mea
     slo, interval = plan.slo, plan.timing.interval
     labels = dict(zip(slo.by, group, strict=True))
     of_length = dict(zip(plan.lengths, sums, strict=False))
-    period = of_length[plan.length(slo.period_days * DAY)]
+    period_seconds = plan.length(plan.period_days * DAY)
+    period = of_length[period_seconds]
     day, hour = of_length[plan.length(DAY)], of_length[plan.length(HOUR)]
-    coverage = min(period.evaluations / plan.period.evaluations(plan.timing), 1.0)
+    coverage = min(period.evaluations * interval / period_seconds, 1.0)
     recent = hour.evaluations > 0
     if period.error_ratio is None:
         why = "no events in the period" if period.evaluations else f"no samples of {_metrics(slo)} in the period"

@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 from slo_making import BEGIN, LATENCY, slo
 from tachoscope_alerts.evaluate import Events
 from tachoscope_alerts.measure import Ask, Measured, Sums, Window, add
-from tachoscope_alerts.windows import Timing
 
-TIMING = Timing()
 numbers = st.one_of(st.just(float("nan")), st.floats(0, 1e6))
 
 
@@ -47,7 +45,6 @@ def test_windows_that_follow_each_other_share_no_evaluation() -> None:
     one = events([(1.0, 1.0)] * 4)
     first, second = measured(one, windows=(Window(BEGIN, BEGIN + 60), Window(BEGIN + 60, BEGIN + 120)))
     assert (first.evaluations, second.evaluations) == (2, 2)
-    assert Window(BEGIN, BEGIN + 60).evaluations(TIMING) == 2
 
 
 def test_without_events_there_is_no_ratio() -> None:

@@ -205,3 +205,14 @@ def test_the_document_is_the_report_and_can_be_read_back() -> None:
     assert msgspec.json.decode(document, type=SloReport) == made
     assert msgspec.json.decode(document)["schema"] == 1
     assert made.notes == ["a note"]
+
+
+def test_a_report_on_less_time_judges_its_budget_and_burns_by_the_same_tiers() -> None:
+    def course(ago: float) -> tuple[float, float]:
+        return (0.1 if ago < DAY else 0.5, 1.0)
+
+    ((budget,),) = [one.budgets for one in report([slo(LATENCY)], Planned({(): course}), NOW, period_days=1.0).objectives]
+
+    assert (budget.attainment, budget.left) == pytest.approx((0.9, -9.0))
+    assert [burn.threshold for burn in budget.burns] == pytest.approx([13.44, 5.6, 2.8, 2.8 / 3])
+    assert (budget.burn_down[0].time, budget.coverage) == (NOW - DAY, 1.0)
