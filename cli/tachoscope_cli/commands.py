@@ -20,6 +20,7 @@ from tachoscope_cli.capacity import capacity
 from tachoscope_cli.faults import FAULTS
 from tachoscope_cli.options import StoreOption, named_store, needs_analysis, notice, store_url
 from tachoscope_cli.show import console, show
+from tachoscope_cli.slo import slo_app
 from tachoscope_cli.store_commands import store_app
 from tachoscope_cli.verify import verify_checkpoints
 from tachoscope_core import store as store_module
@@ -52,6 +53,7 @@ app = typer.Typer(
     epilog="First minute: `tachoscope demo`",
 )
 app.add_typer(store_app, name="store")
+app.add_typer(slo_app, name="slo")
 
 Fault = StrEnum("Fault", {name: name for name in FAULTS})  # type: ignore[misc]  # made from the table
 
