@@ -451,7 +451,7 @@ def test_a_request_meets_all_objectives_together_or_none() -> None:
     server = Server()
     server.start()
     server.request(0.0, prefill=2.5, gaps=(0.1, 0.1))
-    server.request(0.0, prefill=0.1, gaps=(0.01, 0.19))
+    server.request(0.0, prefill=0.1, gaps=(0.02, 0.16))
     assert joint(told(server)) == (2.0, 0.0), "the mean of its tokens counts, and both bounds are met by what is equal to them"
     server.request(0.0, prefill=2.6, gaps=(0.01,))
     server.request(0.0, prefill=0.1, gaps=(0.11, 0.11))

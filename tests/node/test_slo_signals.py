@@ -1,4 +1,4 @@
-"""What objectives need of the exporter: counters that are there at 0 first, entities that do not vanish, slices of a job that is silent,
+"""What objectives need of the exporter: counters that are there at 0 first, entities that do not vanish, slices of a silent job,
 all through a real agent.
 """
 
