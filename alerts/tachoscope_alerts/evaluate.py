@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tachoscope_alerts.stored_samples import Floats, Series, Times
 from tachoscope_alerts.slo import AtMost, Gate, Ratio, Selector, Slices, Slo
+from tachoscope_alerts.stored_samples import Floats, Series, Times
 from tachoscope_alerts.windows import Timing
 
 LOOKBACK_MS = 300_000

@@ -7,6 +7,7 @@ where the series was gone.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import tempfile
@@ -68,7 +69,7 @@ def read(path: Path) -> Samples:
         metrics, labels = table.column("metric"), table.column("labels")
         edges = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), len(number)] if len(number) else [0]
         found: dict[str, list[Series]] = defaultdict(list)
-        for begin, end in zip(edges, edges[1:], strict=False):
+        for begin, end in itertools.pairwise(edges):
             is_end = gone[begin:end]
             metric = metrics[begin].as_py()
             own, at = json.loads(labels[begin].as_py()), times[begin:end]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Literal
 
 from tachoscope_alerts.evaluate import Group, selectors
@@ -84,7 +84,7 @@ def _plan(slo: Slo, now: float, timing: Timing, period_days: float) -> _Plan:
     seconds = {DAY, HOUR, *(length for tier in tiers(slo) for length in (tier.long_seconds, tier.short_seconds))}
     lengths = tuple(sorted({period} | {_multiple(timing.scaled(length), timing) for length in seconds}))
     edges = [_multiple(now - period * (BINS - number) / BINS, timing) for number in range(BINS + 1)]
-    bins = tuple(Window(start, end) for start, end in zip(edges, edges[1:], strict=False) if start < end)
+    bins = tuple(Window(start, end) for start, end in pairwise(edges) if start < end)
     return _Plan(slo, timing, now, period_days, lengths, bins)
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from tachoscope_alerts import parquet
 from tachoscope_alerts.evaluate import bad_and_total, history_seconds, wanted
 from tachoscope_alerts.measure import Ask, Measured, add
-from tachoscope_alerts.stored_samples import Samples, Wanted, joined
 from tachoscope_alerts.slo import Slo
+from tachoscope_alerts.stored_samples import Samples, Wanted, joined
 from tachoscope_alerts.windows import HOUR, Timing
 from tachoscope_core.redaction import redact
 from tachoscope_core.store import Store

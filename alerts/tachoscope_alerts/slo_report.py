@@ -40,7 +40,8 @@ class Offender(msgspec.Struct, frozen=True, kw_only=True):
 
 class BudgetPoint(msgspec.Struct, frozen=True, kw_only=True):
     """What was left of the budget at a time within the period, 1 at its start. measured: whether there were samples before it,
-    since the last point."""
+    since the last point.
+    """
 
     time: float
     left: float

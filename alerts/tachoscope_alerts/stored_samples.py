@@ -112,7 +112,7 @@ class _Line(msgspec.Struct):
     time: float
     name: str
     labels: list[str]
-    points: list[tuple[list[str], float | None | _Histogram]]
+    points: list[tuple[list[str], float | _Histogram | None]]
 
 
 _decoder = msgspec.json.Decoder(_Line)

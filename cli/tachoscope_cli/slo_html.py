@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import UTC, datetime
 from html import escape
 
@@ -26,7 +27,7 @@ td,th{padding:.2rem .9rem .2rem 0;text-align:right;white-space:nowrap} td.l,th.l
 .left{display:inline-block;width:5rem;height:.7rem;background:#eef1f4;border-radius:2px;margin-right:.5rem;overflow:hidden}
 .left i{display:block;height:100%} ul{margin:.3rem 0;padding-left:1.2rem;overflow-wrap:anywhere}
 .warn{border-left:6px solid #bf8700;padding:.4rem .8rem;background:#fff8e5;overflow-wrap:anywhere}
-@media(max-width:48rem){body{margin:1rem auto} .card{padding:.6rem} table.all,table.all tbody{display:block} .all thead{display:none}
+@media(max-width:48rem){body{margin:1rem auto} .card{padding:.6rem} table.all,.all tbody{display:block} .all thead{display:none}
 .all tr{display:grid;grid-template-columns:repeat(auto-fill,minmax(8rem,1fr));gap:.2rem .8rem}
 .all tr{padding:.5rem 0;border-top:1px solid #d1d9e0}
 .all td,.all td.l{padding:0;text-align:left;white-space:normal;overflow-wrap:anywhere} .all td.name{grid-column:1/-1}
@@ -127,7 +128,7 @@ def _burn_down(objective: Objective, budget: Budget) -> str:
     blanks = "".join(
         f'<rect x="{x(before.time):.1f}" width="{x(point.time) - x(before.time):.1f}" y="{_TOP}" height="{y(lowest) - _TOP:.1f}" '
         f'fill="#eef1f4"><title>not measured</title></rect>'
-        for before, point in zip(points, points[1:], strict=False)
+        for before, point in itertools.pairwise(points)
         if not point.measured
     )
     rules = "".join(

@@ -115,9 +115,7 @@ def openmetrics(planted: Iterable[Planted], bounds: Mapping[str, frozenset[float
     yield "# EOF\n"
 
 
-def _numbers(
-    metric: Metric, value: float | Histogram, bounds: frozenset[float]
-) -> Iterator[tuple[str, dict[str, str], float]]:
+def _numbers(metric: Metric, value: float | Histogram, bounds: frozenset[float]) -> Iterator[tuple[str, dict[str, str], float]]:
     if not isinstance(value, Histogram):
         yield "", {}, value
         return

@@ -1,4 +1,4 @@
-"""The indicators over series that are known by hand, and what must hold for any series. Equality with Prometheus: test_parity.py."""
+"""The indicators over series known by hand, and what must hold for any series. Equality with Prometheus: test_parity.py."""
 
 from __future__ import annotations
 
@@ -148,7 +148,9 @@ def outcomes(rates: dict[str, float], count: int = 41, **labels: str) -> list[Se
     return [counter(*(15.0 * number * each for number in range(count)), outcome=name, **labels) for name, each in rates.items()]
 
 
-def sums(indicator: object, some: list[Series], *, by: tuple[str, ...] = (), end: float = 600.0) -> dict[tuple[str, ...], tuple[float, float]]:
+def sums(
+    indicator: object, some: list[Series], *, by: tuple[str, ...] = (), end: float = 600.0
+) -> dict[tuple[str, ...], tuple[float, float]]:
     found = bad_and_total(slo(indicator, by=by), by_metric(*some), BEGIN + 60, BEGIN + end, TIMING)
     return {group: (float(np.nansum(found.bad[group])) / 18, float(np.nansum(total)) / 18) for group, total in found.total.items()}
 
@@ -171,7 +173,7 @@ def test_of_a_histogram_those_above_the_bound_are_bad_however_the_bound_is_writt
     some = [replace(counter(*range(0, 410, 10)), metric=f"{name}_count")]
     assert sums(LATENCY, some) == {(): pytest.approx((10 / 15, 10 / 15))}, "no bucket: nothing is known to be good"
     for text in ("2.5", "2.50"):
-        bucket = replace(counter(*range(0, 41)), metric=f"{name}_bucket", labels={"le": text})
+        bucket = replace(counter(*range(41)), metric=f"{name}_bucket", labels={"le": text})
         assert sums(LATENCY, [*some, bucket]) == {(): pytest.approx((9 / 15, 10 / 15))}
 
 
@@ -196,7 +198,8 @@ def test_a_new_label_set_that_begins_above_zero_gives_no_rate_at_its_first_sampl
 def test_scaling_all_counters_scales_bad_and_total_alike(rows: list[tuple[int, int]], factor: float) -> None:
     def found(scale: float) -> tuple[float, float]:
         some = [
-            counter(*(row[number] * scale for row in rows), outcome=outcome) for number, outcome in enumerate(("ok", "server_error"))
+            counter(*(row[number] * scale for row in rows), outcome=outcome)
+            for number, outcome in enumerate(("ok", "server_error"))
         ]
         events = bad_and_total(slo(BAD), by_metric(*some), BEGIN, BEGIN + 600, TIMING)
         return float(np.nansum(events.bad[()])), float(np.nansum(events.total[()]))
@@ -247,7 +250,9 @@ def test_only_while_the_gate_is_open_and_has_been_for_long_enough_does_time_coun
 
 
 def test_of_an_entitys_series_the_least_or_the_most_counts() -> None:
-    some = [steady("tachoscope_gpu_active_ratio", value, gpu="0", uuid="u", unit="sm", instance=f"n{value}") for value in (0.9, 0.5)]
+    some = [
+        steady("tachoscope_gpu_active_ratio", value, gpu="0", uuid="u", unit="sm", instance=f"n{value}") for value in (0.9, 0.5)
+    ]
     assert counts(USE, *some) == ([1, 1, 1], [1, 1, 1])
     assert counts(replace(USE, reduce="max"), *some) == ([0, 0, 0], [1, 1, 1])
 
@@ -281,7 +286,13 @@ def test_evaluations_are_multiples_of_the_interval_after_the_start_up_to_the_end
 
 
 def test_all_metrics_of_an_indicator_are_asked_for_with_the_buckets_of_all_objectives() -> None:
-    some = [slo(BAD), slo(LATENCY), slo(replace(LATENCY, bound=0.5)), slo(AGE), slo(replace(USE, gate=Gate(Selector("g"), on=("gpu",))))]
+    some = [
+        slo(BAD),
+        slo(LATENCY),
+        slo(replace(LATENCY, bound=0.5)),
+        slo(AGE),
+        slo(replace(USE, gate=Gate(Selector("g"), on=("gpu",)))),
+    ]
     assert wanted(some) == {
         REQUESTS: frozenset(),
         LATENCY.histogram.metric: frozenset({0.5, 2.5}),

@@ -70,5 +70,7 @@ def test_one_evaluation_without_events_poisons_nothing() -> None:
 def test_bad_events_of_a_label_that_the_total_lacks_are_kept() -> None:
     times = np.array([round((BEGIN + 30) * 1000)], dtype=np.int64)
     found: Measured = {}
-    add(Events(times, {("s-1",): np.array([2.0])}, {("",): np.array([5.0])}), Ask(slo(LATENCY), (Window(BEGIN, BEGIN + 30),)), found)
+    add(
+        Events(times, {("s-1",): np.array([2.0])}, {("",): np.array([5.0])}), Ask(slo(LATENCY), (Window(BEGIN, BEGIN + 30),)), found
+    )
     assert found == {("s-1",): [Sums(bad=2.0)], ("",): [Sums(total=5.0, evaluations=1)]}

@@ -111,7 +111,9 @@ def test_each_evaluation_is_the_same(both: tuple[SamplesSource, int], name: str)
         rows = ask_prometheus(port, "query_range", query=expression(ALL[name], TIMING), start=str(start), end=str(end), step="30")
         theirs = {tuple(row["metric"].get(label, "") for label in ALL[name].by): dict(row["values"]) for row in rows["result"]}
         there = {
-            group: {time / 1000: value for time, value in zip(ours.times_ms.tolist(), values.tolist(), strict=True) if value == value}
+            group: {
+                time / 1000: value for time, value in zip(ours.times_ms.tolist(), values.tolist(), strict=True) if value == value
+            }
             for group, values in events.items()
         }
         assert {group: values for group, values in there.items() if values}.keys() == theirs.keys()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -58,9 +59,7 @@ def test_reading_in_stretches_is_reading_at_once(url: str, monkeypatch: pytest.M
     assert all(measured for measured in at_once)
 
 
-def test_each_stretch_is_read_once_for_all_objectives_with_what_they_look_back(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_stretch_is_read_once_for_all_objectives_with_what_they_look_back(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(samples_source, "CHUNK_SECONDS", 3600.0)
     spans: list[tuple[float, float]] = []
     read = store_reader(Store(url))
@@ -72,7 +71,7 @@ def test_each_stretch_is_read_once_for_all_objectives_with_what_they_look_back(
     SamplesSource(reading, "").measure(ASKS, TIMING)
 
     assert len(spans) == 3
-    assert {round(after - before) for (_, before), (after, _) in zip(spans, spans[1:], strict=False)} == {-2100}
+    assert {round(after - before) for (_, before), (after, _) in itertools.pairwise(spans)} == {-2100}
 
 
 def test_a_second_report_reads_the_cache_and_says_the_same(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

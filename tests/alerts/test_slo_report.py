@@ -25,7 +25,9 @@ Course = Callable[[float], tuple[float, float] | None]
 class Planned:
     """A source that knows the course of each group, hour by hour."""
 
-    def __init__(self, courses: dict[tuple[str, ...], Course], offenders: dict[str, dict[tuple[str, ...], float]] | None = None) -> None:
+    def __init__(
+        self, courses: dict[tuple[str, ...], Course], offenders: dict[str, dict[tuple[str, ...], float]] | None = None
+    ) -> None:
         self.name = "planned"
         self.notes = ["a note"]
         self.asks: list[Ask] = []
@@ -165,12 +167,18 @@ def test_offenders_are_the_worst_of_the_last_day_by_each_label_that_the_metric_h
         (USE, (), []),
         (replace(USE, by=("gpu", "instance"), gate=ACTIVE, missing="ignored"), (), ["instance"]),
         (replace(USE, by=("training_job", "instance"), gate=ACTIVE, missing="bad"), (), ["training_job"]),
-        (Ratio(Selector("tachoscope_steps_total"), bad=Selector("tachoscope_shard_failures_total")), (), ["training_job", "instance", "shard"]),
+        (
+            Ratio(Selector("tachoscope_steps_total"), bad=Selector("tachoscope_shard_failures_total")),
+            (),
+            ["training_job", "instance", "shard"],
+        ),
         (Ratio(Selector("tachoscope_steps_total"), bad=Selector("tachoscope_worker_failures_total")), (), ["training_job", "host"]),
         (Ratio(Selector("vllm:x"), good=Selector("vllm:y")), (), ["instance"]),
     ],
 )
-def test_bad_events_are_told_apart_only_by_labels_that_all_that_is_counted_has(indicator: Any, by: tuple[str, ...], labels: list[str]) -> None:
+def test_bad_events_are_told_apart_only_by_labels_that_all_that_is_counted_has(
+    indicator: Any, by: tuple[str, ...], labels: list[str]
+) -> None:
     source = Planned({})
     report([slo(indicator, by=by)], source, NOW)
     assert [ask.slo.by[-1] for ask in source.asks[1:]] == labels
@@ -180,7 +188,9 @@ def test_amounts_are_seconds_where_time_is_counted() -> None:
     def unit(one: Slo) -> str:
         return report([one], Planned({}), NOW).objectives[0].unit
 
-    seconds = Ratio(Selector("tachoscope_time_seconds_total"), good=Selector("tachoscope_time_seconds_total", {"state": ("compute",)}))
+    seconds = Ratio(
+        Selector("tachoscope_time_seconds_total"), good=Selector("tachoscope_time_seconds_total", {"state": ("compute",)})
+    )
     assert [unit(slo(one)) for one in (BAD, LATENCY, AGE, seconds)] == ["events", "events", "seconds", "seconds"]
 
 

@@ -23,7 +23,9 @@ def store(tmp_path: Path) -> Store:
     return Store(str(tmp_path / "store"))
 
 
-def read(store: Store, *names: str, start: float = BEGIN, end: float = BEGIN + 7200, bounds: frozenset[float] = frozenset()) -> Samples:
+def read(
+    store: Store, *names: str, start: float = BEGIN, end: float = BEGIN + 7200, bounds: frozenset[float] = frozenset()
+) -> Samples:
     objects = store.samples(HOST, start=start, end=end)
     return of_host(store, objects, HOST, dict.fromkeys(names, bounds), start=start, end=end)
 
@@ -177,10 +179,12 @@ def test_nodes_are_read_apart_and_joined(store: Store) -> None:
     times = ticks(60.0, random.Random(1))
     write_store(store, [counted(times), Planted(REQUESTS, LABELS, "node-2", dict.fromkeys(times, 1.0))])
 
-    assert store.sample_hosts(start=BEGIN, end=BEGIN + 60) == [HOST, "node-2"]
+    assert store.sample_hosts(start=BEGIN, end=BEGIN + 61) == [HOST, "node-2"]
     assert store.sample_hosts(start=BEGIN + 3 * 86400, end=BEGIN + 4 * 86400) == []
     parts = [
-        of_host(store, store.samples(host, start=BEGIN, end=BEGIN + 60), host, {REQUESTS.name: frozenset()}, start=BEGIN, end=BEGIN + 60)
+        of_host(
+            store, store.samples(host, start=BEGIN, end=BEGIN + 61), host, {REQUESTS.name: frozenset()}, start=BEGIN, end=BEGIN + 61
+        )
         for host in (HOST, "node-2")
     ]
     together = joined(parts)

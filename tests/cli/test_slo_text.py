@@ -35,7 +35,10 @@ def test_each_budget_has_a_row_with_its_state_and_a_bar_of_what_is_left() -> Non
 def test_below_stand_those_that_are_not_as_they_should_be_with_why_whose_and_who() -> None:
     text = printed()
     below = text[text.index("\n\ninference-ttft-p99 code") :]
-    assert "inference-ttft-p99 chat m-8b: 40 of 10,000 events were bad; inference-serving, runbooks/InferenceTimeToFirstTokenBurn.md" in below
+    assert (
+        "inference-ttft-p99 chat m-8b: 40 of 10,000 events were bad; inference-serving, runbooks/InferenceTimeToFirstTokenBurn.md"
+        in below
+    )
     assert "page: 20.5x in 1 h and 30.0x in 5 min, above 13.4x" in below
     assert "host gpu-7: 30 bad, 75 %" in below
     assert "job <b>&: 10 bad, 25 %" in below

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from slo_report_making import BUDGET, OBJECTIVE, REPORT
-from tachoscope_cli import slo_words
 from tachoscope_alerts.slo_report import Burn, Offender
-from msgspec.structs import replace
+from tachoscope_cli import slo_words
 
 
 @pytest.mark.parametrize(
