@@ -1,7 +1,7 @@
 """Runbooks of alerts: what of a page follows from the alert and the policy is generated, the rest is written by people.
 
-Generated are the head (whose it is), the table of urgency, and the escalation. They stand between markers, so that they can be renewed
-without touching a word that somebody wrote: a table that is typed is wrong with the next change of a target.
+Generated are the head (whose the page is, and which test shows that its alert fires), the urgency and the escalation. They stand between
+markers, so that they can be renewed without touching a word that somebody wrote: a typed table is wrong with the next target.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import get_args
 
 from tachoscope_alerts.events import EventAlert
@@ -32,7 +33,7 @@ HEADINGS = (
 HEAD = re.compile(
     r"# (?P<alert>\w+) \| (?P<severity>[^|]+) \| (?P<owner>[^|]+) \| (?P<area>[^|]+) \| last tested (?P<tested>\d{4}-\d\d-\d\d) by (?P<test>.+)"
 )
-"""The first line of a page. The last part is kept when the others are renewed: only who has run the test knows it."""
+"""The first line of a page. The date is kept when the rest is renewed: only who has run the test knows it."""
 
 _END = "<!-- end -->"
 _PROMPTS = {
@@ -53,6 +54,7 @@ class Subject:
     Attributes:
         severity: as people read it, such as `page and ticket`. escalates_as: whose steps the policy has.
         urgency: the generated block of section 0. budgeted: whether an error budget is spent.
+        test: file of its tests for promtool, below `alerts/generated/prometheus`.
     """
 
     alert: str
@@ -63,6 +65,7 @@ class Subject:
     title: str
     urgency: str
     budgeted: bool
+    test: str
 
 
 def of_objectives(slos: Sequence[Slo]) -> Subject:
@@ -87,6 +90,7 @@ def of_objectives(slos: Sequence[Slo]) -> Subject:
         title=first.title or first.name,
         urgency="\n\n".join(_burn_urgency(slo) for slo in slos),
         budgeted=True,
+        test=f"{Path(first.path).stem or first.name}{'' if 'page' in severities else '_tickets'}_test.yaml",
     )
 
 
@@ -103,6 +107,7 @@ def of_event(event: EventAlert) -> Subject:
         title=event.description,
         urgency=_event_urgency(event),
         budgeted=False,
+        test=f"events-{event.group}_test.yaml",
     )
 
 
@@ -116,7 +121,7 @@ def subjects(slos: Sequence[Slo], events: Sequence[EventAlert]) -> dict[str, Sub
 
 def skeleton(subject: Subject, policy: Policy) -> str:
     """Return a page whose generated parts are there and whose others say what to write; `TODO` in them keeps it from being shipped."""
-    parts = [f"# {subject.alert} | | | | last tested 2000-01-01 by nothing yet", "", f"**TL;DR** TODO: {subject.title}"]
+    parts = [f"# {subject.alert} | | | | last tested 2000-01-01 by nothing", "", f"**TL;DR** TODO: {subject.title}"]
     for heading in HEADINGS:
         parts += ["", f"## {heading}"]
         if heading in _PROMPTS:
@@ -133,13 +138,13 @@ def refresh(page: str, subject: Subject, policy: Policy) -> str:
         TachoscopeError: the page lacks the place of one of them.
     """
     head, _, rest = page.partition("\n")
-    last = re.search(r"\| (last tested .+)$", head)
-    if not head.startswith(f"# {subject.alert} |") or last is None:
+    tested = re.search(r"\| last tested (\d{4}-\d\d-\d\d) by ", head)
+    if not head.startswith(f"# {subject.alert} |") or tested is None:
         raise TachoscopeError(
             f"runbooks/{subject.alert}.md:1: the first line is {head!r}",
             fix=f"begin with: # {subject.alert} | | | | last tested YYYY-MM-DD by TEST",
         )
-    named = f"# {subject.alert} | {subject.severity} | {subject.owner} | {subject.area} | {last[1]}"
+    named = f"# {subject.alert} | {subject.severity} | {subject.owner} | {subject.area} | last tested {tested[1]} by {subject.test}"
     rest = _with_block(rest, "urgency", subject.urgency, subject.alert)
     return f"{named}\n" + _with_block(rest, "escalation", _escalation(subject, policy), subject.alert)
 
@@ -215,10 +220,7 @@ def _event_urgency(event: EventAlert) -> str:
             f"| {event.severity} | {in_words(event.for_seconds) if event.for_seconds else 'in the expression'} "
             f"| {in_words(event.keep_firing_for_seconds)} | {_linked(event.source)} |",
             "",
-            f"{says}{companion} It fires when there is a row of:",
-            "```",
-            event.expr.strip(),
-            "```",
+            f"{says}{companion} [Expression](../alerts/events/{Path(event.path).name}), with the series of its tests.",
         ]
     )
 

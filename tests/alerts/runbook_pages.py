@@ -42,7 +42,7 @@ def alert_names() -> set[str]:
     names: set[str] = set()
     for path in sorted((ALERTS / "slos").glob("*.yaml")):
         for document in yaml.safe_load_all(path.read_text()):
-            names |= set(_values_of(document, "tachoscope.dev/alert"))
+            names |= {name.strip() for value in _values_of(document, "tachoscope.dev/alert") for name in value.split(",")}
     for path in sorted((ALERTS / "events").glob("*.yaml")):
         names |= {alert["alert"] for alert in yaml.safe_load(path.read_text())["alerts"]}
     return names

@@ -43,6 +43,8 @@ EVENT = EventAlert(
     source="judgement: one is one too many",
     tests={},
     labels={},
+    path="alerts/events/gpu.yaml",
+    group="gpu",
 )
 
 
@@ -63,6 +65,7 @@ def test_the_head_says_whose_the_page_is() -> None:
     assert head is not None
     assert (head["alert"], head["severity"]) == ("InferenceAvailabilityBurn", "page and ticket")
     assert (head["owner"], head["area"]) == ("inference-serving", "inference")
+    assert head["test"] == "inference-availability_test.yaml"
 
 
 def test_the_urgency_of_a_burn_is_that_of_the_workbooks_table_over_28_days() -> None:
@@ -88,20 +91,20 @@ def test_a_tier_that_could_not_fire_is_said_to_be_left_out() -> None:
 def test_an_objective_that_never_pages_is_a_ticket_and_has_no_tier_of_a_page() -> None:
     subject = of_objectives([dataclasses.replace(SLO, pages=False)])
 
-    assert subject.severity == "ticket"
+    assert (subject.severity, subject.test) == ("ticket", "inference-availability_tickets_test.yaml")
     assert "| page |" not in subject.urgency
     assert "No tier" not in subject.urgency
 
 
 def test_renewing_leaves_every_word_that_somebody_wrote() -> None:
     subject = of_event(EVENT)
-    written = skeleton(subject, POLICY).replace("TODO: a query", "Ask nvidia-smi: a query").replace("2000-01-01 by nothing yet", "2026-11-22 by a test")
+    written = skeleton(subject, POLICY).replace("TODO: a query", "Ask nvidia-smi: a query").replace("2000-01-01", "2026-11-22")
     other = of_event(dataclasses.replace(EVENT, owner="storage", for_seconds=600))
     renewed = refresh(written, other, POLICY)
 
     changed = [(old, new) for old, new in zip(written.splitlines(), renewed.splitlines(), strict=True) if old != new]
     assert [new for _, new in changed] == [
-        "# GpuLost | ticket | storage | infrastructure | last tested 2026-11-22 by a test",
+        "# GpuLost | ticket | storage | infrastructure | last tested 2026-11-22 by events-gpu_test.yaml",
         "| ticket | 10 min | 5 min | judgement: one is one too many |",
         "Owner: storage, #storage.",
     ]

@@ -22,6 +22,7 @@ import runbook_fixture
 from helpers import REPOSITORY
 from processes import prometheus, wait_for
 from runbook_pages import (
+    ALERTS,
     RUNBOOKS,
     Query,
     alert_names,
@@ -34,7 +35,11 @@ from runbook_pages import (
     queries,
     section,
 )
-from tachoscope_alerts.runbook_skeleton import HEAD, HEADINGS
+from tachoscope_alerts import events, policy
+from tachoscope_alerts.catalogue import catalogue
+from tachoscope_alerts.label_flow import faults
+from tachoscope_alerts.openslo import load
+from tachoscope_alerts.runbook_skeleton import HEAD, HEADINGS, refresh, subjects
 from tachoscope_cli.commands import app
 from tachoscope_core.names import BY_NAME
 from tachoscope_core.taxonomy import BY_SLUG
@@ -43,10 +48,6 @@ PAGES = alert_pages()
 ALL = {**PAGES, **procedures()}
 STALE_DAYS = 180
 LABELS_OF_A_TARGET = {"instance", "job"}
-RUN_BY_HAND = {"replicas_plus_one", "node", "host", "pid", "pod", "server", "gateway", "shard", "checkpoint", "checkpoint_folder"} | {
-    *("neighbour", "prometheus", "alertmanager", "namespace", "started", "data_set", "source")
-}
-"""Placeholders of commands that are no labels of an alert: the page says where they come from."""
 
 
 def test_every_alert_has_a_page_and_every_page_an_alert() -> None:
@@ -103,11 +104,12 @@ def test_queries_are_numbered_and_each_number_that_is_referred_to_is_one(name: s
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_test_of_the_alert_was_run_within_half_a_year(name: str) -> None:
+def test_the_head_names_a_test_of_the_alert_that_was_run_within_half_a_year(name: str) -> None:
     head = HEAD.fullmatch(PAGES[name].splitlines()[0])
 
     assert head is not None
     assert head["alert"] == name
+    assert re.search(rf"\b{name}\b", (ALERTS / "generated" / "prometheus" / head["test"]).read_text())
     age = datetime.datetime.now(tz=datetime.UTC).date() - datetime.date.fromisoformat(head["tested"])
     if age.days > STALE_DAYS:
         warnings.warn(f"runbooks/{name}.md was last tested {age.days} days ago", stacklevel=1)
@@ -163,6 +165,13 @@ def usable(rows: list[dict[str, Any]]) -> bool:
     return any(row["value"][1] != "NaN" for row in rows)
 
 
+@pytest.mark.parametrize("name", ALL)
+def test_a_query_uses_only_metrics_labels_and_values_that_there_are(name: str) -> None:
+    known = catalogue(load([ALERTS / "slos"]))
+
+    assert [(query.number, fault) for query in queries(ALL[name]) for fault in faults(to_ask(query), known)] == []
+
+
 def test_every_alert_has_queries() -> None:
     assert [name for name in PAGES if not section(PAGES[name], "1 Is it real?").count("```promql")] == []
 
@@ -185,10 +194,11 @@ def test_the_commands_are_bash(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_a_placeholder_is_a_label_or_is_known_to_be_found_by_hand(name: str) -> None:
+def test_a_placeholder_is_a_label_or_the_readme_says_where_it_is_from(name: str) -> None:
     used = set(re.findall(r"\$\{(\w+)", ALL[name]))
+    explained = re.findall(r"^\| (`.+?`) \|", (RUNBOOKS / "README.md").read_text(), flags=re.MULTILINE)
 
-    assert used <= RUN_BY_HAND | runbook_fixture.LABELS.keys()
+    assert used <= runbook_fixture.LABELS.keys() | {word for cell in explained for word in re.findall(r"`(\w+)`", cell)}
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -222,3 +232,32 @@ def test_a_link_that_leads_nowhere_would_be_noticed(tmp_path: Path) -> None:
 
     assert links(page.read_text()) == ["#what-is-it", "other.md#no"]
     assert anchors(page) == {"what-is-it"}
+
+
+# --- generated parts ----------------------------------------------------------------------------------------------------------
+
+SLOS, EVENTS = load([ALERTS / "slos"]), events.load(ALERTS / "events")
+SUBJECTS = subjects(SLOS, EVENTS)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_what_is_generated_is_current(name: str) -> None:
+    assert refresh(PAGES[name], SUBJECTS[name], policy.load(ALERTS / "policy.yaml")) == PAGES[name], "make generate"
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_label_in_a_query_is_one_of_the_alert_or_of_a_row_that_the_page_names(name: str) -> None:
+    labels = {label for slo in SLOS if slo.alert == name for label in slo.by}
+    labels |= {label for event in EVENTS if event.alert == name for label in event.tests["fires"]["labels"]}
+    named = {
+        label
+        for line in re.findall(r"^.*\bbelow (?:is|are)\b.*$", PAGES[name], flags=re.MULTILINE)
+        for label in re.findall(r"`(\w+)`", line)
+    }
+    used = {label for query in queries(PAGES[name]) for label in re.findall(r"\$\{(\w+)\}", query.expression)}
+
+    assert used <= labels | named
+
+
+def test_what_is_read_here_by_name_is_what_the_readers_read() -> None:
+    assert alert_names() == SUBJECTS.keys()
