@@ -39,7 +39,7 @@ RUNBOOKS = HERE.parent / "runbooks"
 WITH_MORE_CLASSES = ("host_memory", "async_staleness", "silent_corruption")
 """Found from records that a job has only if it asks for them, or that older probes did not write."""
 COMMANDS = (
-    *([], ["demo"], ["run"], ["analyze"], ["capacity"], ["verify"], ["agent"], ["doctor"]),
+    *([], ["demo"], ["run"], ["analyze"], ["capacity"], ["verify"], ["runbook"], ["agent"], ["doctor"]),
     *(["store", "ls"], ["store", "quarantine"]),
 )
 HEAD = "<!-- Made by docs/generate.py: change the code, then `make generate`. -->\n"

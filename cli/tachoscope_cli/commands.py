@@ -19,6 +19,7 @@ from tachoscope_cli.analyze import analyze
 from tachoscope_cli.capacity import capacity
 from tachoscope_cli.faults import FAULTS
 from tachoscope_cli.options import StoreOption, named_store, needs_analysis, notice, store_url
+from tachoscope_cli.runbook import runbook
 from tachoscope_cli.show import console, show
 from tachoscope_cli.store_commands import store_app
 from tachoscope_cli.verify import verify_checkpoints
@@ -173,6 +174,7 @@ app.command(
     epilog="Examples: `tachoscope verify`, `tachoscope verify --job resnet`, `tachoscope verify checkpoints/step-100`, "
     '`python train.py --resume "$(tachoscope verify --job resnet --last)"`',
 )(verify_checkpoints)
+app.command(epilog="Examples: `tachoscope runbook TrainingNoProgress training_job=resnet`, `tachoscope runbook input_workers`")(runbook)
 
 
 @app.command(
