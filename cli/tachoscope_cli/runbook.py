@@ -40,7 +40,7 @@ def page_of(name: str) -> str:
     if wanted in known:
         return text_of(f"runbooks/{wanted}.md")
     # An alert's name is typed from a telephone: never mind capitals.
-    near = difflib.get_close_matches(wanted.lower(), {one.lower(): one for one in known}, n=3)
+    near = difflib.get_close_matches(wanted.lower(), [one.lower() for one in known], n=3)
     meant = [one for one in known if one.lower() in near]
     raise TachoscopeError(f"there is no runbook {name!r}", fix=f"is it {' or '.join(meant)}?" if meant else f"there are {', '.join(known)}")
 
