@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tachoscope_alerts import openslo
 from tachoscope_analyzers.checkpoint_model import Saving, best_interval, lost_at_failure, useful_ratio
 from tachoscope_analyzers.communication import CLASSES as EXCHANGE_CLASSES
 from tachoscope_analyzers.coverage import missing_signals
@@ -200,6 +201,18 @@ def price_table() -> str:
     return "\n".join(["| accelerator | an hour | whose price | on | source |", "|---|---|---|---|---|", *rows])
 
 
+def objective_table() -> str:
+    """Return the table of objectives."""
+    rows = []
+    for slo in openslo.load([HERE.parent / "alerts" / "slos"]):
+        tells = "page, ticket" if slo.pages else "ticket"
+        rows.append(
+            f"| `{slo.name}` | {slo.description} | {slo.target * 100:g} % | {slo.period_days:g} d | {slo.target_source} | {slo.owner} "
+            f"| {tells}: `{slo.alert}` |"
+        )
+    return "\n".join(["| objective | what it means | target | period | source of the target | owner | alert |", f"|{'---|' * 7}", *rows])
+
+
 def commands() -> str:
     """Return the page of every command's own help."""
     parts = ["# Commands"]
@@ -241,6 +254,7 @@ def main() -> int:
         ("checkpoints", "checkpoint_intervals", checkpoint_intervals),
         ("prices", "price_table", price_table),
         ("servers", "servers", server_table),
+        ("slos", "objectives", objective_table),
     )
     for name, section, make in sections:
         path = HERE / f"{name}.md"

@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 import yaml
 
 from tachoscope_alerts import expressions
 from tachoscope_alerts.slo import Slo
-from tachoscope_core import agent_metrics, gpu_metrics, serving_metrics
+from tachoscope_core import agent_metrics, checkpoint_metrics, gpu_metrics, serving_metrics, verification
 from tachoscope_core.dcgm_names import DCGM_METRICS
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.metric import Metric
@@ -71,6 +71,7 @@ _VALUES: dict[str, dict[str, tuple[str, ...]]] = {
     gpu_metrics.GPU_HEALTH_REASON.name: {"action": gpu_metrics.ACTIONS},
     serving_metrics.REQUESTS.name: {"outcome": serving_metrics.OUTCOMES},
     serving_metrics.REQUEST_TOKENS.name: {"direction": serving_metrics.DIRECTIONS},
+    checkpoint_metrics.VERIFICATIONS.name: {"result": get_args(verification.Result)},
     agent_metrics.REJECTED.name: {"reason": agent_metrics.REJECTION_REASONS},
     agent_metrics.ERRORS.name: {"part": agent_metrics.ERROR_PARTS},
 }

@@ -174,7 +174,8 @@ def _lengths(slo: Slo, retention_seconds: float) -> Iterator[Problem]:
 
 def _indicator(slo: Slo, known: Catalogue) -> list[Fault]:
     """Return what in an indicator does not exist, or cannot be."""
-    indicator, found = slo.indicator, []
+    indicator = slo.indicator
+    found: list[Fault] = []
     for selector, kind, kept in _selectors(slo):
         of = known.get(selector.metric)
         if of is None:
