@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from tachoscope_alerts import openslo
-from tachoscope_alerts.written_yaml import to_yaml
 from tachoscope_alerts.detection import NEVER, OUTAGES, SEVERITIES, Detection, Outage, detection, in_words
 from tachoscope_alerts.expressions import BAD, TOTAL
 from tachoscope_alerts.planted_series import PlantedSeries, Stretch, of_events
 from tachoscope_alerts.rules import groups
 from tachoscope_alerts.slo import Ratio, Selector, Severity, Slices, Slo
-from tachoscope_alerts.windows import RAW_LIMIT_SECONDS, Timing, duration, tiers
+from tachoscope_alerts.windows import Timing, duration, tiers
+from tachoscope_alerts.written_yaml import to_yaml
 
 ALERTS = Path(__file__).parent.parent / "alerts"
 _EVENTS = 100_000
@@ -63,9 +63,9 @@ class Case:
         return detection(self.slo, self.severity, outage.bad(self.slo), Timing())
 
     def lasts(self, outage: Outage) -> float:
-        """Return the seconds of an outage: until the first evaluation at which it can be told; where it never is, the longest window."""
+        """Return the seconds of an outage: until the evaluation at which it is told at the latest; where it never is, the longest window."""
         expected = self.computed(outage)
-        return self.history if expected.fires == NEVER else self.on_grid(expected.fires - self.interval / 2)
+        return self.history if expected.fires == NEVER else self.on_grid(expected.fires + self.interval / 2)
 
     def end(self) -> float:
         """Return the second at which all is over."""
@@ -101,7 +101,10 @@ def _groups(case: Case) -> list[dict[str, Any]]:
     """Return the rules that bear on a severity; the recorded events are given to those of tickets, and of time."""
     given = _is_given(case)
     rules = groups(case.slo, Nowhere(), Timing())[: 1 if case.severity == "page" else 2]
-    kept = [{**group, "rules": [rule for rule in group["rules"] if not (given and rule.get("record") in {TOTAL, BAD})]} for group in rules]
+    kept = [
+        {**group, "rules": [rule for rule in group["rules"] if not (given and rule.get("record") in {TOTAL, BAD})]}
+        for group in rules
+    ]
     return [group for group in kept if group["rules"]]
 
 

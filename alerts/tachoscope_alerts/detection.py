@@ -119,4 +119,10 @@ def in_words(seconds: float) -> str:
         return "never"
     if seconds < 2 * 60:
         return f"{seconds:.0f} s"
-    return f"{seconds / 60:.1f} min" if seconds < 2 * HOUR else f"{seconds / HOUR:.1f} h" if seconds < 4 * DAY else f"{seconds / DAY:.1f} d"
+    return (
+        f"{seconds / 60:.1f} min"
+        if seconds < 2 * HOUR
+        else f"{seconds / HOUR:.1f} h"
+        if seconds < 4 * DAY
+        else f"{seconds / DAY:.1f} d"
+    )

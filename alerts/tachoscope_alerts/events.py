@@ -199,12 +199,15 @@ def _event(item: Value, group: str) -> EventAlert:
 
 
 def _tests(value: Value, severity: EventSeverity) -> dict[str, EventTest]:
-    parts = value.section(("fires", "quiet"))
-    # Nothing keeps an alert quiet that always fires.
-    needed = ("fires",) if severity == "none" else ("fires", "quiet")
+    # Nothing keeps an alert quiet that always fires: `never_quiet` says why, for readers of the file.
+    always = severity == "none"
+    parts = value.section(("fires", "never_quiet") if always else ("fires", "quiet"))
+    needed = ("fires",) if always else ("fires", "quiet")
     for name in needed:
-        parts.need(name, f"add {name}: with the series in which it {'fires' if name == 'fires' else 'does not, though they look so'}")
-    return {name: _test(part) for name, part in parts.values.items()}
+        parts.need(
+            name, f"add {name}: with the series in which it {'fires' if name == 'fires' else 'does not, though they look so'}"
+        )
+    return {name: _test(parts.values[name]) for name in needed}
 
 
 def _more(value: Value) -> EventTest:
@@ -231,7 +234,9 @@ def _labels(value: Value | None, own: frozenset[str]) -> dict[str, str]:
     found = {}
     for name, place in (value.section().values if value else {}).items():
         if name in own or not _LABEL.fullmatch(name):
-            raise place.error("is no label that can be set here", f"{name} is the alert's own" if name in own else "use letters, digits, _")
+            raise place.error(
+                "is no label that can be set here", f"{name} is the alert's own" if name in own else "use letters, digits, _"
+            )
         found[name] = place.word()
     return found
 

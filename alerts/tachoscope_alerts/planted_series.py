@@ -56,7 +56,10 @@ def of_events(slo: Slo, stretches: list[Stretch], labels: Mapping[str, str] | No
         ]
     return [
         {"series": _named(part.metric, _matching(part) | by), "values": _counter(stretches, **counted)},
-        {"series": _named(indicator.total.metric, _matching(indicator.total) | by), "values": _counter(stretches, bad=True, good=True)},
+        {
+            "series": _named(indicator.total.metric, _matching(indicator.total) | by),
+            "values": _counter(stretches, bad=True, good=True),
+        },
     ]
 
 
@@ -96,7 +99,11 @@ def _gauge(indicator: Slices, scrapes: int, interval: float, *, bad: bool) -> st
     margin = max(abs(indicator.bound) / 10, 0.1)
     if not bad:
         # The newest age is that of what was done just now.
-        return f"0+{interval:g}x{scrapes}" if indicator.age else f"{indicator.bound + (-margin if low_is_good else margin):g}x{scrapes}"
+        return (
+            f"0+{interval:g}x{scrapes}"
+            if indicator.age
+            else f"{indicator.bound + (-margin if low_is_good else margin):g}x{scrapes}"
+        )
     if indicator.gate is not None and indicator.missing == "bad":
         return ""
     worse = 2 * abs(indicator.bound) + 1 if low_is_good else indicator.bound / 2 - margin

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tachoscope_alerts.events import EventAlert, labels_of as labels_of_event, tests_of
+from tachoscope_alerts.events import EventAlert, tests_of
+from tachoscope_alerts.events import labels_of as labels_of_event
 from tachoscope_alerts.expressions import BAD, ERROR_RATIO, TOTAL, quoted, recorded
 from tachoscope_alerts.links import Links
 from tachoscope_alerts.planted_series import PlantedSeries, Stretch, labels_of, of_events, of_slices
@@ -44,7 +45,11 @@ def of_event_alerts(events: Sequence[EventAlert], timing: Timing, rules_file: st
     for event in events:
         labels = {"alertname": event.alert, "alertstate": "firing", **labels_of_event(event)}
         for fires, test in tests_of(event):
-            block = _block(f"{event.alert} {'fires' if fires else 'is quiet'}: {test['what']}", test["interval"], [dict(one) for one in test["series"]])
+            block = _block(
+                f"{event.alert} {'fires' if fires else 'is quiet'}: {test['what']}",
+                test["interval"],
+                [dict(one) for one in test["series"]],
+            )
             if fires:
                 sample = {"labels": _series("ALERTS", labels | dict(test["labels"])), "value": 1}
                 query = f'ALERTS{{alertname="{event.alert}",alertstate="firing"}}'
@@ -148,7 +153,9 @@ def _slow_burns(slo: Slo, policy: Links, timing: Timing) -> list[Block]:
     alerts = [_firing(slo, tier, policy, timing, ratio=between / _EVENTS) for tier in _tickets(slo)]
     burns = _block(f"{slo.name}: a slow burn", duration(timing.slow_interval), _recorded_events(slo, between, at, timing))
     burns["alert_rule_test"] = [_expected(slo.alert, duration(early), []), _expected(slo.alert, duration(at), alerts)]
-    allowed = _block(f"{slo.name}: a burn below all tiers", duration(timing.slow_interval), _recorded_events(slo, below, at, timing))
+    allowed = _block(
+        f"{slo.name}: a burn below all tiers", duration(timing.slow_interval), _recorded_events(slo, below, at, timing)
+    )
     allowed["alert_rule_test"] = [_expected(slo.alert, duration(at), [])]
     return [burns, allowed]
 

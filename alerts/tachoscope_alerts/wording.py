@@ -57,7 +57,7 @@ def templates(slo: Slo, timing: Timing) -> Said:
     """Return what Prometheus fills in."""
     # Two evaluations back: the first group may be evaluated a moment before the second writes again.
     span = duration(2 * timing.slow_interval)
-    quoted = {label: "%q" for label in slo.by}
+    quoted = dict.fromkeys(slo.by, "%q")
     series = recorded(BUDGET_REMAINING, slo, **quoted).replace('"%q"', "%q")
     arguments = "".join(f" $labels.{label}" for label in slo.by)
     ask = f"printf `clamp_min(100 * last_over_time({series}[{span}]), 0)`{arguments}"

@@ -105,7 +105,9 @@ GPU_EFFICIENCY = replace(
         bound=0.8,
         reduce="min",
         gate=Gate(
-            Selector("tachoscope_gpu_workload_info", excluding={"training_job": ("",)}), on=("gpu", "uuid", "mig"), since_seconds=600
+            Selector("tachoscope_gpu_workload_info", excluding={"training_job": ("",)}),
+            on=("gpu", "uuid", "mig"),
+            since_seconds=600,
         ),
     ),
     target=0.9,

@@ -34,7 +34,11 @@ def test_each_spec_and_each_group_of_events_has_its_rules_their_tests_and_a_mani
         endings = (".rules.yaml", "_test.yaml", "_tickets_test.yaml")
         assert {f"prometheus/{name}{ending}" for ending in endings} | {f"kubernetes/{name}.yaml"} <= made
     for group in {event.group for event in EVENTS}:
-        assert {f"prometheus/events-{group}.rules.yaml", f"prometheus/events-{group}_test.yaml", f"kubernetes/events-{group}.yaml"} <= made
+        assert {
+            f"prometheus/events-{group}.rules.yaml",
+            f"prometheus/events-{group}_test.yaml",
+            f"kubernetes/events-{group}.yaml",
+        } <= made
     assert "alertmanager.yaml" in made
     assert all((tmp_path / name).read_text().startswith(HEADER) for name in made)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from benchmarks.detection_times import Case, measured, stand_in, stand_ins
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.detection_times import Case, measured, stand_in, stand_ins
 from sample_slos import AVAILABILITY, CHECKPOINT_AGE, FIRST_TOKEN, GOODPUT, GPU_EFFICIENCY, SAMPLES
 from tachoscope_alerts.detection import NEVER, OUTAGES, detection, in_words, table
 from tachoscope_alerts.slo import Severity, Slo

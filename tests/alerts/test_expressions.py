@@ -94,7 +94,10 @@ CASES: dict[str, Case] = {
         {"bad": 3, "total": 6, "ratio": 0.5},
     ),
     "an entity without a value is bad where that is what counts, once its gate is open long enough": (
-        replace(CHECKPOINT_AGE, indicator=replace(CHECKPOINT_AGE.indicator, gate=replace(CHECKPOINT_AGE.indicator.gate, since_seconds=300))),
+        replace(
+            CHECKPOINT_AGE,
+            indicator=replace(CHECKPOINT_AGE.indicator, gate=replace(CHECKPOINT_AGE.indicator.gate, since_seconds=300)),
+        ),
         [
             *((f'tachoscope_job_active{{training_job="{job}",instance="n1"}}', "1x40") for job in ("sound", "never", "old")),
             ('tachoscope_job_active{training_job="sound",instance="n2"}', "1x40"),
@@ -135,7 +138,7 @@ def rules_of(slo: Slo) -> dict[str, Any]:
     return {"groups": [{"name": "g", "rules": rules}]}
 
 
-def tests_of(number: int, case: Case) -> dict[str, Any]:
+def document_of(number: int, case: Case) -> dict[str, Any]:
     slo, series, expected = case
     minutes = "14m" if slo is GPU_EFFICIENCY else "10m"  # its gate opens after ten minutes
     queries = {"bad": recorded(BAD, slo), "total": recorded(TOTAL, slo), "ratio": recorded(ERROR_RATIO, slo)}
@@ -152,7 +155,7 @@ def tests_of(number: int, case: Case) -> dict[str, Any]:
 def wrong(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder: Path = tmp_path_factory.mktemp("expressions")
     rules = {f"{number}.yaml": rules_of(case[0]) for number, case in enumerate(CASES.values())}
-    tests = {f"{number}_test.yaml": tests_of(number, case) for number, case in enumerate(CASES.values())}
+    tests = {f"{number}_test.yaml": document_of(number, case) for number, case in enumerate(CASES.values())}
     found = faults(folder, rules, tests)
     return {name: found.get(f"{number}_test.yaml", "") for number, name in enumerate(CASES)}
 

@@ -100,7 +100,10 @@ MISTAKES: dict[str, tuple[Slo, Callable[[Rules], None]]] = {
     "a label's value is misspelt": (AVAILABILITY, every_expression("server_error", "servererror")),
     "good events are taken for bad ones": (GOODPUT, every_expression(r"clamp_min\((.*) - \((.*)\), 0\)$", r"\2")),
     "the bucket is no boundary": (FIRST_TOKEN, every_expression(r'le="2\.5"', 'le="2"')),
-    "what has no value is not counted": (CHECKPOINT_AGE, every_expression("^count \\(", "count (tachoscope_checkpoint_verified_timestamp_seconds and ")),
+    "what has no value is not counted": (
+        CHECKPOINT_AGE,
+        every_expression("^count \\(", "count (tachoscope_checkpoint_verified_timestamp_seconds and "),
+    ),
     "the gate is left open": (CHECKPOINT_AGE, every_expression(r"\) == 1", ") >= 0")),
     "thresholds are a tenth": (AVAILABILITY, every_expression(r"> 0\.0", "> 0.00")),
     "thresholds are tenfold": (FIRST_TOKEN, every_expression(r"> 0\.", "> 9.")),

@@ -37,7 +37,8 @@ def test_the_operator_takes_a_manifest_and_loses_no_field_of_it(slo: Slo) -> Non
 
 
 @pytest.mark.parametrize(
-    ("place", "key"), [((), "spek"), (("spec",), "rules"), (("spec", "groups", 0), "every"), (("spec", "groups", 0, "rules", 0), "expression")]
+    ("place", "key"),
+    [((), "spek"), (("spec",), "rules"), (("spec", "groups", 0), "every"), (("spec", "groups", 0, "rules", 0), "expression")],
 )
 def test_a_field_that_the_operator_does_not_know_would_be_found(place: tuple[Any, ...], key: str) -> None:
     document = copy.deepcopy(made_of(SAMPLES[0]))

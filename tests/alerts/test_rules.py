@@ -60,7 +60,7 @@ def test_no_rule_above_six_hours_reads_raw_series(slo: Slo) -> None:
 def test_the_ranges_of_an_expression_are_found_behind_any_label() -> None:
     found = reads('a{x="]}[1d]",y=~"\\"}"}[7d] + sum(b[5m:30s]) / c:d[90s] offset 1h')
 
-    assert found == [("a", 7 * 86400), ("c:d", 90)]
+    assert found == [("a", 7 * 86400), ("b", 300), ("c:d", 90)]
 
 
 @EACH
@@ -113,8 +113,12 @@ def test_scaled_down_windows_shrink_and_thresholds_names_and_labels_stay() -> No
     real, drill = alerts_of(AVAILABILITY), alerts_of(AVAILABILITY, DRILL)
 
     assert [alert["labels"] for alert in real] == [alert["labels"] for alert in drill]
-    assert [re.findall(r"> ([\d.]+)", alert["expr"]) for alert in real] == [re.findall(r"> ([\d.]+)", alert["expr"]) for alert in drill]
-    longest = {timing: max(s for rule in rules_of(AVAILABILITY, timing) for _, s in reads(rule["expr"])) for timing in (TIMING, DRILL)}
+    assert [re.findall(r"> ([\d.]+)", alert["expr"]) for alert in real] == [
+        re.findall(r"> ([\d.]+)", alert["expr"]) for alert in drill
+    ]
+    longest = {
+        timing: max(s for rule in rules_of(AVAILABILITY, timing) for _, s in reads(rule["expr"])) for timing in (TIMING, DRILL)
+    }
     assert longest[DRILL] == longest[TIMING] / 100
     assert {alert["keep_firing_for"] for alert in drill} == {"3s"}
 
@@ -139,7 +143,8 @@ def test_the_least_of_bad_time_is_in_minutes_of_entities(tmp_path: Path) -> None
         rules[f"{seconds}.yaml"] = {"groups": groups(slo, PLACES, timing)[:1]}
         count = f'count(ALERTS{{alertname="{slo.alert}",severity="page"}})'
         asked = [
-            {"expr": count, "eval_time": at, "exp_samples": [{"labels": "{}", "value": n}] if n else []} for at, n in (("64m", 0), ("66m", 2))
+            {"expr": count, "eval_time": at, "exp_samples": [{"labels": "{}", "value": n}] if n else []}
+            for at, n in (("62m", 0), ("66m", 2))
         ]
         block = {"interval": "15s", "input_series": series, "promql_expr_test": asked}
         tests[f"{seconds}_test.yaml"] = {"rule_files": [f"{seconds}.yaml"], "evaluation_interval": f"{seconds}s", "tests": [block]}

@@ -174,7 +174,9 @@ def a_sum_of_counters_whose_rate_takes_a_restart_for_work() -> Trap:
         one(f'{REQUESTS}{{service="s",model="m",outcome="ok",instance="leaves"}}', "7000+0x20 stale"),
     ]
     total = f"avg_over_time({recorded(TOTAL, ANY)}[5m])"
-    return rules_of(ANY, more=naive), [block(series, some("rate(naive:requests:sum[5m]) > 100", "8m"), about(total, 2, "8m", off=0.1))]
+    return rules_of(ANY, more=naive), [
+        block(series, some("rate(naive:requests:sum[5m]) > 100", "8m"), about(total, 2, "8m", off=0.1))
+    ]
 
 
 # --- 8 to 10: series that are not there ---------------------------------------------------------------------------------------
@@ -203,9 +205,7 @@ def a_bucket_that_no_histogram_has() -> Trap:
     metric = "tachoscope_request_first_token_seconds"
     slo = replace(FIRST_TOKEN, name="no-boundary", indicator=AtMost(Selector(metric), 2.0))
     labels = 'service="s",model="m"'
-    series = [
-        one(f'{metric}_bucket{{{labels},le="{le}"}}', f"0+{n}x60") for le, n in (("1", 60), ("2.5", 90), ("+Inf", 100))
-    ]
+    series = [one(f'{metric}_bucket{{{labels},le="{le}"}}', f"0+{n}x60") for le, n in (("1", 60), ("2.5", 90), ("+Inf", 100))]
     series.append(one(f"{metric}_count{{{labels}}}", "0+100x60"))
     naive = f'1 - sum(rate({metric}_bucket{{le="2"}}[1m])) / sum(rate({metric}_count[1m])) > 0.01'
     return rules_of(slo, FIRST_TOKEN), [
@@ -230,7 +230,14 @@ def one_long_window_that_fires_on_long_after_the_fault_is_mended() -> Trap:
     """10 % at 99.9 %: 8.6 minutes by theory. Only the tier of an hour is looked at: there is no more history than that."""
     traffic = of_events(ANY, [minutes(60, 1000, 0), minutes(20, 1000, 100), minutes(45, 1000, 0)])
     ours, naive = firing(ANY, long="1h"), f"{ratio(ANY, '1h')} > {TIERS[0].threshold(ANY):g}"
-    asked = (nothing(ours, "66m"), some(ours, "70m"), some(ours, "80m"), nothing(ours, "91m"), some(naive, "91m"), some(naive, "121m"))
+    asked = (
+        nothing(ours, "66m"),
+        some(ours, "70m"),
+        some(ours, "80m"),
+        nothing(ours, "91m"),
+        some(naive, "91m"),
+        some(naive, "121m"),
+    )
     return rules_of(ANY), [block(traffic, *asked)]
 
 
@@ -268,7 +275,12 @@ def scrapes_that_are_lost() -> Trap:
     series = [one(f'{REQUESTS}{{service="s",model="m",outcome="{outcome}"}}', values) for outcome in ("ok", "server_error")]
     naive = f"count_over_time(rate({REQUESTS}[30s])[10m:30s]) >= 10"
     return rules_of(ANY), [
-        block(series, nothing(naive, "20m"), some(f"count_over_time({recorded(TOTAL, ANY)}[10m]) >= 20", "20m"), some(firing(ANY), "20m"))
+        block(
+            series,
+            nothing(naive, "20m"),
+            some(f"count_over_time({recorded(TOTAL, ANY)}[10m]) >= 20", "20m"),
+            some(firing(ANY), "20m"),
+        )
     ]
 
 
@@ -331,7 +343,12 @@ def latencies_of_the_successful_that_get_better_as_requests_fail() -> Trap:
     answered = of_events(FIRST_TOKEN, [minutes(20, 500, 0)])
     requests = of_events(ANY, [minutes(20, 1000, 500)])
     return rules_of(FIRST_TOKEN, ANY), [
-        block(answered + requests, about(f"{ratio(FIRST_TOKEN, '1h')} + 1", 1, "20m"), nothing(firing(FIRST_TOKEN), "20m"), some(firing(ANY), "20m"))
+        block(
+            answered + requests,
+            about(f"{ratio(FIRST_TOKEN, '1h')} + 1", 1, "20m"),
+            nothing(firing(FIRST_TOKEN), "20m"),
+            some(firing(ANY), "20m"),
+        )
     ]
 
 
@@ -402,4 +419,3 @@ def test_every_shipped_latency_has_an_objective_on_failures_beside_it() -> None:
     on_requests = {slo.by for slo in slos if slo.name == "inference-availability"}
 
     assert latencies and {slo.by for slo in latencies} <= on_requests
-
