@@ -177,7 +177,9 @@ app.command(
     epilog="Examples: `tachoscope verify`, `tachoscope verify --job resnet`, `tachoscope verify checkpoints/step-100`, "
     '`python train.py --resume "$(tachoscope verify --job resnet --last)"`',
 )(verify_checkpoints)
-app.command(epilog="Examples: `tachoscope drill --list`, `tachoscope drill queue_saturation`, `tachoscope drill agent_down --keep`")(drill)
+app.command(
+    epilog="Examples: `tachoscope drill --list`, `tachoscope drill queue_saturation`, `tachoscope drill agent_down --keep`"
+)(drill)
 app.command(epilog="Examples: `tachoscope runbook TrainingNoProgress training_job=resnet`, `tachoscope runbook input_workers`")(runbook)
 
 

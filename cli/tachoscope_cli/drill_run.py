@@ -85,7 +85,8 @@ class Specs:
 
     def source_of(self, alert: str) -> Slo | EventAlert:
         """Return the objective or event that an alert is of."""
-        return next(one for one in (*self.slos, *self.events) if one.alert == alert)
+        sources: list[Slo | EventAlert] = [*self.slos, *self.events]
+        return next(one for one in sources if one.alert == alert)
 
     def write_rules(self, folder: Path, timing: Timing) -> list[Path]:
         """Write the rules of all of it below a folder; return the files that Prometheus reads."""

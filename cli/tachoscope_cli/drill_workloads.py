@@ -42,7 +42,18 @@ def training(folder: Path, agent: Agent) -> Iterator[Fault]:
     data.mkdir()
     options = ["--fault", "input_workers", "--fault-while", str(late), "--steps", str(_MANY_STEPS), "--data", str(data)]
     script = [sys.executable, "-m", "tachoscope_cli.demo_training", *options]
-    command = [sys.executable, "-m", "tachoscope_cli.main", "run", "--job", "drill", "--store", str(agent.store), "--no-track", "--"]
+    command = [
+        sys.executable,
+        "-m",
+        "tachoscope_cli.main",
+        "run",
+        "--job",
+        "drill",
+        "--store",
+        str(agent.store),
+        "--no-track",
+        "--",
+    ]
     alone = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     with running([*command, *script], folder / "workload.log", {**agent.environment(), **alone}):
         yield _while_file(late)
