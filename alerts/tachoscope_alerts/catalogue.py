@@ -45,6 +45,7 @@ class Known:
         source: where the name comes from.
         recorded: by our rules: it has no labels of a scrape, and any window may read it.
         since: the version that brought it, where those before that are still around.
+        any_label: it has labels that nobody can list, as `ALERTS` has those of the alert.
     """
 
     name: str
@@ -55,11 +56,16 @@ class Known:
     buckets: tuple[float, ...] = ()
     recorded: bool = False
     since: str = ""
+    any_label: bool = False
 
     @property
     def all_labels(self) -> frozenset[str]:
         """Its labels as a server has them."""
         return self.labels if self.recorded else self.labels | SCRAPE_LABELS
+
+    def has(self, label: str) -> bool:
+        """Say whether it may have a label."""
+        return self.any_label or label in self.all_labels
 
 
 Catalogue = Mapping[str, Known]
@@ -87,6 +93,7 @@ class _Declared(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     values: dict[str, list[str]] = {}
     buckets: list[float] = []
     since: str = ""
+    any_label: bool = False
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -166,7 +173,10 @@ def _declared(content: bytes, path: str) -> dict[str, Known]:
             problem = f"gives values of {sorted(foreign)[0]}, which is none of its labels" if foreign else "is no name of a metric"
             raise TachoscopeError(f"{path}: {metric.name!r} {problem}", fix="correct its entry")
         values = {label: tuple(given) for label, given in metric.values.items()}
-        known = Known(metric.name, metric.type, labels, read.source, values, tuple(sorted(metric.buckets)), since=metric.since)
+        buckets = tuple(sorted(metric.buckets))
+        known = Known(
+            metric.name, metric.type, labels, read.source, values, buckets, since=metric.since, any_label=metric.any_label
+        )
         found |= _series(known)
     return found
 

@@ -150,12 +150,12 @@ class _Flow:
         for matcher in series.matchers:
             if matcher.label == "__name__":
                 continue
-            if matcher.label not in of.all_labels:
+            if not of.has(matcher.label):
                 self.found.append(unknown_label(matcher.label, of))
             self.found += impossible_values(matcher, of)
             if (matcher.operator, matcher.value) == ("=", ""):
                 empty.add(matcher.label)
-        return of.all_labels - empty
+        return None if of.any_label else of.all_labels - empty
 
     def of_call(self, call: Call) -> _Labels:
         name = call.function.lower()

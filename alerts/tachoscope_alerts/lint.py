@@ -90,7 +90,8 @@ def _names(slos: Sequence[Slo], events: Sequence[EventAlert]) -> Iterator[Proble
     alerts: dict[str, list[Slo | EventAlert]] = defaultdict(list)
     for slo in slos:
         objectives[slo.name].append(slo)
-    for one in (*slos, *events):
+    named: list[Slo | EventAlert] = [*slos, *events]
+    for one in named:
         alerts[one.alert].append(one)
     for what, places in (("objective", objectives), ("alert", alerts)):
         for name, (first, *others) in places.items():
@@ -185,9 +186,7 @@ def _indicator(slo: Slo, known: Catalogue) -> list[Fault]:
             continue
         if of.type != kind:
             found.append(Fault(f"{of.name} is a {of.type}, not a {kind}", f"name a {kind}, or count another way (docs/slos.md)"))
-        found += [
-            unknown_label(label, of) for label in (*selector.labels, *selector.excluding, *kept) if label not in of.all_labels
-        ]
+        found += [unknown_label(label, of) for label in (*selector.labels, *selector.excluding, *kept) if not of.has(label)]
         for label, values in (*selector.labels.items(), *selector.excluding.items()):
             found += [fault for value in values for fault in impossible_values(Matcher(label, "=", value), of)]
     if isinstance(indicator, AtMost) and not found:

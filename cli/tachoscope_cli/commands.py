@@ -180,7 +180,9 @@ app.command(
 app.command(
     epilog="Examples: `tachoscope drill --list`, `tachoscope drill queue_saturation`, `tachoscope drill agent_down --keep`"
 )(drill)
-app.command(epilog="Examples: `tachoscope runbook TrainingNoProgress training_job=resnet`, `tachoscope runbook input_workers`")(runbook)
+app.command(epilog="Examples: `tachoscope runbook TrainingNoProgress training_job=resnet`, `tachoscope runbook input_workers`")(
+    runbook
+)
 
 
 @app.command(

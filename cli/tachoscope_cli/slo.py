@@ -20,9 +20,8 @@ from tachoscope_core.errors import TachoscopeError
 
 if TYPE_CHECKING:
     from tachoscope_alerts.events import EventAlert
-    from tachoscope_alerts.slo_report import SloReport
-
     from tachoscope_alerts.slo import Slo
+    from tachoscope_alerts.slo_report import SloReport
 
 slo_app = typer.Typer(
     no_args_is_help=True, help="Objectives and their alerts: check them, build their rules, report their budgets."
@@ -184,9 +183,8 @@ def slo_report(
 
 
 def _report(objectives: list[Slo], store: str, prometheus: str | None) -> SloReport:
-    from tachoscope_alerts.prometheus_source import PrometheusSource
-
     from tachoscope_alerts import parquet, report, samples_source
+    from tachoscope_alerts.prometheus_source import PrometheusSource
 
     if prometheus:
         return report.report(objectives, PrometheusSource(prometheus), time.time())
@@ -201,11 +199,12 @@ def _report(objectives: list[Slo], store: str, prometheus: str | None) -> SloRep
 def _show_text(found: SloReport, output: Path | None) -> None:
     from tachoscope_cli import slo_text
 
+    out = console()
     if output is None:
-        slo_text.text(found, console())
+        slo_text.text(found, out)
         return
-    with console().capture() as captured:
-        slo_text.text(found, console())
+    with out.capture() as captured:
+        slo_text.text(found, out)
     write(captured.get(), output)
 
 

@@ -22,6 +22,7 @@ KNOWN = {
         Known("wait_seconds", "histogram", frozenset({"model"}), "test", buckets=(0.5, 1.0, 600.0)),
         Known("wait_seconds_bucket", "counter", frozenset({"model", "le"}), "test", buckets=(0.5, 1.0, 600.0)),
         Known("wait_seconds_count", "counter", frozenset({"model"}), "test"),
+        Known("ALERTS", "gauge", frozenset({"alertname", "alertstate"}), "test", {"alertstate": ("firing",)}, any_label=True),
         Known("slo:error:ratio", "gauge", frozenset({"slo", "window"}), "test", {"slo": ("one", "two")}, recorded=True),
     )
 }
@@ -38,6 +39,7 @@ FINE = [
     'slo:error:ratio{slo="one",window="1h"} > 0.1 and ignoring (window) slo:error:ratio{slo="one",window="5m"} > 0.1',
     "(sum(up) or vector(0)) < 3",
     "absent(job_running)",
+    'job_running unless on (training_job) ALERTS{alertname="Other",model="m",alertstate="firing"}',
     'absent(up{job="a"}) * on (job) up{job="a"}',
     "time() - job_running > 5",
     "count without (gpu) (gpu_temperature) == 2",
@@ -68,6 +70,7 @@ FAULTY = {
     'slo:error:ratio{window="1h"} > 0.1 and ignoring (windw) slo:error:ratio': "ignoring (windw): nothing there",
     'slo:error:ratio{slo="three"}': "slo:error:ratio never has slo='three'",
     'slo:error:ratio{job="x"}': "slo:error:ratio has no label job",
+    'ALERTS{alertstate="fires"}': "ALERTS never has alertstate='fires'",
     "rate(wait_seconds[5m])": "wait_seconds is a histogram",
     'rate(wait_seconds_bucket{le="2"}[5m])': "no bucket of wait_seconds_bucket ends at '2'",
     'rate(wait_seconds_bucket{le="600"}[5m])': "le='600' misses the same bucket of exporters that write it otherwise",
