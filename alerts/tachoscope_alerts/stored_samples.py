@@ -73,7 +73,8 @@ class Samples:
 def joined(parts: Iterable[Samples]) -> Samples:
     """Return the samples of several nodes as one."""
     by_metric: dict[str, list[Series]] = defaultdict(list)
-    lines, garbage, unread = 0, 0, []
+    lines, garbage = 0, 0
+    unread: list[str] = []
     for part in parts:
         for one in part.series():
             by_metric[one.metric].append(one)
