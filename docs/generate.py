@@ -14,6 +14,7 @@ from pathlib import Path
 from tachoscope_alerts import build, events, openslo, policy
 from tachoscope_alerts.detection import table as detection_times
 from tachoscope_alerts.runbook_skeleton import refresh, skeleton, subjects
+from tachoscope_alerts.slo import AtMost, Indicator, Ratio
 from tachoscope_alerts.windows import Timing
 from tachoscope_analyzers.checkpoint_model import Saving, best_interval, lost_at_failure, useful_ratio
 from tachoscope_analyzers.communication import CLASSES as EXCHANGE_CLASSES
@@ -226,12 +227,25 @@ def objective_table() -> str:
     for slo in openslo.load([HERE.parent / "alerts" / "slos"]):
         tells = "page, ticket" if slo.pages else "ticket"
         rows.append(
-            f"| `{slo.name}` | {slo.description} | {slo.target * 100:g} % | {slo.period_days:g} d | {slo.target_source} "
+            f"| `{slo.name}` | {slo.description} | {_threshold(slo.indicator)} | {slo.target * 100:g} % | {slo.period_days:g} d | {slo.target_source} "
             f"| {slo.owner} | {tells}: `{slo.alert}` |"
         )
     return "\n".join(
-        ["| objective | what it means | target | period | source of the target | owner | alert |", f"|{'---|' * 7}", *rows]
+        [
+            "| objective | what it means | good is | target | period | source of the target | owner | alert |",
+            f"|{'---|' * 8}",
+            *rows,
+        ]
     )
+
+
+def _threshold(indicator: Indicator) -> str:
+    if isinstance(indicator, AtMost):
+        return f"at most {indicator.bound:g}"
+    if isinstance(indicator, Ratio):
+        return ""
+    words = {"lt": "below", "lte": "at most", "gt": "above", "gte": "at least"}
+    return f"{words[indicator.comparison]} {indicator.bound:g}"
 
 
 def commands() -> str:

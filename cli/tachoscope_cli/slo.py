@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -54,7 +53,7 @@ CatalogueOption = Annotated[
     "`tachoscope slo check chat.yaml --catalogue chat-metrics.yaml`",
 )
 def slo_check(
-    paths: Annotated[list[Path] | None, typer.Argument(metavar="[PATHS]...", help=_PATHS)] = None,
+    paths: Annotated[list[Path] | None, typer.Argument(help=_PATHS)] = None,
     events: EventsOption = None,
     policy: PolicyOption = None,
     runbooks: Annotated[Path | None, typer.Option(metavar="PATH", help="Folder of runbooks. Default: as for specs.")] = None,
@@ -85,7 +84,9 @@ def slo_check(
         typer.echo(line)
     errors = len(broken) + sum(problem.severity == "error" for problem in problems)
     notes = len(broken) + len(problems) - errors
-    notice(f"{len(slos)} objectives, {len(alerts)} other alerts: {_count(errors, 'error')}, {_count(notes, 'note')}")
+    notice(
+        f"{_count(len(slos), 'objective')} and {_count(len(alerts), 'other alert')}: {_count(errors, 'error')}, {_count(notes, 'note')}"
+    )
     raise typer.Exit(int(errors > 0))
 
 
@@ -169,9 +170,7 @@ def slo_report(
     from tachoscope_alerts import openslo
 
     objectives = openslo.load(slos or _default_slos())
-    if for_:
-        objectives = [replace(slo, period_days=seconds_of(for_) / 86400) for slo in objectives]
-    found = _report(objectives, store_url(store), prometheus)
+    found = _report(objectives, store_url(store), prometheus, seconds_of(for_) / 86400 if for_ else None)
     if format_.value == "json":
         write(msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n", output)
     elif format_.value == "html":
@@ -182,18 +181,18 @@ def slo_report(
         _show_text(found, output)
 
 
-def _report(objectives: list[Slo], store: str, prometheus: str | None) -> SloReport:
+def _report(objectives: list[Slo], store: str, prometheus: str | None, days: float | None) -> SloReport:
     from tachoscope_alerts import parquet, report, samples_source
     from tachoscope_alerts.prometheus_source import PrometheusSource
 
     if prometheus:
-        return report.report(objectives, PrometheusSource(prometheus), time.time())
+        return report.report(objectives, PrometheusSource(prometheus), time.time(), period_days=days)
     err = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn())
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
         task = bar.add_task("reading samples", total=1.0)
         source = samples_source.of_store(store, cache=parquet.folder(), on_progress=lambda part: bar.update(task, completed=part))
-        return report.report(objectives, source, time.time())
+        return report.report(objectives, source, time.time(), period_days=days)
 
 
 def _show_text(found: SloReport, output: Path | None) -> None:

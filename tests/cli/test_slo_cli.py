@@ -44,7 +44,7 @@ def test_what_is_shipped_checks_clean_from_anywhere(elsewhere: Path, capsys: pyt
 
 def test_a_spec_of_ones_own_checks_clean(own: Path, capsys: pytest.CaptureFixture[str]):
     assert call(("slo", "check", str(own))) == 0
-    assert "1 objectives, 0 other alerts: 0 errors, 0 notes" in capsys.readouterr().err
+    assert "1 objective and 0 other alerts: 0 errors, 0 notes" in capsys.readouterr().err
 
 
 def test_errors_name_file_line_and_offender_and_exit_with_one(own: Path, capsys: pytest.CaptureFixture[str]):
