@@ -226,17 +226,11 @@ def objective_table() -> str:
     rows = []
     for slo in openslo.load([HERE.parent / "alerts" / "slos"]):
         tells = "page, ticket" if slo.pages else "ticket"
-        rows.append(
-            f"| `{slo.name}` | {slo.description} | {_threshold(slo.indicator)} | {slo.target * 100:g} % | {slo.period_days:g} d | {slo.target_source} "
-            f"| {slo.owner} | {tells}: `{slo.alert}` |"
-        )
-    return "\n".join(
-        [
-            "| objective | what it means | good is | target | period | source of the target | owner | alert |",
-            f"|{'---|' * 8}",
-            *rows,
-        ]
-    )
+        numbers = f"{_threshold(slo.indicator)} | {slo.target * 100:g} % | {slo.period_days:g} d"
+        told = f"{slo.owner} | {tells}: `{slo.alert}`"
+        rows.append(f"| `{slo.name}` | {slo.description} | {numbers} | {slo.target_source} | {told} |")
+    head = "| objective | what it means | good is | target | period | source of the target | owner | alert |"
+    return "\n".join([head, f"|{'---|' * 8}", *rows])
 
 
 def _threshold(indicator: Indicator) -> str:

@@ -84,9 +84,8 @@ def slo_check(
         typer.echo(line)
     errors = len(broken) + sum(problem.severity == "error" for problem in problems)
     notes = len(broken) + len(problems) - errors
-    notice(
-        f"{_count(len(slos), 'objective')} and {_count(len(alerts), 'other alert')}: {_count(errors, 'error')}, {_count(notes, 'note')}"
-    )
+    found = f"{_count(errors, 'error')}, {_count(notes, 'note')}"
+    notice(f"{_count(len(slos), 'objective')} and {_count(len(alerts), 'other alert')}: {found}")
     raise typer.Exit(int(errors > 0))
 
 
