@@ -19,7 +19,7 @@ import yaml
 
 from tachoscope_alerts import expressions
 from tachoscope_alerts.slo import Slo
-from tachoscope_core import agent_metrics, checkpoint_metrics, gpu_metrics, serving_metrics, verification
+from tachoscope_core import agent_metrics, checkpoint_metrics, gpu_metrics, serving_metrics, training_metrics, verification
 from tachoscope_core.dcgm_names import DCGM_METRICS
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.metric import Metric
@@ -76,8 +76,14 @@ _VALUES: dict[str, dict[str, tuple[str, ...]]] = {
     gpu_metrics.GPU_THROTTLED_SECONDS.name: {"reason": gpu_metrics.THROTTLE_TIMES},
     gpu_metrics.GPU_HEALTH_REASON.name: {"action": gpu_metrics.ACTIONS},
     serving_metrics.REQUESTS.name: {"outcome": serving_metrics.OUTCOMES},
+    serving_metrics.REQUESTS_JOINT.name: {"met": serving_metrics.MET},
     serving_metrics.REQUEST_TOKENS.name: {"direction": serving_metrics.DIRECTIONS},
     checkpoint_metrics.VERIFICATIONS.name: {"result": get_args(verification.Result)},
+    training_metrics.INTEGRITY_EVENTS.name: {"kind": training_metrics.INTEGRITY_KINDS},
+    training_metrics.JOBS_FINISHED.name: {
+        "result": tuple(training_metrics.ENDS),
+        "cause": tuple(dict.fromkeys(cause for causes in training_metrics.ENDS.values() for cause in causes)),
+    },
     agent_metrics.REJECTED.name: {"reason": agent_metrics.REJECTION_REASONS},
     agent_metrics.ERRORS.name: {"part": agent_metrics.ERROR_PARTS},
 }
