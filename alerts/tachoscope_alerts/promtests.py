@@ -1,7 +1,7 @@
-"""Unit tests of the generated rules for `promtool test rules`: each alert fires in its fault and is quiet in what only looks like it.
+"""Tests of the generated rules for `promtool test rules`: each alert fires in its fault and is quiet in what only looks like it.
 
-Of an objective the series are planted from its indicator, so that a selector that finds nothing makes a test fail. promtool evaluates
-all groups of a file at one interval, whatever theirs is; tickets, whose windows are days, have a file of their own with a longer one.
+Of an objective the series are planted from its indicator, so that a selector that finds nothing makes a test fail. promtool
+evaluates all groups of a file at one interval, whatever theirs is; tickets, whose windows are days, have a file of their own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tachoscope_alerts.planted_series import PlantedSeries, Stretch, labels_of, 
 from tachoscope_alerts.rules import HISTORY, least_bad
 from tachoscope_alerts.slo import Slices, Slo
 from tachoscope_alerts.windows import HOUR, Tier, Timing, duration, tiers
-from tachoscope_alerts.wording import annotations, filled_in
+from tachoscope_alerts.wording import annotations_of, filled_in
 
 Document = dict[str, Any]
 Block = dict[str, Any]
@@ -28,7 +28,7 @@ _OUTAGE_SECONDS = 600.0
 
 
 def of_pages(slos: Sequence[Slo], policy: Links, timing: Timing, rules_file: str) -> Document:
-    """Return the tests of what happens within minutes: the ratio is that of the raw series, pages fire, healthy traffic is quiet."""
+    """Return the tests of minutes: the ratio is that of the raw series, pages fire, healthy traffic is quiet."""
     blocks = [block for slo in slos for block in (_outage(slo, policy, timing), *_quiet(slo, timing))]
     return _document(slos, timing.interval, rules_file, blocks)
 
@@ -185,7 +185,7 @@ def _firing(slo: Slo, tier: Tier, policy: Links, timing: Timing, ratio: float) -
     windows = {"long": duration(tier.long_seconds), "short": duration(tier.short_seconds)}
     own = {"severity": tier.severity, "area": slo.area, "slo": slo.name, "owner": slo.owner, "window": windows["long"]}
     said = filled_in(slo, timing, labels, ratio, left=1 - ratio / slo.budget)
-    return {"exp_labels": own | windows | labels, "exp_annotations": annotations(slo, tier, policy, timing, said)}
+    return {"exp_labels": own | windows | labels, "exp_annotations": annotations_of(slo, tier, policy, timing, said)}
 
 
 def _expected(alert: str, at: str, alerts: list[Document]) -> Block:
