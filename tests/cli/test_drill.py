@@ -54,7 +54,7 @@ def test_each_class_has_a_drill_and_each_drill_breaks_what_an_alert_of_ours_is_a
 
 @installed
 @pytest.mark.alone
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.bar)])
 def test_a_drill_that_is_interrupted_leaves_nothing_running(number: signal.Signals, code: int, tmp_path: Path) -> None:
     process = subprocess.Popen(
         [*COMMAND, "agent_down"],
