@@ -117,7 +117,7 @@ def _catalogued(metric: str) -> tuple[str, ...]:
 def _objective(plan: _Plan, measured: Measured, by_label: dict[str, Measured]) -> Objective:
     slo = plan.slo
     budgets = [_budget(plan, group, sums, by_label) for group, sums in sorted(measured.items())]
-    budgets = budgets or [Budget(labels={}, state="not_measured", why=f"no samples of {_metrics(slo)} in the period")]
+    budgets = budgets or [Budget(labels={}, state="not_measured", why=_absent(slo))]
     budgets.sort(key=lambda one: (_WORST_FIRST.index(one.state), one.left if one.left is not None else 0.0))
     return Objective(
         name=slo.name,
@@ -132,8 +132,15 @@ def _objective(plan: _Plan, measured: Measured, by_label: dict[str, Measured]) -
     )
 
 
-def _metrics(slo: Slo) -> str:
-    return " or ".join(dict.fromkeys(one.metric for one in selectors(slo)))
+def _absent(slo: Slo) -> str:
+    """Return what there must be for there to be events, and was not."""
+    indicator = slo.indicator
+    if isinstance(indicator, Slices):
+        gate = indicator.gate.selector.metric if indicator.gate is not None else ""
+        if gate and indicator.missing == "bad":
+            return f"{gate} was 1 at no time of the period"
+        return f"no samples of {indicator.value.metric}{f' while {gate} was 1' if gate else ''} in the period"
+    return f"no samples of {selectors(slo)[0].metric} in the period"
 
 
 def _unit(slo: Slo) -> Literal["events", "seconds"]:
@@ -153,7 +160,7 @@ def _budget(plan: _Plan, group: Group, sums: list[Sums], by_label: dict[str, Mea
     coverage = min(period.evaluations * interval / period_seconds, 1.0)
     recent = hour.evaluations > 0
     if period.error_ratio is None:
-        why = "no events in the period" if period.evaluations else f"no samples of {_metrics(slo)} in the period"
+        why = "no events in the period" if period.evaluations else _absent(slo)
         return Budget(labels=labels, state="not_measured", why=why, coverage=coverage, recent=recent)
     left = 1.0 - period.error_ratio / slo.budget
     burns = [_burn(plan, tier, of_length) for tier in tiers(slo)]

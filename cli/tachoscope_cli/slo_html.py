@@ -26,6 +26,7 @@ td,th{padding:.2rem .9rem .2rem 0;text-align:right;white-space:nowrap} td.l,th.l
 .card{border:1px solid #d1d9e0;border-left-width:6px;border-radius:6px;padding:.8rem 1rem;margin:1rem 0}
 .left{display:inline-block;width:5rem;height:.7rem;background:#eef1f4;border-radius:2px;margin-right:.5rem;overflow:hidden}
 .left i{display:block;height:100%} ul{margin:.3rem 0;padding-left:1.2rem;overflow-wrap:anywhere}
+.n{display:inline-block;min-width:3rem}
 .warn{border-left:6px solid #bf8700;padding:.4rem .8rem;background:#fff8e5;overflow-wrap:anywhere}
 @media(max-width:48rem){body{margin:1rem auto} .card{padding:.6rem} table.all,.all tbody{display:block} .all thead{display:none}
 .all tr{display:grid;grid-template-columns:repeat(auto-fill,minmax(8rem,1fr));gap:.2rem .8rem}
@@ -52,7 +53,7 @@ def page(report: SloReport) -> str:
 
 def _row(objective: Objective, budget: Budget) -> str:
     cells = dict(zip(slo_words.TITLES, map(escape, slo_words.cells(objective, budget)), strict=True))
-    cells["budget left"] = _left(budget) + cells["budget left"]
+    cells["budget left"] = f'{_left(budget)}<span class="n">{cells["budget left"]}</span>'
     if slo_words.is_thin(budget):
         cells["measured"] = f'<span class="thin">{cells["measured"]}</span>'
     filled = "".join(f'<td data-title="{name}">{cell}</td>' for name, cell in cells.items())

@@ -12,7 +12,7 @@ from tachoscope_alerts.slo_report import Budget, Objective, SloReport
 from tachoscope_cli import slo_words
 
 _STYLES = {"ok": "green", "burning": "bold yellow", "exhausted": "bold red", "not_measured": "dim"}
-_BAR = 12
+_BAR = 8
 _WIDE = 10_000
 
 
@@ -28,17 +28,17 @@ def text(report: SloReport, console: Console) -> None:
         for objective, budget in pairs:
             for line in _lines(objective, budget):
                 console.print(line, soft_wrap=True)
-    for objective, budget in pairs:
-        for line in _below(objective, budget):
-            console.print(line, soft_wrap=True)
-    if report.notes:
+    blocks = [list(_spent(*pair)) for pair in pairs if pair[1].state in {"burning", "exhausted"}]
+    blocks.append([_unknown(*pair) for pair in pairs if pair[1].state == "not_measured"])
+    blocks.append([Text(note, style="yellow") for note in report.notes])
+    for block in filter(None, blocks):
         console.print()
-    for note in report.notes:
-        console.print(Text(note, style="yellow"), soft_wrap=True)
+        for line in block:
+            console.print(line, soft_wrap=True)
 
 
 def _table(pairs: Sequence[tuple[Objective, Budget]]) -> Table:
-    table = Table("state", "objective", *slo_words.TITLES, box=None, padding=(0, 2, 0, 0))
+    table = Table("state", "objective", *slo_words.TITLES, box=None, padding=(0, 1, 0, 0))
     for column in table.columns:
         column.no_wrap = True
         column.justify = "left" if column.header in {"state", "objective", "budget left"} else "right"
@@ -76,15 +76,9 @@ def _row(objective: Objective, budget: Budget) -> list[Text]:
     ]
 
 
-def _below(objective: Objective, budget: Budget) -> Iterator[Text]:
-    """Yield what is to be known of a budget that is not as it should be."""
-    if budget.state == "ok":
-        return
-    yield Text("")
+def _spent(objective: Objective, budget: Budget) -> Iterator[Text]:
+    """Yield what is to be known of a budget that burns or is gone: how much, which tiers fire, whose it is, and who spends it."""
     name = slo_words.name(objective, budget)
-    if budget.state == "not_measured":
-        yield Text.assemble((name, "bold"), f": not measured, {budget.why}")
-        return
     yield Text.assemble((name, "bold"), f": {slo_words.spent(objective, budget)}; {objective.owner}, runbooks/{objective.alert}.md")
     for burn in budget.burns:
         if burn.fires:
@@ -93,3 +87,7 @@ def _below(objective: Objective, budget: Budget) -> Iterator[Text]:
         yield Text("  worst of the last day", style="dim")
     for one in budget.offenders:
         yield Text(f"    {slo_words.offender(one, objective)}")
+
+
+def _unknown(objective: Objective, budget: Budget) -> Text:
+    return Text.assemble((slo_words.name(objective, budget), "bold"), f": not measured, {budget.why}")

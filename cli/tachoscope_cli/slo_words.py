@@ -31,7 +31,7 @@ def name(objective: Objective, budget: Budget) -> str:
 def cells(objective: Objective, budget: Budget) -> tuple[str, ...]:
     """Return the cells below `TITLES`."""
     return (
-        ratio(objective.target, objective),
+        f"{objective.target * 100:g} %",
         ratio(budget.attainment, objective),
         ratio(budget.attainment_day, objective),
         left(budget),

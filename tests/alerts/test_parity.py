@@ -20,6 +20,8 @@ from slo_making import AGE, BAD, BEGIN, GOOD, LATENCY, USE, openmetrics, slo, wr
 from slo_planting import plant
 from tachoscope_alerts import openslo
 from tachoscope_alerts.evaluate import bad_and_total, wanted
+from tachoscope_alerts.expressions import BAD as BAD_EVENTS
+from tachoscope_alerts.expressions import TOTAL as TOTAL_EVENTS
 from tachoscope_alerts.expressions import bad_events, total_events
 from tachoscope_alerts.measure import Ask, Window
 from tachoscope_alerts.prometheus_source import PrometheusSource
@@ -47,6 +49,7 @@ KINDS = {
     "use": slo(USE, name="use"),
     "worst-use": slo(replace(USE, by=("gpu",), reduce="max", comparison="gt"), by=("gpu",), name="worst-use"),
 }
+RECORDED = slo(BAD, by=("service",), name="recorded")
 SHIPPED = {one.name: one for one in openslo.load([Path(__file__).parents[2] / "alerts" / "slos"])}
 ALL = {**KINDS, **{f"shipped-{name}": one for name, one in SHIPPED.items()}}
 
@@ -64,6 +67,17 @@ def without_ends(read: Reader) -> Reader:
     return reading
 
 
+def as_recorded(one: Slo, store: Store) -> Iterator[str]:
+    """Yield what rules would have recorded of an objective, 7 s after each multiple of the interval."""
+    read = store_reader(store)(wanted([one]), BEGIN, BEGIN + SECONDS)
+    found = bad_and_total(one, read.by_metric, BEGIN, BEGIN + SECONDS, TIMING)
+    for name, by_group in ((BAD_EVENTS, found.bad), (TOTAL_EVENTS, found.total)):
+        for (service,), values in by_group.items():
+            for time, value in zip(found.times_ms.tolist(), values.tolist(), strict=True):
+                if value == value:
+                    yield f'{name}{{slo="{one.name}",service="{service}"}} {value!r} {time / 1000 + 7:.3f}\n'
+
+
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[SamplesSource, int]]:
     """The source of the store, and the port of a Prometheus with the same samples."""
@@ -72,8 +86,9 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[SamplesSour
     store = Store(str(folder / "store"))
     write_store(store, planted)
     text = folder / "samples.om"
+    *some, end = openmetrics(planted, wanted(ALL.values()))
     with text.open("w") as file:
-        file.writelines(openmetrics(planted, wanted(ALL.values())))
+        file.writelines([*some, *as_recorded(RECORDED, store), end])
     command = ["promtool", "tsdb", "create-blocks-from", "openmetrics", str(text), str(folder / "tsdb")]
     made = subprocess.run(command, capture_output=True, text=True, check=False)
     assert made.returncode == 0, made.stderr
@@ -138,6 +153,22 @@ def test_the_expression_of_an_objective_over_a_window_is_its_attainment(both: tu
         {group: bad[group] / total[group] for group in total}, rel=1e-2
     )
     assert len(total) == 2
+
+
+def test_what_rules_recorded_is_read_and_needs_no_raw_series(both: tuple[SamplesSource, int]) -> None:
+    source, port = both
+    theirs = PrometheusSource(f"http://127.0.0.1:{port}")
+    ask = Ask(RECORDED, (Window(START, END), Window(END - 1800.0, END)))
+
+    (ours,), (its,) = source.measure([ask], TIMING), theirs.measure([ask], TIMING)
+
+    assert theirs.notes == []
+    assert ours.keys() == its.keys() == {("chat",), ("code",)}
+    for group, sums in ours.items():
+        for one, other in zip(sums, its[group], strict=True):
+            # Recorded 7 s later, one evaluation at each end falls into the next window.
+            assert abs(one.evaluations - other.evaluations) <= 1
+            assert other.error_ratio == pytest.approx(one.error_ratio, rel=0.05)
 
 
 def test_reports_from_both_agree(both: tuple[SamplesSource, int]) -> None:

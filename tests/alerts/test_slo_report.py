@@ -226,3 +226,18 @@ def test_a_report_on_less_time_judges_its_budget_and_burns_by_the_same_tiers() -
     assert (budget.attainment, budget.left) == pytest.approx((0.9, -9.0))
     assert [burn.threshold for burn in budget.burns] == pytest.approx([13.44, 5.6, 2.8, 2.8 / 3])
     assert (budget.burn_down[0].time, budget.coverage) == (NOW - DAY, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("indicator", "why"),
+    [
+        (USE, "no samples of tachoscope_gpu_active_ratio in the period"),
+        (AGE, "tachoscope_job_active was 1 at no time of the period"),
+        (
+            replace(AGE, missing="ignored"),
+            "no samples of tachoscope_checkpoint_verified_timestamp_seconds while tachoscope_job_active was 1 in the period",
+        ),
+    ],
+)
+def test_of_slices_it_is_told_which_of_value_and_gate_is_missing(indicator: Any, why: str) -> None:
+    assert report([slo(indicator)], Planned({}), NOW).objectives[0].budgets[0].why == why

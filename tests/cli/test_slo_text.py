@@ -24,12 +24,12 @@ def test_each_budget_has_a_row_with_its_state_and_a_bar_of_what_is_left() -> Non
     rows = printed().splitlines()
     assert rows[0].startswith("1 exhausted, 1 not measured, 1 ok at ")
     (burning,) = [row for row in rows if row.startswith("burning")]
-    assert re.search(r"inference-ttft-p99 chat m-8b +99.00 % +99.60 % +99.90 % +█{3}░{9} +25 % +20.5x in 1 h +100 %", burning)
+    assert re.search(r"inference-ttft-p99 chat m-8b +99 % +99.60 % +99.90 % +█{2}░{6} +25 % +20.5x in 1 h +100 %", burning)
     (exhausted,) = [row for row in rows if row.startswith("exhausted")]
-    assert "░" * 12 in exhausted
+    assert "░" * 8 in exhausted
     assert "-250 %" in exhausted
     (unknown,) = [row for row in rows if row.startswith("not measured")]
-    assert re.search(r"training-recovery +99.00 % +- +- +- +- +0 %", unknown)
+    assert re.search(r"training-recovery +99 % +- +- +- +- +0 %", unknown)
 
 
 def test_below_stand_those_that_are_not_as_they_should_be_with_why_whose_and_who() -> None:
@@ -57,9 +57,9 @@ def test_a_narrow_terminal_loses_nothing() -> None:
     assert narrow[narrow.index("\n\ninference-ttft-p99 code m-8b:") :] in printed()
 
 
-@pytest.mark.parametrize(("left", "full"), [(1.0, 12), (0.5, 6), (0.001, 1), (0.0, 0), (-3.0, 0), (1.2, 12)])
+@pytest.mark.parametrize(("left", "full"), [(1.0, 8), (0.5, 4), (0.001, 1), (0.0, 0), (-3.0, 0), (1.2, 8)])
 def test_a_bar_is_empty_only_when_nothing_is_left(left: float, full: int) -> None:
-    assert slo_text.bar(left) == "█" * full + "░" * (12 - full)
+    assert slo_text.bar(left) == "█" * full + "░" * (8 - full)
 
 
 def test_a_service_without_a_name_does_not_vanish() -> None:
