@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-
 from remote_write import Floats
+
 from tachoscope_core import gpu_metrics, serving_metrics, training_metrics
 from tachoscope_core.metric import Metric
 from tachoscope_core.names import BY_NAME

@@ -5,6 +5,7 @@ all through a real agent.
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -54,13 +55,11 @@ class Scraped:
     def increase(self, *of: str) -> float:
         """Return by how much all series of a metric with these first labels grew between their own samples."""
         found = [values for name, values in self.samples.items() if name[: len(of)] == of]
-        return sum(max(after - before, 0.0) for values in found for before, after in zip(values, values[1:], strict=False))
+        return sum(max(after - before, 0.0) for values in found for before, after in pairwise(values))
 
 
 def ranks(tmp_path: Path, clock: FakeClock, count: int = 2, world: int | None = None, attempt: int = 0) -> list[Process]:
-    made = [
-        Process(tmp_path / "spool" / "pod", rank=rank, world_size=world or count, attempt=attempt) for rank in range(count)
-    ]
+    made = [Process(tmp_path / "spool" / "pod", rank=rank, world_size=world or count, attempt=attempt) for rank in range(count)]
     for process in made:
         process.clock = clock
         process.start()
@@ -108,9 +107,7 @@ def test_steps_of_a_job_that_has_ranks_elsewhere_count_as_well(tmp_path: Path, c
     assert slower_than(1.25, slowdown(agent)) == 1
 
 
-def test_a_checkpoint_of_one_rank_for_which_the_others_wait_is_no_slow_step(
-    tmp_path: Path, clock: FakeClock, agent: Agent
-) -> None:
+def test_a_checkpoint_of_one_rank_for_which_the_others_wait_is_no_slow_step(tmp_path: Path, clock: FakeClock, agent: Agent) -> None:
     saves = {"forward": [1.0, 1.0], "checkpoint": [20.0, 0.0], "backward": [0.0, 20.0]}
     evaluates = {"forward": [1.0, 1.0], "evaluation": [30.0, 30.0]}
     waits = {"forward": [1.0, 1.0], "data_wait": [3.5, 0.0], "backward": [0.0, 3.5]}
@@ -182,9 +179,7 @@ def test_what_the_first_check_of_a_job_finds_is_an_increase(tmp_path: Path, cloc
     assert scraped.increase("shard_failures_total", "job", "bad") == 1.0
 
 
-def test_an_end_is_an_increase_also_on_a_node_whose_agent_has_only_begun(
-    tmp_path: Path, clock: FakeClock, agent: Agent
-) -> None:
+def test_an_end_is_an_increase_also_on_a_node_whose_agent_has_only_begun(tmp_path: Path, clock: FakeClock, agent: Agent) -> None:
     scraped = Scraped(agent, clock)
     (rank,) = ranks(tmp_path, clock, 1)
     scraped.go_on(15)
