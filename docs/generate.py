@@ -1,4 +1,4 @@
-"""Writes the pages that are made from the code: bottlenecks, metrics, commands, and the tables of collectors and health.
+"""Writes what is made from the code: pages (bottlenecks, metrics, commands), tables in others, and the rules of the objectives.
 
 python docs/generate.py            # write
 python docs/generate.py --check    # exit with 1 if one is not current
@@ -11,12 +11,18 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tachoscope_alerts import build, events, openslo, policy
+from tachoscope_alerts.detection import table as detection_times
+from tachoscope_alerts.runbook_skeleton import refresh, skeleton, subjects
+from tachoscope_alerts.slo import AtMost, Indicator, Ratio
+from tachoscope_alerts.windows import Timing
 from tachoscope_analyzers.checkpoint_model import Saving, best_interval, lost_at_failure, useful_ratio
 from tachoscope_analyzers.communication import CLASSES as EXCHANGE_CLASSES
 from tachoscope_analyzers.coverage import missing_signals
 from tachoscope_analyzers.duration import in_words
 from tachoscope_analyzers.gpu_losses import CLASSES as GPU_CLASSES
 from tachoscope_analyzers.life.verdicts import CLASSES as LIFE_CLASSES
+from tachoscope_analyzers.preemptible import DAY, Preemption, expected
 from tachoscope_analyzers.prices import shipped_prices
 from tachoscope_analyzers.replay.report import FOUND as REPLAYED
 from tachoscope_analyzers.serving.report import CLASSES as SERVING_CLASSES
@@ -31,11 +37,13 @@ from tachoscope_node.gpu.nvml_values import UNITS
 from tachoscope_node.gpu.sources import ALL_LINKS, SOURCES, Source
 
 HERE = Path(__file__).parent
+ALERTS = HERE.parent / "alerts"
+RUNBOOKS = HERE.parent / "runbooks"
 WITH_MORE_CLASSES = ("host_memory", "async_staleness", "silent_corruption")
 """Found from records that a job has only if it asks for them, or that older probes did not write."""
 COMMANDS = (
-    *([], ["demo"], ["run"], ["analyze"], ["capacity"], ["verify"], ["agent"], ["doctor"]),
-    *(["store", "ls"], ["store", "quarantine"]),
+    *([], ["demo"], ["run"], ["analyze"], ["capacity"], ["verify"], ["runbook"], ["drill"], ["agent"], ["doctor"]),
+    *(["store", "ls"], ["store", "quarantine"], ["slo", "check"], ["slo", "build"], ["slo", "report"]),
 )
 HEAD = "<!-- Made by docs/generate.py: change the code, then `make generate`. -->\n"
 
@@ -175,6 +183,19 @@ def checkpoint_intervals() -> str:
     return "\n".join([head, "|---|---|---|---|---|", *rows])
 
 
+def preemptible_policy() -> str:
+    """Return the table of how often to save on machines that live a day, by their number and by whether a save fits into the notice."""
+    ways = ((Saving(2.0, 10.0, 300.0), True), (Saving(30.0, 0.0, 300.0), False))
+    rows = []
+    for hosts in (1, 8, 64, 256):
+        preemption = Preemption(DAY / (0.15 * hosts), notice_seconds=30.0, life_seconds=DAY)
+        found = [expected(way, 30 * DAY / hosts, preemption, fits=fits) for way, fits in ways]
+        cells = [f"{in_words(interval)} | {useful:.1%}" for _, interval, useful in found]
+        rows.append(f"| {hosts} | {in_words(preemption.between_seconds)} | {' | '.join(cells)} |")
+    head = "| machines | preempted every | fits: save every | goodput | does not: save every | goodput |"
+    return "\n".join([head, "|---|---|---|---|---|---|", *rows])
+
+
 def server_table() -> str:
     """Return the table of what each make of inference server says."""
     makes = [catalogue(server) for server in SERVERS]
@@ -200,6 +221,27 @@ def price_table() -> str:
     return "\n".join(["| accelerator | an hour | whose price | on | source |", "|---|---|---|---|---|", *rows])
 
 
+def objective_table() -> str:
+    """Return the table of objectives."""
+    rows = []
+    for slo in openslo.load([HERE.parent / "alerts" / "slos"]):
+        tells = "page, ticket" if slo.pages else "ticket"
+        numbers = f"{_threshold(slo.indicator)} | {slo.target * 100:g} % | {slo.period_days:g} d"
+        told = f"{slo.owner} | {tells}: `{slo.alert}`"
+        rows.append(f"| `{slo.name}` | {slo.description} | {numbers} | {slo.target_source} | {told} |")
+    head = "| objective | what it means | good is | target | period | source of the target | owner | alert |"
+    return "\n".join([head, f"|{'---|' * 8}", *rows])
+
+
+def _threshold(indicator: Indicator) -> str:
+    if isinstance(indicator, AtMost):
+        return f"at most {indicator.bound:g}"
+    if isinstance(indicator, Ratio):
+        return ""
+    words = {"lt": "below", "lte": "at most", "gt": "above", "gte": "at least"}
+    return f"{words[indicator.comparison]} {indicator.bound:g}"
+
+
 def commands() -> str:
     """Return the page of every command's own help."""
     parts = ["# Commands"]
@@ -214,6 +256,29 @@ def commands() -> str:
         text = "\n".join(line.rstrip() for line in done.stdout.strip("\n").splitlines())
         parts += ["", f"## tachoscope {' '.join(words)}".rstrip(), "```", text, "```"]
     return "\n".join(parts)
+
+
+def alert_files(*, write: bool) -> list[str]:
+    """Write or check the rules, their tests and what else is made of objectives; return the files that were not current."""
+    slos, found = openslo.load([ALERTS / "slos"]), events.load(ALERTS / "events")
+    made_from = (slos, found, policy.load(ALERTS / "policy.yaml"), Timing(), ALERTS / "generated")
+    stale = build.check(*made_from)
+    if write:
+        build.build(*made_from)
+    return [str(path.relative_to(ALERTS.parent)) for path in stale]
+
+
+def alert_runbooks(*, write: bool) -> list[str]:
+    """Write or check what is generated in the runbooks of alerts, one without a page gets a skeleton; return those that were not current."""
+    rules, stale = policy.load(ALERTS / "policy.yaml"), []
+    for alert, subject in subjects(openslo.load([ALERTS / "slos"]), events.load(ALERTS / "events")).items():
+        path = RUNBOOKS / f"{alert}.md"
+        text = refresh(path.read_text(), subject, rules) if path.exists() else skeleton(subject, rules)
+        if not path.exists() or path.read_text() != text:
+            stale.append(f"runbooks/{path.name}")
+            if write:
+                path.write_text(text)
+    return stale
 
 
 def _with_section(page: str, name: str, table: str) -> str:
@@ -235,12 +300,17 @@ def main() -> int:
         stale.append(path.name)
         if "--check" not in sys.argv:
             path.write_text(text)
+    stale += alert_files(write="--check" not in sys.argv)
+    stale += alert_runbooks(write="--check" not in sys.argv)
     sections = (
+        ("detection", "detection_times", lambda: detection_times(openslo.load([ALERTS / "slos"]))),
         ("collectors", "nvml_sources", nvml_sources),
         ("health", "health_rules", health_rules),
         ("checkpoints", "checkpoint_intervals", checkpoint_intervals),
         ("prices", "price_table", price_table),
         ("servers", "servers", server_table),
+        ("slos", "objectives", objective_table),
+        ("../runbooks/procedure-checkpoint-policy", "preemptible_policy", preemptible_policy),
     )
     for name, section, make in sections:
         path = HERE / f"{name}.md"
@@ -250,7 +320,7 @@ def main() -> int:
             if "--check" not in sys.argv:
                 path.write_text(text)
     if stale and "--check" in sys.argv:
-        sys.stderr.write(f"not current: {', '.join(stale)} in docs/ (make generate)\n")
+        sys.stderr.write(f"not current: {', '.join(stale)} (make generate)\n")
         return 1
     return 0
 
