@@ -1,8 +1,8 @@
-"""How long outages last before promtool's Prometheus fires, and alerts after their end, beside what `tachoscope_alerts.detection` computes.
+"""How long outages last before promtool's Prometheus fires, and alerts after their end, beside what theory says of both.
 
-Full history of no bad events, then an outage, which ends when the alert is due. The times depend on target, period, whether it pages, and
-whether events or time are counted: objectives that share these share a line. Pages are evaluated every 30 s from raw counters on,
-tickets every 5 minutes from recorded events on, as the rules' groups are.
+Full history of no bad events, then an outage, which ends when the alert is due. The times depend on target, period, whether it
+pages, and whether events or time are counted: objectives that share these share a line. Pages are evaluated every 30 s from raw
+counters on, tickets every 5 minutes from recorded events on, as the rules' groups are.
 
     python benchmarks/detection_times.py            # print
     python benchmarks/detection_times.py --write    # and write docs/measurements.md
@@ -63,7 +63,7 @@ class Case:
         return detection(self.slo, self.severity, outage.bad(self.slo), Timing())
 
     def lasts(self, outage: Outage) -> float:
-        """Return the seconds of an outage: until the evaluation at which it is told at the latest; where it never is, the longest window."""
+        """Return the seconds of an outage: until it is told at the latest; where it never is, the longest window."""
         expected = self.computed(outage)
         return self.history if expected.fires == NEVER else self.on_grid(expected.fires + self.interval / 2)
 
@@ -78,7 +78,7 @@ class Case:
 
 
 def measured(cases: Iterable[Case]) -> dict[tuple[str, Severity, str], tuple[float, float]]:
-    """Return seconds from begin to page and from end to clear, by objective, severity and outage; without those that never fired."""
+    """Return seconds from begin to alert and from end to clear by objective, severity and outage; none of what never fired."""
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         for case in cases:

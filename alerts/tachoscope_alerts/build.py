@@ -1,4 +1,4 @@
-"""Writes everything that is made from objectives, event alerts and the policy: rules, their tests, manifests, Alertmanager's configuration.
+"""Writes what is made from objectives, event alerts and the policy: rules, their tests, manifests, a configuration of Alertmanager.
 
 The same input gives the same bytes, so that what is committed can be compared with what it is made from.
 """

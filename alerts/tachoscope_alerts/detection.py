@@ -1,8 +1,8 @@
 """How long an outage lasts before somebody is told, and an alert after its end, by the arithmetic of windows.
 
-With full history and steady traffic, a ratio e of bad events brings a window W to the threshold T after T * W / e; a total outage spends
-the budget fastest, and one below the threshold never reaches it (SRE Workbook, chapter 5). Two things are added: events are rates over
-the base window, so that the begin and the end of an outage are smeared over it, and nothing is seen before the next evaluation.
+With full history and steady traffic, a ratio e of bad events brings a window W to the threshold T after T * W / e; one below the
+threshold never does (SRE Workbook, chapter 5). Two things are added: events are rates over the base window, which smears begin and
+end of an outage, and nothing is seen before the next evaluation.
 Knows nothing of how long a notification waits after that.
 """
 

@@ -1,6 +1,6 @@
 """Alerts that are no objective's burn: faults of infrastructure, and what is down so hard that nobody should wait for a budget.
 
-Each is written by hand in `alerts/events/<group>.yaml`, with the series in which it fires and those of its look-alike, in which it does not.
+Each is written by hand in `alerts/events/<group>.yaml`, with the series in which it fires and those of its look-alike.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Series of an objective's indicator whose truth is known: so many of its events are bad, and none of the series knows that it is a test.
+"""Series of an objective's indicator whose truth is known: so many of its events are bad.
 
 They are made from the indicator's selectors alone, in promtool's notation
 (https://prometheus.io/docs/prometheus/latest/configuration/unit_testing_rules/#series).
@@ -19,7 +19,7 @@ PlantedSeries = dict[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Some scrapes in a row, in each of which `total` events are new, of these `bad` bad ones; `restart`: counters begin at 0 again."""
+    """Scrapes in a row. In each `total` events are new, of these `bad` bad ones; `restart`: counters begin at 0 again."""
 
     scrapes: int
     total: float

@@ -1,7 +1,7 @@
-"""Unit tests of the generated rules for `promtool test rules`: each alert fires in its fault and is quiet in what only looks like it.
+"""Tests of the generated rules for `promtool test rules`: each alert fires in its fault and is quiet in what only looks like it.
 
-Of an objective the series are planted from its indicator, so that a selector that finds nothing makes a test fail. promtool evaluates
-all groups of a file at one interval, whatever theirs is; tickets, whose windows are days, have a file of their own with a longer one.
+Of an objective the series are planted from its indicator, so that a selector that finds nothing makes a test fail. promtool
+evaluates all groups of a file at one interval, whatever theirs is; tickets, whose windows are days, have a file of their own.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from tachoscope_alerts.links import Links
 from tachoscope_alerts.planted_series import PlantedSeries, Stretch, labels_of, of_events, of_slices
 from tachoscope_alerts.rules import HISTORY, least_bad
 from tachoscope_alerts.slo import Slices, Slo
-from tachoscope_alerts.windows import HOUR, Tier, Timing, duration, seconds_of, tiers
-from tachoscope_alerts.wording import annotations, filled_in
+from tachoscope_alerts.windows import HOUR, Tier, Timing, duration, tiers
+from tachoscope_alerts.wording import annotations_of, filled_in
 
 Document = dict[str, Any]
 Block = dict[str, Any]
@@ -28,7 +28,7 @@ _OUTAGE_SECONDS = 600.0
 
 
 def of_pages(slos: Sequence[Slo], policy: Links, timing: Timing, rules_file: str) -> Document:
-    """Return the tests of what happens within minutes: the ratio is that of the raw series, pages fire, healthy traffic is quiet."""
+    """Return the tests of minutes: the ratio is that of the raw series, pages fire, healthy traffic is quiet."""
     blocks = [block for slo in slos for block in (_outage(slo, policy, timing), *_quiet(slo, timing))]
     return _document(slos, timing.interval, rules_file, blocks)
 
@@ -36,7 +36,7 @@ def of_pages(slos: Sequence[Slo], policy: Links, timing: Timing, rules_file: str
 def of_tickets(slos: Sequence[Slo], policy: Links, timing: Timing, rules_file: str) -> Document:
     """Return the tests of tickets, whose windows are days: from the recorded events on."""
     blocks = [block for slo in slos if _tickets(slo) for block in _slow_burns(slo, policy, timing)]
-    return _document(slos, timing.slow_interval, rules_file, blocks)
+    return _document(slos, _ticket_interval(timing), rules_file, blocks)
 
 
 def of_event_alerts(events: Sequence[EventAlert], timing: Timing, rules_file: str) -> Document:
@@ -58,9 +58,8 @@ def of_event_alerts(events: Sequence[EventAlert], timing: Timing, rules_file: st
                 block["alert_rule_test"] = [_expected(event.alert, test["at"], [])]
             blocks.append(block)
     names = [f"events-{name}" for name in dict.fromkeys(event.group for event in events)]
-    # As often as samples come: more evaluations see nothing new.
-    interval = max([timing.interval, min(seconds_of(block["interval"]) for block in blocks)])
-    return _file(names, interval, rules_file, blocks)
+    # Half as often as they will be: faults last for minutes, and there are many tests.
+    return _file(names, 2 * timing.interval, rules_file, blocks)
 
 
 # --- minutes ------------------------------------------------------------------------------------------------------------------
@@ -149,12 +148,12 @@ def _slow_burns(slo: Slo, policy: Links, timing: Timing) -> list[Block]:
     paged = min([1.0, *(value for tier, value in thresholds.items() if tier.severity == "page")])
     between, below = round((highest + paged) / 2 * _EVENTS), round(0.8 * lowest * _EVENTS)
     history = [HISTORY * timing.scaled(tier.long_seconds) for tier in _tickets(slo)]
-    early, at = (_on_grid(seconds, timing.slow_interval) for seconds in (min(history) / 2, max(history) + timing.scaled(HOUR)))
+    early, at = (_on_grid(seconds, _ticket_interval(timing)) for seconds in (min(history) / 2, max(history) + timing.scaled(HOUR)))
     alerts = [_firing(slo, tier, policy, timing, ratio=between / _EVENTS) for tier in _tickets(slo)]
-    burns = _block(f"{slo.name}: a slow burn", duration(timing.slow_interval), _recorded_events(slo, between, at, timing))
+    burns = _block(f"{slo.name}: a slow burn", duration(_ticket_interval(timing)), _recorded_events(slo, between, at, timing))
     burns["alert_rule_test"] = [_expected(slo.alert, duration(early), []), _expected(slo.alert, duration(at), alerts)]
     allowed = _block(
-        f"{slo.name}: a burn below all tiers", duration(timing.slow_interval), _recorded_events(slo, below, at, timing)
+        f"{slo.name}: a burn below all tiers", duration(_ticket_interval(timing)), _recorded_events(slo, below, at, timing)
     )
     allowed["alert_rule_test"] = [_expected(slo.alert, duration(at), [])]
     return [burns, allowed]
@@ -162,11 +161,16 @@ def _slow_burns(slo: Slo, policy: Links, timing: Timing) -> list[Block]:
 
 def _recorded_events(slo: Slo, bad: float, until: float, timing: Timing) -> list[PlantedSeries]:
     labels = {"slo": slo.name, "area": slo.area, **labels_of(slo)}
-    times = round(until / timing.slow_interval)
+    times = round(until / _ticket_interval(timing))
     return [
         {"series": _series(TOTAL, labels), "values": f"{_EVENTS}x{times}"},
         {"series": _series(BAD, labels), "values": f"{bad}x{times}"},
     ]
+
+
+def _ticket_interval(timing: Timing) -> float:
+    """Return the seconds between evaluations in tests of days: fewer than there will be, of a burn that is steady."""
+    return 3 * timing.slow_interval
 
 
 def _on_grid(seconds: float, interval: float) -> float:
@@ -181,7 +185,7 @@ def _firing(slo: Slo, tier: Tier, policy: Links, timing: Timing, ratio: float) -
     windows = {"long": duration(tier.long_seconds), "short": duration(tier.short_seconds)}
     own = {"severity": tier.severity, "area": slo.area, "slo": slo.name, "owner": slo.owner, "window": windows["long"]}
     said = filled_in(slo, timing, labels, ratio, left=1 - ratio / slo.budget)
-    return {"exp_labels": own | windows | labels, "exp_annotations": annotations(slo, tier, policy, timing, said)}
+    return {"exp_labels": own | windows | labels, "exp_annotations": annotations_of(slo, tier, policy, timing, said)}
 
 
 def _expected(alert: str, at: str, alerts: list[Document]) -> Block:

@@ -1,7 +1,7 @@
 """Prometheus rules of an objective: what it counts, its ratios over windows, what is left of its budget, and its burn-rate alerts.
 
-Two groups. The first counts the events from the raw series and then, in the same evaluation, sums them over windows up to six hours;
-the second reads nothing but what the first has recorded, and covers days.
+Two groups. The first counts the events of the raw series and, in the same evaluation, sums them over windows up to six hours; the
+second reads nothing but what the first has recorded, and covers days.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tachoscope_alerts.expressions import (
 from tachoscope_alerts.links import Links
 from tachoscope_alerts.slo import Slices, Slo
 from tachoscope_alerts.windows import DAY, HOUR, RAW_LIMIT_SECONDS, Tier, Timing, duration, tiers
-from tachoscope_alerts.wording import annotations
+from tachoscope_alerts.wording import annotations_of
 
 Rule = dict[str, Any]
 Group = dict[str, Any]
@@ -33,7 +33,7 @@ LOOKED_AT_SECONDS = (HOUR / 12, HOUR)
 KEEP_FIRING_SECONDS = 300.0
 """An alert that clears and returns within this is one alert. There is no `for`, which one good evaluation would set back."""
 HISTORY = 0.25
-"""Part of its long window before which a ticket needs to know of events: of a new service each window is as short as its history."""
+"""Part of its long window before which a ticket needs to know of events: of a new service each window is only that long."""
 
 
 def groups(slo: Slo, policy: Links, timing: Timing) -> list[Group]:
@@ -65,7 +65,7 @@ def alert(slo: Slo, tier: Tier, policy: Links, timing: Timing) -> Rule:
         "expr": " and ignoring (window)\n".join(_conditions(slo, tier, timing)),
         "keep_firing_for": duration(timing.scaled(KEEP_FIRING_SECONDS)),
         "labels": labels | {"long": duration(tier.long_seconds), "short": duration(tier.short_seconds)},
-        "annotations": annotations(slo, tier, policy, timing),
+        "annotations": annotations_of(slo, tier, policy, timing),
     }
 
 

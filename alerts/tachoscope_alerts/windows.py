@@ -43,7 +43,7 @@ TIERS = (
     Tier(DAY, 2 * HOUR, 0.10, "ticket"),
     Tier(3 * DAY, 6 * HOUR, 0.10, "ticket"),
 )
-"""Table 5-8 of the workbook, and the tier of a day that Sloth and kubernetes-mixin add. The short window is a twelfth of the long."""
+"""Table 5-8 of the workbook, and the tier of a day that Sloth and kubernetes-mixin add. The short window is 1/12 of the long."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ class Said:
     hours: str
 
 
-def annotations(slo: Slo, tier: Tier, policy: Links, timing: Timing, said: Said | None = None) -> dict[str, str]:
+def annotations_of(slo: Slo, tier: Tier, policy: Links, timing: Timing, said: Said | None = None) -> dict[str, str]:
     """Return the annotations of a tier's alert; `said` by default as templates."""
     said = said or templates(slo, timing)
     variables = {label: _escaped(said.labels[label]) for label in slo.by}
@@ -41,12 +41,12 @@ def annotations(slo: Slo, tier: Tier, policy: Links, timing: Timing, said: Said 
     whose = ", ".join(f"{label} {said.labels[label]}" for label in slo.by)
     return {
         "summary": (
-            f"{slo.title or slo.name}{f' ({whose})' if whose else ''}: {said.bad} {what} in {long} were bad, {said.burn} times what the objective "
-            f"allows; {said.left} of the error budget of {period} is left"
+            f"{slo.title or slo.name}{f' ({whose})' if whose else ''}: {said.bad} {what} in {long} were bad, {said.burn} times "
+            f"what the objective allows; {said.left} of the error budget of {period} is left"
         ),
         "description": (
-            f"{_sentence(slo.description)}The objective is {slo.target * 100:g} % over {period}; at this rate the whole budget is gone in "
-            f"{said.hours} h."
+            f"{_sentence(slo.description)}The objective is {slo.target * 100:g} % over {period}; at this rate the whole budget is "
+            f"gone in {said.hours} h."
         ),
         "runbook_url": runbook_url(policy, slo.alert),
         "dashboard_url": dashboard_url(policy, slo.dashboard, {"slo": slo.name, **variables}),

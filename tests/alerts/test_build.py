@@ -1,4 +1,4 @@
-"""What is built: files that the field's tools pass, the same bytes each time, nothing left of what was removed; and what is committed."""
+"""What is built: files that the field's tools pass, the same bytes each time, nothing that was removed; and what is committed."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from tachoscope_alerts.windows import Timing
 
 TIMING = Timing()
 Case = tuple[Slo, list[tuple[str, str]], dict[str, float]]
-"""An objective, its series at every 15 s, and after 10 minutes the recorded bad and total events and the ratio, if there are any."""
+"""An objective, its series at every 15 s, and after 10 minutes the recorded bad and total events and the ratio, if any."""
 
 EVERY_MINUTE = "0+15x40"  # 15 events in 15 s: one a second
 ODD = Selector("tachoscope_requests_total", labels={"outcome": ('a"b', "c\\d", "e.f")})

@@ -1,4 +1,4 @@
-"""PrometheusRule resources, judged by the types made from the operator's own CRDs (package cloudcoil-models-prometheus-operator)."""
+"""PrometheusRule resources, judged by types made from the operator's own CRDs (package cloudcoil-models-prometheus-operator)."""
 
 from __future__ import annotations
 

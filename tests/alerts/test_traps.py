@@ -1,4 +1,4 @@
-"""The traps of burn-rate alerting, each with series in which the usual rule falls into it, on our real rules through the real promtool.
+"""The traps of burn-rate alerting, each with series in which the usual rule falls into it; our real rules, through promtool.
 
 A block asks two things of the same series: what the usual expression says, which is wrong, and what our rules say.
 """
