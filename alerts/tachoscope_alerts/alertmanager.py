@@ -1,7 +1,7 @@
 """Alertmanager's configuration: whom an alert reaches, with which others together, and what keeps it quiet.
 
 Knows nothing of single alerts but their labels: `severity` (page, ticket), `owner`, and for those of an objective `slo` and `area`,
-beside `service` and `model` of what serves. Valid from Alertmanager 0.24 on.
+beside `service` and `model` of what serves. Valid for Alertmanager 0.25.
 """
 
 from __future__ import annotations

@@ -29,7 +29,10 @@ from tachoscope_cli.drill_receiver import Receiver as Webhook
 SHIPPED = Path(__file__).parents[2] / "alerts" / "policy.yaml"
 FAST = Timing(interval=0.25, scrape=1.0, scale=0.001)
 WEEKLY = Maintenance(
-    "weekly", ("storage",), ("ticket",), ({"weekdays": ["sunday"], "times": [{"start_time": "02:00", "end_time": "06:00"}]},)
+    "weekly",
+    ("storage",),
+    ("ticket",),
+    ({"weekdays": ["sunday"], "times": [{"start_time": "02:00", "end_time": "06:00"}], "location": "Europe/Berlin"},),
 )
 
 pytestmark = pytest.mark.skipif(

@@ -139,3 +139,11 @@ def test_what_is_no_policy_is_an_error_that_names_the_file(text: str, tmp_path: 
         policy.load(path)
     with pytest.raises(TachoscopeError, match="cannot be read"):
         policy.load(tmp_path / "absent.yaml")
+
+
+def test_the_window_that_the_docs_show_can_be_used(tmp_path: Path) -> None:
+    docs = (SHIPPED.parents[1] / "docs" / "alerting.md").read_text()
+    (example,) = [block.split("```")[0] for block in docs.split("```yaml\n")[1:] if block.startswith("maintenance:")]
+    (window,) = policy.load(changed(tmp_path, "maintenance: []\n", example)).maintenance
+
+    assert window.intervals[0]["location"] == "Europe/Berlin"

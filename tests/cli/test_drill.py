@@ -13,6 +13,7 @@ import pytest
 
 from tachoscope_cli import drill, drill_run
 
+ALERTS = Path(__file__).parents[2] / "alerts"
 COMMAND = [sys.executable, "-m", "tachoscope_cli.main", "drill"]
 CHECKS = ("quiet before the fault", "fires", "is told", "reached its owner", "summary with numbers", "dashboard", "runbook", "ends")
 
@@ -21,8 +22,8 @@ installed = pytest.mark.skipif(
 )
 
 
-def held(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COMMAND, *words], capture_output=True, text=True, env=os.environ | environment, timeout=240)
+def held(*words: str, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*COMMAND, *words], capture_output=True, text=True, env=os.environ | environment, timeout=240, cwd=cwd)
 
 
 @installed
@@ -40,6 +41,21 @@ def test_a_fault_becomes_an_alert_that_reaches_its_owner_in_time_says_enough_and
         (row,) = [row for row in rows if row.startswith(check)]
         assert " yes " in row
     assert not left_over()
+
+
+@installed
+@pytest.mark.alone
+@pytest.mark.bar
+def test_a_drill_whose_alert_says_too_little_fails_and_says_what(tmp_path: Path) -> None:
+    alerts = shutil.copytree(ALERTS, tmp_path / "alerts", ignore=shutil.ignore_patterns("tachoscope_alerts", "generated"))
+    text, summary = (alerts / "events/agents.yaml").read_text(), "Agents are down"
+    begin = text.index("summary:", text.index("alert: AgentDown"))
+    end = text.index("description:", begin)
+    (alerts / "events/agents.yaml").write_text(f"{text[:begin]}summary: {summary}\n    {text[end:]}")
+    done = held("agent_down", cwd=tmp_path)
+
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert [row.split("  ")[0] for row in done.stdout.splitlines() if " NO " in row] == ["summary with numbers"]
 
 
 def test_each_class_has_a_drill_and_each_drill_breaks_what_an_alert_of_ours_is_about() -> None:
