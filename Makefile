@@ -32,6 +32,7 @@ bench: $(READY) ## measure what probes, agent, GPUs, checkpoints and rules cost 
 	$(BIN)/python benchmarks/change_points.py --write
 	$(BIN)/python benchmarks/replay.py --write
 	$(BIN)/python benchmarks/slo_rules.py --write
+	$(BIN)/python benchmarks/detection_times.py --write
 
 lab: $(READY) ## cause every bottleneck for real, RUNS=30 times at each severity, in two sets, and write docs/accuracy.md (days; it goes on where it was interrupted)
 	$(BIN)/python -m benchmarks.lab --set development --runs-per-class $(RUNS) --out $(OUT)
@@ -46,7 +47,7 @@ lint: $(READY) ## ruff, mypy --strict, import layers, and whether generated file
 	$(BIN)/lint-imports
 	$(BIN)/python docs/generate.py --check
 
-generate: $(READY) ## write the files that are made from the code
+generate: $(READY) ## write the files that are made from the code, and the rules made from objectives
 	$(BIN)/python docs/generate.py
 
 lock: ## resolve the newest versions again and write requirements.lock

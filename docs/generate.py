@@ -1,4 +1,4 @@
-"""Writes the pages that are made from the code: bottlenecks, metrics, commands, and the tables of collectors and health.
+"""Writes what is made from the code: pages (bottlenecks, metrics, commands), tables in others, and the rules of the objectives.
 
 python docs/generate.py            # write
 python docs/generate.py --check    # exit with 1 if one is not current
@@ -11,6 +11,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tachoscope_alerts import build, events, openslo, policy
+from tachoscope_alerts.detection import table as detection_times
+from tachoscope_alerts.windows import Timing
 from tachoscope_analyzers.checkpoint_model import Saving, best_interval, lost_at_failure, useful_ratio
 from tachoscope_analyzers.communication import CLASSES as EXCHANGE_CLASSES
 from tachoscope_analyzers.coverage import missing_signals
@@ -31,11 +34,12 @@ from tachoscope_node.gpu.nvml_values import UNITS
 from tachoscope_node.gpu.sources import ALL_LINKS, SOURCES, Source
 
 HERE = Path(__file__).parent
+ALERTS = HERE.parent / "alerts"
 WITH_MORE_CLASSES = ("host_memory", "async_staleness", "silent_corruption")
 """Found from records that a job has only if it asks for them, or that older probes did not write."""
 COMMANDS = (
-    *([], ["demo"], ["run"], ["analyze"], ["capacity"], ["verify"], ["agent"], ["doctor"]),
-    *(["store", "ls"], ["store", "quarantine"]),
+    *([], ["demo"], ["run"], ["analyze"], ["capacity"], ["verify"], ["drill"], ["agent"], ["doctor"]),
+    *(["store", "ls"], ["store", "quarantine"], ["slo", "check"], ["slo", "build"], ["slo", "report"]),
 )
 HEAD = "<!-- Made by docs/generate.py: change the code, then `make generate`. -->\n"
 
@@ -200,6 +204,18 @@ def price_table() -> str:
     return "\n".join(["| accelerator | an hour | whose price | on | source |", "|---|---|---|---|---|", *rows])
 
 
+def objective_table() -> str:
+    """Return the table of objectives."""
+    rows = []
+    for slo in openslo.load([HERE.parent / "alerts" / "slos"]):
+        tells = "page, ticket" if slo.pages else "ticket"
+        rows.append(
+            f"| `{slo.name}` | {slo.description} | {slo.target * 100:g} % | {slo.period_days:g} d | {slo.target_source} | {slo.owner} "
+            f"| {tells}: `{slo.alert}` |"
+        )
+    return "\n".join(["| objective | what it means | target | period | source of the target | owner | alert |", f"|{'---|' * 7}", *rows])
+
+
 def commands() -> str:
     """Return the page of every command's own help."""
     parts = ["# Commands"]
@@ -214,6 +230,16 @@ def commands() -> str:
         text = "\n".join(line.rstrip() for line in done.stdout.strip("\n").splitlines())
         parts += ["", f"## tachoscope {' '.join(words)}".rstrip(), "```", text, "```"]
     return "\n".join(parts)
+
+
+def alert_files(*, write: bool) -> list[str]:
+    """Write or check the rules, their tests and what else is made of objectives; return the files that were not current."""
+    slos, found = openslo.load([ALERTS / "slos"]), events.load(ALERTS / "events")
+    made_from = (slos, found, policy.load(ALERTS / "policy.yaml"), Timing(), ALERTS / "generated")
+    stale = build.check(*made_from)
+    if write:
+        build.build(*made_from)
+    return [str(path.relative_to(ALERTS.parent)) for path in stale]
 
 
 def _with_section(page: str, name: str, table: str) -> str:
@@ -235,12 +261,15 @@ def main() -> int:
         stale.append(path.name)
         if "--check" not in sys.argv:
             path.write_text(text)
+    stale += alert_files(write="--check" not in sys.argv)
     sections = (
+        ("detection", "detection_times", lambda: detection_times(openslo.load([ALERTS / "slos"]))),
         ("collectors", "nvml_sources", nvml_sources),
         ("health", "health_rules", health_rules),
         ("checkpoints", "checkpoint_intervals", checkpoint_intervals),
         ("prices", "price_table", price_table),
         ("servers", "servers", server_table),
+        ("slos", "objectives", objective_table),
     )
     for name, section, make in sections:
         path = HERE / f"{name}.md"
@@ -250,7 +279,7 @@ def main() -> int:
             if "--check" not in sys.argv:
                 path.write_text(text)
     if stale and "--check" in sys.argv:
-        sys.stderr.write(f"not current: {', '.join(stale)} in docs/ (make generate)\n")
+        sys.stderr.write(f"not current: {', '.join(stale)} (make generate)\n")
         return 1
     return 0
 

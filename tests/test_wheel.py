@@ -54,10 +54,11 @@ def test_the_wheel_holds_only_packages_with_the_projects_prefix_and_its_data(whe
 
     assert {name.split("/")[0].split("-")[0] for name in names} == {
         "tachoscope",
+        "tachoscope_alerts",
         "tachoscope_analyzers",
         "tachoscope_cli",
         "tachoscope_core",
         "tachoscope_node",
     }
-    for data in ("tachoscope/syscalls.csv", "tachoscope/bootstrap/sitecustomize.py", "tachoscope_analyzers/thresholds.yaml"):
+    for data in ("tachoscope/syscalls.csv", "tachoscope/bootstrap/sitecustomize.py", "tachoscope_analyzers/thresholds.yaml", "tachoscope_alerts/slos/inference-ttft.yaml", "tachoscope_alerts/foreign/vllm.yaml"):
         assert data in names

@@ -75,7 +75,7 @@ def budget_remaining(slo: Slo, period_seconds: float) -> str:
 
 def recorded(name: str, slo: Slo, **labels: str) -> str:
     """Return a recorded series of an objective."""
-    return f"{name}{{{','.join(f'{key}={_quoted(value)}' for key, value in {'slo': slo.name, **labels}.items())}}}"
+    return f"{name}{{{','.join(f'{key}={quoted(value)}' for key, value in {'slo': slo.name, **labels}.items())}}}"
 
 
 def _sum(name: str, slo: Slo, window: str) -> str:
@@ -115,9 +115,10 @@ def _by(slo: Slo) -> str:
 
 def _matcher(label: str, values: tuple[str, ...], *, negated: bool = False) -> str:
     if len(values) == 1:
-        return f"{label}{'!=' if negated else '='}{_quoted(values[0])}"
-    return f"{label}{'!~' if negated else '=~'}{_quoted('|'.join(re.escape(value) for value in values))}"
+        return f"{label}{'!=' if negated else '='}{quoted(values[0])}"
+    return f"{label}{'!~' if negated else '=~'}{quoted('|'.join(re.escape(value) for value in values))}"
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """Return a text as PromQL writes it."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -91,7 +91,7 @@ class Slo:
         indicator: what is counted. by: the labels that are kept in the rules, such as service and model: one budget for each.
         target: ratio of good events, 0 to 1. period_days: of the budget, rolling.
         alert: name of its burn alert, and of the runbook: `runbooks/<alert>.md`. pages: False: all its tiers are tickets.
-        least_bad_events: fewer within the long window are no alert (low traffic). owner: team.
+        least_bad_events: fewer within the long window are no alert (low traffic); of slices minutes of bad entities. owner: team.
         target_source: where the target comes from: a URL, or `judgement`. dashboard: uid of the board that shows it.
         path, line: where it was read, for messages.
     """

@@ -6,11 +6,13 @@ https://sre.google/workbook/alerting-on-slos/): 14.4 holds for 2 % in an hour of
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from tachoscope_alerts.slo import Severity, Slo
 
 HOUR, DAY = 3600.0, 86400.0
+_UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": HOUR, "d": DAY, "w": 7 * DAY, "y": 365 * DAY}
 FEASIBLE = 0.9
 """A tier whose threshold is above this ratio of bad events would not even fire, or hardly, when everything fails."""
 RAW_LIMIT_SECONDS = 6 * HOUR
@@ -41,7 +43,7 @@ TIERS = (
     Tier(DAY, 2 * HOUR, 0.10, "ticket"),
     Tier(3 * DAY, 6 * HOUR, 0.10, "ticket"),
 )
-"""Table 5-8 of the workbook, and the tier of a day that Sloth and kubernetes-mixin add. The short window is a twelfth of the long."""
+"""Table 5-8 of the workbook, and the tier of a day that Sloth and kubernetes-mixin add. The short window is 1/12 of the long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +63,20 @@ class Timing:
         """The window of the first rates: four scrapes, so that one may be missed."""
         return 4 * self.scrape
 
+    @property
+    def slow_interval(self) -> float:
+        """Return the time between evaluations of windows above `RAW_LIMIT_SECONDS`: five minutes, where the others have 30 s."""
+        return 10 * self.interval
+
     def scaled(self, seconds: float) -> float:
         """Return a window or a waiting time as it is to be used; never shorter than two evaluations."""
         return max(seconds * self.scale, 2 * self.interval)
 
 
 def tiers(slo: Slo) -> list[Tier]:
-    """Return the tiers that can fire for an objective; where it does not page, all are tickets."""
+    """Return the tiers that can fire for an objective; where it does not page, those of tickets only."""
     feasible = [tier for tier in TIERS if tier.threshold(slo) <= FEASIBLE]
-    if slo.pages:
-        return feasible
-    return [Tier(tier.long_seconds, tier.short_seconds, tier.part, "ticket") for tier in feasible if tier.severity == "ticket"]
+    return [tier for tier in feasible if slo.pages or tier.severity == "ticket"]
 
 
 def duration(seconds: float) -> str:
@@ -81,3 +86,15 @@ def duration(seconds: float) -> str:
         if milliseconds % size == 0:
             return f"{milliseconds // size}{unit}"
     return f"{milliseconds}ms"
+
+
+def seconds_of(text: str) -> float:
+    """Return a duration of Prometheus, such as `5m` or `1h30m`, in seconds.
+
+    Raises:
+        ValueError: it is none.
+    """
+    parts = re.findall(r"(\d+)(ms|[smhdwy])", text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise ValueError(f"{text!r} is no duration")
+    return sum(int(number) * _UNIT_SECONDS[unit] for number, unit in parts)

@@ -17,9 +17,11 @@ from rich.text import Text
 import tachoscope
 from tachoscope_cli.analyze import analyze
 from tachoscope_cli.capacity import capacity
+from tachoscope_cli.drill import drill
 from tachoscope_cli.faults import FAULTS
 from tachoscope_cli.options import StoreOption, named_store, needs_analysis, notice, store_url
 from tachoscope_cli.show import console, show
+from tachoscope_cli.slo import slo_app
 from tachoscope_cli.store_commands import store_app
 from tachoscope_cli.verify import verify_checkpoints
 from tachoscope_core import store as store_module
@@ -52,6 +54,7 @@ app = typer.Typer(
     epilog="First minute: `tachoscope demo`",
 )
 app.add_typer(store_app, name="store")
+app.add_typer(slo_app, name="slo")
 
 Fault = StrEnum("Fault", {name: name for name in FAULTS})  # type: ignore[misc]  # made from the table
 
@@ -173,6 +176,7 @@ app.command(
     epilog="Examples: `tachoscope verify`, `tachoscope verify --job resnet`, `tachoscope verify checkpoints/step-100`, "
     '`python train.py --resume "$(tachoscope verify --job resnet --last)"`',
 )(verify_checkpoints)
+app.command(epilog="Examples: `tachoscope drill --list`, `tachoscope drill queue_saturation`, `tachoscope drill agent_down --keep`")(drill)
 
 
 @app.command(

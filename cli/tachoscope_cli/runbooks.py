@@ -22,5 +22,10 @@ def text_of(runbook: str) -> str:
     return path.read_text() if path is not None else ""
 
 
+def folder() -> Path:
+    """Return the folder of all runbooks; there may be none where tachoscope is not installed as a whole."""
+    return next((place / "runbooks" for place in _PLACES if (place / "runbooks").is_dir()), Path("runbooks"))
+
+
 def _found(runbook: str) -> Path | None:
     return next((place / runbook for place in _PLACES if (place / runbook).is_file()), None)

@@ -1,0 +1,76 @@
+"""Writes what is made from objectives, event alerts and the policy: rules, their tests, manifests, a configuration of Alertmanager.
+
+The same input gives the same bytes, so that what is committed can be compared with what it is made from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tachoscope_alerts import alertmanager, promtests, rules
+from tachoscope_alerts import events as event_alerts
+from tachoscope_alerts.events import EventAlert
+from tachoscope_alerts.manifests import prometheus_rule
+from tachoscope_alerts.policy import Policy
+from tachoscope_alerts.slo import Slo
+from tachoscope_alerts.windows import Timing
+from tachoscope_alerts.written_yaml import to_yaml
+
+HEADER = "# Made by `tachoscope slo build`: change alerts/slos, alerts/events or alerts/policy.yaml, then `make generate`.\n"
+_FOLDERS = ("prometheus", "kubernetes")
+
+
+def build(slos: Sequence[Slo], events: Sequence[EventAlert], policy: Policy, timing: Timing, out: Path) -> list[Path]:
+    """Write all files below `out`, and remove those that an earlier build made and this one does not; return those written."""
+    made = contents(slos, events, policy, timing)
+    for name, text in made.items():
+        path = out / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    for path in _left_over(made, out):
+        path.unlink()
+    return [out / name for name in made]
+
+
+def check(slos: Sequence[Slo], events: Sequence[EventAlert], policy: Policy, timing: Timing, out: Path) -> list[Path]:
+    """Return the files below `out` that a build would change, write or remove."""
+    made = contents(slos, events, policy, timing)
+    changed = [out / name for name, text in made.items() if not (out / name).exists() or (out / name).read_text() != text]
+    return changed + _left_over(made, out)
+
+
+def contents(slos: Sequence[Slo], events: Sequence[EventAlert], policy: Policy, timing: Timing) -> dict[str, str]:
+    """Return what each file holds, by its path below the folder of generated files; rules of a drill come without tests."""
+    documents: dict[str, Any] = {}
+    for name, of_spec in _specs(slos).items():
+        groups = [group for slo in of_spec for group in rules.groups(slo, policy, timing)]
+        file = f"{name}.rules.yaml"
+        documents[f"prometheus/{file}"] = {"groups": groups}
+        documents[f"kubernetes/{name}.yaml"] = prometheus_rule(name, groups)
+        if timing.scale == 1.0:
+            documents[f"prometheus/{name}_test.yaml"] = promtests.of_pages(of_spec, policy, timing, file)
+            documents[f"prometheus/{name}_tickets_test.yaml"] = promtests.of_tickets(of_spec, policy, timing, file)
+    for group in dict.fromkeys(event.group for event in events):
+        of_group = [event for event in events if event.group == group]
+        name, groups = f"events-{group}", event_alerts.groups(of_group, policy, timing)
+        documents[f"prometheus/{name}.rules.yaml"] = {"groups": groups}
+        documents[f"kubernetes/{name}.yaml"] = prometheus_rule(name, groups)
+        if timing.scale == 1.0:
+            documents[f"prometheus/{name}_test.yaml"] = promtests.of_event_alerts(of_group, timing, f"{name}.rules.yaml")
+    documents["alertmanager.yaml"] = alertmanager.configuration(policy, timing=timing)
+    return {name: HEADER + to_yaml(document) for name, document in sorted(documents.items())}
+
+
+def _specs(slos: Sequence[Slo]) -> dict[str, list[Slo]]:
+    """Return objectives by the name of the file that they were written in; of none, by their own."""
+    found: dict[str, list[Slo]] = {}
+    for slo in slos:
+        found.setdefault(Path(slo.path).stem if slo.path else slo.name, []).append(slo)
+    return found
+
+
+def _left_over(made: dict[str, str], out: Path) -> list[Path]:
+    there = [path for folder in _FOLDERS for path in sorted((out / folder).glob("*.yaml"))]
+    return [path for path in there if str(path.relative_to(out)) not in made and path.read_text().startswith(HEADER)]

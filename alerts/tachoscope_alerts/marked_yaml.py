@@ -1,0 +1,208 @@
+"""YAML in which every value knows its file, line and key, so that a message can name them.
+
+The document is composed and never constructed: keys stay the words that were written (`on` is no boolean), and no tag makes an object.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from tachoscope_core.errors import TachoscopeError
+
+_TAG = "tag:yaml.org,2002:"
+_BOOLEANS = yaml.SafeLoader.bool_values
+_MOST_SHOWN = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value and where it stands.
+
+    Attributes:
+        path: of the file. key: its place in the document, such as `spec.objectives[0].target`.
+    """
+
+    node: yaml.Node
+    path: str
+    key: str
+
+    @property
+    def line(self) -> int:
+        """Line of the file, from 1."""
+        return int(self.node.start_mark.line) + 1
+
+    def error(self, problem: str, fix: str) -> TachoscopeError:
+        """Return an error that names file, line and key."""
+        return TachoscopeError(f"{self.path}:{self.line}: {self.key or 'the document'} {problem}", fix=fix)
+
+    def section(self, known: Collection[str] | None = None) -> Section:
+        """Return a mapping; keys without a value are left out.
+
+        Raises:
+            TachoscopeError: it is none, or has a key twice or one that is not known.
+        """
+        if not isinstance(self.node, yaml.MappingNode):
+            raise self.error(f"is {shown(self.node)}, not a mapping", "write `key: value` lines below it")
+        seen: set[str] = set()
+        found = {}
+        for key, node in self.node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise Value(key, self.path, self.key).error("has a key that is no word", "write `key: value`")
+            place = Value(node, self.path, f"{self.key}.{key.value}" if self.key else str(key.value))
+            at_key = Value(key, self.path, place.key)
+            if key.value in seen:
+                raise at_key.error("stands there twice", "leave one of the two")
+            if known is not None and key.value not in known:
+                raise at_key.error("is an unknown key", _known_instead(key.value, known))
+            seen.add(key.value)
+            if not place.empty:
+                found[str(key.value)] = place
+        return Section(self, found)
+
+    @property
+    def is_list(self) -> bool:
+        """Whether it is a list."""
+        return isinstance(self.node, yaml.SequenceNode)
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is written there."""
+        return isinstance(self.node, yaml.ScalarNode) and self.node.tag == f"{_TAG}null"
+
+    def items(self) -> list[Value]:
+        """Return the values of a list.
+
+        Raises:
+            TachoscopeError: it is none.
+        """
+        if not isinstance(self.node, yaml.SequenceNode):
+            raise self.error(f"is {shown(self.node)}, not a list", "write one `- value` a line, or [value, value]")
+        return [Value(node, self.path, f"{self.key}[{number}]") for number, node in enumerate(self.node.value)]
+
+    def word(self) -> str:
+        """Return what was written, of a number or boolean too, as the value of a label is.
+
+        Raises:
+            TachoscopeError: it is a mapping or a list, or nothing.
+        """
+        if not isinstance(self.node, yaml.ScalarNode) or self.empty:
+            raise self.error(f"is {shown(self.node)}, not a text", "write a text")
+        return str(self.node.value)
+
+    def words(self) -> tuple[str, ...]:
+        """Return the words of a list, or the one that stands there without a list.
+
+        Raises:
+            TachoscopeError: it holds anything else, or nothing.
+        """
+        if not isinstance(self.node, yaml.SequenceNode):
+            return (self.word(),)
+        found = tuple(item.word() for item in self.items())
+        if not found:
+            raise self.error("is an empty list", "name at least one, or leave the key out")
+        return found
+
+    def text(self) -> str:
+        """Return a text.
+
+        Raises:
+            TachoscopeError: it is anything else.
+        """
+        if not isinstance(self.node, yaml.ScalarNode) or self.node.tag != f"{_TAG}str":
+            raise self.error(f"is {shown(self.node)}, not a text", "put it in quotes" if self._scalar else "write a text")
+        return str(self.node.value)
+
+    def number(self) -> float:
+        """Return a finite number.
+
+        Raises:
+            TachoscopeError: it is anything else.
+        """
+        try:
+            if not isinstance(self.node, yaml.ScalarNode) or self.node.style is not None:
+                raise ValueError
+            value = float(self.node.value)
+        except ValueError:
+            raise self.error(f"is {shown(self.node)}, not a number", "write a number such as 0.99, without quotes") from None
+        if not math.isfinite(value):
+            raise self.error(f"is {shown(self.node)}, not a finite number", "write a number such as 0.99")
+        return value
+
+    def flag(self) -> bool:
+        """Return a boolean.
+
+        Raises:
+            TachoscopeError: it is anything else.
+        """
+        value = str(self.node.value).lower()
+        if not isinstance(self.node, yaml.ScalarNode) or self.node.tag != f"{_TAG}bool" or value not in _BOOLEANS:
+            raise self.error(f"is {shown(self.node)}, not a boolean", "write true or false, without quotes")
+        return bool(_BOOLEANS[value])
+
+    @property
+    def _scalar(self) -> bool:
+        return isinstance(self.node, yaml.ScalarNode) and not self.empty
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A mapping: `place` is the mapping itself, `values` are what stands below its keys."""
+
+    place: Value
+    values: dict[str, Value]
+
+    def get(self, key: str) -> Value | None:
+        """Return the value of a key, if it has one."""
+        return self.values.get(key)
+
+    def need(self, key: str, fix: str) -> Value:
+        """Return the value of a key.
+
+        Raises:
+            TachoscopeError: it has none.
+        """
+        if key not in self.values:
+            raise self.place.error(f"lacks {key}", fix)
+        return self.values[key]
+
+
+def documents(path: Path) -> list[Value]:
+    """Return the documents of a YAML file; empty ones are left out.
+
+    Raises:
+        TachoscopeError: it cannot be read, or is no YAML; with the place.
+    """
+    try:
+        nodes = list(yaml.compose_all(path.read_bytes(), Loader=yaml.SafeLoader))
+    except OSError as error:
+        raise TachoscopeError(f"{path} cannot be read: {error.strerror}", fix="name a file that this user may read") from None
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f":{mark.line + 1}" if mark else ""
+        problem = getattr(error, "problem", None) or "it cannot be taken apart"
+        raise TachoscopeError(f"{path}{place}: this is not valid YAML: {problem}", fix="correct that line") from None
+    values = [Value(node, str(path), "") for node in nodes if node is not None]
+    return [value for value in values if not value.empty]
+
+
+def shown(node: yaml.Node) -> str:
+    """Return a value as a message quotes it."""
+    if isinstance(node, yaml.MappingNode):
+        return "a mapping"
+    if isinstance(node, yaml.SequenceNode):
+        return "a list"
+    text = str(node.value)
+    if node.tag == f"{_TAG}null":
+        return "empty"
+    return repr(text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}...")
+
+
+def _known_instead(key: str, known: Collection[str]) -> str:
+    near = difflib.get_close_matches(key, sorted(known), n=1)
+    return f"did you mean {near[0]}? Known are {', '.join(sorted(known))}" if near else f"known are {', '.join(sorted(known))}"

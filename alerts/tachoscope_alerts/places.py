@@ -1,0 +1,23 @@
+"""Where specs, alerts and the policy lie: in the working directory where it has them, else as they came with the package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tachoscope_core.errors import TachoscopeError
+
+_PACKAGE = Path(__file__).parent
+_PLACES = (Path("alerts"), _PACKAGE, _PACKAGE.parent)
+"""The repository's own, where one works in it or in one laid out like it; the wheel; the source tree of an editable installation."""
+
+
+def path_of(name: str) -> Path:
+    """Return where `slos`, `events`, `generated` or `policy.yaml` lies.
+
+    Raises:
+        TachoscopeError: nowhere.
+    """
+    for place in _PLACES:
+        if (place / name).exists():
+            return place / name
+    raise TachoscopeError(f"there is no alerts/{name} here, and none came with tachoscope", fix="name its path as an option")

@@ -1,0 +1,86 @@
+"""What is wrong with the expressions of rules: names, labels, windows that read raw series for too long, thresholds above all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tachoscope_alerts import expressions, promql
+from tachoscope_alerts.catalogue import Catalogue
+from tachoscope_alerts.label_flow import Fault, faults
+from tachoscope_alerts.marked_yaml import Section, Value, documents
+from tachoscope_alerts.promql import Binary, Constant, Series
+from tachoscope_alerts.windows import FEASIBLE, RAW_LIMIT_SECONDS, duration
+from tachoscope_core.errors import TachoscopeError
+
+
+@dataclass(frozen=True, slots=True)
+class RuleFault:
+    """A fault in a rule of a file; `rule` is the name of its alert or of what it records."""
+
+    path: str
+    line: int
+    rule: str
+    fault: Fault
+
+
+def faults_of(expression: str, known: Catalogue) -> list[Fault]:
+    """Return what is wrong with an expression of a rule.
+
+    Raises:
+        TachoscopeError: it cannot be read.
+    """
+    tree = promql.parse(expression)
+    return [*faults(expression, known), *_long_windows(tree, known), *_impossible(tree)]
+
+
+def check(folder: Path, known: Catalogue) -> list[RuleFault]:
+    """Return what is wrong with the rules below a folder, of Prometheus's files and of PrometheusRule manifests.
+
+    Raises:
+        TachoscopeError: a file cannot be read.
+    """
+    return [fault for path in sorted(folder.rglob("*.y*ml")) for fault in _of_file(path, known)]
+
+
+def _of_file(path: Path, known: Catalogue) -> Iterator[RuleFault]:
+    for document in documents(path):
+        if document.is_list:
+            continue
+        for rule in _rules(document.section()):
+            expression = rule.need("expr", "add expr")
+            name = rule.get("alert") or rule.need("record", "add alert or record")
+            try:
+                found = faults_of(expression.word(), known)
+            except TachoscopeError as error:
+                found = [Fault(str(error), "correct the expression")]
+            for fault in found:
+                yield RuleFault(str(path), rule.place.line, name.word(), fault)
+
+
+def _rules(document: Section) -> Iterator[Section]:
+    spec = document.get("spec")
+    groups: Value | None = document.get("groups") or (spec.section().get("groups") if spec else None)
+    for group in groups.items() if groups else []:
+        rules = group.section().get("rules")
+        for rule in rules.items() if rules else []:
+            yield rule.section()
+
+
+def _long_windows(tree: promql.Expression, known: Catalogue) -> Iterator[Fault]:
+    """Yield raw series that are read over more than `RAW_LIMIT_SECONDS`: at 10,000 GPUs that costs minutes, each time."""
+    for series, seconds in promql.read(tree):
+        of = known.get(series.metric)
+        if seconds > RAW_LIMIT_SECONDS and not (of is not None and of.recorded):
+            what = f"raw series {series.metric or 'without a name'} over {duration(seconds)}"
+            yield Fault(what, f"record it over a shorter window: above {duration(RAW_LIMIT_SECONDS)} only recorded series are read")
+
+
+def _impossible(tree: promql.Expression) -> Iterator[Fault]:
+    """Yield comparisons of an error ratio with more than it can be."""
+    for node in promql.walk(tree):
+        if not (isinstance(node, Binary) and node.operator in {">", ">="} and isinstance(node.right, Constant)):
+            continue
+        if isinstance(node.left, Series) and node.left.metric == expressions.ERROR_RATIO and node.right.number > FEASIBLE:
+            yield Fault(f"an error ratio above {node.right.text} hardly is or never", f"compare with at most {FEASIBLE:g}")

@@ -1,0 +1,93 @@
+"""What a burn-rate alert says to the person who is told: how bad it is, what that means for the budget, and where to look.
+
+Numbers are Prometheus's templates, filled in when the alert fires (https://prometheus.io/docs/prometheus/latest/configuration/template_reference/).
+A template cannot calculate, but it can ask Prometheus.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tachoscope_alerts.expressions import BUDGET_REMAINING, recorded
+from tachoscope_alerts.links import Links, dashboard_url, runbook_url
+from tachoscope_alerts.slo import Slices, Slo
+from tachoscope_alerts.windows import DAY, HOUR, Tier, Timing, duration
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What is known only when the alert fires, as text.
+
+    Attributes:
+        labels: values of the labels that the objective keeps, by label.
+        bad: ratio of bad events, as a percentage. burn: times the ratio that the objective allows.
+        left: of the budget, as a percentage, not below 0. hours: that an untouched budget lasts at this rate.
+    """
+
+    labels: Mapping[str, str]
+    bad: str
+    burn: str
+    left: str
+    hours: str
+
+
+def annotations_of(slo: Slo, tier: Tier, policy: Links, timing: Timing, said: Said | None = None) -> dict[str, str]:
+    """Return the annotations of a tier's alert; `said` by default as templates."""
+    said = said or templates(slo, timing)
+    variables = {label: _escaped(said.labels[label]) for label in slo.by}
+    long, period = duration(timing.scaled(tier.long_seconds)), duration(timing.scaled(slo.period_days * DAY))
+    what = "of the time" if isinstance(slo.indicator, Slices) else "of the events"
+    whose = ", ".join(f"{label} {said.labels[label]}" for label in slo.by)
+    return {
+        "summary": (
+            f"{slo.title or slo.name}{f' ({whose})' if whose else ''}: {said.bad} {what} in {long} were bad, {said.burn} times "
+            f"what the objective allows; {said.left} of the error budget of {period} is left"
+        ),
+        "description": (
+            f"{_sentence(slo.description)}The objective is {slo.target * 100:g} % over {period}; at this rate the whole budget is "
+            f"gone in {said.hours} h."
+        ),
+        "runbook_url": runbook_url(policy, slo.alert),
+        "dashboard_url": dashboard_url(policy, slo.dashboard, {"slo": slo.name, **variables}),
+    }
+
+
+def templates(slo: Slo, timing: Timing) -> Said:
+    """Return what Prometheus fills in."""
+    # Two evaluations back: the first group may be evaluated a moment before the second writes again.
+    span = duration(2 * timing.slow_interval)
+    quoted = dict.fromkeys(slo.by, "%q")
+    series = recorded(BUDGET_REMAINING, slo, **quoted).replace('"%q"', "%q")
+    arguments = "".join(f" $labels.{label}" for label in slo.by)
+    ask = f"printf `clamp_min(100 * last_over_time({series}[{span}]), 0)`{arguments}"
+    budget, hours = f"{slo.budget:g}", timing.scaled(slo.period_days * DAY) / HOUR
+    return Said(
+        labels={label: f"{{{{ $labels.{label} }}}}" for label in slo.by},
+        bad="{{ $value | humanizePercentage }}",
+        burn=f'{{{{ printf "%g / {budget}" $value | query | first | value | printf "%.1f" }}}}',
+        left=f'{{{{ with {ask} | query }}}}{{{{ . | first | value | printf "%.0f" }}}} %{{{{ else }}}}an unknown part{{{{ end }}}}',
+        hours=f'{{{{ printf "{hours:.10g} * {budget} / %g" $value | query | first | value | printf "%.1f" }}}}',
+    )
+
+
+def filled_in(slo: Slo, timing: Timing, labels: Mapping[str, str], ratio: float, left: float) -> Said:
+    """Return what Prometheus makes of the templates; `ratio`: of bad events, `left`: part of the budget."""
+    budget, hours = float(f"{slo.budget:g}"), float(f"{timing.scaled(slo.period_days * DAY) / HOUR:.10g}")
+    return Said(
+        labels=labels,
+        bad=f"{100 * ratio:.4g}%",
+        burn=f"{ratio / budget:.1f}",
+        left=f"{max(100 * left, 0.0):.0f} %",
+        hours=f"{hours * budget / ratio:.1f}",
+    )
+
+
+def _escaped(value: str) -> str:
+    """Return a label's value as a part of a URL; the names in tests need no escaping."""
+    return value.replace(" }}", " | urlquery }}")
+
+
+def _sentence(text: str) -> str:
+    words = " ".join(text.split())
+    return "" if not words else f"{words} " if words.endswith((".", "!", "?")) else f"{words}. "

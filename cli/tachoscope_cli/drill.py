@@ -1,0 +1,107 @@
+"""`tachoscope drill`: a fault is caused for real, and whether it reaches the right person with the right runbook is looked at."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from enum import StrEnum
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, NoReturn
+
+import typer
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from tachoscope_cli.options import needs_analysis, notice
+from tachoscope_cli.show import console
+from tachoscope_core.errors import TachoscopeError
+
+FAULTS = {
+    "input_workers": "a training waits for its data: a ticket of the objective on input",
+    "queue_saturation": "an inference server refuses requests: a page of the objective on availability",
+    "agent_down": "a node's agent is killed: a ticket",
+}
+"""What can be drilled, in words. Here, so that `--help` does not load what the drills need."""
+Class = StrEnum("Class", {name: name for name in FAULTS})  # type: ignore[misc]  # made from the table
+_TERMINATED = 143
+
+
+def drill(
+    fault: Annotated[Class | None, typer.Argument(metavar="CLASS", help=f"What to break: {', '.join(FAULTS)}.")] = None,
+    list_: Annotated[bool, typer.Option("--list", help="Say what can be drilled, and exit.")] = False,  # noqa: FBT002
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the folder with configurations and logs.")] = False,  # noqa: FBT002
+) -> None:
+    """Break something for real and see whether the alert reaches its receiver, in time and with all that one needs at 3 a.m.
+
+    A real Prometheus and Alertmanager run on this machine, on loopback only, with windows scaled down, an agent and a workload; in
+    about a minute all of it is gone again. Nothing that runs already is touched. Exits with 1 if something was not as it should be.
+    """
+    out = console()
+    if list_:
+        out.print(_table(["class", "what is broken, and what comes of it"], [[Text(name), Text(what)] for name, what in FAULTS.items()]))
+        return
+    if fault is None:
+        raise TachoscopeError("no class given", fix=f"tachoscope drill {next(iter(FAULTS))}; there are {', '.join(FAULTS)}")
+    needs_analysis()
+    from tachoscope_cli import drill_run
+
+    with _folder(keep=keep) as folder, _ending_on_term(), _told(out) as say:
+        checks, others = drill_run.hold(drill_run.DRILLS[fault.value], folder, say)
+    words = {True: Text("yes", style="green"), False: Text("NO", style="bold red")}
+    out.print(f"drill {fault.value}: {drill_run.DRILLS[fault.value].alert}")
+    out.print(_table(["", "as it should be", "found"], [[Text(one.what), words[one.passed], Text(one.found)] for one in checks]))
+    if others:
+        out.print(f"also came: {', '.join(others)}", soft_wrap=True)
+    raise typer.Exit(0 if all(one.passed for one in checks) else 1)
+
+
+def _table(titles: Sequence[str], rows: Sequence[Sequence[Text]]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for title in titles:
+        table.add_column(title, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+@contextlib.contextmanager
+def _folder(*, keep: bool) -> Iterator[Path]:
+    if not keep:
+        with tempfile.TemporaryDirectory(prefix="tachoscope-drill-", ignore_cleanup_errors=True) as folder:
+            yield Path(folder)
+        return
+    kept = Path(tempfile.mkdtemp(prefix="tachoscope-drill-"))
+    try:
+        yield kept
+    finally:
+        notice(f"configurations and logs are in {kept}")
+
+
+@contextlib.contextmanager
+def _told(out: Console) -> Iterator[Callable[[str], None]]:
+    """Yield what says what is waited for: in a line with the time, or where nobody sees it change, a line each."""
+    if not out.is_terminal:
+        yield lambda text: out.print(text, soft_wrap=True)
+        return
+    with Progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=out, transient=True) as progress:
+        task = progress.add_task("")
+        yield lambda text: progress.update(task, description=text)
+
+
+@contextlib.contextmanager
+def _ending_on_term() -> Iterator[None]:
+    """End as on Ctrl-C when a TERM comes: with all that was started."""
+
+    def ended(number: int, frame: FrameType | None) -> NoReturn:
+        raise TachoscopeError("terminated", exit_code=_TERMINATED)
+
+    before = signal.signal(signal.SIGTERM, ended)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

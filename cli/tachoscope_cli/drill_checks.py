@@ -1,0 +1,52 @@
+"""What a fire drill holds an alert against, once it reached the receiver: times, and what the person who is told needs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from tachoscope_alerts.policy import Policy
+from tachoscope_cli.drill_receiver import Arrival
+from tachoscope_cli.runbooks import text_of
+
+_LEFT_OVER = re.compile(r"\{\{|<no value>|<error|\bNaN\b|%!")
+"""What a template leaves in a text when it goes wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that a drill looks at: what was found, and whether that is as it should be."""
+
+    what: str
+    passed: bool
+    found: str
+
+
+def in_time(what: str, measured: float | None, earliest: float, latest: float) -> Check:
+    """Compare a time with the computed one; all in seconds, None: it did not happen."""
+    computed = f"computed: {earliest:.1f} to {latest:.1f} s"
+    if measured is None:
+        return Check(what, passed=False, found=f"not at all; {computed}")
+    return Check(what, passed=earliest <= measured <= latest, found=f"{measured:.1f} s; {computed}")
+
+
+def of_message(arrival: Arrival, policy: Policy) -> list[Check]:
+    """Check what an alert says: a summary with numbers, a board, and a runbook that exists."""
+    summary = arrival.annotations.get("summary", "")
+    board = arrival.annotations.get("dashboard_url", "")
+    runbook = arrival.annotations.get("runbook_url", "")
+    file = f"runbooks/{arrival.name}.md"
+    there = bool(text_of(file))
+    is_its_own = runbook == f"{policy.runbook_base}/{arrival.name}.md"
+    return [
+        Check("summary with numbers", bool(re.search(r"\d", summary)) and not _LEFT_OVER.search(summary), summary or "none"),
+        Check("dashboard", board.startswith(policy.dashboard_base) and not _LEFT_OVER.search(board), board or "none"),
+        Check("runbook", there and is_its_own, runbook if there else f"{runbook or 'none'}: there is no {file}"),
+    ]
+
+
+def of_route(arrival: Arrival, policy: Policy) -> Check:
+    """Check that it reached its owner's receiver."""
+    owner, severity = arrival.labels.get("owner", ""), arrival.labels.get("severity", "")
+    passed = owner in policy.owners and arrival.receiver == f"{owner}-{severity}"
+    return Check("reached its owner", passed, f"{arrival.receiver} (severity {severity or 'none'}, owner {owner or 'none'})")

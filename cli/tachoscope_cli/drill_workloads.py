@@ -1,0 +1,88 @@
+"""What a fire drill breaks and mends: a training, an inference server under load, and the node agent itself."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import sys
+import threading
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tachoscope_cli.drill_agent import Agent
+from tachoscope_cli.drill_processes import free_port, running
+from tachoscope_core.errors import TachoscopeError
+
+CLIENTS, PAUSE_SECONDS = 20, 1.0
+_MANY_STEPS = 1_000_000
+_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A fault that can be caused and ended, any number of times."""
+
+    cause: Callable[[], None]
+    end: Callable[[], None]
+
+
+@contextmanager
+def training(folder: Path, agent: Agent) -> Iterator[Fault]:
+    """Run the demo's training under the probe, in one process; the fault: its input comes late, as `input_workers` has it.
+
+    Raises:
+        TachoscopeError: torch is not installed.
+    """
+    if importlib.util.find_spec("torch") is None:
+        raise TachoscopeError("this drill trains with PyTorch, which is not installed here", fix="pip install torch==2.13.0")
+    late, data = folder / "late", folder / "data"
+    data.mkdir()
+    options = ["--fault", "input_workers", "--fault-while", str(late), "--steps", str(_MANY_STEPS), "--data", str(data)]
+    script = [sys.executable, "-m", "tachoscope_cli.demo_training", *options]
+    command = [sys.executable, "-m", "tachoscope_cli.main", "run", "--job", "drill", "--store", str(agent.store), "--no-track", "--"]
+    alone = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    with running([*command, *script], folder / "workload.log", {**agent.environment(), **alone}):
+        yield _while_file(late)
+
+
+@contextmanager
+def serving(folder: Path, agent: Agent) -> Iterator[Fault]:
+    """Run a server under the probe, and clients of it; the fault: it is slow, so that it refuses most of them."""
+    slow, port = folder / "slow", free_port()
+    command = [sys.executable, "-m", "tachoscope_cli.drill_server", "--port", str(port), "--slow-while", str(slow)]
+    with running(command, folder / "workload.log", agent.environment()), _asking(f"http://127.0.0.1:{port}/v1/completions"):
+        yield _while_file(slow)
+
+
+@contextmanager
+def no_workload(folder: Path, agent: Agent) -> Iterator[Fault]:  # noqa: ARG001 - as the others
+    """Run nothing; the fault: the agent is killed, and its end: it is started again."""
+    yield Fault(agent.kill, agent.start)
+
+
+def _while_file(path: Path) -> Fault:
+    return Fault(path.touch, lambda: path.unlink(missing_ok=True))
+
+
+@contextmanager
+def _asking(url: str) -> Iterator[None]:
+    """Have clients ask all the time, each once in a while, whether they are answered or refused."""
+    stop = threading.Event()
+
+    def ask(number: int) -> None:
+        stop.wait(PAUSE_SECONDS * number / CLIENTS)
+        while not stop.is_set():
+            with contextlib.suppress(OSError), _direct.open(url, data=b"a prompt", timeout=30) as answer:
+                answer.read()
+            stop.wait(PAUSE_SECONDS)
+
+    clients = [threading.Thread(target=ask, args=(number,), daemon=True) for number in range(CLIENTS)]
+    for client in clients:
+        client.start()
+    try:
+        yield
+    finally:
+        stop.set()

@@ -1,0 +1,168 @@
+"""What is built: files that the field's tools pass, the same bytes each time, nothing that was removed; and what is committed."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from helpers import REPOSITORY
+from promtool_running import faults
+from sample_slos import AVAILABILITY, FIRST_TOKEN, FIRST_TOKEN_P95, GOODPUT
+from tachoscope_alerts import events, openslo, policy
+from tachoscope_alerts.build import HEADER, build, check, contents
+from tachoscope_alerts.windows import RAW_LIMIT_SECONDS, Timing
+from test_rule_manifests import refused
+from test_rules import reads
+
+ALERTS = REPOSITORY / "alerts"
+GENERATED = ALERTS / "generated"
+SLOS = (AVAILABILITY, FIRST_TOKEN, FIRST_TOKEN_P95, GOODPUT)
+POLICY = policy.load(ALERTS / "policy.yaml")
+EVENTS = events.load(ALERTS / "events")
+TIMING = Timing()
+
+
+def test_each_spec_and_each_group_of_events_has_its_rules_their_tests_and_a_manifest(tmp_path: Path) -> None:
+    made = {str(path.relative_to(tmp_path)) for path in build(SLOS, EVENTS, POLICY, TIMING, tmp_path)}
+
+    for name in ("inference-availability", "inference-ttft", "training-goodput"):
+        endings = (".rules.yaml", "_test.yaml", "_tickets_test.yaml")
+        assert {f"prometheus/{name}{ending}" for ending in endings} | {f"kubernetes/{name}.yaml"} <= made
+    for group in {event.group for event in EVENTS}:
+        assert {
+            f"prometheus/events-{group}.rules.yaml",
+            f"prometheus/events-{group}_test.yaml",
+            f"kubernetes/events-{group}.yaml",
+        } <= made
+    assert "alertmanager.yaml" in made
+    assert all((tmp_path / name).read_text().startswith(HEADER) for name in made)
+
+
+def test_a_build_gives_the_same_bytes_again_and_the_check_finds_nothing(tmp_path: Path) -> None:
+    build(SLOS, EVENTS, POLICY, TIMING, tmp_path)
+    first = {path: path.read_bytes() for path in tmp_path.rglob("*.yaml")}
+    build(tuple(SLOS), list(EVENTS), POLICY, TIMING, tmp_path)
+
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*.yaml")} == first
+    assert check(SLOS, EVENTS, POLICY, TIMING, tmp_path) == []
+
+
+def test_the_check_names_what_a_build_would_change_write_or_remove(tmp_path: Path) -> None:
+    build(SLOS, EVENTS, POLICY, TIMING, tmp_path)
+    (tmp_path / "alertmanager.yaml").unlink()
+    changed = [replace(AVAILABILITY, target=0.99), FIRST_TOKEN, FIRST_TOKEN_P95]
+
+    names = {str(path.relative_to(tmp_path)) for path in check(changed, EVENTS, POLICY, TIMING, tmp_path)}
+
+    of_target = {"prometheus/inference-availability.rules.yaml", "kubernetes/inference-availability.yaml"}
+    assert of_target <= names and "alertmanager.yaml" in names
+    assert {name for name in names if "goodput" in name} == {
+        "prometheus/training-goodput.rules.yaml",
+        "prometheus/training-goodput_test.yaml",
+        "prometheus/training-goodput_tickets_test.yaml",
+        "kubernetes/training-goodput.yaml",
+    }
+    assert not {name for name in names if "ttft" in name}
+
+
+def test_rules_of_an_objective_that_is_no_more_are_removed_and_files_of_others_are_not(tmp_path: Path) -> None:
+    build(SLOS, EVENTS, POLICY, TIMING, tmp_path)
+    own = tmp_path / "prometheus" / "own.rules.yaml"
+    own.write_text("groups: []\n")
+    build([AVAILABILITY], EVENTS, POLICY, TIMING, tmp_path)
+
+    there = {path.name for path in (tmp_path / "prometheus").iterdir()}
+    assert "own.rules.yaml" in there and "inference-availability.rules.yaml" in there
+    assert not {name for name in there if "goodput" in name or "ttft" in name}
+
+
+# --- what is committed --------------------------------------------------------------------------------------------------------
+
+
+def shipped(pattern: str) -> list[Path]:
+    found = sorted(GENERATED.glob(pattern))
+    assert found, f"{GENERATED} has no {pattern}: make generate"
+    return found
+
+
+def test_what_is_committed_is_what_its_sources_give() -> None:
+    assert check(openslo.load([ALERTS / "slos"]), EVENTS, POLICY, TIMING, GENERATED) == []
+
+
+def test_promtool_has_nothing_against_the_committed_rules() -> None:
+    command = ["promtool", "check", "rules", "--lint=all", "--lint-fatal", *map(str, shipped("prometheus/*.rules.yaml"))]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0 and "FAILED" not in done.stdout, done.stdout + done.stderr
+
+
+def test_every_committed_alert_passes_its_tests(tmp_path: Path) -> None:
+    rules = {path.name: yaml.safe_load(path.read_text()) for path in shipped("prometheus/*.rules.yaml")}
+    tests = {path.name: yaml.safe_load(path.read_text()) for path in shipped("prometheus/*_test.yaml")}
+
+    assert faults(tmp_path, rules, tests) == {}
+
+
+def test_every_committed_alert_has_a_test_in_which_it_fires_and_one_in_which_it_is_quiet() -> None:
+    alerts, fires, quiet = set(), set(), set()
+    for path in shipped("prometheus/*.yaml"):
+        document = yaml.safe_load(path.read_text())
+        alerts |= {rule["alert"] for group in document.get("groups", []) for rule in group["rules"] if "alert" in rule}
+        for block in document.get("tests", []):
+            for test in block.get("alert_rule_test", []):
+                (fires if test["exp_alerts"] else quiet).add(test["alertname"])
+            for test in block.get("promql_expr_test", []):
+                fires |= set(re.findall(r'^ALERTS\{alertname="(\w+)"', test["expr"]))
+
+    assert alerts == fires
+    assert alerts - quiet <= {"Watchdog"}
+
+
+def test_annotations_of_committed_event_alerts_say_what_is_wrong_without_an_error(tmp_path: Path) -> None:
+    """promtool prints what an alert carries where another was expected."""
+    rules, tests, names = {}, {}, {}
+    for group in dict.fromkeys(event.group for event in EVENTS):
+        document = yaml.safe_load((GENERATED / "prometheus" / f"events-{group}_test.yaml").read_text())
+        rules[f"events-{group}.rules.yaml"] = yaml.safe_load((GENERATED / "prometheus" / f"events-{group}.rules.yaml").read_text())
+        blocks = []
+        for event in EVENTS:
+            for block in document["tests"]:
+                if event.group == group and block["name"].startswith(f"{event.alert} fires: "):
+                    wanted = {"alertname": event.alert, "eval_time": block["promql_expr_test"][0]["eval_time"], "exp_alerts": []}
+                    blocks.append({**block, "promql_expr_test": [], "alert_rule_test": [wanted]})
+                    names[event.alert] = f"events-{group}_test.yaml"
+        tests[f"events-{group}_test.yaml"] = {**document, "tests": blocks}
+    said = faults(tmp_path, rules, tests)
+
+    for alert, file in names.items():
+        got = re.findall(rf"alertname: {alert},.*?got:\[(.*?)\]\s*(?=\n|$)", said[file], flags=re.DOTALL)
+        assert got, f"{alert}: {said[file]}"
+        for text in got:
+            assert all(f'{name}="' in text for name in ("summary", "description", "runbook_url", "dashboard_url")), text
+            assert "error expanding" not in text and "<no value>" not in text, text
+            assert f"/{alert}.md" in text
+
+
+def test_no_committed_rule_reads_raw_series_over_more_than_six_hours() -> None:
+    for path in shipped("prometheus/*.rules.yaml"):
+        for group in yaml.safe_load(path.read_text())["groups"]:
+            for rule in group["rules"]:
+                raw = [(metric, seconds) for metric, seconds in reads(rule["expr"]) if seconds > RAW_LIMIT_SECONDS]
+                assert all(metric.startswith("slo:") for metric, _ in raw), f"{path.name}: {rule}"
+
+
+def test_the_operator_takes_every_committed_manifest() -> None:
+    for path in shipped("kubernetes/*.yaml"):
+        assert refused(yaml.safe_load(path.read_text())) == [], path.name
+
+
+@pytest.mark.parametrize("objective", openslo.load([ALERTS / "slos"]), ids=lambda slo: slo.name)
+def test_each_shipped_objective_has_rules_of_its_own(objective: object) -> None:
+    made = contents([objective], [], POLICY, TIMING)  # type: ignore[list-item]
+
+    assert any(name.endswith(".rules.yaml") for name in made)

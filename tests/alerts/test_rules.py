@@ -1,0 +1,152 @@
+"""Rule groups of objectives: what promtool thinks of them, what they read, and what an alert carries."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from promtool_running import faults, lint
+from sample_slos import AVAILABILITY, CHECKPOINT_AGE, GPU_EFFICIENCY, PLACES, SAMPLES
+from tachoscope_alerts.expressions import BAD, BUDGET_REMAINING, ERROR_RATIO, OBJECTIVE, TOTAL
+from tachoscope_alerts.rules import Rule, groups, least_bad
+from tachoscope_alerts.slo import Slo
+from tachoscope_alerts.windows import RAW_LIMIT_SECONDS, Timing, duration, seconds_of, tiers
+
+TIMING = Timing()
+DRILL = Timing(interval=1, scrape=0.5, scale=1 / 100)
+EACH = pytest.mark.parametrize("slo", SAMPLES, ids=lambda slo: slo.name)
+
+
+def rules_of(slo: Slo, timing: Timing = TIMING) -> list[Rule]:
+    return [rule for group in groups(slo, PLACES, timing) for rule in group["rules"]]
+
+
+def alerts_of(slo: Slo, timing: Timing = TIMING) -> list[Rule]:
+    return [rule for rule in rules_of(slo, timing) if "alert" in rule]
+
+
+def reads(expression: str) -> list[tuple[str, float]]:
+    """Return the range selectors of an expression: metric and seconds."""
+    found = re.findall(r"([a-zA-Z_:][\w:]*)(?:\{(?:[^}\"]|\"(?:[^\"\\]|\\.)*\")*\})?\[(\w+)", expression)
+    return [(metric, seconds_of(window)) for metric, window in found]
+
+
+@pytest.mark.parametrize("timing", [TIMING, DRILL], ids=["real", "drill"])
+def test_promtool_has_nothing_against_the_rules_of_all_objectives_in_one_file(timing: Timing, tmp_path: Path) -> None:
+    document = {"groups": [group for slo in SAMPLES for group in groups(slo, PLACES, timing)]}
+
+    assert lint(tmp_path, {"all.rules.yaml": document}) == ""
+
+
+def test_promtool_would_have_something_against_two_rules_that_are_alike(tmp_path: Path) -> None:
+    document = {"groups": [{"name": "twice", "rules": [{"record": "a:b", "expr": "vector(1)"}] * 2}]}
+
+    assert "duplicate" in lint(tmp_path, {"twice.rules.yaml": document})
+
+
+@EACH
+def test_no_rule_above_six_hours_reads_raw_series(slo: Slo) -> None:
+    ranges = [one for rule in rules_of(slo) for one in reads(rule["expr"])]
+
+    assert max(seconds for _, seconds in ranges) == 28 * 86400
+    assert {metric for metric, seconds in ranges if seconds > RAW_LIMIT_SECONDS} == {BAD, TOTAL}
+    assert all(metric in {BAD, TOTAL} or seconds == TIMING.base for metric, seconds in ranges)
+
+
+def test_the_ranges_of_an_expression_are_found_behind_any_label() -> None:
+    found = reads('a{x="]}[1d]",y=~"\\"}"}[7d] + sum(b[5m:30s]) / c:d[90s] offset 1h')
+
+    assert found == [("a", 7 * 86400), ("b", 300), ("c:d", 90)]
+
+
+@EACH
+def test_windows_are_summed_after_the_events_that_they_sum_in_one_group(slo: Slo) -> None:
+    fast, slow = groups(slo, PLACES, TIMING)
+    names = [rule.get("record", "alert") for rule in fast["rules"]]
+
+    assert names.index(TOTAL) < names.index(ERROR_RATIO)
+    assert names.index(BAD) < names.index(ERROR_RATIO)
+    assert "alert" not in names[: len(names) - names[::-1].index(ERROR_RATIO)]
+    assert {TOTAL, BAD} & {rule.get("record") for rule in slow["rules"]} == set()
+    assert (fast["interval"], slow["interval"]) == ("30s", "5m")
+
+
+@EACH
+def test_each_alert_finds_its_windows_recorded_no_later_than_itself(slo: Slo) -> None:
+    recorded: set[str] = set()
+    for rule in rules_of(slo):
+        if rule.get("record") == ERROR_RATIO:
+            recorded.add(rule["labels"]["window"])
+        elif "alert" in rule:
+            assert {rule["labels"]["long"], rule["labels"]["short"]} <= recorded
+
+
+@EACH
+def test_an_objective_records_itself_and_what_is_left_of_its_budget(slo: Slo) -> None:
+    records = {rule["record"]: rule for rule in rules_of(slo) if "record" in rule}
+
+    assert float(records[OBJECTIVE]["expr"].removeprefix("vector(").removesuffix(")")) == pytest.approx(slo.target)
+    assert records[BUDGET_REMAINING]["expr"].startswith("1 - (") and "[28d]" in records[BUDGET_REMAINING]["expr"]
+    assert all(rule["labels"]["slo"] == slo.name and rule["labels"]["area"] == slo.area for rule in records.values())
+
+
+@EACH
+def test_there_is_one_alert_for_each_tier_under_one_name_with_all_that_a_person_needs(slo: Slo) -> None:
+    alerts = alerts_of(slo)
+    wanted = {(tier.severity, duration(tier.long_seconds), duration(tier.short_seconds)) for tier in tiers(slo)}
+
+    assert {(a["labels"]["severity"], a["labels"]["long"], a["labels"]["short"]) for a in alerts} == wanted
+    assert len(alerts) == len(wanted)
+    for alert in alerts:
+        assert alert["alert"] == slo.alert
+        assert alert["labels"].keys() == {"severity", "area", "slo", "owner", "long", "short"}
+        assert alert["annotations"].keys() == {"summary", "description", "runbook_url", "dashboard_url"}
+        assert alert["annotations"]["runbook_url"] == f"{PLACES.runbook_base}/{slo.alert}.md"
+        assert "for" not in alert and alert["keep_firing_for"] == "5m"
+
+
+def test_scaled_down_windows_shrink_and_thresholds_names_and_labels_stay() -> None:
+    real, drill = alerts_of(AVAILABILITY), alerts_of(AVAILABILITY, DRILL)
+
+    assert [alert["labels"] for alert in real] == [alert["labels"] for alert in drill]
+    assert [re.findall(r"> ([\d.]+)", alert["expr"]) for alert in real] == [
+        re.findall(r"> ([\d.]+)", alert["expr"]) for alert in drill
+    ]
+    longest = {
+        timing: max(s for rule in rules_of(AVAILABILITY, timing) for _, s in reads(rule["expr"])) for timing in (TIMING, DRILL)
+    }
+    assert longest[DRILL] == longest[TIMING] / 100
+    assert {alert["keep_firing_for"] for alert in drill} == {"3s"}
+
+
+def test_events_are_as_few_in_a_drill_and_minutes_are_shorter() -> None:
+    timed = replace(GPU_EFFICIENCY, least_bad_events=10)
+
+    assert least_bad(AVAILABILITY, DRILL) == least_bad(AVAILABILITY, TIMING) == 5
+    assert least_bad(timed, TIMING) == 600
+    assert least_bad(timed, DRILL) == 6
+
+
+def test_the_least_of_bad_time_is_in_minutes_of_entities(tmp_path: Path) -> None:
+    """Two jobs are bad: 10 minutes of time are reached after 5, whatever the interval of the evaluations is."""
+    slo = replace(CHECKPOINT_AGE, least_bad_events=10)
+    series: list[dict[str, Any]] = []
+    for job in ("a", "b"):
+        series.append({"series": f'tachoscope_job_active{{training_job="{job}"}}', "values": "1x600"})
+    rules, tests = {}, {}
+    for seconds in (30, 60):
+        timing = Timing(interval=seconds)
+        rules[f"{seconds}.yaml"] = {"groups": groups(slo, PLACES, timing)[:1]}
+        count = f'count(ALERTS{{alertname="{slo.alert}",severity="page"}})'
+        asked = [
+            {"expr": count, "eval_time": at, "exp_samples": [{"labels": "{}", "value": n}] if n else []}
+            for at, n in (("62m", 0), ("66m", 2))
+        ]
+        block = {"interval": "15s", "input_series": series, "promql_expr_test": asked}
+        tests[f"{seconds}_test.yaml"] = {"rule_files": [f"{seconds}.yaml"], "evaluation_interval": f"{seconds}s", "tests": [block]}
+
+    assert faults(tmp_path, rules, tests) == {}

@@ -1,0 +1,116 @@
+"""The objectives that are shipped: they load, lint clean, promise what the design says, and become rules that Prometheus takes."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from helpers import REPOSITORY
+from tachoscope_alerts import events, lint, openslo, policy
+from tachoscope_alerts.catalogue import catalogue
+from tachoscope_alerts.expressions import bad_events, error_ratio, total_events
+from tachoscope_alerts.slo import AtMost, Ratio, Slices
+from tachoscope_alerts.windows import DAY, Timing
+from tachoscope_core.training_metrics import TRAINING_STATES
+
+ALERTS = REPOSITORY / "alerts"
+SLOS = openslo.load([ALERTS / "slos"])
+BY_NAME = {slo.name: slo for slo in SLOS}
+PROMISES = {
+    # objective: target, threshold, whether it pages
+    "training-goodput": (0.95, None, True),
+    "training-step-regularity": (0.99, 1.25, False),
+    "training-checkpoint-age": (0.99, 3600.0, True),
+    "training-recovery": (0.95, 600.0, False),
+    "training-job-success": (0.99, None, True),
+    "training-input-wait": (0.99, 0.1, False),
+    "gpu-efficiency": (0.9, 0.8, False),
+    "inference-availability": (0.999, None, True),
+    "inference-ttft-p99": (0.99, 2.5, True),
+    "inference-ttft-p95": (0.95, 0.5, False),
+    "inference-inter-token": (0.99, 0.1, True),
+    "inference-admission": (0.99, 0.5, True),
+    "inference-joint-attainment": (0.975, None, False),
+}
+
+
+def test_the_objectives_promise_what_they_should_over_four_weeks():
+    found = {slo.name: (slo.target, getattr(slo.indicator, "bound", None), slo.pages) for slo in SLOS}
+
+    assert found == PROMISES
+    assert {slo.period_days for slo in SLOS} == {28.0}
+
+
+def test_they_lint_clean_with_the_alerts_the_policy_and_the_runbooks_beside_them():
+    around = lint.Surroundings(catalogue(SLOS), policy.load(ALERTS / "policy.yaml").owners, REPOSITORY / "runbooks", 35 * DAY)
+
+    assert [str(problem) for problem in lint.check(SLOS, events.load(ALERTS / "events"), around)] == []
+
+
+def test_each_is_described_and_carries_a_source_an_owner_and_a_board():
+    for slo in SLOS:
+        assert len(slo.description.split()) > 10
+        assert slo.title
+        assert slo.dashboard
+        assert slo.area == ("inference" if slo.name.startswith("inference") else "training")
+        assert slo.by == (("service", "model") if slo.area == "inference" else ())
+
+
+def test_each_state_of_training_is_good_bad_or_not_counted_on_purpose():
+    indicator = BY_NAME["training-goodput"].indicator
+    assert isinstance(indicator, Ratio)
+    assert indicator.good is not None
+
+    good, apart = set(indicator.good.labels["state"]), set(indicator.total.excluding["state"])
+    assert set(TRAINING_STATES) - good - apart == {
+        *("data_wait", "checkpoint", "initialisation", "restore", "lost_work", "hung", "unexplained"),
+    }
+    assert apart == {"queued"}
+
+
+def test_a_job_without_any_verified_checkpoint_is_bad_and_a_gpu_that_cannot_tell_is_not_counted():
+    age, efficiency = BY_NAME["training-checkpoint-age"].indicator, BY_NAME["gpu-efficiency"].indicator
+    assert isinstance(age, Slices)
+    assert isinstance(efficiency, Slices)
+
+    assert (age.missing, efficiency.missing) == ("bad", "ignored")
+
+
+def test_documents_are_plain_openslo_that_other_tools_read():
+    for path in sorted((ALERTS / "slos").glob("*.yaml")):
+        document = yaml.safe_load(path.read_text())
+        spec = document["spec"]
+        assert document["metadata"]["name"] == path.stem
+        assert all(isinstance(value, str) for value in document["metadata"]["annotations"].values())
+        assert isinstance(spec["indicator"]["metadata"]["name"], str)
+        assert len(spec["description"]) <= 1050
+        if spec["budgetingMethod"] == "Timeslices":
+            assert all({"timeSliceTarget", "timeSliceWindow"} <= objective.keys() for objective in spec["objectives"])
+            assert "on" in spec["indicator"]["spec"]["thresholdMetric"]["metricSource"]["spec"].get("while", {"on": []})
+
+
+def test_thresholds_on_histograms_are_boundaries_that_the_mapped_servers_have_too():
+    vllm = {
+        "inference-ttft-p99": "vllm:time_to_first_token_seconds",
+        "inference-ttft-p95": "vllm:time_to_first_token_seconds",
+        "inference-inter-token": "vllm:inter_token_latency_seconds",
+        "inference-admission": "vllm:request_queue_time_seconds",
+    }
+    known = catalogue()
+    for name, metric in vllm.items():
+        indicator = BY_NAME[name].indicator
+        assert isinstance(indicator, AtMost)
+        assert indicator.bound in known[metric].buckets
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool")
+def test_prometheus_takes_what_they_become(tmp_path: Path):
+    timing = Timing()
+    made = [one for slo in SLOS for one in (total_events(slo, timing), bad_events(slo, timing), error_ratio(slo, DAY))]
+    rules = [{"record": f"tried:{number}", "expr": expression} for number, expression in enumerate(made)]
+    (tmp_path / "rules.yml").write_text(yaml.safe_dump({"groups": [{"name": "tried", "rules": rules}]}))
+    done = subprocess.run(["promtool", "check", "rules", "rules.yml"], cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr

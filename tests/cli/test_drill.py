@@ -1,0 +1,100 @@
+"""Fire drills end to end, as a user holds them: a fault becomes an alert that reaches its receiver in time, says enough, and ends."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tachoscope_cli import drill, drill_run
+
+COMMAND = [sys.executable, "-m", "tachoscope_cli.main", "drill"]
+CHECKS = ("quiet before the fault", "fires", "is told", "reached its owner", "summary with numbers", "dashboard", "runbook", "ends")
+
+installed = pytest.mark.skipif(
+    shutil.which("prometheus") is None or shutil.which("prometheus-alertmanager") is None, reason="Prometheus is not installed"
+)
+
+
+def held(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*COMMAND, *words], capture_output=True, text=True, env=os.environ | environment, timeout=240)
+
+
+@installed
+@pytest.mark.alone
+@pytest.mark.parametrize(
+    "fault",
+    ["queue_saturation", pytest.param("input_workers", marks=pytest.mark.bar), pytest.param("agent_down", marks=pytest.mark.bar)],
+)
+def test_a_fault_becomes_an_alert_that_reaches_its_owner_in_time_says_enough_and_ends(fault: str) -> None:
+    done = held(fault)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = done.stdout.split("as it should be", 1)[1].splitlines()
+    for check in CHECKS:
+        (row,) = [row for row in rows if row.startswith(check)]
+        assert " yes " in row
+    assert not left_over()
+
+
+def test_each_class_has_a_drill_and_each_drill_breaks_what_an_alert_of_ours_is_about() -> None:
+    specs = drill_run.shipped()
+
+    assert set(drill.FAULTS) == set(drill_run.DRILLS)
+    for one in drill_run.DRILLS.values():
+        assert specs.source_of(one.alert).alert == one.alert
+    listed = held("--list").stdout
+    assert all(name in listed for name in drill.FAULTS)
+
+
+@installed
+@pytest.mark.alone
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_drill_that_is_interrupted_leaves_nothing_running(number: signal.Signals, code: int, tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [*COMMAND, "agent_down"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {"TMPDIR": str(tmp_path)}
+    )
+    assert process.stdout is not None
+    while "without a fault" not in (line := process.stdout.readline()):  # all servers run by then
+        assert line, process.communicate()
+    assert left_over(str(tmp_path))
+    process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+
+    assert process.returncode == code
+    assert said.count("\n") == 1
+    assert not left_over(str(tmp_path))
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_prometheus_it_says_which_packages_to_install(tmp_path: Path) -> None:
+    done = held("agent_down", PATH=str(tmp_path))
+
+    assert done.returncode == 2
+    assert "apt-get install prometheus" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_without_a_class_or_with_another_it_says_which_there_are() -> None:
+    for words in ([], ["disk_full"]):
+        done = held(*words)
+        assert done.returncode == 2
+        assert "queue_saturation" in done.stderr
+
+
+def left_over(folder: str = "tachoscope-drill-") -> list[str]:
+    """Return the commands of living processes that name a drill's folder."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            command = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if folder in command:
+            found.append(command)
+    return found
