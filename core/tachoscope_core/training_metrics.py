@@ -138,7 +138,7 @@ INTEGRITY_EVENTS = Metric(
     "tachoscope_integrity_events_total",
     "counter",
     "",
-    "Checked steps with wrong numbers on the node, by kind: NaN or Inf in loss, gradients, parameters; checksum (replicas on it "
+    "Checked steps with wrong numbers on the node, by kind: not finite are loss, gradients, parameters; checksum (replicas on it "
     "differ, which agreed before). Absent for a job that is not checked.",
     (*_JOB, "kind"),
 )
