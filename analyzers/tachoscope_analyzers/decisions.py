@@ -1,7 +1,7 @@
 """The order in which causes are looked for in the steps of a job. Each takes its seconds, and the next gets what is left.
 
-Was a rank stuck; are the numbers right; are ranks stages of a pipeline; is a rank late, and by memory, by its data, by its device or by itself; did
-it wait or transfer; what of the input, the checkpoints and the host. What a job does again is judged over its life.
+Was a rank stuck; are the numbers right; are ranks stages of a pipeline; is a rank late: by memory, its data, its device or
+by itself; did it wait or transfer; what of the input, the checkpoints and the host. What a job does again is judged over its life.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ def split(
     own: dict[str, Matrix],
     waiting: Matrix,
 ) -> Matrix:
-    """Move what is a pause from `own["compute"]`, `own["other"]` and `waiting` to `own["paused"]`, rank by rank; all of shape (K, R).
+    """Move what is a pause from computing, from outside of the phases and from `waiting` to `own["paused"]`; all of shape (K, R).
 
     A thread that gets the interpreter's lock late within backward, or at the end of a collective, looks as if it waited for others.
 
@@ -100,7 +100,7 @@ def interpreter_held(beats: Sequence[Heartbeat], still_seconds: float, wall_seco
 
     The sampler looks at moments that know nothing of the pauses, so the ratio of the looks that came late is that of the time in
     which the lock was held. But a pause that is longer than it waits between two looks makes only one of them late: then it is how
-    late it came, and half a wait before. The lock is held as well while the training thread itself collects garbage; but then it runs.
+    late it came, and half a wait before. The lock is held as well while the training thread collects garbage; but then it runs.
     """
     ticks = sum(beat.signals.get("ticks", 0.0) for beat in beats)
     late = sum(beat.signals.get("late_ticks", 0.0) for beat in beats)

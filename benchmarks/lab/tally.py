@@ -71,7 +71,7 @@ def single(rows: Sequence[Row]) -> list[Row]:
 
 
 def severe(rows: Sequence[Row]) -> list[Row]:
-    """Return the clean runs, and those with a fault that has to be found: large by its injector's own clock, or with no such clock."""
+    """Return the clean runs, and those with a fault that has to be found: large by its injector's clock, or without such one."""
     return [row for row in rows if not row.faults or row.severity == 0 or (row.severity >= SEVERE - 1e-9 and came_out(row))]
 
 

@@ -81,8 +81,9 @@ def capacity(
     elif output is None:
         capacity_text.render(found, name, console())
     else:
-        with console().capture() as captured:
-            capacity_text.render(found, name, console())
+        printed = console()
+        with printed.capture() as captured:
+            capacity_text.render(found, name, printed)
         write(captured.get(), output)
 
 

@@ -41,7 +41,9 @@ def html(report: Report) -> str:
     """Return the sum for the page, nothing without one."""
     if not report.step_sum:
         return ""
-    heads = "".join(f'<th class="n">{escape(head)}</th>' if index else f"<th>{escape(head)}</th>" for index, head in enumerate(_HEADS))
+    heads = "".join(
+        f'<th class="n">{escape(head)}</th>' if index else f"<th>{escape(head)}</th>" for index, head in enumerate(_HEADS)
+    )
     lines = "".join(_line(name, cells) for name, *cells in rows(report))
     return f'<h2>{TITLE.capitalize()}</h2><div class="wide"><table><tr>{heads}</tr>{lines}</table></div>'
 

@@ -140,7 +140,12 @@ def test_lost_work_names_the_rank_whose_end_it_always_was_and_nobody_where_it_wa
         at, last = 20.0 * attempt, attempt == 3
         for rank in range(2):
             life.process(
-                rank, [1.0] * (40 if last else 12), attempt=attempt, start=at + 1.0, begin=at + 2.0, left=at + 45.0 if last else None
+                rank,
+                [1.0] * (40 if last else 12),
+                attempt=attempt,
+                start=at + 1.0,
+                begin=at + 2.0,
+                left=at + 45.0 if last else None,
             )
             if not last:
                 first = rank == killed[attempt]

@@ -33,6 +33,13 @@ def test_text_says_the_knee_in_a_sentence_and_what_moves_it(capsys: pytest.Captu
     assert "two replicas for each" in out
 
 
+def test_text_can_be_written_to_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert call(("capacity", str(RECORDING), *ASKED, "--output", str(tmp_path / "said.txt"))) == 0
+
+    assert "One replica meets" in (tmp_path / "said.txt").read_text()
+    assert capsys.readouterr().out == ""
+
+
 def test_json_holds_what_text_says_and_nothing_that_is_no_number(capsys: pytest.CaptureFixture[str]):
     assert call(("capacity", str(RECORDING), *ASKED, "--format", "json")) == 0
 

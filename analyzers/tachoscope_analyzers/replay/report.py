@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-
 from tachoscope_analyzers.coverage import missing_signals
 from tachoscope_analyzers.judge import Series, findings, healthy_finding, step_seconds
 from tachoscope_analyzers.replay.attribution import Attribution, attribute
