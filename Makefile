@@ -22,7 +22,7 @@ test: $(READY) lint ## every behaviour once
 bars: $(READY) ## the full counts: every fault 10 times, and all other tests (over an hour)
 	$(BIN)/python -m pytest --bar-runs 10
 
-bench: $(READY) ## measure what probes, agent, GPUs and checkpoints cost and how fast traces are read, and write docs/measurements.md
+bench: $(READY) ## measure what probes, agent, GPUs, checkpoints and rules cost and how fast traces are read, and write docs/measurements.md
 	$(BIN)/python benchmarks/probe_overhead.py --write
 	$(BIN)/python benchmarks/serving_overhead.py --write
 	$(BIN)/python benchmarks/agent_overhead.py --write
@@ -32,6 +32,7 @@ bench: $(READY) ## measure what probes, agent, GPUs and checkpoints cost and how
 	$(BIN)/python benchmarks/change_points.py --write
 	$(BIN)/python benchmarks/replay.py --write
 	$(BIN)/python benchmarks/detection_times.py --write
+	$(BIN)/python benchmarks/slo_rules.py --write
 
 lab: $(READY) ## cause every bottleneck for real, RUNS=30 times at each severity, in two sets, and write docs/accuracy.md (days; it goes on where it was interrupted)
 	$(BIN)/python -m benchmarks.lab --set development --runs-per-class $(RUNS) --out $(OUT)

@@ -21,8 +21,8 @@ class OutsideRecords:
         self._identity = {"job": job, "attempt": attempt, "host": host or os.uname().nodename}
         self._seq = 0
 
-    def write(self, kind: type[records.Record], **fields: Any) -> None:
-        """Write a record of `kind`; the envelope is added. `time` and `monotonic_ns` may be given where it was not now."""
+    def write(self, kind: type[records.Record], **fields: Any) -> records.Record:
+        """Write a record of `kind` and return it; the envelope is added, but `time` and `monotonic_ns` where it was not now."""
         envelope: dict[str, Any] = {
             **self._identity,
             "writer": self.writer,
@@ -33,7 +33,9 @@ class OutsideRecords:
             "monotonic_ns": time.monotonic_ns(),
         }
         self._seq += 1
-        self._spool.append(records.encode(kind(**envelope | fields)))
+        record = kind(**envelope | fields)
+        self._spool.append(records.encode(record))
+        return record
 
     def close(self) -> None:
         """Release the segment; it may be shipped now."""

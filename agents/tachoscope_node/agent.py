@@ -14,12 +14,13 @@ from tachoscope.job_watch import hang_seconds
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.records import AnyRecord, ShardQuarantined
 from tachoscope_core.store import Store
-from tachoscope_node import live_families, live_service_families, saved, self_families
+from tachoscope_node import host_causes, live_families, live_service_families, saved, self_families
 from tachoscope_node.collectors.all import gpu_collector, host_collectors
 from tachoscope_node.collectors.collector import Collector
 from tachoscope_node.collectors.filters import DeviceFilter
 from tachoscope_node.collectors.frame import Frame
 from tachoscope_node.config import Config
+from tachoscope_node.endings import Ended
 from tachoscope_node.families import Family, joined
 from tachoscope_node.follow import Follower
 from tachoscope_node.gpu.dcgm_xids import not_counted_yet
@@ -32,6 +33,7 @@ from tachoscope_node.keeper import Keeper
 from tachoscope_node.live import Live
 from tachoscope_node.live_services import trainings
 from tachoscope_node.logs import Log
+from tachoscope_node.newborn import Newborn
 from tachoscope_node.notices import Notices
 from tachoscope_node.own_records import OwnRecords
 from tachoscope_node.preemption import PreemptionCollector
@@ -75,7 +77,8 @@ class Agent:
         self.shipper = Shipper(store, self.journal, config.node_name, log, clock=clock)
         self.samples = Samples(state / "samples", store, config.node_name, max_age_seconds=max(config.flush_seconds, 60.0))
         least = hang_seconds()
-        self.live = Live(config.limits, self._saved.jobs, self._saved.services, hang_seconds=least, heard=self._heard)
+        known = self._saved
+        self.live = Live(config.limits, known.jobs, known.services, known.finished, hang_seconds=least, heard=self._heard)
         self.keeper = Keeper(
             self.live,
             config.spool_path,
@@ -97,6 +100,7 @@ class Agent:
         self._preemption = self._asks_for_preemption(config)
         self._servers = self._watched_servers(config)
         self._notices = Notices(self.keeper, lambda line: log.warning(None, line))
+        self._newborn = Newborn()
         self.frame = self._frame(config)
         self.errors: Counter[str] = Counter()
         self.ticks = 0
@@ -125,6 +129,8 @@ class Agent:
             if not more:  # else the next steps may wait to be read
                 self._changed = self.live.stand_still(now) or self._changed
             self.keeper.look(all_read=not more)
+            if not more:
+                self._changed = self.live.count_ends(now, self._ended_by_host) or self._changed
             notice = self._preemption.current if self._preemption is not None else None
             self._notices.pass_on(notice, self.live.jobs.values(), self.follower.directories)
             self._watch_shards(now)
@@ -144,6 +150,13 @@ class Agent:
         job = segment.address.job if segment.address else None
         self.live.apply(segment.directory, segment.writer, job, lines, self._clock())
         self.verifier.apply(segment, lines)
+
+    def _ended_by_host(self, ended: Ended) -> bool:
+        if self._preemption is not None and self._preemption.current is not None:
+            return True
+        readings = self.gpus.readings() if self.gpus is not None else ()
+        since = self._unix_clock() - (self._clock() - ended.since)
+        return host_causes.gpu_failed(ended.gpus, since, readings, self._health.counter.all())
 
     def _watch_shards(self, now: float) -> None:
         taken, self.live.shard_records = self.live.shard_records, []
@@ -360,7 +373,8 @@ class Agent:
             services = live_service_families.families(self.live.services.services.values())
             own = self_families.families(self, now)
             verified = self.verifier.families(self.live.jobs)
-        return joined([*jobs, *services, *verified, *self.frame.families(), *own])
+            ended = live_families.finished(self.live.finished.counts)
+        return self._newborn.shown(joined([*jobs, ended, *services, *verified, *self.frame.families(), *own]), now)
 
     def health(self) -> dict[str, object]:
         """Return the verdicts on the node's GPUs, for people and programs."""

@@ -57,11 +57,17 @@ class Attributed(msgspec.Struct):
 
 
 class Waited(msgspec.Struct, gc=False):
-    """What stays open of a rank's step until the others have finished it too: see `Attributed`."""
+    """What stays open of a rank's step until the others have finished it too: see `Attributed`.
+
+    Attributes:
+        seconds: of the whole step, where parts of it are accounted otherwise. excused: of them, in a checkpoint or an evaluation.
+    """
 
     wall: float
     waiting: float = 0.0
     exchange: float = 0.0
+    seconds: float = 0.0
+    excused: float = 0.0
 
 
 def plausible(step: StepDone) -> bool:

@@ -17,6 +17,7 @@ from tachoscope import notice
 from tachoscope.job_watch import JobWatch, Process
 from tachoscope.outside_records import OutsideRecords
 from tachoscope_core import records
+from tachoscope_node import endings
 from tachoscope_node.live import AGENT_DIRECTORY, Job, Live, Rank
 
 SETTLE_SECONDS = 2.0
@@ -126,7 +127,9 @@ class Keeper:
         held.watch.saw_alive(unix_seconds)
         for event in held.watch.judge(now):
             if event.kind is not None:
-                held.records.write(event.kind, **event.fields)
+                record = held.records.write(event.kind, **event.fields)
+                if name in self._live.jobs:
+                    endings.judged(self._live.jobs[name], record)
             if event.text:
                 self._log(f"job {name}: {event.text}")
         for process in held.watch.processes.values():
@@ -151,6 +154,7 @@ class Keeper:
         job = self._live.jobs.get(name)
         if job is not None:
             job.released = when["monotonic_ns"] / 1e9
+            job.ending.status = "" if status == "left" else status
             self._live.hold(job, held=False, now=now)
 
     def note(self, job: Job, said: notice.Notice) -> None:

@@ -11,18 +11,16 @@ from collections.abc import Callable
 from tachoscope.job_watch import HANG_SECONDS
 from tachoscope_core import records
 from tachoscope_core.training_metrics import CHECKPOINT_BACKGROUND, CHECKPOINT_BLOCKING, STEP_SECONDS
-from tachoscope_node import account, live_services
-from tachoscope_node.attribution import Clocks, Waited, attribute, plausible, split_waiting
+from tachoscope_node import account, endings, live_services, open_steps
+from tachoscope_node.attribution import Clocks, attribute, plausible
 from tachoscope_node.config import Limits
+from tachoscope_node.endings import Ended, Finished
+from tachoscope_node.integrity_counts import Integrity
 from tachoscope_node.live_services import Services
-from tachoscope_node.live_state import Buckets, Job, Rank
+from tachoscope_node.live_state import RECENT_STEPS, Buckets, Job, Rank
+from tachoscope_node.regularity import Regularity
 from tachoscope_node.service_state import Service
 
-RECENT_STEPS = 32
-MAX_OPEN_STEPS = 256
-"""Steps of a job that wait for its other ranks from one look at the spool to the next: ranks write a tenth of a second apart."""
-MAX_OPEN_STEPS_IN_A_LOOK = 4096
-"""The same within a look: one rank's file is read before the next one's, and each may hold all steps since the last look."""
 MAX_SHARDS = 20
 MAX_SHARD_RECORDS = 10_000
 """Kept from one look at the spool to the next."""
@@ -43,6 +41,7 @@ class Live:
 
     Attributes:
         services: what serves requests, and is no job. shard_records: about data shards, taken since somebody last emptied it.
+        finished: attempts of jobs that ended.
     """
 
     def __init__(
@@ -50,6 +49,7 @@ class Live:
         limits: Limits,
         jobs: dict[str, Job] | None = None,
         services: dict[str, Service] | None = None,
+        finished: Finished | None = None,
         *,
         hang_seconds: float = HANG_SECONDS,
         heard: Callable[[records.AnyRecord], None] = lambda _: None,
@@ -62,6 +62,7 @@ class Live:
         self.rejected: Counter[str] = Counter()
         self.services = Services(self.rejected, services)
         self.shard_records: list[records.ShardRead | records.ShardFailed] = []
+        self.finished = finished if finished is not None else Finished()
 
     def apply(self, directory: str, writer: str, job: str | None, lines: list[bytes], now: float) -> None:
         """Take lines of one writer, of which `job` is the job that its first record names."""
@@ -126,6 +127,9 @@ class Live:
             case records.CheckpointRestored():
                 if not account.restored(job, rank, record, at):
                     self.rejected["implausible"] += 1
+            case records.IntegrityEvent():
+                job.integrity = job.integrity or Integrity()
+                job.integrity.take(record)
             case records.WorkerFailed():
                 job.worker_failures += 1
             case records.JobEnded():
@@ -142,10 +146,32 @@ class Live:
 
     def _launcher(self, job: Job, record: records.AnyRecord, at: float, now: float) -> None:
         if isinstance(record, records.JobStarted):
+            if job.ending.status:  # of the launcher before, which has ended
+                self._close(job, at)
+            job.ending.begin(at)
             job.launched, job.launcher, job.idle_since, job.released = at, record.writer, None, None
-        elif isinstance(record, records.JobEnded) and job.launcher == record.writer:
-            job.launcher, job.released = "", at
-            self._idle_if_ended(job, now)
+        elif job.launcher == record.writer:
+            endings.judged(job, record)
+            if isinstance(record, records.JobEnded):
+                job.ending.status, job.ending.reason = record.status, record.reason
+                job.launcher, job.released = "", at
+                self._idle_if_ended(job, now)
+
+    def count_ends(self, now: float, by_host: Callable[[Ended], bool]) -> bool:
+        """Count the attempts that ended, after all that was written is read; say whether anything changed.
+
+        Args:
+            by_host: says whether the node itself was at fault.
+        """
+        ended = [job for job in self.jobs.values() if job.ending.open and job.idle_since is not None]
+        for job in ended:
+            self._close(job, job.idle_since or now)
+        return self.finished.count(now, by_host) or bool(ended)
+
+    def _close(self, job: Job, at: float) -> None:
+        ended = endings.close(job, at)
+        if ended is not None:
+            self.finished.waiting.append(ended)
 
     def hold(self, job: Job, *, held: bool, now: float) -> None:
         """Note that this agent watches a job from now on, or no longer."""
@@ -182,12 +208,15 @@ class Live:
         elif not rank.ended and rank.directory != directory and now - rank.last_record < TAKEN_OVER_SECONDS:
             self.rejected["identity"] += 1
             return None
-        _settle_earlier(job, rank, record.attempt)
+        open_steps.settle_earlier(job, rank, record.attempt)
         account.next_process(job, rank, record.attempt)
         rank.writer, rank.directory, rank.attempt = record.writer, directory, record.attempt
         rank.ended, rank.last_end, rank.clocks = "", None, Clocks()
         rank.dropped_before, rank.dropped = rank.dropped_before + rank.dropped, 0
-        job.idle_since = None
+        if job.idle_since is not None:  # nothing ran until now: perhaps it is another training by the same name
+            job.regularity = Regularity()
+            job.idle_since = None
+        job.ending.begin(min(record.monotonic_ns / 1e9, now))
         return rank
 
     def _step(self, job: Job, rank: Rank, step: records.StepDone, at: float) -> None:
@@ -195,6 +224,7 @@ class Live:
             self.rejected["implausible"] += 1
             return
         rest, new = account.step_done(job, rank, step, at, self._hang_seconds)
+        job.ending.since = max(job.ending.since, at)
         rank.steps += 1
         rank.step, rank.step_seconds = step.step, step.wall_seconds
         rank.recent = [*rank.recent[1 - RECENT_STEPS :], (step.wall_seconds, step.phase_seconds.get("data_wait", 0.0))]
@@ -205,26 +235,14 @@ class Live:
         part = attribute(rest, rank.clocks, together=rank.world_size > 1)
         for state, seconds in part.states.items():
             rank.seconds[state] += seconds
-        parts = job.open_steps.setdefault(step.step, {})
-        if rank.rank in parts:  # the step again, by a process started anew
-            _settle(job, {rank.rank: parts[rank.rank]})
-        parts[rank.rank] = Waited(part.wall, part.waiting, part.exchange)
-        if job.whole(parts):
-            _settle(job, job.open_steps.pop(step.step))
-        elif len(job.open_steps) > MAX_OPEN_STEPS_IN_A_LOOK:
-            _settle(job, job.open_steps.pop(min(job.open_steps)))
+        open_steps.take(job, rank, step, part)
 
     def settle(self) -> None:
         """Settle the steps to which no rank of this node will add. For the end of a look: a rank's end may be read before another's
         first record.
         """
         for job in self.jobs.values():
-            running = {rank.rank for rank in job.running()}
-            done = [number for number, parts in job.open_steps.items() if running <= parts.keys()]
-            left = len(job.open_steps) - len(done) - MAX_OPEN_STEPS
-            oldest = sorted(job.open_steps.keys() - set(done))[:left] if left > 0 else []
-            for number in sorted((*done, *oldest)):
-                _settle(job, job.open_steps.pop(number))
+            open_steps.settle(job)
 
     def _checkpoint(self, job: Job, saved: records.CheckpointSaved, at: float) -> None:
         if not (0.0 <= saved.blocking_seconds < 86400.0 and 0.0 <= saved.background_seconds < 86400.0):
@@ -235,6 +253,7 @@ class Live:
             job.checkpoint_background.observe(saved.background_seconds, CHECKPOINT_BACKGROUND.buckets)
         job.last_checkpoint = max(at, job.last_checkpoint or 0.0)
         job.progress.save(saved.attempt, saved.step, saved.reference[:1024])
+        job.ending.told = job.ending.told or saved.after_notice
 
     def writer_gone(self, job: str, writer: str, now: float) -> None:
         """Note that a process is gone: one that did not say that it ends was killed."""
@@ -277,19 +296,3 @@ class Live:
 def _count_shard(job: Job, name: str) -> None:
     shard = name if name in job.shard_failures or len(job.shard_failures) < MAX_SHARDS else "other"
     job.shard_failures[shard] = job.shard_failures.get(shard, 0) + 1
-
-
-def _settle(job: Job, parts: dict[int, Waited]) -> None:
-    states, late = split_waiting(parts, whole=job.whole(parts))
-    for rank, seconds in states.items():
-        for state, value in seconds.items():
-            job.ranks[rank].seconds[state] += value
-    if late is not None:
-        job.late = [*job.late[1 - RECENT_STEPS :], (max(part.wall for part in parts.values()), late)]
-
-
-def _settle_earlier(job: Job, rank: Rank, attempt: int) -> None:
-    """Settle what earlier attempts, and earlier processes of the rank, left open: their steps have the same numbers."""
-    for number, parts in list(job.open_steps.items()):
-        if rank.rank in parts or any(job.ranks[other].attempt < attempt for other in parts):
-            _settle(job, job.open_steps.pop(number))

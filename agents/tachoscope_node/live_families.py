@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from tachoscope_core import training_metrics as names
 from tachoscope_node.families import Family, Histogram, Point
@@ -27,6 +27,7 @@ def families(jobs: Iterable[Job], *, node: str, now: float) -> list[Family]:
         Family(names.HEARTBEAT_AGE, [(labels, max(now - rank.last_record, 0.0)) for labels, rank in ranks if rank.ended != "left"]),
         Family(names.RECORDS_DROPPED, [(labels, float(rank.dropped_before + rank.dropped)) for labels, rank in ranks]),
         Family(names.STEP_SECONDS, [_histogram(job, job.step_seconds) for job in jobs]),
+        Family(names.STEP_SLOWDOWN, [_histogram(job, job.step_slowdown) for job in jobs]),
         Family(names.CHECKPOINT_BLOCKING, [_histogram(job, job.checkpoint_blocking) for job in jobs]),
         Family(names.CHECKPOINT_BACKGROUND, [_histogram(job, job.checkpoint_background) for job in jobs]),
         Family(
@@ -38,6 +39,11 @@ def families(jobs: Iterable[Job], *, node: str, now: float) -> list[Family]:
         Family(names.RESTARTS, [((job.name,), float(job.restarts)) for job in jobs]),
         Family(names.RECOVERY_SECONDS, [_histogram(job, job.recovery) for job in jobs]),
         Family(names.JOB_ACTIVE, [((job.name,), float(bool(job.launcher) or job.held)) for job in jobs]),
+        Family(names.HANGS, [((job.name,), float(job.hangs)) for job in jobs]),
+        Family(
+            names.INTEGRITY_EVENTS,
+            [((job.name, kind), float(count)) for job in jobs if job.integrity for kind, count in job.integrity.events.items()],
+        ),
         Family(
             names.SHARD_FAILURES,
             [((job.name, shard), float(count)) for job in jobs for shard, count in job.shard_failures.items()],
@@ -47,6 +53,12 @@ def families(jobs: Iterable[Job], *, node: str, now: float) -> list[Family]:
             [((job.name,), float(job.shards_quarantined)) for job in jobs if job.shards_quarantined is not None],
         ),
     ]
+
+
+def finished(counts: Mapping[str, Mapping[str, int]]) -> Family:
+    """Return how many attempts ended, by result and cause."""
+    points = [((result, cause), float(count)) for result, causes in counts.items() for cause, count in causes.items()]
+    return Family(names.JOBS_FINISHED, points)
 
 
 def _histogram(job: Job, buckets: Buckets) -> Point:

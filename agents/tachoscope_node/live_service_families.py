@@ -28,6 +28,7 @@ def families(services: Iterable[Service]) -> list[Family]:
     }
     return [
         Family(names.REQUESTS, [((*of, how), float(number)) for of, sums in requests for how, number in sums.outcomes.items()]),
+        Family(names.REQUESTS_JOINT, [((*of, met), float(number)) for of, sums in requests for met, number in sums.joint.items()]),
         Family(
             names.REQUEST_TIME_SECONDS, [((*of, state), spent) for of, sums in requests for state, spent in sums.states.items()]
         ),

@@ -10,7 +10,14 @@ from collections import Counter
 from collections.abc import Iterable
 
 from tachoscope_core import records, serving_records
-from tachoscope_core.serving_metrics import FIRST_TOKEN_SECONDS, OUTCOMES, QUEUE_SECONDS, REQUEST_SECONDS
+from tachoscope_core.serving_metrics import (
+    FIRST_TOKEN_SECONDS,
+    JOINT_FIRST_TOKEN_SECONDS,
+    JOINT_OUTPUT_TOKEN_SECONDS,
+    OUTCOMES,
+    QUEUE_SECONDS,
+    REQUEST_SECONDS,
+)
 from tachoscope_node.config import Limits
 from tachoscope_node.live_state import Job
 from tachoscope_node.service_state import Engines, Look, Requests, Service, ServiceProcess
@@ -144,10 +151,11 @@ class Services:
             self._rejected["implausible"] += 1
             return
         sums.outcomes[record.outcome] += 1
-        if record.outcome == "ok":
-            sums.seconds.observe(record.wall_seconds, REQUEST_SECONDS.buckets)
         if record.first_token_seconds is not None:
             sums.first_token.observe(record.first_token_seconds, FIRST_TOKEN_SECONDS.buckets)
+        _count_joint(sums, record)
+        if record.outcome == "ok":
+            sums.seconds.observe(record.wall_seconds, REQUEST_SECONDS.buckets)
         if any(record.phase_seconds.values()):
             sums.queue.observe(record.phase_seconds.get("queued", 0.0), QUEUE_SECONDS.buckets)
         for index, count in enumerate(record.inter_token_buckets):
@@ -199,7 +207,9 @@ class Services:
                 service.engines[look.model].states["unexplained"] += max(process.last_record - look.until, 0.0)
         process.ended, process.engines = how, {}
         if process.in_flight:
-            self._requests_of(service, process.model, process.version, now).outcomes["cut"] += process.in_flight
+            sums = self._requests_of(service, process.model, process.version, now)
+            sums.outcomes["cut"] += process.in_flight
+            sums.joint["no"] += process.in_flight if _answers_in_tokens(sums) else 0
             process.in_flight = 0
         if process.begun and not any(other.begun for other in service.alive()):
             service.away_since = process.last_record if how == "killed" else None
@@ -225,6 +235,22 @@ def trainings(jobs: Iterable[Job], services: Services) -> list[Job]:
     """Return the jobs but those of launchers that launched a service, and no rank."""
     places = {process.directory for service in services.services.values() for process in service.processes.values()}
     return [job for job in jobs if job.ranks or job.directory not in places]
+
+
+def _count_joint(sums: Requests, record: records.RequestDone) -> None:
+    """Count whether a request met all objectives; what of a model that never gave a token failed, says nothing of tokens."""
+    if record.outcome == "client_error" or not _answers_in_tokens(sums):
+        return
+    if record.outcome == "ok" and record.first_token_seconds is None:
+        return  # it was not seen when they came
+    mean = record.inter_token_seconds / max(record.inter_token_count, 1)
+    soon = (record.first_token_seconds or 0.0) <= JOINT_FIRST_TOKEN_SECONDS
+    is_met = record.outcome == "ok" and soon and mean <= JOINT_OUTPUT_TOKEN_SECONDS
+    sums.joint["yes" if is_met else "no"] += 1
+
+
+def _answers_in_tokens(sums: Requests) -> bool:
+    return any(sums.first_token.counts)
 
 
 def _label(text: str) -> str:

@@ -9,10 +9,16 @@ from tachoscope_core.training_metrics import (
     CHECKPOINT_BLOCKING,
     RECOVERY_SECONDS,
     STEP_SECONDS,
+    STEP_SLOWDOWN,
     TRAINING_STATES,
 )
 from tachoscope_node.attribution import Clocks, Waited
+from tachoscope_node.endings import Ending
+from tachoscope_node.integrity_counts import Integrity
 from tachoscope_node.progress import Progress
+from tachoscope_node.regularity import Regularity
+
+RECENT_STEPS = 32
 
 
 class Buckets(msgspec.Struct):
@@ -86,6 +92,8 @@ class Job(msgspec.Struct):
         excused_at: when a rank was last heard to save a checkpoint or to evaluate.
         shards_quarantined: data shards on its quarantine list; None: nothing is known of any shard.
         open_steps: steps that not all ranks of the node have finished. late: wall, and what the latest rank cost, of recent steps.
+        step_slowdown, regularity: steps over the usual one, and what is usual. integrity: what checks of its numbers found, None:
+            it is not checked. hangs: that were noticed on the node. ending: what was heard of the end of its attempt.
     """
 
     name: str
@@ -112,6 +120,11 @@ class Job(msgspec.Struct):
     excused_at: float = 0.0
     open_steps: dict[int, dict[int, Waited]] = {}
     late: list[tuple[float, float]] = []
+    step_slowdown: Buckets = msgspec.field(default_factory=lambda: empty_buckets(STEP_SLOWDOWN.buckets))
+    regularity: Regularity = msgspec.field(default_factory=Regularity)
+    integrity: Integrity | None = None
+    hangs: int = 0
+    ending: Ending = msgspec.field(default_factory=Ending)
 
     def running(self) -> list[Rank]:
         """Return the ranks that have not ended."""

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_node.endings import Finished
 from tachoscope_node.live import Job
 from tachoscope_node.segment import Address, Segment
 from tachoscope_node.service_state import Service
@@ -31,6 +32,7 @@ class Saved(msgspec.Struct):
     jobs: dict[str, Job] = {}
     services: dict[str, Service] = {}
     positions: dict[str, Position] = {}
+    finished: Finished = msgspec.field(default_factory=Finished)
 
 
 def boot_id(proc: str) -> str:

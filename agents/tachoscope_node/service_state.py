@@ -8,6 +8,7 @@ from tachoscope_core.serving_metrics import (
     ENGINE_STATES,
     FIRST_TOKEN_SECONDS,
     INTER_TOKEN_SECONDS,
+    MET,
     OUTCOMES,
     QUEUE_SECONDS,
     REQUEST_SECONDS,
@@ -52,10 +53,11 @@ class ServiceProcess(msgspec.Struct):
 
 
 class Requests(msgspec.Struct):
-    """Sums over the requests to one model and version. `used`: when the last one ended."""
+    """Sums over the requests to one model and version. `used`: when the last one ended. `joint`: by whether objectives were met."""
 
     used: float = 0.0
     outcomes: dict[str, int] = msgspec.field(default_factory=lambda: dict.fromkeys(OUTCOMES, 0))
+    joint: dict[str, int] = msgspec.field(default_factory=lambda: dict.fromkeys(MET, 0))
     states: dict[str, float] = msgspec.field(default_factory=lambda: dict.fromkeys(REQUEST_STATES, 0.0))
     seconds: Buckets = msgspec.field(default_factory=lambda: empty_buckets(REQUEST_SECONDS.buckets))
     first_token: Buckets = msgspec.field(default_factory=lambda: empty_buckets(FIRST_TOKEN_SECONDS.buckets))

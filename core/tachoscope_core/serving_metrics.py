@@ -13,6 +13,11 @@ OUTCOMES = ("ok", "client_error", "server_error", "shed", "timeout", "cut")
 broke off before its end."""
 DIRECTIONS = ("in", "out")
 
+MET = ("yes", "no")
+JOINT_FIRST_TOKEN_SECONDS = 2.5
+JOINT_OUTPUT_TOKEN_SECONDS = 0.1
+"""Within which a request has its first token, and on average its others, to attain all objectives at once."""
+
 _SERVICE = ("service", "model", "version")
 _ENGINE = ("service", "model")
 
@@ -30,6 +35,14 @@ REQUESTS = Metric(
     "",
     "Requests that ended, by how: ok, client_error, server_error, shed (for want of capacity), timeout, cut (stream broke off).",
     (*_SERVICE, "outcome"),
+)
+REQUESTS_JOINT = Metric(
+    "tachoscope_requests_joint_total",
+    "counter",
+    "",
+    "Requests by whether they met all objectives together: ended ok, first token within 2.5 s, then on average at most 0.1 s to "
+    "each next. Only of models that answer in tokens; no client errors, and none that ended ok with its tokens unseen.",
+    (*_SERVICE, "met"),
 )
 REQUEST_SECONDS = Metric(
     "tachoscope_request_seconds",
@@ -115,6 +128,7 @@ SERVER_START = Metric(
 
 SERVING_METRICS = (
     REQUESTS,
+    REQUESTS_JOINT,
     REQUEST_SECONDS,
     FIRST_TOKEN_SECONDS,
     INTER_TOKEN_SECONDS,

@@ -23,9 +23,19 @@ TRAINING_STATES = (
 )
 """Where a second of a rank goes: exactly one of these. `communication` is exposed communication only."""
 
+INTEGRITY_KINDS = ("loss", "gradients", "parameters", "checksum")
+"""What a check of the numbers may find: NaN or Inf in the first three, or replicas whose parameters differ."""
+ENDS: dict[str, tuple[str, ...]] = {
+    "completed": ("none",),
+    "failed": ("infra", "user", "unknown"),
+    "cancelled": ("infra", "user", "unknown"),
+}
+"""Causes by result of an attempt of a job."""
+
 _RANK = ("training_job", "rank")
 _JOB = ("training_job",)
 _STEP_BUCKETS = (0.01, 0.03, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+_SLOWDOWN_BUCKETS = (1.05, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0)
 _CHECKPOINT_BUCKETS = (0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 _RECOVERY_BUCKETS = (30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0)
 
@@ -45,6 +55,15 @@ STEP_SECONDS = Metric(
     "Wall time of a step, over all ranks of a job on the node.",
     _JOB,
     buckets=_STEP_BUCKETS,
+)
+STEP_SLOWDOWN = Metric(
+    "tachoscope_step_slowdown_ratio",
+    "histogram",
+    "ratio",
+    "Time of a step over the median of the steps before it in the same attempt (those of two hours ago count half), from the 33rd "
+    "on: each new step once a node, by its slowest rank, less what was spent on a checkpoint or an evaluation.",
+    _JOB,
+    buckets=_SLOWDOWN_BUCKETS,
 )
 SLOWDOWN = Metric(
     "tachoscope_slowdown_ratio",
@@ -103,6 +122,26 @@ JOB_ACTIVE = Metric(
     "1 while `tachoscope run` or the node's agent watches the processes of a job, between attempts too; 0 after that.",
     _JOB,
 )
+JOBS_FINISHED = Metric(
+    "tachoscope_jobs_finished_total",
+    "counter",
+    "",
+    "Attempts of jobs that ended, once, on the node of rank 0: completed, failed, cancelled (told to end, or interrupted). Cause: "
+    "infra (the provider takes the node; a GPU of the job on it is lost or must be reset), user (interrupted; with all ranks on "
+    "the node, the first failure was an error such as TypeError), none (completed), unknown (all else, such as want of memory).",
+    ("result", "cause"),
+)
+HANGS = Metric(
+    "tachoscope_hangs_total", "counter", "", "Hangs of a job that were noticed on the node: no rank there finished a step.", _JOB
+)
+INTEGRITY_EVENTS = Metric(
+    "tachoscope_integrity_events_total",
+    "counter",
+    "",
+    "Checked steps with wrong numbers on the node, by kind: NaN or Inf in loss, gradients, parameters; checksum (replicas on it "
+    "differ, which agreed before). Absent for a job that is not checked.",
+    (*_JOB, "kind"),
+)
 PREEMPTION_NOTICE = Metric(
     "tachoscope_preemption_notice",
     "gauge",
@@ -132,6 +171,7 @@ TRAINING_METRICS = (
     TIME_SECONDS,
     STEPS,
     STEP_SECONDS,
+    STEP_SLOWDOWN,
     SLOWDOWN,
     DATA_WAIT,
     CHECKPOINT_AGE,
@@ -142,6 +182,9 @@ TRAINING_METRICS = (
     RESTARTS,
     RECOVERY_SECONDS,
     JOB_ACTIVE,
+    JOBS_FINISHED,
+    HANGS,
+    INTEGRITY_EVENTS,
     PREEMPTION_NOTICE,
     SHARD_FAILURES,
     SHARDS_QUARANTINED,

@@ -12,7 +12,6 @@ import yaml
 
 from helpers import REPOSITORY
 
-EVALUATION = "30s"
 _EVENTS = REPOSITORY / "alerts" / "events"
 
 Series = dict[str, str]
@@ -72,11 +71,29 @@ def block(case: Case, expected: Sequence[dict[str, str]]) -> dict[str, Any]:
     return {"name": f"{case.alert}: {case.what}", "interval": case.interval, "input_series": series, "alert_rule_test": [at]}
 
 
-def promtool_test(folder: Path, blocks: Sequence[dict[str, Any]], rules: str = "rules.yaml") -> subprocess.CompletedProcess[str]:
-    """Run promtool on tests of a rule file that lies in a folder."""
-    document = {"rule_files": [rules], "evaluation_interval": EVALUATION, "tests": list(blocks)}
-    (folder / "test.yaml").write_text(yaml.safe_dump(document, sort_keys=False, width=1000))
-    return promtool(folder, "test", "rules", "test.yaml")
+def promtool_test(
+    folder: Path,
+    chosen: Sequence[dict[str, Any]],
+    blocks: Sequence[dict[str, Any]],
+    *,
+    annotated: bool = False,
+    together: bool = False,
+) -> subprocess.CompletedProcess[str]:
+    """Run promtool once on tests of alerts.
+
+    It evaluates all rules of a file in all its tests, so each alert has files of its own, unless they are to be seen `together`.
+    """
+    names = {alert["alert"]: "all" if together else alert["alert"] for alert in chosen}
+    tests: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for one in blocks:
+        of = names[one["alert_rule_test"][0]["alertname"]]
+        tests.setdefault((of, one["interval"]), []).append(one)
+    for name in set(names.values()):
+        write_rules(folder / f"{name}.yaml", [alert for alert in chosen if names[alert["alert"]] == name], annotated=annotated)
+    for (name, interval), some in tests.items():
+        document = {"rule_files": [f"{name}.yaml"], "evaluation_interval": interval, "tests": some}
+        (folder / f"{name}_{interval}_test.yaml").write_text(yaml.safe_dump(document, sort_keys=False, width=1000))
+    return promtool(folder, "test", "rules", *(f"{name}_{interval}_test.yaml" for name, interval in tests))
 
 
 def promtool(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -63,13 +63,12 @@ def test_prometheus_takes_all_rules_without_a_complaint(tmp_path: Path) -> None:
 
 @needs_promtool
 def test_each_alert_fires_in_its_faults_and_in_none_of_its_look_alikes(tmp_path: Path) -> None:
-    write_rules(tmp_path / "rules.yaml", ALERTS.values(), annotated=False)
     blocks = [
         block(case, [rule_labels(alert) | case.labels] if case.fires else [])
         for alert in ALERTS.values()
         for case in cases_of(alert)
     ]
-    done = promtool_test(tmp_path, blocks)
+    done = promtool_test(tmp_path, list(ALERTS.values()), blocks)
 
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -78,8 +77,8 @@ def test_each_alert_fires_in_its_faults_and_in_none_of_its_look_alikes(tmp_path:
 def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     """Return what each alert says in its faults: promtool shows it when it is told that nothing fires."""
     folder = tmp_path_factory.mktemp("said")
-    write_rules(folder / "rules.yaml", ALERTS.values(), annotated=True)
-    output = promtool_test(folder, [block(case, []) for alert in ALERTS.values() for case in cases_of(alert) if case.fires])
+    blocks = [block(case, []) for alert in ALERTS.values() for case in cases_of(alert) if case.fires]
+    output = promtool_test(folder, list(ALERTS.values()), blocks, annotated=True)
     found: dict[str, list[str]] = {}
     name = ""
     for line in (output.stdout + output.stderr).splitlines():

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from event_cases import Case, alerts, block, promtool_test, rule_labels, write_rules
+from event_cases import Case, alerts, block, promtool_test, rule_labels
 
 ALERTS = alerts()
 pytestmark = pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool")
@@ -184,15 +184,8 @@ TRAPS = (
 )
 
 
-@pytest.fixture(scope="module")
-def rules(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("traps")
-    write_rules(folder / "rules.yaml", ALERTS.values(), annotated=False)
-    return folder
-
-
-def test_ours_does_not_fall_into_the_trap_that_the_naive_expression_falls_into(rules: Path) -> None:
-    done = promtool_test(rules, [of_trap(trap) for trap in TRAPS])
+def test_ours_does_not_fall_into_the_trap_that_the_naive_expression_falls_into(tmp_path: Path) -> None:
+    done = promtool_test(tmp_path, list(ALERTS.values()), [of_trap(trap) for trap in TRAPS])
 
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -211,13 +204,13 @@ def test_11_no_alert_waits_for_its_expression_to_hold() -> None:
     assert not [name for name, alert in ALERTS.items() if "for" in alert]
 
 
-def test_11_a_service_that_answers_one_look_in_ten_is_one_alert_and_not_many(rules: Path) -> None:
+def test_11_a_service_that_answers_one_look_in_ten_is_one_alert_and_not_many(tmp_path: Path) -> None:
     values = ("1x160 " + "0x8 1 " * 6).strip()
     series = [{"series": 'tachoscope_server_up{service="chat",instance="n1"}', "values": values}]
     labels = rule_labels(ALERTS["InferenceDown"]) | {"service": "chat"}
     times = ("83m", "85m30s", "88m", "90m", "95m")
     blocks = [block(Case("InferenceDown", f"flapping, at {at}", True, "30s", series, at), [labels]) for at in times]
-    done = promtool_test(rules, blocks)
+    done = promtool_test(tmp_path, [ALERTS["InferenceDown"]], blocks)
 
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -239,16 +232,22 @@ FAILED = HUNG | {
 
 
 @pytest.mark.parametrize(("series", "page"), [(HUNG, "CollectiveHang"), (FAILED, "TrainingJobStuckInRecovery")])
-def test_18_one_fault_of_a_job_is_one_page_without_any_inhibition(series: dict[str, str], page: str, rules: Path) -> None:
+def test_18_one_fault_of_a_job_is_one_page_without_any_inhibition(series: dict[str, str], page: str, tmp_path: Path) -> None:
     """What inhibits another alert goes on to do so when it is inhibited itself; so pages tell themselves apart."""
     given = [{"series": name, "values": values} for name, values in series.items()]
-    pages = [name for name, alert in ALERTS.items() if alert["severity"] == "page"]
-    blocks = []
-    for at in ("38m", "45m", "60m", "70m"):
-        for name in pages:
-            own = [rule_labels(ALERTS[name]) | {"training_job": "llama"}] if name == page else []
-            blocks.append(block(Case(name, f"{page} at {at}", name == page, "1m", given, at), own))
-    done = promtool_test(rules, blocks)
+    pages = [alert for alert in ALERTS.values() if alert["severity"] == "page"]
+    times = ("38m", "45m", "60m", "70m")
+    found = block(Case(page, "one page", True, "1m", given, times[0]), [])
+    found["alert_rule_test"] = [
+        {
+            "eval_time": at,
+            "alertname": alert["alert"],
+            "exp_alerts": [{"exp_labels": rule_labels(alert) | {"training_job": "llama"}}] if alert["alert"] == page else [],
+        }
+        for at in times
+        for alert in pages
+    ]
+    done = promtool_test(tmp_path, pages, [found], together=True)
 
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -439,3 +439,47 @@ def test_killed_at_random_moments_under_load_every_request_is_counted_and_stored
     assert shown[of % "cut"] == 3
     assert shown["tachoscope_request_inter_token_seconds_count{" + labels.format("") + ',version="1"}'] == 5 * requests
     assert shown["tachoscope_engine_iterations_total{" + labels.format("") + "}"] == 7 * requests
+
+
+def joint(live: Live) -> tuple[float, float]:
+    shown = series(live)
+    yes, no = (shown["requests_joint_total", "chat", "tiny", "1", met] for met in ("yes", "no"))
+    return yes, no
+
+
+def test_a_request_meets_all_objectives_together_or_none() -> None:
+    server = Server()
+    server.start()
+    server.request(0.0, prefill=2.5, gaps=(0.1, 0.1))
+    server.request(0.0, prefill=0.1, gaps=(0.02, 0.16))
+    assert joint(told(server)) == (2.0, 0.0), "the mean of its tokens counts, and both bounds are met by what is equal to them"
+    server.request(0.0, prefill=2.6, gaps=(0.01,))
+    server.request(0.0, prefill=0.1, gaps=(0.11, 0.11))
+    server.request(0.0, prefill=0.1, gaps=(0.01,), outcome="cut")
+    server.refuse(0.0)
+    server.refuse(0.0, outcome="client_error", status=400)
+    server.request(0.0, prefill=0.1)
+
+    assert joint(told(server)) == (3.0, 4.0)
+
+
+def test_of_a_model_that_answers_in_no_tokens_nothing_is_said_of_all_objectives_together() -> None:
+    server = Server()
+    server.start()
+    for outcome in ("ok", "server_error"):
+        server.request(0.0, outcome=outcome, first_token_seconds=None)
+    assert joint(told(server)) == (0.0, 0.0)
+    server.request(0.0)
+    server.request(0.0, first_token_seconds=None)
+    server.request(0.0, outcome="server_error", first_token_seconds=None)
+
+    assert joint(told(server)) == (1.0, 1.0), "one that ended ok and whose first token nobody saw is left out"
+
+
+def test_what_a_killed_process_had_in_flight_met_none_of_its_objectives() -> None:
+    first, _ = killed_and_started_anew()
+    live = told(first)
+    yes, no = joint(live)
+    live.writer_gone("chat", first.writer, 12.0)
+
+    assert joint(live) == (yes, no + 4.0)

@@ -1,0 +1,280 @@
+"""What the rules of all objectives and alerts cost one Prometheus that watches 1,250 nodes with 10,000 GPUs, 200 jobs, 20 services.
+
+The series that the rules read, with the label sets that the agent gives them, a quarter of an hour at 15 s (of names with fewer
+than 20,000 series also six hours before, at a minute), and four weeks of recorded events at 30 s are written into a real Prometheus
+by remote write: as OpenMetrics for promtool they are 20 GB of text. Its blocks are made so long that all stays in its head. What
+is written reaches ten minutes into the future, so that nothing is written while rules are evaluated. Groups of five minutes are
+evaluated each minute, which costs the same each time.
+
+    python benchmarks/slo_rules.py                           # ten minutes
+    python benchmarks/slo_rules.py --nodes 50 --days 1       # a look
+    python benchmarks/slo_rules.py --write                   # and write docs/measurements.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.parse
+import urllib.request
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from fleet_series import Fleet, Planted, names_in, series_of, values
+from remote_write import Sender, encoded
+from sections import write_section
+from tachoscope_alerts.openslo import load
+
+from tachoscope_alerts.expressions import BAD, TOTAL, bad_events, error_ratio, total_events
+from tachoscope_alerts.slo import Slices, Slo
+from tachoscope_alerts.windows import DAY, Timing
+
+ALERTS = Path(__file__).parent.parent / "alerts"
+TESTS = Path(__file__).parent.parent / "tests"
+sys.path[:0] = [str(TESTS), str(TESTS / "node")]
+
+from processes import free_port, wait_for  # noqa: E402
+
+CORES = 2
+BAR_SECONDS = 1.0
+HISTORY_SECONDS, AHEAD_SECONDS, SCRAPE_SECONDS = 900.0, 590.0, 15.0
+OLDER_SECONDS, OLDER_STEP, MOST_OLDER = 6 * 3600.0 + 900.0, 60.0, 20_000
+BATCH = 5000
+FAST_EVALUATIONS, SLOW_EVALUATIONS = 5, 3
+WINDOW_SECONDS = 300.0
+"""Over which a rule that reads raw series is compared with one that reads recorded ones."""
+
+
+@dataclass
+class Group:
+    """A rule group: how long its evaluations took, in seconds, and what each rule took in the last one."""
+
+    interval: float = 0.0
+    seconds: list[float] = field(default_factory=list)
+    rules: dict[str, float] = field(default_factory=dict)
+    last: str = ""
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.seconds)
+
+
+class Server:
+    """A real Prometheus on two cores, without rules at first."""
+
+    def __init__(self, folder: Path) -> None:
+        self.port, self._rules = free_port(), folder / "rules"
+        self._rules.mkdir()
+        (folder / "prometheus.yml").write_text(
+            yaml.safe_dump({"global": {"evaluation_interval": "30s"}, "rule_files": [f"{self._rules}/*.yaml"]})
+        )
+        command = [
+            *("prometheus", f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/tsdb"),
+            *(f"--web.listen-address=127.0.0.1:{self.port}", "--web.enable-remote-write-receiver", "--web.enable-lifecycle"),
+            *("--storage.tsdb.min-block-duration=60d", "--storage.tsdb.max-block-duration=60d"),
+            "--storage.tsdb.retention.time=90d",
+        ]
+        self._log = (folder / "log").open("wb")
+        environ = {**os.environ, "GOMAXPROCS": str(CORES)}
+        self.process = subprocess.Popen(command, stdout=self._log, stderr=self._log, env=environ)
+        wait_for(lambda: urllib.request.urlopen(f"http://127.0.0.1:{self.port}/-/ready").status == 200)
+
+    def ask(self, path: str, **query: str) -> Any:
+        url = f"http://127.0.0.1:{self.port}/api/v1/{path}?{urllib.parse.urlencode(query)}"
+        with urllib.request.urlopen(url, timeout=120) as answer:
+            return json.load(answer)["data"]
+
+    def value(self, query: str) -> float:
+        found = self.ask("query", query=query)["result"]
+        return float(found[0]["value"][1]) if found else 0.0
+
+    def take(self, files: Sequence[Path]) -> None:
+        """Take rule files, with each interval of five minutes made one."""
+        for path in files:
+            (self._rules / path.name).write_text(path.read_text().replace("interval: 5m", "interval: 1m"))
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}/-/reload", method="POST")
+        urllib.request.urlopen(request, timeout=120)
+
+    def metric(self, name: str) -> float:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=30) as answer:
+            found = re.search(rf"^{name} (\S+)$", answer.read().decode(), flags=re.MULTILINE)
+        return float(found[1]) if found else 0.0
+
+    def resident_mib(self) -> float:
+        return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE") / 2**20
+
+
+@contextlib.contextmanager
+def running(folder: Path) -> Iterator[Server]:
+    server = Server(folder)
+    try:
+        yield server
+    finally:
+        server.process.kill()
+        server.process.wait()
+
+
+def record(server: Server, slos: Sequence[Slo], fleet: Fleet, days: float) -> None:
+    """Write the events that the rules of the last weeks would have recorded."""
+    now, chance = time.time(), np.random.default_rng(7)
+    times = np.arange(now - days * DAY, now - 60.0, 30.0)
+    sender = Sender(server.port)
+    for slo in slos:
+        of = {"service": [f"service-{n:02d}" for n in range(fleet.services)], "model": [f"model-{n}" for n in range(fleet.models)]}
+        if set(slo.by) - set(of):
+            raise SystemExit(f"{slo.name} is kept by {', '.join(slo.by)}, of which the fleet has no values")
+        for labels in _products({label: of[label] for label in slo.by}):
+            total = 20.0 * chance.uniform(0.8, 1.2, times.size)
+            for name, row in ((TOTAL, total), (BAD, total * slo.budget * chance.uniform(0.0, 1.0, times.size))):
+                (samples,) = encoded(times, row[None, :])
+                sender.add({**labels, "__name__": name, "slo": slo.name, "area": slo.area}, samples)
+    sender.flush()
+    print(f"{sender.series:,} recorded series, {sender.samples / 1e6:.1f} million samples", file=sys.stderr)
+
+
+def _products(values_of: dict[str, list[str]]) -> list[dict[str, str]]:
+    found: list[dict[str, str]] = [{}]
+    for label, options in values_of.items():
+        found = [{**labels, label: option} for labels in found for option in options]
+    return found
+
+
+def plant(server: Server, names: Sequence[str], fleet: Fleet) -> tuple[int, int]:
+    """Write the raw series; return how many, and how many samples."""
+    now, chance = time.time(), np.random.default_rng(11)
+    recent = np.arange(now - HISTORY_SECONDS, now + AHEAD_SECONDS, SCRAPE_SECONDS)
+    older = np.arange(now - OLDER_SECONDS, recent[0] - SCRAPE_SECONDS, OLDER_STEP)
+    sender = Sender(server.port)
+    up = [Planted({**fleet.node_labels(node), "__name__": "up"}, 1.0, is_gauge=True) for node in range(fleet.nodes)]
+    for name in ["up", *names]:
+        series = up if name == "up" else list(series_of(name, fleet, now))
+        times = np.concatenate([older, recent]) if len(series) < MOST_OLDER else recent
+        for first in range(0, len(series), BATCH):
+            part = series[first : first + BATCH]
+            for one, samples in zip(part, encoded(times, values(part, times, chance)), strict=True):
+                sender.add(one.labels, samples)
+        print(f"{len(series):>9,} {name}", file=sys.stderr)
+    sender.flush()
+    return sender.series, sender.samples
+
+
+def measured(server: Server) -> dict[str, Group]:
+    """Watch all groups until each was evaluated often enough. The first time is left out: nothing of it is in any cache yet."""
+    groups: dict[str, Group] = defaultdict(Group)
+    until = time.monotonic() + AHEAD_SECONDS
+    while time.monotonic() < until:
+        for told in server.ask("rules")["groups"]:
+            group = groups[told["name"]]
+            group.interval = float(told["interval"])
+            if told["lastEvaluation"] in {group.last, "0001-01-01T00:00:00Z"}:
+                continue
+            if group.last:
+                group.seconds.append(float(told["evaluationTime"]))
+            group.last = told["lastEvaluation"]
+            for number, rule in enumerate(told["rules"]):
+                if rule["health"] == "err":
+                    raise SystemExit(f"rule {rule['name']} of {told['name']} fails: {rule.get('lastError')}")
+                window = f" {rule['labels']['window']}" if "window" in rule.get("labels", {}) else ""
+                group.rules[f"{rule['name']}{window} ({told['name']}, {number + 1})"] = float(rule["evaluationTime"])
+        needed = {name: FAST_EVALUATIONS if group.interval < 60.0 else SLOW_EVALUATIONS for name, group in groups.items()}
+        if groups and all(len(group.seconds) >= needed[name] for name, group in groups.items()):
+            return groups
+        time.sleep(2.0)
+    raise SystemExit("the groups were not evaluated often enough while there were samples")
+
+
+def compared(server: Server, slos: Sequence[Slo]) -> tuple[float, float, int]:
+    """Return what the ratios over five minutes take by raw series and by recorded ones, in seconds, and of how many objectives."""
+    counted = [slo for slo in slos if not isinstance(slo.indicator, Slices)]
+    wide = Timing(scrape=WINDOW_SECONDS / 4)
+    raw = sum(_asked(server, f"({bad_events(slo, wide)}) / (({total_events(slo, wide)}) > 0)") for slo in counted)
+    return raw, sum(_asked(server, error_ratio(slo, WINDOW_SECONDS)) for slo in counted), len(counted)
+
+
+def _asked(server: Server, query: str) -> float:
+    taken = []
+    for _ in range(3):
+        began = time.perf_counter()
+        server.ask("query", query=query)
+        taken.append(time.perf_counter() - began)
+    return statistics.median(taken)
+
+
+def check(server: Server, slos: Sequence[Slo]) -> None:
+    """End the program if what was measured is the evaluation of nothing."""
+    found = {one["metric"]["slo"] for one in server.ask("query", query=f"count by (slo) ({TOTAL})")["result"]}
+    if missing := {slo.name for slo in slos} - found:
+        raise SystemExit(f"no events are recorded of {', '.join(sorted(missing))}")
+    firing = server.ask("query", query='count by (alertname) (ALERTS{alertstate="firing"})')["result"]
+    print("alerts that fire:", {one["metric"]["alertname"]: one["value"][1] for one in firing}, file=sys.stderr)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help="write the result into docs/measurements.md")
+    parser.add_argument("--nodes", type=int, default=Fleet().nodes)
+    parser.add_argument("--days", type=float, default=28.0, help="of recorded events")
+    parser.add_argument("--rules", type=Path, default=ALERTS / "generated" / "prometheus", help="folder of rule files")
+    options = parser.parse_args()
+    files = sorted(options.rules.glob("*.rules.yaml"))
+    texts = [path.read_text() for path in files]
+    rules = [rule for text in texts for group in yaml.safe_load(text)["groups"] for rule in group["rules"]]
+    slos, fleet = load([ALERTS / "slos"]), Fleet(nodes=options.nodes, jobs=max(options.nodes * 200 // 1250, 1))
+    with tempfile.TemporaryDirectory() as folder, running(Path(folder)) as server:
+        began = time.monotonic()
+        record(server, slos, fleet, options.days)
+        series, samples = plant(server, names_in([rule["expr"] for rule in rules]), fleet)
+        print(f"{series:,} series, {samples / 1e6:.1f} million samples in {time.monotonic() - began:.0f} s", file=sys.stderr)
+        server.take(files)
+        groups = measured(server)
+        check(server, slos)
+        memory = f"{server.resident_mib():,.0f} MiB for {server.metric('prometheus_tsdb_head_series'):,.0f} series"
+        text = report(groups, len(rules), memory, compared(server, slos))
+    print(text)
+    if options.write:
+        write_section("slo_rules", text)
+
+
+def report(groups: dict[str, Group], rules: int, memory: str, against: tuple[float, float, int]) -> str:
+    fast, slow = ([group for group in groups.values() if (group.interval < 60.0) == is_fast] for is_fast in (True, False))
+    took = [sum(group.median for group in of) for of in (fast, slow)]
+    raw, recorded, count = against
+    dearest = sorted(groups.items(), key=lambda item: -item[1].median)[:6]
+    each = sorted(((seconds, name) for group in groups.values() for name, seconds in group.rules.items()), reverse=True)[:8]
+    rows = [
+        "| what | seconds |",
+        "|---|---|",
+        f"| all {len(fast)} groups of 30 s, once | {took[0]:.2f} |",
+        f"| all {len(slow)} groups of 5 minutes, once | {took[1]:.2f} |",
+        f"| all {rules} rules, once; bar {BAR_SECONDS:g} | {sum(took):.2f} |",
+        f"| {count} ratios over 5 minutes by raw series | {raw:.2f} |",
+        f"| the same by recorded events | {recorded:.3f}, 1/{raw / recorded:.0f} |",
+        "",
+        f"Resident memory of Prometheus: {memory}.",
+        "",
+        "| the dearest groups | median seconds |",
+        "|---|---|",
+        *(f"| {name} | {group.median:.3f} |" for name, group in dearest),
+        "",
+        "| the dearest rules | seconds, last time |",
+        "|---|---|",
+        *(f"| {name} | {seconds:.3f} |" for seconds, name in each),
+    ]
+    return "\n".join(rows)
+
+
+if __name__ == "__main__":
+    main()
