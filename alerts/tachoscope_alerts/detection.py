@@ -61,8 +61,8 @@ def detection(slo: Slo, severity: Severity, bad: float, timing: Timing) -> Detec
     if first is None or times[first] == NEVER:
         return Detection(NEVER, NEVER, None, timing.interval)
     interval = evaluation_interval(first, timing)
-    # Tiers that ask for the same part of the budget fire together; the alert is over when all of them are.
-    together = [tier for tier, seconds in times.items() if seconds <= times[first] + interval / 2]
+    # Tiers that ask for the same part of the budget fire together, or within an evaluation: it is over when all are.
+    together = [tier for tier, seconds in times.items() if seconds <= times[first] + interval]
     return Detection(times[first], max(_clears(slo, tier, bad, timing) for tier in together), first, interval)
 
 

@@ -101,6 +101,14 @@ def test_promtool_has_nothing_against_the_committed_rules() -> None:
     assert done.returncode == 0 and "FAILED" not in done.stdout, done.stdout + done.stderr
 
 
+def test_amtool_takes_the_committed_configuration() -> None:
+    done = subprocess.run(
+        ["amtool", "check-config", *map(str, shipped("alertmanager.yaml"))], capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0 and "SUCCESS" in done.stdout, done.stdout + done.stderr
+
+
 def test_every_committed_alert_passes_its_tests(tmp_path: Path) -> None:
     rules = {path.name: yaml.safe_load(path.read_text()) for path in shipped("prometheus/*.rules.yaml")}
     tests = {path.name: yaml.safe_load(path.read_text()) for path in shipped("prometheus/*_test.yaml")}
@@ -130,12 +138,11 @@ def test_annotations_of_committed_event_alerts_say_what_is_wrong_without_an_erro
         document = yaml.safe_load((GENERATED / "prometheus" / f"events-{group}_test.yaml").read_text())
         rules[f"events-{group}.rules.yaml"] = yaml.safe_load((GENERATED / "prometheus" / f"events-{group}.rules.yaml").read_text())
         blocks = []
-        for event in EVENTS:
-            for block in document["tests"]:
-                if event.group == group and block["name"].startswith(f"{event.alert} fires: "):
-                    wanted = {"alertname": event.alert, "eval_time": block["promql_expr_test"][0]["eval_time"], "exp_alerts": []}
-                    blocks.append({**block, "promql_expr_test": [], "alert_rule_test": [wanted]})
-                    names[event.alert] = f"events-{group}_test.yaml"
+        for event in (event for event in EVENTS if event.group == group):
+            block = next(block for block in document["tests"] if block["name"].startswith(f"{event.alert} fires: "))
+            wanted = {"alertname": event.alert, "eval_time": block["promql_expr_test"][0]["eval_time"], "exp_alerts": []}
+            blocks.append({**block, "promql_expr_test": [], "alert_rule_test": [wanted]})
+            names[event.alert] = f"events-{group}_test.yaml"
         tests[f"events-{group}_test.yaml"] = {**document, "tests": blocks}
     said = faults(tmp_path, rules, tests)
 

@@ -31,7 +31,7 @@ def default(slo: Slo, severity: Severity) -> object:
     [
         default(AVAILABILITY, "page"),
         default(FIRST_TOKEN, "ticket"),
-        default(GPU_EFFICIENCY, "ticket"),
+        bar(GPU_EFFICIENCY, "ticket"),
         bar(FIRST_TOKEN, "page"),
         bar(GOODPUT, "page"),
         bar(CHECKPOINT_AGE, "page"),

@@ -107,6 +107,7 @@ def one(series: str, values: str) -> dict[str, str]:
 @trap
 def impossible_alerts_that_a_total_outage_cannot_reach() -> Trap:
     slo = replace(ANY, target=0.9)
+    assert all(tier.threshold(slo) < 1 for tier in tiers(slo)), "more than everything cannot be bad"
     naive = f"{ratio(slo, '1h')} > {14.4 * 0.1:g}"
     outage = of_events(slo, [minutes(20, 1000, 1000)])
     return rules_of(slo), [block(outage, nothing(naive, "20m"), some(firing(slo, severity="page", long="6h"), "20m"))]
