@@ -123,11 +123,6 @@ class Policy:
     dead_mans_switch: tuple[Receiver, ...]
     path: str = ""
 
-    def consequence(self, remaining_ratio: float) -> str:
-        """Return what follows from so much of a budget being left; "" while enough is."""
-        reached = [step for step in self.budget if remaining_ratio < step.remaining_below]
-        return min(reached, key=lambda step: step.remaining_below).what if reached else ""
-
 
 def load(path: Path) -> Policy:
     """Read a policy.
