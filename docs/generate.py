@@ -184,7 +184,7 @@ def checkpoint_intervals() -> str:
 
 
 def preemptible_policy() -> str:
-    """Return the table of how often to save on machines that live a day, by their number and by whether a save fits into the notice."""
+    """Return the table of how often to save on machines that live a day, if a save fits into the notice and if not."""
     ways = ((Saving(2.0, 10.0, 300.0), True), (Saving(30.0, 0.0, 300.0), False))
     rows = []
     for hosts in (1, 8, 64, 256):
@@ -269,7 +269,7 @@ def alert_files(*, write: bool) -> list[str]:
 
 
 def alert_runbooks(*, write: bool) -> list[str]:
-    """Write or check what is generated in the runbooks of alerts, one without a page gets a skeleton; return those that were not current."""
+    """Write or check what is generated in runbooks, with a skeleton where there is none; return those that were not current."""
     rules, stale = policy.load(ALERTS / "policy.yaml"), []
     for alert, subject in subjects(openslo.load([ALERTS / "slos"]), events.load(ALERTS / "events")).items():
         path = RUNBOOKS / f"{alert}.md"

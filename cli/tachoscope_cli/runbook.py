@@ -19,7 +19,8 @@ _PLACEHOLDER = re.compile(r"\$\{(\w+)\}")
 def runbook(
     name: Annotated[str, typer.Argument(metavar="NAME", help="An alert, a class of bottleneck, or a procedure.")],
     labels: Annotated[
-        list[str] | None, typer.Argument(metavar="LABEL=VALUE...", help="Labels of the alert, to fill in where the page needs them.")
+        list[str] | None,
+        typer.Argument(metavar="LABEL=VALUE...", help="Labels of the alert, to fill in where the page needs them."),
     ] = None,
 ) -> None:
     """Print the runbook of an alert, with its labels filled in, or of a class of bottleneck."""
@@ -42,7 +43,9 @@ def page_of(name: str) -> str:
     # An alert's name is typed from a telephone: never mind capitals.
     near = difflib.get_close_matches(wanted.lower(), [one.lower() for one in known], n=3)
     meant = [one for one in known if one.lower() in near]
-    raise TachoscopeError(f"there is no runbook {name!r}", fix=f"is it {' or '.join(meant)}?" if meant else f"there are {', '.join(known)}")
+    raise TachoscopeError(
+        f"there is no runbook {name!r}", fix=f"is it {' or '.join(meant)}?" if meant else f"there are {', '.join(known)}"
+    )
 
 
 def filled(page: str, values: Mapping[str, str]) -> tuple[str, list[str]]:

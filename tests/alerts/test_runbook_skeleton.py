@@ -71,7 +71,7 @@ def test_the_head_says_whose_the_page_is() -> None:
 def test_the_urgency_of_a_burn_is_that_of_the_workbooks_table_over_28_days() -> None:
     found = [row for row in rows(of_objectives([SLO]).urgency) if " / " in row[0]][1:]
 
-    # A part of the budget within a window: 2 % in an hour is all of it in 50 hours; with everything bad after 13.44 x 0.1 % of an hour.
+    # 2 % of the budget in an hour is all of it in 50 hours; with everything bad it fires after 13.44 x 0.1 % of an hour.
     assert found == [
         ["1h / 5m", "page", "1.34 %", "13.4", "2 d 2 h", "48 s"],
         ["6h / 30m", "page", "0.56 %", "5.6", "5 d", "2 min"],
@@ -143,7 +143,8 @@ def test_objectives_of_one_alert_that_differ_in_owner_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "words"), [(20, "20 s"), (90, "2 min"), (2419.2, "40 min"), (3600, "1 h"), (180_000, "2 d 2 h"), (2_592_000, "30 d")]
+    ("seconds", "words"),
+    [(20, "20 s"), (90, "2 min"), (2419.2, "40 min"), (3600, "1 h"), (180_000, "2 d 2 h"), (2_592_000, "30 d")],
 )
 def test_times_are_said_by_their_two_largest_units(seconds: float, words: str) -> None:
     assert in_words(seconds) == words
