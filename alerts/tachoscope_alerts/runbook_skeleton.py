@@ -7,7 +7,7 @@ between markers, so that they can be renewed without touching a word that somebo
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
@@ -149,6 +149,22 @@ def refresh(page: str, subject: Subject, policy: Policy) -> str:
     named = f"# {subject.alert} | {subject.severity} | {subject.owner} | {subject.area} | last tested {tested[1]} by {subject.test}"
     rest = _with_block(rest, "urgency", subject.urgency, subject.alert)
     return f"{named}\n" + _with_block(rest, "escalation", _escalation(subject, policy), subject.alert)
+
+
+def stale(folder: Path, about: Iterable[Subject], policy: Policy) -> dict[Path, str]:
+    """Return what pages in a folder should be and are not: with their generated parts renewed, and skeletons of missing ones.
+
+    Raises:
+        TachoscopeError: a page lacks the place of a generated part.
+    """
+    found = {}
+    for subject in about:
+        path = folder / f"{subject.alert}.md"
+        page = path.read_text() if path.exists() else ""
+        current = refresh(page, subject, policy) if page else skeleton(subject, policy)
+        if current != page:
+            found[path] = current
+    return found
 
 
 def in_words(seconds: float) -> str:

@@ -13,7 +13,8 @@ from tachoscope_cli.options import notice
 from tachoscope_cli.runbooks import names, text_of
 from tachoscope_core.errors import TachoscopeError
 
-_PLACEHOLDER = re.compile(r"\$\{(\w+)\}")
+_PLACEHOLDER = re.compile(r"\$\{(\w+)(%%:\*)?\}")
+"""Also as a shell writes what stands before the first colon: the node of an instance."""
 
 
 def runbook(
@@ -50,8 +51,14 @@ def page_of(name: str) -> str:
 
 def filled(page: str, values: Mapping[str, str]) -> tuple[str, list[str]]:
     """Return a page with `${label}` replaced where the label is known, and the placeholders that are left, in their order."""
-    text = _PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), page)
-    return text, list(dict.fromkeys(_PLACEHOLDER.findall(text)))
+
+    def value(found: re.Match[str]) -> str:
+        if found[1] not in values:
+            return found[0]
+        return values[found[1]].partition(":")[0] if found[2] else values[found[1]]
+
+    text = _PLACEHOLDER.sub(value, page)
+    return text, list(dict.fromkeys(label for label, _ in _PLACEHOLDER.findall(text)))
 
 
 def _values(labels: Sequence[str]) -> dict[str, str]:

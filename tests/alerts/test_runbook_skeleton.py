@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 
 from helpers import REPOSITORY
 from tachoscope_alerts import policy as policies
 from tachoscope_alerts.events import EventAlert
-from tachoscope_alerts.runbook_skeleton import HEAD, HEADINGS, in_words, of_event, of_objectives, refresh, skeleton
+from tachoscope_alerts.runbook_skeleton import HEAD, HEADINGS, in_words, of_event, of_objectives, refresh, skeleton, stale
 from tachoscope_alerts.slo import Ratio, Selector, Slo
 from tachoscope_core.errors import TachoscopeError
 
@@ -148,3 +149,14 @@ def test_objectives_of_one_alert_that_differ_in_owner_are_refused() -> None:
 )
 def test_times_are_said_by_their_two_largest_units(seconds: float, words: str) -> None:
     assert in_words(seconds) == words
+
+
+def test_an_alert_without_a_page_gets_a_skeleton_and_a_page_that_is_current_is_left_alone(tmp_path: Path) -> None:
+    about = [of_event(EVENT), of_objectives([SLO])]
+    (tmp_path / "GpuLost.md").write_text(skeleton(about[0], POLICY))
+    found = stale(tmp_path, about, POLICY)
+
+    assert found == {tmp_path / "InferenceAvailabilityBurn.md": skeleton(about[1], POLICY)}
+    for path, page in found.items():
+        path.write_text(page)
+    assert stale(tmp_path, about, POLICY) == {}
