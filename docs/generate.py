@@ -13,7 +13,8 @@ from pathlib import Path
 
 from tachoscope_alerts import build, events, openslo, policy
 from tachoscope_alerts.detection import table as detection_times
-from tachoscope_alerts.runbook_skeleton import refresh, skeleton, subjects
+from tachoscope_alerts.runbook_skeleton import stale as stale_runbooks
+from tachoscope_alerts.runbook_skeleton import subjects
 from tachoscope_alerts.slo import AtMost, Indicator, Ratio
 from tachoscope_alerts.windows import Timing
 from tachoscope_analyzers.checkpoint_model import Saving, best_interval, lost_at_failure, useful_ratio
@@ -184,7 +185,7 @@ def checkpoint_intervals() -> str:
 
 
 def preemptible_policy() -> str:
-    """Return the table of how often to save on machines that live a day, by their number and by whether a save fits into the notice."""
+    """Return the table of how often to save on machines that live a day, if a save fits into the notice and if not."""
     ways = ((Saving(2.0, 10.0, 300.0), True), (Saving(30.0, 0.0, 300.0), False))
     rows = []
     for hosts in (1, 8, 64, 256):
@@ -269,16 +270,13 @@ def alert_files(*, write: bool) -> list[str]:
 
 
 def alert_runbooks(*, write: bool) -> list[str]:
-    """Write or check what is generated in the runbooks of alerts, one without a page gets a skeleton; return those that were not current."""
-    rules, stale = policy.load(ALERTS / "policy.yaml"), []
-    for alert, subject in subjects(openslo.load([ALERTS / "slos"]), events.load(ALERTS / "events")).items():
-        path = RUNBOOKS / f"{alert}.md"
-        text = refresh(path.read_text(), subject, rules) if path.exists() else skeleton(subject, rules)
-        if not path.exists() or path.read_text() != text:
-            stale.append(f"runbooks/{path.name}")
-            if write:
-                path.write_text(text)
-    return stale
+    """Write or check what is generated in runbooks, with a skeleton where there is none; return those that were not current."""
+    about = subjects(openslo.load([ALERTS / "slos"]), events.load(ALERTS / "events"))
+    pages = stale_runbooks(RUNBOOKS, about.values(), policy.load(ALERTS / "policy.yaml"))
+    for path, text in pages.items():
+        if write:
+            path.write_text(text)
+    return [f"runbooks/{path.name}" for path in pages]
 
 
 def _with_section(page: str, name: str, table: str) -> str:

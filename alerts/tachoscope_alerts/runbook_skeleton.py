@@ -1,13 +1,13 @@
 """Runbooks of alerts: what of a page follows from the alert and the policy is generated, the rest is written by people.
 
-Generated are the head (whose the page is, and which test shows that its alert fires), the urgency and the escalation. They stand between
-markers, so that they can be renewed without touching a word that somebody wrote: a typed table is wrong with the next target.
+Generated are the head (whose the page is, and which test shows that its alert fires), the urgency and the escalation. They stand
+between markers, so that they can be renewed without touching a word that somebody wrote.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
@@ -15,7 +15,7 @@ from typing import get_args
 from tachoscope_alerts.events import EventAlert
 from tachoscope_alerts.policy import Policy
 from tachoscope_alerts.slo import Severity, Slo
-from tachoscope_alerts.windows import DAY, TIERS, duration, tiers
+from tachoscope_alerts.windows import DAY, TIERS, Tier, duration, tiers
 from tachoscope_core.errors import TachoscopeError
 
 HEADINGS = (
@@ -31,7 +31,8 @@ HEADINGS = (
 )
 """Of every page, in the order in which somebody who was woken needs them."""
 HEAD = re.compile(
-    r"# (?P<alert>\w+) \| (?P<severity>[^|]+) \| (?P<owner>[^|]+) \| (?P<area>[^|]+) \| last tested (?P<tested>\d{4}-\d\d-\d\d) by (?P<test>.+)"
+    r"# (?P<alert>\w+) \| (?P<severity>[^|]+) \| (?P<owner>[^|]+) \| (?P<area>[^|]+) "
+    r"\| last tested (?P<tested>\d{4}-\d\d-\d\d) by (?P<test>.+)"
 )
 """The first line of a page. The date is kept when the rest is renewed: only who has run the test knows it."""
 
@@ -77,7 +78,8 @@ def of_objectives(slos: Sequence[Slo]) -> Subject:
     first = slos[0]
     if {(slo.owner, slo.area) for slo in slos} != {(first.owner, first.area)}:
         raise TachoscopeError(
-            f"{first.path}:{first.line}: the objectives of {first.alert} differ in owner or area", fix="give each an alert of its own"
+            f"{first.path}:{first.line}: the objectives of {first.alert} differ in owner or area",
+            fix="give each an alert of its own",
         )
     found = {tier.severity for slo in slos for tier in tiers(slo)}
     severities = tuple(severity for severity in get_args(Severity) if severity in found)
@@ -120,7 +122,7 @@ def subjects(slos: Sequence[Slo], events: Sequence[EventAlert]) -> dict[str, Sub
 
 
 def skeleton(subject: Subject, policy: Policy) -> str:
-    """Return a page whose generated parts are there and whose others say what to write; `TODO` in them keeps it from being shipped."""
+    """Return a page with its generated parts; the others say what to write, and their `TODO` keeps it from being shipped."""
     parts = [f"# {subject.alert} | | | | last tested 2000-01-01 by nothing", "", f"**TL;DR** TODO: {subject.title}"]
     for heading in HEADINGS:
         parts += ["", f"## {heading}"]
@@ -147,6 +149,22 @@ def refresh(page: str, subject: Subject, policy: Policy) -> str:
     named = f"# {subject.alert} | {subject.severity} | {subject.owner} | {subject.area} | last tested {tested[1]} by {subject.test}"
     rest = _with_block(rest, "urgency", subject.urgency, subject.alert)
     return f"{named}\n" + _with_block(rest, "escalation", _escalation(subject, policy), subject.alert)
+
+
+def stale(folder: Path, about: Iterable[Subject], policy: Policy) -> dict[Path, str]:
+    """Return what pages in a folder should be and are not: with their generated parts renewed, and skeletons of missing ones.
+
+    Raises:
+        TachoscopeError: a page lacks the place of a generated part.
+    """
+    found = {}
+    for subject in about:
+        path = folder / f"{subject.alert}.md"
+        page = path.read_text() if path.exists() else ""
+        current = refresh(page, subject, policy) if page else skeleton(subject, policy)
+        if current != page:
+            found[path] = current
+    return found
 
 
 def in_words(seconds: float) -> str:
@@ -178,11 +196,7 @@ def _with_block(page: str, name: str, block: str, alert: str) -> str:
 def _burn_urgency(slo: Slo) -> str:
     """Return which tier says what: the first thing that somebody looks up by the alert's labels `long` and `short`."""
     period = slo.period_days * DAY
-    rows = [
-        f"| {duration(tier.long_seconds)} / {duration(tier.short_seconds)} | {tier.severity} | {_percent(tier.threshold(slo))} "
-        f"| {tier.factor(period):.3g} | {in_words(period / tier.factor(period))} | {in_words(tier.threshold(slo) * tier.long_seconds)} |"
-        for tier in tiers(slo)
-    ]
+    rows = [_tier_row(tier, slo, period) for tier in tiers(slo)]
     return "\n".join(
         [
             "| long / short | severity | bad, above | budget's rate x | whole budget gone in | all bad: fires after |",
@@ -192,6 +206,13 @@ def _burn_urgency(slo: Slo) -> str:
             _objective(slo),
         ]
     )
+
+
+def _tier_row(tier: Tier, slo: Slo, period_seconds: float) -> str:
+    factor, threshold = tier.factor(period_seconds), tier.threshold(slo)
+    windows = f"{duration(tier.long_seconds)} / {duration(tier.short_seconds)}"
+    gone, fires = in_words(period_seconds / factor), in_words(threshold * tier.long_seconds)
+    return f"| {windows} | {tier.severity} | {_percent(threshold)} | {factor:.3g} | {gone} | {fires} |"
 
 
 def _objective(slo: Slo) -> str:
@@ -212,13 +233,13 @@ def _event_urgency(event: EventAlert) -> str:
         "ticket": "A cause, or a loss that can wait: nobody is woken.",
         "none": "It fires always, and tells nobody; its end is a page.",
     }[event.severity]
-    companion = f" It stands beside the objective `{event.slo}`, whose windows are too slow for this." if event.slo else ""
+    companion = f" It stands beside the objective `{event.slo}`." if event.slo else ""
+    lasting = in_words(event.for_seconds) if event.for_seconds else "in the expression"
     return "\n".join(
         [
             "| severity | holds for | goes on after it | threshold |",
             "|---|---|---|---|",
-            f"| {event.severity} | {in_words(event.for_seconds) if event.for_seconds else 'in the expression'} "
-            f"| {in_words(event.keep_firing_for_seconds)} | {_linked(event.source)} |",
+            f"| {event.severity} | {lasting} | {in_words(event.keep_firing_for_seconds)} | {_linked(event.source)} |",
             "",
             f"{says}{companion} [Expression](../alerts/events/{Path(event.path).name}), with the series of its tests.",
         ]

@@ -13,13 +13,15 @@ from tachoscope_cli.options import notice
 from tachoscope_cli.runbooks import names, text_of
 from tachoscope_core.errors import TachoscopeError
 
-_PLACEHOLDER = re.compile(r"\$\{(\w+)\}")
+_PLACEHOLDER = re.compile(r"\$\{(\w+)(%%:\*)?\}")
+"""Also as a shell writes what stands before the first colon: the node of an instance."""
 
 
 def runbook(
     name: Annotated[str, typer.Argument(metavar="NAME", help="An alert, a class of bottleneck, or a procedure.")],
     labels: Annotated[
-        list[str] | None, typer.Argument(metavar="LABEL=VALUE...", help="Labels of the alert, to fill in where the page needs them.")
+        list[str] | None,
+        typer.Argument(metavar="LABEL=VALUE...", help="Labels of the alert, to fill in where the page needs them."),
     ] = None,
 ) -> None:
     """Print the runbook of an alert, with its labels filled in, or of a class of bottleneck."""
@@ -42,13 +44,21 @@ def page_of(name: str) -> str:
     # An alert's name is typed from a telephone: never mind capitals.
     near = difflib.get_close_matches(wanted.lower(), [one.lower() for one in known], n=3)
     meant = [one for one in known if one.lower() in near]
-    raise TachoscopeError(f"there is no runbook {name!r}", fix=f"is it {' or '.join(meant)}?" if meant else f"there are {', '.join(known)}")
+    raise TachoscopeError(
+        f"there is no runbook {name!r}", fix=f"is it {' or '.join(meant)}?" if meant else f"there are {', '.join(known)}"
+    )
 
 
 def filled(page: str, values: Mapping[str, str]) -> tuple[str, list[str]]:
     """Return a page with `${label}` replaced where the label is known, and the placeholders that are left, in their order."""
-    text = _PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), page)
-    return text, list(dict.fromkeys(_PLACEHOLDER.findall(text)))
+
+    def value(found: re.Match[str]) -> str:
+        if found[1] not in values:
+            return found[0]
+        return values[found[1]].partition(":")[0] if found[2] else values[found[1]]
+
+    text = _PLACEHOLDER.sub(value, page)
+    return text, list(dict.fromkeys(label for label, _ in _PLACEHOLDER.findall(text)))
 
 
 def _values(labels: Sequence[str]) -> dict[str, str]:

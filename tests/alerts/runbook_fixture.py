@@ -1,6 +1,6 @@
 """A small fleet in which everything is broken at once, as OpenMetrics: each query of a runbook finds on it what it looks for.
 
-Two nodes, a training `resnet` with a rank on each, a service `chat`. A value is a straight line over time: gauges are level, counters rise.
+Two nodes, a training `resnet` with a rank on each, a service `chat`. Values are straight lines: gauges are level, counters rise.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _counter(name: str, per_second: float, nodes: tuple[str, ...] = NODES, **lab
 
 
 def _histogram(name: str, per_second: float, mean: float, nodes: tuple[str, ...] = NODES, **labels: str) -> Iterator[Series]:
-    """Return a histogram: half of its events lie in the lower half of the boundaries of the catalogue, and one in ten above the highest."""
+    """Return a histogram: nine of ten events are spread evenly over the buckets, the tenth lies above the highest boundary."""
     bounds = BY_NAME[name].buckets
     for place, bound in enumerate(bounds):
         share = 0.9 * (place + 1) / len(bounds)
@@ -77,7 +77,7 @@ def _histogram(name: str, per_second: float, mean: float, nodes: tuple[str, ...]
 
 def _objectives() -> Iterator[Series]:
     training = ("goodput", "step-regularity", "checkpoint-age", "recovery", "job-success", "input-wait")
-    inference = ("availability", "ttft-p99", "ttft-p95", "inter-token", "admission", "freshness", "joint")
+    inference = ("availability", "ttft-p99", "ttft-p95", "inter-token", "admission", "joint-attainment")
     names = [(f"training-{name}", {}) for name in training] + [("gpu-efficiency", {})]
     served = {"service": LABELS["service"], "model": LABELS["model"]}
     for name, labels in [*names, *((f"inference-{name}", served) for name in inference)]:
@@ -246,6 +246,8 @@ def _prometheus() -> Iterator[Series]:
     yield Series("prometheus_rule_group_last_duration_seconds", group, 2.0)
     for name in ("prometheus_rule_evaluation_failures_total", "prometheus_rule_group_iterations_missed_total"):
         yield Series(name, group, 100.0, 0.01)
-    yield Series("prometheus_notifications_errors_total", {**here, "alertmanager": "http://alertmanager:9093/api/v2/alerts"}, 100.0, 0.01)
+    yield Series(
+        "prometheus_notifications_errors_total", {**here, "alertmanager": "http://alertmanager:9093/api/v2/alerts"}, 100.0, 0.01
+    )
     yield Series("prometheus_tsdb_size_retentions_total", here, 10.0, 0.001)
     yield Series("ALERTS", {"alertname": "Watchdog", "alertstate": "firing", "severity": "none"}, 1.0)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 
 from helpers import REPOSITORY
 from tachoscope_alerts import policy as policies
 from tachoscope_alerts.events import EventAlert
-from tachoscope_alerts.runbook_skeleton import HEAD, HEADINGS, in_words, of_event, of_objectives, refresh, skeleton
+from tachoscope_alerts.runbook_skeleton import HEAD, HEADINGS, in_words, of_event, of_objectives, refresh, skeleton, stale
 from tachoscope_alerts.slo import Ratio, Selector, Slo
 from tachoscope_core.errors import TachoscopeError
 
@@ -71,7 +72,7 @@ def test_the_head_says_whose_the_page_is() -> None:
 def test_the_urgency_of_a_burn_is_that_of_the_workbooks_table_over_28_days() -> None:
     found = [row for row in rows(of_objectives([SLO]).urgency) if " / " in row[0]][1:]
 
-    # A part of the budget within a window: 2 % in an hour is all of it in 50 hours; with everything bad after 13.44 x 0.1 % of an hour.
+    # 2 % of the budget in an hour is all of it in 50 hours; with everything bad it fires after 13.44 x 0.1 % of an hour.
     assert found == [
         ["1h / 5m", "page", "1.34 %", "13.4", "2 d 2 h", "48 s"],
         ["6h / 30m", "page", "0.56 %", "5.6", "5 d", "2 min"],
@@ -143,7 +144,19 @@ def test_objectives_of_one_alert_that_differ_in_owner_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "words"), [(20, "20 s"), (90, "2 min"), (2419.2, "40 min"), (3600, "1 h"), (180_000, "2 d 2 h"), (2_592_000, "30 d")]
+    ("seconds", "words"),
+    [(20, "20 s"), (90, "2 min"), (2419.2, "40 min"), (3600, "1 h"), (180_000, "2 d 2 h"), (2_592_000, "30 d")],
 )
 def test_times_are_said_by_their_two_largest_units(seconds: float, words: str) -> None:
     assert in_words(seconds) == words
+
+
+def test_an_alert_without_a_page_gets_a_skeleton_and_a_page_that_is_current_is_left_alone(tmp_path: Path) -> None:
+    about = [of_event(EVENT), of_objectives([SLO])]
+    (tmp_path / "GpuLost.md").write_text(skeleton(about[0], POLICY))
+    found = stale(tmp_path, about, POLICY)
+
+    assert found == {tmp_path / "InferenceAvailabilityBurn.md": skeleton(about[1], POLICY)}
+    for path, page in found.items():
+        path.write_text(page)
+    assert stale(tmp_path, about, POLICY) == {}

@@ -29,7 +29,7 @@ def test_the_page_of_a_class_is_printed_as_it_is(capsys: pytest.CaptureFixture[s
 def test_of_a_placeholder_only_its_own_label_is_taken() -> None:
     page, left = filled('up{instance="${instance}"} ${gpu} ${instance%%:*} $x', {"instance": "node-1:9465", "rank": "3"})
 
-    assert page == 'up{instance="node-1:9465"} ${gpu} ${instance%%:*} $x'
+    assert page == 'up{instance="node-1:9465"} ${gpu} node-1 $x'
     assert left == ["gpu"]
 
 
