@@ -31,8 +31,8 @@ bench: $(READY) ## measure what probes, agent, GPUs, checkpoints and rules cost 
 	$(BIN)/python benchmarks/trace_reading.py --write
 	$(BIN)/python benchmarks/change_points.py --write
 	$(BIN)/python benchmarks/replay.py --write
-	$(BIN)/python benchmarks/slo_rules.py --write
 	$(BIN)/python benchmarks/detection_times.py --write
+	$(BIN)/python benchmarks/slo_rules.py --write
 
 lab: $(READY) ## cause every bottleneck for real, RUNS=30 times at each severity, in two sets, and write docs/accuracy.md (days; it goes on where it was interrupted)
 	$(BIN)/python -m benchmarks.lab --set development --runs-per-class $(RUNS) --out $(OUT)

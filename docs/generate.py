@@ -13,6 +13,8 @@ from pathlib import Path
 
 from tachoscope_alerts import build, events, openslo, policy
 from tachoscope_alerts.detection import table as detection_times
+from tachoscope_alerts.runbook_skeleton import refresh, skeleton, subjects
+from tachoscope_alerts.slo import AtMost, Indicator, Ratio
 from tachoscope_alerts.windows import Timing
 from tachoscope_analyzers.checkpoint_model import Saving, best_interval, lost_at_failure, useful_ratio
 from tachoscope_analyzers.communication import CLASSES as EXCHANGE_CLASSES
@@ -20,6 +22,7 @@ from tachoscope_analyzers.coverage import missing_signals
 from tachoscope_analyzers.duration import in_words
 from tachoscope_analyzers.gpu_losses import CLASSES as GPU_CLASSES
 from tachoscope_analyzers.life.verdicts import CLASSES as LIFE_CLASSES
+from tachoscope_analyzers.preemptible import DAY, Preemption, expected
 from tachoscope_analyzers.prices import shipped_prices
 from tachoscope_analyzers.replay.report import FOUND as REPLAYED
 from tachoscope_analyzers.serving.report import CLASSES as SERVING_CLASSES
@@ -35,10 +38,11 @@ from tachoscope_node.gpu.sources import ALL_LINKS, SOURCES, Source
 
 HERE = Path(__file__).parent
 ALERTS = HERE.parent / "alerts"
+RUNBOOKS = HERE.parent / "runbooks"
 WITH_MORE_CLASSES = ("host_memory", "async_staleness", "silent_corruption")
 """Found from records that a job has only if it asks for them, or that older probes did not write."""
 COMMANDS = (
-    *([], ["demo"], ["run"], ["analyze"], ["capacity"], ["verify"], ["drill"], ["agent"], ["doctor"]),
+    *([], ["demo"], ["run"], ["analyze"], ["capacity"], ["verify"], ["runbook"], ["drill"], ["agent"], ["doctor"]),
     *(["store", "ls"], ["store", "quarantine"], ["slo", "check"], ["slo", "build"], ["slo", "report"]),
 )
 HEAD = "<!-- Made by docs/generate.py: change the code, then `make generate`. -->\n"
@@ -179,6 +183,19 @@ def checkpoint_intervals() -> str:
     return "\n".join([head, "|---|---|---|---|---|", *rows])
 
 
+def preemptible_policy() -> str:
+    """Return the table of how often to save on machines that live a day, by their number and by whether a save fits into the notice."""
+    ways = ((Saving(2.0, 10.0, 300.0), True), (Saving(30.0, 0.0, 300.0), False))
+    rows = []
+    for hosts in (1, 8, 64, 256):
+        preemption = Preemption(DAY / (0.15 * hosts), notice_seconds=30.0, life_seconds=DAY)
+        found = [expected(way, 30 * DAY / hosts, preemption, fits=fits) for way, fits in ways]
+        cells = [f"{in_words(interval)} | {useful:.1%}" for _, interval, useful in found]
+        rows.append(f"| {hosts} | {in_words(preemption.between_seconds)} | {' | '.join(cells)} |")
+    head = "| machines | preempted every | fits: save every | goodput | does not: save every | goodput |"
+    return "\n".join([head, "|---|---|---|---|---|---|", *rows])
+
+
 def server_table() -> str:
     """Return the table of what each make of inference server says."""
     makes = [catalogue(server) for server in SERVERS]
@@ -209,11 +226,20 @@ def objective_table() -> str:
     rows = []
     for slo in openslo.load([HERE.parent / "alerts" / "slos"]):
         tells = "page, ticket" if slo.pages else "ticket"
-        rows.append(
-            f"| `{slo.name}` | {slo.description} | {slo.target * 100:g} % | {slo.period_days:g} d | {slo.target_source} | {slo.owner} "
-            f"| {tells}: `{slo.alert}` |"
-        )
-    return "\n".join(["| objective | what it means | target | period | source of the target | owner | alert |", f"|{'---|' * 7}", *rows])
+        numbers = f"{_threshold(slo.indicator)} | {slo.target * 100:g} % | {slo.period_days:g} d"
+        told = f"{slo.owner} | {tells}: `{slo.alert}`"
+        rows.append(f"| `{slo.name}` | {slo.description} | {numbers} | {slo.target_source} | {told} |")
+    head = "| objective | what it means | good is | target | period | source of the target | owner | alert |"
+    return "\n".join([head, f"|{'---|' * 8}", *rows])
+
+
+def _threshold(indicator: Indicator) -> str:
+    if isinstance(indicator, AtMost):
+        return f"at most {indicator.bound:g}"
+    if isinstance(indicator, Ratio):
+        return ""
+    words = {"lt": "below", "lte": "at most", "gt": "above", "gte": "at least"}
+    return f"{words[indicator.comparison]} {indicator.bound:g}"
 
 
 def commands() -> str:
@@ -242,6 +268,19 @@ def alert_files(*, write: bool) -> list[str]:
     return [str(path.relative_to(ALERTS.parent)) for path in stale]
 
 
+def alert_runbooks(*, write: bool) -> list[str]:
+    """Write or check what is generated in the runbooks of alerts, one without a page gets a skeleton; return those that were not current."""
+    rules, stale = policy.load(ALERTS / "policy.yaml"), []
+    for alert, subject in subjects(openslo.load([ALERTS / "slos"]), events.load(ALERTS / "events")).items():
+        path = RUNBOOKS / f"{alert}.md"
+        text = refresh(path.read_text(), subject, rules) if path.exists() else skeleton(subject, rules)
+        if not path.exists() or path.read_text() != text:
+            stale.append(f"runbooks/{path.name}")
+            if write:
+                path.write_text(text)
+    return stale
+
+
 def _with_section(page: str, name: str, table: str) -> str:
     """Return a page with the table between the markers of its name."""
     begin, end = f"<!-- {name} begin: made by docs/generate.py -->", f"<!-- {name} end -->"
@@ -262,6 +301,7 @@ def main() -> int:
         if "--check" not in sys.argv:
             path.write_text(text)
     stale += alert_files(write="--check" not in sys.argv)
+    stale += alert_runbooks(write="--check" not in sys.argv)
     sections = (
         ("detection", "detection_times", lambda: detection_times(openslo.load([ALERTS / "slos"]))),
         ("collectors", "nvml_sources", nvml_sources),
@@ -270,6 +310,7 @@ def main() -> int:
         ("prices", "price_table", price_table),
         ("servers", "servers", server_table),
         ("slos", "objectives", objective_table),
+        ("../runbooks/procedure-checkpoint-policy", "preemptible_policy", preemptible_policy),
     )
     for name, section, make in sections:
         path = HERE / f"{name}.md"

@@ -30,7 +30,9 @@ also how often a receiver that was down is tried anew; before it is told again. 
 """
 _HEARTBEAT_SECONDS = 60.0
 
-_TITLE = "{{ with index .Alerts 0 }}{{ .Annotations.summary }}{{ end }}{{ if gt (len .Alerts) 1 }} (1 of {{ len .Alerts }}){{ end }}"
+_TITLE = (
+    "{{ with index .Alerts 0 }}{{ .Annotations.summary }}{{ end }}{{ if gt (len .Alerts) 1 }} (1 of {{ len .Alerts }}){{ end }}"
+)
 _LINES = (
     "{{ range .Alerts }}{{ .Status }}: {{ .Annotations.summary }}\n{{ .Annotations.description }}\n"
     "Runbook: {{ .Annotations.runbook_url }}\nDashboard: {{ .Annotations.dashboard_url }}\n{{ end }}"
@@ -47,9 +49,11 @@ def configuration(policy: Policy, *, webhook: str = "", timing: Timing | None = 
     """
     timing = timing or Timing()
     receivers = [_receiver(DEAD_MANS_SWITCH, policy.dead_mans_switch, webhook, resolved=False)]
-    for owner in policy.owners.values():
-        for severity in get_args(Severity):
-            receivers.append(_receiver(_name(owner.name, severity), owner.receivers(severity), webhook, severity=severity))
+    receivers += [
+        _receiver(_name(owner.name, severity), owner.receivers(severity), webhook, severity=severity)
+        for owner in policy.owners.values()
+        for severity in get_args(Severity)
+    ]
     heartbeat = timing.scaled(_HEARTBEAT_SECONDS)
     watchdog = {
         "matchers": [f'alertname="{WATCHDOG}"'],
@@ -68,7 +72,8 @@ def configuration(policy: Policy, *, webhook: str = "", timing: Timing | None = 
         "inhibit_rules": _inhibit_rules(),
         "receivers": receivers,
         "time_intervals": [
-            {"name": window.name, "time_intervals": [dict(interval) for interval in window.intervals]} for window in policy.maintenance
+            {"name": window.name, "time_intervals": [dict(interval) for interval in window.intervals]}
+            for window in policy.maintenance
         ],
     }
 

@@ -1,7 +1,7 @@
 """The series that an expression may use: ours, those of others that are declared, and those that our own rules record.
 
-Declared are names that we use or that users will want first, in `foreign/*.yaml`, each file with the source of its names; a user's own
-file has the same form (docs/slos.md).
+Declared are names that we use or that users will want first, in `foreign/*.yaml`, each file with the source of its names; a
+file of the user's has the same form (docs/slos.md).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import yaml
 
 from tachoscope_alerts import expressions
 from tachoscope_alerts.slo import Slo
-from tachoscope_core import agent_metrics, checkpoint_metrics, gpu_metrics, serving_metrics, verification
+from tachoscope_core import agent_metrics, checkpoint_metrics, gpu_metrics, serving_metrics, training_metrics, verification
 from tachoscope_core.dcgm_names import DCGM_METRICS
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.metric import Metric
@@ -27,8 +27,8 @@ from tachoscope_core.names import METRICS
 
 Type = Literal["counter", "gauge", "histogram"]
 SCRAPE_LABELS = frozenset({"job", "instance", "cluster", "namespace", "pod", "container", "endpoint", "node"})
-"""What a scrape adds, or its service discovery in Kubernetes; `cluster` is a label of the scrape configuration where several send to
-one server. https://prometheus.io/docs/concepts/jobs_instances/"""
+"""What a scrape adds, or its service discovery in Kubernetes; `cluster` where several send to one server.
+https://prometheus.io/docs/concepts/jobs_instances/"""
 PARTS = ("_bucket", "_count", "_sum")
 _FOREIGN = ("alertmanager", "gateway", "node_exporter", "prometheus", "vllm")
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
@@ -45,6 +45,7 @@ class Known:
         source: where the name comes from.
         recorded: by our rules: it has no labels of a scrape, and any window may read it.
         since: the version that brought it, where those before that are still around.
+        any_label: it has labels that nobody can list, as `ALERTS` has those of the alert.
     """
 
     name: str
@@ -55,11 +56,16 @@ class Known:
     buckets: tuple[float, ...] = ()
     recorded: bool = False
     since: str = ""
+    any_label: bool = False
 
     @property
     def all_labels(self) -> frozenset[str]:
         """Its labels as a server has them."""
         return self.labels if self.recorded else self.labels | SCRAPE_LABELS
+
+    def has(self, label: str) -> bool:
+        """Say whether it may have a label."""
+        return self.any_label or label in self.all_labels
 
 
 Catalogue = Mapping[str, Known]
@@ -70,8 +76,14 @@ _VALUES: dict[str, dict[str, tuple[str, ...]]] = {
     gpu_metrics.GPU_THROTTLED_SECONDS.name: {"reason": gpu_metrics.THROTTLE_TIMES},
     gpu_metrics.GPU_HEALTH_REASON.name: {"action": gpu_metrics.ACTIONS},
     serving_metrics.REQUESTS.name: {"outcome": serving_metrics.OUTCOMES},
+    serving_metrics.REQUESTS_JOINT.name: {"met": serving_metrics.MET},
     serving_metrics.REQUEST_TOKENS.name: {"direction": serving_metrics.DIRECTIONS},
     checkpoint_metrics.VERIFICATIONS.name: {"result": get_args(verification.Result)},
+    training_metrics.INTEGRITY_EVENTS.name: {"kind": training_metrics.INTEGRITY_KINDS},
+    training_metrics.JOBS_FINISHED.name: {
+        "result": tuple(training_metrics.ENDS),
+        "cause": tuple(dict.fromkeys(cause for causes in training_metrics.ENDS.values() for cause in causes)),
+    },
     agent_metrics.REJECTED.name: {"reason": agent_metrics.REJECTION_REASONS},
     agent_metrics.ERRORS.name: {"part": agent_metrics.ERROR_PARTS},
 }
@@ -87,6 +99,7 @@ class _Declared(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     values: dict[str, list[str]] = {}
     buckets: list[float] = []
     since: str = ""
+    any_label: bool = False
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -166,7 +179,10 @@ def _declared(content: bytes, path: str) -> dict[str, Known]:
             problem = f"gives values of {sorted(foreign)[0]}, which is none of its labels" if foreign else "is no name of a metric"
             raise TachoscopeError(f"{path}: {metric.name!r} {problem}", fix="correct its entry")
         values = {label: tuple(given) for label, given in metric.values.items()}
-        known = Known(metric.name, metric.type, labels, read.source, values, tuple(sorted(metric.buckets)), since=metric.since)
+        buckets = tuple(sorted(metric.buckets))
+        known = Known(
+            metric.name, metric.type, labels, read.source, values, buckets, since=metric.since, any_label=metric.any_label
+        )
         found |= _series(known)
     return found
 

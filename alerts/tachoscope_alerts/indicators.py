@@ -1,6 +1,6 @@
 """The indicator of an OpenSLO v1 document: a ratio of counters, a histogram under a threshold, or a gauge in slices of time.
 
-A metric source is `{type: tachoscope, spec: {metric: ..., labels: {...}, excluding: {...}}}`. Slices of time add to it what makes an
+A metric source is `{type: tachoscope, spec: {metric: ..., labels: {...}, excluding: {...}}}`. Slices of time add what makes an
 entity (`by`), how its series become one value (`reduce`, `age`), when it counts (`while`), and what no value means (`missing`).
 """
 
@@ -31,7 +31,9 @@ def method(value: Value) -> str:
         TachoscopeError: it is none that is supported.
     """
     if value.word() == "RatioTimeslices":
-        raise value.error("is 'RatioTimeslices', a mean of ratios in which a quiet hour weighs like a busy one", "write Occurrences")
+        raise value.error(
+            "is 'RatioTimeslices', a mean of ratios in which a quiet hour weighs like a busy one", "write Occurrences"
+        )
     if value.word() not in {"Occurrences", "Timeslices"}:
         raise value.error(f"is {value.word()!r}", "write Occurrences, or Timeslices for a gauge")
     return value.word()
@@ -114,7 +116,9 @@ def seconds(value: Value) -> float:
 
 def _ratio(value: Value) -> Ratio:
     section = value.section(("counter", "good", "bad", "total", "raw", "rawType"))
-    _refuse(section, ("raw", "rawType"), "is not supported: what is divided already cannot be summed over a window", "name bad, total")
+    _refuse(
+        section, ("raw", "rawType"), "is not supported: what is divided already cannot be summed over a window", "name bad, total"
+    )
     counter = section.get("counter")
     if counter is not None and not counter.flag():
         raise counter.error("is false", "events are counted by counters; for a gauge write thresholdMetric and Timeslices")
@@ -134,7 +138,9 @@ def _at_most(value: Value, objective: Section) -> AtMost:
     _refuse(source, _SLICES[len(_SELECTOR) :], "does not go with budgetingMethod Occurrences", "write Timeslices, if it is a gauge")
     operator, bound = _comparison(objective)
     if operator != "lte":
-        raise objective.values["op"].error(f"is {operator}", "the buckets of a histogram count what is at most their bound: op: lte")
+        raise objective.values["op"].error(
+            f"is {operator}", "the buckets of a histogram count what is at most their bound: op: lte"
+        )
     histogram = _selector(source)
     if histogram.metric.endswith(("_bucket", "_count", "_sum")):
         raise source.values["metric"].error(f"is {histogram.metric!r}", "name the histogram without _bucket, _count or _sum")
@@ -166,7 +172,9 @@ def _check_slice(objective: Section) -> None:
     """Refuse what would be promised of slices and not held: a slice is one evaluation, with one value of an entity in it."""
     ratio, window = objective.get("timeSliceTarget"), objective.get("timeSliceWindow")
     if ratio is not None and ratio.number() != 1:
-        raise ratio.error(f"is {ratio.word()}", "a slice has one value, so that it is good or bad as a whole: write 1, or leave it out")
+        raise ratio.error(
+            f"is {ratio.word()}", "a slice has one value, so that it is good or bad as a whole: write 1, or leave it out"
+        )
     if window is not None and (window.word() not in {"1", "1m"}):
         raise window.error(f"is {window.word()!r}", "slices are taken at every evaluation of the rules: write 1m, or leave it out")
 

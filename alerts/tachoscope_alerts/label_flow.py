@@ -72,7 +72,7 @@ def impossible_values(matcher: Matcher, of: Known) -> list[Fault]:
 
 
 def _impossible_bound(matcher: Matcher, of: Known) -> list[Fault]:
-    """Return the faults of a bucket that there is not, or that only some exporters write so: `le="600"` is `le="600.0"` elsewhere."""
+    """Return the faults of a bucket that there is not, or that only some write so: `le="600"` is `le="600.0"` elsewhere."""
     if not of.buckets or matcher.operator in {"!=", "!~"}:
         return []
     pattern = matcher.operator == "=~"
@@ -83,7 +83,9 @@ def _impossible_bound(matcher: Matcher, of: Known) -> list[Fault]:
         return [Fault(f"no bucket of {of.name} ends at {matcher.value!r}", f"its boundaries are {there}")]
     half = [bound for bound in chosen if not all(_matches(matcher.value, spelt, pattern=pattern) for spelt in spellings(bound))]
     return [
-        Fault(f"le={matcher.value!r} misses the same bucket of exporters that write it otherwise", f'write le=~"{bound:g}(\\\\.0)?"')
+        Fault(
+            f"le={matcher.value!r} misses the same bucket of exporters that write it otherwise", f'write le=~"{bound:g}(\\\\.0)?"'
+        )
         for bound in half
     ]
 
@@ -140,18 +142,20 @@ class _Flow:
             return None
         of = self.known[name]
         if of.type == "histogram":
-            self.fault(f"{name} is a histogram, which has no series of that name", f"use {', '.join(name + part for part in PARTS)}")
+            self.fault(
+                f"{name} is a histogram, which has no series of that name", f"use {', '.join(name + part for part in PARTS)}"
+            )
             return of.all_labels
         empty = set()
         for matcher in series.matchers:
             if matcher.label == "__name__":
                 continue
-            if matcher.label not in of.all_labels:
+            if not of.has(matcher.label):
                 self.found.append(unknown_label(matcher.label, of))
             self.found += impossible_values(matcher, of)
             if (matcher.operator, matcher.value) == ("=", ""):
                 empty.add(matcher.label)
-        return of.all_labels - empty
+        return None if of.any_label else of.all_labels - empty
 
     def of_call(self, call: Call) -> _Labels:
         name = call.function.lower()

@@ -1,4 +1,4 @@
-"""What is wrong with objectives and alerts although they can be read: alerts that cannot fire, names that do not exist, nobody to tell.
+"""What is wrong with objectives and alerts that can be read: alerts that cannot fire, names that do not exist, nobody to tell.
 
 A check returns problems and prints nothing. What rules read is checked in `rule_lint`.
 """
@@ -90,7 +90,8 @@ def _names(slos: Sequence[Slo], events: Sequence[EventAlert]) -> Iterator[Proble
     alerts: dict[str, list[Slo | EventAlert]] = defaultdict(list)
     for slo in slos:
         objectives[slo.name].append(slo)
-    for one in (*slos, *events):
+    named: list[Slo | EventAlert] = [*slos, *events]
+    for one in named:
         alerts[one.alert].append(one)
     for what, places in (("objective", objectives), ("alert", alerts)):
         for name, (first, *others) in places.items():
@@ -100,7 +101,9 @@ def _names(slos: Sequence[Slo], events: Sequence[EventAlert]) -> Iterator[Proble
 
 def _people(of: Slo | EventAlert, around: Surroundings) -> Iterator[Problem]:
     if of.owner not in around.owners:
-        yield _error(of, f"{of.alert} has the owner {of.owner!r}, who is not in the policy", f"there are {', '.join(around.owners)}")
+        yield _error(
+            of, f"{of.alert} has the owner {of.owner!r}, who is not in the policy", f"there are {', '.join(around.owners)}"
+        )
     if around.runbooks is not None and not (around.runbooks / f"{of.alert}.md").is_file():
         yield _error(of, f"{of.alert} has no runbook", f"write {around.runbooks / of.alert}.md: see runbooks/ for the headings")
 
@@ -183,14 +186,16 @@ def _indicator(slo: Slo, known: Catalogue) -> list[Fault]:
             continue
         if of.type != kind:
             found.append(Fault(f"{of.name} is a {of.type}, not a {kind}", f"name a {kind}, or count another way (docs/slos.md)"))
-        found += [unknown_label(label, of) for label in (*selector.labels, *selector.excluding, *kept) if label not in of.all_labels]
+        found += [unknown_label(label, of) for label in (*selector.labels, *selector.excluding, *kept) if not of.has(label)]
         for label, values in (*selector.labels.items(), *selector.excluding.items()):
             found += [fault for value in values for fault in impossible_values(Matcher(label, "=", value), of)]
     if isinstance(indicator, AtMost) and not found:
         bounds = known[indicator.histogram.metric].buckets
         if not any(math.isclose(indicator.bound, bound) for bound in bounds):
             there = ", ".join(f"{bound:g}" for bound in bounds)
-            found.append(Fault(f"no bucket of {indicator.histogram.metric} ends at {indicator.bound:g}", f"its boundaries are {there}"))
+            found.append(
+                Fault(f"no bucket of {indicator.histogram.metric} ends at {indicator.bound:g}", f"its boundaries are {there}")
+            )
     if isinstance(indicator, Ratio):
         found += _wider(indicator)
     return found

@@ -1,6 +1,6 @@
 """YAML in which every value knows its file, line and key, so that a message can name them.
 
-The document is composed and never constructed: keys stay the words that were written (`on` is no boolean), and no tag makes an object.
+The document is composed and never constructed: keys stay the words that were written (`on` is no boolean), and tags make nothing.
 """
 
 from __future__ import annotations
@@ -124,12 +124,13 @@ class Value:
         Raises:
             TachoscopeError: it is anything else.
         """
+        plain = isinstance(self.node, yaml.ScalarNode) and self.node.style is None
         try:
-            if not isinstance(self.node, yaml.ScalarNode) or self.node.style is not None:
-                raise ValueError
-            value = float(self.node.value)
+            value = float(self.node.value) if plain else None
         except ValueError:
-            raise self.error(f"is {shown(self.node)}, not a number", "write a number such as 0.99, without quotes") from None
+            value = None
+        if value is None:
+            raise self.error(f"is {shown(self.node)}, not a number", "write a number such as 0.99, without quotes")
         if not math.isfinite(value):
             raise self.error(f"is {shown(self.node)}, not a finite number", "write a number such as 0.99")
         return value

@@ -8,7 +8,7 @@ from tachoscope_core.errors import TachoscopeError
 
 _PACKAGE = Path(__file__).parent
 _PLACES = (Path("alerts"), _PACKAGE, _PACKAGE.parent)
-"""The repository's own, where one works in it or in one laid out like it; the wheel; the source tree of an editable installation."""
+"""The repository's own, or that of a folder laid out like it; the wheel; the source tree of an editable installation."""
 
 
 def path_of(name: str) -> Path:

@@ -29,8 +29,18 @@ INTEGRATIONS: Mapping[str, tuple[str, ...]] = {
 
 _SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 _SECRETS = frozenset(
-    ("api_key", "api_url", "auth_identity_secret", "auth_password", "auth_secret", "authorization_credentials", "bearer_token")
-    + ("bot_token", "client_secret", "credentials", "key", "password", "routing_key", "secret", "service_key", "token")
+    (
+        *(
+            "api_key",
+            "api_url",
+            "auth_identity_secret",
+            "auth_password",
+            "auth_secret",
+            "authorization_credentials",
+            "bearer_token",
+        ),
+        *("bot_token", "client_secret", "credentials", "key", "password", "routing_key", "secret", "service_key", "token"),
+    )
 )
 """Settings of Alertmanager that are secrets; most have a twin that ends in `_file`."""
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")

@@ -1,6 +1,6 @@
 """PromQL taken apart: which series an expression reads, over which window, and how they are put together.
 
-The grammar is Prometheus's (https://prometheus.io/docs/prometheus/latest/querying/basics/); functions are not known by name. Whether
+The grammar is Prometheus's (https://prometheus.io/docs/prometheus/latest/querying/basics/); functions are not known by name. If
 an expression is valid is promtool's to say: this reads what promtool accepts, and refuses what it cannot read.
 """
 

@@ -74,9 +74,15 @@ def write_data(directory: Path, *, compressed: bool) -> None:
         (directory / f"{index:05d}.f32").write_bytes(zlib.compress(data) if compressed else data)
 
 
-def reader(fault: str, rank: int, directory: Path, only_while: Path | None = None) -> Callable[[Path], bytes]:
-    """Return how a sample's bytes are read under a fault; `only_while`: a slow read is one only while this file exists."""
-    per_sample = SLOW_SECONDS / BATCH
+def reader(
+    fault: str, rank: int, directory: Path, slow_seconds: float = SLOW_SECONDS, only_while: Path | None = None
+) -> Callable[[Path], bytes]:
+    """Return how a sample's bytes are read under a fault.
+
+    Args:
+        slow_seconds: that a batch takes longer. only_while: a read is slow only while this file exists.
+    """
+    per_sample = slow_seconds / BATCH
     if fault == "input_workers" or (fault == "input_straggler" and rank == SLOW_RANK):
         return lambda path: slowly(path, per_sample) if only_while is None or only_while.exists() else path.read_bytes()
     if fault == "input_preprocess":
@@ -154,7 +160,7 @@ def save(path: Path) -> None:
         os.fsync(file.fileno())
 
 
-def train(fault: str, steps: int, directory: Path, only_while: Path | None = None) -> None:
+def train(fault: str, steps: int, directory: Path, slow_seconds: float, only_while: Path | None) -> None:
     """Train; one call a rank."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
@@ -162,7 +168,7 @@ def train(fault: str, steps: int, directory: Path, only_while: Path | None = Non
     if rank == 0:
         write_data(directory, compressed=fault == "input_preprocess")
     dist.barrier()
-    data = Sequences(directory, reader(fault, rank, directory, only_while))
+    data = Sequences(directory, reader(fault, rank, directory, slow_seconds, only_while))
     sampler: DistributedSampler[tuple[torch.Tensor, int]] = DistributedSampler(data)
     tiny = fault == "comm_exposed"
     loader = DataLoader(data, batch_size=1 if tiny else BATCH, sampler=sampler)
@@ -208,9 +214,10 @@ def main() -> None:
     parser.add_argument("--fault", choices=FAULTS, default="none")
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--data", type=Path, required=True, help="empty folder for data and checkpoint")
+    parser.add_argument("--slow-seconds", type=float, default=SLOW_SECONDS, help="of input_*: that a batch takes longer")
     parser.add_argument("--fault-while", type=Path, metavar="FILE", help="of input_workers: it holds while this file exists")
     options = parser.parse_args()
-    train(options.fault, options.steps, options.data, options.fault_while)
+    train(options.fault, options.steps, options.data, options.slow_seconds, options.fault_while)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
-from types import FrameType
 from typing import Annotated, NoReturn
 
 import typer
@@ -43,7 +42,9 @@ def drill(
     """
     out = console()
     if list_:
-        out.print(_table(["class", "what is broken, and what comes of it"], [[Text(name), Text(what)] for name, what in FAULTS.items()]))
+        out.print(
+            _table(["class", "what is broken, and what comes of it"], [[Text(name), Text(what)] for name, what in FAULTS.items()])
+        )
         return
     if fault is None:
         raise TachoscopeError("no class given", fix=f"tachoscope drill {next(iter(FAULTS))}; there are {', '.join(FAULTS)}")
@@ -97,7 +98,7 @@ def _told(out: Console) -> Iterator[Callable[[str], None]]:
 def _ending_on_term() -> Iterator[None]:
     """End as on Ctrl-C when a TERM comes: with all that was started."""
 
-    def ended(number: int, frame: FrameType | None) -> NoReturn:
+    def ended(*_: object) -> NoReturn:
         raise TachoscopeError("terminated", exit_code=_TERMINATED)
 
     before = signal.signal(signal.SIGTERM, ended)

@@ -43,7 +43,7 @@ class Agent:
         with self._log.open("ab") as log:
             process = subprocess.Popen(command, stdout=log, stderr=log, env=self.environment(), start_new_session=True)
         self._process = process
-        wait_until(lambda: spool.live_agent(self.spool), _START_SECONDS, "the agent serves", {"the agent": self._log})
+        wait_until(lambda: spool.live_agent(self.spool), _START_SECONDS, "the agent serves", {"the agent": self._log}, process)
 
     def kill(self) -> None:
         """End it as a crash does."""

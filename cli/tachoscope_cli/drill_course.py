@@ -40,6 +40,7 @@ class Course:
         alert: that has to fire. source: the objective or event that it is of. history: seconds without a fault before it.
         seen: the most seconds that it takes until the metric says what happens.
         holds: of an event, the seconds, not scaled, after which its expression sees the fault.
+        timing: of the rules. telling: of Alertmanager.
         say: is told what is waited for. logs: of the processes, by name.
     """
 
@@ -50,6 +51,7 @@ class Course:
     seen: float
     holds: float
     timing: Timing
+    telling: Timing
     policy: Policy
     receiver: Receiver
     prometheus_url: str
@@ -82,7 +84,7 @@ def run(course: Course, fault: Fault) -> list[Check]:
     ended = time.time()
     last = _within(_PATIENCE_SECONDS, lambda: _all_ended(_came(course)))
     severity: Severity = "page" if first.labels.get("severity") == "page" else "ticket"
-    times, (wait, interval, _) = _times(course, severity, bad_ratio), alertmanager.waits(severity, course.timing)
+    times, (wait, interval, _) = _times(course, severity, bad_ratio), alertmanager.waits(severity, course.telling)
     if isinstance(course.source, Slo):
         found.append(Check("events that were bad", bad_ratio > 0, f"{bad_ratio:.0%} under the fault"))
     return [

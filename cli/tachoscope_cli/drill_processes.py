@@ -68,24 +68,31 @@ def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
         os.killpg(process.pid, number)
 
 
-def wait_until(found: Callable[[], _T | None], seconds: float, what: str, watched: Mapping[str, Path] | None = None) -> _T:
+def wait_until(
+    found: Callable[[], _T | None],
+    seconds: float,
+    what: str,
+    watched: Mapping[str, Path] | None = None,
+    process: subprocess.Popen[bytes] | None = None,
+) -> _T:
     """Return what is found within so many seconds; looked for ten times a second.
 
     Args:
         found: gives None, or fails with an OSError, while it is not there. what: for the message.
         watched: names and logs of processes, whose last lines end the message.
+        process: without it, it is waited for no longer.
 
     Raises:
         TachoscopeError: it was not found.
     """
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+    while time.monotonic() < deadline and (process is None or process.poll() is None):
         with contextlib.suppress(OSError):
             if (result := found()) is not None:
                 return result
         time.sleep(_LOOK_SECONDS)
     last = "".join(f"\n{name} said last: {tail(log)}" for name, log in (watched or {}).items())
-    raise TachoscopeError(f"not within {seconds:.0f} s: {what}{last}", exit_code=1)
+    raise TachoscopeError(f"in vain waited up to {seconds:.0f} s until {what}{last}", exit_code=1)
 
 
 def tail(log: Path) -> str:

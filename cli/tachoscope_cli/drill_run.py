@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tachoscope_alerts import alertmanager, build, events, openslo, places, policy
@@ -45,30 +45,35 @@ class Drill:
         """How fast its servers are."""
         return Timing(interval=0.5, scrape=1.0, scale=self.scale)
 
+    @property
+    def telling(self) -> Timing:
+        """How fast its Alertmanager is: the half hour that a ticket waits for what changed is 3 s, or less."""
+        return replace(self.timing, scale=min(self.scale, 1 / 600))
+
 
 DRILLS = {
     "input_workers": Drill(
-        fault="a training waits 80 ms for each batch",
+        fault="a training waits half a second for each batch",
         alert="TrainingInputWaitBurn",
         workload=drill_workloads.training,
-        scale=1 / 6000,
-        history=15.0,
-        seen=9.0,  # the metric is of the last 32 steps
+        scale=1 / 7200,
+        history=13.0,
+        seen=10.0,  # the metric is of the last 32 steps
     ),
     "queue_saturation": Drill(
         fault="an inference server is slow and refuses most requests",
         alert="InferenceAvailabilityBurn",
         workload=drill_workloads.serving,
-        scale=1 / 200,
-        history=20.0,
+        scale=1 / 400,
+        history=10.0,
         seen=0.5,
     ),
     "agent_down": Drill(
         fault="a node's agent is killed",
         alert="AgentDown",
         workload=drill_workloads.no_workload,
-        scale=1 / 60,
-        history=15.0,
+        scale=1 / 100,
+        history=10.0,
         seen=0.0,
         holds=300.0,  # it was away for more than half of 10 minutes
     ),
@@ -85,7 +90,8 @@ class Specs:
 
     def source_of(self, alert: str) -> Slo | EventAlert:
         """Return the objective or event that an alert is of."""
-        return next(one for one in (*self.slos, *self.events) if one.alert == alert)
+        sources: list[Slo | EventAlert] = [*self.slos, *self.events]
+        return next(one for one in sources if one.alert == alert)
 
     def write_rules(self, folder: Path, timing: Timing) -> list[Path]:
         """Write the rules of all of it below a folder; return the files that Prometheus reads."""
@@ -122,7 +128,7 @@ def hold(drill: Drill, folder: Path, say: Callable[[str], None]) -> tuple[list[C
     say("starting Prometheus, Alertmanager, a receiver and an agent")
     with contextlib.ExitStack() as stack:
         receiver = stack.enter_context(Receiver())
-        configuration = alertmanager.configuration(specs.policy, webhook=receiver.url, timing=timing)
+        configuration = alertmanager.configuration(specs.policy, webhook=receiver.url, timing=drill.telling)
         alertmanager_url = stack.enter_context(drill_servers.alertmanager(folder, configuration))
         watcher = stack.enter_context(agent(folder))
         scraped = {AGENT_JOB: watcher.target}
@@ -138,6 +144,7 @@ def hold(drill: Drill, folder: Path, say: Callable[[str], None]) -> tuple[list[C
             seen=drill.seen,
             holds=drill.holds,
             timing=timing,
+            telling=drill.telling,
             policy=specs.policy,
             receiver=receiver,
             prometheus_url=prometheus_url,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import subprocess
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,9 +31,9 @@ def alertmanager(folder: Path, configuration: Mapping[str, Any]) -> Iterator[str
     config, port, log = folder / "alertmanager.yml", free_port(), folder / "alertmanager.log"
     config.write_text(yaml.safe_dump(dict(configuration), sort_keys=False))
     places = [f"--config.file={config}", f"--storage.path={folder / 'alertmanager'}", f"--web.listen-address=127.0.0.1:{port}"]
-    with running([binary, *places, "--cluster.listen-address="], log):
+    with running([binary, *places, "--cluster.listen-address="], log) as process:
         url = f"http://127.0.0.1:{port}"
-        _wait_until_ready(url, "Alertmanager", log)
+        _wait_until_ready(url, "Alertmanager", log, process)
         yield url
 
 
@@ -59,9 +60,9 @@ def prometheus(
     }
     config.write_text(yaml.safe_dump(content, sort_keys=False))
     places = [f"--config.file={config}", f"--storage.tsdb.path={folder / 'tsdb'}", f"--web.listen-address=127.0.0.1:{port}"]
-    with running([binary, *places], log):
+    with running([binary, *places], log) as process:
         url = f"http://127.0.0.1:{port}"
-        _wait_until_ready(url, "Prometheus", log)
+        _wait_until_ready(url, "Prometheus", log, process)
         yield url
 
 
@@ -76,9 +77,9 @@ def samples(url: str, query: str) -> list[tuple[dict[str, str], float]]:
     return [(one["metric"], float(one["value"][1])) for one in found]
 
 
-def _wait_until_ready(url: str, name: str, log: Path) -> None:
+def _wait_until_ready(url: str, name: str, log: Path, process: subprocess.Popen[bytes]) -> None:
     def ready() -> bool | None:
         with _direct.open(f"{url}/-/ready", timeout=5) as answer:
             return True if answer.status == 200 else None
 
-    wait_until(ready, _START_SECONDS, f"{name} is ready", {name: log})
+    wait_until(ready, _START_SECONDS, f"{name} is ready", {name: log}, process)

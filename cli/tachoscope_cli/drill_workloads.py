@@ -17,6 +17,8 @@ from tachoscope_cli.drill_processes import free_port, running
 from tachoscope_core.errors import TachoscopeError
 
 CLIENTS, PAUSE_SECONDS = 20, 1.0
+LATE_SECONDS = 0.5
+"""So much that it is most of a step on a slow machine too."""
 _MANY_STEPS = 1_000_000
 _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -40,11 +42,12 @@ def training(folder: Path, agent: Agent) -> Iterator[Fault]:
         raise TachoscopeError("this drill trains with PyTorch, which is not installed here", fix="pip install torch==2.13.0")
     late, data = folder / "late", folder / "data"
     data.mkdir()
-    options = ["--fault", "input_workers", "--fault-while", str(late), "--steps", str(_MANY_STEPS), "--data", str(data)]
-    script = [sys.executable, "-m", "tachoscope_cli.demo_training", *options]
-    command = [sys.executable, "-m", "tachoscope_cli.main", "run", "--job", "drill", "--store", str(agent.store), "--no-track", "--"]
+    late_seconds = ["--slow-seconds", str(LATE_SECONDS), "--fault-while", str(late)]
+    script = ["-m", "tachoscope_cli.demo_training", "--fault", "input_workers", *late_seconds, "--data", str(data)]
+    watched = ["-m", "tachoscope_cli.main", "run", "--job", "drill", "--store", str(agent.store), "--no-track", "--"]
+    command = [sys.executable, *watched, sys.executable, *script, "--steps", str(_MANY_STEPS)]
     alone = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    with running([*command, *script], folder / "workload.log", {**agent.environment(), **alone}):
+    with running(command, folder / "workload.log", {**agent.environment(), **alone}):
         yield _while_file(late)
 
 

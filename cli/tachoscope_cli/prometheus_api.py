@@ -5,12 +5,7 @@ https://prometheus.io/docs/prometheus/latest/querying/api/ (a range selector in 
 
 from __future__ import annotations
 
-import http.client
-import json
 import math
-import urllib.error
-import urllib.parse
-import urllib.request
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -19,12 +14,12 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
+from tachoscope_core import prometheus_query
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.servers import SERVERS, Catalogue, catalogue
 from tachoscope_core.serving_page import PARTS, Sample, plausible, snapshot, spellings
 from tachoscope_core.snapshot import GAUGES, EngineState, Snapshot
 
-ANSWER_SECONDS = 60.0
 MOST_BYTES = 32 << 20
 """About 20 hours of one engine of vLLM 0.32 (226 series), scraped every 15 s; a larger answer is refused."""
 NOT_SCRAPED = "Prometheus could not scrape it"
@@ -91,45 +86,9 @@ def _make(names: Iterable[str], labels: str, span: str) -> Catalogue:
     )
 
 
-# --- asking -------------------------------------------------------------------------------------------------------------------
-
-
 def _query(url: str, query: str) -> list[Mapping[str, Any]]:
     """Return the series that a query gives."""
-    body = urllib.parse.urlencode({"query": query, "timeout": f"{ANSWER_SECONDS:g}s"}).encode()
-    target = f"{url.rstrip('/')}/api/v1/query"
-    try:
-        if urllib.parse.urlsplit(target).scheme not in {"http", "https"}:
-            raise TachoscopeError(f"{url!r} is no http:// or https:// URL of a Prometheus", fix="such as http://127.0.0.1:9090")
-        with urllib.request.urlopen(target, data=body, timeout=ANSWER_SECONDS) as answer:  # noqa: S310  # checked above
-            content = answer.read(MOST_BYTES + 1)
-    except urllib.error.HTTPError as error:
-        with error:
-            raise _refused(url, query, error.code, error.read(1 << 16)) from None
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        reason = getattr(error, "reason", None) or error
-        raise TachoscopeError(f"could not ask the Prometheus {url}: {reason}") from None
-    if len(content) > MOST_BYTES:
-        raise TachoscopeError(
-            f"{url} has more than {MOST_BYTES >> 20} MiB for {query[:80]}", fix="ask for less time, or for fewer servers"
-        )
-    try:
-        found: list[Mapping[str, Any]] = json.loads(content)["data"]["result"]
-    except (ValueError, KeyError, TypeError):
-        raise _no_prometheus(url) from None
-    return found
-
-
-def _refused(url: str, query: str, status: int, content: bytes) -> TachoscopeError:
-    try:
-        why = json.loads(content)["error"]
-    except (ValueError, KeyError, TypeError):
-        return _no_prometheus(url, f": it answers {status}")
-    return TachoscopeError(f"{url} refuses {query[:120]}: {why}")
-
-
-def _no_prometheus(url: str, why: str = "") -> TachoscopeError:
-    return TachoscopeError(f"{url} does not answer as a Prometheus does{why}", fix="name its address without a path of its pages")
+    return prometheus_query.ask(url, query, most_bytes=MOST_BYTES, less="ask for less time, or for fewer servers")
 
 
 # --- putting together ---------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Where a report's runbook lies on this machine: in the source tree, or in the installed package."""
+"""Where a runbook lies on this machine: in the source tree, or in the installed package."""
 
 from __future__ import annotations
 
@@ -25,6 +25,13 @@ def text_of(runbook: str) -> str:
 def folder() -> Path:
     """Return the folder of all runbooks; there may be none where tachoscope is not installed as a whole."""
     return next((place / "runbooks" for place in _PLACES if (place / "runbooks").is_dir()), Path("runbooks"))
+
+
+def names() -> list[str]:
+    """Return the names of the pages that are installed, without `.md`; none where none are."""
+    folders = (place / "runbooks" for place in _PLACES)
+    pages = next((sorted(folder.glob("*.md")) for folder in folders if folder.is_dir()), [])
+    return [page.stem for page in pages if page.stem != "README"]
 
 
 def _found(runbook: str) -> Path | None:

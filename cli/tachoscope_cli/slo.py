@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -23,7 +22,9 @@ if TYPE_CHECKING:
     from tachoscope_alerts.slo import Slo
     from tachoscope_alerts.slo_report import SloReport
 
-slo_app = typer.Typer(no_args_is_help=True, help="Objectives and their alerts: check them, build their rules, report their budgets.")
+slo_app = typer.Typer(
+    no_args_is_help=True, help="Objectives and their alerts: check them, build their rules, report their budgets."
+)
 
 Format = StrEnum("Format", ["text", "json", "html"])
 _PATHS = "OpenSLO files, or folders of them. Default: alerts/slos here, else those that came with tachoscope."
@@ -31,10 +32,14 @@ _PATHS = "OpenSLO files, or folders of them. Default: alerts/slos here, else tho
 SlosOption = Annotated[list[Path] | None, typer.Option("--slos", metavar="PATH", help=f"{_PATHS} Can be given several times.")]
 EventsOption = Annotated[
     Path | None,
-    typer.Option(metavar="PATH", help="Folder of alerts beside the objectives. Default: alerts/events, as for specs; none for specs of your own."),
+    typer.Option(
+        metavar="PATH",
+        help="Folder of alerts beside the objectives. Default: alerts/events, as for specs; none for specs of your own.",
+    ),
 ]
 PolicyOption = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Who owns what, and how they are told. Default: alerts/policy.yaml, as for specs.")
+    Path | None,
+    typer.Option(metavar="FILE", help="Who owns what, and how they are told. Default: alerts/policy.yaml, as for specs."),
 ]
 CatalogueOption = Annotated[
     list[Path] | None,
@@ -48,12 +53,13 @@ CatalogueOption = Annotated[
     "`tachoscope slo check chat.yaml --catalogue chat-metrics.yaml`",
 )
 def slo_check(
-    paths: Annotated[list[Path] | None, typer.Argument(metavar="[PATHS]...", help=_PATHS)] = None,
+    paths: Annotated[list[Path] | None, typer.Argument(help=_PATHS)] = None,
     events: EventsOption = None,
     policy: PolicyOption = None,
     runbooks: Annotated[Path | None, typer.Option(metavar="PATH", help="Folder of runbooks. Default: as for specs.")] = None,
     generated: Annotated[
-        Path | None, typer.Option(metavar="PATH", help="Folder of built rules to check too. Default: alerts/generated here, if any.")
+        Path | None,
+        typer.Option(metavar="PATH", help="Folder of built rules to check too. Default: alerts/generated here, if any."),
     ] = None,
     catalogue: CatalogueOption = None,
     retention: Annotated[str, typer.Option(metavar="TIME", help="How long your Prometheus keeps samples.")] = "35d",
@@ -63,8 +69,8 @@ def slo_check(
     Exits with 1 if anything is an error. A note may stay.
     """
     needs_analysis()
-    from tachoscope_alerts import lint
     from tachoscope_alerts import catalogue as catalogue_module
+    from tachoscope_alerts import lint
 
     slos, broken = _readable(paths)
     known = catalogue_module.catalogue(slos, catalogue or ())
@@ -78,7 +84,8 @@ def slo_check(
         typer.echo(line)
     errors = len(broken) + sum(problem.severity == "error" for problem in problems)
     notes = len(broken) + len(problems) - errors
-    notice(f"{len(slos)} objectives, {len(alerts)} other alerts: {_count(errors, 'error')}, {_count(notes, 'note')}")
+    found = f"{_count(errors, 'error')}, {_count(notes, 'note')}"
+    notice(f"{_count(len(slos), 'objective')} and {_count(len(alerts), 'other alert')}: {found}")
     raise typer.Exit(int(errors > 0))
 
 
@@ -94,8 +101,12 @@ def slo_build(
     out: Annotated[Path, typer.Option(metavar="PATH", help="Folder to write to.")] = Path("alerts/generated"),
     interval: Annotated[str, typer.Option(metavar="TIME", help="Between two evaluations of the rules.")] = "30s",
     scrape_interval: Annotated[str, typer.Option(metavar="TIME", help="Between two scrapes of your Prometheus.")] = "15s",
-    scale: Annotated[float, typer.Option(min=1e-4, max=1.0, help="Make all windows shorter, for a fire drill: 0.01 of an hour is 36 s.")] = 1.0,
-    check: Annotated[bool, typer.Option("--check", help="Write nothing: say which files are not current, and exit with 1 if any.")] = False,  # noqa: FBT002
+    scale: Annotated[
+        float, typer.Option(min=1e-4, max=1.0, help="Make all windows shorter, for a fire drill: 0.01 of an hour is 36 s.")
+    ] = 1.0,
+    check: Annotated[  # noqa: FBT002
+        bool, typer.Option("--check", help="Write nothing: say which files are not current, and exit with 1 if any.")
+    ] = False,
 ) -> None:
     """Write rules, PrometheusRule manifests, their tests and Alertmanager's configuration, made of objectives, alerts and policy.
 
@@ -125,7 +136,9 @@ def slo_build(
             typer.echo(f"{name}: not current")
         raise typer.Exit(int(bool(stale)))
     written = build.build(objectives, alerts, rules, timing, out)
-    notice(f"{_count(len(objectives), 'objective')} and {_count(len(alerts), 'other alert')}: {_count(len(written), 'file')} in {out}")
+    notice(
+        f"{_count(len(objectives), 'objective')} and {_count(len(alerts), 'other alert')}: {_count(len(written), 'file')} in {out}"
+    )
 
 
 @slo_app.command(
@@ -140,9 +153,12 @@ def slo_report(
         str | None, typer.Option(metavar="URL", help="Ask this Prometheus. Default: the samples that agents keep in the store.")
     ] = None,
     for_: Annotated[
-        str | None, typer.Option("--for", metavar="TIME", help="Report on so much time up to now. Default: each objective's own period.")
+        str | None,
+        typer.Option("--for", metavar="TIME", help="Report on so much time up to now. Default: each objective's own period."),
     ] = None,
-    format_: Annotated[Format, typer.Option("--format", help="text for people, json for programs, html to pass on.")] = Format["text"],
+    format_: Annotated[Format, typer.Option("--format", help="text for people, json for programs, html to pass on.")] = Format[
+        "text"
+    ],
     output: Annotated[Path | None, typer.Option(help="Write to this file instead of the terminal.")] = None,
 ) -> None:
     """Say how objectives stand: what was attained, what is left of each budget, how fast it burns, and who burns it.
@@ -153,9 +169,7 @@ def slo_report(
     from tachoscope_alerts import openslo
 
     objectives = openslo.load(slos or _default_slos())
-    if for_:
-        objectives = [replace(slo, period_days=seconds_of(for_) / 86400) for slo in objectives]
-    found = _report(objectives, store_url(store), prometheus)
+    found = _report(objectives, store_url(store), prometheus, seconds_of(for_) / 86400 if for_ else None)
     if format_.value == "json":
         write(msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n", output)
     elif format_.value == "html":
@@ -166,30 +180,29 @@ def slo_report(
         _show_text(found, output)
 
 
-def _report(objectives: list[Slo], store: str, prometheus: str | None) -> SloReport:
+def _report(objectives: list[Slo], store: str, prometheus: str | None, days: float | None) -> SloReport:
     from tachoscope_alerts import parquet, report, samples_source
     from tachoscope_alerts.prometheus_source import PrometheusSource
 
     if prometheus:
-        return report.report(objectives, PrometheusSource(prometheus), time.time())
+        return report.report(objectives, PrometheusSource(prometheus), time.time(), period_days=days)
     err = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn())
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
         task = bar.add_task("reading samples", total=1.0)
-        source = samples_source.of_store(
-            store, cache=parquet.folder(), on_progress=lambda part: bar.update(task, completed=part)
-        )
-        return report.report(objectives, source, time.time())
+        source = samples_source.of_store(store, cache=parquet.folder(), on_progress=lambda part: bar.update(task, completed=part))
+        return report.report(objectives, source, time.time(), period_days=days)
 
 
 def _show_text(found: SloReport, output: Path | None) -> None:
     from tachoscope_cli import slo_text
 
+    out = console()
     if output is None:
-        slo_text.text(found, console())
+        slo_text.text(found, out)
         return
-    with console().capture() as captured:
-        slo_text.text(found, console())
+    with out.capture() as captured:
+        slo_text.text(found, out)
     write(captured.get(), output)
 
 

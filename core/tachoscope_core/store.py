@@ -152,6 +152,12 @@ class Store:
         last_before = max((one.began for one in found if one.began <= start), default=start)
         return [one for one in found if last_before <= one.began <= end]
 
+    def sample_hosts(self, *, start: float, end: float) -> list[str]:
+        """Return the hosts, as their folders are named, with metric samples of the days of a window in Unix seconds."""
+        first, last = (f"date={_day(time)}" for time in (start - 86400.0, end))
+        days = [folder for folder in self._list(f"{self._root}/metrics") if first <= folder.rsplit("/", 1)[-1] <= last]
+        return sorted({path.rsplit("/", 1)[-1].removeprefix("host=") for day in days for path in self._list(day)})
+
     def read(self, segment: StoredSegment | StoredSamples) -> bytes:
         """Return the JSON lines of an object."""
         try:

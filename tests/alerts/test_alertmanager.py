@@ -1,4 +1,4 @@
-"""The configuration on a real Alertmanager: whom an alert reaches, with which others, what keeps it quiet, and what is never lost."""
+"""The configuration on a real Alertmanager: whom an alert reaches, with which others, what keeps it quiet, what is never lost."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ from tachoscope_cli.drill_receiver import Receiver as Webhook
 
 SHIPPED = Path(__file__).parents[2] / "alerts" / "policy.yaml"
 FAST = Timing(interval=0.25, scrape=1.0, scale=0.001)
-WEEKLY = Maintenance("weekly", ("storage",), ("ticket",), ({"weekdays": ["sunday"], "times": [{"start_time": "02:00", "end_time": "06:00"}]},))
+WEEKLY = Maintenance(
+    "weekly", ("storage",), ("ticket",), ({"weekdays": ["sunday"], "times": [{"start_time": "02:00", "end_time": "06:00"}]},)
+)
 
 pytestmark = pytest.mark.skipif(
     shutil.which("amtool") is None or shutil.which("prometheus-alertmanager") is None, reason="Alertmanager is not installed"
@@ -145,7 +147,9 @@ class Place:
         end = {"endsAt": datetime.now(UTC).isoformat()} if ends else {}
         texts = {"summary": "12.3 % of steps are late", "description": "Words.", "runbook_url": RUNBOOK, "dashboard_url": DASHBOARD}
         body = [{"labels": {"alertname": "A", "case": case, **alert}, "annotations": texts, **end} for alert in alerts]
-        request = urllib.request.Request(f"{self.url}/api/v2/alerts", json.dumps(body).encode(), {"Content-Type": "application/json"})
+        request = urllib.request.Request(
+            f"{self.url}/api/v2/alerts", json.dumps(body).encode(), {"Content-Type": "application/json"}
+        )
         urllib.request.urlopen(request, timeout=10).close()
 
     def inhibitors(self, case: str) -> dict[str, list[str]]:
@@ -189,7 +193,7 @@ def with_addresses(folder: Path, told: str, site: str, absent: str) -> Policy:
     )
     owners["gpu-fleet"] = replace(owners["gpu-fleet"], page=messengers)
     owners["storage"] = replace(owners["storage"], page=(Receiver("webhook", {"url": absent}),))
-    always = Maintenance("always", ("storage",), ("ticket",), ({"weekdays": ["monday:sunday"]},))
+    always = Maintenance("always", ("storage",), ("ticket",), ({"weekdays": ["sunday:saturday"]},))
     past = Maintenance("past", ("gpu-fleet",), ("ticket",), ({"years": ["2001"]},))
     return replace(shipped, owners=owners, dead_mans_switch=webhook, maintenance=(always, past))
 
@@ -331,10 +335,10 @@ def test_a_message_carries_summary_runbook_and_dashboard(place: Place) -> None:
 
 
 def test_maintenance_mutes_its_owner_while_it_lasts_and_what_still_burns_is_told_at_its_end(place: Place) -> None:
-    muted, heard = (burn(owner, "ticket", alertname=f"{owner} full", owner=owner) for owner in ("storage", "gpu-fleet"))
+    muted, heard = (burn(owner, "ticket", slo="", alertname=f"{owner} full", owner=owner) for owner in ("storage", "gpu-fleet"))
     place.post("mute", muted, heard)
     wait_for(lambda: place.came("mute", owner="gpu-fleet"))
-    place.post("mute", burn("later", "ticket", alertname="Later"))
+    place.post("mute", burn("later", "ticket", slo="", alertname="Later"))
     wait_for(lambda: place.came("mute", alertname="Later"))
     assert not place.came("mute", owner="storage")
 

@@ -22,6 +22,7 @@ KNOWN = {
         Known("wait_seconds", "histogram", frozenset({"model"}), "test", buckets=(0.5, 1.0, 600.0)),
         Known("wait_seconds_bucket", "counter", frozenset({"model", "le"}), "test", buckets=(0.5, 1.0, 600.0)),
         Known("wait_seconds_count", "counter", frozenset({"model"}), "test"),
+        Known("ALERTS", "gauge", frozenset({"alertname", "alertstate"}), "test", {"alertstate": ("firing",)}, any_label=True),
         Known("slo:error:ratio", "gauge", frozenset({"slo", "window"}), "test", {"slo": ("one", "two")}, recorded=True),
     )
 }
@@ -38,6 +39,7 @@ FINE = [
     'slo:error:ratio{slo="one",window="1h"} > 0.1 and ignoring (window) slo:error:ratio{slo="one",window="5m"} > 0.1',
     "(sum(up) or vector(0)) < 3",
     "absent(job_running)",
+    'job_running unless on (training_job) ALERTS{alertname="Other",model="m",alertstate="firing"}',
     'absent(up{job="a"}) * on (job) up{job="a"}',
     "time() - job_running > 5",
     "count without (gpu) (gpu_temperature) == 2",
@@ -65,9 +67,10 @@ FAULTY = {
     "sum by (gpu) (gpu_temperature) / sum(gpu_temperature)": "the sides of `/` never match: only one has gpu",
     "gpu_temperature and on (gpu) job_info unless job_running": "the sides of `unless` never match",
     "gpu_temperature * on (gpu) group_left (model) job_info": "group_left (model): nothing there has the label model",
-    'slo:error:ratio{window="1h"} > 0.1 and ignoring (windw) slo:error:ratio': "ignoring (windw): nothing there has the label windw",
+    'slo:error:ratio{window="1h"} > 0.1 and ignoring (windw) slo:error:ratio': "ignoring (windw): nothing there",
     'slo:error:ratio{slo="three"}': "slo:error:ratio never has slo='three'",
     'slo:error:ratio{job="x"}': "slo:error:ratio has no label job",
+    'ALERTS{alertstate="fires"}': "ALERTS never has alertstate='fires'",
     "rate(wait_seconds[5m])": "wait_seconds is a histogram",
     'rate(wait_seconds_bucket{le="2"}[5m])': "no bucket of wait_seconds_bucket ends at '2'",
     'rate(wait_seconds_bucket{le="600"}[5m])': "le='600' misses the same bucket of exporters that write it otherwise",
@@ -112,10 +115,13 @@ def test_whole_bounds_are_written_in_two_ways():
     assert spellings(float("inf")) == ("+Inf",)
 
 
-# Pairs of what is faulty and its correction, on series that exist: Prometheus answers the one with nothing, the other with something.
+# What is faulty and its correction, on series that exist: Prometheus answers the one with nothing, the other with something.
 PAIRS = [
     ("gpu_temperature > job_running", "gpu_temperature > on (instance) group_left job_running"),
-    ("sum by (gpu) (gpu_temperature) / sum(gpu_temperature)", "sum by (gpu) (gpu_temperature) / on () group_left sum(gpu_temperature)"),
+    (
+        "sum by (gpu) (gpu_temperature) / sum(gpu_temperature)",
+        "sum by (gpu) (gpu_temperature) / on () group_left sum(gpu_temperature)",
+    ),
     ("absent(up) * on (instance) up", "up * on (instance) up"),
     ('wait_seconds_bucket{le="600"}', 'wait_seconds_bucket{le=~"600(\\\\.0)?"}'),
     ("histogram_quantile(0.9, wait_seconds_count)", "histogram_quantile(0.9, wait_seconds_bucket)"),
@@ -135,8 +141,14 @@ def test_prometheus_answers_faulty_expressions_with_nothing(tmp_path: Path):
     for faulty, right in PAIRS:
         assert faults(faulty, KNOWN)
         assert faults(right, KNOWN) == []
-    wanted = [{"expr": f"count({faulty}) or vector(0)", "eval_time": "1m", "exp_samples": [{"labels": "{}", "value": 0}]} for faulty, _ in PAIRS]
-    wanted += [{"expr": f"vector(1) and count({right}) > 0", "eval_time": "1m", "exp_samples": [{"labels": "{}", "value": 1}]} for _, right in PAIRS]
+    wanted = [
+        {"expr": f"count({faulty}) or vector(0)", "eval_time": "1m", "exp_samples": [{"labels": "{}", "value": 0}]}
+        for faulty, _ in PAIRS
+    ]
+    wanted += [
+        {"expr": f"vector(1) and count({right}) > 0", "eval_time": "1m", "exp_samples": [{"labels": "{}", "value": 1}]}
+        for _, right in PAIRS
+    ]
     inputs = [{"series": name, "values": f"{value}x5"} for name, value in series.items()]
     test = {"interval": "1m", "input_series": inputs, "promql_expr_test": wanted}
     (tmp_path / "test.yml").write_text(yaml.safe_dump({"rule_files": [], "tests": [test]}))

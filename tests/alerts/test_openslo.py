@@ -176,26 +176,51 @@ MISTAKES = {
     "a target of words": (RATIO, "target: 0.99", "target: most", ("objectives[0].target", "'most'", "a number")),
     "a target in quotes": (RATIO, "target: 0.99", 'target: "0.99"', ("objectives[0].target", "'0.99'", "without quotes")),
     "a target that is no number": (RATIO, "target: 0.99", "target: nan", ("objectives[0].target", "'nan'", "number")),
-    "two targets": (RATIO, "target: 0.99", "{target: 0.99, targetPercent: 99}", ("targetPercent", "beside target", "one of the two")),
+    "two targets": (
+        RATIO,
+        "target: 0.99",
+        "{target: 0.99, targetPercent: 99}",
+        ("targetPercent", "beside target", "one of the two"),
+    ),
     "an unknown annotation of ours": (RATIO, "dev/owner:", "dev/ownr:", ("tachoscope.dev/ownr", "unknown annotation", "dev/owner")),
     "no owner": (RATIO, "    tachoscope.dev/owner: inference-serving\n", "", ("metadata", "tachoscope.dev/owner", "team")),
     "an unknown area": (RATIO, "area: inference", "area: gpus", ("area", "'gpus'", "training or inference")),
-    "an alert that is no name": (RATIO, "example.com/other: whatever", "tachoscope.dev/alert: slow chat", ("alert", "'slow chat'", "like")),
-    "a boolean as an annotation": (RATIO, "example.com/other: whatever", "tachoscope.dev/pages: true", ("pages", "'true'", "quotes")),
+    "an alert that is no name": (
+        RATIO,
+        "example.com/other: whatever",
+        "tachoscope.dev/alert: slow chat",
+        ("alert", "'slow chat'", "like"),
+    ),
+    "a boolean as an annotation": (
+        RATIO,
+        "example.com/other: whatever",
+        "tachoscope.dev/pages: true",
+        ("pages", "'true'", "quotes"),
+    ),
     "a calendar window": (
         RATIO,
         "{duration: 4w, isRolling: true}",
         "{duration: 4w, calendar: {startTime: 2022-01-01 12:00:00, timeZone: UTC}}",
         ("timeWindow[0].calendar", "not supported", "isRolling: true"),
     ),
-    "a window that does not roll": (RATIO, "isRolling: true", "isRolling: false", ("isRolling", "not supported", "isRolling: true")),
+    "a window that does not roll": (
+        RATIO,
+        "isRolling: true",
+        "isRolling: false",
+        ("isRolling", "not supported", "isRolling: true"),
+    ),
     "a month": (RATIO, "duration: 4w", "duration: 1M", ("duration", "'1M'", "28d")),
     "an hour": (RATIO, "duration: 4w", "duration: 1h", ("duration", "'1h'", "28d")),
     "no window": (RATIO, "  timeWindow: [{duration: 4w, isRolling: true}]\n", "", ("spec", "timeWindow", "isRolling: true")),
     "two windows": (RATIO, "isRolling: true}]", "isRolling: true}, {duration: 7d}]", ("timeWindow", "2 windows", "exactly one")),
     "a mean of ratios": (RATIO, "Occurrences", "RatioTimeslices", ("budgetingMethod", "'RatioTimeslices'", "Occurrences")),
     "slices of a ratio": (RATIO, "Occurrences", "Timeslices", ("ratioMetric", "Timeslices", "Occurrences")),
-    "a threshold on a ratio": (RATIO, "- target: 0.99", "- {op: lte, target: 0.99}", ("objectives[0].op", "ratioMetric", "leave it out")),
+    "a threshold on a ratio": (
+        RATIO,
+        "- target: 0.99",
+        "- {op: lte, target: 0.99}",
+        ("objectives[0].op", "ratioMetric", "leave it out"),
+    ),
     "a ratio of gauges": (RATIO, "counter: true", "counter: false", ("counter", "is false", "Timeslices")),
     "a ratio without its part": (RATIO, "        bad:", "        bat:", ("bat", "unknown key", "bad")),
     "a query": (RATIO, "{metric: requests_total, labels", "{query: sum(x), labels", ("query", "is a query", "metric")),
@@ -203,11 +228,21 @@ MISTAKES = {
     "another source": (RATIO, "type: tachoscope", "type: Datadog", ("metricSource.type", "'Datadog'", "tachoscope")),
     "no value of a label": (RATIO, '[500, "503"]', "[]", ("labels.code", "empty list", "at least one")),
     "a mapping as a label": (RATIO, '[500, "503"]', "{a: 1}", ("labels.code", "a mapping", "text")),
-    "alert policies": (RATIO, "  service: chat", "  service: chat\n  alertPolicies: [fast]", ("alertPolicies", "not read", "remove")),
+    "alert policies": (
+        RATIO,
+        "  service: chat",
+        "  service: chat\n  alertPolicies: [fast]",
+        ("alertPolicies", "not read", "remove"),
+    ),
     "a bucket counted from above": (HISTOGRAM, "op: lte", "op: gte", ("objectives[0].op", "gte", "op: lte")),
     "a part of a histogram": (HISTOGRAM, "chat_seconds", "chat_seconds_bucket", ("metric", "'chat_seconds_bucket'", "without")),
     "no threshold": (HISTOGRAM, "value: 0.5, ", "", ("objectives[0]", "lacks value", "threshold")),
-    "an entity of occurrences": (HISTOGRAM, "{metric: chat_seconds}", "{metric: chat_seconds, by: [a]}", ("by", "Occurrences", "Timeslices")),
+    "an entity of occurrences": (
+        HISTOGRAM,
+        "{metric: chat_seconds}",
+        "{metric: chat_seconds, by: [a]}",
+        ("by", "Occurrences", "Timeslices"),
+    ),
     "slices of nothing": (SLICES, "by: [job], ", "", ("spec", "lacks by", "entity")),
     "missing of nobody": (SLICES, "while: {metric: running, on: [job], for: 1h}, ", "", ("missing", "is bad", "while")),
     "missing of other entities": (SLICES, "by: [job]", "by: [job, rank]", ("missing", "is bad", "equals by")),
@@ -305,6 +340,8 @@ def test_any_damage_to_the_text_is_read_or_refused(text: str, place: int, cut: i
     read_or_refused((text[:place] + put + text[place + cut :]).encode("utf-8", "surrogatepass"))
 
 
-@pytest.mark.parametrize("content", [b"\xff\xfe", b'a: "\\UFFFFFFFF"', b"[" * 3000, b"a: *b", b"%YAML 9.9\n---\na", b"&a [*a]", b"!!bool x"])
+@pytest.mark.parametrize(
+    "content", [b"\xff\xfe", b'a: "\\UFFFFFFFF"', b"[" * 3000, b"a: *b", b"%YAML 9.9\n---\na", b"&a [*a]", b"!!bool x"]
+)
 def test_what_is_no_yaml_is_refused(content: bytes):
     read_or_refused(content)

@@ -74,9 +74,9 @@ def test_hours_of_a_maintenance_window_stay_what_was_written(tmp_path: Path) -> 
 
 
 FAULTS = {
-    "an unknown way": ("{webhook: {url: \"https://tickets.example.com/storage\"}}", "{pigeon: {}}", ["pigeon", "webhook"]),
-    "nobody told": ("{webhook: {url: \"https://tickets.example.com/storage\"}}", "{}", ["tells nobody"]),
-    "an owner without tickets": ("    ticket: {webhook: {url: \"https://tickets.example.com/storage\"}}\n", "", ["lacks ticket"]),
+    "an unknown way": ('{webhook: {url: "https://tickets.example.com/storage"}}', "{pigeon: {}}", ["pigeon", "webhook"]),
+    "nobody told": ('{webhook: {url: "https://tickets.example.com/storage"}}', "{}", ["tells nobody"]),
+    "an owner without tickets": ('    ticket: {webhook: {url: "https://tickets.example.com/storage"}}\n', "", ["lacks ticket"]),
     "no address": ("https://tickets.example.com/storage", "tickets", ["'tickets'", "https://host/path"]),
     "an unknown fallback": ("fallback: observability", "fallback: nobody", ["'nobody'", "there are training-infrastructure"]),
     "an unknown key": ("fallback:", "falback:", ["falback", "fallback"]),
@@ -104,7 +104,7 @@ def test_a_mistake_is_named_with_its_file_its_line_and_the_way_out(fault: str, t
     place, _, _ = said.partition(" ")
     line = int(place.removeprefix(f"{path}:").removesuffix(":"))
     begin = SHIPPED.read_text()[: SHIPPED.read_text().index(old)].count("\n") + 1
-    assert begin - 3 <= line <= begin + new.count("\n")
+    assert begin - 3 <= line <= begin + 1 + new.count("\n")
     assert all(word in said for word in words), said
     assert said.endswith(")")
 

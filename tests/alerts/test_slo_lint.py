@@ -44,7 +44,13 @@ SLICES = replace(
     by=(),
     target=0.99,
     indicator=Slices(
-        Selector("saved_timestamp_seconds"), ("run",), "lte", 3600.0, age=True, gate=Gate(Selector("run_active"), ("run",)), missing="bad"
+        Selector("saved_timestamp_seconds"),
+        ("run",),
+        "lte",
+        3600.0,
+        age=True,
+        gate=Gate(Selector("run_active"), ("run",)),
+        missing="bad",
     ),
 )
 
@@ -109,7 +115,10 @@ MISTAKES = {
         replace(RATIO, indicator=Ratio(Selector("wait_seconds"), bad=Selector("requests_total", {"outcome": ("failed",)}))),
         "availability: wait_seconds is a histogram, not a counter",
     ),
-    "a gauge as a histogram": (replace(HISTOGRAM, by=(), indicator=AtMost(Selector("run_active"), 1.0)), "run_active is a gauge, not a histogram"),
+    "a gauge as a histogram": (
+        replace(HISTOGRAM, by=(), indicator=AtMost(Selector("run_active"), 1.0)),
+        "run_active is a gauge, not a histogram",
+    ),
     "a counter in slices of time": (
         replace(SLICES, indicator=Slices(Selector("requests_total"), ("model",), "lte", 1.0)),
         "age: requests_total is a counter, not a gauge",
@@ -126,7 +135,8 @@ MISTAKES = {
         replace(
             RATIO,
             indicator=Ratio(
-                Selector("requests_total", excluding={"outcome": ("left",)}), bad=Selector("requests_total", {"outcome": ("failed", "left")})
+                Selector("requests_total", excluding={"outcome": ("left",)}),
+                bad=Selector("requests_total", {"outcome": ("failed", "left")}),
             ),
         ),
         "availability: bad counts outcome='left', which total excludes",
@@ -138,12 +148,24 @@ MISTAKES = {
         ),
         "availability: good is not limited to the model of total: a",
     ),
-    "an owner whom nobody knows": (replace(RATIO, owner="nobody"), "AvailabilityBurn has the owner 'nobody', who is not in the policy (there are team, others)"),
+    "an owner whom nobody knows": (
+        replace(RATIO, owner="nobody"),
+        "AvailabilityBurn has the owner 'nobody', who is not in the policy (there are team, others)",
+    ),
     "no runbook": (replace(RATIO, alert="UnwrittenBurn"), "UnwrittenBurn has no runbook (write "),
     "a source that is none": (replace(RATIO, target_source="a friend"), "availability: target-source is 'a friend'"),
-    "a period shorter than a window": (replace(RATIO, period_days=2.0), "the period of availability, 2 days, is shorter than the window 3d"),
-    "a target that allows too much": (replace(RATIO, target=0.02), "no alert of availability can fire: 1h/5m needs 13.2 of all to be bad"),
-    "pages that can never be": (replace(RATIO, target=0.8), "availability pages, and no page of it can fire: 1h/5m needs 2.69 of all"),
+    "a period shorter than a window": (
+        replace(RATIO, period_days=2.0),
+        "the period of availability, 2 days, is shorter than the window 3d",
+    ),
+    "a target that allows too much": (
+        replace(RATIO, target=0.02),
+        "no alert of availability can fire: 1h/5m needs 13.2 of all to be bad",
+    ),
+    "pages that can never be": (
+        replace(RATIO, target=0.8),
+        "availability pages, and no page of it can fire: 1h/5m needs 2.69 of all",
+    ),
 }
 
 
@@ -203,7 +225,10 @@ EVENT_MISTAKES = {
     "an unknown metric": (Event(expr="upp == 0"), "Down: metric upp is in no catalogue"),
     "what is no expression": (Event(expr="up =="), "Down: the expression 'up =='"),
     "raw series over days": (Event(expr="sum(increase(requests_total[1d])) > 5"), "Down: raw series requests_total over 1d"),
-    "raw series in a long subquery": (Event(expr="max_over_time(up[5h:1m] offset 5m) + max_over_time(up[7h:1m]) == 0"), "raw series up over 7h"),
+    "raw series in a long subquery": (
+        Event(expr="max_over_time(up[5h:1m] offset 5m) + max_over_time(up[7h:1m]) == 0"),
+        "raw series up over 7h",
+    ),
     "an error ratio above all": (Event(expr='slo:error:ratio{slo="availability"} > 1.34'), "Down: an error ratio above 1.34"),
 }
 

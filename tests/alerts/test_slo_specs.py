@@ -1,5 +1,6 @@
 """The objectives that are shipped: they load, lint clean, promise what the design says, and become rules that Prometheus takes."""
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -103,6 +104,19 @@ def test_thresholds_on_histograms_are_boundaries_that_the_mapped_servers_have_to
         indicator = BY_NAME[name].indicator
         assert isinstance(indicator, AtMost)
         assert indicator.bound in known[metric].buckets
+
+
+def test_the_examples_of_the_page_are_sound(tmp_path: Path):
+    spec, metrics = re.findall(r"```yaml\n(.*?)```", (REPOSITORY / "docs" / "slos.md").read_text(), flags=re.DOTALL)
+    (tmp_path / "chat-queue.yaml").write_text(spec)
+    (tmp_path / "metrics.yaml").write_text(metrics)
+    slos = openslo.read(tmp_path / "chat-queue.yaml")
+    known = catalogue(slos, [tmp_path / "metrics.yaml"])
+
+    assert [slo.alert for slo in slos] == ["ChatQueueBurn"]
+    around = lint.Surroundings(known, policy.load(ALERTS / "policy.yaml").owners, None, 35 * DAY)
+    assert lint.check(slos, [], around) == []
+    assert known["chat_seconds_bucket"].buckets == (0.5, 1.0, 2.0)
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool")

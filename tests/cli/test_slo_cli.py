@@ -44,7 +44,7 @@ def test_what_is_shipped_checks_clean_from_anywhere(elsewhere: Path, capsys: pyt
 
 def test_a_spec_of_ones_own_checks_clean(own: Path, capsys: pytest.CaptureFixture[str]):
     assert call(("slo", "check", str(own))) == 0
-    assert "1 objectives, 0 other alerts: 0 errors, 0 notes" in capsys.readouterr().err
+    assert "1 objective and 0 other alerts: 0 errors, 0 notes" in capsys.readouterr().err
 
 
 def test_errors_name_file_line_and_offender_and_exit_with_one(own: Path, capsys: pytest.CaptureFixture[str]):
@@ -94,6 +94,22 @@ def test_rules_that_were_built_are_checked_too(own: Path, capsys: pytest.Capture
 
     assert call(("slo", "check", str(own), "--generated", str(folder))) == 1
     assert "Long: raw series up over 1d" in capsys.readouterr().out
+
+
+def test_the_rules_of_what_is_shipped_read_recorded_series_above_six_hours_and_nothing_that_does_not_exist(
+    elsewhere: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert call(("slo", "build", "--out", "rules")) == 0
+    rules = "".join(path.read_text() for path in Path("rules").rglob("*.yaml"))
+    assert rules.count("[28d]") > 20  # windows above six hours are there to be looked at
+    capsys.readouterr()
+
+    assert call(("slo", "check", "--generated", "rules")) == 0
+    assert capsys.readouterr().out == ""
+    (path,) = Path("rules").rglob("training-goodput.rules.yaml")
+    path.write_text(path.read_text().replace("sum_over_time(slo:bad_events:base", "sum_over_time(slo:bad_event:base"))
+    assert call(("slo", "check", "--generated", "rules")) == 1
+    assert "metric slo:bad_event:base is in no catalogue (did you mean slo:bad_events:base?" in capsys.readouterr().out
 
 
 def test_build_writes_what_build_then_finds_current(own: Path, capsys: pytest.CaptureFixture[str]):

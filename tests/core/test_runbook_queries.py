@@ -1,4 +1,4 @@
-"""The PromQL of the runbooks can be pasted: it parses, and every metric of ours and of vLLM's is one that there is."""
+"""The PromQL of the runbooks of classes can be pasted: it parses, and every metric of ours and of vLLM's is one that there is."""
 
 import os
 import re
@@ -11,8 +11,9 @@ import yaml
 
 from helpers import REPOSITORY
 from tachoscope_core.serving_metrics import SERVING_METRICS
+from tachoscope_core.taxonomy import BY_SLUG
 
-PAGES = {page.stem: page.read_text() for page in sorted((REPOSITORY / "runbooks").glob("*.md"))}
+PAGES = {slug: (REPOSITORY / "runbooks" / f"{slug}.md").read_text() for slug in BY_SLUG}
 QUERIES = {
     name: [line for line in "".join(blocks).splitlines() if not line.startswith("#")]
     for name, text in PAGES.items()

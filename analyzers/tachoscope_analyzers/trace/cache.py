@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from tachoscope_core import caches
+
 VERSION = 2
 """Raised whenever what is written changes, so that nothing old is taken for new."""
 
@@ -27,8 +29,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 def folder() -> Path:
     """Return where columns are kept: `$TACHOSCOPE_CACHE`, else `~/.cache/tachoscope`, below it `traces`."""
-    root = os.environ.get("TACHOSCOPE_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tachoscope"
-    return Path(root) / "traces" / f"v{VERSION}"
+    return caches.folder("traces") / f"v{VERSION}"
 
 
 def find(path: Path) -> Path | None:

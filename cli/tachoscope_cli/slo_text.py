@@ -1,0 +1,93 @@
+"""Where objectives stand, for the terminal. Renders the report and computes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tachoscope_alerts.slo_report import Budget, Objective, SloReport
+from tachoscope_cli import slo_words
+
+_STYLES = {"ok": "green", "burning": "bold yellow", "exhausted": "bold red", "not_measured": "dim"}
+_BAR = 8
+_WIDE = 10_000
+
+
+def text(report: SloReport, console: Console) -> None:
+    """Print the report: a row for each budget with a bar of what is left of it, and below who spends those that burn."""
+    console.print(Text(slo_words.headline(report), style="bold"), soft_wrap=True)
+    console.print()
+    pairs = [(objective, budget) for objective in report.objectives for budget in objective.budgets]
+    table = _table(pairs)
+    if console.measure(table, options=console.options.update(width=_WIDE)).maximum <= console.width:
+        console.print(table)
+    else:
+        for objective, budget in pairs:
+            for line in _lines(objective, budget):
+                console.print(line, soft_wrap=True)
+    blocks = [list(_spent(*pair)) for pair in pairs if pair[1].state in {"burning", "exhausted"}]
+    blocks.append([_unknown(*pair) for pair in pairs if pair[1].state == "not_measured"])
+    blocks.append([Text(note, style="yellow") for note in report.notes])
+    for block in filter(None, blocks):
+        console.print()
+        for line in block:
+            console.print(line, soft_wrap=True)
+
+
+def _table(pairs: Sequence[tuple[Objective, Budget]]) -> Table:
+    table = Table("state", "objective", *slo_words.TITLES, box=None, padding=(0, 1, 0, 0))
+    for column in table.columns:
+        column.no_wrap = True
+        column.justify = "left" if column.header in {"state", "objective", "budget left"} else "right"
+    for objective, budget in pairs:
+        table.add_row(*_row(objective, budget))
+    return table
+
+
+def _lines(objective: Objective, budget: Budget) -> Iterator[Text]:
+    """Yield a budget for a terminal that is too narrow for the table."""
+    state, name, *cells = _row(objective, budget)
+    yield Text.assemble(name, "  ", state)
+    told = (Text.assemble((f"{title} ", "dim"), cell) for title, cell in zip(slo_words.TITLES, cells, strict=True))
+    yield Text("  ").append_text(Text("  ").join(told))
+
+
+def bar(left: float) -> str:
+    """Return what is left of a budget as a bar; an overdrawn one is empty."""
+    full = round(min(max(left, 0.0), 1.0) * _BAR)
+    full = max(full, 1) if left > 0 else full
+    return "█" * full + "░" * (_BAR - full)
+
+
+def _row(objective: Objective, budget: Budget) -> list[Text]:
+    style = _STYLES[budget.state]
+    target, period, day, left, burns, measured = slo_words.cells(objective, budget)
+    drawn = Text(left) if budget.left is None else Text.assemble((bar(budget.left), style), f" {left:>6}")
+    return [
+        Text(slo_words.STATES[budget.state], style=style),
+        Text(slo_words.name(objective, budget)),
+        *(Text(cell) for cell in (target, period, day)),
+        drawn,
+        Text(burns),
+        Text(measured, style="yellow" if slo_words.is_thin(budget) else ""),
+    ]
+
+
+def _spent(objective: Objective, budget: Budget) -> Iterator[Text]:
+    """Yield what is to be known of a budget that burns or is gone: how much, which tiers fire, whose it is, and who spends it."""
+    name = slo_words.name(objective, budget)
+    yield Text.assemble((name, "bold"), f": {slo_words.spent(objective, budget)}; {objective.owner}, runbooks/{objective.alert}.md")
+    for burn in budget.burns:
+        if burn.fires:
+            yield Text(f"  {slo_words.fires(burn)}")
+    if budget.offenders:
+        yield Text("  worst of the last day", style="dim")
+    for one in budget.offenders:
+        yield Text(f"    {slo_words.offender(one, objective)}")
+
+
+def _unknown(objective: Objective, budget: Budget) -> Text:
+    return Text.assemble((slo_words.name(objective, budget), "bold"), f": not measured, {budget.why}")

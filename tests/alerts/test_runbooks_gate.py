@@ -1,0 +1,263 @@
+"""No alert without a page that works: its queries find something on a fleet where all is broken, its commands and links exist."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+import shutil
+import subprocess
+import urllib.error
+import urllib.parse
+import urllib.request
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+import runbook_fixture
+from helpers import REPOSITORY
+from processes import prometheus, wait_for
+from runbook_pages import (
+    ALERTS,
+    RUNBOOKS,
+    Query,
+    alert_names,
+    alert_pages,
+    anchors,
+    blocks,
+    filled,
+    links,
+    procedures,
+    queries,
+    section,
+)
+from tachoscope_alerts import events, policy
+from tachoscope_alerts.catalogue import catalogue
+from tachoscope_alerts.label_flow import faults
+from tachoscope_alerts.openslo import load
+from tachoscope_alerts.runbook_skeleton import HEAD, HEADINGS, refresh, subjects
+from tachoscope_cli.commands import app
+from tachoscope_core.names import BY_NAME
+from tachoscope_core.taxonomy import BY_SLUG
+
+PAGES = alert_pages()
+ALL = {**PAGES, **procedures()}
+STALE_DAYS = 180
+LABELS_OF_A_TARGET = {"instance", "job"}
+
+
+def test_every_alert_has_a_page_and_every_page_an_alert() -> None:
+    assert alert_names() == PAGES.keys()
+
+
+def test_a_page_that_is_neither_an_alerts_nor_a_classs_nor_a_procedure_is_nobodys() -> None:
+    others = {path.stem for path in RUNBOOKS.glob("*.md")} - ALL.keys() - {"README"}
+
+    assert others == BY_SLUG.keys()
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_sections_stand_in_the_order_in_which_they_are_needed(name: str) -> None:
+    page = PAGES[name]
+
+    assert tuple(re.findall(r"^## (.+)$", page, flags=re.MULTILINE)) == HEADINGS
+    assert page.splitlines()[2].startswith("**TL;DR** ")
+    assert all(section(page, heading).strip() for heading in HEADINGS)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_nothing_is_left_to_be_written(name: str) -> None:
+    assert "TODO" not in ALL[name]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_first_action_can_be_taken_back_and_says_what_to_expect(name: str) -> None:
+    first = section(PAGES[name], "3 Stop it").split("\n2. ")[0]
+
+    assert first.lstrip().startswith("1. (90 s, reversible)")
+    assert blocks(first, "sh")
+    assert "Expected: " in first
+    assert "Undo" in first
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_symptoms_lead_over_a_query_to_a_cause_and_a_step(name: str) -> None:
+    lines = section(PAGES[name], "4 Diagnose").splitlines()
+    begin = lines.index("| symptom | query | cause | step |")
+    rows = [line.strip("|").split("|") for line in lines[begin + 2 :] if line.startswith("|")]
+
+    assert len(rows) >= 3
+    assert {len(row) for row in rows} == {4}
+    assert all(cell.strip() for row in rows for cell in row)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_queries_are_numbered_and_each_number_that_is_referred_to_is_one(name: str) -> None:
+    numbers = [query.number for query in queries(ALL[name])]
+
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert {int(number) for number in re.findall(r"\bQ(\d+)\b", ALL[name])} <= set(numbers)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_head_names_a_test_of_the_alert_that_was_run_within_half_a_year(name: str) -> None:
+    head = HEAD.fullmatch(PAGES[name].splitlines()[0])
+
+    assert head is not None
+    assert head["alert"] == name
+    assert re.search(rf"\b{name}\b", (ALERTS / "generated" / "prometheus" / head["test"]).read_text())
+    age = datetime.datetime.now(tz=datetime.UTC).date() - datetime.date.fromisoformat(head["tested"])
+    if age.days > STALE_DAYS:
+        warnings.warn(f"runbooks/{name}.md was last tested {age.days} days ago", stacklevel=1)
+
+
+# --- queries ------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """A real Prometheus with the planted fleet; its port."""
+    folder = tmp_path_factory.mktemp("fleet")
+    (folder / "fleet.om").write_text(runbook_fixture.openmetrics())
+    command = ["promtool", "tsdb", "create-blocks-from", "openmetrics", "fleet.om", "tsdb"]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    with prometheus(folder) as port:
+        wait_for(lambda: ready(port))
+        yield port
+
+
+def ready(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/-/ready", timeout=1) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+def ask(port: int, expression: str) -> list[dict[str, Any]]:
+    """Return the rows of an instant query at the end of the planted samples, or fail with what Prometheus says against it."""
+    words = urllib.parse.urlencode({"query": expression, "time": runbook_fixture.END})
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/query?{words}", timeout=10) as answer:
+            rows: list[dict[str, Any]] = json.load(answer)["data"]["result"]
+    except urllib.error.HTTPError as error:
+        pytest.fail(f"{expression}\n{json.load(error)['error']}")
+    return rows
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs prometheus and promtool")
+@pytest.mark.parametrize("name", [name for name in ALL if queries(ALL[name])])
+def test_every_query_finds_something_on_a_fleet_where_everything_is_broken(name: str, fleet: int) -> None:
+    silent = [query.expression for query in queries(ALL[name]) if not usable(ask(fleet, to_ask(query)))]
+
+    assert silent == []
+
+
+def to_ask(query: Query) -> str:
+    return filled(query.expression, runbook_fixture.LABELS)
+
+
+def usable(rows: list[dict[str, Any]]) -> bool:
+    return any(row["value"][1] != "NaN" for row in rows)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_query_uses_only_metrics_labels_and_values_that_there_are(name: str) -> None:
+    known = catalogue(load([ALERTS / "slos"]))
+
+    assert [(query.number, fault) for query in queries(ALL[name]) for fault in faults(to_ask(query), known)] == []
+
+
+def test_every_alert_has_queries() -> None:
+    assert [name for name in PAGES if not section(PAGES[name], "1 Is it real?").count("```promql")] == []
+
+
+def test_the_planted_fleet_has_the_metrics_and_labels_of_the_catalogue() -> None:
+    for series in runbook_fixture.all_series():
+        if series.name.startswith("tachoscope_"):
+            metric = BY_NAME.get(series.name) or BY_NAME[re.sub("_(bucket|count|sum)$", "", series.name)]
+            assert {*series.labels} - LABELS_OF_A_TARGET - {"le"} == {*metric.labels}, series.name
+
+
+# --- commands and links -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_commands_are_bash(name: str) -> None:
+    for block in blocks(ALL[name], "sh"):
+        done = subprocess.run(["bash", "-n"], input=block, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_placeholder_is_a_label_or_the_readme_says_where_it_is_from(name: str) -> None:
+    used = set(re.findall(r"\$\{(\w+)", ALL[name]))
+    explained = re.findall(r"^\| (`.+?`) \|", (RUNBOOKS / "README.md").read_text(), flags=re.MULTILINE)
+
+    assert used <= runbook_fixture.LABELS.keys() | {word for cell in explained for word in re.findall(r"`(\w+)`", cell)}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_commands_of_ours_exist_with_their_options(name: str) -> None:
+    for words in re.findall(r"(?:^|`|\(|; )tachoscope ((?:[a-z]+ ?)[^`\n#|;]*)", ALL[name], flags=re.MULTILINE):
+        command: Any = typer.main.get_command(app)
+        for word in words.split():
+            if word not in getattr(command, "commands", {}):
+                break
+            command = command.commands[word]
+        assert not hasattr(command, "commands"), f"tachoscope {words}"
+        known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+        # After a lone -- comes somebody else's command.
+        ours = words.split(" -- ")[0]
+        assert set(re.findall(r"(?<!\S)--[\w-]+", ours)) <= known | {"--help"}, f"tachoscope {words}"
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_links_lead_somewhere(name: str) -> None:
+    for link in links(ALL[name]):
+        file, _, anchor = link.partition("#")
+        path = (RUNBOOKS / file).resolve() if file else RUNBOOKS / f"{name}.md"
+        assert path.is_relative_to(REPOSITORY) and path.exists(), link
+        if anchor:
+            assert anchor in anchors(path), link
+
+
+def test_a_link_that_leads_nowhere_would_be_noticed(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# What is it?\n[there](#what-is-it) [gone](other.md#no)\n```\n[not](a link)\n```\n")
+
+    assert links(page.read_text()) == ["#what-is-it", "other.md#no"]
+    assert anchors(page) == {"what-is-it"}
+
+
+# --- generated parts ----------------------------------------------------------------------------------------------------------
+
+SLOS, EVENTS = load([ALERTS / "slos"]), events.load(ALERTS / "events")
+SUBJECTS = subjects(SLOS, EVENTS)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_what_is_generated_is_current(name: str) -> None:
+    assert refresh(PAGES[name], SUBJECTS[name], policy.load(ALERTS / "policy.yaml")) == PAGES[name], "make generate"
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_label_in_a_query_is_one_of_the_alert_or_of_a_row_that_the_page_names(name: str) -> None:
+    labels = {label for slo in SLOS if slo.alert == name for label in slo.by}
+    labels |= {label for event in EVENTS if event.alert == name for label in event.tests["fires"]["labels"]}
+    named = {
+        label
+        for line in re.findall(r"^.*\bbelow (?:is|are)\b.*$", PAGES[name], flags=re.MULTILINE)
+        for label in re.findall(r"`(\w+)`", line)
+    }
+    used = {label for query in queries(PAGES[name]) for label in re.findall(r"\$\{(\w+)\}", query.expression)}
+
+    assert used <= labels | named
+
+
+def test_what_is_read_here_by_name_is_what_the_readers_read() -> None:
+    assert alert_names() == SUBJECTS.keys()

@@ -1,0 +1,75 @@
+"""Numbers of a report as people read them: never better than they are."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from slo_report_making import BUDGET, OBJECTIVE, REPORT
+from tachoscope_alerts.slo_report import Burn, Offender
+from tachoscope_cli import slo_words
+
+
+@pytest.mark.parametrize(
+    ("value", "target", "text"),
+    [
+        (0.99996, 0.999, "99.996 %"),
+        (0.9999999, 0.999, "99.999 %"),
+        (1.0, 0.999, "100.000 %"),
+        (0.98765, 0.99, "98.76 %"),
+        (0.95, 0.95, "95.00 %"),
+        (0.9, 0.9, "90.0 %"),
+        (0.999, 0.999, "99.900 %"),
+        (0.0, 0.99, "0.00 %"),
+        (None, 0.99, "-"),
+    ],
+)
+def test_a_ratio_has_the_digits_that_its_budget_needs_and_is_100_only_if_nothing_was_bad(
+    value: float | None, target: float, text: str
+) -> None:
+    assert slo_words.ratio(value, replace(OBJECTIVE, target=target)) == text
+
+
+def test_the_headline_counts_the_worst_states_first() -> None:
+    burning = replace(OBJECTIVE, budgets=[replace(BUDGET, state="burning")])
+    unknown = replace(OBJECTIVE, budgets=[replace(BUDGET, state="not_measured")])
+    made = replace(REPORT, objectives=[OBJECTIVE, burning, unknown, unknown])
+    assert slo_words.headline(made) == "1 burning, 2 not measured, 1 ok at 2023-11-15 00:00 UTC, from store"
+    assert slo_words.headline(replace(REPORT, objectives=[])).startswith("no objectives at ")
+
+
+def test_what_is_measured_of_the_period_is_cut_and_a_stop_is_told() -> None:
+    assert slo_words.coverage(replace(BUDGET, coverage=0.999)) == "99 %"
+    assert slo_words.coverage(replace(BUDGET, coverage=1.0)) == "100 %"
+    assert slo_words.coverage(replace(BUDGET, coverage=0.5, recent=False)) == "50 %, not in the last hour"
+    assert slo_words.coverage(replace(BUDGET, coverage=0.0, recent=False)) == "0 %"
+    assert slo_words.is_thin(replace(BUDGET, coverage=0.5))
+    assert slo_words.is_thin(replace(BUDGET, recent=False))
+    assert not slo_words.is_thin(BUDGET)
+
+
+def test_an_overdrawn_budget_is_negative_and_a_hopeless_one_a_factor() -> None:
+    texts = {0.343: "34 %", 0.0: "0 %", -0.5: "-50 %", -25.0: "-25x", None: "-"}
+    assert {left: slo_words.left(replace(BUDGET, left=left)) for left in texts} == texts
+
+
+def test_the_burn_that_is_shown_is_of_the_tier_that_fires_or_else_the_shortest_with_events() -> None:
+    def burn(long: float | None, hours: float, *, fires: bool = False) -> Burn:
+        return Burn(
+            severity="page", long_seconds=hours * 3600, short_seconds=hours * 300, threshold=5.6, long=long, short=8.0, fires=fires
+        )
+
+    shown = [burn(2.0, 1), burn(7.04, 6, fires=True)]
+    assert slo_words.fastest(replace(BUDGET, burns=shown)) == "7.0x in 6 h"
+    assert slo_words.fastest(replace(BUDGET, burns=[burn(None, 1), burn(0.5, 6)])) == "0.5x in 6 h"
+    assert slo_words.fastest(replace(BUDGET, burns=[burn(None, 1)])) == "-"
+    assert slo_words.fires(shown[1]) == "page: 7.0x in 6 h and 8.0x in 30 min, above 5.6x"
+
+
+def test_amounts_are_events_or_lengths_of_time() -> None:
+    assert slo_words.spent(OBJECTIVE, replace(BUDGET, bad=1234.4, total=50000.0)) == "1,234 of 50,000 events were bad"
+    seconds = replace(OBJECTIVE, unit="seconds")
+    assert slo_words.spent(seconds, replace(BUDGET, bad=90.0, total=7200.0)) == "1 min 30 s of 2 h were bad"
+    worst = Offender(kind="job", value="llama", bad=5400.0, share=0.75)
+    assert slo_words.offender(worst, seconds) == "job llama: 1 h 30 min bad, 75 %"
+    assert slo_words.offender(replace(worst, bad=0.25), OBJECTIVE) == "job llama: 0.25 bad, 75 %"

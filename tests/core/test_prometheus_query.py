@@ -1,0 +1,73 @@
+"""One query of a Prometheus: its time is passed on, and an answer that is none or too large is said so."""
+
+from __future__ import annotations
+
+import threading
+import urllib.parse
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.prometheus_query import ask
+
+
+class Answers(BaseHTTPRequestHandler):
+    status, body = 200, b""
+    asked: dict[str, str]
+
+    def do_POST(self) -> None:
+        type(self).asked = dict(urllib.parse.parse_qsl(self.rfile.read(int(self.headers["Content-Length"])).decode()))
+        self.send_response(self.status)
+        self.end_headers()
+        self.wfile.write(self.body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    server = HTTPServer(("127.0.0.1", 0), Answers)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def answer(body: bytes, status: int = 200) -> None:
+    Answers.body, Answers.status = body, status
+
+
+def test_the_series_of_the_answer_come_back_and_the_time_is_passed_on_to_the_millisecond(url: str) -> None:
+    answer(b'{"status":"success","data":{"result":[{"metric":{"a":"b"},"value":[1.5,"2"]}]}}')
+    assert ask(url, "up", at=1.7e9 + 0.25) == [{"metric": {"a": "b"}, "value": [1.5, "2"]}]
+    assert (Answers.asked["query"], Answers.asked["time"]) == ("up", "1700000000.250")
+    ask(url, "up")
+    assert "time" not in Answers.asked
+
+
+def test_what_prometheus_refuses_is_told_in_its_own_words(url: str) -> None:
+    answer(b'{"status":"error","error":"parse error: unexpected end"}', 400)
+    with pytest.raises(TachoscopeError, match=r"127\.0\.0\.1.* refuses sum\(: parse error"):
+        ask(url, "sum(")
+
+
+def test_what_is_no_answer_of_a_prometheus_is_told(url: str) -> None:
+    answer(b"<html>")
+    with pytest.raises(TachoscopeError, match="does not answer as a Prometheus does"):
+        ask(url, "up")
+    answer(b"<html>", 404)
+    with pytest.raises(TachoscopeError, match="does not answer as a Prometheus does: it answers 404"):
+        ask(url, "up")
+    with pytest.raises(TachoscopeError, match="is no http:// or https:// URL"):
+        ask("file:///etc/passwd", "up")
+
+
+def test_an_answer_that_is_too_large_is_refused_with_the_way_out(url: str) -> None:
+    answer(b"x" * 2000)
+    with pytest.raises(TachoscopeError, match=r"more than 0 MiB for up \(ask for less\)"):
+        ask(url, "up", most_bytes=1000, less="ask for less")
