@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tachoscope_analyzers import gpu_losses, ledger, pipeline, stragglers, waiting_unmeasured
+from tachoscope_analyzers import gpu_losses, hung_steps, ledger, pipeline, stragglers, waiting_unmeasured
 from tachoscope_analyzers.confidence import Calibration, shipped_calibration
 from tachoscope_analyzers.course import course
 from tachoscope_analyzers.decisions import decide
@@ -30,13 +30,14 @@ def analyze(job: JobRecords, calibration: Calibration | None = None) -> Report:
     found = findings(decided.candidates, _series(steps, split), calibration or shipped_calibration())
     seen = {finding.class_ for finding in found if finding.class_ in (*gpu_losses.CLASSES, "hang")}
     unmeasured = {row.class_ for row in decided.not_measured}
-    books = ledger.ledgers(steps, pipeline.waits(steps, split))
+    calm, hung = hung_steps.without(steps, decided.hung)
+    books = ledger.ledgers(calm, pipeline.waits(calm, split), hung)
     return Report(
         job=job.job,
         window=Window(start=steps.window_start, end=steps.window_end, steps=len(steps.numbers)),
         ranks=len(steps.ranks),
         sources=[job.source, *([job.gpus.source] if job.gpus.source else [])],
-        step_seconds=step_seconds(steps.wall.max(axis=1)),
+        step_seconds=step_seconds(split.step),
         ledgers=books,
         goodput=books[0].states.get("compute", 0.0) / books[0].wall_seconds,
         findings=found or [_without_unmeasured_runner_up(one, unmeasured) for one in stragglers.healthy(steps, split, found)],

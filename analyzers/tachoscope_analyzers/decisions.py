@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from tachoscope_analyzers import (
     checkpoints,
@@ -41,12 +42,15 @@ _OF_RANKS = {"compute_straggler": ("compute", "other"), "input_straggler": ("dat
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """Steps as they are to be shown, the seconds that they lost, the causes of these, and what could not be told."""
+    """Steps as they are to be shown, the seconds that they lost, the causes of these, what could not be told, and in which steps
+    a rank hung, shape (K,).
+    """
 
     steps: Steps
     losses: Losses
     candidates: list[Candidate]
     not_measured: list[NotMeasured]
+    hung: npt.NDArray[np.bool_]
 
 
 def decide(job: JobRecords, steps: Steps) -> Decided:
@@ -79,6 +83,7 @@ def decide(job: JobRecords, steps: Steps) -> Decided:
     found += host.candidates(job, steps, split, memory.seconds)
 
     measured = {
+        "hang": len(steps.ranks) > 1,
         "silent_corruption": numbers.measured,
         "async_staleness": updates.measured,
         "host_memory": memory.measured,
@@ -86,7 +91,7 @@ def decide(job: JobRecords, steps: Steps) -> Decided:
         **dict.fromkeys(("pipeline_bubble", "stage_imbalance"), bool(stages) or pipeline.visible(job, steps)),
     }
     missing = coverage.not_measured(steps, gpus.missing, judged | {slug for slug, known in measured.items() if known})
-    return Decided(steps, whole, _told(found, job, steps, whole, {row.class_ for row in missing}), missing)
+    return Decided(steps, whole, _told(found, job, steps, whole, {row.class_ for row in missing}), missing, stuck.steps)
 
 
 def _told(found: list[Candidate], job: JobRecords, steps: Steps, split: Losses, unmeasured: set[str]) -> list[Candidate]:

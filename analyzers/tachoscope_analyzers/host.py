@@ -36,11 +36,17 @@ def _contention(job: JobRecords, steps: Steps, losses: Losses) -> list[Candidate
         return []
     evidence = [
         Evidence(
-            signal="ready to run but without a core, all ranks",
+            signal="ready to run but without a core, the rank that each step lasted for",
+            value=float(lost.mean()),
+            unit="seconds per step",
+            source="schedstat of the training thread",
+        ),
+        Evidence(
+            signal="the same, mean of all ranks",
             value=float(steps.own["cpu_wait"].mean()),
             unit="seconds per step",
             source="schedstat of the training thread",
-        )
+        ),
     ]
     windows = sum(beat.window_seconds for beat in job.heartbeats)
     pressure = sum(beat.signals.get("pressure_cpu_seconds", 0.0) for beat in job.heartbeats)

@@ -22,7 +22,7 @@ STATE_OF_CAUSE = {
 }
 
 
-def ledgers(steps: Steps, waits: dict[str, Matrix] | None = None) -> list[Ledger]:
+def ledgers(steps: Steps, waits: dict[str, Matrix] | None = None, hung: Matrix | None = None) -> list[Ledger]:
     """Return the ledger over all ranks, then one for each rank, in rank-seconds over the judged steps.
 
     The wall time is that of the clock from the first step's begin to the last one's end, so seconds that no record covers show up
@@ -31,8 +31,9 @@ def ledgers(steps: Steps, waits: dict[str, Matrix] | None = None) -> list[Ledger
     Args:
         waits: the waiting of each rank by state, shape (K, R), where stages of a pipeline wait for each other; None: all ranks do
             the same, so that what the one that waited least still waited is communication, and the rest waiting for a late rank.
+        hung: seconds of each rank in which the job hung, shape (K, R), that `steps` do not hold.
     """
-    by_rank = [_of_rank(steps, column, waits) for column in range(len(steps.ranks))]
+    by_rank = [_of_rank(steps, column, waits, hung) for column in range(len(steps.ranks))]
     total = Ledger(
         unit="rank",
         wall_seconds=sum(ledger.wall_seconds for ledger in by_rank),
@@ -45,8 +46,8 @@ def ledgers(steps: Steps, waits: dict[str, Matrix] | None = None) -> list[Ledger
     return [total, *by_rank]
 
 
-def _of_rank(steps: Steps, column: int, waits: dict[str, Matrix] | None) -> Ledger:
-    states: dict[str, float] = {}
+def _of_rank(steps: Steps, column: int, waits: dict[str, Matrix] | None, hung: Matrix | None) -> Ledger:
+    states: dict[str, float] = {"hung": float(hung[:, column].sum())} if hung is not None else {}
     for cause, seconds in steps.own.items():
         state = STATE_OF_CAUSE[cause]
         states[state] = states.get(state, 0.0) + float(seconds[:, column].sum())

@@ -75,8 +75,8 @@ def evidence(found: Rhythm) -> list[Evidence]:
             value=found.regular,
             threshold=threshold("period_gaps"),
             comparison=">=" if periodic else "<",
-            unit="ratio of the gaps that are whole periods",
-            source=source,
+            unit="ratio",
+            source=f"{source}; the share of the gaps between them that are whole periods",
         )
     ]
 

@@ -6,11 +6,11 @@ from html import escape
 
 from rich.table import Table
 
-from tachoscope_cli.units import percent, seconds
+from tachoscope_cli.units import percent
 from tachoscope_core.report import Report
 
 TITLE = "the step as a sum"
-_HEADS = ("part", "seconds", "of the gap", "saved if only this is fixed")
+_HEADS = ("part", "of the step", "of the gap to the ideal", "saved if only this is fixed")
 
 
 def rows(report: Report) -> list[tuple[str, str, str, str]]:
@@ -18,13 +18,13 @@ def rows(report: Report) -> list[tuple[str, str, str, str]]:
     found = [
         (
             part.name,
-            _signed(part.seconds),
+            _milliseconds(part.seconds),
             "" if part.share is None else percent(part.share),
-            "" if part.saved_seconds is None else _signed(part.saved_seconds),
+            "" if part.saved_seconds is None else _milliseconds(part.saved_seconds),
         )
         for part in report.step_sum
     ]
-    return [*found, ("step as recorded", seconds(report.step_seconds.mean), "", "")]
+    return [*found, ("step as recorded", _milliseconds(report.step_seconds.mean), "", "")]
 
 
 def table(report: Report) -> Table:
@@ -32,8 +32,11 @@ def table(report: Report) -> Table:
     drawn = Table(box=None, padding=(0, 2, 0, 0), title=TITLE, title_justify="left", title_style="bold")
     for index, head in enumerate(_HEADS):
         drawn.add_column(head, justify="right" if index else "left", header_style="dim")
-    for row in rows(report):
+    *parts, whole = rows(report)
+    for row in parts:
         drawn.add_row(*row)
+    drawn.add_section()
+    drawn.add_row(*whole, style="bold")
     return drawn
 
 
@@ -53,5 +56,6 @@ def _line(name: str, cells: list[str]) -> str:
     return f"<tr><td>{escape(name)}</td>{numbers}</tr>"
 
 
-def _signed(value: float) -> str:
-    return f"-{seconds(-value)}" if value < 0 else seconds(value)
+def _milliseconds(seconds: float) -> str:
+    """Return all rows in one unit, so that they can be added."""
+    return f"{seconds * 1e3:,.2f} ms"

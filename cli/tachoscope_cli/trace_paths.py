@@ -12,7 +12,9 @@ from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.spool import SEGMENT_SUFFIX
 
 _PEEKED_BYTES = 4096
-_WHAT_TRACES_ARE = f"traces end with {', '.join(SUFFIXES)}"
+_WHAT_TRACES_ARE = (
+    f"traces end with {', '.join(SUFFIXES)}, recorded operations with .parquet; records are in a store or a spool (tachoscope run)"
+)
 _COMPRESSED_OR_DATABASE = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"SQLite format 3\0")
 """How gzip, Zstandard and SQLite begin: records are never any of them."""
 
@@ -72,6 +74,9 @@ def _is_folder_of_traces(path: str) -> bool:
         raise TachoscopeError(f"could not read {error.filename}: {error.strerror}")
 
     names = [name for _, _, files in os.walk(path, onerror=refuse) for name in files]
+    operations = sorted(name for name in names if name.startswith("trace-") and name.endswith(".parquet"))
+    if operations:
+        raise TachoscopeError(f"{path} holds recorded operations", fix=f"name one of them, such as {operations[0]}")
     if any(name.endswith(SUFFIXES) for name in names):
         return True
     if any(name.endswith(SEGMENT_SUFFIX) for name in names):
@@ -91,4 +96,8 @@ def _is_trace_file(path: str) -> bool:
         return not begin.startswith((b'{\n  "schema":', b'{"schema":'))  # as a saved report begins
     if path.endswith(SEGMENT_SUFFIX) or (begin.startswith(b"{") and b'"kind"' in begin):
         return False
+    if path.endswith(".parquet"):
+        raise TachoscopeError(
+            f"{path} is a recording of operations", fix="analyze it by itself: it goes with no other and no baseline"
+        )
     raise TachoscopeError(f"{path} is neither a trace nor records nor a saved report", fix=_WHAT_TRACES_ARE)

@@ -19,8 +19,11 @@ def test_more_threads_than_cores_are_cut_to_what_fits() -> None:
     )
 
 
-def test_threads_that_fit_or_are_not_known_are_left_alone() -> None:
-    assert advice(starts(2, 8, 16)) == ""
-    assert advice(starts(4, 8, 16, hosts=2)) == ""
+def test_threads_that_fit_are_not_the_reason() -> None:
+    assert advice(starts(2, 8, 16)).startswith("the compute threads fit the cores: find who shares these")
+    assert advice(starts(4, 8, 16, hosts=2)).startswith("the compute threads fit")
+
+
+def test_threads_that_are_not_known_or_cannot_be_fewer_are_left_alone() -> None:
     assert advice(starts(4, 0, 0)) == ""
     assert advice(starts(4, 1, 2)) == "", "one thread is the least"

@@ -18,14 +18,20 @@ def threads_that_fit(cores: int, ranks: int) -> int:
 
 
 def advice(starts: Sequence[JobStarted]) -> str:
-    """Return the number of threads to set; empty where the threads fit, or somebody else is on the cores."""
+    """Return the number of threads to set, or that they are not the reason; empty where they are not known."""
+    fits = bool(starts)
     for host, ranks in Counter(start.host for start in starts).items():
         here = [start for start in starts if start.host == host]
         threads, cores = max(start.cpu_threads for start in here), max(start.cpu_count for start in here)
+        fits &= 0 < threads * ranks <= cores
         fit = threads_that_fit(cores, ranks) if cores else 0
         if cores and threads * ranks > cores and fit < threads:
             return (
                 f"OMP_NUM_THREADS={fit}, unless each rank is pinned to cores of its own: {count(ranks, 'rank')} x "
                 f"{count(threads, 'thread')} on {host} share {count(cores, 'core')}, and floor({cores} / {ranks}) = {fit} fit"
             )
-    return ""
+    if not fits:
+        return ""
+    return (
+        "the compute threads fit the cores: find who shares these (`pidstat -u 1`), move it, or pin the ranks to cores of their own"
+    )
