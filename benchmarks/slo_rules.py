@@ -36,9 +36,9 @@ import yaml
 from fleet_series import Fleet, Planted, names_in, series_of, values
 from remote_write import Sender, encoded
 from sections import write_section
-from tachoscope_alerts.openslo import load
 
 from tachoscope_alerts.expressions import BAD, TOTAL, bad_events, error_ratio, total_events
+from tachoscope_alerts.openslo import load
 from tachoscope_alerts.slo import Slices, Slo
 from tachoscope_alerts.windows import DAY, Timing
 

@@ -66,7 +66,7 @@ def finished(counts: Mapping[str, Mapping[str, int]]) -> Family:
 
 
 def _states(job: Job) -> dict[str, float]:
-    return {state: sum(rank.seconds[state] for rank in job.ranks.values()) for state in names.TRAINING_STATES}
+    return {state: sum(rank.seconds.get(state, 0.0) for rank in job.ranks.values()) for state in names.TRAINING_STATES}
 
 
 def _histogram(job: Job, buckets: Buckets) -> Point:

@@ -51,7 +51,7 @@ JOB_TIME_SECONDS = Metric(
     "tachoscope_job_time_seconds_total",
     "counter",
     "seconds",
-    "The same of all ranks of a job on the node together: what objectives read of a fleet, where a series a rank would be too dear.",
+    "The same of all ranks of a job on the node together: for the rules of a fleet, where a series a rank is too dear.",
     (*_JOB, "state"),
     TRAINING_STATES,
 )
