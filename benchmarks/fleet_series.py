@@ -64,6 +64,9 @@ RARE = frozenset({"tachoscope_gpu_xid_errors_total", "tachoscope_gpu_xid_last_se
 """What only one in a hundred has in a fleet that is well."""
 ABSENT = frozenset({"tachoscope_gpu_health_reason_info"})
 RATES: dict[tuple[str, str], float] = {
+    ("tachoscope_job_time_seconds_total", "compute"): 8 * 0.96,
+    ("tachoscope_job_time_seconds_total", "communication"): 8 * 0.03,
+    ("tachoscope_job_time_seconds_total", "data_wait"): 8 * 0.01,
     ("tachoscope_time_seconds_total", "compute"): 0.96,
     ("tachoscope_time_seconds_total", "communication"): 0.03,
     ("tachoscope_time_seconds_total", "data_wait"): 0.01,
@@ -214,4 +217,5 @@ def values(series: list[Planted], times: Floats, chance: np.random.Generator) ->
     is_gauge = np.array([one.is_gauge for one in series])[:, None]
     passed = np.diff(times, prepend=times[0] - 15.0) * chance.uniform(0.9999, 1.0001, (len(series), times.size))
     grown = np.cumsum(level * passed, axis=1)
-    return np.where(is_gauge, np.broadcast_to(level, grown.shape), 1000.0 + grown)
+    start = np.where(level > 0.0, 1000.0, 0.0)  # errors that never were
+    return np.where(is_gauge, np.broadcast_to(level, grown.shape), start + grown)

@@ -22,6 +22,10 @@ def families(jobs: Iterable[Job], *, node: str, now: float) -> list[Family]:
             names.TIME_SECONDS,
             [((*labels, state), seconds) for labels, rank in ranks for state, seconds in rank.seconds.items()],
         ),
+        Family(
+            names.JOB_TIME_SECONDS,
+            [((job.name, state), seconds) for job in jobs if job.ranks for state, seconds in _states(job).items()],
+        ),
         Family(names.STEPS, [(labels, float(rank.steps)) for labels, rank in ranks]),
         Family(names.DATA_WAIT, [(labels, _data_wait(rank)) for labels, rank in ranks if rank.recent]),
         Family(names.HEARTBEAT_AGE, [(labels, max(now - rank.last_record, 0.0)) for labels, rank in ranks if rank.ended != "left"]),
@@ -59,6 +63,10 @@ def finished(counts: Mapping[str, Mapping[str, int]]) -> Family:
     """Return how many attempts ended, by result and cause."""
     points = [((result, cause), float(count)) for result, causes in counts.items() for cause, count in causes.items()]
     return Family(names.JOBS_FINISHED, points)
+
+
+def _states(job: Job) -> dict[str, float]:
+    return {state: sum(rank.seconds.get(state, 0.0) for rank in job.ranks.values()) for state in names.TRAINING_STATES}
 
 
 def _histogram(job: Job, buckets: Buckets) -> Point:

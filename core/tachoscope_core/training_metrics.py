@@ -47,6 +47,14 @@ TIME_SECONDS = Metric(
     (*_RANK, "state"),
     TRAINING_STATES,
 )
+JOB_TIME_SECONDS = Metric(
+    "tachoscope_job_time_seconds_total",
+    "counter",
+    "seconds",
+    "The same of all ranks of a job on the node together: for the rules of a fleet, where a series a rank is too dear.",
+    (*_JOB, "state"),
+    TRAINING_STATES,
+)
 STEPS = Metric("tachoscope_steps_total", "counter", "", "Optimizer steps finished by a rank.", _RANK)
 STEP_SECONDS = Metric(
     "tachoscope_step_seconds",
@@ -169,6 +177,7 @@ RECORDS_DROPPED = Metric("tachoscope_records_dropped_total", "counter", "", "Rec
 
 TRAINING_METRICS = (
     TIME_SECONDS,
+    JOB_TIME_SECONDS,
     STEPS,
     STEP_SECONDS,
     STEP_SLOWDOWN,

@@ -9,6 +9,7 @@ import pytest
 
 from making import envelope
 from tachoscope_core import records
+from tachoscope_core.training_metrics import TRAINING_STATES
 from tachoscope_node import live_families
 from tachoscope_node.config import Limits
 from tachoscope_node.families import Histogram
@@ -272,3 +273,20 @@ def test_a_record_from_the_future_counts_as_of_now() -> None:
     live.apply("run", rank.writer, "job", [line], 150.0)
 
     assert series(live, now=200.0)["heartbeat_age_seconds", "job", "0"] == 50.0
+
+
+def test_the_time_of_a_job_is_that_of_its_ranks_together_also_of_those_that_ended() -> None:
+    live = Live(Limits())
+    ranks = [Told(live, rank) for rank in (0, 1)]
+    for rank in ranks:
+        rank.step(forward=1.0, data_wait=0.5)
+    ranks[1].say(records.JobEnded, status="left")
+    ranks[0].step(forward=2.0)
+    Told(live, 0, job="other", world=1).step(forward=7.0)
+    shown = series(live)
+
+    for state in TRAINING_STATES:
+        of_ranks = sum(shown["time_seconds_total", "job", rank, state] for rank in ("0", "1"))
+        assert shown["job_time_seconds_total", "job", state] == pytest.approx(of_ranks)
+    assert shown["job_time_seconds_total", "job", "compute"] == pytest.approx(4.0)
+    assert shown["job_time_seconds_total", "other", "compute"] == pytest.approx(7.0)
