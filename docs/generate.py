@@ -11,12 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tachoscope_alerts import build, events, openslo, policy
-from tachoscope_alerts.detection import table as detection_times
-from tachoscope_alerts.runbook_skeleton import stale as stale_runbooks
-from tachoscope_alerts.runbook_skeleton import subjects
-from tachoscope_alerts.slo import AtMost, Indicator, Ratio
-from tachoscope_alerts.windows import Timing
+from generate_alerts import alert_files, alert_runbooks, detection_times, objective_table
 from tachoscope_analyzers.checkpoint_model import Saving, best_interval, lost_at_failure, useful_ratio
 from tachoscope_analyzers.communication import CLASSES as EXCHANGE_CLASSES
 from tachoscope_analyzers.coverage import missing_signals
@@ -38,8 +33,6 @@ from tachoscope_node.gpu.nvml_values import UNITS
 from tachoscope_node.gpu.sources import ALL_LINKS, SOURCES, Source
 
 HERE = Path(__file__).parent
-ALERTS = HERE.parent / "alerts"
-RUNBOOKS = HERE.parent / "runbooks"
 WITH_MORE_CLASSES = ("host_memory", "async_staleness", "silent_corruption")
 """Found from records that a job has only if it asks for them, or that older probes did not write."""
 COMMANDS = (
@@ -58,6 +51,7 @@ def bottlenecks() -> str:
         need = "on CUDA" if entry.slug == "h2d_copy" else "yes" if looked_for else f"no: needs {missing_signals()[entry.slug]}"
         need = f"on CUDA, with {missing_signals()[entry.slug]}" if entry.slug in GPU_CLASSES else need
         need = f"with {missing_signals()[entry.slug]}" if entry.slug in EXCHANGE_CLASSES else need
+        need = "with two ranks or more, if it passed; else `--goodput`" if entry.slug == "hang" else need
         need = "of a server, with `--serving` or its records" if entry.slug in SERVING_CLASSES else need
         need = f"with {missing_signals()[entry.slug]}" if entry.slug in WITH_MORE_CLASSES else need
         need = "of the whole life, with `--goodput`" if need.startswith("no: ") and entry.slug in LIFE_CLASSES else need
@@ -222,27 +216,6 @@ def price_table() -> str:
     return "\n".join(["| accelerator | an hour | whose price | on | source |", "|---|---|---|---|---|", *rows])
 
 
-def objective_table() -> str:
-    """Return the table of objectives."""
-    rows = []
-    for slo in openslo.load([HERE.parent / "alerts" / "slos"]):
-        tells = "page, ticket" if slo.pages else "ticket"
-        numbers = f"{_threshold(slo.indicator)} | {slo.target * 100:g} % | {slo.period_days:g} d"
-        told = f"{slo.owner} | {tells}: `{slo.alert}`"
-        rows.append(f"| `{slo.name}` | {slo.description} | {numbers} | {slo.target_source} | {told} |")
-    head = "| objective | what it means | good is | target | period | source of the target | owner | alert |"
-    return "\n".join([head, f"|{'---|' * 8}", *rows])
-
-
-def _threshold(indicator: Indicator) -> str:
-    if isinstance(indicator, AtMost):
-        return f"at most {indicator.bound:g}"
-    if isinstance(indicator, Ratio):
-        return ""
-    words = {"lt": "below", "lte": "at most", "gt": "above", "gte": "at least"}
-    return f"{words[indicator.comparison]} {indicator.bound:g}"
-
-
 def commands() -> str:
     """Return the page of every command's own help."""
     parts = ["# Commands"]
@@ -257,26 +230,6 @@ def commands() -> str:
         text = "\n".join(line.rstrip() for line in done.stdout.strip("\n").splitlines())
         parts += ["", f"## tachoscope {' '.join(words)}".rstrip(), "```", text, "```"]
     return "\n".join(parts)
-
-
-def alert_files(*, write: bool) -> list[str]:
-    """Write or check the rules, their tests and what else is made of objectives; return the files that were not current."""
-    slos, found = openslo.load([ALERTS / "slos"]), events.load(ALERTS / "events")
-    made_from = (slos, found, policy.load(ALERTS / "policy.yaml"), Timing(), ALERTS / "generated")
-    stale = build.check(*made_from)
-    if write:
-        build.build(*made_from)
-    return [str(path.relative_to(ALERTS.parent)) for path in stale]
-
-
-def alert_runbooks(*, write: bool) -> list[str]:
-    """Write or check what is generated in runbooks, with a skeleton where there is none; return those that were not current."""
-    about = subjects(openslo.load([ALERTS / "slos"]), events.load(ALERTS / "events"))
-    pages = stale_runbooks(RUNBOOKS, about.values(), policy.load(ALERTS / "policy.yaml"))
-    for path, text in pages.items():
-        if write:
-            path.write_text(text)
-    return [f"runbooks/{path.name}" for path in pages]
 
 
 def _with_section(page: str, name: str, table: str) -> str:
@@ -301,7 +254,7 @@ def main() -> int:
     stale += alert_files(write="--check" not in sys.argv)
     stale += alert_runbooks(write="--check" not in sys.argv)
     sections = (
-        ("detection", "detection_times", lambda: detection_times(openslo.load([ALERTS / "slos"]))),
+        ("detection", "detection_times", detection_times),
         ("collectors", "nvml_sources", nvml_sources),
         ("health", "health_rules", health_rules),
         ("checkpoints", "checkpoint_intervals", checkpoint_intervals),

@@ -1,0 +1,60 @@
+"""Writes what is made of the objectives and alerts: rules with their tests, generated parts of runbooks, tables in pages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tachoscope_alerts import build, detection, events, openslo, policy
+from tachoscope_alerts.runbook_skeleton import stale as stale_runbooks
+from tachoscope_alerts.runbook_skeleton import subjects
+from tachoscope_alerts.slo import AtMost, Indicator, Ratio
+from tachoscope_alerts.windows import Timing
+
+ALERTS = Path(__file__).parents[1] / "alerts"
+RUNBOOKS = Path(__file__).parents[1] / "runbooks"
+
+
+def detection_times() -> str:
+    """Return the table of the computed times to detection."""
+    return detection.table(openslo.load([ALERTS / "slos"]))
+
+
+def objective_table() -> str:
+    """Return the table of objectives."""
+    rows = []
+    for slo in openslo.load([ALERTS / "slos"]):
+        tells = "page, ticket" if slo.pages else "ticket"
+        numbers = f"{_threshold(slo.indicator)} | {slo.target * 100:g} % | {slo.period_days:g} d"
+        told = f"{slo.owner} | {tells}: `{slo.alert}`"
+        rows.append(f"| `{slo.name}` | {slo.description} | {numbers} | {slo.target_source} | {told} |")
+    head = "| objective | what it means | good is | target | period | source of the target | owner | alert |"
+    return "\n".join([head, f"|{'---|' * 8}", *rows])
+
+
+def _threshold(indicator: Indicator) -> str:
+    if isinstance(indicator, AtMost):
+        return f"at most {indicator.bound:g}"
+    if isinstance(indicator, Ratio):
+        return ""
+    words = {"lt": "below", "lte": "at most", "gt": "above", "gte": "at least"}
+    return f"{words[indicator.comparison]} {indicator.bound:g}"
+
+
+def alert_files(*, write: bool) -> list[str]:
+    """Write or check the rules, their tests and what else is made of objectives; return the files that were not current."""
+    slos, found = openslo.load([ALERTS / "slos"]), events.load(ALERTS / "events")
+    made_from = (slos, found, policy.load(ALERTS / "policy.yaml"), Timing(), ALERTS / "generated")
+    stale = build.check(*made_from)
+    if write:
+        build.build(*made_from)
+    return [str(path.relative_to(ALERTS.parent)) for path in stale]
+
+
+def alert_runbooks(*, write: bool) -> list[str]:
+    """Write or check what is generated in runbooks, with a skeleton where there is none; return those that were not current."""
+    about = subjects(openslo.load([ALERTS / "slos"]), events.load(ALERTS / "events"))
+    pages = stale_runbooks(RUNBOOKS, about.values(), policy.load(ALERTS / "policy.yaml"))
+    for path, text in pages.items():
+        if write:
+            path.write_text(text)
+    return [f"runbooks/{path.name}" for path in pages]
