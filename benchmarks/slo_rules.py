@@ -2,7 +2,7 @@
 
 The series that the rules read, with the label sets that the agent gives them, a quarter of an hour at 15 s (of names with fewer
 than 20,000 series also six hours before, at a minute), and the recorded events for as long as rules read them, are written into a
-real Prometheus by remote write: as OpenMetrics for promtool they are up to 20 GB of text. Its blocks are made so long that all stays
+real Prometheus by remote write: as OpenMetrics for promtool they are 20 GB of text. Its blocks are made so long that all stays
 in its head. What is written reaches ten minutes into the future, so that nothing is written while rules are evaluated. Groups with
 longer intervals are evaluated each minute, which costs the same each time.
 
