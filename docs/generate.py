@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from generate_alerts import alert_files, alert_runbooks, detection_times, objective_table
+
 from tachoscope_analyzers.checkpoint_model import Saving, best_interval, lost_at_failure, useful_ratio
 from tachoscope_analyzers.communication import CLASSES as EXCHANGE_CLASSES
 from tachoscope_analyzers.coverage import missing_signals
