@@ -39,6 +39,7 @@ def test_fsdp2_that_saves_each_step_is_told_to_save_less_often_and_goes_on_from_
     assert "checkpoint_stall" in [finding["class"] for finding in report["findings"]]
 
 
+@pytest.mark.bar  # as tests/agents/test_checkpoints.py, with an example
 def test_an_asynchronous_checkpoint_is_written_in_the_background_and_a_plain_one_blocks(tmp_path: Path) -> None:
     for fault in ("checkpoint_stall", "none"):
         done = run_watched(tmp_path, "python", *script("async_checkpoints", "--fault", fault, "--steps", "30"), job=fault)
@@ -52,6 +53,7 @@ def test_an_asynchronous_checkpoint_is_written_in_the_background_and_a_plain_one
     assert {Path(save.reference).name for save in background} == {"step-000010", "step-000020", "step-000030"}
 
 
+@pytest.mark.bar  # as tests/agents/test_shards_process.py, with an example
 def test_a_corrupt_shard_is_left_out_once_both_ranks_failed_on_it(tmp_path: Path) -> None:
     done = run_watched(tmp_path, *TORCHRUN, *script("streaming_shards", "--fault", "corrupt_shard"))
     report = goodput(tmp_path)

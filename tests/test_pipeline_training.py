@@ -77,6 +77,7 @@ LOOPBACK = (
 
 
 @pytest.mark.alone
+@pytest.mark.bar  # caused in the lab, too
 @pytest.mark.skipif(
     os.geteuid() != 0 or any(shutil.which(tool) is None for tool in ("unshare", "ip", "tc")),
     reason="needs root, unshare and iproute2 to limit a network of its own",

@@ -204,6 +204,7 @@ def test_one_request_at_a_time_is_queue_saturation_most_of_the_time_is_waiting_a
 
 
 @pytest.mark.alone
+@pytest.mark.bar  # planted, and against a real server, in tests/serving
 def test_a_small_cache_is_kv_pressure_it_is_full_and_requests_are_preempted(tmp_path: Path) -> None:
     found, _ = caused(tmp_path, "kv_pressure", seconds=5)
     windows = of_kind(found, records.EngineWindow)
@@ -235,6 +236,7 @@ def test_a_whole_long_prompt_is_computed_between_two_tokens_of_another_request_a
 
 
 @pytest.mark.alone
+@pytest.mark.bar  # planted, and against a real server, in tests/serving
 def test_requests_that_come_before_the_model_is_there_have_a_cold_start_and_later_ones_none(tmp_path: Path) -> None:
     found, answers = caused(tmp_path, "cold_start", seconds=10)
     loading = sum(window.state_seconds.get("cold_start", 0.0) for window in of_kind(found, records.EngineWindow))
