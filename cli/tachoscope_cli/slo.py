@@ -169,6 +169,8 @@ def slo_report(
     from tachoscope_alerts import openslo
 
     objectives = openslo.load(slos or _default_slos())
+    if store and prometheus is None and "://" not in store and not Path(store).is_dir():
+        raise TachoscopeError(f"there is no store {store}", fix="name the directory that agents write to, or --prometheus URL")
     found = _report(objectives, store_url(store), prometheus, seconds_of(for_) / 86400 if for_ else None)
     if format_.value == "json":
         write(msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n", output)

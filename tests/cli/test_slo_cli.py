@@ -152,6 +152,11 @@ def test_a_report_goes_to_a_file(format_: str, own: Path, tmp_path: Path):
     assert "Admission of requests" in page.read_text() or "inference-admission" in page.read_text()
 
 
+def test_a_store_that_is_not_there_is_an_error_and_not_an_empty_one(own: Path, tmp_path: Path):
+    with pytest.raises(TachoscopeError, match="there is no store .*gone"):
+        call(("slo", "report", "--slos", str(own), "--store", str(tmp_path / "gone")))
+
+
 def test_the_repository_one_works_in_comes_before_what_was_shipped(elsewhere: Path):
     shipped = places.path_of("slos")
     assert shipped.samefile(SPECS)
