@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from tachoscope_alerts import marked_yaml
-from tachoscope_alerts.links import Links, dashboard_url, runbook_url
+from tachoscope_alerts.links import dashboard_url, runbook_url
 from tachoscope_alerts.marked_yaml import Section, Value
+from tachoscope_alerts.policy import Policy
 from tachoscope_alerts.rules import KEEP_FIRING_SECONDS, Group, Rule
 from tachoscope_alerts.windows import Timing, duration, seconds_of
 from tachoscope_core.errors import TachoscopeError
@@ -95,7 +96,7 @@ def load(path: Path) -> list[EventAlert]:
     return found
 
 
-def groups(events: Sequence[EventAlert], policy: Links, timing: Timing) -> list[Group]:
+def groups(events: Sequence[EventAlert], policy: Policy, timing: Timing) -> list[Group]:
     """Return the rule groups of alerts, one for each group of theirs."""
     names = dict.fromkeys(event.group for event in events)
     return [
@@ -119,7 +120,7 @@ def tests_of(event: EventAlert) -> list[tuple[bool, EventTest]]:
     return [(name == "fires", test) for name, test in event.tests.items()] + [(test["fires"], test) for test in event.also]
 
 
-def _rule(event: EventAlert, policy: Links, timing: Timing) -> Rule:
+def _rule(event: EventAlert, policy: Policy, timing: Timing) -> Rule:
     rule: Rule = {"alert": event.alert, "expr": scaled_expression(event.expr, timing)}
     for key, seconds in (("for", event.for_seconds), ("keep_firing_for", event.keep_firing_for_seconds)):
         if seconds:

@@ -12,8 +12,8 @@ from typing import Any
 from tachoscope_alerts.events import EventAlert, tests_of
 from tachoscope_alerts.events import labels_of as labels_of_event
 from tachoscope_alerts.expressions import BAD, ERROR_RATIO, TOTAL, quoted, recorded
-from tachoscope_alerts.links import Links
 from tachoscope_alerts.planted_series import PlantedSeries, Stretch, labels_of, of_events, of_slices
+from tachoscope_alerts.policy import Policy
 from tachoscope_alerts.rules import HISTORY, least_bad
 from tachoscope_alerts.slo import Slices, Slo
 from tachoscope_alerts.windows import HOUR, Tier, Timing, duration, tiers
@@ -27,13 +27,13 @@ _EVENTS = 100_000
 _OUTAGE_SECONDS = 600.0
 
 
-def of_pages(slos: Sequence[Slo], policy: Links, timing: Timing, rules_file: str) -> Document:
+def of_pages(slos: Sequence[Slo], policy: Policy, timing: Timing, rules_file: str) -> Document:
     """Return the tests of minutes: the ratio is that of the raw series, pages fire, healthy traffic is quiet."""
     blocks = [block for slo in slos for block in (_outage(slo, policy, timing), *_quiet(slo, timing))]
     return _document(slos, timing.interval, rules_file, blocks)
 
 
-def of_tickets(slos: Sequence[Slo], policy: Links, timing: Timing, rules_file: str) -> Document:
+def of_tickets(slos: Sequence[Slo], policy: Policy, timing: Timing, rules_file: str) -> Document:
     """Return the tests of tickets, whose windows are days: from the recorded events on."""
     blocks = [block for slo in slos if _tickets(slo) for block in _slow_burns(slo, policy, timing)]
     return _document(slos, _ticket_interval(timing), rules_file, blocks)
@@ -65,7 +65,7 @@ def of_event_alerts(events: Sequence[EventAlert], timing: Timing, rules_file: st
 # --- minutes ------------------------------------------------------------------------------------------------------------------
 
 
-def _outage(slo: Slo, policy: Links, timing: Timing) -> Block:
+def _outage(slo: Slo, policy: Policy, timing: Timing) -> Block:
     """Everything is bad: all tiers that page fire, as the windows of a new service are as short as its history; tickets wait."""
     at = _outage_end(slo, timing)
     scrapes = round(at / timing.scrape)
@@ -140,7 +140,7 @@ def _tickets(slo: Slo) -> list[Tier]:
     return [tier for tier in tiers(slo) if tier.severity == "ticket"]
 
 
-def _slow_burns(slo: Slo, policy: Links, timing: Timing) -> list[Block]:
+def _slow_burns(slo: Slo, policy: Policy, timing: Timing) -> list[Block]:
     """Return a burn that makes tickets and no page, once there is history, and one that is just below all of them."""
     thresholds = {tier: tier.threshold(slo) for tier in tiers(slo)}
     highest = max(thresholds[tier] for tier in _tickets(slo))
@@ -180,7 +180,7 @@ def _on_grid(seconds: float, interval: float) -> float:
 # --- promtool's form ----------------------------------------------------------------------------------------------------------
 
 
-def _firing(slo: Slo, tier: Tier, policy: Links, timing: Timing, ratio: float) -> Document:
+def _firing(slo: Slo, tier: Tier, policy: Policy, timing: Timing, ratio: float) -> Document:
     labels = labels_of(slo)
     windows = {"long": duration(tier.long_seconds), "short": duration(tier.short_seconds)}
     own = {"severity": tier.severity, "area": slo.area, "slo": slo.name, "owner": slo.owner, "window": windows["long"]}

@@ -20,7 +20,7 @@ from tachoscope_alerts.expressions import (
     recorded,
     total_events,
 )
-from tachoscope_alerts.links import Links
+from tachoscope_alerts.policy import Policy
 from tachoscope_alerts.slo import Slices, Slo
 from tachoscope_alerts.windows import DAY, HOUR, RAW_LIMIT_SECONDS, Tier, Timing, duration, tiers
 from tachoscope_alerts.wording import annotations_of
@@ -36,7 +36,7 @@ HISTORY = 0.25
 """Part of its long window before which a ticket needs to know of events: of a new service each window is only that long."""
 
 
-def groups(slo: Slo, policy: Links, timing: Timing) -> list[Group]:
+def groups(slo: Slo, policy: Policy, timing: Timing) -> list[Group]:
     """Return the rule groups of an objective, as a rule file has them."""
     windows = windows_of(slo)
     fast = [*_events(slo, timing), _rule(slo, OBJECTIVE, f"vector({slo.target:g})")]
@@ -57,7 +57,7 @@ def windows_of(slo: Slo) -> list[float]:
     return sorted(used | set(LOOKED_AT_SECONDS))
 
 
-def alert(slo: Slo, tier: Tier, policy: Links, timing: Timing) -> Rule:
+def alert(slo: Slo, tier: Tier, policy: Policy, timing: Timing) -> Rule:
     """Return the alert of a tier. Its labels `long` and `short`, as `window`, name the windows as they are without scaling."""
     labels = {"severity": tier.severity, "area": slo.area, "slo": slo.name, "owner": slo.owner}
     return {

@@ -167,7 +167,7 @@ def stale(folder: Path, about: Iterable[Subject], policy: Policy) -> dict[Path, 
     return found
 
 
-def in_words(seconds: float) -> str:
+def in_two_units(seconds: float) -> str:
     """Return a time as people say it, by its two largest units: `40 min`, `2 d 2 h`."""
     if seconds < 60:
         return f"{seconds:.0f} s"
@@ -211,7 +211,7 @@ def _burn_urgency(slo: Slo) -> str:
 def _tier_row(tier: Tier, slo: Slo, period_seconds: float) -> str:
     factor, threshold = tier.factor(period_seconds), tier.threshold(slo)
     windows = f"{duration(tier.long_seconds)} / {duration(tier.short_seconds)}"
-    gone, fires = in_words(period_seconds / factor), in_words(threshold * tier.long_seconds)
+    gone, fires = in_two_units(period_seconds / factor), in_two_units(threshold * tier.long_seconds)
     return f"| {windows} | {tier.severity} | {_percent(threshold)} | {factor:.3g} | {gone} | {fires} |"
 
 
@@ -234,12 +234,12 @@ def _event_urgency(event: EventAlert) -> str:
         "none": "It fires always, and tells nobody; its end is a page.",
     }[event.severity]
     companion = f" It stands beside the objective `{event.slo}`." if event.slo else ""
-    lasting = in_words(event.for_seconds) if event.for_seconds else "in the expression"
+    lasting = in_two_units(event.for_seconds) if event.for_seconds else "in the expression"
     return "\n".join(
         [
             "| severity | holds for | goes on after it | threshold |",
             "|---|---|---|---|",
-            f"| {event.severity} | {lasting} | {in_words(event.keep_firing_for_seconds)} | {_linked(event.source)} |",
+            f"| {event.severity} | {lasting} | {in_two_units(event.keep_firing_for_seconds)} | {_linked(event.source)} |",
             "",
             f"{says}{companion} [Expression](../alerts/events/{Path(event.path).name}), with the series of its tests.",
         ]
@@ -248,7 +248,7 @@ def _event_urgency(event: EventAlert) -> str:
 
 def _escalation(subject: Subject, policy: Policy) -> str:
     rows = [
-        f"| {severity} | {in_words(step.after_minutes * 60)} | {step.who} {step.what} |"
+        f"| {severity} | {in_two_units(step.after_minutes * 60)} | {step.who} {step.what} |"
         for severity in subject.escalates_as
         for step in policy.escalation[severity]
     ]

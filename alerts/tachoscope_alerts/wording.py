@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tachoscope_alerts.expressions import BUDGET_REMAINING, recorded
-from tachoscope_alerts.links import Links, dashboard_url, runbook_url
+from tachoscope_alerts.links import dashboard_url, runbook_url
+from tachoscope_alerts.policy import Policy
 from tachoscope_alerts.slo import Slices, Slo
 from tachoscope_alerts.windows import DAY, HOUR, Tier, Timing, duration
 
@@ -32,7 +33,7 @@ class Said:
     hours: str
 
 
-def annotations_of(slo: Slo, tier: Tier, policy: Links, timing: Timing, said: Said | None = None) -> dict[str, str]:
+def annotations_of(slo: Slo, tier: Tier, policy: Policy, timing: Timing, said: Said | None = None) -> dict[str, str]:
     """Return the annotations of a tier's alert; `said` by default as templates."""
     said = said or templates(slo, timing)
     variables = {label: _escaped(said.labels[label]) for label in slo.by}

@@ -83,7 +83,7 @@ def decide(job: JobRecords, steps: Steps) -> Decided:
     found += host.candidates(job, steps, split, memory.seconds)
 
     measured = {
-        "hang": len(steps.ranks) > 1,
+        "hang": len(steps.ranks) == steps.world_size > 1 and not steps.waiting_unmeasured,
         "silent_corruption": numbers.measured,
         "async_staleness": updates.measured,
         "host_memory": memory.measured,

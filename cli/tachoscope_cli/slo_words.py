@@ -78,7 +78,7 @@ def fires(burn: Burn) -> str:
 
 def coverage(budget: Budget) -> str:
     """Return how much of the period was measured, and whether it still is."""
-    text = f"{floor(budget.coverage * 100 + 1e-6)} %"
+    text = "< 1 %" if 0 < budget.coverage < 0.01 else f"{floor(budget.coverage * 100 + 1e-6)} %"
     return text if budget.recent or not budget.coverage else f"{text}, not in the last hour"
 
 

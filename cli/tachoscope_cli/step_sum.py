@@ -47,13 +47,15 @@ def html(report: Report) -> str:
     heads = "".join(
         f'<th class="n">{escape(head)}</th>' if index else f"<th>{escape(head)}</th>" for index, head in enumerate(_HEADS)
     )
-    lines = "".join(_line(name, cells) for name, *cells in rows(report))
+    *parts, whole = rows(report)
+    lines = "".join(_line(escape(name), cells) for name, *cells in parts) + _line(f"<b>{escape(whole[0])}</b>", [*whole[1:]])
     return f'<h2>{TITLE.capitalize()}</h2><div class="wide"><table><tr>{heads}</tr>{lines}</table></div>'
 
 
 def _line(name: str, cells: list[str]) -> str:
+    """Return a row; `name` is HTML."""
     numbers = "".join(f'<td class="n">{escape(cell)}</td>' for cell in cells)
-    return f"<tr><td>{escape(name)}</td>{numbers}</tr>"
+    return f"<tr><td>{name}</td>{numbers}</tr>"
 
 
 def _milliseconds(seconds: float) -> str:

@@ -10,7 +10,7 @@ import pytest
 from helpers import REPOSITORY
 from tachoscope_alerts import policy as policies
 from tachoscope_alerts.events import EventAlert
-from tachoscope_alerts.runbook_skeleton import HEAD, HEADINGS, in_words, of_event, of_objectives, refresh, skeleton, stale
+from tachoscope_alerts.runbook_skeleton import HEAD, HEADINGS, in_two_units, of_event, of_objectives, refresh, skeleton, stale
 from tachoscope_alerts.slo import Ratio, Selector, Slo
 from tachoscope_core.errors import TachoscopeError
 
@@ -148,7 +148,7 @@ def test_objectives_of_one_alert_that_differ_in_owner_are_refused() -> None:
     [(20, "20 s"), (90, "2 min"), (2419.2, "40 min"), (3600, "1 h"), (180_000, "2 d 2 h"), (2_592_000, "30 d")],
 )
 def test_times_are_said_by_their_two_largest_units(seconds: float, words: str) -> None:
-    assert in_words(seconds) == words
+    assert in_two_units(seconds) == words
 
 
 def test_an_alert_without_a_page_gets_a_skeleton_and_a_page_that_is_current_is_left_alone(tmp_path: Path) -> None:

@@ -60,6 +60,17 @@ def test_a_pause_shorter_than_a_hang_is_none(tmp_path: Path) -> None:
     assert "hang" not in {one.class_ for one in report(tmp_path, {(40, 1): {"forward": 4.0}}).findings}
 
 
+@pytest.mark.parametrize(("world_size", "known"), [(2, True), (3, False)])
+def test_without_the_records_of_a_rank_it_is_not_known_whether_anybody_hung(tmp_path: Path, world_size: int, known: bool) -> None:
+    steps, blocked = synchronous([[BASE] * 2] * STEPS)
+    path = tmp_path / "00000000-0000-4000-8000-000000000000-000000.jsonl"
+    path.write_bytes(job(steps, blocked=blocked, world_size=world_size))
+
+    missing = {row.class_ for row in analyze(from_spool([path])).not_measured}
+
+    assert ("hang" not in missing) == known
+
+
 def test_the_first_steps_may_take_long(tmp_path: Path) -> None:
     assert "hang" not in {one.class_ for one in report(tmp_path, {(1, 1): {"forward": 30.0}}).findings}
 

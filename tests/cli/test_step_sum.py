@@ -18,5 +18,5 @@ def test_the_sum_is_shown_on_the_terminal_and_on_the_page_with_the_same_cells(tm
     text, page = console.export_text(), render_html.render(judged)
 
     for row in step_sum.rows(judged):
-        assert all(cell in text and f">{cell}<" in page for cell in row if cell)
+        assert all(cell in text and f">{cell}<" in page for cell in row if cell), row
     assert step_sum.rows(judged)[-1][0] == "step as recorded"
