@@ -6,11 +6,11 @@ beside `service` and `model` of what serves. Valid for Alertmanager 0.25.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, get_args
 
 from tachoscope_alerts.policy import Owner, Policy, Receiver
-from tachoscope_alerts.slo import Severity
+from tachoscope_alerts.slo import Severity, Slo
 from tachoscope_alerts.windows import DAY, HOUR, Timing, duration
 
 WATCHDOG = "Watchdog"
@@ -29,6 +29,8 @@ _WAITS: Mapping[Severity, tuple[float, float, float]] = {
 also how often a receiver that was down is tried anew; before it is told again. The first two of a page are Alertmanager's defaults.
 """
 _HEARTBEAT_SECONDS = 60.0
+_SERVED = ("service", "model")
+"""Labels of what serves, by which alerts differ even where no objective is kept by them."""
 
 _TITLE = (
     "{{ with index .Alerts 0 }}{{ .Annotations.summary }}{{ end }}{{ if gt (len .Alerts) 1 }} (1 of {{ len .Alerts }}){{ end }}"
@@ -40,10 +42,11 @@ _LINES = (
 _FIRST = "{{ (index .Alerts 0).Annotations.%s }}"
 
 
-def configuration(policy: Policy, *, webhook: str = "", timing: Timing | None = None) -> dict[str, Any]:
+def configuration(policy: Policy, slos: Iterable[Slo] = (), *, webhook: str = "", timing: Timing | None = None) -> dict[str, Any]:
     """Return the configuration as Alertmanager's YAML has it.
 
     Args:
+        slos: objectives whose labels tell one budget from another, beside service and model.
         webhook: if given, everything goes to this URL instead, under the receivers' names: for tests and fire drills.
         timing: waits are scaled by it; by default they last as long as they should.
     """
@@ -54,7 +57,7 @@ def configuration(policy: Policy, *, webhook: str = "", timing: Timing | None = 
         for owner in policy.owners.values()
         for severity in get_args(Severity)
     ]
-    heartbeat = timing.scaled(_HEARTBEAT_SECONDS)
+    heartbeat = timing.waited(_HEARTBEAT_SECONDS)
     watchdog = {
         "matchers": [f'alertname="{WATCHDOG}"'],
         "receiver": DEAD_MANS_SWITCH,
@@ -69,7 +72,7 @@ def configuration(policy: Policy, *, webhook: str = "", timing: Timing | None = 
             **_grouping("ticket", timing),
             "routes": [watchdog, *(_route(policy, severity, timing) for severity in get_args(Severity))],
         },
-        "inhibit_rules": _inhibit_rules(),
+        "inhibit_rules": _inhibit_rules(_SERVED + tuple(sorted({label for slo in slos for label in slo.by} - set(_SERVED)))),
         "receivers": receivers,
         "time_intervals": [
             {"name": window.name, "time_intervals": [dict(interval) for interval in window.intervals]}
@@ -80,7 +83,7 @@ def configuration(policy: Policy, *, webhook: str = "", timing: Timing | None = 
 
 def waits(severity: Severity, timing: Timing) -> tuple[float, float, float]:
     """Return the seconds before a group is first told of, before it is told of a change, and before it is told again."""
-    first, change, again = (timing.scaled(seconds) for seconds in _WAITS[severity])
+    first, change, again = (timing.waited(seconds) for seconds in _WAITS[severity])
     return first, change, again
 
 
@@ -107,8 +110,8 @@ def _grouping(severity: Severity, timing: Timing) -> dict[str, Any]:
     }
 
 
-def _inhibit_rules() -> list[dict[str, Any]]:
-    """Return what keeps an alert quiet.
+def _inhibit_rules(kept: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Return what keeps an alert quiet; `kept`: the labels by which any objective has a budget of its own.
 
     A rule of Alertmanager holds two alerts that both lack a label to be equal in it. So labels that have to be equal are required
     in both; of those that may be lacking, such as the service of a training, only equal ones, or none in both, count.
@@ -118,7 +121,7 @@ def _inhibit_rules() -> list[dict[str, Any]]:
         {  # The page about an objective is what somebody works on already.
             "source_matchers": ['severity="page"', *objective],
             "target_matchers": ['severity="ticket"', *objective],
-            "equal": ["slo", "area", "service", "model"],
+            "equal": ["slo", "area", *kept],
         },
         {  # Of a service that is down each of its budgets burns.
             "source_matchers": [f'alertname="{SERVICE_DOWN}"', 'severity="page"', 'area=~".+"', 'service=~".+"'],

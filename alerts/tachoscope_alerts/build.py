@@ -1,4 +1,4 @@
-"""Writes what is made from objectives, event alerts and the policy: rules, their tests, manifests, a configuration of Alertmanager.
+"""Writes what is made from objectives, alerts, recordings and the policy: rules, tests, manifests, Alertmanager's configuration.
 
 The same input gives the same bytes, so that what is committed can be compared with what it is made from.
 """
@@ -11,9 +11,11 @@ from typing import Any
 
 from tachoscope_alerts import alertmanager, promtests, rules
 from tachoscope_alerts import events as event_alerts
+from tachoscope_alerts import recordings as board_recordings
 from tachoscope_alerts.events import EventAlert
 from tachoscope_alerts.manifests import prometheus_rule
 from tachoscope_alerts.policy import Policy
+from tachoscope_alerts.recordings import GROUP, Recording
 from tachoscope_alerts.slo import Slo
 from tachoscope_alerts.windows import Timing
 from tachoscope_alerts.written_yaml import to_yaml
@@ -22,9 +24,16 @@ HEADER = "# Made by `tachoscope slo build`: change alerts/slos, alerts/events or
 _FOLDERS = ("prometheus", "kubernetes")
 
 
-def build(slos: Sequence[Slo], events: Sequence[EventAlert], policy: Policy, timing: Timing, out: Path) -> list[Path]:
+def build(
+    slos: Sequence[Slo],
+    events: Sequence[EventAlert],
+    policy: Policy,
+    timing: Timing,
+    out: Path,
+    recordings: Sequence[Recording] = (),
+) -> list[Path]:
     """Write all files below `out`, and remove those that an earlier build made and this one does not; return those written."""
-    made = contents(slos, events, policy, timing)
+    made = contents(slos, events, policy, timing, recordings)
     for name, text in made.items():
         path = out / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -34,14 +43,23 @@ def build(slos: Sequence[Slo], events: Sequence[EventAlert], policy: Policy, tim
     return [out / name for name in made]
 
 
-def check(slos: Sequence[Slo], events: Sequence[EventAlert], policy: Policy, timing: Timing, out: Path) -> list[Path]:
+def check(
+    slos: Sequence[Slo],
+    events: Sequence[EventAlert],
+    policy: Policy,
+    timing: Timing,
+    out: Path,
+    recordings: Sequence[Recording] = (),
+) -> list[Path]:
     """Return the files below `out` that a build would change, write or remove."""
-    made = contents(slos, events, policy, timing)
+    made = contents(slos, events, policy, timing, recordings)
     changed = [out / name for name, text in made.items() if not (out / name).exists() or (out / name).read_text() != text]
     return changed + _left_over(made, out)
 
 
-def contents(slos: Sequence[Slo], events: Sequence[EventAlert], policy: Policy, timing: Timing) -> dict[str, str]:
+def contents(
+    slos: Sequence[Slo], events: Sequence[EventAlert], policy: Policy, timing: Timing, recordings: Sequence[Recording] = ()
+) -> dict[str, str]:
     """Return what each file holds, by its path below the folder of generated files; rules of a drill come without tests."""
     documents: dict[str, Any] = {}
     for name, of_spec in _specs(slos).items():
@@ -59,8 +77,15 @@ def contents(slos: Sequence[Slo], events: Sequence[EventAlert], policy: Policy, 
         documents[f"kubernetes/{name}.yaml"] = prometheus_rule(name, groups)
         if timing.scale == 1.0:
             documents[f"prometheus/{name}_test.yaml"] = promtests.of_event_alerts(of_group, timing, f"{name}.rules.yaml")
-    documents["alertmanager.yaml"] = alertmanager.configuration(policy, timing=timing)
-    return {name: HEADER + to_yaml(document) for name, document in sorted(documents.items())}
+    if made := board_recordings.groups(recordings, timing):
+        documents[f"prometheus/{GROUP}.rules.yaml"] = {"groups": made}
+        documents[f"kubernetes/{GROUP}.yaml"] = prometheus_rule(GROUP, made)
+    documents["alertmanager.yaml"] = alertmanager.configuration(policy, slos, timing=timing)
+    return {name: _header(name) + to_yaml(document) for name, document in sorted(documents.items())}
+
+
+def _header(name: str) -> str:
+    return HEADER + (f"# The source of this one is alerts/{GROUP}.yaml.\n" if Path(name).name.startswith(GROUP) else "")
 
 
 def _specs(slos: Sequence[Slo]) -> dict[str, list[Slo]]:

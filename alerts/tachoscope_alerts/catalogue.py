@@ -17,7 +17,8 @@ from typing import Literal, get_args
 import msgspec
 import yaml
 
-from tachoscope_alerts import expressions
+from tachoscope_alerts import expressions, places
+from tachoscope_alerts.recordings import Recording, load, values_of
 from tachoscope_alerts.slo import Slo
 from tachoscope_core import agent_metrics, checkpoint_metrics, gpu_metrics, serving_metrics, training_metrics, verification
 from tachoscope_core.dcgm_names import DCGM_METRICS
@@ -110,14 +111,15 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     labels: list[str] = []
 
 
-def catalogue(slos: Iterable[Slo] = (), own: Iterable[Path] = ()) -> Catalogue:
+def catalogue(slos: Iterable[Slo] = (), own: Iterable[Path] = (), recordings: Iterable[Recording] | None = None) -> Catalogue:
     """Return all known series.
 
     Args:
         slos: objectives whose recorded series are among them. own: catalogues of the user, in the form of those in `foreign/`.
+        recordings: what else is recorded; None: what comes with tachoscope, or lies in `alerts/` here.
 
     Raises:
-        TachoscopeError: a file of `own` cannot be read or understood.
+        TachoscopeError: a file of `own` cannot be read or understood, or that of the recordings.
     """
     found = dict(_shipped())
     for path in own:
@@ -126,7 +128,11 @@ def catalogue(slos: Iterable[Slo] = (), own: Iterable[Path] = ()) -> Catalogue:
         except OSError as error:
             raise TachoscopeError(f"{path} cannot be read: {error.strerror}", fix="name a catalogue of metrics") from None
         found |= _declared(content, str(path))
-    return found | recorded(slos)
+    found |= recorded(slos)
+    for one in load(places.path_of("recordings.yaml")) if recordings is None else recordings:
+        values = values_of(one, {name: found[name].values for name in one.reads if name in found})
+        found[one.name] = Known(one.name, "gauge", one.labels, "alerts/recordings.yaml", values, recorded=True)
+    return found
 
 
 def recorded(slos: Iterable[Slo]) -> dict[str, Known]:
@@ -135,8 +141,7 @@ def recorded(slos: Iterable[Slo]) -> dict[str, Known]:
     labels = frozenset({"slo", "area"}).union(*(slo.by for slo in known))
     windows = frozenset({"window"})
     series = {
-        expressions.BAD: labels,
-        expressions.TOTAL: labels,
+        **{name: labels for level in expressions.LEVELS for name in level},
         expressions.ERROR_RATIO: labels | windows,
         expressions.BUDGET_REMAINING: labels,
         expressions.OBJECTIVE: labels,

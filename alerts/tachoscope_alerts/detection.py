@@ -1,8 +1,8 @@
 """How long an outage lasts before somebody is told, and an alert after its end, by the arithmetic of windows.
 
 With full history and steady traffic, a ratio e of bad events brings a window W to the threshold T after T * W / e; one below the
-threshold never does (SRE Workbook, chapter 5). Two things are added: events are rates over the base window, which smears begin and
-end of an outage, and nothing is seen before the next evaluation.
+threshold never does (SRE Workbook, chapter 5). What is added: events are rates over the base window, which smears begin and
+end of an outage, and nothing is seen before the next evaluation, nor in a window of three days before the next sum of half an hour.
 Knows nothing of how long a notification waits after that.
 """
 
@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import get_args
 
+from tachoscope_alerts.expressions import LONG_SUMS, level, number
 from tachoscope_alerts.rules import KEEP_FIRING_SECONDS
 from tachoscope_alerts.slo import Severity, Slices, Slo
 from tachoscope_alerts.windows import DAY, HOUR, RAW_LIMIT_SECONDS, Tier, Timing, duration, tiers
@@ -56,13 +57,13 @@ class Detection:
 def detection(slo: Slo, severity: Severity, bad: float, timing: Timing) -> Detection:
     """Return when an alert of a severity fires and clears; `bad`: ratio of bad events in the outage."""
     of_severity = [tier for tier in tiers(slo) if tier.severity == severity]
-    times = {tier: _fires(slo, tier, bad, timing) for tier in of_severity}
+    times = {tier: fires(slo, tier, bad, timing) for tier in of_severity}
     first = min(times, key=lambda tier: times[tier], default=None)
     if first is None or times[first] == NEVER:
         return Detection(NEVER, NEVER, None, timing.interval)
     interval = evaluation_interval(first, timing)
-    # Tiers that ask for the same part of the budget fire together, or within an evaluation: it is over when all are.
-    together = [tier for tier, seconds in times.items() if seconds <= times[first] + interval]
+    # Tiers that ask for the same part of the budget fire for the same outage, an evaluation or a sum apart: its end is that of all.
+    together = [tier for tier, seconds in times.items() if seconds - _age(tier, timing) / 2 <= times[first] + interval]
     return Detection(times[first], max(_clears(slo, tier, bad, timing) for tier in together), first, interval)
 
 
@@ -71,21 +72,29 @@ def evaluation_interval(tier: Tier, timing: Timing) -> float:
     return timing.interval if tier.long_seconds <= RAW_LIMIT_SECONDS else timing.slow_interval
 
 
-def _fires(slo: Slo, tier: Tier, bad: float, timing: Timing) -> float:
+def fires(slo: Slo, tier: Tier, bad: float, timing: Timing) -> float:
+    """Return the seconds of an outage after which a tier's rule fires, `NEVER` if it does not."""
     threshold = tier.threshold(slo)
     if bad <= threshold:
         return NEVER
     needed = threshold / bad * timing.scaled(tier.long_seconds)  # seconds of outage within the long window; the short needs fewer
     smear = _smear(slo, timing)
     ramp = math.sqrt(2 * smear * needed) if needed < smear / 2 else needed + smear / 2
-    return ramp + evaluation_interval(tier, timing) / 2
+    return ramp + (evaluation_interval(tier, timing) + _age(tier, timing)) / 2
+
+
+def _age(tier: Tier, timing: Timing) -> float:
+    """Return how old the newest sum in the long window may be; one of 4 minutes is made in the same evaluation."""
+    return timing.budget_interval if level(tier.long_seconds, timing) == LONG_SUMS else 0.0
 
 
 def _clears(slo: Slo, tier: Tier, bad: float, timing: Timing) -> float:
     short, smear = timing.scaled(tier.short_seconds), _smear(slo, timing)
     left = tier.threshold(slo) / bad * short  # seconds of outage that may still be within the short window
     tail = smear - math.sqrt(2 * smear * left) if left < smear / 2 else smear / 2 - left
-    return tail + short + timing.scaled(KEEP_FIRING_SECONDS) + evaluation_interval(tier, timing) / 2
+    interval = evaluation_interval(tier, timing)
+    kept = math.ceil(timing.scaled(KEEP_FIRING_SECONDS) / interval - 1e-9) * interval  # it ends at an evaluation
+    return tail + short + kept + interval / 2
 
 
 def _smear(slo: Slo, timing: Timing) -> float:
@@ -110,7 +119,7 @@ def _row(slo: Slo, outage: Outage, timing: Timing) -> str:
         found = detection(slo, severity, outage.bad(slo), timing)
         by = f"{duration(found.tier.long_seconds)}/{duration(found.tier.short_seconds)}" if found.tier else ""
         cells += [in_words(found.fires), by, in_words(found.clears) if found.tier else ""]
-    return f"| `{slo.name}` | {slo.target * 100:g} % | {outage.title} | {' | '.join(cells)} |"
+    return f"| `{slo.name}` | {number(slo.target * 100)} % | {outage.title} | {' | '.join(cells)} |"
 
 
 def in_words(seconds: float) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tachoscope_alerts.slo import AtMost, Gate, Ratio, Selector, Slices, Slo
+from tachoscope_alerts.slo import AtMost, Gate, MoreThan, Ratio, Selector, Slices, Slo
 from tachoscope_alerts.stored_samples import Floats, Series, Times
 from tachoscope_alerts.windows import Timing
 
@@ -51,7 +51,7 @@ def selectors(slo: Slo) -> list[Selector]:
     indicator = slo.indicator
     if isinstance(indicator, Ratio):
         return [one for one in (indicator.total, indicator.bad, indicator.good) if one is not None]
-    if isinstance(indicator, AtMost):
+    if isinstance(indicator, AtMost | MoreThan):
         return [indicator.histogram]
     return [indicator.value, *([indicator.gate.selector] if indicator.gate is not None else [])]
 
@@ -60,7 +60,7 @@ def wanted(slos: Iterable[Slo]) -> dict[str, frozenset[float]]:
     """Return the metrics of objectives, of histograms with the bounds of the buckets that are needed."""
     found: dict[str, frozenset[float]] = {}
     for slo in slos:
-        bounds = frozenset([slo.indicator.bound]) if isinstance(slo.indicator, AtMost) else frozenset[float]()
+        bounds = frozenset([slo.indicator.bound]) if isinstance(slo.indicator, AtMost | MoreThan) else frozenset[float]()
         for one in selectors(slo):
             found[one.metric] = found.get(one.metric, frozenset()) | bounds
     return found
@@ -89,23 +89,19 @@ def bad_and_total(slo: Slo, series: ByMetric, start: float, end: float, timing: 
     window = round(timing.base * 1000)
     if isinstance(indicator, Slices):
         return Events(times, *_slices(slo, indicator, series, times, timing))
-    if isinstance(indicator, AtMost):
+    if isinstance(indicator, AtMost | MoreThan):
         chosen, bound = indicator.histogram, indicator.bound
         total = _rates(slo, chosen, series.get(f"{chosen.metric}_count", ()), times, window)
         buckets = [one for one in series.get(f"{chosen.metric}_bucket", ()) if float(one.labels["le"]) == bound]
-        return Events(times, _without(total, _rates(slo, chosen, buckets, times, window)), total)
+        within = _rates(slo, chosen, buckets, times, window)
+        return Events(times, _without(total, within) if isinstance(indicator, AtMost) else _or(within, total), total)
     total = _rates(slo, indicator.total, series.get(indicator.total.metric, ()), times, window)
     if indicator.bad is None:
         assert indicator.good is not None
         good = _rates(slo, indicator.good, series.get(indicator.good.metric, ()), times, window)
         return Events(times, _without(total, good), total)
     bad = _rates(slo, indicator.bad, series.get(indicator.bad.metric, ()), times, window)
-    none = np.full(len(times), np.nan)
-    filled = {}
-    for group in total.keys() | bad.keys():
-        counted = bad.get(group, none)
-        filled[group] = np.where(np.isnan(counted), 0 * total.get(group, none), counted)
-    return Events(times, filled, total)
+    return Events(times, _or(bad, {group: 0 * counted for group, counted in total.items()}), total)
 
 
 def matches(chosen: Selector, labels: Mapping[str, str]) -> bool:
@@ -155,6 +151,14 @@ def _rates(slo: Slo, chosen: Selector, series: Iterable[Series], times: Times, w
 
 def _added(one: Floats, other: Floats) -> Floats:
     return np.where(np.isnan(one), other, np.where(np.isnan(other), one, one + other))
+
+
+def _or(one: Mapping[Group, Floats], other: Mapping[Group, Floats]) -> dict[Group, Floats]:
+    """Return what one has, and where it has nothing what the other has."""
+    found = {**other, **one}
+    for group in one.keys() & other.keys():
+        found[group] = np.where(np.isnan(one[group]), other[group], one[group])
+    return found
 
 
 def _without(total: Mapping[Group, Floats], good: Mapping[Group, Floats]) -> dict[Group, Floats]:

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from tachoscope_alerts import marked_yaml
-from tachoscope_alerts.links import dashboard_url, runbook_url
+from tachoscope_alerts.links import chosen_by, dashboard_url, runbook_url
 from tachoscope_alerts.marked_yaml import Section, Value
 from tachoscope_alerts.policy import Policy
 from tachoscope_alerts.rules import KEEP_FIRING_SECONDS, Group, Rule
-from tachoscope_alerts.windows import Timing, duration, seconds_of
+from tachoscope_alerts.windows import Timing, duration, scaled_expression, seconds_of
 from tachoscope_core.errors import TachoscopeError
 
 EventSeverity = Literal["page", "ticket", "none"]
@@ -32,8 +32,6 @@ _TEST_KEYS = ("what", "interval", "series", "at", "labels")
 _OWN_LABELS = frozenset(("alertname", "severity", "area", "owner", "slo"))
 _NAME = re.compile(r"([A-Z][a-z0-9]*)+")
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
-_DURATION = r"(?:\d+(?:ms|[smhdwy]))+"
-_WINDOW = re.compile(rf"\[(?P<window>{_DURATION})(?::(?P<step>{_DURATION})?)?\]|\boffset\s+(?P<offset>{_DURATION})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,27 +128,9 @@ def _rule(event: EventAlert, policy: Policy, timing: Timing) -> Rule:
         "summary": event.summary,
         "description": event.description,
         "runbook_url": runbook_url(policy, event.alert),
-        "dashboard_url": dashboard_url(policy, event.dashboard, {}),
+        "dashboard_url": dashboard_url(policy, event.dashboard, chosen_by(event.dashboard, event.tests["fires"]["labels"])),
     }
     return rule
-
-
-def scaled_expression(expression: str, timing: Timing) -> str:
-    """Return an expression with its windows and offsets scaled; a window still holds the scrapes that a rate needs.
-
-    Numbers that a series is compared with stay as they are, of seconds too: what they mean is not to be seen from here.
-    """
-    if timing.scale == 1.0:
-        return expression
-
-    def scaled(match: re.Match[str]) -> str:
-        if match["window"]:
-            window = duration(max(seconds_of(match["window"]) * timing.scale, timing.base))
-            step = duration(max(seconds_of(match["step"]) * timing.scale, timing.interval)) if match["step"] else ""
-            return f"[{window}:{step}]" if ":" in match[0] else f"[{window}]"
-        return f"offset {duration(seconds_of(match['offset']) * timing.scale)}"
-
-    return _WINDOW.sub(scaled, expression)
 
 
 # --- reading ------------------------------------------------------------------------------------------------------------------

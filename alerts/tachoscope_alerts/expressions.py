@@ -7,11 +7,29 @@ are made of sums only (a mean of ratios weighs a quiet hour like a busy one). No
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
-from tachoscope_alerts.slo import AtMost, Comparison, Gate, Ratio, Selector, Slices, Slo
-from tachoscope_alerts.windows import Timing, duration
+from tachoscope_alerts.slo import AtMost, Comparison, Gate, MoreThan, Ratio, Selector, Slices, Slo
+from tachoscope_alerts.windows import RAW_LIMIT_SECONDS, Timing, duration
 
-BAD, TOTAL = "slo:bad_events:base", "slo:total_events:base"
+
+class Level(NamedTuple):
+    """Names under which bad and total events are recorded; at the default timing they say how long they are summed."""
+
+    bad: str
+    total: str
+
+
+MOMENTS = Level("slo:bad_events:base", "slo:total_events:base")
+"""Of the moment: every 30 s."""
+SUMS = Level("slo:bad_events:sum4m", "slo:total_events:sum4m")
+"""Of all moments since the sum before: a day is 360 of these, and would be 2,880 moments."""
+LONG_SUMS = Level("slo:bad_events:sum30m", "slo:total_events:sum30m")
+"""Of those sums: three days are 144 of these, four weeks 1,344."""
+LEVELS = (MOMENTS, SUMS, LONG_SUMS)
+LEAST_SUMS = 72
+"""A window with fewer sums than this would be too coarse: it begins and ends with one."""
+BAD, TOTAL = MOMENTS
 ERROR_RATIO = "slo:error:ratio"
 """Of a window, which is a label of it."""
 BUDGET_REMAINING = "slo:error_budget:remaining_ratio"
@@ -30,8 +48,21 @@ def selector(chosen: Selector, suffix: str = "", extra: tuple[str, ...] = ()) ->
 
 def bound_matcher(bound: float) -> str:
     """Return the matcher of a bucket: exporters write a whole number with and without `.0`."""
-    text = f"{bound:g}"
+    text = bound_text(bound)
     return f'le=~"{text}(\\\\.0)?"' if "." not in text and "e" not in text else f'le="{text}"'
+
+
+def bound_text(bound: float) -> str:
+    """Return the bound of a bucket as exporters write it: all its digits, from a million on with an exponent."""
+    text = number(bound)
+    if abs(bound) < 1e6 or "e" in text:
+        return text
+    return f"{bound:.{len(text.lstrip('-').replace('.', '').rstrip('0')) - 1}e}"
+
+
+def number(value: float) -> str:
+    """Return a number with 12 digits: enough for all that anybody means, and 1 - 0.99 is 0.01."""
+    return f"{value:.12g}"
 
 
 def total_events(slo: Slo, timing: Timing) -> str:
@@ -39,47 +70,87 @@ def total_events(slo: Slo, timing: Timing) -> str:
     indicator = slo.indicator
     if isinstance(indicator, Ratio):
         return _rate(slo, selector(indicator.total), timing)
-    if isinstance(indicator, AtMost):
+    if isinstance(indicator, AtMost | MoreThan):
         return _rate(slo, selector(indicator.histogram, "_count"), timing)
     if indicator.gate is not None and indicator.missing == "bad":
         return f"count{_by(slo)} ({_open(indicator.gate, timing)})"
     return f"count{_by(slo)} ({_entities(indicator, timing)})"
 
 
-def bad_events(slo: Slo, timing: Timing) -> str:
-    """Return those of the moment's events that were bad: 0 where there were events, and none where there were not."""
+def just_recorded_total(slo: Slo, timing: Timing) -> str:
+    """Return the events of the moment, which a rule of the same group recorded in this very evaluation.
+
+    Not as a plain selector, which looks back five minutes: when Prometheus comes back from a restart, rates need two scrapes, and
+    nothing has told it that the recorded series ended. It would find the events of before, none of them known to be good.
+    """
+    return f"sum{_by(slo)} (last_over_time({recorded(TOTAL, slo)}[{duration(timing.interval / 2)}]))"
+
+
+def bad_events(slo: Slo, timing: Timing, total: str = "") -> str:
+    """Return those of the moment's events that were bad: 0 where there were events, and none where there were not.
+
+    Args:
+        total: an expression of all events, such as `just_recorded_total`; by default they are counted once more.
+    """
     indicator = slo.indicator
-    total = total_events(slo, timing)
-    if isinstance(indicator, Ratio):
-        if indicator.bad is not None:
-            return f"({_rate(slo, selector(indicator.bad), timing)}) or 0 * ({total})"
-        assert indicator.good is not None
-        good = _rate(slo, selector(indicator.good), timing)
-    elif isinstance(indicator, AtMost):
-        good = _rate(slo, selector(indicator.histogram, "_bucket", (bound_matcher(indicator.bound),)), timing)
-    else:
-        good = f"count{_by(slo)} ({_good(indicator, timing)})"
-    return f"clamp_min(({total}) - (({good}) or 0 * ({total})), 0)"
+    total = total or f"({total_events(slo, timing)})"
+    if isinstance(indicator, Ratio) and indicator.bad is not None:
+        return f"({_rate(slo, selector(indicator.bad), timing)}) or 0 * {total}"
+    if isinstance(indicator, MoreThan):  # without a bucket nothing is known to be good
+        return f"({_within(slo, indicator, timing)}) or {total}"
+    if isinstance(indicator, Slices) and indicator.missing == "ignored":
+        return f"(count{_by(slo)} (({_entities(indicator, timing)}) {_compared(indicator, timing, 'bool ')} == 0)) or 0 * {total}"
+    return f"clamp_min({total} - (({_good_events(slo, timing)}) or 0 * {total}), 0)"
 
 
-def error_ratio(slo: Slo, window_seconds: float) -> str:
-    """Return the ratio of bad events over a window, from the recorded events: weighted by events, none where there were none."""
-    window = duration(window_seconds)
-    return f"{_sum(BAD, slo, window)} / ({_sum(TOTAL, slo, window)} > 0)"
+def _good_events(slo: Slo, timing: Timing) -> str:
+    indicator = slo.indicator
+    if isinstance(indicator, Slices):
+        return f"count{_by(slo)} (({_entities(indicator, timing)}) {_compared(indicator, timing)})"
+    if isinstance(indicator, AtMost):
+        return _within(slo, indicator, timing)
+    assert isinstance(indicator, Ratio) and indicator.good is not None, "of all others the bad ones are counted"
+    return _rate(slo, selector(indicator.good), timing)
 
 
-def budget_remaining(slo: Slo, period_seconds: float) -> str:
+def _within(slo: Slo, indicator: AtMost | MoreThan, timing: Timing) -> str:
+    """Return the events of at most the bound."""
+    return _rate(slo, selector(indicator.histogram, "_bucket", (bound_matcher(indicator.bound),)), timing)
+
+
+def level(window_seconds: float, timing: Timing) -> Level:
+    """Return what a window sums, whose length is given as it is without scaling: a day sums of 4 minutes, three and more of 30.
+
+    The tier of three days is the first to tell only of what lasts for a day at least, so that half an hour is little to it. In a
+    drill, whose windows shrink more than the time between evaluations, it is what is finer.
+    """
+    for sums, interval in ((LONG_SUMS, timing.budget_interval), (SUMS, timing.slow_interval)):
+        if window_seconds > RAW_LIMIT_SECONDS and timing.scaled(window_seconds) >= LEAST_SUMS * interval:
+            return sums
+    return MOMENTS
+
+
+def error_ratio(slo: Slo, window_seconds: float, of: Level = MOMENTS) -> str:
+    """Return the ratio of bad events over a window, from the recorded events: weighted by events, none where there were none.
+
+    Prometheus 2 takes both ends of a range: a window holds a moment or sum more than it is long, of bad and total alike.
+    """
+    return f"{summed(of.bad, slo, window_seconds)} / ({summed(of.total, slo, window_seconds)} > 0)"
+
+
+def budget_remaining(slo: Slo, period_seconds: float, of: Level = MOMENTS) -> str:
     """Return the part of the error budget that is left of the period, 1 of an untouched one; below 0 it is overdrawn."""
-    return f"1 - ({error_ratio(slo, period_seconds)}) / {slo.budget:g}"
+    return f"1 - ({error_ratio(slo, period_seconds, of)}) / {number(slo.budget)}"
+
+
+def summed(name: str, slo: Slo, seconds: float) -> str:
+    """Return the sum of a recorded series over the last seconds."""
+    return f"sum_over_time({recorded(name, slo)}[{duration(seconds)}])"
 
 
 def recorded(name: str, slo: Slo, **labels: str) -> str:
     """Return a recorded series of an objective."""
     return f"{name}{{{','.join(f'{key}={quoted(value)}' for key, value in {'slo': slo.name, **labels}.items())}}}"
-
-
-def _sum(name: str, slo: Slo, window: str) -> str:
-    return f"sum_over_time({recorded(name, slo)}[{window}])"
 
 
 def _rate(slo: Slo, series: str, timing: Timing) -> str:
@@ -104,9 +175,10 @@ def _open(gate: Gate, timing: Timing) -> str:
     return f"({is_open}) and on ({on}) (max by ({on}) ({selector(gate.selector)} offset {since}) == 1)"
 
 
-def _good(slices: Slices, timing: Timing) -> str:
+def _compared(slices: Slices, timing: Timing, modifier: str = "") -> str:
+    """Return the comparison that holds for what is good. With `bool` it is 0 for all else, also for what is not a number."""
     bound = timing.scaled(slices.bound) if slices.age else slices.bound
-    return f"({_entities(slices, timing)}) {_OPERATORS[slices.comparison]} {bound:g}"
+    return f"{_OPERATORS[slices.comparison]} {modifier}{number(bound)}"
 
 
 def _by(slo: Slo) -> str:

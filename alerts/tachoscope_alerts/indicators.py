@@ -1,4 +1,4 @@
-"""The indicator of an OpenSLO v1 document: a ratio of counters, a histogram under a threshold, or a gauge in slices of time.
+"""The indicator of an OpenSLO v1 document: a ratio of counters, a histogram and a threshold, or a gauge in slices of time.
 
 A metric source is `{type: tachoscope, spec: {metric: ..., labels: {...}, excluding: {...}}}`. Slices of time add what makes an
 entity (`by`), how its series become one value (`reduce`, `age`), when it counts (`while`), and what no value means (`missing`).
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from tachoscope_alerts.marked_yaml import Section, Value
-from tachoscope_alerts.slo import AtMost, Comparison, Gate, Indicator, Ratio, Selector, Slices
+from tachoscope_alerts.slo import AtMost, Comparison, Gate, Indicator, MoreThan, Ratio, Selector, Slices
 
 SLI = ("description", "thresholdMetric", "ratioMetric")
 OBJECTIVE = ("displayName", "op", "value", "target", "targetPercent", "timeSliceTarget", "timeSliceWindow")
@@ -59,7 +59,7 @@ def indicator(sli: Section, budgeting: str, objective: Section) -> Indicator:
     assert threshold is not None
     if budgeting == "Occurrences":
         _refuse(objective, ("timeSliceTarget", "timeSliceWindow"), "does not go with budgetingMethod Occurrences")
-        return _at_most(threshold, objective)
+        return _of_histogram(threshold, objective)
     return _slices(threshold, objective)
 
 
@@ -111,7 +111,7 @@ def seconds(value: Value) -> float:
     return float(match[1]) * _SECONDS[match[2]]
 
 
-# --- the three kinds ----------------------------------------------------------------------------------------------------------
+# --- the kinds ------------------------------------------------------------------------------------------------------------------
 
 
 def _ratio(value: Value) -> Ratio:
@@ -133,18 +133,18 @@ def _ratio(value: Value) -> Ratio:
     )
 
 
-def _at_most(value: Value, objective: Section) -> AtMost:
+def _of_histogram(value: Value, objective: Section) -> AtMost | MoreThan:
     source = _source(value, _SLICES)
     _refuse(source, _SLICES[len(_SELECTOR) :], "does not go with budgetingMethod Occurrences", "write Timeslices, if it is a gauge")
     operator, bound = _comparison(objective)
-    if operator != "lte":
+    if operator not in {"lte", "gt"}:
         raise objective.values["op"].error(
-            f"is {operator}", "the buckets of a histogram count what is at most their bound: op: lte"
+            f"is {operator}", "the buckets of a histogram count what is at most their bound: write op: lte, or op: gt for all above"
         )
     histogram = _selector(source)
     if histogram.metric.endswith(("_bucket", "_count", "_sum")):
         raise source.values["metric"].error(f"is {histogram.metric!r}", "name the histogram without _bucket, _count or _sum")
-    return AtMost(histogram=histogram, bound=bound)
+    return AtMost(histogram=histogram, bound=bound) if operator == "lte" else MoreThan(histogram=histogram, bound=bound)
 
 
 def _slices(value: Value, objective: Section) -> Slices:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from tachoscope_alerts import promql
 from tachoscope_alerts.catalogue import PARTS, SCRAPE_LABELS, Catalogue, Known
+from tachoscope_alerts.expressions import bound_matcher, bound_text
 from tachoscope_alerts.promql import Aggregation, Binary, Call, Constant, Expression, Matcher, Series, Window
 
 _OF_COUNTERS = frozenset({"rate", "irate", "increase", "resets"})
@@ -40,6 +41,15 @@ def faults(expression: str, known: Catalogue) -> list[Fault]:
     flow = _Flow(known)
     flow.labels(promql.parse(expression))
     return list(dict.fromkeys(flow.found))
+
+
+def labels_of(expression: str, known: Catalogue) -> frozenset[str] | None:
+    """Return the labels that the result of an expression may have; None: any, of a series that is not known.
+
+    Raises:
+        TachoscopeError: it cannot be read.
+    """
+    return _Flow(known).labels(promql.parse(expression))
 
 
 def unknown_metric(name: str, known: Catalogue) -> Fault:
@@ -79,13 +89,11 @@ def _impossible_bound(matcher: Matcher, of: Known) -> list[Fault]:
     bounds = [*of.buckets, math.inf]
     chosen = [bound for bound in bounds if any(_matches(matcher.value, spelt, pattern=pattern) for spelt in spellings(bound))]
     if not chosen:
-        there = ", ".join(f"{bound:g}" for bound in of.buckets)
+        there = ", ".join(bound_text(bound) for bound in of.buckets)
         return [Fault(f"no bucket of {of.name} ends at {matcher.value!r}", f"its boundaries are {there}")]
     half = [bound for bound in chosen if not all(_matches(matcher.value, spelt, pattern=pattern) for spelt in spellings(bound))]
     return [
-        Fault(
-            f"le={matcher.value!r} misses the same bucket of exporters that write it otherwise", f'write le=~"{bound:g}(\\\\.0)?"'
-        )
+        Fault(f"le={matcher.value!r} misses the same bucket of exporters that write it otherwise", f"write {bound_matcher(bound)}")
         for bound in half
     ]
 
@@ -94,7 +102,8 @@ def spellings(bound: float) -> tuple[str, ...]:
     """Return how exporters write the bound of a bucket: whole numbers with and without `.0`."""
     if math.isinf(bound):
         return ("+Inf",)
-    return (f"{bound:g}", f"{bound:.1f}") if bound == int(bound) and bound < 1e6 else (f"{bound:g}",)
+    text = bound_text(bound)
+    return (text, f"{bound:.1f}") if bound == int(bound) and bound < 1e6 else (text,)
 
 
 def _matches(value: str, text: str, *, pattern: bool) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from tachoscope_alerts.policy import Policy
 
@@ -10,6 +10,17 @@ from tachoscope_alerts.policy import Policy
 def runbook_url(policy: Policy, alert: str) -> str:
     """Return the URL of an alert's runbook; nobody types one."""
     return f"{policy.runbook_base}/{alert}.md"
+
+
+_VARIABLES = {"training_job": "training_job", "service": "service", "model": "model"}
+_OF_BOARD = {"gpu-node": {"instance": "node", "gpu": "gpu"}, "agents": dict[str, str]()}
+"""Variables of boards by the label of an alert that chooses them; on other boards an instance is not always a node."""
+
+
+def chosen_by(uid: str, labels: Iterable[str]) -> dict[str, str]:
+    """Return what the labels of an alert choose on a board, by its variables, as Prometheus's templates."""
+    of_board = _OF_BOARD.get(uid, _VARIABLES)
+    return {of_board[label]: f"{{{{ $labels.{label} | urlquery }}}}" for label in labels if label in of_board}
 
 
 def dashboard_url(policy: Policy, uid: str, variables: Mapping[str, str]) -> str:

@@ -13,15 +13,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from tachoscope_alerts import expressions, rule_lint
-from tachoscope_alerts.catalogue import Catalogue, Type
+from tachoscope_alerts.catalogue import Catalogue, Known, Type
+from tachoscope_alerts.expressions import number
 from tachoscope_alerts.label_flow import Fault, faults, impossible_values, unknown_label, unknown_metric
 from tachoscope_alerts.promql import Matcher
-from tachoscope_alerts.slo import AtMost, Ratio, Selector, Slices, Slo
+from tachoscope_alerts.shipped import NOTHING_SHIPPED, Shipped, is_whole, left_out
+from tachoscope_alerts.slo import AtMost, MoreThan, Ratio, Selector, Slices, Slo
 from tachoscope_alerts.windows import DAY, FEASIBLE, TIERS, Tier, Timing, duration, tiers
 from tachoscope_core.errors import TachoscopeError
 
 if TYPE_CHECKING:
     from tachoscope_alerts.events import EventAlert
+    from tachoscope_alerts.recordings import Recording
 
 SLOW_PAGE_SECONDS = 1800.0
 """When all fails and the first page comes later than this, something faster has to page."""
@@ -29,7 +32,7 @@ SLOW_PAGE_SECONDS = 1800.0
 
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
-    """One problem; `line` is that of the objective or alert. An error must be mended, a note may stay."""
+    """One problem; `line` is that of the objective or alert, or of its wrong part. An error must be mended, a note may stay."""
 
     path: str
     line: int
@@ -48,23 +51,31 @@ class Surroundings:
     Attributes:
         known: the catalogue, with the series that the objectives record. owners: teams of the policy.
         runbooks: the folder; None: not looked for. retention_seconds: how long the server keeps samples.
+        shipped: what comes with tachoscope, given or not: its names are taken, and its pages are beside objectives of one's own.
     """
 
     known: Catalogue
     owners: Collection[str]
     runbooks: Path | None
     retention_seconds: float
+    shipped: Shipped = NOTHING_SHIPPED
 
 
 def check(slos: Sequence[Slo], events: Sequence[EventAlert], around: Surroundings) -> list[Problem]:
     """Return the problems of objectives and of alerts beside them, in the order of files and lines."""
-    companions = {event.slo for event in events if event.slo and event.severity == "page"}
-    found = [*_names(slos, events)]
+    companions = {event.slo for event in (*events, *around.shipped.events) if event.slo and event.severity == "page"}
+    found = [*_names(slos, events, around.shipped), *_replaced(slos, around.shipped)]
     for slo in slos:
         found += _of_slo(slo, around, companion=slo.name in companions)
     for event in events:
         found += _of_event(event, around, {slo.name for slo in slos})
     return sorted(set(found))
+
+
+def check_recordings(recordings: Sequence[Recording], known: Catalogue) -> list[Problem]:
+    """Return the problems of what is recorded for boards."""
+    faults_of = ((one, fault) for one in recordings for fault in rule_lint.faults_of(one.expr, known))
+    return sorted({Problem(one.path, one.line, "error", f"{one.name}: {fault.what}", fault.fix) for one, fault in faults_of})
 
 
 def check_rules(folder: Path, known: Catalogue) -> list[Problem]:
@@ -80,36 +91,58 @@ def check_rules(folder: Path, known: Catalogue) -> list[Problem]:
 # --- both ---------------------------------------------------------------------------------------------------------------------
 
 
-def _error(of: Slo | EventAlert, what: str, fix: str) -> Problem:
-    return Problem(of.path, of.line, "error", what, fix)
+def _error(of: Slo | EventAlert, what: str, fix: str, at: str = "") -> Problem:
+    """Return an error at the line of a part of an objective, such as its owner; where that is not known, at that of the whole."""
+    return Problem(of.path, _line(of, at), "error", what, fix)
 
 
-def _names(slos: Sequence[Slo], events: Sequence[EventAlert]) -> Iterator[Problem]:
-    """Yield names that are given twice: of objectives, and of alerts, which name the runbook."""
+def _line(of: Slo | EventAlert, at: str) -> int:
+    return of.lines.get(at, of.line) if isinstance(of, Slo) else of.line
+
+
+def _names(slos: Sequence[Slo], events: Sequence[EventAlert], shipped: Shipped) -> Iterator[Problem]:
+    """Yield names that are given twice: of objectives, and of alerts, which name the runbook.
+
+    What ships comes first, given or not, so that the error is put on what somebody wrote beside it.
+    """
+    others = left_out(slos, events, shipped)
+    of_ours = shipped.paths()
+    given: list[Slo | EventAlert] = sorted([*slos, *events], key=lambda one: Path(one.path).resolve() not in of_ours)
     objectives: dict[str, list[Slo | EventAlert]] = defaultdict(list)
     alerts: dict[str, list[Slo | EventAlert]] = defaultdict(list)
-    for slo in slos:
-        objectives[slo.name].append(slo)
-    named: list[Slo | EventAlert] = [*slos, *events]
-    for one in named:
+    for one in (*others.slos, *others.events, *given):
         alerts[one.alert].append(one)
+        if isinstance(one, Slo):
+            objectives[one.name].append(one)
     for what, places in (("objective", objectives), ("alert", alerts)):
-        for name, (first, *others) in places.items():
-            for other in others:
-                yield _error(other, f"{what} {name} is there already, at {first.path}:{first.line}", "give it a name of its own")
+        fix = "give it a name of its own"
+        for name, (first, *more) in places.items():
+            for other in more:
+                yield _error(other, f"{what} {name} is there already, at {first.path}:{_line(first, what)}", fix, what)
+
+
+def _replaced(slos: Sequence[Slo], shipped: Shipped) -> Iterator[Problem]:
+    """Yield objectives by the name of one that ships: both in one Prometheus would be one objective, of which nothing is right."""
+    if is_whole(slos, shipped):  # the shipped ones, changed maybe: there is no other beside them
+        return
+    ours, of_ours = {slo.name: slo for slo in shipped.slos}, shipped.paths()
+    for slo in slos:
+        if slo.name in ours and Path(slo.path).resolve() not in of_ours:
+            place = f"{ours[slo.name].path}:{ours[slo.name].line}"
+            what = f"objective {slo.name} takes the place of the one that comes with tachoscope, at {place}"
+            yield Problem(slo.path, slo.line, "note", what, "never load rules of both; to have both, give it a name of its own")
 
 
 def _people(of: Slo | EventAlert, around: Surroundings) -> Iterator[Problem]:
     if of.owner not in around.owners:
-        yield _error(
-            of, f"{of.alert} has the owner {of.owner!r}, who is not in the policy", f"there are {', '.join(around.owners)}"
-        )
+        there = f"there are {', '.join(around.owners)}"
+        yield _error(of, f"{of.alert} has the owner {of.owner!r}, who is not in the policy", there, "owner")
     if around.runbooks is not None and not (around.runbooks / f"{of.alert}.md").is_file():
-        yield _error(of, f"{of.alert} has no runbook", f"write {around.runbooks / of.alert}.md: see runbooks/ for the headings")
+        yield _error(of, f"{of.alert} has no runbook", f"write {around.runbooks / of.alert}.md: see docs/slos.md", "alert")
 
 
-def _faulty(of: Slo | EventAlert, found: Iterable[Fault], where: str) -> list[Problem]:
-    return [_error(of, f"{where}: {fault.what}", fault.fix) for fault in found]
+def _faulty(of: Slo | EventAlert, found: Iterable[Fault], where: str, at: str = "") -> list[Problem]:
+    return [_error(of, f"{where}: {fault.what}", fault.fix, at) for fault in found]
 
 
 # --- alerts -------------------------------------------------------------------------------------------------------------------
@@ -117,7 +150,7 @@ def _faulty(of: Slo | EventAlert, found: Iterable[Fault], where: str) -> list[Pr
 
 def _of_event(event: EventAlert, around: Surroundings, objectives: Collection[str]) -> list[Problem]:
     found = list(_people(event, around))
-    if event.slo and event.slo not in objectives:
+    if event.slo and event.slo not in {*objectives, *(slo.name for slo in around.shipped.slos)}:
         found.append(_error(event, f"{event.alert} is of the objective {event.slo!r}, which does not exist", "name one, or none"))
     try:
         return found + _faulty(event, rule_lint.faults_of(event.expr, around.known), event.alert)
@@ -131,11 +164,14 @@ def _of_event(event: EventAlert, around: Surroundings, objectives: Collection[st
 def _of_slo(slo: Slo, around: Surroundings, *, companion: bool) -> list[Problem]:
     found = [*_people(slo, around), *_feasibility(slo, companion=companion), *_lengths(slo, around.retention_seconds)]
     if not slo.target_source.startswith(("http://", "https://", "judgement")):
-        found.append(_error(slo, f"{slo.name}: target-source is {slo.target_source!r}", "write a URL, or judgement: why"))
-    wrong = _faulty(slo, _indicator(slo, around.known), slo.name)
+        found.append(
+            _error(slo, f"{slo.name}: target-source is {slo.target_source!r}", "write a URL, or judgement: why", "target-source")
+        )
+    wrong = [problem for at, fault in _indicator(slo, around.known) for problem in _faulty(slo, [fault], slo.name, at)]
     if not wrong:
         timing = Timing()
-        made = (expressions.total_events(slo, timing), expressions.bad_events(slo, timing))
+        recorded = expressions.just_recorded_total(slo, timing)
+        made = (expressions.total_events(slo, timing), expressions.bad_events(slo, timing, recorded))
         wrong = [problem for one in made for problem in _faulty(slo, faults(one, around.known), f"{slo.name} becomes {one}")]
     return found + wrong
 
@@ -148,20 +184,21 @@ def _feasibility(slo: Slo, *, companion: bool) -> Iterator[Problem]:
     impossible = ", ".join(_tier(tier, slo) for tier in wanted if tier not in possible)
     fix = f"raise the target, or add a page with slo: {slo.name} to alerts/events that fires when all is down"
     if not possible:
-        yield _error(slo, f"no alert of {slo.name} can fire: {impossible}", "raise the target")
+        yield _error(slo, f"no alert of {slo.name} can fire: {impossible}", "raise the target", "target")
     elif slo.pages and not pages and not companion:
-        yield _error(slo, f"{slo.name} pages, and no page of it can fire: {impossible}", fix)
+        yield _error(slo, f"{slo.name} pages, and no page of it can fire: {impossible}", fix, "target")
     elif impossible and not companion:
-        yield Problem(slo.path, slo.line, "note", f"some alerts of {slo.name} cannot fire: {impossible}", fix)
+        yield Problem(slo.path, _line(slo, "target"), "note", f"some alerts of {slo.name} cannot fire: {impossible}", fix)
     soonest = min((tier.long_seconds * tier.threshold(slo) for tier in pages), default=0.0)
     if soonest > SLOW_PAGE_SECONDS and not companion:
         what = f"when all of {slo.name} fails, its first page comes after {soonest / 60:.0f} minutes"
-        yield Problem(slo.path, slo.line, "note", what, fix)
+        yield Problem(slo.path, _line(slo, "target"), "note", what, fix)
 
 
 def _tier(tier: Tier, slo: Slo) -> str:
     windows = f"{duration(tier.long_seconds)}/{duration(tier.short_seconds)}"
-    return f"{windows} needs {tier.threshold(slo):.3g} of all to be bad, and above {FEASIBLE:g} it hardly fires even when all is"
+    needed, most = float(f"{100 * tier.threshold(slo):.3g}"), 100 * FEASIBLE
+    return f"{windows} needs {number(needed)} % of all to be bad, and above {number(most)} % it hardly fires even when all is"
 
 
 def _lengths(slo: Slo, retention_seconds: float) -> Iterator[Problem]:
@@ -169,48 +206,71 @@ def _lengths(slo: Slo, retention_seconds: float) -> Iterator[Problem]:
     needed = slo.period_days * DAY + longest
     if slo.period_days * DAY < longest:
         what = f"the period of {slo.name}, {slo.period_days:g} days, is shorter than the window {duration(longest)} of its alerts"
-        yield _error(slo, what, "write a longer one, such as 28d")
+        yield _error(slo, what, "write a longer one, such as 28d", "duration")
     if retention_seconds < needed:
         what = f"{slo.name} needs {needed / DAY:g} days of samples, and the server keeps {retention_seconds / DAY:g}"
-        yield _error(slo, what, f"start Prometheus with --storage.tsdb.retention.time={math.ceil(needed / DAY)}d or more")
+        yield _error(
+            slo, what, f"start Prometheus with --storage.tsdb.retention.time={math.ceil(needed / DAY)}d or more", "duration"
+        )
 
 
-def _indicator(slo: Slo, known: Catalogue) -> list[Fault]:
-    """Return what in an indicator does not exist, or cannot be."""
+def _indicator(slo: Slo, known: Catalogue) -> Iterator[tuple[str, Fault]]:
+    """Yield what in an indicator does not exist, or cannot be, each with the key at which it is written."""
     indicator = slo.indicator
-    found: list[Fault] = []
-    for selector, kind, kept in _selectors(slo):
-        of = known.get(selector.metric)
+    found: list[tuple[str, Fault]] = []
+    for part in _parts(slo):
+        of = known.get(part.selector.metric)
         if of is None:
-            found.append(unknown_metric(selector.metric, known))
-            continue
-        if of.type != kind:
-            found.append(Fault(f"{of.name} is a {of.type}, not a {kind}", f"name a {kind}, or count another way (docs/slos.md)"))
-        found += [unknown_label(label, of) for label in (*selector.labels, *selector.excluding, *kept) if not of.has(label)]
-        for label, values in (*selector.labels.items(), *selector.excluding.items()):
-            found += [fault for value in values for fault in impossible_values(Matcher(label, "=", value), of)]
-    if isinstance(indicator, AtMost) and not found:
+            found.append((f"{part.at}.metric", unknown_metric(part.selector.metric, known)))
+        else:
+            found += _of_part(part, of)
+    if isinstance(indicator, AtMost | MoreThan) and not found:
         bounds = known[indicator.histogram.metric].buckets
         if not any(math.isclose(indicator.bound, bound) for bound in bounds):
-            there = ", ".join(f"{bound:g}" for bound in bounds)
-            found.append(
-                Fault(f"no bucket of {indicator.histogram.metric} ends at {indicator.bound:g}", f"its boundaries are {there}")
-            )
+            there, bound = ", ".join(map(number, bounds)), number(indicator.bound)
+            what = f"no bucket of {indicator.histogram.metric} ends at {bound}"
+            found.append(("value", Fault(what, f"its boundaries are {there}")))
+    yield from found
     if isinstance(indicator, Ratio):
-        found += _wider(indicator)
-    return found
+        at = f"ratioMetric.{'bad' if indicator.bad else 'good'}.metricSource.spec"
+        yield from ((at, fault) for fault in _wider(indicator))
 
 
-def _selectors(slo: Slo) -> list[tuple[Selector, Type, tuple[str, ...]]]:
-    """Return the selectors of an indicator, each with the type its metric needs and the labels that are kept of it."""
-    indicator = slo.indicator
-    if isinstance(indicator, AtMost):
-        return [(indicator.histogram, "histogram", slo.by)]
+def _of_part(part: _Part, of: Known) -> Iterator[tuple[str, Fault]]:
+    """Yield what is wrong with a selector of a metric that there is."""
+    if of.type != part.type:
+        fix = f"name a {part.type}, or count another way (docs/slos.md)"
+        yield f"{part.at}.metric", Fault(f"{of.name} is a {of.type}, not a {part.type}", fix)
+    yield from ((part.kept_at, unknown_label(label, of)) for label in part.kept if not of.has(label))
+    for key, chosen in (("labels", part.selector.labels), ("excluding", part.selector.excluding)):
+        for label, values in chosen.items():
+            at = f"{part.at}.{key}.{label}"
+            if not of.has(label):
+                yield at, unknown_label(label, of)
+            yield from ((at, fault) for value in values for fault in impossible_values(Matcher(label, "=", value), of))
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A selector of an indicator, with the type that its metric needs and the labels that are kept of it; `at`: their keys."""
+
+    selector: Selector
+    type: Type
+    kept: tuple[str, ...]
+    at: str
+    kept_at: str = "by"
+
+
+def _parts(slo: Slo) -> list[_Part]:
+    indicator, at = slo.indicator, "thresholdMetric.metricSource.spec"
+    if isinstance(indicator, AtMost | MoreThan):
+        return [_Part(indicator.histogram, "histogram", slo.by, at)]
     if isinstance(indicator, Slices):
         gate = indicator.gate
-        gates: list[tuple[Selector, Type, tuple[str, ...]]] = [(gate.selector, "gauge", gate.on)] if gate else []
-        return [(indicator.value, "gauge", indicator.by), *gates]
-    return [(one, "counter", slo.by) for one in (indicator.total, indicator.bad, indicator.good) if one is not None]
+        gates = [_Part(gate.selector, "gauge", gate.on, f"{at}.while", f"{at}.while.on")] if gate else []
+        return [_Part(indicator.value, "gauge", indicator.by, at, f"{at}.by"), *gates]
+    named = (("total", indicator.total), ("bad", indicator.bad), ("good", indicator.good))
+    return [_Part(one, "counter", slo.by, f"ratioMetric.{key}.metricSource.spec") for key, one in named if one is not None]
 
 
 def _wider(ratio: Ratio) -> Iterator[Fault]:

@@ -41,6 +41,20 @@ class Value:
         """Return an error that names file, line and key."""
         return TachoscopeError(f"{self.path}:{self.line}: {self.key or 'the document'} {problem}", fix=fix)
 
+    def lines(self) -> dict[str, int]:
+        """Return the lines of all that stands in it, by key within it (`spec.labels.model`); of what an alias repeats once."""
+        found: dict[str, int] = {}
+        left, seen = [("", self.node)], set[int]()
+        while left:
+            below, node = left.pop()
+            if not isinstance(node, yaml.MappingNode) or id(node) in seen:
+                continue
+            seen.add(id(node))
+            inside = [(f"{below}{key.value}", value) for key, value in node.value if isinstance(key, yaml.ScalarNode)]
+            found |= {key: int(value.start_mark.line) + 1 for key, value in inside}
+            left += [(f"{key}.", value) for key, value in inside]
+        return found
+
     def section(self, known: Collection[str] | None = None) -> Section:
         """Return a mapping; keys without a value are left out.
 
@@ -59,7 +73,7 @@ class Value:
             if key.value in seen:
                 raise at_key.error("stands there twice", "leave one of the two")
             if known is not None and key.value not in known:
-                raise at_key.error("is an unknown key", _known_instead(key.value, known))
+                raise at_key.error("is an unknown key", known_instead(key.value, known))
             seen.add(key.value)
             if not place.empty:
                 found[str(key.value)] = place
@@ -204,6 +218,7 @@ def shown(node: yaml.Node) -> str:
     return repr(text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}...")
 
 
-def _known_instead(key: str, known: Collection[str]) -> str:
+def known_instead(key: str, known: Collection[str]) -> str:
+    """Return which word was meant, if one is near, and which there are."""
     near = difflib.get_close_matches(key, sorted(known), n=1)
     return f"did you mean {near[0]}? Known are {', '.join(sorted(known))}" if near else f"known are {', '.join(sorted(known))}"

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 
 from tachoscope_alerts.evaluate import Events, Group
 from tachoscope_alerts.slo import Slo
+from tachoscope_alerts.stored_samples import Floats
 from tachoscope_alerts.windows import Timing
 
 
@@ -57,10 +58,14 @@ class Source(Protocol):
 
     Attributes:
         name: for people. notes: what of it could not be read, or is otherwise good to know, after `measure`.
+        instance: what the label `instance` names here.
+        raw_only_bad: after `measure`, the objectives whose `only_bad` was counted from other series than the rest.
     """
 
     name: str
     notes: list[str]
+    instance: Literal["host", "instance"]
+    raw_only_bad: set[str]
 
     def measure(self, asks: Sequence[Ask], timing: Timing) -> list[Measured]:
         """Return the answers in the order of the asks.
@@ -69,6 +74,35 @@ class Source(Protocol):
             TachoscopeError: the source cannot be read at all.
         """
         ...
+
+
+class MomentSource(Protocol):
+    """Where each moment's events are. name: for people. notes: what of it could not be read, after `moments`."""
+
+    name: str
+    notes: list[str]
+
+    def moments(self, slo: Slo, start: float, end: float, timing: Timing) -> Events:
+        """Return the events at each evaluation after `start` up to `end`, Unix seconds.
+
+        Raises:
+            TachoscopeError: the source cannot be read at all.
+        """
+        ...
+
+
+def following_each_other(parts: Sequence[Events]) -> Events:
+    """Return stretches of evaluations, the earlier first, as one; where a budget is not in a stretch, it has no events there."""
+    times = np.concatenate([np.empty(0, dtype=np.int64), *(part.times_ms for part in parts)])
+
+    def joined(rows: Sequence[Mapping[Group, Floats]]) -> dict[Group, Floats]:
+        groups = {group for row in rows for group in row}
+        lacking = [np.full(len(part.times_ms), np.nan) for part in parts]
+        return {
+            group: np.concatenate([row.get(group, blank) for row, blank in zip(rows, lacking, strict=True)]) for group in groups
+        }
+
+    return Events(times, joined([part.bad for part in parts]), joined([part.total for part in parts]))
 
 
 def add(events: Events, ask: Ask, measured: Measured) -> None:

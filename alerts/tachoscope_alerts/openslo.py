@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tachoscope_alerts import indicators
-from tachoscope_alerts.marked_yaml import Section, Value, documents
+from tachoscope_alerts.marked_yaml import Section, Value, documents, known_instead
 from tachoscope_alerts.slo import Slo
 from tachoscope_core.errors import TachoscopeError
 
@@ -148,7 +148,7 @@ def _annotations(metadata: Section) -> dict[str, Value]:
             continue
         name = key.removeprefix(PREFIX)
         if name not in ANNOTATIONS:
-            raise value.error("is an unknown annotation", f"known are {', '.join(PREFIX + one for one in ANNOTATIONS)}")
+            raise value.error("is an unknown annotation", known_instead(key, [PREFIX + one for one in ANNOTATIONS]))
         found[name] = value
     return found
 
@@ -202,7 +202,15 @@ def _slo(common: _Spec, objective: Section, names: list[str], number: int) -> Sl
         dashboard=common.annotation("dashboard"),
         path=objective.place.path,
         line=objective.place.line,
+        lines=_lines(common, objective),
     )
+
+
+def _lines(common: _Spec, objective: Section) -> dict[str, int]:
+    """Return the lines of what a message may be about, by annotation and by key of the period, the objective and the indicator."""
+    of_annotations = {name: value.line for name, value in common.annotations.items()}
+    (window,) = common.spec.values["timeWindow"].items()
+    return of_annotations | window.lines() | objective.place.lines() | common.indicator.place.lines()
 
 
 def _description(value: Value) -> str:

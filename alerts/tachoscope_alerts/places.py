@@ -12,7 +12,7 @@ _PLACES = (Path("alerts"), _PACKAGE, _PACKAGE.parent)
 
 
 def path_of(name: str) -> Path:
-    """Return where `slos`, `events`, `generated` or `policy.yaml` lies.
+    """Return where `slos`, `events`, `recordings.yaml`, `generated` or `policy.yaml` lies.
 
     Raises:
         TachoscopeError: nowhere.

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tachoscope_alerts.expressions import quoted
-from tachoscope_alerts.slo import AtMost, Ratio, Selector, Slices, Slo
+from tachoscope_alerts.expressions import bound_text, number, quoted
+from tachoscope_alerts.slo import AtMost, MoreThan, Ratio, Selector, Slices, Slo
 
 Labels = dict[str, str]
 PlantedSeries = dict[str, str]
@@ -35,12 +35,13 @@ def of_events(slo: Slo, stretches: list[Stretch], labels: Mapping[str, str] | No
     """
     by = dict(labels) if labels is not None else labels_of(slo)
     indicator = slo.indicator
-    if isinstance(indicator, AtMost):
+    if isinstance(indicator, AtMost | MoreThan):
         chosen, metric = _matching(indicator.histogram) | by, indicator.histogram.metric
-        all_of_them, within = _counter(stretches, bad=True, good=True), _counter(stretches, bad=False, good=True)
+        low_is_good = isinstance(indicator, AtMost)
+        all_of_them, within = _counter(stretches, bad=True, good=True), _counter(stretches, bad=not low_is_good, good=low_is_good)
         return [
             {"series": _named(f"{metric}_count", chosen), "values": all_of_them},
-            {"series": _named(f"{metric}_bucket", chosen | {"le": f"{indicator.bound:g}"}), "values": within},
+            {"series": _named(f"{metric}_bucket", chosen | {"le": bound_text(indicator.bound)}), "values": within},
             {"series": _named(f"{metric}_bucket", chosen | {"le": "+Inf"}), "values": all_of_them},
         ]
     assert isinstance(indicator, Ratio), "time is planted by of_slices"
@@ -89,7 +90,7 @@ def labels_of(slo: Slo) -> Labels:
     if isinstance(indicator, Slices):
         first = indicator.value
     else:
-        first = indicator.histogram if isinstance(indicator, AtMost) else indicator.total
+        first = indicator.histogram if isinstance(indicator, AtMost | MoreThan) else indicator.total
     return {label: first.labels.get(label, (f"{label.replace('_', '-')}-1",))[0] for label in slo.by}
 
 
@@ -100,14 +101,14 @@ def _gauge(indicator: Slices, scrapes: int, interval: float, *, bad: bool) -> st
     if not bad:
         # The newest age is that of what was done just now.
         return (
-            f"0+{interval:g}x{scrapes}"
+            f"0+{number(interval)}x{scrapes}"
             if indicator.age
-            else f"{indicator.bound + (-margin if low_is_good else margin):g}x{scrapes}"
+            else f"{number(indicator.bound + (-margin if low_is_good else margin))}x{scrapes}"
         )
     if indicator.gate is not None and indicator.missing == "bad":
         return ""
     worse = 2 * abs(indicator.bound) + 1 if low_is_good else indicator.bound / 2 - margin
-    return f"{-worse if indicator.age else worse:g}x{scrapes}"
+    return f"{number(-worse if indicator.age else worse)}x{scrapes}"
 
 
 def _counter(stretches: list[Stretch], *, bad: bool, good: bool) -> str:
@@ -116,7 +117,7 @@ def _counter(stretches: list[Stretch], *, bad: bool, good: bool) -> str:
     for stretch in stretches:
         step = stretch.bad * bad + (stretch.total - stretch.bad) * good
         value = 0.0 if stretch.restart else value + step
-        parts.append(f"{value:.12g}+{step:.12g}x{stretch.scrapes - 1}")
+        parts.append(f"{number(value)}+{number(step)}x{stretch.scrapes - 1}")
         value += step * (stretch.scrapes - 1)
     return " ".join(parts)
 

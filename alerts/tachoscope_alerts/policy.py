@@ -45,7 +45,7 @@ _SECRETS = frozenset(
 """Settings of Alertmanager that are secrets; most have a twin that ends in `_file`."""
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _KEYS = (
-    *("runbook_base", "dashboard_base", "owners", "fallback", "dead_mans_switch"),
+    *("runbook_base", "dashboard_base", "explorer_base", "owners", "fallback", "dead_mans_switch"),
     *("escalation", "budget", "postmortem_above", "maintenance"),
 )
 _T = TypeVar("_T", bound=str)
@@ -108,7 +108,7 @@ class Policy:
         owners: by name. fallback: the one that gets what no owner has.
         escalation: by severity, in the order of time. budget: from the most that is left to the least.
         postmortem_above: part of a budget; an incident that spent more is written up.
-        maintenance: windows. runbook_base, dashboard_base: URLs without a slash at the end.
+        maintenance: windows. runbook_base, dashboard_base, explorer_base: URLs without a slash at the end.
         dead_mans_switch: who is told all the time that alerts arrive. path: where the policy was read.
     """
 
@@ -120,6 +120,7 @@ class Policy:
     maintenance: tuple[Maintenance, ...]
     runbook_base: str
     dashboard_base: str
+    explorer_base: str
     dead_mans_switch: tuple[Receiver, ...]
     path: str = ""
 
@@ -143,8 +144,9 @@ def load(path: Path) -> Policy:
         budget=_budget(_need(parts, "budget")),
         postmortem_above=_ratio(_need(parts, "postmortem_above")),
         maintenance=_maintenance(maintenance, tuple(owners)) if maintenance else (),
-        runbook_base=_url(_need(parts, "runbook_base")).rstrip("/"),
-        dashboard_base=_url(_need(parts, "dashboard_base")).rstrip("/"),
+        runbook_base=_base(_need(parts, "runbook_base")),
+        dashboard_base=_base(_need(parts, "dashboard_base")),
+        explorer_base=_base(_need(parts, "explorer_base")),
         dead_mans_switch=_receivers(_need(parts, "dead_mans_switch")),
         path=str(path),
     )
@@ -219,6 +221,14 @@ def _url(value: Value) -> str:
     if not usable:
         raise value.error(f"is {text!r}, no http address", "write https://host/path")
     return text
+
+
+def _base(value: Value) -> str:
+    """Return an address that others begin with, which what follows it in a query or behind a # would not."""
+    text = _url(value)
+    if set(text) & {"?", "#"}:
+        raise value.error(f"is {text!r}, with a query or a fragment, which no link can go on behind", "write https://host/path")
+    return text.rstrip("/")
 
 
 def _escalation(value: Value) -> dict[Severity, tuple[Step, ...]]:

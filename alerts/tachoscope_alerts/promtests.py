@@ -11,10 +11,10 @@ from typing import Any
 
 from tachoscope_alerts.events import EventAlert, tests_of
 from tachoscope_alerts.events import labels_of as labels_of_event
-from tachoscope_alerts.expressions import BAD, ERROR_RATIO, TOTAL, quoted, recorded
+from tachoscope_alerts.expressions import ERROR_RATIO, SUMS, number, quoted, recorded
 from tachoscope_alerts.planted_series import PlantedSeries, Stretch, labels_of, of_events, of_slices
 from tachoscope_alerts.policy import Policy
-from tachoscope_alerts.rules import HISTORY, least_bad
+from tachoscope_alerts.rules import HISTORY, SUFFIXES, least_bad, windows_of
 from tachoscope_alerts.slo import Slices, Slo
 from tachoscope_alerts.windows import HOUR, Tier, Timing, duration, tiers
 from tachoscope_alerts.wording import annotations_of, filled_in
@@ -34,7 +34,7 @@ def of_pages(slos: Sequence[Slo], policy: Policy, timing: Timing, rules_file: st
 
 
 def of_tickets(slos: Sequence[Slo], policy: Policy, timing: Timing, rules_file: str) -> Document:
-    """Return the tests of tickets, whose windows are days: from the recorded events on."""
+    """Return the tests of tickets, whose windows are days: from what is recorded for them on, the sums and the ratios of hours."""
     blocks = [block for slo in slos if _tickets(slo) for block in _slow_burns(slo, policy, timing)]
     return _document(slos, _ticket_interval(timing), rules_file, blocks)
 
@@ -77,7 +77,7 @@ def _outage(slo: Slo, policy: Policy, timing: Timing) -> Block:
     alerts = [_firing(slo, tier, policy, timing, ratio=1.0) for tier in firing]
     block = _block(f"{slo.name}: everything is bad", duration(timing.scrape), series)
     block["alert_rule_test"] = [_expected(slo.alert, duration(at), alerts)]
-    block["promql_expr_test"] = [_ratio_is(slo, 1.0, at)]
+    block["promql_expr_test"] = [_ratio_is(slo, 1.0, at, window) for window in windows_of(slo)]
     return block
 
 
@@ -124,10 +124,10 @@ def _quiet_block(
     return block
 
 
-def _ratio_is(slo: Slo, ratio: float, at: float, window: float = HOUR / 12) -> Block:
+def _ratio_is(slo: Slo, ratio: float, at: float, window: float) -> Block:
     series = recorded(ERROR_RATIO, slo, window=duration(window))
     return {
-        "expr": f"count(abs({series} - {ratio:g}) < 1e-9)",
+        "expr": f"count(abs({series} - {number(ratio)}) < 1e-9)",
         "eval_time": duration(at),
         "exp_samples": [{"labels": "{}", "value": 1}],
     }
@@ -150,22 +150,19 @@ def _slow_burns(slo: Slo, policy: Policy, timing: Timing) -> list[Block]:
     history = [HISTORY * timing.scaled(tier.long_seconds) for tier in _tickets(slo)]
     early, at = (_on_grid(seconds, _ticket_interval(timing)) for seconds in (min(history) / 2, max(history) + timing.scaled(HOUR)))
     alerts = [_firing(slo, tier, policy, timing, ratio=between / _EVENTS) for tier in _tickets(slo)]
-    burns = _block(f"{slo.name}: a slow burn", duration(_ticket_interval(timing)), _recorded_events(slo, between, at, timing))
+    burns = _block(f"{slo.name}: a slow burn", duration(_ticket_interval(timing)), _recorded(slo, between, at, timing))
     burns["alert_rule_test"] = [_expected(slo.alert, duration(early), []), _expected(slo.alert, duration(at), alerts)]
-    allowed = _block(
-        f"{slo.name}: a burn below all tiers", duration(_ticket_interval(timing)), _recorded_events(slo, below, at, timing)
-    )
+    allowed = _block(f"{slo.name}: a burn below all tiers", duration(_ticket_interval(timing)), _recorded(slo, below, at, timing))
     allowed["alert_rule_test"] = [_expected(slo.alert, duration(at), [])]
     return [burns, allowed]
 
 
-def _recorded_events(slo: Slo, bad: float, until: float, timing: Timing) -> list[PlantedSeries]:
+def _recorded(slo: Slo, bad: float, until: float, timing: Timing) -> list[PlantedSeries]:
     labels = {"slo": slo.name, "area": slo.area, **labels_of(slo)}
     times = round(until / _ticket_interval(timing))
-    return [
-        {"series": _series(TOTAL, labels), "values": f"{_EVENTS}x{times}"},
-        {"series": _series(BAD, labels), "values": f"{bad}x{times}"},
-    ]
+    planted = [(SUMS.total, labels, _EVENTS), (SUMS.bad, labels, bad)]
+    planted += [(ERROR_RATIO, labels | {"window": duration(tier.short_seconds)}, bad / _EVENTS) for tier in _tickets(slo)]
+    return [{"series": _series(name, of), "values": f"{number(value)}x{times}"} for name, of, value in planted]
 
 
 def _ticket_interval(timing: Timing) -> float:
@@ -197,7 +194,7 @@ def _block(name: str, interval: str, series: list[PlantedSeries]) -> Block:
 
 
 def _document(slos: Sequence[Slo], interval: float, rules_file: str, blocks: list[Block]) -> Document:
-    return _file([f"{slo.name}{suffix}" for slo in slos for suffix in ("", "-long")], interval, rules_file, blocks)
+    return _file([f"{slo.name}{suffix}" for slo in slos for suffix in SUFFIXES], interval, rules_file, blocks)
 
 
 def _file(groups: list[str], interval: float, rules_file: str, blocks: list[Block]) -> Document:

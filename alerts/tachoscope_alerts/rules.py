@@ -1,7 +1,8 @@
 """Prometheus rules of an objective: what it counts, its ratios over windows, what is left of its budget, and its burn-rate alerts.
 
-Two groups. The first counts the events of the raw series and, in the same evaluation, sums them over windows up to six hours; the
-second reads nothing but what the first has recorded, and covers days.
+Three groups, of which only the first reads raw series: it counts the events and, in the same evaluation, sums them over windows up
+to six hours. The second sums what the first recorded since its own last evaluation, the third these sums by the half hour. A day is
+made of the former, three days and the period of the latter: what is left of the budget is up to half an hour old.
 """
 
 from __future__ import annotations
@@ -12,12 +13,20 @@ from tachoscope_alerts.expressions import (
     BAD,
     BUDGET_REMAINING,
     ERROR_RATIO,
+    LONG_SUMS,
+    MOMENTS,
     OBJECTIVE,
+    SUMS,
     TOTAL,
+    Level,
     bad_events,
     budget_remaining,
     error_ratio,
+    just_recorded_total,
+    level,
+    number,
     recorded,
+    summed,
     total_events,
 )
 from tachoscope_alerts.policy import Policy
@@ -30,6 +39,8 @@ Group = dict[str, Any]
 
 LOOKED_AT_SECONDS = (HOUR / 12, HOUR)
 """Windows that are recorded of every objective, whichever its tiers are: the first that people look at."""
+SUFFIXES = ("", "-long", "-budget")
+"""Of the names of an objective's groups, in the order in which one reads the other."""
 KEEP_FIRING_SECONDS = 300.0
 """An alert that clears and returns within this is one alert. There is no `for`, which one good evaluation would set back."""
 HISTORY = 0.25
@@ -38,16 +49,20 @@ HISTORY = 0.25
 
 def groups(slo: Slo, policy: Policy, timing: Timing) -> list[Group]:
     """Return the rule groups of an objective, as a rule file has them."""
-    windows = windows_of(slo)
-    fast = [*_events(slo, timing), _rule(slo, OBJECTIVE, f"vector({slo.target:g})")]
+    windows, period = windows_of(slo), slo.period_days * DAY
+    fast = [*_events(slo, timing), _rule(slo, OBJECTIVE, f"vector({number(slo.target)})")]
     fast += [_ratio(slo, window, timing) for window in windows if window <= RAW_LIMIT_SECONDS]
-    slow = [_ratio(slo, window, timing) for window in windows if window > RAW_LIMIT_SECONDS]
-    slow.append(_rule(slo, BUDGET_REMAINING, budget_remaining(slo, timing.scaled(slo.period_days * DAY))))
+    slow = _sums(slo, MOMENTS, SUMS, timing.slow_interval)
+    slow += [_ratio(slo, window, timing) for window in windows if window > RAW_LIMIT_SECONDS]
+    # Here, and not among the sums that it is made of, so that an instant query always finds it.
+    slow.append(_rule(slo, BUDGET_REMAINING, budget_remaining(slo, timing.scaled(period), level(period, timing))))
     for tier in tiers(slo):
         (fast if tier.long_seconds <= RAW_LIMIT_SECONDS else slow).append(alert(slo, tier, policy, timing))
+    sums = _sums(slo, SUMS, LONG_SUMS, timing.budget_interval)
+    intervals = (timing.interval, timing.slow_interval, timing.budget_interval)
     return [
-        {"name": slo.name, "interval": duration(timing.interval), "rules": fast},
-        {"name": f"{slo.name}-long", "interval": duration(timing.slow_interval), "rules": slow},
+        {"name": f"{slo.name}{suffix}", "interval": duration(interval), "rules": rules}
+        for suffix, interval, rules in zip(SUFFIXES, intervals, (fast, slow, sums), strict=True)
     ]
 
 
@@ -80,16 +95,16 @@ def least_bad(slo: Slo, timing: Timing) -> float:
 
 
 def _conditions(slo: Slo, tier: Tier, timing: Timing) -> list[str]:
-    threshold = f"{tier.threshold(slo):g}"
+    threshold = number(tier.threshold(slo))
     found = [f"{_recorded_ratio(slo, seconds)} > {threshold}" for seconds in (tier.long_seconds, tier.short_seconds)]
-    long_seconds = timing.scaled(tier.long_seconds)
+    long_seconds, of = timing.scaled(tier.long_seconds), level(tier.long_seconds, timing)
     if slo.least_bad_events:
-        # The recorded events are a second's, or of slices the entities: each stands for an interval.
-        bad = f"sum_over_time({recorded(BAD, slo)}[{duration(long_seconds)}]) * {timing.interval:g}"
-        found.append(f"{bad} >= {least_bad(slo, timing):g}")
+        # The recorded events are a second's, or of slices the entities: each stands for an interval, alone or in a sum.
+        bad = f"{summed(of.bad, slo, long_seconds)} * {number(timing.interval)}"
+        found.append(f"{bad} >= {number(least_bad(slo, timing))}")
     if tier.severity == "ticket":
         needed = HISTORY * long_seconds
-        found.append(f"present_over_time({recorded(TOTAL, slo)}[{duration(long_seconds - needed)}] offset {duration(needed)})")
+        found.append(f"present_over_time({recorded(of.total, slo)}[{duration(long_seconds - needed)}] offset {duration(needed)})")
     return found
 
 
@@ -98,11 +113,23 @@ def _recorded_ratio(slo: Slo, window_seconds: float) -> str:
 
 
 def _events(slo: Slo, timing: Timing) -> list[Rule]:
-    return [_rule(slo, TOTAL, total_events(slo, timing)), _rule(slo, BAD, bad_events(slo, timing))]
+    bad = bad_events(slo, timing, just_recorded_total(slo, timing))
+    return [_rule(slo, TOTAL, total_events(slo, timing)), _rule(slo, BAD, bad)]
+
+
+def _sums(slo: Slo, of: Level, into: Level, seconds: float) -> list[Rule]:
+    """Return the sums of what was recorded since the last evaluation of the group, whose interval is `seconds`.
+
+    The range is a millisecond shorter: Prometheus 2 takes both its ends, 3 only the later, and nothing is to be in two sums, or the
+    least number of bad events would be reached too soon. Of what is missed (written the moment after it is summed, or the server is
+    down when a sum is due) bad and total are missed alike: the ratios lose a few minutes, and lean to neither side.
+    """
+    return [_rule(slo, name, summed(source, slo, seconds - 0.001)) for source, name in zip(of, into, strict=True)]
 
 
 def _ratio(slo: Slo, window_seconds: float, timing: Timing) -> Rule:
-    return _rule(slo, ERROR_RATIO, error_ratio(slo, timing.scaled(window_seconds)), window=duration(window_seconds))
+    expression = error_ratio(slo, timing.scaled(window_seconds), level(window_seconds, timing))
+    return _rule(slo, ERROR_RATIO, expression, window=duration(window_seconds))
 
 
 def _rule(slo: Slo, name: str, expression: str, **labels: str) -> Rule:

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
+from tachoscope_alerts.detection import fires, in_words
 from tachoscope_alerts.events import EventAlert
+from tachoscope_alerts.expressions import number
 from tachoscope_alerts.policy import Policy
-from tachoscope_alerts.slo import Severity, Slo
-from tachoscope_alerts.windows import DAY, TIERS, Tier, duration, tiers
+from tachoscope_alerts.slo import Ratio, Severity, Slices, Slo
+from tachoscope_alerts.windows import DAY, TIERS, Tier, Timing, duration, seconds_of, tiers
 from tachoscope_core.errors import TachoscopeError
 
 HEADINGS = (
@@ -37,6 +39,8 @@ HEAD = re.compile(
 """The first line of a page. The date is kept when the rest is renewed: only who has run the test knows it."""
 
 _END = "<!-- end -->"
+_TOLD = "The message comes one [wait of Alertmanager](../docs/alerting.md#whom-an-alert-reaches) after its rule fires."
+_RANGE, _OFFSET = re.compile(r"\[(\w+)(?::\w*)?\]"), re.compile(r"\boffset (\w+)")
 _PROMPTS = {
     "1 Is it real?": "a query that shows it, with a healthy value; what looks the same and is not",
     "2 Impact": "who notices what, and how to put a number on it",
@@ -199,11 +203,11 @@ def _burn_urgency(slo: Slo) -> str:
     rows = [_tier_row(tier, slo, period) for tier in tiers(slo)]
     return "\n".join(
         [
-            "| long / short | severity | bad, above | budget's rate x | whole budget gone in | all bad: fires after |",
+            "| long / short | severity | bad, above | budget's rate x | whole budget gone in | all bad: rule fires after |",
             "|---|---|---|---|---|---|",
             *rows,
             "",
-            _objective(slo),
+            f"{_objective(slo)} {_TOLD}",
         ]
     )
 
@@ -211,20 +215,28 @@ def _burn_urgency(slo: Slo) -> str:
 def _tier_row(tier: Tier, slo: Slo, period_seconds: float) -> str:
     factor, threshold = tier.factor(period_seconds), tier.threshold(slo)
     windows = f"{duration(tier.long_seconds)} / {duration(tier.short_seconds)}"
-    gone, fires = in_two_units(period_seconds / factor), in_two_units(threshold * tier.long_seconds)
-    return f"| {windows} | {tier.severity} | {_percent(threshold)} | {factor:.3g} | {gone} | {fires} |"
+    gone, after = in_two_units(period_seconds / factor), in_words(fires(slo, tier, 1.0, Timing()))
+    return f"| {windows} | {tier.severity} | {_percent(threshold)} | {factor:.3g} | {gone} | {after} |"
 
 
 def _objective(slo: Slo) -> str:
-    words = [f"`{slo.name}`: {slo.target * 100:g} % good over {slo.period_days:g} d ({_linked(slo.target_source)})."]
+    words = [f"`{slo.name}`: {number(slo.target * 100)} % good over {slo.period_days:g} d ({_linked(slo.target_source)})."]
     if slo.least_bad_events:
-        words.append(f"Quiet below {slo.least_bad_events:g} bad events in the long window.")
+        words.append(f"Quiet below {number(slo.least_bad_events)} bad {_counted(slo)} in the long window.")
     # A tier that is left out for being a page where nothing pages is no loss that anybody has to know of.
     lost = [tier for tier in TIERS if tier not in tiers(slo) and (slo.pages or tier.severity == "ticket")]
     if lost:
         windows = ", ".join(duration(tier.long_seconds) for tier in lost)
         words.append(f"No tier of {windows}: with everything bad the budget is hardly spent that fast.")
     return " ".join(words)
+
+
+def _counted(slo: Slo) -> str:
+    """Return what the least number of bad events is a number of."""
+    if isinstance(slo.indicator, Slices):
+        return "minutes"
+    seconds = isinstance(slo.indicator, Ratio) and slo.indicator.total.metric.endswith("_seconds_total")
+    return "seconds, summed over all that count them," if seconds else "events"
 
 
 def _event_urgency(event: EventAlert) -> str:
@@ -234,16 +246,28 @@ def _event_urgency(event: EventAlert) -> str:
         "none": "It fires always, and tells nobody; its end is a page.",
     }[event.severity]
     companion = f" It stands beside the objective `{event.slo}`." if event.slo else ""
-    lasting = in_two_units(event.for_seconds) if event.for_seconds else "in the expression"
     return "\n".join(
         [
-            "| severity | holds for | goes on after it | threshold |",
+            "| severity | fires | ends | threshold |",
             "|---|---|---|---|",
-            f"| {event.severity} | {lasting} | {in_two_units(event.keep_firing_for_seconds)} | {_linked(event.source)} |",
+            f"| {event.severity} | {_begin(event)} | {_end(event)} | {_linked(event.source)} |",
             "",
             f"{says}{companion} [Expression](../alerts/events/{Path(event.path).name}), with the series of its tests.",
         ]
     )
+
+
+def _begin(event: EventAlert) -> str:
+    """Return from when on it fires. Most look back in their expressions instead of waiting: a `for` begins anew at every gap."""
+    if event.for_seconds:
+        return f"when its condition has held for {in_two_units(event.for_seconds)}"
+    found = {seconds_of(window) for window in _RANGE.findall(event.expr) or _OFFSET.findall(event.expr)}
+    back = ", ".join(in_two_units(seconds) for seconds in sorted(found))
+    return f"as soon as its condition is true, which {f'looks back {back}' if back else 'compares the newest values'}"
+
+
+def _end(event: EventAlert) -> str:
+    return f"{in_two_units(event.keep_firing_for_seconds)} after its condition was last true"
 
 
 def _escalation(subject: Subject, policy: Policy) -> str:

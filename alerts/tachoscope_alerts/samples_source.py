@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Literal
 
 from tachoscope_alerts import parquet
-from tachoscope_alerts.evaluate import bad_and_total, history_seconds, wanted
-from tachoscope_alerts.measure import Ask, Measured, add
+from tachoscope_alerts.evaluate import Events, bad_and_total, history_seconds, wanted
+from tachoscope_alerts.measure import Ask, Measured, add, following_each_other
 from tachoscope_alerts.slo import Slo
 from tachoscope_alerts.stored_samples import Samples, Wanted, joined
 from tachoscope_alerts.windows import HOUR, Timing
@@ -55,6 +56,8 @@ class SamplesSource:
     def __init__(self, read: Reader, name: str, *, on_progress: Callable[[float], None] = lambda _: None) -> None:
         self.name = name
         self.notes: list[str] = []
+        self.instance: Literal["host", "instance"] = "host"
+        self.raw_only_bad: set[str] = set()
         self._read = read
         self._on_progress = on_progress
 
@@ -78,6 +81,20 @@ class SamplesSource:
             self._on_progress(min((at - begin) / (end - begin), 1.0))
         self.notes = _notes(garbage, list(unread))
         return measured
+
+    def moments(self, slo: Slo, start: float, end: float, timing: Timing) -> Events:
+        """Return the events at each evaluation after `start` up to `end`; what could not be read is told in `notes`."""
+        parts, garbage, unread = list[Events](), 0, dict[str, None]()
+        at = start // CHUNK_SECONDS * CHUNK_SECONDS
+        while at < end:
+            following = at + CHUNK_SECONDS
+            samples = self._read_for([slo], at, following, timing)
+            garbage, unread = garbage + samples.garbage, unread | dict.fromkeys(samples.unread)
+            parts.append(bad_and_total(slo, samples.by_metric, max(start, at), min(end, following), timing))
+            at = following
+            self._on_progress(min((at - start) / (end - start), 1.0))
+        self.notes = _notes(garbage, list(unread))
+        return following_each_other(parts)
 
     def _read_for(self, slos: Sequence[Slo], start: float, end: float, timing: Timing) -> Samples:
         history = max(history_seconds(slo, timing) for slo in slos)

@@ -6,6 +6,7 @@ are summed and then divided, so that a busy hour weighs more than a quiet one.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -39,6 +40,14 @@ class Ratio:
 @dataclass(frozen=True, slots=True)
 class AtMost:
     """Events that a histogram counts: good are those of at most `bound`, which is a boundary of its buckets."""
+
+    histogram: Selector
+    bound: float
+
+
+@dataclass(frozen=True, slots=True)
+class MoreThan:
+    """Events that a histogram counts: good are those above `bound`, which is a boundary of its buckets; at it they are bad."""
 
     histogram: Selector
     bound: float
@@ -79,7 +88,7 @@ class Slices:
     missing: Literal["bad", "ignored"] = "ignored"
 
 
-Indicator = Ratio | AtMost | Slices
+Indicator = Ratio | AtMost | MoreThan | Slices
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +102,7 @@ class Slo:
         alert: name of its burn alert, and of the runbook: `runbooks/<alert>.md`. pages: False: all its tiers are tickets.
         least_bad_events: fewer within the long window are no alert (low traffic); of slices minutes of bad entities. owner: team.
         target_source: where the target comes from: a URL, or `judgement`. dashboard: uid of the board that shows it.
-        path, line: where it was read, for messages.
+        path, line: where it was read, for messages. lines: of its parts, by key: `owner`, `duration`, `ratioMetric.bad`.
     """
 
     name: str
@@ -112,6 +121,7 @@ class Slo:
     dashboard: str = ""
     path: str = ""
     line: int = 0
+    lines: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def budget(self) -> float:

@@ -9,7 +9,10 @@ import msgspec
 SCHEMA = 1
 
 State = Literal["ok", "burning", "exhausted", "not_measured"]
-"""`exhausted`: nothing is left of the budget. `burning`: a tier fires. `not_measured`: no events; it is not known to be met."""
+"""`exhausted`: nothing is left of the budget. `burning`: a tier fires. `not_measured`: no events; it is not known to be met.
+
+An exhausted budget may burn too: whether it does is in its `burns`.
+"""
 
 
 class Burn(msgspec.Struct, frozen=True, kw_only=True):
@@ -17,7 +20,8 @@ class Burn(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         threshold: the factor from which on the tier fires. long, short: the factors; None: no events in the window.
-        fires: both are above the threshold, with events and history enough.
+        fires: both are above the threshold, with events and history enough. held: both are above it, and yet it does not fire:
+            what is too little.
     """
 
     severity: Literal["page", "ticket"]
@@ -27,14 +31,21 @@ class Burn(msgspec.Struct, frozen=True, kw_only=True):
     long: float | None
     short: float | None
     fires: bool
+    held: str = ""
 
 
 class Offender(msgspec.Struct, frozen=True, kw_only=True):
-    """One of the worst by a label. kind: job, service, host or shard. bad: events or seconds. share: of the group's bad ones."""
+    """One of the worst by a label.
 
-    kind: Literal["job", "service", "host", "shard"]
+    Attributes:
+        kind: what the label names. An instance is what a Prometheus scrapes, which in a store is the host.
+        bad: events or seconds, out of `of`: all bad ones of the budget in the same time from the same series. share: bad / of.
+    """
+
+    kind: Literal["job", "service", "host", "instance", "shard"]
     value: str
     bad: float
+    of: float
     share: float
 
 
@@ -52,11 +63,13 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
     """How one objective stands for one set of its labels, such as one service and model.
 
     Attributes:
-        attainment: ratio of good events over the period, weighted by events; attainment_day: over the last day. None: no events.
+        attainment: ratio of good events over the period, weighted by events; attainment_day: over the last day. None: no events,
+            and of the day where the period is shorter.
         bad, total: events of the period, or of slices and of counted seconds: seconds.
         left: part of the error budget that is left; below 0 it is overdrawn.
         coverage: part of the period for which there were samples, 0 to 1. recent: whether there are any of the last hour.
-        why: why it is not measured. offenders: of the last day, the worst first.
+        why: why it is not measured. offenders: of the last day, or of the period where it is shorter, the worst first.
+        raw_offenders: they were counted anew from raw series, and all else is from what rules recorded: counts may differ.
     """
 
     labels: dict[str, str]
@@ -71,11 +84,16 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
     recent: bool = False
     burns: list[Burn] = []
     offenders: list[Offender] = []
+    raw_offenders: bool = False
     burn_down: list[BudgetPoint] = []
 
 
 class Objective(msgspec.Struct, frozen=True, kw_only=True):
-    """An objective and its budgets, the one in the worst state first. unit: of `bad` and `total`."""
+    """An objective and its budgets, the one in the worst state first.
+
+    Attributes:
+        unit: of `bad` and `total`. summed_over: whose seconds they are, such as ranks; empty: events, or nobody knows.
+    """
 
     name: str
     title: str
@@ -85,6 +103,7 @@ class Objective(msgspec.Struct, frozen=True, kw_only=True):
     target: float
     period_days: float
     unit: Literal["events", "seconds"]
+    summed_over: str = ""
     budgets: list[Budget]
 
     @property

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from tachoscope_alerts.slo import Severity, Slo
 
 HOUR, DAY = 3600.0, 86400.0
+_DURATION = r"(?:\d+(?:ms|[smhdwy]))+"
+_WINDOW = re.compile(rf"\[(?P<window>{_DURATION})(?::(?P<step>{_DURATION})?)?\]|\boffset\s+(?P<offset>{_DURATION})")
 _UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": HOUR, "d": DAY, "w": 7 * DAY, "y": 365 * DAY}
 FEASIBLE = 0.9
 """A tier whose threshold is above this ratio of bad events would not even fire, or hardly, when everything fails."""
@@ -65,12 +67,25 @@ class Timing:
 
     @property
     def slow_interval(self) -> float:
-        """Return the time between evaluations of windows above `RAW_LIMIT_SECONDS`: five minutes, where the others have 30 s."""
-        return 10 * self.interval
+        """Return the time between evaluations of windows above `RAW_LIMIT_SECONDS`: four minutes, where the others have 30 s.
+
+        An instant query looks back five minutes. Of what is recorded every five minutes there is nothing to be seen whenever an
+        evaluation ends a moment later than the one before; of four, it may be a minute late.
+        """
+        return 8 * self.interval
+
+    @property
+    def budget_interval(self) -> float:
+        """Return the time between the sums that three days and a period are made of: half an hour."""
+        return 60 * self.interval
 
     def scaled(self, seconds: float) -> float:
-        """Return a window or a waiting time as it is to be used; never shorter than two evaluations."""
+        """Return a window of a rule as it is to be used; never shorter than two evaluations."""
         return max(seconds * self.scale, 2 * self.interval)
+
+    def waited(self, seconds: float) -> float:
+        """Return what Alertmanager waits, which evaluates nothing: in a drill two evaluations, but never longer than said."""
+        return min(seconds, self.scaled(seconds))
 
 
 def tiers(slo: Slo) -> list[Tier]:
@@ -98,3 +113,19 @@ def seconds_of(text: str) -> float:
     if not parts or "".join(number + unit for number, unit in parts) != text:
         raise ValueError(f"{text!r} is no duration")
     return sum(int(number) * _UNIT_SECONDS[unit] for number, unit in parts)
+
+
+def scaled_expression(expression: str, timing: Timing) -> str:
+    """Return an expression with its windows and offsets scaled; a window always holds the scrapes that a rate needs.
+
+    Numbers that a series is compared with stay as they are, of seconds too: what they mean is not to be seen from here.
+    """
+
+    def scaled(match: re.Match[str]) -> str:
+        if match["window"]:
+            window = duration(max(seconds_of(match["window"]) * timing.scale, timing.base))
+            step = duration(max(seconds_of(match["step"]) * timing.scale, timing.interval)) if match["step"] else ""
+            return f"[{window}:{step}]" if ":" in match[0] else f"[{window}]"
+        return f"offset {duration(seconds_of(match['offset']) * timing.scale)}"
+
+    return _WINDOW.sub(scaled, expression)

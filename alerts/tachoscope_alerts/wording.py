@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tachoscope_alerts.expressions import BUDGET_REMAINING, recorded
+from tachoscope_alerts.expressions import BUDGET_REMAINING, number, recorded
 from tachoscope_alerts.links import dashboard_url, runbook_url
 from tachoscope_alerts.policy import Policy
 from tachoscope_alerts.slo import Slices, Slo
@@ -46,8 +46,8 @@ def annotations_of(slo: Slo, tier: Tier, policy: Policy, timing: Timing, said: S
             f"what the objective allows; {said.left} of the error budget of {period} is left"
         ),
         "description": (
-            f"{_sentence(slo.description)}The objective is {slo.target * 100:g} % over {period}; at this rate the whole budget is "
-            f"gone in {said.hours} h."
+            f"{_sentence(slo.description)}The objective is {number(slo.target * 100)} % over {period}; at this rate the whole "
+            f"budget is gone in {said.hours} h."
         ),
         "runbook_url": runbook_url(policy, slo.alert),
         "dashboard_url": dashboard_url(policy, slo.dashboard, {"slo": slo.name, **variables}),
@@ -62,19 +62,19 @@ def templates(slo: Slo, timing: Timing) -> Said:
     series = recorded(BUDGET_REMAINING, slo, **quoted).replace('"%q"', "%q")
     arguments = "".join(f" $labels.{label}" for label in slo.by)
     ask = f"printf `clamp_min(100 * last_over_time({series}[{span}]), 0)`{arguments}"
-    budget, hours = f"{slo.budget:g}", timing.scaled(slo.period_days * DAY) / HOUR
+    budget, hours = number(slo.budget), timing.scaled(slo.period_days * DAY) / HOUR
     return Said(
         labels={label: f"{{{{ $labels.{label} }}}}" for label in slo.by},
         bad="{{ $value | humanizePercentage }}",
         burn=f'{{{{ printf "%g / {budget}" $value | query | first | value | printf "%.1f" }}}}',
         left=f'{{{{ with {ask} | query }}}}{{{{ . | first | value | printf "%.0f" }}}} %{{{{ else }}}}an unknown part{{{{ end }}}}',
-        hours=f'{{{{ printf "{hours:.10g} * {budget} / %g" $value | query | first | value | printf "%.1f" }}}}',
+        hours=f'{{{{ printf "{number(hours)} * {budget} / %g" $value | query | first | value | printf "%.1f" }}}}',
     )
 
 
 def filled_in(slo: Slo, timing: Timing, labels: Mapping[str, str], ratio: float, left: float) -> Said:
     """Return what Prometheus makes of the templates; `ratio`: of bad events, `left`: part of the budget."""
-    budget, hours = float(f"{slo.budget:g}"), float(f"{timing.scaled(slo.period_days * DAY) / HOUR:.10g}")
+    budget, hours = float(number(slo.budget)), float(number(timing.scaled(slo.period_days * DAY) / HOUR))
     return Said(
         labels=labels,
         bad=f"{100 * ratio:.4g}%",

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tachoscope_core.names import BY_NAME
-from tachoscope_core.training_metrics import TRAINING_STATES
+from tachoscope_core.training_metrics import RANK_STATES, TRAINING_STATES
 
 END = 1_790_000_040.0
 """Unix time of the last sample: the moment at which somebody asks."""
@@ -96,13 +96,17 @@ def _training() -> Iterator[Series]:
         yield from _counter("tachoscope_steps_total", 0.5 + rank, (node,), **of)
         yield from _gauge("tachoscope_heartbeat_age_seconds", 5.0, (node,), **of)
         yield from _gauge("tachoscope_data_wait_ratio", 0.4, (node,), **of)
-        yield from _counter("tachoscope_records_dropped_total", 0.1, (node,), **of)
         yield from _counter("tachoscope_cgroup_throttled_seconds_total", 0.2, (node,), **of, level="own")
         yield from _counter("tachoscope_worker_failures_total", 0.002, (node,), **job, host=node.partition(":")[0])
+    yield from _counter("tachoscope_records_dropped_total", 0.1, **job)
     yield from _histogram("tachoscope_step_seconds", 1.0, 0.6, **job)
     yield from _histogram("tachoscope_step_slowdown_ratio", 1.0, 1.4, **job)
+    yield from _histogram("tachoscope_step_data_wait_ratio", 1.0, 0.3, **job)
+    yield from _histogram("tachoscope_job_sm_active_ratio", 0.5, 0.5, **job)
     yield from _histogram("tachoscope_recovery_seconds", 0.002, 900.0, **job)
     yield from _gauge("tachoscope_slowdown_ratio", 1.4, **job)
+    for state, ranks in zip(RANK_STATES, (6.0, 1.0, 1.0), strict=True):
+        yield from _gauge("tachoscope_job_ranks", ranks, **job, state=state)
     yield from _gauge("tachoscope_job_active", 1.0, **job)
     yield from _gauge("tachoscope_job_active", 1.0, NODES[:1], training_job="without-checkpoint")
     yield from _counter("tachoscope_restarts_total", 0.002, **job)
@@ -150,7 +154,8 @@ def _gpus() -> Iterator[Series]:
         short = {"gpu": gpu, "uuid": uuid}
         yield from _counter("tachoscope_gpu_xid_errors_total", 0.001, (node,), **short, xid="74")
         yield from _gauge("tachoscope_gpu_xid_last_seen_seconds", END - 60, (node,), **short, xid="74")
-        yield from _gauge("tachoscope_gpu_health_reason_info", 1.0, (node,), **short, reason="lost", action="reboot_node")
+        for reason, action in (("lost", "reboot_node"), ("thermal", "inspect_hardware"), ("row_remap_pending", "reset_gpu")):
+            yield from _gauge("tachoscope_gpu_health_reason_info", 1.0, (node,), **short, reason=reason, action=action)
 
 
 def _gpu(node: str, gpu: str, uuid: str) -> Iterator[Series]:
@@ -228,6 +233,7 @@ def _agents() -> Iterator[Series]:
     yield from _counter("tachoscope_agent_shipped_bytes_total", 1e4)
     yield from _counter("tachoscope_agent_http_refused_total", 0.1, reason="unauthorised")
     yield from _gauge("tachoscope_collector_success", 0.0, collector=LABELS["collector"])
+    yield from _gauge("tachoscope_collector_failing_seconds", 900.0, collector=LABELS["collector"])
     yield from _gauge("tachoscope_collector_status", 1.0, collector=LABELS["collector"], status="failed")
     yield from _gauge("tachoscope_collector_duration_seconds", 3.0, collector=LABELS["collector"])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tachoscope_alerts.slo import AtMost, Gate, Ratio, Selector, Slices, Slo
+from tachoscope_alerts.slo import AtMost, Gate, MoreThan, Ratio, Selector, Slices, Slo
 
 REQUESTS = "tachoscope_requests_total"
 SERVED = ("service", "model")
@@ -16,6 +16,7 @@ class Places:
 
     runbook_base: str = "https://runbooks.example.com"
     dashboard_base: str = "https://boards.example.com/d"
+    explorer_base: str = "https://explorer.example.com"
 
 
 PLACES = Places()
@@ -125,4 +126,11 @@ RECOVERY = replace(
     least_bad_events=3,
     path="alerts/slos/training-recovery.yaml",
 )
-SAMPLES = (AVAILABILITY, FIRST_TOKEN, FIRST_TOKEN_P95, GOODPUT, CHECKPOINT_AGE, GPU_EFFICIENCY, RECOVERY)
+SM_ACTIVE = replace(
+    GPU_EFFICIENCY,
+    name="sm-active",
+    indicator=MoreThan(Selector("tachoscope_job_sm_active_ratio"), 0.8),
+    alert="SmActiveBurn",
+    path="alerts/slos/sm-active.yaml",
+)
+SAMPLES = (AVAILABILITY, FIRST_TOKEN, FIRST_TOKEN_P95, GOODPUT, CHECKPOINT_AGE, GPU_EFFICIENCY, RECOVERY, SM_ACTIVE)

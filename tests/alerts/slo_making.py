@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tachoscope_alerts.slo import AtMost, Gate, Ratio, Selector, Slices, Slo
+from tachoscope_alerts.slo import AtMost, Gate, MoreThan, Ratio, Selector, Slices, Slo
 from tachoscope_alerts.stored_samples import Series
 from tachoscope_core.agent_metrics import INFO
 from tachoscope_core.metric import Metric
@@ -28,6 +28,7 @@ REQUESTS = Selector("tachoscope_requests_total", excluding={"outcome": ("client_
 BAD = Ratio(total=REQUESTS, bad=Selector("tachoscope_requests_total", {"outcome": ("server_error", "timeout")}))
 GOOD = Ratio(total=REQUESTS, good=Selector("tachoscope_requests_total", {"outcome": ("ok",)}))
 LATENCY = AtMost(Selector("tachoscope_request_first_token_seconds"), 2.5)
+ACTIVITY = MoreThan(Selector("tachoscope_job_sm_active_ratio"), 0.8)
 ACTIVE = Gate(Selector("tachoscope_job_active"), on=("training_job",))
 AGE = Slices(
     value=Selector("tachoscope_checkpoint_verified_timestamp_seconds"),

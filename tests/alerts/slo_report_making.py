@@ -32,8 +32,8 @@ BURNING = replace(
     left=0.25,
     burns=[replace(BUDGET.burns[0], long=20.5, short=30.0, fires=True)],
     offenders=[
-        Offender(kind="host", value="gpu-7", bad=30.0, share=0.75),
-        Offender(kind="job", value="<b>&", bad=10.0, share=0.25),
+        Offender(kind="host", value="gpu-7", bad=30.0, of=40.0, share=0.75),
+        Offender(kind="job", value="<b>&", bad=10.0, of=40.0, share=0.25),
     ],
 )
 EXHAUSTED = replace(

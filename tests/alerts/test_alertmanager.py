@@ -20,6 +20,7 @@ import pytest
 import yaml
 
 from processes import free_port, wait_for
+from sample_slos import AVAILABILITY, GOODPUT
 from tachoscope_alerts import alertmanager, policy
 from tachoscope_alerts.policy import Maintenance, Policy, Receiver
 from tachoscope_alerts.windows import Timing
@@ -28,6 +29,7 @@ from tachoscope_cli.drill_receiver import Receiver as Webhook
 
 SHIPPED = Path(__file__).parents[2] / "alerts" / "policy.yaml"
 FAST = Timing(interval=0.25, scrape=1.0, scale=0.001)
+SLOS = (AVAILABILITY, GOODPUT, replace(AVAILABILITY, name="chat", by=("model_name", "zone")))
 WEEKLY = Maintenance(
     "weekly",
     ("storage",),
@@ -87,6 +89,19 @@ def test_only_the_owners_and_severities_of_a_window_are_muted_by_it() -> None:
 
     assert muted == {"storage-ticket": ["weekly"]}
     assert [interval["name"] for interval in made["time_intervals"]] == ["weekly"]
+
+
+@pytest.mark.parametrize("interval", [30.0, 60.0])
+def test_a_page_waits_as_long_as_the_documents_say_however_often_rules_are_evaluated(interval: float) -> None:
+    made = alertmanager.configuration(policy.load(SHIPPED), timing=Timing(interval=interval))
+    waits = {
+        route["matchers"][0]: tuple(route[name] for name in ("group_wait", "group_interval", "repeat_interval"))
+        for route in made["route"]["routes"]
+    }
+
+    assert waits['severity="page"'] == ("30s", "5m", "1h")
+    assert waits['severity="ticket"'] == ("2m", "30m", "1d")
+    assert waits['alertname="Watchdog"'][1:] == ("1m", "54s")
 
 
 def routes(route: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -180,7 +195,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     folder, site, absent_port = tmp_path_factory.mktemp("alertmanager"), Site(), free_port()
     with Webhook() as told, site.open():
         made = with_addresses(folder, told.url, site.url, f"http://127.0.0.1:{absent_port}/")
-        with drill_servers.alertmanager(folder, alertmanager.configuration(made, timing=FAST)) as url:
+        with drill_servers.alertmanager(folder, alertmanager.configuration(made, SLOS, timing=FAST)) as url:
             yield Place(url, folder, made, told, site, absent_port)
 
 
@@ -269,6 +284,22 @@ def test_a_page_of_one_service_leaves_the_tickets_of_another_alone(place: Place)
 
     found = wait_for(lambda: (found := place.inhibitors("services"))["same"] and found)
     assert found == {"page": [], "same": ["page"], "other model": [], "other service": []}
+
+
+def test_a_page_leaves_alone_the_ticket_of_another_value_of_whatever_label_an_objective_is_kept_by(place: Place) -> None:
+    of_chat = {"slo": "chat", "area": "inference", "zone": "z"}
+    place.post(
+        "labels",
+        burn("page", "page", **of_chat, model_name="a"),
+        burn("same", "ticket", **of_chat, model_name="a"),
+        burn("other model", "ticket", **of_chat, model_name="b"),
+        burn("other zone", "ticket", **(of_chat | {"zone": "y"}), model_name="a"),
+        burn("training page", "page"),
+        burn("training", "ticket"),
+    )
+
+    found = wait_for(lambda: (found := place.inhibitors("labels"))["same"] and found["training"] and found)
+    assert {name: by for name, by in found.items() if by} == {"same": ["page"], "training": ["training page"]}
 
 
 def test_a_service_that_is_down_is_one_page_and_those_of_its_budgets_are_quiet(place: Place) -> None:

@@ -13,7 +13,7 @@ import yaml
 from helpers import REPOSITORY
 from promtool_running import faults
 from sample_slos import AVAILABILITY, FIRST_TOKEN, FIRST_TOKEN_P95, GOODPUT
-from tachoscope_alerts import events, openslo, policy
+from tachoscope_alerts import events, openslo, policy, recordings
 from tachoscope_alerts.build import HEADER, build, check, contents
 from tachoscope_alerts.windows import RAW_LIMIT_SECONDS, Timing
 from test_rule_manifests import refused
@@ -91,7 +91,9 @@ def shipped(pattern: str) -> list[Path]:
 
 
 def test_what_is_committed_is_what_its_sources_give() -> None:
-    assert check(openslo.load([ALERTS / "slos"]), EVENTS, POLICY, TIMING, GENERATED) == []
+    recorded = recordings.load(ALERTS / "recordings.yaml")
+
+    assert check(openslo.load([ALERTS / "slos"]), EVENTS, POLICY, TIMING, GENERATED, recorded) == []
 
 
 def test_promtool_has_nothing_against_the_committed_rules() -> None:

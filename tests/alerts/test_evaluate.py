@@ -13,7 +13,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slo_making import AGE, BAD, BEGIN, GOOD, LATENCY, USE, series, slo
+from slo_making import ACTIVITY, AGE, BAD, BEGIN, GOOD, LATENCY, USE, series, slo
 from tachoscope_alerts.evaluate import bad_and_total, evaluations, history_seconds, instant, rate, wanted
 from tachoscope_alerts.expressions import bad_events, total_events
 from tachoscope_alerts.slo import Gate, Ratio, Selector, Slices
@@ -177,6 +177,15 @@ def test_of_a_histogram_those_above_the_bound_are_bad_however_the_bound_is_writt
         assert sums(LATENCY, [*some, bucket]) == {(): pytest.approx((9 / 15, 10 / 15))}
 
 
+def test_of_a_histogram_those_at_most_the_bound_are_bad_where_more_is_good() -> None:
+    name = ACTIVITY.histogram.metric
+    some = [replace(counter(*range(0, 410, 10)), metric=f"{name}_count")]
+    assert sums(ACTIVITY, some) == {(): pytest.approx((10 / 15, 10 / 15))}, "no bucket: nothing is known to be good"
+    bucket = replace(counter(*range(41)), metric=f"{name}_bucket", labels={"le": "0.8"})
+    other = replace(counter(*range(0, 205, 5)), metric=f"{name}_bucket", labels={"le": "0.9"})
+    assert sums(ACTIVITY, [*some, bucket, other]) == {(): pytest.approx((1 / 15, 10 / 15))}
+
+
 def test_idle_counters_give_zero_events_and_missing_ones_give_none() -> None:
     idle = bad_and_total(slo(BAD), by_metric(*outcomes({"ok": 0.0})), BEGIN + 60, BEGIN + 600, TIMING)
     assert (idle.total[()].tolist(), idle.bad[()].tolist()) == ([0.0] * 18, [0.0] * 18)
@@ -290,12 +299,14 @@ def test_all_metrics_of_an_indicator_are_asked_for_with_the_buckets_of_all_objec
         slo(BAD),
         slo(LATENCY),
         slo(replace(LATENCY, bound=0.5)),
+        slo(ACTIVITY),
         slo(AGE),
         slo(replace(USE, gate=Gate(Selector("g"), on=("gpu",)))),
     ]
     assert wanted(some) == {
         REQUESTS: frozenset(),
         LATENCY.histogram.metric: frozenset({0.5, 2.5}),
+        ACTIVITY.histogram.metric: frozenset({0.8}),
         SAVED: frozenset(),
         ACTIVE: frozenset(),
         "tachoscope_gpu_active_ratio": frozenset(),

@@ -1,16 +1,34 @@
-"""PromQL of objectives, as Prometheus understands it: values of recorded events for planted series."""
+"""PromQL of objectives, as Prometheus understands it: values of recorded events for planted series.
+
+Bad events are counted with the total that a rule has just recorded, as rules do, and by themselves, as a report on raw series does.
+"""
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from promtool_running import faults
-from sample_slos import AVAILABILITY, CHECKPOINT_AGE, FIRST_TOKEN, GOODPUT, GPU_EFFICIENCY, RECOVERY
-from tachoscope_alerts.expressions import BAD, ERROR_RATIO, TOTAL, bad_events, error_ratio, recorded, total_events
+from sample_slos import AVAILABILITY, CHECKPOINT_AGE, FIRST_TOKEN, GOODPUT, GPU_EFFICIENCY, RECOVERY, SM_ACTIVE
+from tachoscope_alerts.expressions import (
+    BAD,
+    ERROR_RATIO,
+    TOTAL,
+    bad_events,
+    bound_matcher,
+    bound_text,
+    error_ratio,
+    just_recorded_total,
+    number,
+    recorded,
+    total_events,
+)
 from tachoscope_alerts.slo import AtMost, Ratio, Selector, Slo
 from tachoscope_alerts.windows import Timing
 
@@ -85,6 +103,32 @@ CASES: dict[str, Case] = {
         ],
         {"bad": 2, "total": 4, "ratio": 0.5},
     ),
+    "above a bound are all that its bucket does not hold": (
+        SM_ACTIVE,
+        [
+            ('tachoscope_job_sm_active_ratio_bucket{training_job="a",le="0.7"}', "0+5x40"),
+            ('tachoscope_job_sm_active_ratio_bucket{training_job="a",le="0.8"}', EVERY_MINUTE),
+            ('tachoscope_job_sm_active_ratio_bucket{training_job="a",le="+Inf"}', "0+60x40"),
+            ('tachoscope_job_sm_active_ratio_count{training_job="a"}', "0+60x40"),
+        ],
+        {"bad": 1, "total": 4, "ratio": 0.25},
+    ),
+    "without its bucket nothing is known to be above a bound": (
+        SM_ACTIVE,
+        [
+            ('tachoscope_job_sm_active_ratio_bucket{training_job="a",le="0.75"}', "0+5x40"),
+            ('tachoscope_job_sm_active_ratio_count{training_job="a"}', "0+60x40"),
+        ],
+        {"bad": 4, "total": 4, "ratio": 1},
+    ),
+    "a job that does no steps has no looks": (
+        SM_ACTIVE,
+        [
+            ('tachoscope_job_sm_active_ratio_bucket{training_job="a",le="0.8"}', "5x40"),
+            ('tachoscope_job_sm_active_ratio_count{training_job="a"}', "7x40"),
+        ],
+        {"bad": 0, "total": 0},
+    ),
     "values of labels are taken literally": (
         replace(GOODPUT, indicator=Ratio(total=Selector(ODD.metric), bad=ODD)),
         [
@@ -125,20 +169,41 @@ CASES: dict[str, Case] = {
         ],
         {"bad": 1, "total": 2, "ratio": 0.5},
     ),
+    "a value that is not a number is not good": (
+        GPU_EFFICIENCY,
+        [
+            ('tachoscope_gpu_active_ratio{gpu="0",uuid="u0",mig="",unit="sm"}', " ".join(["NaN"] * 61)),
+            ('tachoscope_gpu_active_ratio{gpu="1",uuid="u1",mig="",unit="sm"}', "0.9x60"),
+            *((f'tachoscope_gpu_workload_info{{gpu="{n}",uuid="u{n}",mig="",training_job="a"}}', "1x60") for n in (0, 1)),
+        ],
+        {"bad": 1, "total": 2, "ratio": 0.5},
+    ),
+    "where all are good none is bad": (
+        GPU_EFFICIENCY,
+        [
+            ('tachoscope_gpu_active_ratio{gpu="0",uuid="u0",mig="",unit="sm"}', "0.8x60"),
+            ('tachoscope_gpu_workload_info{gpu="0",uuid="u0",mig="",training_job="a"}', "1x60"),
+        ],
+        {"bad": 0, "total": 1, "ratio": 0},
+    ),
 }
 
 
-def rules_of(slo: Slo) -> dict[str, Any]:
+FORMS = ("from the recorded total", "by itself")
+
+
+def rules_of(slo: Slo, form: str) -> dict[str, Any]:
     labels = {"slo": slo.name, "area": slo.area}
+    bad = bad_events(slo, TIMING, just_recorded_total(slo, TIMING) if form == FORMS[0] else "")
     rules = [
         {"record": TOTAL, "expr": total_events(slo, TIMING), "labels": labels},
-        {"record": BAD, "expr": bad_events(slo, TIMING), "labels": labels},
+        {"record": BAD, "expr": bad, "labels": labels},
         {"record": ERROR_RATIO, "expr": error_ratio(slo, 120), "labels": {**labels, "window": "2m"}},
     ]
     return {"groups": [{"name": "g", "rules": rules}]}
 
 
-def document_of(number: int, case: Case) -> dict[str, Any]:
+def document_of(file: str, case: Case) -> dict[str, Any]:
     slo, series, expected = case
     minutes = "14m" if slo is GPU_EFFICIENCY else "10m"  # its gate opens after ten minutes
     queries = {"bad": recorded(BAD, slo), "total": recorded(TOTAL, slo), "ratio": recorded(ERROR_RATIO, slo)}
@@ -148,24 +213,55 @@ def document_of(number: int, case: Case) -> dict[str, Any]:
         asked = f"count(abs({query} - {expected.get(name, 0)}) < 1e-9)" if name in expected else f"count({query})"
         tests.append({"expr": asked, "eval_time": minutes, "exp_samples": wanted})
     block = {"interval": "15s", "input_series": [{"series": s, "values": v} for s, v in series], "promql_expr_test": tests}
-    return {"rule_files": [f"{number}.yaml"], "evaluation_interval": "30s", "tests": [block]}
+    return {"rule_files": [file], "evaluation_interval": "30s", "tests": [block]}
 
 
 @pytest.fixture(scope="module")
-def wrong(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def wrong(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], str]:
     folder: Path = tmp_path_factory.mktemp("expressions")
-    rules = {f"{number}.yaml": rules_of(case[0]) for number, case in enumerate(CASES.values())}
-    tests = {f"{number}_test.yaml": document_of(number, case) for number, case in enumerate(CASES.values())}
-    found = faults(folder, rules, tests)
-    return {name: found.get(f"{number}_test.yaml", "") for number, name in enumerate(CASES)}
+    rules, tests, names = {}, {}, {}
+    for place, (name, form) in enumerate(itertools.product(CASES, FORMS)):
+        rules[f"{place}.yaml"] = rules_of(CASES[name][0], form)
+        tests[f"{place}_test.yaml"] = document_of(f"{place}.yaml", CASES[name])
+        names[f"{place}_test.yaml"] = name, form
+    return {names[file]: said for file, said in faults(folder, rules, tests).items()}
 
 
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", CASES)
-def test_recorded_events(name: str, wrong: dict[str, str]) -> None:
-    assert wrong[name] == ""
+def test_recorded_events(name: str, form: str, wrong: dict[tuple[str, str], str]) -> None:
+    assert wrong.get((name, form), "") == ""
 
 
 def test_a_bound_is_matched_as_exporters_write_it() -> None:
     slo = replace(GOODPUT, indicator=AtMost(Selector("x"), 0.25))
 
     assert 'le="0.25"' in bad_events(slo, TIMING)
+    assert bound_matcher(600) == r'le=~"600(\\.0)?"'
+
+
+@pytest.mark.parametrize(
+    ("bound", "written"),
+    [
+        (0.1234567, "0.1234567"),
+        (123456.5, "123456.5"),
+        (1e6, "1e+06"),
+        (1234567.0, "1.234567e+06"),
+        (2.5e9, "2.5e+09"),
+        (1e-5, "1e-05"),
+        (1e15, "1e+15"),
+    ],
+)
+def test_a_bound_has_all_its_digits_and_an_exponent_where_exporters_write_one(bound: float, written: str) -> None:
+    assert bound_text(bound) == written
+
+
+@given(st.integers(0, 10**9), st.integers(-6, 6))
+def test_of_a_number_that_somebody_wrote_no_digit_is_lost(digits: int, exponent: int) -> None:
+    meant = float(f"{digits}e{exponent}")
+
+    assert float(number(meant)) == meant
+
+
+def test_what_is_left_of_one_is_what_was_meant() -> None:
+    assert [number(1 - target) for target in (0.99, 0.999, 0.9999, 0.975)] == ["0.01", "0.001", "0.0001", "0.025"]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tachoscope_alerts import openslo
-from tachoscope_alerts.slo import AtMost, Gate, Ratio, Selector, Slices, Slo
+from tachoscope_alerts.slo import AtMost, Gate, MoreThan, Ratio, Selector, Slices, Slo
 from tachoscope_core.errors import TachoscopeError
 
 RATIO = """\
@@ -99,6 +99,10 @@ def test_a_ratio_of_counters_is_read_with_all_that_its_document_says(written):
 
 def test_a_threshold_on_occurrences_is_a_bucket_of_a_histogram(written):
     assert only(written(HISTOGRAM)).indicator == AtMost(Selector("chat_seconds"), 0.5)
+
+
+def test_a_threshold_that_good_events_exceed_is_the_same_bucket_the_other_way(written):
+    assert only(written(HISTOGRAM.replace("op: lte", "op: gt"))).indicator == MoreThan(Selector("chat_seconds"), 0.5)
 
 
 def test_a_threshold_on_slices_is_a_gauge_of_entities_and_on_is_a_word_there(written):
@@ -234,7 +238,8 @@ MISTAKES = {
         "  service: chat\n  alertPolicies: [fast]",
         ("alertPolicies", "not read", "remove"),
     ),
-    "a bucket counted from above": (HISTOGRAM, "op: lte", "op: gte", ("objectives[0].op", "gte", "op: lte")),
+    "a bucket without its bound": (HISTOGRAM, "op: lte", "op: lt", ("objectives[0].op", "is lt", "op: lte")),
+    "a bucket counted from its bound on": (HISTOGRAM, "op: lte", "op: gte", ("objectives[0].op", "is gte", "op: gt")),
     "a part of a histogram": (HISTOGRAM, "chat_seconds", "chat_seconds_bucket", ("metric", "'chat_seconds_bucket'", "without")),
     "no threshold": (HISTOGRAM, "value: 0.5, ", "", ("objectives[0]", "lacks value", "threshold")),
     "an entity of occurrences": (

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from processes import ask_prometheus, prometheus, wait_for
-from slo_making import AGE, BAD, BEGIN, GOOD, LATENCY, USE, openmetrics, slo, write_store
+from slo_making import ACTIVITY, AGE, BAD, BEGIN, GOOD, LATENCY, USE, openmetrics, slo, write_store
 from slo_planting import plant
 from tachoscope_alerts import openslo
 from tachoscope_alerts.evaluate import bad_and_total, wanted
@@ -43,6 +43,7 @@ KINDS = {
     "bad-of-all": slo(BAD, name="bad-of-all"),
     "good": slo(GOOD, by=("service",), name="good"),
     "latency": slo(LATENCY, by=("service", "model"), name="latency"),
+    "activity": slo(ACTIVITY, by=("training_job",), name="activity"),
     "age": slo(AGE, name="age"),
     "age-ignored": slo(replace(AGE, missing="ignored"), name="age-ignored"),
     "age-by-job": slo(AGE, by=("training_job",), name="age-by-job"),
@@ -113,6 +114,25 @@ def test_both_count_the_same_bad_and_total_events(both: tuple[SamplesSource, int
             assert (one.error_ratio is None) == (other.error_ratio is None)
             assert (one.error_ratio or 0.0) == pytest.approx(other.error_ratio or 0.0, rel=1e-3)  # the bar
     assert any(0 < sums[0].bad < sums[0].total for sums in ours.values()), "nothing was planted that could differ"
+
+
+@pytest.mark.parametrize("name", ["bad", "latency", "age", "recorded"])
+def test_both_have_the_same_moments_for_a_backtest(both: tuple[SamplesSource, int], name: str) -> None:
+    source, port = both
+    one = RECORDED if name == "recorded" else KINDS[name]
+    asked = PrometheusSource(f"http://127.0.0.1:{port}")
+
+    ours = source.moments(one, START, END, TIMING)
+    theirs = asked.moments(one, START, END, TIMING)
+
+    assert (asked.notes == []) == (name == "recorded")
+    assert (theirs.times_ms == ours.times_ms).all()
+    for group, total in ours.total.items():
+        # What was recorded a few seconds after an evaluation is seen at the next.
+        shift = 1 if name == "recorded" else 0
+        size = len(total) - shift
+        np.testing.assert_allclose(theirs.total[group][shift:], total[:size], rtol=1e-9)
+        np.testing.assert_allclose(theirs.bad[group][shift:], ours.bad[group][:size], rtol=1e-9)
 
 
 @pytest.mark.parametrize("name", KINDS)

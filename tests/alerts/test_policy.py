@@ -82,6 +82,12 @@ FAULTS = {
     "no number": ("after_minutes: 30", "after_minutes: soon", ["soon"]),
     "a part above 1": ("postmortem_above: 0.2", "postmortem_above: 20", ["20", "0.5"]),
     "budget steps not sorted": ("remaining_below: 0.25", "remaining_below: 0.75", ["0.75", "sort"]),
+    "a base with a query": (
+        "https://explorer.example.com",
+        "https://explorer.example.com/?team=a",
+        ["with a query or a fragment", "https://host/path"],
+    ),
+    "a base with a fragment": ("https://runbooks.example.com", "https://wiki.example.com/pages#", ["with a query or a fragment"]),
     "a window for nobody": ("maintenance: []\n", WINDOW.replace("[storage]", "[]"), ["empty list"]),
     "a window at no time": ("maintenance: []\n", WINDOW.split("intervals")[0] + "intervals: []\n", ["mutes nothing"]),
     "a window for an unknown team": ("maintenance: []\n", WINDOW.replace("[storage]", "[stores]"), ["'stores'"]),

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import threading
 import urllib.parse
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
 
+from http_serving import serving
 from slo_making import BEGIN, LATENCY, slo
 from tachoscope_alerts.measure import Ask, Sums, Window
 from tachoscope_alerts.prometheus_source import PrometheusSource
@@ -40,15 +40,8 @@ def answering(answer: Callable[[str], list[dict[str, Any]]]) -> Iterator[tuple[s
         def log_message(self, *_: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", asked
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with serving(Handler) as url:
+        yield url, asked
 
 
 def row(value: float, **labels: str) -> dict[str, Any]:
@@ -96,9 +89,26 @@ def test_of_offenders_only_the_bad_events_are_asked_for_and_always_of_raw_series
     assert "sum by (service, instance)" in asked[-1]["query"]
 
 
+def test_offenders_of_other_series_than_their_budget_are_told_and_of_the_same_are_not() -> None:
+    asks = [ASK, Ask(slo(LATENCY, by=("service", "instance"), name="ttft"), ASK.windows, True)]
+    with answering(parts) as (url, _):
+        mixed = PrometheusSource(url)
+        mixed.measure(asks, TIMING)
+    with answering(lambda query: [] if query.startswith("count by (slo)") else parts(query)) as (url, _):
+        raw = PrometheusSource(url)
+        raw.measure(asks, TIMING)
+
+    assert mixed.raw_only_bad == {"ttft"}
+    assert "the worst are counted from raw series" in mixed.notes[0]
+    assert raw.raw_only_bad == set()
+    assert raw.notes == ["evaluated from raw series, since no rule recorded it: ttft"]
+
+
 def test_a_prometheus_without_samples_measures_nothing() -> None:
     with answering(lambda _: []) as (url, _):
-        assert PrometheusSource(url).measure([ASK], TIMING) == [{}]
+        source = PrometheusSource(url)
+        assert source.measure([ASK], TIMING) == [{}]
+        assert source.notes == [], "nothing was evaluated"
 
 
 def test_one_that_cannot_be_reached_is_named_and_secrets_of_its_address_are_not() -> None:

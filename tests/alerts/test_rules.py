@@ -11,13 +11,26 @@ import pytest
 
 from promtool_running import faults, lint
 from sample_slos import AVAILABILITY, CHECKPOINT_AGE, GPU_EFFICIENCY, PLACES, SAMPLES
-from tachoscope_alerts.expressions import BAD, BUDGET_REMAINING, ERROR_RATIO, OBJECTIVE, TOTAL
+from tachoscope_alerts.expressions import (
+    BAD,
+    BUDGET_REMAINING,
+    ERROR_RATIO,
+    LEVELS,
+    LONG_SUMS,
+    MOMENTS,
+    OBJECTIVE,
+    SUMS,
+    TOTAL,
+    quoted,
+)
+from tachoscope_alerts.planted_series import labels_of
 from tachoscope_alerts.rules import Rule, groups, least_bad
 from tachoscope_alerts.slo import Slo
 from tachoscope_alerts.windows import RAW_LIMIT_SECONDS, Timing, duration, seconds_of, tiers
 
 TIMING = Timing()
 DRILL = Timing(interval=1, scrape=0.5, scale=1 / 100)
+RECORDED = {name for level in LEVELS for name in level}
 EACH = pytest.mark.parametrize("slo", SAMPLES, ids=lambda slo: slo.name)
 
 
@@ -53,8 +66,8 @@ def test_no_rule_above_six_hours_reads_raw_series(slo: Slo) -> None:
     ranges = [one for rule in rules_of(slo) for one in reads(rule["expr"])]
 
     assert max(seconds for _, seconds in ranges) == 28 * 86400
-    assert {metric for metric, seconds in ranges if seconds > RAW_LIMIT_SECONDS} == {BAD, TOTAL}
-    assert all(metric in {BAD, TOTAL} or seconds == TIMING.base for metric, seconds in ranges)
+    assert {metric for metric, seconds in ranges if seconds > RAW_LIMIT_SECONDS} == {*SUMS, *LONG_SUMS}
+    assert all(metric in RECORDED or seconds == TIMING.base for metric, seconds in ranges)
 
 
 def test_the_ranges_of_an_expression_are_found_behind_any_label() -> None:
@@ -65,14 +78,132 @@ def test_the_ranges_of_an_expression_are_found_behind_any_label() -> None:
 
 @EACH
 def test_windows_are_summed_after_the_events_that_they_sum_in_one_group(slo: Slo) -> None:
-    fast, slow = groups(slo, PLACES, TIMING)
-    names = [rule.get("record", "alert") for rule in fast["rules"]]
+    fast, slow, budget = groups(slo, PLACES, TIMING)
+    names = [[rule.get("record", "alert") for rule in group["rules"]] for group in (fast, slow, budget)]
 
-    assert names.index(TOTAL) < names.index(ERROR_RATIO)
-    assert names.index(BAD) < names.index(ERROR_RATIO)
-    assert "alert" not in names[: len(names) - names[::-1].index(ERROR_RATIO)]
-    assert {TOTAL, BAD} & {rule.get("record") for rule in slow["rules"]} == set()
-    assert (fast["interval"], slow["interval"]) == ("30s", "5m")
+    assert names[0][:2] == [TOTAL, BAD], "bad events are reckoned from the total that was just recorded"
+    assert set(names[1][:2]) == {*SUMS}
+    assert set(names[2]) == {*LONG_SUMS}
+    for some in names[:2]:
+        assert "alert" not in some[: len(some) - some[::-1].index(ERROR_RATIO)]
+    assert [group["interval"] for group in (fast, slow, budget)] == ["30s", "4m", "30m"]
+
+
+@EACH
+def test_what_is_read_at_an_instant_is_recorded_again_a_minute_before_it_is_out_of_sight(slo: Slo) -> None:
+    looked_at = {ERROR_RATIO, BUDGET_REMAINING, OBJECTIVE, *MOMENTS}
+    intervals = {
+        name: seconds_of(group["interval"])
+        for group in groups(slo, PLACES, TIMING)
+        for name in looked_at & {rule.get("record") for rule in group["rules"]}
+    }
+
+    assert intervals.keys() == looked_at
+    assert max(intervals.values()) <= 300 - 60
+
+
+def samples_read(slo: Slo, timing: Timing) -> list[tuple[str, float]]:
+    """Return the recorded series that each window and condition reads, and how many samples of them."""
+    made = groups(slo, PLACES, timing)
+    every = {rule["record"]: seconds_of(group["interval"]) for group in made for rule in group["rules"] if "record" in rule}
+    rules = [rule for rule in rules_of(slo, timing) if rule.get("record") not in RECORDED]
+    return [(name, seconds / every[name]) for rule in rules for name, seconds in reads(rule["expr"])]
+
+
+@EACH
+def test_an_evaluation_of_all_rules_reads_some_thousand_recorded_samples_of_a_set_of_labels(slo: Slo) -> None:
+    """Prometheus takes some 0.1 us for one. Summed from what is recorded every 30 s it would be 200,000."""
+    assert sum(count for _, count in samples_read(slo, TIMING)) < 8_000
+
+
+@EACH
+def test_a_day_is_made_of_sums_of_minutes_and_longer_windows_of_half_hours(slo: Slo) -> None:
+    of = {rule["labels"]["window"]: {name for name, _ in reads(rule["expr"])} for rule in rules_of(slo) if is_ratio(rule)}
+    alerts = {rule["labels"]["long"]: {name for name, _ in reads(rule["expr"])} for rule in alerts_of(slo)}
+
+    assert of["1d"] == {*SUMS}
+    assert of["3d"] == {*LONG_SUMS}
+    assert all(names == {*MOMENTS} for window, names in of.items() if window not in {"1d", "3d"})
+    assert all(names <= of[window] for window, names in alerts.items())
+
+
+def is_ratio(rule: Rule) -> bool:
+    return rule.get("record") == ERROR_RATIO
+
+
+@pytest.mark.parametrize("scale", [1.0, 1 / 20, 1 / 100, 1 / 720, 1 / 7200])
+def test_in_a_drill_a_window_is_made_of_what_is_fine_enough_for_its_length(scale: float) -> None:
+    drill = Timing(interval=0.5, scrape=1.0, scale=scale)
+    of_sums = [count for name, count in samples_read(AVAILABILITY, drill) if name not in MOMENTS]
+
+    assert min(of_sums, default=72) >= 54, "72, of which the condition on history reads three quarters"
+
+
+def test_where_a_day_is_twelve_seconds_it_is_made_of_the_moments() -> None:
+    drill = Timing(interval=0.5, scrape=1.0, scale=1 / 7200)
+    ratios = [rule["expr"] for rule in rules_of(AVAILABILITY, drill) if is_ratio(rule)]
+
+    assert {name for expression in ratios for name, _ in reads(expression)} == {*MOMENTS}
+
+
+def test_each_evaluation_is_in_one_sum_and_each_sum_in_one_of_half_an_hour(tmp_path: Path) -> None:
+    """Here there is a sample at both ends of each range: promtool evaluates all in the same moment."""
+    _, slow, budget = groups(AVAILABILITY, PLACES, TIMING)
+    labels = f'{{slo="{AVAILABILITY.name}",area="inference"}}'
+    rules, tests = {}, {}
+    for name, group, source, into, every in (("slow", slow, MOMENTS, SUMS, "30s"), ("budget", budget, SUMS, LONG_SUMS, "4m")):
+        at = 480 * seconds_of(every)
+        asked = [
+            {
+                "expr": f"sum_over_time({one}[{duration(at - 1)}])",
+                "eval_time": duration(at),
+                "exp_samples": [{"labels": labels, "value": 480}],
+            }
+            for one in into
+        ]
+        block = {
+            "interval": every,
+            "input_series": [{"series": f"{one}{labels}", "values": "1x480"} for one in source],
+            "promql_expr_test": asked,
+        }
+        rules[f"{name}.yaml"] = {"groups": [{**group, "rules": [rule for rule in group["rules"] if rule.get("record") in into]}]}
+        tests[f"{name}_test.yaml"] = {
+            "rule_files": [f"{name}.yaml"],
+            "evaluation_interval": group["interval"],
+            "tests": [block],
+        }
+
+    assert faults(tmp_path, rules, tests) == {}
+
+
+def test_when_prometheus_is_back_no_events_of_before_are_taken_for_bad_ones(tmp_path: Path) -> None:
+    """Rates need two scrapes; nothing has ended the recorded total, and it is still in sight of a plain selector."""
+    rules, tests = {}, {}
+    for slo in SAMPLES:
+        labels = {"slo": slo.name, "area": slo.area, **labels_of(slo)}
+        total = f"{TOTAL}{{{','.join(f'{name}={quoted(value)}' for name, value in labels.items())}}}"
+        rules[f"{slo.name}.yaml"] = {
+            "groups": [{"name": "g", "rules": [rule for rule in rules_of(slo) if rule.get("record") == BAD]}]
+        }
+        asked = [
+            {"expr": f"count({TOTAL})", "eval_time": "7m", "exp_samples": [{"labels": "{}", "value": 1}]},
+            {"expr": BAD, "eval_time": "7m", "exp_samples": []},
+            {"expr": f"count({BAD})", "eval_time": "5m", "exp_samples": [{"labels": "{}", "value": 1}]},
+        ]
+        block = {"interval": "30s", "input_series": [{"series": total, "values": "60x10"}], "promql_expr_test": asked}
+        tests[f"{slo.name}_test.yaml"] = {"rule_files": [f"{slo.name}.yaml"], "evaluation_interval": "30s", "tests": [block]}
+
+    assert faults(tmp_path, rules, tests) == {}
+
+
+def test_numbers_are_as_exact_as_they_are_meant() -> None:
+    slo = replace(AVAILABILITY, target=0.99991234)
+    thresholds = [float(text) for alert in alerts_of(slo) for text in re.findall(r"> ([\d.e-]+) and", alert["expr"])]
+    said = [rule["expr"] for rule in rules_of(slo)]
+
+    assert thresholds == pytest.approx([tier.threshold(slo) for tier in tiers(slo) for _ in range(2)], rel=1e-11)
+    assert "vector(0.99991234)" in said
+    assert any(text.endswith("/ 8.766e-05") for text in said), "and not / 8.766000000001686e-05"
 
 
 @EACH

@@ -9,9 +9,12 @@ import pytest
 
 from helpers import REPOSITORY
 from tachoscope_alerts import policy as policies
+from tachoscope_alerts.detection import detection, in_words
 from tachoscope_alerts.events import EventAlert
+from tachoscope_alerts.openslo import load
 from tachoscope_alerts.runbook_skeleton import HEAD, HEADINGS, in_two_units, of_event, of_objectives, refresh, skeleton, stale
 from tachoscope_alerts.slo import Ratio, Selector, Slo
+from tachoscope_alerts.windows import Timing
 from tachoscope_core.errors import TachoscopeError
 
 POLICY = policies.load(REPOSITORY / "alerts" / "policy.yaml")
@@ -72,12 +75,13 @@ def test_the_head_says_whose_the_page_is() -> None:
 def test_the_urgency_of_a_burn_is_that_of_the_workbooks_table_over_28_days() -> None:
     found = [row for row in rows(of_objectives([SLO]).urgency) if " / " in row[0]][1:]
 
-    # 2 % of the budget in an hour is all of it in 50 hours; with everything bad it fires after 13.44 x 0.1 % of an hour.
+    # 2 % of the budget in an hour is all of it in 50 hours; with everything bad 13.44 x 0.1 % of an hour are needed: 48 s. To them
+    # come half of the base window and of an evaluation, and in three days of the sums: as in docs/detection.md.
     assert found == [
-        ["1h / 5m", "page", "1.34 %", "13.4", "2 d 2 h", "48 s"],
-        ["6h / 30m", "page", "0.56 %", "5.6", "5 d", "2 min"],
-        ["1d / 2h", "ticket", "0.28 %", "2.8", "10 d", "4 min"],
-        ["3d / 6h", "ticket", "0.0933 %", "0.933", "30 d", "4 min"],
+        ["1h / 5m", "page", "1.34 %", "13.4", "2 d 2 h", "93 s"],
+        ["6h / 30m", "page", "0.56 %", "5.6", "5 d", "2.8 min"],
+        ["1d / 2h", "ticket", "0.28 %", "2.8", "10 d", "6.5 min"],
+        ["3d / 6h", "ticket", "0.0933 %", "0.933", "30 d", "21.5 min"],
     ]
 
 
@@ -104,12 +108,39 @@ def test_renewing_leaves_every_word_that_somebody_wrote() -> None:
     renewed = refresh(written, other, POLICY)
 
     changed = [(old, new) for old, new in zip(written.splitlines(), renewed.splitlines(), strict=True) if old != new]
+    ends = "5 min after its condition was last true"
     assert [new for _, new in changed] == [
         "# GpuLost | ticket | storage | infrastructure | last tested 2026-11-22 by events-gpu_test.yaml",
-        "| ticket | 10 min | 5 min | judgement: one is one too many |",
+        f"| ticket | when its condition has held for 10 min | {ends} | judgement: one is one too many |",
         "Owner: storage, #storage.",
     ]
     assert refresh(renewed, other, POLICY) == renewed
+
+
+@pytest.mark.parametrize("slo", load([REPOSITORY / "alerts" / "slos"]), ids=lambda slo: slo.name)
+def test_the_times_of_a_burn_are_those_of_the_page_on_detection(slo: Slo) -> None:
+    found = [row for row in rows(of_objectives([slo]).urgency) if " / " in row[0]][1:]
+
+    for severity in {row[1] for row in found}:
+        first = in_words(detection(slo, severity, 1.0, Timing()).fires)  # type: ignore[arg-type]  # read from a table
+        assert first in [row[5] for row in found if row[1] == severity]
+
+
+@pytest.mark.parametrize(
+    ("expression", "said"),
+    [
+        ("tachoscope_gpu_up == 0", "compares the newest values"),
+        (
+            "up offset 1h unless max_over_time(up[10m:30s]) > rate(x[90s])",
+            "looks back 2 min, 10 min",
+        ),
+        ("a - a offset 1h", "looks back 1 h"),
+    ],
+)
+def test_an_event_without_a_for_says_how_far_its_condition_looks_back(expression: str, said: str) -> None:
+    urgency = of_event(dataclasses.replace(EVENT, for_seconds=0, expr=expression)).urgency
+
+    assert [row[1] for row in rows(urgency) if row[0] == "ticket"] == [f"as soon as its condition is true, which {said}"]
 
 
 def test_a_page_without_a_place_for_a_generated_block_is_refused_with_what_to_add() -> None:

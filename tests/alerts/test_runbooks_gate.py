@@ -47,6 +47,8 @@ from tachoscope_core.taxonomy import BY_SLUG
 PAGES = alert_pages()
 ALL = {**PAGES, **procedures()}
 STALE_DAYS = 180
+ADDRESSES = {"server", "gateway", "prometheus", "alertmanager", "replicas_plus_one"}
+"""What whoever is on call knows beforehand, and a number that the line above it prints."""
 LABELS_OF_A_TARGET = {"instance", "job"}
 
 
@@ -78,7 +80,7 @@ def test_nothing_is_left_to_be_written(name: str) -> None:
 def test_the_first_action_can_be_taken_back_and_says_what_to_expect(name: str) -> None:
     first = section(PAGES[name], "3 Stop it").split("\n2. ")[0]
 
-    assert first.lstrip().startswith("1. (90 s, reversible)")
+    assert re.findall(r"^\d\. (?:\(.*?\))?", first, flags=re.MULTILINE) == ["1. (90 s, reversible)"]
     assert blocks(first, "sh")
     assert "Expected: " in first
     assert "Undo" in first
@@ -213,6 +215,15 @@ def test_a_placeholder_is_a_label_or_the_readme_says_where_it_is_from(name: str)
     assert used <= runbook_fixture.LABELS.keys() | {word for cell in explained for word in re.findall(r"`(\w+)`", cell)}
 
 
+@pytest.mark.parametrize("name", PAGES)
+def test_what_a_step_needs_is_given_by_the_alert_or_by_a_line_above_it(name: str) -> None:
+    page, known = PAGES[name], labels_of(name) | ADDRESSES
+    needed = {word: page.index(f"${{{word}") for word in re.findall(r"\$\{(\w+)", page) if word not in known}
+
+    assert [word for word, place in needed.items() if f"`{word}`" not in page[:place]] == []
+    assert re.findall(r"(?<![\w/])(?:NAME|POD|NODE|HOST|CHECKPOINT)\b", section(page, "3 Stop it")) == []
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_the_commands_of_ours_exist_with_their_options(name: str) -> None:
     for words in re.findall(r"(?:^|`|\(|; )tachoscope ((?:[a-z]+ ?)[^`\n#|;]*)", ALL[name], flags=re.MULTILINE):
@@ -252,6 +263,12 @@ SLOS, EVENTS = load([ALERTS / "slos"]), events.load(ALERTS / "events")
 SUBJECTS = subjects(SLOS, EVENTS)
 
 
+def labels_of(name: str) -> set[str]:
+    """Return the labels that an alert carries."""
+    of_objectives = {label for slo in SLOS if slo.alert == name for label in slo.by}
+    return of_objectives | {label for event in EVENTS if event.alert == name for label in event.tests["fires"]["labels"]}
+
+
 @pytest.mark.parametrize("name", PAGES)
 def test_what_is_generated_is_current(name: str) -> None:
     assert refresh(PAGES[name], SUBJECTS[name], policy.load(ALERTS / "policy.yaml")) == PAGES[name], "make generate"
@@ -259,8 +276,6 @@ def test_what_is_generated_is_current(name: str) -> None:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_label_in_a_query_is_one_of_the_alert_or_of_a_row_that_the_page_names(name: str) -> None:
-    labels = {label for slo in SLOS if slo.alert == name for label in slo.by}
-    labels |= {label for event in EVENTS if event.alert == name for label in event.tests["fires"]["labels"]}
     named = {
         label
         for line in re.findall(r"^.*\bbelow (?:is|are)\b.*$", PAGES[name], flags=re.MULTILINE)
@@ -268,7 +283,7 @@ def test_a_label_in_a_query_is_one_of_the_alert_or_of_a_row_that_the_page_names(
     }
     used = {label for query in queries(PAGES[name]) for label in re.findall(r"\$\{(\w+)\}", query.expression)}
 
-    assert used <= labels | named
+    assert used <= labels_of(name) | named
 
 
 def test_what_is_read_here_by_name_is_what_the_readers_read() -> None:

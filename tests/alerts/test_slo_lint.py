@@ -7,7 +7,7 @@ import pytest
 
 from tachoscope_alerts import lint
 from tachoscope_alerts.catalogue import Known, catalogue
-from tachoscope_alerts.slo import AtMost, Gate, Ratio, Selector, Slices, Slo
+from tachoscope_alerts.slo import AtMost, Gate, MoreThan, Ratio, Selector, Slices, Slo
 
 OWN = (
     Known("requests_total", "counter", frozenset({"model", "outcome"}), "test", {"outcome": ("ok", "failed", "left")}),
@@ -90,7 +90,10 @@ def problems(around):
 
 
 def test_sound_objectives_and_alerts_have_no_problem(problems):
+    above = replace(HISTOGRAM, name="patience", alert="Down", indicator=MoreThan(Selector("wait_seconds"), 0.5))
+
     assert problems(RATIO, HISTOGRAM, SLICES, events=(Event(),)) == []
+    assert problems(above, replace(SLICES, indicator=replace(SLICES.indicator, missing="ignored"))) == []
 
 
 MISTAKES = {
@@ -131,6 +134,14 @@ MISTAKES = {
         replace(HISTOGRAM, indicator=AtMost(Selector("wait_seconds"), 0.45)),
         "waiting: no bucket of wait_seconds ends at 0.45 (its boundaries are 0.5, 1)",
     ),
+    "a threshold above which no bucket begins": (
+        replace(HISTOGRAM, indicator=MoreThan(Selector("wait_seconds"), 0.5000001)),
+        "waiting: no bucket of wait_seconds ends at 0.5000001 (its boundaries are 0.5, 1)",
+    ),
+    "a gauge as a histogram with a threshold to exceed": (
+        replace(HISTOGRAM, by=(), indicator=MoreThan(Selector("run_active"), 0.5)),
+        "run_active is a gauge, not a histogram",
+    ),
     "bad events that total does not count": (
         replace(
             RATIO,
@@ -160,11 +171,11 @@ MISTAKES = {
     ),
     "a target that allows too much": (
         replace(RATIO, target=0.02),
-        "no alert of availability can fire: 1h/5m needs 13.2 of all to be bad",
+        "no alert of availability can fire: 1h/5m needs 1320 % of all to be bad",
     ),
     "pages that can never be": (
         replace(RATIO, target=0.8),
-        "availability pages, and no page of it can fire: 1h/5m needs 2.69 of all",
+        "availability pages, and no page of it can fire: 1h/5m needs 269 % of all",
     ),
 }
 
@@ -183,7 +194,7 @@ def test_a_tier_that_cannot_fire_is_a_note_unless_something_pages_when_all_is_do
     slow = [found for found in problems(lenient) if "1h/5m" in found]
 
     assert len(slow) == 1
-    assert slow[0].startswith("slos.yaml:7: note: some alerts of availability cannot fire: 1h/5m needs 1.34 of all")
+    assert slow[0].startswith("slos.yaml:7: note: some alerts of availability cannot fire: 1h/5m needs 134 % of all")
     assert problems(lenient, events=(Event(),)) == []
     assert problems(lenient, events=(Event(severity="ticket"),)) != []  # a ticket waits until morning
 
@@ -242,8 +253,9 @@ def test_alerts_beside_the_objectives_are_checked_too(mistake: str, problems):
     assert said in found
 
 
-def test_recorded_series_may_be_read_over_days(problems):
-    assert problems(RATIO, events=(Event(expr='sum_over_time(slo:bad_events:base{slo="availability"}[28d]) > 5'),)) == []
+@pytest.mark.parametrize("level", ["base", "sum4m", "sum30m"])
+def test_recorded_series_may_be_read_over_days(level: str, problems):
+    assert problems(RATIO, events=(Event(expr=f'sum_over_time(slo:bad_events:{level}{{slo="availability"}}[28d]) > 5'),)) == []
 
 
 def test_a_missing_runbook_is_no_problem_where_none_are_looked_for(around):

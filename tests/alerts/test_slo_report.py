@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
 
-from slo_making import ACTIVE, AGE, BAD, BEGIN, GOOD, LATENCY, USE, slo
+from slo_making import ACTIVE, ACTIVITY, AGE, BAD, BEGIN, GOOD, LATENCY, USE, slo
 from tachoscope_alerts.measure import Ask, Measured, Sums, Window
 from tachoscope_alerts.report import BINS, report
 from tachoscope_alerts.slo import Ratio, Selector, Slo
@@ -26,10 +26,17 @@ class Planned:
     """A source that knows the course of each group, hour by hour."""
 
     def __init__(
-        self, courses: dict[tuple[str, ...], Course], offenders: dict[str, dict[tuple[str, ...], float]] | None = None
+        self,
+        courses: dict[tuple[str, ...], Course],
+        offenders: dict[str, dict[tuple[str, ...], float]] | None = None,
+        *,
+        instance: Literal["host", "instance"] = "host",
+        raw: Iterable[str] = (),
     ) -> None:
         self.name = "planned"
         self.notes = ["a note"]
+        self.instance: Literal["host", "instance"] = instance
+        self.raw_only_bad = set(raw)
         self.asks: list[Ask] = []
         self._courses = courses
         self._offenders = offenders or {}
@@ -86,6 +93,14 @@ def test_without_events_nothing_is_known_to_be_met() -> None:
     assert (objective.state, objective.budgets[0].why) == ("not_measured", "no samples of tachoscope_requests_total in the period")
 
 
+def test_of_jobs_that_nobody_counted_it_is_told_who_would_have() -> None:
+    jobs = Ratio(Selector("tachoscope_jobs_finished_total"), bad=Selector("tachoscope_jobs_finished_total", {"cause": ("infra",)}))
+    ((budget,),) = [one.budgets for one in report([slo(jobs)], Planned({(): lambda ago: (0.0, 0.0)}), NOW).objectives]
+    assert budget.why.startswith(
+        "no events in the period: an attempt is counted up to 30 s after its end, by an agent that still runs"
+    )
+
+
 def test_what_was_measured_of_the_period_is_told_and_that_it_stopped() -> None:
     budget = judged(lambda ago: (0.0, 1.0) if 7 * DAY <= ago < 14 * DAY else None)
     assert (budget.state, budget.attainment, budget.coverage, budget.recent) == ("ok", 1.0, pytest.approx(0.25), False)
@@ -128,6 +143,10 @@ def test_few_bad_events_and_short_histories_fire_nothing() -> None:
         return (1.0, 1.0) if ago < 5 * HOUR else None
 
     assert burns(judged(young)) == {1: True, 6: True, 24: False, 72: False}, "tickets need a quarter of their window"
+    held = {burn.long_seconds / HOUR: burn.held for burn in judged(young, least_bad_events=1e6).burns}
+    assert held[1] == "needs 1e+06 bad events"
+    assert held[24] == "needs 6h of history, has 5h and needs 1e+06 bad events"
+    assert {burn.held for burn in judged(steady(0.0)).burns} == {""}, "nothing held back what was not above"
 
 
 def test_an_objective_that_never_pages_has_tickets_only() -> None:
@@ -153,9 +172,34 @@ def test_offenders_are_the_worst_of_the_last_day_by_each_label_that_the_metric_h
     assert [budget.labels for budget in objective.budgets] == [{"service": "code"}, {"service": "chat"}], "the worst state first"
     chat = objective.budgets[1].offenders
     assert [(one.kind, one.value) for one in chat] == [("host", f"n{number}") for number in (8, 7, 6, 5, 4)]
-    assert (chat[0].bad, chat[0].share) == pytest.approx((8 * INTERVAL, 8 / 40))
+    assert (chat[0].bad, chat[0].of, chat[0].share) == pytest.approx((8 * INTERVAL, 40 * INTERVAL, 8 / 40))
     (further,) = source.asks[1:]
     assert (further.slo.by, further.windows) == (("service", "instance"), (Window(NOW - DAY, NOW),))
+
+
+def test_each_share_is_of_what_was_counted_together_with_it_and_other_series_are_told() -> None:
+    """What rules recorded may hold less than the raw series: no share is of a whole that it was not counted in."""
+    counted = {("j-1",): 60.0, ("j-2",): 20.0}
+    known = Planned(
+        {(): steady(0.0001)}, {"training_job": counted, "instance": {("10.0.0.1:9",): 70.0}}, instance="instance", raw=["planted"]
+    )
+    ((budget,),) = [one.budgets for one in report([slo(ACTIVITY)], known, NOW).objectives]
+
+    assert budget.raw_offenders
+    assert [(one.kind, one.value, one.share) for one in budget.offenders] == [
+        ("job", "j-1", 0.75),
+        ("job", "j-2", 0.25),
+        ("instance", "10.0.0.1:9", 1.0),
+    ]
+    assert all(one.share == one.bad / one.of for one in budget.offenders)
+    assert not judged(steady(0.02)).raw_offenders
+
+
+def test_a_report_on_an_hour_shows_nothing_of_a_day() -> None:
+    source = Planned({(): steady(0.02)}, {"instance": {("n1",): 1.0}})
+    ((budget,),) = [one.budgets for one in report([slo(LATENCY)], source, NOW, period_days=1 / 24).objectives]
+    assert budget.attainment_day is None
+    assert {window for ask in source.asks if ask.only_bad for window in ask.windows} == {Window(NOW - HOUR, NOW)}
 
 
 @pytest.mark.parametrize(
@@ -163,6 +207,7 @@ def test_offenders_are_the_worst_of_the_last_day_by_each_label_that_the_metric_h
     [
         (BAD, (), ["service", "instance"]),
         (GOOD, ("service",), ["instance"]),
+        (ACTIVITY, (), ["training_job", "instance"]),
         (AGE, (), ["training_job"]),
         (USE, (), []),
         (replace(USE, by=("gpu", "instance"), gate=ACTIVE, missing="ignored"), (), ["instance"]),
@@ -191,7 +236,10 @@ def test_amounts_are_seconds_where_time_is_counted() -> None:
     seconds = Ratio(
         Selector("tachoscope_time_seconds_total"), good=Selector("tachoscope_time_seconds_total", {"state": ("compute",)})
     )
-    assert [unit(slo(one)) for one in (BAD, LATENCY, AGE, seconds)] == ["events", "events", "seconds", "seconds"]
+    counted = [unit(slo(one)) for one in (BAD, LATENCY, ACTIVITY, AGE, seconds)]
+    assert counted == ["events", "events", "events", "seconds", "seconds"]
+    made = report([slo(one) for one in (seconds, AGE, USE, BAD)], Planned({}), NOW).objectives
+    assert [one.summed_over for one in made] == ["ranks", "jobs", "GPUs", ""]
 
 
 def test_windows_end_at_the_last_evaluation_and_shrink_with_the_drill() -> None:
@@ -232,10 +280,15 @@ def test_a_report_on_less_time_judges_its_budget_and_burns_by_the_same_tiers() -
     ("indicator", "why"),
     [
         (USE, "no samples of tachoscope_gpu_active_ratio in the period"),
-        (AGE, "tachoscope_job_active was 1 at no time of the period"),
+        (AGE, "no job ran for over 30m in the period, by tachoscope_job_active"),
+        (replace(AGE, gate=ACTIVE), "no job ran in the period, by tachoscope_job_active"),
+        (
+            replace(AGE, gate=replace(ACTIVE, selector=Selector("queue_open"), since_seconds=60.0)),
+            "queue_open was 1 for over 1m at no time of the period",
+        ),
         (
             replace(AGE, missing="ignored"),
-            "no samples of tachoscope_checkpoint_verified_timestamp_seconds while tachoscope_job_active was 1 in the period",
+            f"no samples of {AGE.value.metric} while tachoscope_job_active was 1 for over 30m in the period",
         ),
     ],
 )

@@ -11,10 +11,12 @@ import yaml
 from helpers import REPOSITORY
 from tachoscope_alerts import events, lint, openslo, policy
 from tachoscope_alerts.catalogue import catalogue
+from tachoscope_alerts.evaluate import selectors
 from tachoscope_alerts.expressions import bad_events, error_ratio, total_events
-from tachoscope_alerts.slo import AtMost, Ratio, Slices
+from tachoscope_alerts.slo import AtMost, MoreThan, Ratio, Selector, Slices
 from tachoscope_alerts.windows import DAY, Timing
-from tachoscope_core.training_metrics import TRAINING_STATES
+from tachoscope_core.names import BY_NAME as BY_METRIC
+from tachoscope_core.training_metrics import EFFECTIVE_STATES, TRAINING_STATES
 
 ALERTS = REPOSITORY / "alerts"
 SLOS = openslo.load([ALERTS / "slos"])
@@ -59,24 +61,32 @@ def test_each_is_described_and_carries_a_source_an_owner_and_a_board():
         assert slo.by == (("service", "model") if slo.area == "inference" else ())
 
 
-def test_each_state_of_training_is_good_bad_or_not_counted_on_purpose():
-    indicator = BY_NAME["training-goodput"].indicator
-    assert isinstance(indicator, Ratio)
-    assert indicator.good is not None
-
-    good, apart = set(indicator.good.labels["state"]), set(indicator.total.excluding["state"])
-    assert set(TRAINING_STATES) - good - apart == {
+def test_each_state_of_training_is_good_or_bad_on_purpose_and_only_the_queue_is_not_counted():
+    assert set(TRAINING_STATES) - set(EFFECTIVE_STATES) - {"queued"} == {
         *("data_wait", "checkpoint", "initialisation", "restore", "lost_work", "hung", "unexplained"),
     }
-    assert apart == {"queued"}
+    assert BY_NAME["training-goodput"].indicator == Ratio(
+        good=Selector("tachoscope_job_effective_seconds_total"), total=Selector("tachoscope_job_held_seconds_total")
+    )
 
 
-def test_a_job_without_any_verified_checkpoint_is_bad_and_a_gpu_that_cannot_tell_is_not_counted():
-    age, efficiency = BY_NAME["training-checkpoint-age"].indicator, BY_NAME["gpu-efficiency"].indicator
+def test_a_job_without_any_verified_checkpoint_is_bad():
+    age = BY_NAME["training-checkpoint-age"].indicator
     assert isinstance(age, Slices)
-    assert isinstance(efficiency, Slices)
 
-    assert (age.missing, efficiency.missing) == ("bad", "ignored")
+    assert age.missing == "bad"
+
+
+def test_no_objective_selects_a_series_a_rank_or_gpu_of_which_a_fleet_has_ten_thousand():
+    labels = {slo.name: {label for one in selectors(slo) for label in BY_METRIC[one.metric].labels} for slo in SLOS}
+
+    assert {name for name, there in labels.items() if there & {"rank", "gpu", "uuid"}} == set()
+
+
+def test_a_gpu_is_good_above_its_threshold_and_a_step_up_to_its():
+    active, waiting = BY_NAME["gpu-efficiency"].indicator, BY_NAME["training-input-wait"].indicator
+    assert isinstance(active, MoreThan)
+    assert isinstance(waiting, AtMost)
 
 
 def test_documents_are_plain_openslo_that_other_tools_read():

@@ -119,7 +119,8 @@ TRAPS = (
         firing={"training_job": "llama"},
         series={
             'tachoscope_job_active{training_job="llama",instance="n1"}': "1x60",
-            'tachoscope_heartbeat_age_seconds{training_job="llama",rank="0",instance="n1"}': "2x30 30+30x30",
+            'tachoscope_job_ranks{training_job="llama",state="working",instance="n1"}': "1x32 0x28",
+            'tachoscope_job_ranks{training_job="llama",state="silent",instance="n1"}': "0x32 1x28",
             'tachoscope_step_seconds_count{training_job="llama",instance="n1"}': "0+30x30 900x30",
             'tachoscope_time_seconds_total{training_job="llama",rank="0",state="compute",instance="n1"}': "0+30x30 900x30",
         },
@@ -146,7 +147,7 @@ TRAPS = (
         firing=None,
         series={
             'tachoscope_job_active{training_job="llama",instance="n1"}': "1 _x5 " * 8,
-            'tachoscope_heartbeat_age_seconds{training_job="llama",rank="0",instance="n1"}': "2 _x5 " * 8,
+            'tachoscope_job_ranks{training_job="llama",state="working",instance="n1"}': "1 _x5 " * 8,
             'tachoscope_step_seconds_count{training_job="llama",instance="n1"}': " ".join(f"{180 * k} _x5" for k in range(8)),
         },
         at="21m30s",
@@ -166,7 +167,7 @@ TRAPS = (
         interval="1m",
     ),
     Trap(
-        what="7: a rank that leaves takes its count with it, and what others drop is seen all the same",
+        what="7: a node that leaves takes its count with it, and what others drop is seen all the same",
         naive=(
             "sum by (training_job) (tachoscope_records_dropped_total)"
             " - sum by (training_job) (tachoscope_records_dropped_total offset 1h) > 0"
@@ -175,8 +176,8 @@ TRAPS = (
         alert="AgentDroppingRecords",
         firing={"training_job": "llama"},
         series={
-            'tachoscope_records_dropped_total{training_job="llama",rank="0",instance="n1"}': "100x70",
-            'tachoscope_records_dropped_total{training_job="llama",rank="1",instance="n1"}': "0x80 30x20",
+            'tachoscope_records_dropped_total{training_job="llama",instance="n1"}': "100x70",
+            'tachoscope_records_dropped_total{training_job="llama",instance="n2"}': "0x80 30x20",
         },
         at="90m",
         interval="1m",
@@ -217,15 +218,17 @@ def test_11_a_service_that_answers_one_look_in_ten_is_one_alert_and_not_many(tmp
 
 HUNG = {
     'tachoscope_job_active{training_job="llama",instance="n1"}': "1x80",
-    'tachoscope_heartbeat_age_seconds{training_job="llama",rank="0",instance="n1"}': "2x20 60+60x60",
+    'tachoscope_job_ranks{training_job="llama",state="working",instance="n1"}': "1x20 0x60",
+    'tachoscope_job_ranks{training_job="llama",state="hung",instance="n1"}': "0x20 1x60",
+    'tachoscope_job_ranks{training_job="llama",state="silent",instance="n1"}': "0x80",
     'tachoscope_step_seconds_count{training_job="llama",instance="n1"}': "0+60x20 1200x60",
-    'tachoscope_time_seconds_total{training_job="llama",rank="0",state="hung",instance="n1"}': "0x20 30+60x60",
     'tachoscope_hangs_total{training_job="llama",instance="n1"}': "0x20 1x60",
     'tachoscope_worker_failures_total{training_job="llama",host="n1",instance="n1"}': "0x80",
     'tachoscope_checkpoint_verified_timestamp_seconds{training_job="llama",instance="n1"}': "0x80",
 }
 FAILED = HUNG | {
-    'tachoscope_time_seconds_total{training_job="llama",rank="0",state="hung",instance="n1"}': "0x80",
+    'tachoscope_job_ranks{training_job="llama",state="hung",instance="n1"}': "0x80",
+    'tachoscope_job_ranks{training_job="llama",state="silent",instance="n1"}': "0x20 1x60",
     'tachoscope_hangs_total{training_job="llama",instance="n1"}': "0x80",
     'tachoscope_worker_failures_total{training_job="llama",host="n1",instance="n1"}': "0x20 8x60",
 }

@@ -57,3 +57,12 @@ def test_scaled_down_a_window_still_holds_two_evaluations() -> None:
 
     assert [timing.scaled(seconds) for seconds in (3600, 300, 60)] == [36, 3, 2]
     assert timing.base == 2
+
+
+@pytest.mark.parametrize("interval", [15, 30, 60, 300])
+def test_a_wait_of_alertmanager_is_as_long_as_said_however_often_rules_are_evaluated(interval: float) -> None:
+    assert [Timing(interval=interval).waited(seconds) for seconds in (30, 300)] == [30, 300]
+
+
+def test_scaled_down_a_wait_still_lasts_two_evaluations() -> None:
+    assert [Timing(interval=1, scale=0.001).waited(seconds) for seconds in (30, 86400)] == [2, 86.4]

@@ -43,7 +43,7 @@ def failing(traps: Traps, folder: Path) -> dict[str, str]:
 
 def rules_of(*slos: Slo, more: tuple[Rule, ...] = (), before: tuple[Rule, ...] = (), days: bool = False) -> dict[str, Any]:
     """Return the rules of objectives up to six hours, or all; with rules evaluated `before` them or after."""
-    found = [group for slo in slos for group in groups(slo, PLACES, TIMING)[: 2 if days else 1]]
+    found = [group for slo in slos for group in groups(slo, PLACES, TIMING)[: None if days else 1]]
     found = [{"name": "before", "rules": list(before)}, *found, {"name": "more", "rules": list(more)}]
     return {"groups": [group for group in found if group["rules"]]}
 

@@ -1,0 +1,91 @@
+"""What comes with tachoscope, beside objectives of one's own: names that are taken, and alerts that belong to what is given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tachoscope_alerts import events, openslo, places
+from tachoscope_alerts.alertmanager import WATCHDOG
+from tachoscope_alerts.events import EventAlert
+from tachoscope_alerts.slo import Slo
+from tachoscope_core.errors import TachoscopeError
+
+
+@dataclass(frozen=True, slots=True)
+class Shipped:
+    """Objectives, and the alerts beside them."""
+
+    slos: Sequence[Slo] = ()
+    events: Sequence[EventAlert] = ()
+
+    def paths(self) -> set[Path]:
+        """Return the files that they stand in."""
+        return {Path(path).resolve() for path in {*(slo.path for slo in self.slos), *(event.path for event in self.events)}}
+
+
+NOTHING_SHIPPED = Shipped()
+
+
+def load() -> Shipped:
+    """Return what lies in `alerts/` here, or came with the package; what is not there or cannot be read is left out.
+
+    Whoever checks those very files is told what is wrong with them; beside files of one's own they only say which names are taken.
+    """
+    slos: list[Slo] = []
+    found: list[EventAlert] = []
+    try:
+        for path in openslo.files([places.path_of("slos")]):
+            slos += _readable(path)
+        found = events.load(places.path_of("events"))
+    except TachoscopeError:
+        pass
+    return Shipped(slos, found)
+
+
+def is_whole(slos: Sequence[Slo], shipped: Shipped) -> bool:
+    """Say whether all shipped objectives are among these, as they are or changed: then the shipped alerts belong to them too."""
+    return bool(shipped.slos) and {slo.name for slo in shipped.slos} <= {slo.name for slo in slos}
+
+
+def with_watchdog(given: Sequence[EventAlert], shipped: Shipped) -> list[EventAlert]:
+    """Return alerts with the one that Alertmanager's dead man's switch waits for, in a file of its own if it had to be added.
+
+    Not in that of its shipped group: put into one folder with what is built of all, it would take the place of the others.
+    """
+    if any(event.alert == WATCHDOG for event in given):
+        return list(given)
+    return [*given, *(replace(event, group=WATCHDOG.lower()) for event in shipped.events if event.alert == WATCHDOG)]
+
+
+def left_out(slos: Sequence[Slo], given: Sequence[EventAlert], shipped: Shipped) -> Shipped:
+    """Return what ships and is not among objectives and alerts, by name."""
+    objectives, alerts = {slo.name for slo in slos}, {event.alert for event in given}
+    return Shipped(
+        [slo for slo in shipped.slos if slo.name not in objectives],
+        [event for event in shipped.events if event.alert not in alerts],
+    )
+
+
+def refuse_orphans(slos: Sequence[Slo], given: Sequence[EventAlert], shipped: Shipped) -> None:
+    """Refuse alerts beside objectives that ship and are not among these: they would fire for ever, for nothing is measured.
+
+    Raises:
+        TachoscopeError: there is one.
+    """
+    missing = {slo.name: slo for slo in shipped.slos} | {slo.name: None for slo in slos}
+    for event in given:
+        other = missing.get(event.slo)
+        if other is not None:
+            raise TachoscopeError(
+                f"{event.path}:{event.line}: {event.alert} stands beside the objective {other.name}, which is not given",
+                fix=f"add --slos {Path(other.path).parent}, or leave --events out",
+            )
+
+
+def _readable(path: Path) -> list[Slo]:
+    try:
+        return openslo.read(path)
+    except TachoscopeError:
+        return []
