@@ -390,7 +390,7 @@ class Agent:
     def gpu_ranks(self) -> tuple[Rank, ...]:
         """Return the ranks that run, as far as they can be joined to GPUs."""
         with self.lock:
-            return placed(self.live.jobs.values())
+            return placed(self.live.jobs.values(), self._clock())
 
     def ranks(self) -> list[dict[str, object]]:
         """Return what is known of each rank, for people and programs: one object a rank, times in seconds."""

@@ -80,6 +80,11 @@ def plausible(step: StepDone) -> bool:
     return abs(sum(step.phase_seconds.values()) - step.wall_seconds) <= 1e-6 + 0.01 * step.wall_seconds
 
 
+def data_wait_ratio(step: StepDone) -> float:
+    """Return the share of a plausible step that its rank spent waiting for data."""
+    return min(step.phase_seconds.get("data_wait", 0.0) / step.wall_seconds, 1.0) if step.wall_seconds > 0.0 else 0.0
+
+
 def attribute(step: StepDone, clocks: Clocks, *, together: bool) -> Attributed:
     """Return a plausible step by state.
 

@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 from tachoscope.job_watch import HANG_SECONDS
 from tachoscope_core import records
-from tachoscope_core.training_metrics import CHECKPOINT_BACKGROUND, CHECKPOINT_BLOCKING, STEP_SECONDS
+from tachoscope_core.training_metrics import CHECKPOINT_BACKGROUND, CHECKPOINT_BLOCKING, STEP_DATA_WAIT, STEP_SECONDS
 from tachoscope_node import account, endings, live_services, open_steps
-from tachoscope_node.attribution import Clocks, attribute, plausible
+from tachoscope_node.attribution import Clocks, attribute, data_wait_ratio, plausible
 from tachoscope_node.config import Limits
 from tachoscope_node.endings import Ended, Finished
 from tachoscope_node.integrity_counts import Integrity
@@ -232,6 +232,7 @@ class Live:
         if not new:
             rank.seconds["lost_work"] += rest.wall_seconds
             return
+        job.step_data_wait.observe(data_wait_ratio(step), STEP_DATA_WAIT.buckets)
         part = attribute(rest, rank.clocks, together=rank.world_size > 1)
         for state, seconds in part.states.items():
             rank.seconds[state] += seconds

@@ -8,6 +8,9 @@ from tachoscope_core import training_metrics as names
 from tachoscope_node.families import Family, Histogram, Point
 from tachoscope_node.live import Buckets, Job, Rank
 
+SILENT_SECONDS = 60.0
+"""A rank that wrote no record for so long is silent: its heartbeats come every few seconds."""
+
 
 def families(jobs: Iterable[Job], *, node: str, now: float) -> list[Family]:
     """Return the families of all jobs; a value that is not known has no point.
@@ -16,6 +19,7 @@ def families(jobs: Iterable[Job], *, node: str, now: float) -> list[Family]:
         now: seconds of the host's monotonic clock.
     """
     jobs = list(jobs)
+    spent = [(job.name, _states(job)) for job in jobs if job.ranks]
     ranks = [((job.name, str(rank.rank)), rank) for job in jobs for rank in job.ranks.values()]
     return [
         Family(
@@ -24,13 +28,20 @@ def families(jobs: Iterable[Job], *, node: str, now: float) -> list[Family]:
         ),
         Family(
             names.JOB_TIME_SECONDS,
-            [((job.name, state), seconds) for job in jobs if job.ranks for state, seconds in _states(job).items()],
+            [((name, state), seconds) for name, states in spent for state, seconds in states.items()],
+        ),
+        Family(names.JOB_HELD_SECONDS, [((name,), sum(states.values()) - states["queued"]) for name, states in spent]),
+        Family(
+            names.JOB_EFFECTIVE_SECONDS,
+            [((name,), sum(states[state] for state in names.EFFECTIVE_STATES)) for name, states in spent],
         ),
         Family(names.STEPS, [(labels, float(rank.steps)) for labels, rank in ranks]),
         Family(names.DATA_WAIT, [(labels, _data_wait(rank)) for labels, rank in ranks if rank.recent]),
         Family(names.HEARTBEAT_AGE, [(labels, max(now - rank.last_record, 0.0)) for labels, rank in ranks if rank.ended != "left"]),
-        Family(names.RECORDS_DROPPED, [(labels, float(rank.dropped_before + rank.dropped)) for labels, rank in ranks]),
+        Family(names.JOB_RANKS, [((job.name, state), count) for job in jobs for state, count in _ranks(job, now).items()]),
+        Family(names.RECORDS_DROPPED, [((job.name,), _dropped(job)) for job in jobs]),
         Family(names.STEP_SECONDS, [_histogram(job, job.step_seconds) for job in jobs]),
+        Family(names.STEP_DATA_WAIT, [_histogram(job, job.step_data_wait) for job in jobs]),
         Family(names.STEP_SLOWDOWN, [_histogram(job, job.step_slowdown) for job in jobs]),
         Family(names.CHECKPOINT_BLOCKING, [_histogram(job, job.checkpoint_blocking) for job in jobs]),
         Family(names.CHECKPOINT_BACKGROUND, [_histogram(job, job.checkpoint_background) for job in jobs]),
@@ -67,6 +78,23 @@ def finished(counts: Mapping[str, Mapping[str, int]]) -> Family:
 
 def _states(job: Job) -> dict[str, float]:
     return {state: sum(rank.seconds.get(state, 0.0) for rank in job.ranks.values()) for state in names.TRAINING_STATES}
+
+
+def _ranks(job: Job, now: float) -> dict[str, float]:
+    """Return how many ranks that have not left are in each state; nothing where there are none."""
+    found = [_rank_state(rank, now) for rank in job.ranks.values() if rank.ended != "left"]
+    return {state: float(found.count(state)) for state in names.RANK_STATES} if found else {}
+
+
+def _rank_state(rank: Rank, now: float) -> str:
+    if rank.hung > 0.0:
+        return "hung"
+    return "silent" if now - rank.last_record >= SILENT_SECONDS else "working"
+
+
+def _dropped(job: Job) -> float:
+    """Never less than before: a rank stays, with what its earlier processes dropped, as long as its job."""
+    return float(sum(rank.dropped_before + rank.dropped for rank in job.ranks.values()))
 
 
 def _histogram(job: Job, buckets: Buckets) -> Point:

@@ -8,6 +8,7 @@ from tachoscope_core.training_metrics import (
     CHECKPOINT_BACKGROUND,
     CHECKPOINT_BLOCKING,
     RECOVERY_SECONDS,
+    STEP_DATA_WAIT,
     STEP_SECONDS,
     STEP_SLOWDOWN,
     TRAINING_STATES,
@@ -103,6 +104,7 @@ class Job(msgspec.Struct):
     directory: str = ""
     idle_since: float | None = None
     step_seconds: Buckets = msgspec.field(default_factory=lambda: empty_buckets(STEP_SECONDS.buckets))
+    step_data_wait: Buckets = msgspec.field(default_factory=lambda: empty_buckets(STEP_DATA_WAIT.buckets))
     checkpoint_blocking: Buckets = msgspec.field(default_factory=lambda: empty_buckets(CHECKPOINT_BLOCKING.buckets))
     checkpoint_background: Buckets = msgspec.field(default_factory=lambda: empty_buckets(CHECKPOINT_BACKGROUND.buckets))
     last_checkpoint: float | None = None

@@ -1,7 +1,8 @@
 """Shows a counter at 0 for a minute before its first value, where it comes into being with one.
 
 Who reads counters needs two of its samples to see that it grew: one that begins at 1 tells of nothing. Most counters are there at 0
-before anything happens; those by the name of a shard, or of a job whose first check finds something, cannot be.
+before anything happens; those by the name of a shard, of a job whose first check finds something, or of the time of a job, which is
+known only once its start-up is over, cannot be.
 """
 
 from __future__ import annotations
@@ -9,12 +10,19 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from tachoscope_core.training_metrics import INTEGRITY_EVENTS, SHARD_FAILURES
+from tachoscope_core.training_metrics import (
+    INTEGRITY_EVENTS,
+    JOB_EFFECTIVE_SECONDS,
+    JOB_HELD_SECONDS,
+    JOB_TIME_SECONDS,
+    SHARD_FAILURES,
+)
 from tachoscope_node.families import Family, Labels
 
 AT_ZERO_SECONDS = 60.0
 """Two scrapes at the usual 30 s, so that one may be missed."""
-METRICS = frozenset({INTEGRITY_EVENTS.name, SHARD_FAILURES.name})
+_OF_JOB_TIME = (JOB_TIME_SECONDS, JOB_HELD_SECONDS, JOB_EFFECTIVE_SECONDS)
+METRICS = frozenset(metric.name for metric in (INTEGRITY_EVENTS, SHARD_FAILURES, *_OF_JOB_TIME))
 
 
 class Newborn:

@@ -27,6 +27,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.semconv._incubating.attributes.hw_attributes import HW_ID, HW_TYPE, HwTypeValues
 
 from tachoscope_core.metric import Metric
+from tachoscope_core.training_metrics import JOB_SM_ACTIVE
 from tachoscope_node.families import Family, Histogram, Labels
 from tachoscope_node.otlp_resource import version
 
@@ -41,9 +42,9 @@ _HW_TYPES = (
 _HW_LABELS = ("device", "gpu")
 """Labels that name a device."""
 
-_SINCE_START = "tachoscope_agent_"
-"""Counters that begin anew with the agent. The kernel's count since boot, and those of jobs are saved for as long as that: to
-give them the agent's start would say at each restart that all of it had happened since."""
+_SINCE_START = ("tachoscope_agent_", JOB_SM_ACTIVE.name)
+"""How the names begin of counters that begin anew with the agent. The kernel's count since boot, and those of jobs are saved for as
+long as that: to give them the agent's start would say at each restart that all of it had happened since."""
 
 _UNITS = {
     "seconds": "s",

@@ -10,15 +10,17 @@ import threading
 from collections import Counter
 from collections.abc import Collection
 from pathlib import Path
+from typing import get_args
 
 import msgspec
 
 from tachoscope_core import checkpoint_metrics as names
 from tachoscope_core import records
 from tachoscope_core.checkpoints import Checkpoint, Said, take
-from tachoscope_core.verification import Verdict
+from tachoscope_core.verification import Result, Verdict
 from tachoscope_node.families import Family
 
+RESULTS = get_args(Result)
 SETTLE_SECONDS = 5.0
 """Ranks of the node say within this of each other that they saved."""
 WAIT_SECONDS = 600.0
@@ -182,7 +184,7 @@ class VerifyQueue:
                 self._changed = True
 
     def families(self, live_jobs: Collection[str]) -> list[Family]:
-        """Return the metrics of the jobs that are live."""
+        """Return the metrics of live jobs; each result is counted from a job's first checkpoint on, so that it is seen to grow."""
         with self._lock:
             jobs = [(name, checks) for name, checks in self.jobs.items() if name in live_jobs]
             newest = [(name, next((one for one in checks.newest_first() if one.result == "sound"), None)) for name, checks in jobs]
@@ -190,7 +192,12 @@ class VerifyQueue:
                 Family(names.VERIFIED_TIMESTAMP, [((name,), one.checkpoint.saved_at) for name, one in newest if one is not None]),
                 Family(
                     names.VERIFICATIONS,
-                    [((name, result), float(count)) for name, checks in jobs for result, count in checks.counts.items()],
+                    [
+                        ((name, result), float(checks.counts.get(result, 0)))
+                        for name, checks in jobs
+                        if checks.known
+                        for result in RESULTS
+                    ],
                 ),
             ]
 

@@ -16,6 +16,7 @@ from tachoscope_node.config import load
 
 EACH_PROFILE = pytest.mark.parametrize("path", PROFILES, ids=lambda path: path.stem)
 FREE = {"nodeSelector", "affinity", "updateStrategy", "podAnnotations", "podLabels", "serviceAccount.annotations"}
+FREE |= {"dashboards.labels", "dashboards.annotations"}
 FREE |= {f"podMonitor.{key}" for key in ("labels", "tlsConfig", "basicAuth", "authorization")}
 """Maps of values.yaml that take any key."""
 

@@ -24,7 +24,7 @@ from spooling import Process
 from tachoscope_core import spool
 from tachoscope_core.store import Store
 
-pytestmark = [CAN_CONTAIN, pytest.mark.alone]
+pytestmark = CAN_CONTAIN
 
 PLACE = CHART.parents[1] / "probe" / "place.py"
 POD = "team-a_resnet_0f9b7a52-8b4e-4a57-9d4c-0d6b1f7a2c11"

@@ -64,6 +64,14 @@ def test_nothing_comes_from_an_address_and_no_secret_is_in_it() -> None:
     assert not re.search(r"https?://|index-url|trusted-host|password|token|secret", TEXT, re.IGNORECASE)
 
 
+def test_the_wheel_is_built_from_all_that_it_holds() -> None:
+    wheel = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    copied = [word for words in STAGES["wheel"].all("COPY") for word in words.split()[:-1]]
+    missing = [path for path in (*wheel["packages"], *wheel["force-include"]) if not path.startswith(tuple(copied))]
+
+    assert missing == []
+
+
 def test_every_package_is_named_with_the_version_that_is_tested() -> None:
     lock = dict(line.split("==") for line in (REPOSITORY / "requirements.lock").read_text().lower().splitlines() if "==" in line)
     asked = {name: stage for name, stage in STAGES.items() if stage.all("RUN")}
@@ -102,7 +110,6 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
     return Build(STAGES, REPOSITORY, DEPLOY / "Dockerfile.dockerignore", folder)
 
 
-@pytest.mark.alone
 @pytest.mark.bar  # half a minute of downloads; the others run the same lines in part
 def test_what_the_dockerfile_installs_is_an_agent_without_torch_and_tables(build: Build, tmp_path: Path) -> None:
     tachoscope = build.root("installed") / "opt" / "tachoscope" / "bin" / "tachoscope"
@@ -124,7 +131,6 @@ def test_what_the_dockerfile_installs_is_an_agent_without_torch_and_tables(build
     assert load(tmp_path / "agent.yaml").store_url == "s3://bucket/x"
 
 
-@pytest.mark.alone
 def test_the_probes_image_has_what_each_python_needs_and_no_more(build: Build) -> None:
     lib = build.root("probe") / "probe" / "lib"
 
@@ -162,7 +168,6 @@ def users_python(tmp_path: Path) -> Path:
     return tmp_path / "image" / "bin" / "python"
 
 
-@pytest.mark.alone
 def test_a_script_that_knows_nothing_of_it_is_watched_once_the_init_container_ran(
     build: Build, users_python: Path, tmp_path: Path
 ) -> None:
@@ -191,7 +196,7 @@ def test_a_script_that_knows_nothing_of_it_is_watched_once_the_init_container_ra
     assert (pod / ".pod").exists()
 
 
-@pytest.mark.alone
+@pytest.mark.bar
 def test_what_a_pod_trains_is_in_the_metrics_and_the_store_of_the_agents_image(
     build: Build, users_python: Path, tmp_path: Path
 ) -> None:
@@ -225,7 +230,6 @@ def test_what_a_pod_trains_is_in_the_metrics_and_the_store_of_the_agents_image(
     assert len(from_store(Store(f"{tmp_path}/state/store"), "resnet").steps) == 10
 
 
-@pytest.mark.alone
 def test_an_image_without_msgspec_gets_ours(build: Build, tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "image")], check=True)
     volume = tmp_path / "volume"

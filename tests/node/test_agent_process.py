@@ -20,8 +20,6 @@ from spooling import Process, assert_once, stored
 from tachoscope_core import spool
 from tachoscope_core.store import Store
 
-pytestmark = pytest.mark.alone
-
 RANKS = 8
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tachoscope_node.auth import REMEMBERED, WAITING, Auth, Verdict
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.alone  # it counts the threads of its process
 
 HASH = bcrypt.hashpw(b"secret", bcrypt.gensalt(4))
 BOTH = (Verdict.ALLOWED, Verdict.REFUSED)

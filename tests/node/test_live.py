@@ -290,3 +290,7 @@ def test_the_time_of_a_job_is_that_of_its_ranks_together_also_of_those_that_ende
         assert shown["job_time_seconds_total", "job", state] == pytest.approx(of_ranks)
     assert shown["job_time_seconds_total", "job", "compute"] == pytest.approx(4.0)
     assert shown["job_time_seconds_total", "other", "compute"] == pytest.approx(7.0)
+    assert shown["job_effective_seconds_total", "job"] == pytest.approx(4.0), "waiting for data brings no step forward"
+    assert shown["job_held_seconds_total", "job"] == pytest.approx(
+        sum(shown["job_time_seconds_total", "job", state] for state in TRAINING_STATES)
+    )

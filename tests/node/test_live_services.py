@@ -402,7 +402,6 @@ def test_a_process_whose_files_went_while_the_agent_was_away_is_up_no_longer(tmp
     assert value(agent, "tachoscope_server_up", "chat") == 0.0
 
 
-@pytest.mark.alone
 def test_killed_at_random_moments_under_load_every_request_is_counted_and_stored_once(tmp_path: Path) -> None:
     chance = random.Random(7)
     agent = AgentProcess(tmp_path)

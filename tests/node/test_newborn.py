@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
+from spooling import FakeClock, Process, agent_of
+from tachoscope_core import records
 from tachoscope_core.names import BY_NAME
 from tachoscope_node.families import Family
 from tachoscope_node.newborn import AT_ZERO_SECONDS, Newborn
+from test_slo_signals import SCRAPE_SECONDS, Scraped
 
 SHARDS, STEPS = BY_NAME["tachoscope_shard_failures_total"], BY_NAME["tachoscope_steps_total"]
+STARTING_SECONDS = 80
+OF_TIME = ("job_held_seconds_total", "job_effective_seconds_total", "job_time_seconds_total")
 
 
 def shards(**counts: float) -> list[Family]:
@@ -38,3 +47,52 @@ def test_a_series_that_went_and_comes_back_is_born_again() -> None:
     newborn.shown(shards(), 1000.0)
 
     assert seen(newborn, shards(a=1.0), 2000.0) == {"a": 0.0}
+
+
+# --- the time of a job, through a real agent: its start-up is known only with its first step ------------------------------------
+
+
+def started_up(tmp_path: Path, scraped: Scraped) -> Process:
+    """Return a rank that took a while to come to its first step, which it begins now: only then it records anything."""
+    scraped.go_on(STARTING_SECONDS)
+    clock = scraped.clock
+    rank = Process(tmp_path / "spool" / "pod")
+    rank.clock, rank.unix_clock = clock, lambda: 1.7e9 + clock.now
+    rank.write(records.JobStarted, world_size=1, pid=0, process_time=rank.unix_clock() - STARTING_SECONDS)
+    return rank
+
+
+def train(scraped: Scraped, rank: Process, steps: int) -> None:
+    """Let it do steps that each end with a scrape, the first of them before its start is seen."""
+    for _ in range(steps):
+        scraped.clock.now += SCRAPE_SECONDS
+        rank.step(forward=float(SCRAPE_SECONDS))
+        scraped.agent.tick()
+        scraped.look()
+
+
+def test_the_start_up_of_a_job_is_seen_to_grow_whole(tmp_path: Path) -> None:
+    clock = FakeClock()
+    scraped = Scraped(agent_of(tmp_path, clock=clock), clock)
+    train(scraped, started_up(tmp_path, scraped), 10)
+
+    assert [scraped.increase(name, "job") for name in OF_TIME] == pytest.approx([80 + 150, 150, 80 + 150])
+    assert scraped.increase("job_time_seconds_total", "job", "initialisation") == pytest.approx(80)
+
+
+@pytest.mark.parametrize("steps_before", [2, 8])
+def test_a_restart_of_the_agent_adds_nothing_to_the_time_of_a_job(steps_before: int, tmp_path: Path) -> None:
+    """Whether it comes while the series are at 0 still, or later."""
+    clock = FakeClock()
+    scraped = Scraped(agent_of(tmp_path, clock=clock), clock)
+    rank = started_up(tmp_path, scraped)
+    train(scraped, rank, steps_before)
+    scraped.agent.finish(clock())
+    scraped.agent.close()
+    scraped.agent = agent_of(tmp_path, clock=clock)
+    scraped.look()  # before it has read anything
+    train(scraped, rank, 10 - steps_before)
+
+    assert [scraped.increase(name, "job") for name in OF_TIME] == pytest.approx([80 + 150, 150, 80 + 150])
+    held = scraped.samples["job_held_seconds_total", "job"]
+    assert held == sorted(held), "it never goes back"

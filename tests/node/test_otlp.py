@@ -31,8 +31,6 @@ from tachoscope_core.training_metrics import HEARTBEAT_AGE, STEP_SECONDS, STEPS,
 from tachoscope_node.families import Family, Histogram
 from tachoscope_node.otlp import OtlpPush, OtlpSettings, faults
 
-pytestmark = pytest.mark.alone
-
 BOOT, START = 1_700_000_000.0, 1_700_086_400.5
 SECRET = "Bearer c0rrect-h0rse"
 GPU = Metric("tachoscope_gpu_busy_ratio", "gauge", "ratio", "Busy share of a GPU.", ("gpu",))

@@ -22,8 +22,6 @@ from tachoscope_core.training_metrics import STEPS
 from tachoscope_node.families import Family
 from test_otlp import FAMILIES, Push, assert_as_in_the_families
 
-pytestmark = pytest.mark.alone
-
 
 def free_port() -> int:
     with closing(socket.socket()) as one:

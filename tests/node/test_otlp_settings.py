@@ -10,8 +10,6 @@ import pytest
 
 from tachoscope_node.otlp import OtlpSettings, faults, resource_attributes
 
-pytestmark = pytest.mark.alone
-
 
 def test_every_fault_of_the_settings_is_named_without_secrets(tmp_path: Path) -> None:
     bad = OtlpSettings(

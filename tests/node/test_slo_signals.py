@@ -213,6 +213,8 @@ def test_a_job_that_is_silent_is_active_and_its_time_goes_on_as_hung(tmp_path: P
     assert hung == pytest.approx(2 * (600 - SCRAPE_SECONDS))
     assert spent == pytest.approx(hung), "the whole, of which the good part is a share, grows by all of the time"
     assert scraped.increase("job_time_seconds_total", "job") == pytest.approx(hung)
+    assert scraped.increase("job_held_seconds_total", "job") == pytest.approx(hung)
+    assert scraped.increase("job_effective_seconds_total", "job") == 0.0
 
 
 def test_a_job_that_is_killed_is_inactive_and_not_absent_for_as_long_as_its_series_last(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from tachoscope_core import records
 from tachoscope_core.records import ShardSum
-from tachoscope_core.verification import Verdict
+from tachoscope_core.verification import Result, Verdict
 from tachoscope_node import verify_queue
 from tachoscope_node.verify_queue import LOOK_AGAIN_SECONDS, SETTLE_SECONDS, WAIT_SECONDS, Task, VerifyQueue
 
@@ -68,8 +69,11 @@ class Bench:
         points = self.queue.families(["job"])[0].points
         return float(points[0][1]) if points else None  # type: ignore[arg-type]
 
-    def counts(self) -> dict[str, float]:
+    def all_counts(self) -> dict[str, float]:
         return {labels[1]: value for labels, value in self.queue.families(["job"])[1].points}  # type: ignore[misc]
+
+    def counts(self) -> dict[str, float]:
+        return {result: value for result, value in self.all_counts().items() if value}
 
 
 @pytest.fixture
@@ -224,6 +228,14 @@ def test_jobs_take_turns(bench: Bench) -> None:
         bench.queue.done(task, SOUND, bench.now)
 
     assert turns in (["one", "two"] * 2, ["two", "one"] * 2)
+
+
+def test_a_result_is_at_zero_before_the_first_time_so_that_an_increase_sees_it(bench: Bench) -> None:
+    before = bench.all_counts()
+    bench.save("/a")
+
+    assert before == {}
+    assert bench.all_counts() == dict.fromkeys(get_args(Result), 0.0)
 
 
 def test_what_is_known_survives_a_restart(bench: Bench) -> None:

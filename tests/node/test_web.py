@@ -14,8 +14,6 @@ from tachoscope_node.web import Request, Response, WebServer
 from tachoscope_node.web_config import WebConfig
 from web_clients import HASH, PAGE, USERS, answer, ask, basic, closed, connect, fetch, serving, until
 
-pytestmark = pytest.mark.alone
-
 
 def open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))

@@ -16,8 +16,6 @@ from tachoscope_core.errors import TachoscopeError
 from tachoscope_node.web_config import WebConfig, load
 from web_clients import HASH, PAGE, answer, ask, closed, connect, fetch, serving, until
 
-pytestmark = pytest.mark.alone
-
 MUTUAL = "  client_auth_type: RequireAndVerifyClientCert\n  client_ca_file: ca.pem\n"
 
 

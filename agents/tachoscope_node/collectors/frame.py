@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from tachoscope_core.agent_metrics import COLLECTOR_DURATION, COLLECTOR_STATUS, COLLECTOR_SUCCESS
+from tachoscope_core.agent_metrics import COLLECTOR_DURATION, COLLECTOR_FAILING, COLLECTOR_STATUS, COLLECTOR_SUCCESS
 from tachoscope_node.collectors.collector import Collector, NoDataError, NotSupportedError, PartialError
 from tachoscope_node.collectors.workers import Workers
 from tachoscope_node.families import Family, Point
@@ -30,13 +30,18 @@ class _Outcome:
 
 @dataclass(eq=False, slots=True)
 class _Entry:
-    """A collector with its last outcome. `answer` is written by the worker thread, all else by the one that calls tick."""
+    """A collector with its last outcome. `answer` is written by the worker thread, all else by the one that calls tick.
+
+    Attributes:
+        failing_since: when the first of its failed runs was that no other has followed; None: the last did not fail.
+    """
 
     collector: Collector
     due: float = float("-inf")
     running: bool = False
     answer: _Outcome | None = None
     outcome: _Outcome | None = None
+    failing_since: float | None = None
     metrics: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -79,7 +84,7 @@ class Frame:
         self._log = log
         self._deadline = deadline_seconds
         self._workers = Workers()
-        self._families = self._snapshot()
+        self._families = self._snapshot(0.0)
 
     def tick(self, now: float) -> None:
         """Run the collectors that are due at `now` (monotonic seconds), at most for the deadline.
@@ -91,15 +96,9 @@ class Frame:
             if entry.running and entry.answer is not None:
                 entry.running = False
         due = [entry for entry in self._entries if entry.due <= now and not entry.running]
-        if not due:
-            return
-        for entry in due:
-            entry.answer = None
-        not_begun = self._workers.run([entry.run for entry in due], self._deadline)
-        for entry in due:
-            if entry.run not in not_begun:
-                self._take(entry, now)
-        self._families = self._snapshot()
+        if due:
+            self._run(due, now)
+        self._families = self._snapshot(now)  # also where nothing was due: for how long one has failed grows
 
     def families(self) -> list[Family]:
         """Return what the last runs gave, and how each collector is. May be called from any thread."""
@@ -108,6 +107,14 @@ class Frame:
     def close(self) -> None:
         """End the worker thread. A collector that hangs does not hold the process up."""
         self._workers.close()
+
+    def _run(self, due: Sequence[_Entry], now: float) -> None:
+        for entry in due:
+            entry.answer = None
+        not_begun = self._workers.run([entry.run for entry in due], self._deadline)
+        for entry in due:
+            if entry.run not in not_begun:
+                self._take(entry, now)
 
     def _take(self, entry: _Entry, now: float) -> None:
         outcome = entry.answer
@@ -120,9 +127,14 @@ class Frame:
         if _told(outcome) != _told(entry.outcome):
             self._log(f"collector {entry.collector.name}: {outcome.status}{': ' if outcome.reason else ''}{outcome.reason}")
         entry.outcome = outcome
+        if outcome.status != "failed":
+            entry.failing_since = None
+        elif entry.failing_since is None:
+            entry.failing_since = now
 
-    def _snapshot(self) -> list[Family]:
+    def _snapshot(self, now: float) -> list[Family]:
         success: list[Point] = []
+        failing: list[Point] = []
         statuses: list[Point] = []
         durations: list[Point] = []
         families: list[Family] = []
@@ -132,11 +144,18 @@ class Frame:
             if outcome is None:
                 continue
             success.append(((name,), float(outcome.status != "failed")))
+            if entry.failing_since is not None:
+                failing.append(((name,), now - entry.failing_since))
             if outcome.seconds is not None:
                 durations.append(((name,), outcome.seconds))
             families.extend(outcome.families)
-        own = [Family(COLLECTOR_SUCCESS, success), Family(COLLECTOR_STATUS, statuses), Family(COLLECTOR_DURATION, durations)]
-        return families + own
+        return [
+            *families,
+            Family(COLLECTOR_SUCCESS, success),
+            Family(COLLECTOR_FAILING, failing),
+            Family(COLLECTOR_STATUS, statuses),
+            Family(COLLECTOR_DURATION, durations),
+        ]
 
 
 def _told(outcome: _Outcome | None) -> str:

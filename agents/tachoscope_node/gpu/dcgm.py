@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -67,6 +68,8 @@ class DcgmCollector:
         self._clock = clock
         self._unix_clock = unix_clock
         self._last: tuple[float, tuple[Reading, ...]] = (float("-inf"), ())
+        self._said: tuple[float, tuple[Reading, ...]] = (float("-inf"), ())
+        """What the page last said, and since when: the exporter looks less often than its page is read."""
         self._xids: dict[str, frozenset[int]] = {}
         """The last codes by UUID, of every GPU that it has told of."""
 
@@ -104,7 +107,9 @@ class DcgmCollector:
                 f"{self._url} tells of other GPUs than before: name the exporter of this node, not a Service over all nodes"
             )
         self._note_xids(page)
-        readings = (*page.readings, *self._lost(page.readings))
+        if page.readings != self._said[1]:
+            self._said = now, page.readings
+        readings = (*(replace(reading, at=self._said[0]) for reading in page.readings), *self._lost(page.readings))
         self._last = now, readings
         return families(readings, self.expected()) if self._alone else []
 

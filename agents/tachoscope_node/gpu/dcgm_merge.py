@@ -47,4 +47,4 @@ def _filled(reading: Reading, other: Reading, counted: set[Series]) -> Reading:
         new = {labels: value for labels, value in theirs.items() if labels not in ours and (*key, metric, labels) not in counted}
         if new:
             values[metric] = {**ours, **new}
-    return replace(reading, values=values)
+    return replace(reading, values=values, parts=(reading, other))

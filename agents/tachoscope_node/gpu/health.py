@@ -281,6 +281,7 @@ _MEASURES: Mapping[str, _Measure] = {
     "retired_pages": _retired,
     "hardware_slowdown": _throttled("hardware_slowdown"),
     "hardware_thermal": _throttled("hardware_thermal"),
+    "thermal": _throttled("thermal"),
     "power_brake": _throttled("power_brake"),
     "temperature_gpu": _value(names.GPU_TEMPERATURE_MARGIN, "gpu"),
     "temperature_memory": _value(names.GPU_TEMPERATURE_MARGIN, "memory"),

@@ -19,7 +19,9 @@ _COUNTERS = {
     "nvlink_errors": ((GPU_NVLINK_ERRORS, ("replay",)), (GPU_NVLINK_ERRORS, ("recovery",))),
     "nvlink_crc": ((GPU_NVLINK_ERRORS, ("crc_flit",)), (GPU_NVLINK_ERRORS, ("crc_data",))),
 }
-_THROTTLES = ("hardware_thermal", "power_brake", "hardware_slowdown")
+_EXACT = frozenset({"hardware_thermal", "power_brake"})
+"""Why the hardware slows down, where it says so."""
+_THROTTLES = frozenset({*_EXACT, "hardware_slowdown", "thermal"})
 
 
 class _Amount(NamedTuple):
@@ -87,10 +89,10 @@ def observe(past: Past, reading: Reading, at: float, held: frozenset[str], windo
 
 
 def _throttles(reading: Reading) -> frozenset[str]:
-    """Return why the hardware holds the clocks down; `hardware_slowdown` only where no other bit says more exactly why."""
+    """Return what holds the clocks down that should not; `hardware_slowdown` only where no other bit says more exactly why."""
     told = reading.values.get(GPU_THROTTLED.name, {})
-    found = [reason for reason in _THROTTLES if told.get((reason,))]
-    return frozenset(found[:-1] if len(found) > 1 and found[-1] == "hardware_slowdown" else found)
+    found = frozenset(reason for reason in _THROTTLES if told.get((reason,)))
+    return found - {"hardware_slowdown"} if found & _EXACT else found
 
 
 def _counters(reading: Reading) -> dict[str, float]:

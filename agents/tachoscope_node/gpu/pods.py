@@ -1,4 +1,4 @@
-"""The collector of workloads: which pod, container and rank has each GPU.
+"""The collector of workloads: which pod, container and rank has each GPU, and how busy the GPUs of each job are.
 
 It needs no right of the Kubernetes API. For what the kubelet tells, its socket's directory must be mounted, and for what control
 groups tell, the agent must see the host's processes; each is left out where it is not there.
@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Final
 
 from tachoscope_core.gpu_metrics import GPU_DEVICES_UNMAPPED, GPU_WORKLOAD, GPU_WORKLOAD_MEMORY, POD_RESOURCES_UP
 from tachoscope_core.metric import Metric
+from tachoscope_core.training_metrics import JOB_SM_ACTIVE
 from tachoscope_node.collectors.collector import NoDataError, PartialError
 from tachoscope_node.families import Family, Labels
 from tachoscope_node.gpu import pod_resources, workloads
 from tachoscope_node.gpu.cgroup_pods import Place, place
 from tachoscope_node.gpu.device_ids import Devices, minors
+from tachoscope_node.gpu.job_activity import JobActivity
 from tachoscope_node.gpu.pod_resources import Grant, NoAnswerError, Owner
 from tachoscope_node.gpu.reading import Reading
 from tachoscope_node.gpu.workloads import PodName, Rank, Seen
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 INTERVAL_SECONDS = 10.0
 KEEP_SECONDS = 60.0
 """How long the kubelet's last answer holds when it does not answer: no pod begins without it, but pods end."""
+STEPPED_SECONDS = 60.0
+"""So long after a step's end a rank counts as one that does steps."""
 _KINDS = ("device", "claim")
 _DIRECTORY = re.compile(
     r"(?:(?P<namespace>[a-z0-9-]{1,63})_(?:(?P<pod>[a-z0-9.-]{1,253})_)?)?"
@@ -46,13 +50,18 @@ def pod_of_directory(directory: str) -> tuple[str, PodName]:
     return (found["uid"], (found["namespace"] or "", found["pod"] or "")) if found else ("", ("", ""))
 
 
-def placed(jobs: Iterable[Job]) -> tuple[Rank, ...]:
-    """Return the ranks that run, each with its pod by the spool's path; a record is believed only where the path does not tell."""
+def placed(jobs: Iterable[Job], now: float) -> tuple[Rank, ...]:
+    """Return the ranks that run, each with its pod by the spool's path; a record is believed only where the path does not tell.
+
+    Args:
+        now: seconds of the host's monotonic clock.
+    """
     found = []
     for job in jobs:
         for rank in job.running():
             uid, pod = pod_of_directory(rank.directory)
-            found.append(Rank(job.name, str(rank.rank), rank.pid, rank.gpu_uuid, uid or rank.pod_uid, pod))
+            stepped = rank.last_end is not None and now - rank.last_end < STEPPED_SECONDS
+            found.append(Rank(job.name, str(rank.rank), rank.pid, rank.gpu_uuid, uid or rank.pod_uid, pod, stepped))
     return tuple(found)
 
 
@@ -65,7 +74,7 @@ class PodsCollector:
     """
 
     name = "pods"
-    metrics: Final[tuple[Metric, ...]] = (GPU_WORKLOAD, GPU_WORKLOAD_MEMORY, POD_RESOURCES_UP, GPU_DEVICES_UNMAPPED)
+    metrics: Final[tuple[Metric, ...]] = (GPU_WORKLOAD, GPU_WORKLOAD_MEMORY, JOB_SM_ACTIVE, POD_RESOURCES_UP, GPU_DEVICES_UNMAPPED)
     interval_seconds = INTERVAL_SECONDS
 
     def __init__(
@@ -87,6 +96,7 @@ class PodsCollector:
         self._grants: tuple[Grant, ...] = ()
         self._answered = float("-inf")
         self._fault = ""
+        self._activity = JobActivity()
 
     def collect(self) -> list[Family]:
         readings = self._readings()
@@ -94,7 +104,9 @@ class PodsCollector:
             raise NoDataError
         grants = self._ask() if self._socket else ()
         owners, unmapped = _owners(grants, Devices([reading.gpu for reading in readings], lambda: minors(self._proc)))
-        found = workloads.families(Seen(readings, owners, self._places(readings), self._ranks()))
+        now, ranks = self._clock(), self._ranks()
+        who, memory = workloads.families(Seen(readings, owners, self._places(readings), ranks))
+        found = [who, memory, *self._activity.look(readings, ranks, who, now)]
         if not self._socket:
             if not any(family.points for family in found):
                 raise NoDataError  # the kubelet is not asked, and no rank runs on a GPU

@@ -75,7 +75,7 @@ class Reader:
         processes = self._read_part(self._whole, answers.values, values, now)
         if left := margins(plan.limits, values.get(GPU_TEMPERATURE.name, {})):
             values[GPU_TEMPERATURE_MARGIN.name] = left | values.get(GPU_TEMPERATURE_MARGIN.name, {})
-        readings = [Reading(self.gpu, values=values, processes=processes, seconds=time.perf_counter() - began)]
+        readings = [Reading(self.gpu, values=values, processes=processes, seconds=time.perf_counter() - began, at=now)]
         readings += [self._read_instance(part, plan, now) for part in self._parts]
         return readings
 
@@ -132,7 +132,7 @@ class Reader:
             self._slow_due = now
         values: Values = {}
         processes = self._read_part(part, answers.values, values, now)
-        return Reading(part.gpu, values=values, processes=processes, seconds=time.perf_counter() - began)
+        return Reading(part.gpu, values=values, processes=processes, seconds=time.perf_counter() - began, at=now)
 
     def _read_part(
         self, part: _Part, answered: list[tuple[Source, float]], values: Values, now: float

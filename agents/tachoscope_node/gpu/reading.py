@@ -49,7 +49,8 @@ class Reading:
         up: whether it answered. fault: why not, one of `FAULTS`; detail: the driver's words.
         values: by name of the metric and by the labels that come after those of the GPU; what a GPU cannot tell is absent.
         processes: None where the driver does not tell. seconds: how long its calls took.
-        source: nvml or dcgm.
+        source: nvml or dcgm. at: when it was said, in monotonic seconds; a page of dcgm-exporter, when it first said so.
+        parts: the readings that this one joins, the one whose word goes first.
     """
 
     gpu: Gpu
@@ -60,10 +61,16 @@ class Reading:
     processes: tuple[Process, ...] | None = None
     seconds: float = 0.0
     source: str = "nvml"
+    at: float = 0.0
+    parts: tuple[Reading, ...] = ()
 
     def value(self, metric: Metric, *labels: str) -> float | None:
         """Return a value, None for what the GPU did not tell."""
         return self.values.get(metric.name, {}).get(labels)
+
+    def said_at(self, metric: Metric, *labels: str) -> float:
+        """Return when a gauge's value was said, in monotonic seconds: one from another source may be older than the reading."""
+        return next((part.at for part in self.parts if part.value(metric, *labels) is not None), self.at)
 
 
 DRIVERS = ("works", "starting", "absent", "error")

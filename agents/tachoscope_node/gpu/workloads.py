@@ -33,7 +33,7 @@ class Rank:
 
     Attributes:
         pid: as the rank sees it itself. gpu_uuid: as its record says. pod_uid: empty where it is not known.
-        pod: its namespace and name, each empty where it is not known.
+        pod: its namespace and name, each empty where it is not known. stepped: it finished a step not long ago.
     """
 
     training_job: str
@@ -42,6 +42,7 @@ class Rank:
     gpu_uuid: str = ""
     pod_uid: str = ""
     pod: PodName = _UNNAMED
+    stepped: bool = False
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from trees import plant, points
 
-from tachoscope_core.agent_metrics import COLLECTOR_DURATION, COLLECTOR_STATUS, COLLECTOR_SUCCESS
+from tachoscope_core.agent_metrics import COLLECTOR_DURATION, COLLECTOR_FAILING, COLLECTOR_STATUS, COLLECTOR_SUCCESS
 from tachoscope_core.metric import Metric
-from tachoscope_node.collectors.collector import NoDataError, NotSupportedError
+from tachoscope_node.collectors.collector import NoDataError, NotSupportedError, PartialError
 from tachoscope_node.collectors.frame import NOT_SUPPORTED_SECONDS, STATUSES, Frame
 from tachoscope_node.collectors.memory import MemoryCollector
 from tachoscope_node.families import Family
@@ -62,6 +62,10 @@ def status(frame: Frame, name: str) -> str | None:
 
 def success(frame: Frame, name: str) -> float | None:
     return points(frame.families(), COLLECTOR_SUCCESS).get((name,))
+
+
+def failing(frame: Frame, name: str) -> float | None:
+    return points(frame.families(), COLLECTOR_FAILING).get((name,))
 
 
 def threads() -> int:
@@ -262,6 +266,51 @@ def test_one_that_is_slow_but_answers_in_time_is_ok_though_others_passed_it(log:
 
     assert (slow.shown(frame), other.shown(frame)) == (1, 1)
     assert log == []
+    frame.close()
+
+
+def test_how_long_one_has_failed_is_told_from_the_first_failure_and_only_until_a_run_does_not_fail(log: list[str]) -> None:
+    fake, other = Fake("fake"), Fake("other", interval_seconds=1.0)
+    frame = Frame([fake, other], log.append)
+    outcomes: dict[int, Callable[[], None]] = {
+        0: lambda: None,
+        5: raising(OSError("a")),
+        10: raising(ValueError("b")),
+        15: raising(PartialError("c", [])),
+        20: raising(NoDataError("no rank runs")),
+        25: raising(OSError("a")),
+        30: lambda: None,
+        35: raising(OSError("a")),
+        40: raising(NotSupportedError("no driver")),
+    }
+    since: float | None = None
+    for now in range(45):
+        fake.act = outcomes.get(now, fake.act)
+        frame.tick(float(now))
+        is_failed = status(frame, "fake") == "failed"
+        since = (now if since is None else since) if is_failed else None
+
+        assert failing(frame, "fake") == (None if since is None else now - since)
+        assert failing(frame, "other") is None
+    assert fake.runs == len(outcomes)
+    frame.close()
+
+
+def test_how_long_one_hangs_grows_though_nothing_is_due_and_it_is_not_started_again(log: list[str]) -> None:
+    release = threading.Event()
+    hung = Fake("hung", lambda: release.wait() and None)
+    frame = Frame([hung], log.append, deadline_seconds=0.05)
+    seen = []
+    for now in range(100, 112):
+        frame.tick(float(now))
+        seen.append(failing(frame, "hung"))
+    assert seen == [float(second) for second in range(12)]
+    assert hung.runs == 1
+
+    release.set()
+    until(lambda: threads() == 0)
+    frame.tick(112.0)
+    assert failing(frame, "hung") is None, "it answers, and is due"
     frame.close()
 
 

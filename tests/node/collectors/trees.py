@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tachoscope_core.metric import Metric
 from tachoscope_node.collectors.collector import Collector
-from tachoscope_node.families import Family, Labels
+from tachoscope_node.families import Family, Histogram, Labels
 
 RECORDED = Path(__file__).parent.parent / "fixtures"
 """Files of /proc as they were on one machine: two cores, one disk, four network interfaces, kernel 6.18."""
@@ -37,5 +37,6 @@ def collected(collector: Collector) -> list[Family]:
         for labels, value in family.points:
             assert len(labels) == len(family.metric.labels)
             assert all(isinstance(label, str) for label in labels)
-            assert family.metric.type == "gauge" or value >= 0
+            assert isinstance(value, Histogram) == (family.metric.type == "histogram")
+            assert family.metric.type == "gauge" or isinstance(value, Histogram) or value >= 0
     return families

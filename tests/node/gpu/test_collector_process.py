@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-import pytest
-
 from fake_nvml import Driver
 from processes import AgentProcess, wait_for
 
@@ -18,7 +16,6 @@ def gpus_up(page: str) -> set[str]:
     return {line.split('gpu="')[1].split('"')[0] for line in lines}
 
 
-@pytest.mark.alone
 def test_the_page_answers_while_a_call_hangs_and_the_agent_ends_in_order(tmp_path: Path) -> None:
     driver = Driver(tmp_path / "driver")
     agent = AgentProcess(tmp_path, driver.environment(), tick_seconds=0.2, stop_seconds=1.0)

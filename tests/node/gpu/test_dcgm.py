@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -139,6 +140,24 @@ def test_readings_grow_too_old_where_the_collector_is_not_run_any_more(exporter:
     assert collector.readings()
     clock.now += 1.0
     assert collector.readings() == ()
+
+
+def test_readings_are_as_old_as_what_the_page_says_and_not_as_the_last_look_at_it(exporter: FakeDcgmExporter) -> None:
+    clock = Clock()
+    collector = DcgmCollector(exporter.url, clock=clock)
+    said: list[float] = []
+    for look in range(6):  # the exporter itself looks at every other one
+        exporter.page = page(
+            Line(gpu, {"DCGM_FI_DEV_GPU_UTIL": gpu * look // 2, "DCGM_FI_DEV_POWER_USAGE": 50}) for gpu in range(2)
+        )
+        exporter.fault = "error" if look == 3 else ""
+        with contextlib.suppress(DcgmError):
+            collector.collect()
+            (at,) = {reading.at for reading in collector.readings()}
+            said.append(at)
+        clock.now += 15.0
+
+    assert said == [1000.0, 1000.0, 1030.0, 1060.0, 1060.0], "a failed look between does not make it new"
 
 
 def test_a_new_last_xid_is_told_once_and_one_from_before_the_agent_is_not(exporter: FakeDcgmExporter) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -112,3 +113,13 @@ def test_each_gpu_is_there_once_with_every_value_that_anyone_told(
     }
 
     assert found == {key: {**theirs.get(key, {}), **ours.get(key, {})} for key in {*ours, *theirs}}
+
+
+def test_a_value_is_as_old_as_the_reading_that_gave_it() -> None:
+    nvml = replace(reading("nvml", {GPU_POWER: {("usage",): 300.0}, GPU_ACTIVE: {("tensor",): 0.2}}), at=100.0)
+    dcgm = replace(reading("dcgm", {GPU_POWER: {("usage",): 1.0}, GPU_ACTIVE: {("tensor",): 0.1, ("sm",): 0.3}}), at=70.0)
+    (both,) = merged([nvml], [dcgm])
+
+    assert [both.said_at(GPU_POWER, "usage"), both.said_at(GPU_ACTIVE, "tensor"), both.said_at(GPU_ACTIVE, "sm")] == [100, 100, 70]
+    assert merged([nvml], [])[0].said_at(GPU_POWER, "usage") == 100
+    assert merged([], [dcgm])[0].said_at(GPU_POWER, "usage") == 70

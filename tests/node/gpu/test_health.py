@@ -54,6 +54,7 @@ PLANTS: dict[str, tuple[Plant, Sequence[float], Sequence[float]]] = {
     "retired_pages": (lambda value: [reading((names.GPU_RETIRED_PAGES, ("corrected",), value))], [0, 62], [63, 64]),
     "hardware_slowdown": (throttled("hardware_slowdown"), [0, 9], [10, 50]),
     "hardware_thermal": (throttled("hardware_thermal"), [0, 9], [10, 50]),
+    "thermal": (throttled("thermal"), [0, 29], [30, 50]),
     "power_brake": (throttled("power_brake"), [0, 9], [10, 50]),
     "temperature_gpu": (lambda value: lasting((names.GPU_TEMPERATURE_MARGIN, ("gpu",), value)), [3, 40], [2, 0, -5]),
     "temperature_memory": (lambda value: lasting((names.GPU_TEMPERATURE_MARGIN, ("memory",), value)), [3, 40], [2, 0, -5]),

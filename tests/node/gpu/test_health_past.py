@@ -42,6 +42,20 @@ def test_the_general_bit_counts_only_where_no_other_says_more() -> None:
     assert (past.seconds("hardware_thermal"), past.seconds("hardware_slowdown")) == (10, 7)
 
 
+def test_what_the_driver_does_for_the_heat_explains_nothing_that_the_hardware_does() -> None:
+    past = watch([throttled("hardware_slowdown", "thermal")] * 11 + [throttled("hardware_thermal", "thermal")] * 7)
+    assert {reason: past.seconds(reason) for reason in ("hardware_slowdown", "hardware_thermal", "thermal")} == {
+        "hardware_slowdown": 10,
+        "hardware_thermal": 7,
+        "thermal": 17,
+    }
+
+
+@pytest.mark.parametrize("reason", ["idle", "application_clocks", "power_cap", "sync_boost"])
+def test_clocks_that_are_as_they_should_be_are_no_time_of_throttling(reason: str) -> None:
+    assert watch([throttled(reason)] * 24).amounts == ()
+
+
 def test_a_long_gap_between_readings_says_little_of_the_time_between() -> None:
     assert watch([throttled("power_brake")] * 2, seconds=3600.0).seconds("power_brake") <= 20
 

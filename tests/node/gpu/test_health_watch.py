@@ -52,7 +52,6 @@ def write(kmsg: Path, sequence: int, text: str) -> None:
         file.write(f"4,{sequence},{time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000},-;{text}")
 
 
-@pytest.mark.alone
 def test_each_fault_is_named_by_the_verdict_the_metrics_and_one_line_and_the_other_gpus_go_on(tmp_path: Path) -> None:
     driver = Driver(tmp_path / "driver", "h100x8")
     driver.set({"gpu.3.ecc.uncorrected.volatile": 2, "gpu.4.throttle_reasons": "0x48"})

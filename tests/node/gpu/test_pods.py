@@ -14,11 +14,12 @@ from trees import collected, plant, points
 from gpu.fake_kubelet import FakeKubelet, kubelet
 from making import envelope
 from tachoscope_core import records
-from tachoscope_core.gpu_metrics import GPU_DEVICES_UNMAPPED, GPU_WORKLOAD, GPU_WORKLOAD_MEMORY, POD_RESOURCES_UP
+from tachoscope_core.gpu_metrics import GPU_ACTIVE, GPU_DEVICES_UNMAPPED, GPU_WORKLOAD, GPU_WORKLOAD_MEMORY, POD_RESOURCES_UP
+from tachoscope_core.training_metrics import JOB_SM_ACTIVE
 from tachoscope_node.collectors.collector import NoDataError, PartialError
 from tachoscope_node.config import Limits
-from tachoscope_node.families import Family
-from tachoscope_node.gpu.pods import KEEP_SECONDS, PodsCollector, placed, pod_of_directory
+from tachoscope_node.families import Family, Histogram
+from tachoscope_node.gpu.pods import KEEP_SECONDS, STEPPED_SECONDS, PodsCollector, placed, pod_of_directory
 from tachoscope_node.gpu.reading import Gpu, Process, Reading
 from tachoscope_node.gpu.workloads import Rank
 from tachoscope_node.live import Live
@@ -157,7 +158,7 @@ def test_a_kubelet_that_is_away_is_told_once_and_its_last_word_holds_for_a_minut
 def test_a_kubelet_that_was_never_there_leaves_what_control_groups_and_ranks_tell(node: Node) -> None:
     node.kubelet.stop()
     node.readings = [Reading(Gpu(0, UUIDS[0]), processes=(node.process(4711, UID_A, 17),))]
-    node.ranks = placed([job("llm", directory=f"ml_train-0_{UID_A}", pid=17)])
+    node.ranks = placed([job("llm", directory=f"ml_train-0_{UID_A}", pid=17)], node.now)
     found = node.collect()
 
     assert points(found, GPU_WORKLOAD_MEMORY) == {("0", UUIDS[0], "", "ml", "train-0", "", "llm", "0"): 4711 << 20}
@@ -210,7 +211,7 @@ def test_a_node_without_gpus_has_no_workloads(node: Node) -> None:
 
 
 def job(name: str, **rank: Any) -> Any:
-    rank = {"rank": 0, "pid": 0, "gpu_uuid": "", "pod_uid": "", "directory": "run-1"} | rank
+    rank = {"rank": 0, "pid": 0, "gpu_uuid": "", "pod_uid": "", "directory": "run-1", "last_end": None} | rank
     return SimpleNamespace(name=name, running=lambda: [SimpleNamespace(**rank)])
 
 
@@ -241,11 +242,11 @@ def test_what_a_ranks_record_says_is_kept_until_the_rank_ends() -> None:
 
     for rank in range(2):
         tell(rank, records.JobStarted, world_size=2, pid=7 + rank, gpu_uuid=UUIDS[rank], pod_uid="x" * 1000)
-    both = placed(live.jobs.values())
+    both = placed(live.jobs.values(), 100.0)
     tell(0, records.JobEnded, status="left")
 
     assert both == tuple(Rank("planted", str(rank), 7 + rank, UUIDS[rank], UID_A, ("ml", "train-0")) for rank in range(2))
-    assert placed(live.jobs.values()) == both[1:]
+    assert placed(live.jobs.values(), 100.0) == both[1:]
     assert {len(rank.pod_uid) for rank in live.jobs["planted"].ranks.values()} == {64}
 
 
@@ -253,7 +254,47 @@ def test_what_a_record_says_of_its_pod_counts_only_where_the_path_is_silent() ->
     silent = job("a", pod_uid=UID_B, pid=7, gpu_uuid=UUIDS[0])
     told = job("b", pod_uid=UID_B, rank=2, directory=f"ml_train-0_{UID_A}")
 
-    assert placed([silent, told]) == (
+    assert placed([silent, told], 100.0) == (
         Rank("a", "0", 7, UUIDS[0], UID_B, ("", "")),
         Rank("b", "2", 0, "", UID_A, ("ml", "train-0")),
     )
+
+
+def test_a_rank_does_steps_from_its_first_one_until_a_minute_after_its_last() -> None:
+    live = Live(Limits())
+
+    def tell(kind: type[records.Record], at: float, **fields: Any) -> None:
+        who = envelope(0, monotonic_ns=round(at * 1e9))
+        live.apply("run", str(who["writer"]), "planted", [records.encode(kind(**who, **fields)).rstrip()], at)
+
+    def stepped(now: float) -> bool:
+        (rank,) = placed(live.jobs.values(), now)
+        return rank.stepped
+
+    tell(records.JobStarted, 100.0, world_size=1, pid=7)
+    assert not stepped(100.0)
+    tell(records.StepDone, 130.0, step=1, wall_seconds=1.0, phase_seconds={"forward": 1.0})
+    tell(records.Heartbeat, 189.0, step=1)
+
+    assert [stepped(130.0), stepped(130.0 + STEPPED_SECONDS - 0.1), stepped(130.0 + STEPPED_SECONDS)] == [True, True, False]
+
+
+def test_the_gpus_of_a_job_that_does_steps_are_looked_at_each_time_and_the_kubelet_that_is_away_changes_nothing(node: Node) -> None:
+    def look(active: float) -> Histogram:
+        node.now += 10.0
+        node.readings = [Reading(Gpu(0, UUIDS[0]), values={GPU_ACTIVE.name: {("sm",): active}}, at=node.now)]
+        (family,) = [family for family in node.collect() if family.metric is JOB_SM_ACTIVE]
+        ((labels, found),) = family.points
+        assert labels == ("llm",)
+        assert isinstance(found, Histogram)
+        return found
+
+    node.ranks = [Rank("llm", "0", gpu_uuid=UUIDS[0])]
+    assert sum(look(0.45).counts) == 0, "it does no steps yet"
+    node.ranks = [Rank("llm", "0", gpu_uuid=UUIDS[0], stepped=True)]
+    look(0.45)
+    node.kubelet.stop()
+    found = look(0.85)
+
+    assert (sum(found.counts), found.sum) == (2, pytest.approx(1.3))
+    node.kubelet.start()

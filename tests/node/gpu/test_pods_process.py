@@ -60,7 +60,6 @@ def test_the_page_tells_pod_container_and_rank_of_each_gpu_and_of_no_other(tmp_p
     assert 'tachoscope_gpu_devices_unmapped{kind="device"} 0.0' in page
 
 
-@pytest.mark.alone
 @pytest.mark.bar
 def test_a_kubelet_that_hangs_leaves_the_page_and_the_other_collectors_as_they_are(tmp_path: Path) -> None:
     driver = Driver(tmp_path / "driver", "h100_mig")
@@ -89,3 +88,25 @@ def test_a_kubelet_that_hangs_leaves_the_page_and_the_other_collectors_as_they_a
         log = agent.log.read_text()
     assert log.count("pod-resources: failed") == 1
     assert log.count("the kubelet answers again") == 1
+
+
+@pytest.mark.bar
+def test_the_activity_of_the_gpus_of_a_job_that_does_steps_is_counted_and_of_one_that_does_none_is_not(tmp_path: Path) -> None:
+    driver, ranks = Driver(tmp_path / "driver", "h100x8"), []
+    for gpu, job, rank in ((1, "trains", 0), (2, "trains", 1), (3, "waits", 0)):
+        driver.set_gpu(gpu, **{"gpm.2": 40.0 + gpu})
+        ranks.append(Process(tmp_path / "spool" / f"run-{gpu}", job=job, rank=rank))
+        ranks[-1].write(records.JobStarted, world_size=2, pid=100 + gpu, gpu_uuid=str(driver.value(gpu, "uuid")))
+
+    def counted() -> dict[str, float]:
+        """Return count and sum by `count trains` and the like, after one more step."""
+        ranks[0].step()
+        lines = [line.split() for line in agent.get("/metrics").splitlines() if line.startswith("tachoscope_job_sm_active_ratio_")]
+        shown = {name.replace('{training_job="', " ").removesuffix('"}'): float(value) for name, value in lines}
+        return {name.removeprefix("tachoscope_job_sm_active_ratio_"): value for name, value in shown.items()}
+
+    with agent_process(tmp_path, environ=driver.environment(), gpu={"enabled": "on"}) as agent:
+        found = wait_for(lambda: found if (found := counted()).get("count trains", 0) >= 4 else None, seconds=60.0)
+
+    assert found["sum trains"] == pytest.approx(found["count trains"] * (0.41 + 0.42) / 2)
+    assert (found["count waits"], found["sum waits"]) == (0.0, 0.0)
