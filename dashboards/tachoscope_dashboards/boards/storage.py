@@ -1,0 +1,58 @@
+"""Checkpoints and recovery: how much work is at risk, and how fast are jobs back?"""
+
+from __future__ import annotations
+
+from tachoscope_alerts.policy import Policy
+from tachoscope_core import palette
+from tachoscope_dashboards.board import Board, Event
+from tachoscope_dashboards.boards import checkpoint_panels, recovery_panels
+from tachoscope_dashboards.boards.numbers import RATE
+from tachoscope_dashboards.panels import row
+from tachoscope_dashboards.variables import CLUSTER, NAMESPACE, TRAINING_JOB, WHERE
+
+_HERE = f'{WHERE}, training_job=~"$training_job"'
+ALERTS = (
+    *("CheckpointStorageSlow", "TrainingCheckpointAgeBurn", "TrainingCheckpointCorrupt", "TrainingCheckpointTooOld"),
+    *("NodePreempted", "TrainingJobStuckInRecovery", "TrainingJobSuccessBurn", "TrainingRecoveryBurn", "TrainingWorkersFailing"),
+)
+"""Those that are marked here; some lead to the board of the job, which shows more of what it did."""
+
+
+def board(policy: Policy) -> Board:
+    """Return the board."""
+    return Board(
+        uid="storage",
+        title="Checkpoints and recovery",
+        question="How much work is at risk, and how fast are jobs back?",
+        hint="Work is at risk since the newest checkpoint that was read back and found sound. Below: what saves cost, whether they "
+        "would restore, how long jobs take to be back after a failure, and why they end. Choose a job to see its own.",
+        variables=(CLUSTER, NAMESPACE, TRAINING_JOB),
+        panels=(
+            row("How much work is at risk?"),
+            *checkpoint_panels.at_risk(policy, _HERE),
+            row("What do saves cost?"),
+            *checkpoint_panels.cost(policy, _HERE),
+            row("Would they restore?"),
+            *checkpoint_panels.verified(policy, _HERE),
+            row("How fast are jobs back?"),
+            *recovery_panels.recoveries(policy, _HERE),
+            row("Why do they fail, and end?"),
+            *recovery_panels.ends(policy, _HERE),
+        ),
+        events=(
+            Event(
+                "Restarts",
+                f"max by (training_job) (increase(tachoscope_restarts_total{{{_HERE}}}{RATE})) > 0",
+                "{{training_job}} was restarted",
+                palette.WARN,
+            ),
+            Event(
+                "Preemption notices",
+                f"(max by (instance, training_job) (tachoscope_job_active{{{_HERE}}}) == 1) * on (instance) group_left (provider) "
+                f"(max by (instance, provider) (tachoscope_preemption_notice{{{WHERE}}}) == 1)",
+                "{{provider}} takes {{instance}} of {{training_job}}",
+                palette.SERIES[3],
+            ),
+        ),
+        alerts=f'alertname=~"{"|".join(ALERTS)}", training_job=~"$training_job|"',
+    )

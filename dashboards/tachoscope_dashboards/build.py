@@ -1,0 +1,110 @@
+"""Writes the boards: JSON for a folder that Grafana reads or for its import, and ConfigMaps for the sidecar that loads boards.
+
+The same boards give the same bytes, so that what is committed can be compared with what it is made from.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tachoscope_alerts.written_yaml import to_yaml
+from tachoscope_core.errors import TachoscopeError
+
+Json = dict[str, Any]
+HEADER = "# Made by `tachoscope dashboards build`: change dashboards/tachoscope_dashboards, then `make generate`.\n"
+LABELS = {"app.kubernetes.io/name": "tachoscope", "app.kubernetes.io/component": "dashboards", "grafana_dashboard": "1"}
+"""The last is what the sidecar of Grafana's chart looks for."""
+FOLDER = "tachoscope"
+"""Of Grafana, where boards are kept together."""
+CONFIGMAPS = "configmaps"
+MOST_BYTES = 1 << 20
+"""Of the data of a ConfigMap: https://kubernetes.io/docs/concepts/configuration/configmap/"""
+
+
+def contents(boards: Sequence[Json]) -> dict[str, str]:
+    """Return what each file holds, by its path below the folder of generated files.
+
+    Raises:
+        TachoscopeError: a board is too large for a ConfigMap, or holds a number that JSON has not.
+    """
+    found = {}
+    for board in boards:
+        uid = board["uid"]
+        text = written(board)
+        if len(text.encode()) > MOST_BYTES:
+            raise TachoscopeError(f"the board {uid} has more than 1 MiB, which no ConfigMap holds", fix="make two of it")
+        found[f"{uid}.json"] = text
+        found[f"{CONFIGMAPS}/{uid}.yaml"] = HEADER + to_yaml(config_map(uid, text))
+    return found
+
+
+def written(board: Json) -> str:
+    """Return a board as JSON for people and programs.
+
+    Raises:
+        TachoscopeError: it holds a number that JSON has not.
+    """
+    try:
+        return json.dumps(board, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    except ValueError as error:
+        raise TachoscopeError(f"the board {board['uid']} cannot be written: {error}", fix="look for inf and nan in it") from None
+
+
+def file_name(uid: str) -> str:
+    """Return the name of a board's file beside those of others, which a sidecar writes into one folder."""
+    return f"tachoscope-{uid}.json"
+
+
+def config_map(uid: str, text: str) -> Json:
+    """Return the resource that holds a board; its namespace is where it is applied."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": f"tachoscope-dashboard-{uid}", "labels": LABELS, "annotations": {"grafana_folder": FOLDER}},
+        "data": {file_name(uid): text},
+    }
+
+
+def build(boards: Sequence[Json], out: Path) -> list[Path]:
+    """Write all files below `out`, and remove those that an earlier build made and this one does not; return those written.
+
+    Raises:
+        TachoscopeError: a file cannot be written.
+    """
+    made = contents(boards)
+    try:
+        (out / CONFIGMAPS).mkdir(parents=True, exist_ok=True)
+        for name, text in made.items():
+            (out / name).write_text(text)
+        for path in _left_over(made, out):
+            path.unlink()
+    except OSError as error:
+        raise TachoscopeError(f"{error.filename} cannot be written: {error.strerror}", fix="name another folder by --out") from None
+    return [out / name for name in made]
+
+
+def check(boards: Sequence[Json], out: Path) -> list[Path]:
+    """Return the files below `out` that a build would change, write or remove."""
+    made = contents(boards)
+    changed = [out / name for name, text in made.items() if not (out / name).is_file() or (out / name).read_text() != text]
+    return changed + _left_over(made, out)
+
+
+def _left_over(made: dict[str, str], out: Path) -> list[Path]:
+    there = [*sorted(out.glob("*.json")), *sorted((out / CONFIGMAPS).glob("*.yaml"))]
+    return [path for path in there if str(path.relative_to(out)) not in made and _is_ours(path)]
+
+
+def _is_ours(path: Path) -> bool:
+    """Say whether an earlier build made a file: others may lie beside them."""
+    text = path.read_text()
+    if path.suffix == ".yaml":
+        return text.startswith(HEADER)
+    try:
+        content = json.loads(text)
+    except ValueError:
+        return False
+    return isinstance(content, dict) and content.get("uid") == path.stem and "tachoscope" in (content.get("tags") or [])

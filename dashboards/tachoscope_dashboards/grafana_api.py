@@ -1,0 +1,134 @@
+"""Asks a Grafana over its HTTP API, with a token that no message holds: https://grafana.com/docs/grafana/latest/developers/http_api/.
+
+The token goes to the address that was named and nowhere else: no redirect is followed, and plain http is refused on the way to
+another machine.
+"""
+
+from __future__ import annotations
+
+import http.client
+import ipaddress
+import json
+import urllib.error
+import urllib.request
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from tachoscope_core.errors import TachoscopeError
+
+ANSWER_SECONDS = 30.0
+MOST_BYTES = 16 << 20
+_MOST_WORDS = 300
+
+
+class Answer(NamedTuple):
+    """An answer: its status, and its JSON."""
+
+    status: int
+    content: Any
+
+    @property
+    def words(self) -> str:
+        """What it says, for people: printable, and not long."""
+        said = self.content.get("message", "") if isinstance(self.content, dict) else ""
+        return "".join(sign if sign.isprintable() else " " for sign in str(said)[:_MOST_WORDS])
+
+
+class Grafana:
+    """A Grafana and a token of a service account."""
+
+    def __init__(self, url: str, token: str, *, insecure: bool = False) -> None:
+        """Check the address and the token; nothing is asked yet.
+
+        Args:
+            url: such as https://grafana.example.com, with a path where it is served below one. insecure: send the token over plain
+                http to another machine.
+
+        Raises:
+            TachoscopeError: one of them cannot be used.
+        """
+        self.url = _checked(url, insecure=insecure)
+        if not token or not token.isascii() or not token.isprintable() or " " in token:
+            raise TachoscopeError("the token is empty, or holds what no token has", fix="one line, as Grafana showed it")
+        self._token = token
+        handlers: list[urllib.request.BaseHandler] = [_NoRedirects()]
+        if _is_here(urlsplit(self.url).hostname or ""):
+            handlers.append(urllib.request.ProxyHandler({}))
+        self._opener = urllib.request.build_opener(*handlers)
+
+    def ask(self, path: str, body: dict[str, Any] | None = None) -> Answer:
+        """Return the answer to a GET, or with a body to a POST; also where Grafana does not find it, or refuses it as it is.
+
+        Raises:
+            TachoscopeError: no answer, none of a Grafana, or the token may not do this.
+        """
+        headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json", "Content-Type": "application/json"}
+        data = None if body is None else json.dumps(body, allow_nan=False).encode()
+        request = urllib.request.Request(f"{self.url}{path}", data=data, headers=headers)  # noqa: S310  # checked in __init__
+        try:
+            with self._opener.open(request, timeout=ANSWER_SECONDS) as answer:
+                status, content = answer.status, answer.read(MOST_BYTES + 1)
+        except urllib.error.HTTPError as error:
+            with error:
+                status, content = error.code, error.read(MOST_BYTES + 1)
+                self._refuse_redirect(status, error.headers.get("Location", ""))
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            reason = getattr(error, "reason", None) or error
+            raise TachoscopeError(f"could not ask the Grafana {self.url}: {self._without_token(str(reason))}") from None
+        return self._understood(path, status, content)
+
+    def _understood(self, path: str, status: int, content: bytes) -> Answer:
+        try:
+            found = Answer(status, json.loads(self._without_token(content.decode())))
+        except ValueError:
+            raise TachoscopeError(
+                f"{self.url}{path} does not answer as a Grafana does (status {status})",
+                fix="name its address without a page's path",
+            ) from None
+        if status == http.HTTPStatus.UNAUTHORIZED:
+            raise TachoscopeError(f"{self.url} refuses the token, and says {found.words!r}", fix="make one of a service account")
+        if status == http.HTTPStatus.FORBIDDEN:
+            what = f"the token may not do this, and Grafana says {found.words!r}"
+            raise TachoscopeError(f"{self.url}{path}: {what}", fix="give its service account the role Editor")
+        if status >= http.HTTPStatus.INTERNAL_SERVER_ERROR:
+            raise TachoscopeError(f"{self.url}{path} answers {status}: {found.words}", fix="look into Grafana's log")
+        return found
+
+    def _refuse_redirect(self, status: int, where: str) -> None:
+        if http.HTTPStatus.MULTIPLE_CHOICES <= status < http.HTTPStatus.BAD_REQUEST:
+            place = self._without_token(where)[:_MOST_WORDS]
+            raise TachoscopeError(f"{self.url} sends to {place}, and the token is not sent there", fix="name the address itself")
+
+    def _without_token(self, text: str) -> str:
+        return text.replace(self._token, "<token>")
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Lets a redirect be an answer: a client that follows it sends the token along."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """Make no request."""
+
+
+def _checked(url: str, *, insecure: bool) -> str:
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        raise TachoscopeError(f"{url!r} is no address", fix="write https://host") from None
+    if parts.username or parts.password:
+        raise TachoscopeError("the address holds a user or a password", fix="give a token by --token-file or --token-env")
+    if not usable or parts.query or parts.fragment:
+        raise TachoscopeError(f"{url!r} is no http:// or https:// address of a Grafana", fix="write https://host")
+    if parts.scheme == "http" and not insecure and not _is_here(parts.hostname or ""):
+        fix = "use https://, or --insecure if the network between is yours"
+        raise TachoscopeError(f"{url} is plain http to another machine, and who listens would have the token", fix=fix)
+    return url.rstrip("/")
+
+
+def _is_here(host: str) -> bool:
+    """Say whether a host is this machine."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.rstrip(".").lower() == "localhost"

@@ -1,0 +1,55 @@
+"""Which boards are looked at: those of tachoscope, made anew, or JSON files as they lie in a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tachoscope_alerts import places, policy
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_dashboards import reading
+from tachoscope_dashboards.board import to_json
+from tachoscope_dashboards.boards.all import boards
+
+Board = Mapping[str, Any]
+_NEEDED = ("uid", "title")
+_OF_PANEL = ("id", "type", "gridPos")
+
+
+def load(wanted: Sequence[str]) -> dict[str, Board]:
+    """Return the boards by uid. wanted: uids of tachoscope's boards, files or folders; without any, all of tachoscope's.
+
+    Raises:
+        TachoscopeError: there is none of a name, or a file is no board.
+    """
+    own = {board.uid: board for board in boards(policy.load(places.path_of("policy.yaml")))}
+    found: dict[str, Board] = {}
+    for name in wanted or own:
+        if name in own:
+            found[name] = to_json(own[name])
+        elif Path(name).exists():
+            found |= {str(board["uid"]): board for board in map(_read, _files(Path(name)))}
+        else:
+            raise TachoscopeError(f"there is no board, file or folder {name!r}", fix=f"there are the boards {', '.join(own)}")
+    return found
+
+
+def _files(path: Path) -> list[Path]:
+    found = sorted(path.glob("*.json")) if path.is_dir() else [path]
+    if not found:
+        raise TachoscopeError(f"{path} holds no *.json", fix="tachoscope dashboards build")
+    return found
+
+
+def _read(path: Path) -> Board:
+    board = reading.content_of(path)
+    known = reading.dashboard(board, str(path))  # what is not of a dashboard's form is said now, not on each panel
+    missing = [key for key in _NEEDED if key not in board]
+    if missing:
+        raise TachoscopeError(f"{path} is no board: it has no {', '.join(missing)}", fix="export it again")
+    for panel, raw in zip(known.panels, board["panels"], strict=True):
+        lacking = [key for key in _OF_PANEL if key not in raw]
+        if lacking:
+            raise TachoscopeError(f"{path}: the panel {panel.name!r} has no {', '.join(lacking)}", fix="export it again")
+    return board

@@ -1,0 +1,99 @@
+"""All checks together: on a sound board, on the boards of the suite, and on what only all of them together can have wrong."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pytest
+
+from board_making import KNOWN, POLICY, SLOS, Json, made, panel, read
+from helpers import REPOSITORY
+from tachoscope_alerts import events
+from tachoscope_dashboards import reading
+from tachoscope_dashboards.board import to_json
+from tachoscope_dashboards.boards.all import boards
+from tachoscope_dashboards.check import Surroundings, check, rule_names
+from tachoscope_dashboards.linter import EXCEPTIONS, Excepted, exceptions
+from tachoscope_dashboards.own_rules import HOUSE
+
+EXCEPTED = exceptions(EXCEPTIONS, rule_names())
+OF_ALL = tuple(one for one in EXCEPTED if not one.boards)
+ALONE = Surroundings(KNOWN, POLICY, REPOSITORY / "runbooks", [read(made())], {}, OF_ALL)
+
+
+@pytest.fixture(scope="module")
+def suite() -> Surroundings:
+    linked: dict[str, list[str]] = {}
+    for uid, alert in [
+        *((slo.dashboard, slo.alert) for slo in SLOS),
+        *((event.dashboard, event.alert) for event in events.load(REPOSITORY / "alerts" / "events")),
+    ]:
+        linked.setdefault(uid, []).append(alert)
+    linked.pop("", None)
+    ours = [reading.dashboard(to_json(board), board.uid) for board in boards(POLICY)]
+    return replace(ALONE, ours=ours, linked=linked, excepted=EXCEPTED)
+
+
+def test_the_boards_of_the_suite_check_clean_and_those_that_alerts_link_to_are_there(suite: Surroundings) -> None:
+    assert "\n".join(map(str, check(suite.ours, suite, exceptions_at=str(EXCEPTIONS)))) == ""
+
+
+def test_all_boards_are_checked_within_seconds(suite: Surroundings) -> None:
+    began = time.process_time()
+    check(suite.ours, suite)
+
+    assert time.process_time() - began < 10.0
+
+
+def test_a_sound_board_has_no_problem() -> None:
+    assert check([read(made())], ALONE) == []
+
+
+def test_rules_of_the_house_are_of_our_boards_only() -> None:
+    raw = made()
+    raw["tags"] = []
+    raw["description"] = "Nodes."
+    panel(raw, "Nodes")["fieldConfig"]["defaults"]["noValue"] = ""
+    raw["editable"] = True
+    of_others = {one.rule for one in check([read(raw)], ALONE)}
+    raw["tags"] = ["tachoscope"]
+
+    assert of_others == {"uneditable"}
+    assert {one.rule for one in check([read(raw)], ALONE)} == {"uneditable", "question", "empty-reason"}
+    assert {"question", "empty-reason"} <= {rule.name for rule in HOUSE}
+
+
+def test_two_boards_of_one_uid_are_named() -> None:
+    (problem,) = check([reading.dashboard(made(), "a.json"), reading.dashboard(made(), "b.json")], ALONE)
+
+    assert str(problem) == "small: error: 2 boards have this uid: a.json, b.json (give each its own) [uid]"
+
+
+def test_a_board_that_alerts_link_to_and_nobody_made_is_named_with_some_of_them() -> None:
+    linked = {"small": ["A"], "gone": ["B"], "lost": ["C", "D", "E", "F"]}
+    problems = check(ALONE.ours, replace(ALONE, linked=linked), exceptions_at="exceptions.yaml")
+
+    assert [(one.board, one.what) for one in problems] == [
+        ("gone", "there is no such board, and B links to it"),
+        ("lost", "there is no such board, and C, D, E and others link to it"),
+    ]
+
+
+def test_an_exception_that_nothing_needs_is_a_problem_of_the_whole_suite_only() -> None:
+    around = replace(ALONE, excepted=(*OF_ALL, Excepted("grid", "it was so once", boards=("small",))))
+
+    (problem,) = check(ALONE.ours, around, exceptions_at="exceptions.yaml")
+    assert str(problem).startswith("exceptions.yaml: error: the exception of grid for small covers nothing")
+    assert check(ALONE.ours, around) == []
+
+
+def test_links_may_lead_to_boards_of_the_suite_and_to_those_that_are_checked() -> None:
+    def linking(uid: str, to: str) -> Json:
+        raw = made()
+        raw["uid"] = uid
+        panel(raw, "Nodes")["links"] = [{"title": "x", "url": f"/d/{to}?${{__all_variables}}"}]
+        return raw
+
+    assert check([read(linking("a", "b")), read(linking("b", "small"))], ALONE) == []
+    assert [one.rule for one in check([read(linking("a", "b"))], ALONE)] == ["links"]

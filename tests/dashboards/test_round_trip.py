@@ -1,0 +1,57 @@
+"""Boards are what Grafana 11.6 has types for: nothing is lost on the way through them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from board_making import POLICY, Json, made, panel, variable
+from round_trip import losses
+from tachoscope_dashboards.board import Board, to_json
+from tachoscope_dashboards.boards.all import boards
+
+
+@pytest.mark.parametrize("board", boards(POLICY), ids=lambda board: board.uid)
+def test_nothing_of_a_board_of_the_suite_is_lost(board: Board) -> None:
+    assert losses(to_json(board)) == []
+
+
+def test_nothing_of_any_kind_of_panel_is_lost() -> None:
+    assert losses(made()) == []
+
+
+def option(raw: Json) -> None:
+    panel(raw, "Nodes")["options"]["colourMode"] = "value"
+
+
+def custom(raw: Json) -> None:
+    panel(raw, "Where time goes")["fieldConfig"]["defaults"]["custom"]["drawstyle"] = "line"
+
+
+def of_fields(raw: Json) -> None:
+    panel(raw, "Nodes")["fieldConfig"]["defaults"]["nullValue"] = "x"
+
+
+def of_a_panel(raw: Json) -> None:
+    panel(raw, "Nodes")["span"] = 4
+
+
+def of_a_target(raw: Json) -> None:
+    panel(raw, "Nodes")["targets"][0]["legend"] = "x"
+
+
+def of_a_variable(raw: Json) -> None:
+    variable(raw, "node")["useTags"] = False
+
+
+def of_the_board(raw: Json) -> None:
+    raw["hideControls"] = False
+
+
+@pytest.mark.parametrize("misspell", [option, custom, of_fields, of_a_panel, of_a_target, of_a_variable, of_the_board])
+def test_a_key_that_grafana_does_not_know_is_found(misspell: Callable[[Json], None]) -> None:
+    raw = made()
+    misspell(raw)
+
+    assert len(losses(raw)) == 1
