@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from tachoscope_analyzers import gpu_losses, hung_steps, ledger, pipeline, stragglers, waiting_unmeasured
+from tachoscope_analyzers import gpu_losses, hung_steps, ledger, pipeline, profiled, stragglers, waiting_unmeasured
 from tachoscope_analyzers.confidence import Calibration, shipped_calibration
 from tachoscope_analyzers.course import course
-from tachoscope_analyzers.decisions import decide
+from tachoscope_analyzers.decisions import Decided, decide
 from tachoscope_analyzers.judge import Series, findings, step_seconds
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.losses import Losses
@@ -25,7 +25,11 @@ def analyze(job: JobRecords, calibration: Calibration | None = None) -> Report:
     Raises:
         TachoscopeError: there is no step, or none that all ranks have.
     """
-    decided = decide(job, aligned(job))
+    return report_of(job, decide(job, aligned(job)), calibration)
+
+
+def report_of(job: JobRecords, decided: Decided, calibration: Calibration | None = None) -> Report:
+    """Return the report on steps whose causes were looked for; see `analyze`."""
     steps, split = decided.steps, decided.losses
     found = findings(decided.candidates, _series(steps, split), calibration or shipped_calibration())
     seen = {finding.class_ for finding in found if finding.class_ in (*gpu_losses.CLASSES, "hang")}
@@ -42,7 +46,7 @@ def analyze(job: JobRecords, calibration: Calibration | None = None) -> Report:
         goodput=books[0].states.get("compute", 0.0) / books[0].wall_seconds,
         findings=found or [_without_unmeasured_runner_up(one, unmeasured) for one in stragglers.healthy(steps, split, found)],
         not_measured=[row for row in decided.not_measured if row.class_ not in seen],
-        quality=[*unread(job), *waiting_unmeasured.notes(steps)],
+        quality=[*unread(job), *profiled.notes(job), *waiting_unmeasured.notes(steps)],
         lineage=lineage(job),
         review=review(job),
         course=course(job, steps, split),

@@ -105,11 +105,11 @@ def underfilled(gpu: RankGpu, share: float, slow: float) -> Waste | str:
         rows += (
             Evidence(signal="warps of those that fit", value=occupancy, unit="ratio", source=f"{GPU_ACTIVE.name}: sm_occupancy"),
         )
-    action = batch.for_activity(active, _most_memory(gpu, "used"), _most_memory(gpu, "total"))
+    action = batch.for_activity(active, most_memory(gpu, "used"), most_memory(gpu, "total"))
     return Waste(1.0 - active / threshold("sm_active_good"), rows, 0.8, "launch_bound", action)
 
 
-def _most_memory(gpu: RankGpu, what: str) -> float | None:
+def most_memory(gpu: RankGpu, what: str) -> float | None:
     """Return the most device memory, in bytes, that was told within the steps; None if none was."""
     within = gpu.of(GPU_MEMORY_BYTES, what)[(gpu.times >= gpu.starts[0]) & (gpu.times <= gpu.ends[-1])]
     return None if np.isnan(within).all() else float(np.nanmax(within))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tachoscope_analyzers import profiled
 from tachoscope_analyzers.steps import Matrix, Steps
 from tachoscope_core.names import TRAINING_STATES, UNEXPLAINED
 from tachoscope_core.report import Ledger
@@ -33,7 +34,8 @@ def ledgers(steps: Steps, waits: dict[str, Matrix] | None = None, hung: Matrix |
             the same, so that what the one that waited least still waited is communication, and the rest waiting for a late rank.
         hung: seconds of each rank in which the job hung, shape (K, R), that `steps` do not hold.
     """
-    by_rank = [_of_rank(steps, column, waits, hung) for column in range(len(steps.ranks))]
+    states = by_step(steps, waits, hung)
+    by_rank = [_of_rank(steps, column, states) for column in range(len(steps.ranks))]
     total = Ledger(
         unit="rank",
         wall_seconds=sum(ledger.wall_seconds for ledger in by_rank),
@@ -46,22 +48,28 @@ def ledgers(steps: Steps, waits: dict[str, Matrix] | None = None, hung: Matrix |
     return [total, *by_rank]
 
 
-def _of_rank(steps: Steps, column: int, waits: dict[str, Matrix] | None, hung: Matrix | None) -> Ledger:
-    states: dict[str, float] = {"hung": float(hung[:, column].sum())} if hung is not None else {}
+def by_step(steps: Steps, waits: dict[str, Matrix] | None = None, hung: Matrix | None = None) -> dict[str, Matrix]:
+    """Return the seconds of each step and rank by state, shape (K, R), without those that no record covers; see `ledgers`."""
+    states: dict[str, Matrix] = {"hung": hung} if hung is not None else {}
     for cause, seconds in steps.own.items():
         state = STATE_OF_CAUSE[cause]
-        states[state] = states.get(state, 0.0) + float(seconds[:, column].sum())
-    waiting = steps.waiting[:, column]
-    transfer = np.minimum(steps.waiting.min(axis=1), waiting)
+        states[state] = states[state] + seconds if state in states else seconds
     if waits is not None:
-        states |= {state: float(seconds[:, column].sum()) for state, seconds in waits.items()}
+        states |= waits
     elif len(steps.ranks) == steps.world_size:
-        states["communication"] = float(transfer.sum())
-        states["straggler_wait"] = float((waiting - transfer).sum())
+        transfer = np.minimum(steps.waiting.min(axis=1, keepdims=True), steps.waiting)
+        states["communication"] = transfer
+        states["straggler_wait"] = steps.waiting - transfer
     else:  # without the other ranks' records waiting and transfer cannot be told apart
-        states["communication"] = float(waiting.sum())
+        states["communication"] = steps.waiting
+    return states
+
+
+def _of_rank(steps: Steps, column: int, by_state: dict[str, Matrix]) -> Ledger:
+    states = {state: float(seconds[:, column].sum()) for state, seconds in by_state.items()}
     states[UNEXPLAINED] += float(steps.lost_seconds[column])
-    wall = float(steps.ends[-1, column] - steps.ends[0, column] + steps.wall[0, column])
+    profiled_seconds = profiled.seconds(steps.numbers, steps.profiled, steps.ends - steps.wall, steps.ends)[column]
+    wall = float(steps.ends[-1, column] - steps.ends[0, column] + steps.wall[0, column] - profiled_seconds)
     return Ledger(
         unit="rank",
         rank=steps.ranks[column],

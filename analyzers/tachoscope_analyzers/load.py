@@ -48,6 +48,7 @@ class JobRecords:
     requests: list[records.RequestDone] = field(default_factory=list)
     engine_windows: list[records.EngineWindow] = field(default_factory=list)
     service_ends: list[records.ServiceEnded] = field(default_factory=list)
+    traces: list[records.TraceCaptured] = field(default_factory=list)
     ends: list[records.JobEnded] = field(default_factory=list)
     released: dict[str, float] = field(default_factory=dict)
     gpus: gpu_samples.Gpus = field(default_factory=gpu_samples.Gpus)
@@ -164,6 +165,7 @@ _LISTS: dict[type[records.Record], str] = {
     records.RequestDone: "requests",
     records.EngineWindow: "engine_windows",
     records.ServiceEnded: "service_ends",
+    records.TraceCaptured: "traces",
     records.JobEnded: "ends",
 }
 """The kinds that analyzers read, with the list of `JobRecords` that each goes to."""

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tachoscope_analyzers import pauses
+from tachoscope_analyzers import pauses, profiled
 from tachoscope_analyzers.backward_time import own_backward
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_core.errors import TachoscopeError
@@ -25,6 +25,7 @@ CAUSES = ("data_wait", "host_to_device", "compute", "cpu_wait", "paused", "gc", 
 Column = Callable[[str], Matrix]
 """Returns a column of the table as a matrix."""
 
+_WARM_UP_STEPS = 2
 _GAP_PHASES = ("data_wait", "checkpoint", "evaluation", "gc", "other")
 
 
@@ -50,6 +51,7 @@ class Steps:
         waiting_unmeasured: ranks of which it is not known how much of backward they waited; of one process alone, none.
         optimizer: seconds in the optimizer, part of `own`, shape (K, R). backward_calls: micro-batches of the step, shape (K, R).
         starts: the `JobStarted` of each rank. lost_seconds: wall time within the window that no record covers, by rank.
+        profiled: numbers of steps that were left out since they ran under a profiler; their time is not in the window.
     """
 
     job: str
@@ -81,6 +83,7 @@ class Steps:
     window_start: float
     window_end: float
     lost_seconds: npt.NDArray[np.float64]
+    profiled: npt.NDArray[np.int64]
 
 
 def table(job: JobRecords) -> pd.DataFrame:
@@ -140,30 +143,32 @@ def _one_writer_a_rank(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[frame["writer"].isin(kept)]
 
 
-def warm_up_steps(wall: Matrix) -> int:
+def warm_up_steps(wall: Matrix, first: int = 1) -> int:
     """Return how many first steps to leave out: two (DDP rebuilds its buckets after the first), and more while they are over
-    three times the median, but never more than a tenth of the run.
+    three times the median, but never more than a tenth of the run. What begins after those two, with step `first`, is no begin of
+    a run.
     """
+    if first > _WARM_UP_STEPS:
+        return 0
     most = len(wall) // 10
     slow = wall > 3 * np.median(wall)
     leading = int(np.argmin(slow)) if not slow.all() else 0
-    return min(most, max(2, leading))
+    return min(most, max(_WARM_UP_STEPS, leading))
 
 
-def aligned(job: JobRecords) -> Steps:
-    """Return the steps that every rank has, without the warm-up, each second in one cause or in waiting.
+def aligned(job: JobRecords, frame: pd.DataFrame | None = None) -> Steps:
+    """Return the steps that every rank has, without the warm-up and those under a profiler, each second in one cause or in waiting.
+
+    Args:
+        frame: the job's `table`, where it was made before.
 
     Raises:
         TachoscopeError: no step is common to all ranks.
     """
-    frame = table(job)
+    frame = table(job) if frame is None else frame
     attempt = int(frame.attrs["attempt"])
     ranks = sorted(int(rank) for rank in frame["rank"].unique())
-    wide = frame.pivot_table(index="step", columns="rank", values="wall_seconds")
-    common = wide.dropna().index.to_numpy()
-    if not len(common):
-        raise TachoscopeError(f"the ranks of job {job.job!r} have no step in common")
-    common = common[warm_up_steps(wide.loc[common].to_numpy().max(axis=1)) :]
+    common, under_profiler = _judged(frame, job, attempt)
     frame = frame[frame["step"].isin(common)].sort_values(["step", "rank"], kind="stable")
     shape = (len(common), len(ranks))
 
@@ -187,7 +192,7 @@ def aligned(job: JobRecords) -> Steps:
         own, waiting, shared = device_causes(column, wall)
         backward, still = np.full_like(wall, np.nan), np.zeros_like(wall)
     checkpoints_take_what_surrounds_them(own)
-    spans = ends[-1] - (ends[0] - wall[0])
+    spans = ends[-1] - (ends[0] - wall[0]) - profiled.seconds(common, under_profiler, ends - wall, ends)
     return Steps(
         job=job.job,
         attempt=attempt,
@@ -218,7 +223,19 @@ def aligned(job: JobRecords) -> Steps:
         window_start=float(column("time")[0].min() - wall[0].max()),
         window_end=float(column("time")[-1].max()),
         lost_seconds=np.maximum(spans - wall.sum(axis=0), 0.0),
+        profiled=under_profiler,
     )
+
+
+def _judged(frame: pd.DataFrame, job: JobRecords, attempt: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the numbers of the steps that all ranks have, without the warm-up, and of those that ran under a profiler."""
+    wide = frame.pivot_table(index="step", columns="rank", values="wall_seconds")
+    common = wide.dropna().index.to_numpy()
+    if not len(common):
+        raise TachoscopeError(f"the ranks of job {job.job!r} have no step in common")
+    common = common[warm_up_steps(wide.loc[common].to_numpy().max(axis=1), int(common[0])) :]
+    kept = profiled.without(common, job, attempt)
+    return kept, np.setdiff1d(common, kept)
 
 
 def _ever_read(clock: Matrix) -> npt.NDArray[np.bool_]:

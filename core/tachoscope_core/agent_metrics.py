@@ -18,6 +18,13 @@ COLLECTOR_STATUS = Metric(
     "1 for the outcome of the collector's last run: ok, no_data (none now), not_supported (this machine cannot), failed.",
     ("collector", "status"),
 )
+COLLECTOR_FAILING = Metric(
+    "tachoscope_collector_failing_seconds",
+    "gauge",
+    "seconds",
+    "How long ago the first of the collector's failed runs was, if all since then failed too; absent otherwise.",
+    ("collector",),
+)
 COLLECTOR_DURATION = Metric(
     "tachoscope_collector_duration_seconds", "gauge", "seconds", "How long the collector's last run took.", ("collector",)
 )
@@ -93,6 +100,7 @@ AGENT_METRICS = (
     SPOOL_FREE,
     TICK_SECONDS,
     COLLECTOR_SUCCESS,
+    COLLECTOR_FAILING,
     COLLECTOR_STATUS,
     COLLECTOR_DURATION,
     OTLP_EXPORTS,

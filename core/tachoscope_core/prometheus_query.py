@@ -28,11 +28,67 @@ def ask(
         TachoscopeError: no answer within `ANSWER_SECONDS`, none of a Prometheus, or one of more than `most_bytes`.
     """
     when = {} if at is None else {"time": f"{at:.3f}"}
-    body = urllib.parse.urlencode({"query": query, "timeout": f"{ANSWER_SECONDS:g}s", **when}).encode()
-    target = f"{url.rstrip('/')}/api/v1/query"
+    data = fetch(url, "query", {"query": query, **when}, most_bytes=most_bytes, less=less)
+    return series_in(url, data)
+
+
+def ask_over(url: str, query: str, *, start: float, end: float, step: float) -> list[Mapping[str, Any]]:
+    """Return the series that a query gives over time, with `values` at `start` and each `step` seconds after it up to `end`.
+
+    Raises:
+        TachoscopeError: as `ask`.
+    """
+    times = {"start": f"{start:.3f}", "end": f"{end:.3f}", "step": f"{step:g}"}
+    return series_in(url, fetch(url, "query_range", {"query": query, **times}))
+
+
+def label_values(url: str, label: str, selector: str, *, start: float, end: float) -> list[str]:
+    """Return the values that a label has on the series of a selector between two times.
+
+    Raises:
+        TachoscopeError: as `ask`.
+    """
+    asked = {"match[]": selector, "start": f"{start:.3f}", "end": f"{end:.3f}"}
+    found = fetch(url, f"label/{urllib.parse.quote(label, safe='')}/values", asked, post=False)
+    if not isinstance(found, list):
+        raise _no_prometheus(url)
+    return [str(value) for value in found]
+
+
+def series_in(url: str, data: Any) -> list[Mapping[str, Any]]:
+    """Return the series of an answer's data.
+
+    Raises:
+        TachoscopeError: it has none.
+    """
+    try:
+        found: list[Mapping[str, Any]] = data["result"]
+    except (KeyError, TypeError):
+        raise _no_prometheus(url) from None
+    return found
+
+
+def fetch(
+    url: str,
+    path: str,
+    asked: Mapping[str, str],
+    *,
+    post: bool = True,
+    most_bytes: int = MOST_BYTES,
+    less: str = "ask for less time",
+) -> Any:
+    """Return the data of what a Prometheus answers on `/api/v1/<path>`; labels have to be asked without POST.
+
+    Raises:
+        TachoscopeError: as `ask`.
+    """
+    form = urllib.parse.urlencode({**asked, "timeout": f"{ANSWER_SECONDS:g}s"} if post else asked)
+    query = asked.get("query") or asked.get("match[]", "")
+    target = f"{url.rstrip('/')}/api/v1/{path}" + ("" if post else f"?{form}")
     try:
         if urllib.parse.urlsplit(target).scheme not in {"http", "https"}:
             raise TachoscopeError(f"{url!r} is no http:// or https:// URL of a Prometheus", fix="such as http://127.0.0.1:9090")
+        body = form.encode() if post else None
         with urllib.request.urlopen(target, data=body, timeout=ANSWER_SECONDS) as answer:  # noqa: S310  # checked above
             content = answer.read(most_bytes + 1)
     except urllib.error.HTTPError as error:
@@ -44,10 +100,9 @@ def ask(
     if len(content) > most_bytes:
         raise TachoscopeError(f"{url} has more than {most_bytes >> 20} MiB for {query[:80]}", fix=less)
     try:
-        found: list[Mapping[str, Any]] = json.loads(content)["data"]["result"]
+        return json.loads(content)["data"]
     except (ValueError, KeyError, TypeError):
         raise _no_prometheus(url) from None
-    return found
 
 
 def _refused(url: str, query: str, status: int, content: bytes) -> TachoscopeError:

@@ -485,7 +485,12 @@ class ServiceEnded(Record, frozen=True, kw_only=True, tag="ServiceEnded"):
 
 
 class TraceCaptured(Record, frozen=True, kw_only=True, tag="TraceCaptured"):
-    """A profiler trace of this rank lies in the store."""
+    """A profiler trace of this rank lies in the store.
+
+    Attributes:
+        reference: its path in the store. first_step, last_step: the steps that it made slower, by recording them or by keeping what
+            was recorded; 0: not known.
+    """
 
     reference: str
     bytes: int

@@ -19,6 +19,8 @@ LEDGER_TOLERANCE = 0.01
 """States of a ledger sum to its wall time within this share: asserted whenever one is made."""
 
 Severity = Literal["critical", "warning", "info"]
+SEVERITY_ORDER: Mapping[str, int] = {"critical": 0, "warning": 1, "info": 2}
+"""The gravest first."""
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True):
@@ -220,23 +222,30 @@ def load(path: Path) -> Report:
     Raises:
         TachoscopeError: the file is no report, or one of a newer schema.
     """
-    data = path.read_bytes()
+    return parse(path.read_bytes(), str(path))
+
+
+def parse(data: bytes, where: str) -> Report:
+    """Return the report that a document is; `where` it lies is for errors.
+
+    Raises:
+        TachoscopeError: it is no report, or one of a newer schema.
+    """
     try:
         schema = msgspec.json.decode(data, type=_Schema).schema
     except msgspec.DecodeError as error:
-        raise TachoscopeError(f"{path} is not a tachoscope report: {error}") from None
+        raise TachoscopeError(f"{where} is not a tachoscope report: {error}") from None
     if schema > SCHEMA:
         raise TachoscopeError(
-            f"{path} is a report of schema {schema}, newer than the schema {SCHEMA} that this version reads",
+            f"{where} is a report of schema {schema}, newer than the schema {SCHEMA} that this version reads",
             fix="pip install --upgrade tachoscope",
         )
     try:
         return msgspec.json.decode(data, type=Report)
     except (msgspec.DecodeError, ValueError) as error:
-        raise TachoscopeError(f"{path} is not a sound report: {error}") from None
+        raise TachoscopeError(f"{where} is not a sound report: {error}") from None
 
 
 def worst_severity(findings: list[Finding]) -> Severity | None:
     """Return the highest severity among the findings, or None where there are none."""
-    order: Mapping[Severity, int] = {"critical": 0, "warning": 1, "info": 2}
-    return min((finding.severity for finding in findings), key=order.__getitem__, default=None)
+    return min((finding.severity for finding in findings), key=SEVERITY_ORDER.__getitem__, default=None)

@@ -101,20 +101,42 @@ class Store:
             raise TachoscopeError(f"could not open store {url!r}: {error}") from None
         self._root: str = root.rstrip("/")
 
+    @property
+    def files(self) -> Any:
+        """The file system of fsspec that the store lies in."""
+        return self._fs
+
+    @property
+    def root(self) -> str:
+        """The store's path in `files`."""
+        return self._root
+
+    @property
+    def local(self) -> bool:
+        """Whether the store is a directory of this machine."""
+        return "file" in self._protocols()
+
     def jobs(self) -> list[str]:
         """Return the names of all jobs, sorted."""
         return sorted(path.rsplit("/", 1)[-1] for path in self._list(f"{self._root}/jobs"))
 
     def job_times(self) -> dict[str, float]:
-        """Return each job with the Unix time at which something of it was last written."""
-        return {job: self._last_written(f"{self._root}/jobs/{job}") for job in self.jobs()}
+        """Return each job with the Unix time at which something of it was last written.
 
-    def _last_written(self, path: str) -> float:
+        Traces, which may be put there long after, do not count, nor do jobs that have nothing else: see `stored_traces`.
+        """
+        times = {job: self._last_written(f"{self._root}/jobs/{job}") for job in self.jobs()}
+        return {job: time for job, time in times.items() if time is not None}
+
+    def _last_written(self, path: str) -> float | None:
         try:
             entries: dict[str, dict[str, Any]] = self._fs.find(path, detail=True)
         except Exception as error:
             raise TachoscopeError(f"could not list {path} in store {self.url}: {error}") from None
-        times = (entry.get("mtime") or entry.get("LastModified") or 0.0 for entry in entries.values())
+        others = [entry for name, entry in entries.items() if not name.startswith(f"{path}/traces/")]
+        if entries and not others:
+            return None
+        times = (entry.get("mtime") or entry.get("LastModified") or 0.0 for entry in others)
         return max((time.timestamp() if isinstance(time, datetime) else float(time) for time in times), default=0.0)
 
     def segments(self, job: str) -> Iterator[StoredSegment]:
@@ -190,6 +212,15 @@ class Store:
         except Exception as error:
             raise TachoscopeError(f"could not read {root} in store {self.url}: {error}") from None
 
+    def reports(self, job: str) -> list[tuple[str, bytes]]:
+        """Return the path and the content of each report that somebody saved of a job, `jobs/<job>/reports/*.json`, by name."""
+        root = f"{self._root}/jobs/{check_job_name(job)}/reports"
+        try:
+            paths = sorted(path for path in self._fs.find(root) if path.endswith(".json"))
+            return [(path, self._fs.cat_file(path)) for path in paths]
+        except Exception as error:
+            raise TachoscopeError(f"could not read {root} in store {self.url}: {error}") from None
+
     def _put(self, key: str, lines: bytes) -> str:
         """Write an object. It appears whole or not at all: as a file it gets its name last (an object store does so anyway)."""
         path = f"{self._root}/{key}"
@@ -197,7 +228,7 @@ class Store:
         data = gzip.compress(lines, compresslevel=1, mtime=0)
         try:
             self._fs.makedirs(directory, exist_ok=True)
-            if "file" not in self._protocols():
+            if not self.local:
                 self._fs.pipe_file(path, data)
                 return path
             temporary = f"{directory}/.{name}.partial"

@@ -242,5 +242,8 @@ _ALL = (
     ),
 )
 
+HEALTHY = ("compute_bound", "decode_bandwidth")
+"""Of these the time goes where it should: a finding of one is no fault."""
+
 BY_SLUG: dict[str, Bottleneck] = {bottleneck.slug: bottleneck for bottleneck in _ALL}
 """Every class by its slug, in the order of the design."""

@@ -23,6 +23,10 @@ TRAINING_STATES = (
 )
 """Where a second of a rank goes: exactly one of these. `communication` is exposed communication only."""
 
+EFFECTIVE_STATES = ("compute", "communication", "host_to_device", "host_wait", "straggler_wait", "pipeline_bubble", "evaluation")
+"""Those in which a step is done for the first time, or what was asked for besides: effective training time."""
+RANK_STATES = ("working", "silent", "hung")
+"""What a rank that has not left does, by its node's agent: `silent` wrote no record for a minute."""
 INTEGRITY_KINDS = ("loss", "gradients", "parameters", "checksum")
 """What a check of the numbers may find: NaN or Inf in the first three, or replicas whose parameters differ."""
 ENDS: dict[str, tuple[str, ...]] = {
@@ -37,6 +41,8 @@ _JOB = ("training_job",)
 _STEP_BUCKETS = (0.01, 0.03, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 _SLOWDOWN_BUCKETS = (1.05, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0)
 _CHECKPOINT_BUCKETS = (0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+_DATA_WAIT_BUCKETS = (0.01, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75)
+_ACTIVE_BUCKETS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 _RECOVERY_BUCKETS = (30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0)
 
 TIME_SECONDS = Metric(
@@ -51,9 +57,23 @@ JOB_TIME_SECONDS = Metric(
     "tachoscope_job_time_seconds_total",
     "counter",
     "seconds",
-    "The same of all ranks of a job on the node together: for the rules of a fleet, where a series a rank is too dear.",
+    "The same of all ranks of a job on the node together.",
     (*_JOB, "state"),
     TRAINING_STATES,
+)
+JOB_HELD_SECONDS = Metric(
+    "tachoscope_job_held_seconds_total",
+    "counter",
+    "seconds",
+    "Time in which ranks of a job on the node hold what they were given: that of all states but queued.",
+    _JOB,
+)
+JOB_EFFECTIVE_SECONDS = Metric(
+    "tachoscope_job_effective_seconds_total",
+    "counter",
+    "seconds",
+    f"Of that the time in which a step is done for the first time, or an evaluation: {', '.join(EFFECTIVE_STATES)}.",
+    _JOB,
 )
 STEPS = Metric("tachoscope_steps_total", "counter", "", "Optimizer steps finished by a rank.", _RANK)
 STEP_SECONDS = Metric(
@@ -83,6 +103,23 @@ SLOWDOWN = Metric(
 DATA_WAIT = Metric(
     "tachoscope_data_wait_ratio", "gauge", "ratio", "Share of the recent steps that a rank spent waiting for data.", _RANK
 )
+STEP_DATA_WAIT = Metric(
+    "tachoscope_step_data_wait_ratio",
+    "histogram",
+    "ratio",
+    "Share of a new step that a rank spent waiting for data: each step of each rank of a job on the node.",
+    _JOB,
+    buckets=_DATA_WAIT_BUCKETS,
+)
+JOB_SM_ACTIVE = Metric(
+    "tachoscope_job_sm_active_ratio",
+    "histogram",
+    "ratio",
+    "Activity of the multiprocessors of the GPUs that a job has on the node, at each look at them while the job does steps; absent "
+    "where no GPU tells (by GPM from Hopper on, else by a dcgm-exporter).",
+    _JOB,
+    buckets=_ACTIVE_BUCKETS,
+)
 CHECKPOINT_AGE = Metric(
     "tachoscope_checkpoint_age_seconds",
     "gauge",
@@ -107,6 +144,15 @@ CHECKPOINT_BACKGROUND = Metric(
     buckets=_CHECKPOINT_BUCKETS,
 )
 HEARTBEAT_AGE = Metric("tachoscope_heartbeat_age_seconds", "gauge", "seconds", "Time since a rank last wrote any record.", _RANK)
+JOB_RANKS = Metric(
+    "tachoscope_job_ranks",
+    "gauge",
+    "",
+    "Ranks of a job on the node that have not left, by what they do: hung (no step for far longer than one takes, without excuse), "
+    "silent (no record for a minute), working (all others).",
+    (*_JOB, "state"),
+    RANK_STATES,
+)
 WORKER_FAILURES = Metric(
     "tachoscope_worker_failures_total",
     "counter",
@@ -173,20 +219,27 @@ SHARDS_QUARANTINED = Metric(
 )
 GOODPUT = Metric("tachoscope_goodput_ratio", "gauge", "ratio", "Productive share of the wall time of a job.", _JOB)
 BOTTLENECK = Metric("tachoscope_bottleneck_ratio", "gauge", "ratio", "Share of the step lost to a bottleneck.", (*_JOB, "class"))
-RECORDS_DROPPED = Metric("tachoscope_records_dropped_total", "counter", "", "Records that a process could not write.", _RANK)
+RECORDS_DROPPED = Metric(
+    "tachoscope_records_dropped_total", "counter", "", "Records that the processes of a job on the node could not write.", _JOB
+)
 
 TRAINING_METRICS = (
     TIME_SECONDS,
     JOB_TIME_SECONDS,
+    JOB_HELD_SECONDS,
+    JOB_EFFECTIVE_SECONDS,
     STEPS,
     STEP_SECONDS,
     STEP_SLOWDOWN,
     SLOWDOWN,
     DATA_WAIT,
+    STEP_DATA_WAIT,
+    JOB_SM_ACTIVE,
     CHECKPOINT_AGE,
     CHECKPOINT_BLOCKING,
     CHECKPOINT_BACKGROUND,
     HEARTBEAT_AGE,
+    JOB_RANKS,
     WORKER_FAILURES,
     RESTARTS,
     RECOVERY_SECONDS,

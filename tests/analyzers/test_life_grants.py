@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from life_making import T0, PlantedLife
@@ -82,3 +83,46 @@ def test_two_scripts_of_one_command_are_not_the_same_steps_again(tmp_path: Path)
     assert report.life.new_steps == 60
     assert "lost_work" not in report.ledgers[0].states
     assert [one.ended for one in report.life.attempts] == ["completed", "completed"]
+
+
+@pytest.mark.parametrize("early", [0.0, 0.0099])
+def test_a_script_that_seems_to_start_a_clock_tick_before_its_launcher_is_its_launchers_all_the_same(
+    early: float, tmp_path: Path
+) -> None:
+    life = PlantedLife()
+    for attempt, start in enumerate((0.0, 500.0)):  # run twice under one name
+        life.launcher(start, start + 60.0, attempt=attempt)
+        life.process(0, [1.0] * 30, world=1, attempt=attempt, start=start - early, begin=start + 10.0, left=start + 45.0)
+    report = analyze_life(life.load(tmp_path), now=T0 + 1e6)
+
+    assert report.life is not None
+    assert report.life.denominator == "launcher"
+    assert report.life.allocated_seconds == pytest.approx(120.0, abs=0.05), "one rank, not one more for each launcher"
+    assert report.ledgers[0].states["initialisation"] == pytest.approx(20.0, abs=0.05)
+    assert not any("nobody but the ranks" in note.what for note in report.quality)
+
+
+def test_a_process_whose_hosts_clock_was_set_back_after_its_launch_is_its_launchers(tmp_path: Path) -> None:
+    life = PlantedLife()
+    life.launcher(0.0, 60.0)
+    life.process(0, [1.0] * 30, world=1, start=0.01, begin=10.0, left=45.0)
+    life.rows = [row if row.rank < 0 else _with_clock_set_back(row, 2.0) for row in life.rows]
+    told = life_of(life, tmp_path)
+
+    assert told.denominator == "launcher"
+    assert told.allocated_seconds == pytest.approx(60.0)
+
+
+def _with_clock_set_back(row: records.Record, seconds: float) -> records.Record:
+    started = {"process_time": row.process_time - seconds} if isinstance(row, records.JobStarted) else {}
+    return msgspec.structs.replace(row, time=row.time - seconds, **started)
+
+
+def test_a_launch_beside_ranks_that_are_not_its_own_holds_nothing_more(tmp_path: Path) -> None:
+    life = PlantedLife()
+    life.process(0, [1.0] * 30, world=1, start=0.0, begin=10.0, left=45.0)
+    life.launcher(20.0, 60.0)
+    told = life_of(life, tmp_path)
+
+    assert told.denominator == "records"
+    assert told.allocated_seconds == pytest.approx(45.0)

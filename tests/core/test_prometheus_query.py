@@ -10,15 +10,20 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.prometheus_query import ask
+from tachoscope_core.prometheus_query import ask, ask_over, label_values
 
 
 class Answers(BaseHTTPRequestHandler):
     status, body = 200, b""
     asked: dict[str, str]
+    path_asked: str
 
     def do_POST(self) -> None:
         type(self).asked = dict(urllib.parse.parse_qsl(self.rfile.read(int(self.headers["Content-Length"])).decode()))
+        self.do_GET()
+
+    def do_GET(self) -> None:
+        type(self).path_asked = self.path
         self.send_response(self.status)
         self.end_headers()
         self.wfile.write(self.body)
@@ -71,3 +76,21 @@ def test_an_answer_that_is_too_large_is_refused_with_the_way_out(url: str) -> No
     answer(b"x" * 2000)
     with pytest.raises(TachoscopeError, match=r"more than 0 MiB for up \(ask for less\)"):
         ask(url, "up", most_bytes=1000, less="ask for less")
+
+
+def test_a_query_over_time_and_the_values_of_a_label_are_asked_of_their_own_paths(url: str) -> None:
+    answer(b'{"status":"success","data":{"result":[{"metric":{},"values":[[1,"2"],[16,"3"]]}]}}')
+    assert ask_over(url, "up", start=1.0, end=16.5, step=15.0) == [{"metric": {}, "values": [[1, "2"], [16, "3"]]}]
+    assert Answers.path_asked == "/api/v1/query_range"
+    assert {name: Answers.asked[name] for name in ("query", "start", "end", "step")} == {
+        "query": "up",
+        "start": "1.000",
+        "end": "16.500",
+        "step": "15",
+    }
+    answer(b'{"status":"success","data":["a","b"]}')
+    assert label_values(url, "a/b", 'up{x="&"}', start=1.0, end=2.0) == ["a", "b"]
+    assert Answers.path_asked == "/api/v1/label/a%2Fb/values?match%5B%5D=up%7Bx%3D%22%26%22%7D&start=1.000&end=2.000"
+    answer(b'{"status":"success","data":{}}')
+    with pytest.raises(TachoscopeError, match="does not answer as a Prometheus does"):
+        label_values(url, "a", "up", start=1.0, end=2.0)

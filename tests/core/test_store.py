@@ -72,3 +72,30 @@ def test_memory_store_stands_for_any_object_store() -> None:
     assert store.jobs() == ["other"]
     assert [store.read(segment) for segment in store.segments("other")] == [b'{"a":1}\n']
     assert store.job_times()["other"] >= 0
+
+
+def test_traces_make_no_job_of_records_and_an_old_one_no_newer(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    os.utime(put(store), (1e9, 1e9))
+    for job in ("job", "traces-only"):
+        (tmp_path / "jobs" / job / "traces" / "first").mkdir(parents=True)
+        (tmp_path / "jobs" / job / "traces" / "first" / "rank-0.json").write_text("[]")
+
+    assert store.job_times() == {"job": 1e9}
+    assert store.jobs() == ["job", "traces-only"]
+
+
+def test_saved_reports_of_a_job_are_read_by_name_and_nothing_beside_them(tmp_path: Path) -> None:
+    folder = tmp_path / "jobs" / "job" / "reports"
+    folder.mkdir(parents=True)
+    for name in ("2.json", "1.json", "notes.txt"):
+        (folder / name).write_bytes(name.encode())
+    store = Store(str(tmp_path))
+
+    assert [(path.rsplit("/", 1)[-1], data) for path, data in store.reports("job")] == [
+        ("1.json", b"1.json"),
+        ("2.json", b"2.json"),
+    ]
+    assert store.reports("other") == []
+    with pytest.raises(TachoscopeError, match="not usable"):
+        store.reports("../job")

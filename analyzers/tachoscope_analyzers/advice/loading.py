@@ -28,14 +28,14 @@ def advice(candidate: Candidate, job: JobRecords, steps: Steps, step_seconds: fl
     waits = candidate.seconds > 0.1 * candidate.seconds.max()
     if loader.workers and _in_bursts(float(waits.mean()), loader):
         return workers.start_of_workers(float(waits.mean()), float(candidate.seconds[waits].mean()), step_seconds, rest)
-    making = loader.workers * step_seconds if loader.workers else _making(job, steps, ranks)
-    if not making:
+    made_in = loader.workers * step_seconds if loader.workers else making(job, steps, ranks)
+    if not made_in:
         return ""
     return workers.advice(
         Input(
             step=step_seconds,
             rest=rest,
-            making=making,
+            making=made_in,
             workers=loader.workers,
             ranks=tuple(ranks) if late else (),
             computing=loader.busy,
@@ -58,7 +58,7 @@ def rows_of(job: JobRecords, steps: Steps, ranks: Sequence[int]) -> Iterator[Ste
     return (row for row in job.steps if row.writer in writers and first <= row.step <= last)
 
 
-def _making(job: JobRecords, steps: Steps, ranks: Sequence[int]) -> float:
+def making(job: JobRecords, steps: Steps, ranks: Sequence[int]) -> float:
     """Return the seconds of a step's input made in the training process, of the rank that needs longest.
 
     All that the host spent in the loader, and not only what the device waited for.

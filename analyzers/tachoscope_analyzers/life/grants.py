@@ -18,6 +18,8 @@ from tachoscope_core.names import UNEXPLAINED
 Source = Literal["slurm", "kubernetes", "launcher", "agent", "records"]
 _PRECEDENCE: tuple[Source, ...] = ("slurm", "kubernetes", "launcher", "agent", "records")
 _CLOCKS_AGREE_SECONDS = 5.0
+_START_KNOWN_SECONDS = 0.05
+"""The system tells a process's start to a clock tick below (10 ms): it may seem to be before the launch that started it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +139,7 @@ def _launches(job: JobRecords, clock: Clock) -> list[Launch]:
 
 def _launch_of(process: Process, launches: Sequence[Launch]) -> Launch | None:
     """Return the launch that a process belongs to: the newest on its host that was before it, else the newest that was."""
-    off = {one.host: 0.0 if one.host == process.host else _CLOCKS_AGREE_SECONDS for one in launches}
+    off = {one.host: _START_KNOWN_SECONDS if one.host == process.host else _CLOCKS_AGREE_SECONDS for one in launches}
     before = [one for one in launches if one.start <= process.start + off[one.host]]
     fitting = [one for one in before if one.ended is None or process.start <= one.end + off[one.host]]
     return max(fitting, key=lambda one: (one.host == process.host, one.source == "launcher", one.start), default=None)
@@ -195,20 +197,21 @@ def _of_launches(
             by_launch[launches.index(launch)].append(process)
     usual = max((len(_lanes(members)) for members in by_launch.values()), default=0)
     usual = usual or max((process.world_size for run in runs for process in run.processes), default=1)
+    ran = [(launches[index].start, launches[index].end) for index in by_launch] + [(one.start, one.end) for one in without]
     grants = []
     for index, launch in enumerate(launches):
         members = by_launch.get(index, [])
         if members:
             grants.append(Grant(launch.source, launch.start, launch.end, _lanes(members)))
-        elif not allocated and launch.end > launch.start and not _beside(launch, launches, by_launch):
+        elif not allocated and launch.end > launch.start and not _beside(launch, ran):
             # It never came to a step.
             grants.append(Grant(launch.source, launch.start, launch.end, [], usual, "initialisation"))
     return without, grants
 
 
-def _beside(launch: Launch, launches: Sequence[Launch], by_launch: dict[int, list[Process]]) -> bool:
-    """Say whether another launch, with ranks, covers the same time: then this one only started processes elsewhere, or watched."""
-    return any(launches[index].start <= launch.end and launch.start <= launches[index].end for index in by_launch)
+def _beside(launch: Launch, ran: Sequence[tuple[float, float]]) -> bool:
+    """Say whether ranks that are not its own ran in the same time: then it only started processes elsewhere, or watched."""
+    return any(start <= launch.end and launch.start <= end for start, end in ran)
 
 
 def _of_records(left: Sequence[Process]) -> list[Grant]:
@@ -226,7 +229,8 @@ def _lanes(members: Sequence[Process]) -> list[list[Process]]:
     """Put processes one after another on as few units as they need, a rank on the unit that it had before if that is free."""
     lanes: list[list[Process]] = []
     for process in sorted(members, key=lambda one: (one.start, one.rank)):
-        free = [lane for lane in lanes if _follows(process, lane[-1])]
+        first = _first_sign(process)
+        free = [lane for lane in lanes if _follows(process, first, lane[-1])]
         lane = max(free, key=lambda row: (row[-1].host == process.host, row[-1].rank == process.rank, row[-1].end), default=None)
         if lane is None:
             lanes.append([process])
@@ -235,9 +239,17 @@ def _lanes(members: Sequence[Process]) -> list[list[Process]]:
     return lanes
 
 
-def _follows(process: Process, before: Process) -> bool:
-    """Say whether a process came after another. That one was gone is seen a little late, and clocks of hosts differ a little."""
-    first = min([*process.begins[:1], *(start for start, _ in process.restores), process.end])
+def _first_sign(process: Process) -> float:
+    """Return when a process did the first thing that is known of it, or ended."""
+    return float(min([*process.begins[:1], *(start for start, _ in process.restores), process.end]))
+
+
+def _follows(process: Process, first: float, before: Process) -> bool:
+    """Say whether a process came after another. That one was gone is seen a little late, and clocks of hosts differ a little.
+
+    Args:
+        first: see `_first_sign`; it is asked for as many others as there are ranks.
+    """
     late = before.end - process.start
     return before.end <= first and (late <= 0 or (late <= _CLOCKS_AGREE_SECONDS and process.attempt > before.attempt))
 

@@ -150,7 +150,8 @@ def _process(
     restores = merged((clock.of(row) - row.blocking_seconds, clock.of(row)) for row in restored)
     last = max([clock.of(start), *ends[-1:], *(clock.of(row) for part in parts[1:] for row in part)])
     first = min([clock.of(start), *begins[:1], *(interval[0] for interval in restores)])
-    process_time = clock.seconds(start.process_time) if start.process_time else first
+    # By its age, not its Unix time: the host's clock may have been set since the records before.
+    process_time = clock.of(start) - (start.time - start.process_time) if start.process_time else first
     gone = clock.seconds(_gone(failed)) if failed is not None and failed.gone_time else last
     return Process(
         writer=start.writer,

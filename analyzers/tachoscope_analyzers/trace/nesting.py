@@ -19,8 +19,7 @@ def parents(track: npt.NDArray[np.int32], start: Nanoseconds, end: Nanoseconds) 
     begin, finish = _keys(track, start, end)
     order = _outer_first(begin, finish)
     track, begin, finish = track[order], begin[order], finish[order]
-    closing = finish > begin  # an empty event has nothing in it
-    depth = np.cumsum(closing) - closing - np.searchsorted(np.sort(finish[closing]), begin, side="right")
+    depth = _open_before(begin, finish)
     by_depth = np.argsort(depth.astype(np.min_scalar_type(depth.max(initial=0))), kind="stable")  # a radix sort, if 16 bits do
     bounds = np.searchsorted(depth[by_depth], np.arange(depth.max(initial=-1) + 2))
     found = np.full(len(order), -1, dtype=np.int64)
@@ -31,6 +30,21 @@ def parents(track: npt.NDArray[np.int32], start: Nanoseconds, end: Nanoseconds) 
         real = (place >= 0) & (track[candidate] == track[inner]) & (finish[candidate] >= finish[inner])
         found[order[inner[real]]] = order[candidate[real]]
     return found
+
+
+def depths(track: npt.NDArray[np.int32], start: Nanoseconds, end: Nanoseconds) -> Rows:
+    """Return for each event how many others of its track are open where it begins, shape (N,): 0 for those at the top."""
+    begin, finish = _keys(track, start, end)
+    order = _outer_first(begin, finish)
+    found = np.zeros(len(order), dtype=np.int64)
+    found[order] = _open_before(begin[order], finish[order])
+    return found
+
+
+def _open_before(begin: Nanoseconds, finish: Nanoseconds) -> Rows:
+    """Return how many earlier events have not ended where each begins; they are in order, the outer ones first."""
+    closing = finish > begin  # an empty event has nothing in it
+    return np.asarray(np.cumsum(closing) - closing - np.searchsorted(np.sort(finish[closing]), begin, side="right"))
 
 
 def _keys(track: npt.NDArray[np.int32], start: Nanoseconds, end: Nanoseconds) -> tuple[Nanoseconds, Nanoseconds]:

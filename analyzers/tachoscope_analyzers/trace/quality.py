@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -23,10 +22,9 @@ from tachoscope_analyzers.trace.lost_work import (
 from tachoscope_analyzers.trace.merged import launching_processes
 from tachoscope_analyzers.trace.steps import window
 from tachoscope_analyzers.trace.view import View
+from tachoscope_core.report import SEVERITY_ORDER, Severity
 
-Severity = Literal["critical", "warning", "info"]
 COLUMNS = ["what", "value", "unit", "severity", "meaning"]
-_ORDER = {"critical": 0, "warning": 1, "info": 2}
 
 _LEAST_STEPS = 2
 _FEW_STEPS_RATIO = 0.5
@@ -64,7 +62,7 @@ def quality(view: View) -> pd.DataFrame:
     info), meaning (what can and cannot be concluded).
     """
     notes = [*_file(view), *_merged(view), *_steps(view), *_links(view), *_clocks(view), *_overflow(view), *_overhead(view)]
-    notes.sort(key=lambda note: _ORDER[note.severity])
+    notes.sort(key=lambda note: SEVERITY_ORDER[note.severity])
     return pd.DataFrame([[getattr(note, column) for column in COLUMNS] for note in notes], columns=COLUMNS)
 
 

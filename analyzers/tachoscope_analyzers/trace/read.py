@@ -33,8 +33,29 @@ def read(path: Path, *, progress: Progress | None = None) -> Trace:
     Raises:
         TachoscopeError: the file cannot be read, or is no trace.
     """
-    try:
+    with _told(path):
         return _cached(path) or _read(path, progress)
+
+
+def check(path: Path) -> None:
+    """Look at the beginning of a file, and no further, whether it can be a trace.
+
+    Raises:
+        TachoscopeError: as `read` does for what it finds there.
+    """
+    with _told(path):
+        _refuse_what_is_no_file(path)
+        if not nsight.is_export(path):
+            with closing(iter(Blocks(path))) as stream:
+                if not next(EventArray(stream, scan=True).chunks(), b"").strip():
+                    raise NotATraceError("it holds no whole event")
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """Say in one way what is wrong with a file."""
+    try:
+        yield
     except OSError as error:
         raise TachoscopeError(f"could not read {path}: {error.strerror or error}") from None
     except (NotATraceError, NotAnExportError) as error:
@@ -64,13 +85,17 @@ def _cached(path: Path) -> Trace | None:
 
 
 def _read(path: Path, progress: Progress | None) -> Trace:
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise TachoscopeError(f"could not read {path}: it is no file", fix="give the path of a trace, not of a folder or pipe")
+    _refuse_what_is_no_file(path)
     before = cache.signature(path)
     with cache.writing() as place:
         meta = nsight.convert(path, place) if nsight.is_export(path) else _converted(path, place, progress)
         (place / "meta.json").write_bytes(msgspec.json.encode(meta))
         return Trace(cache.keep(place, path, meta.digest, before), path)
+
+
+def _refuse_what_is_no_file(path: Path) -> None:
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise TachoscopeError(f"could not read {path}: it is no file", fix="give the path of a trace, not of a folder or pipe")
 
 
 def _converted(path: Path, place: Path, progress: Progress | None) -> Meta:

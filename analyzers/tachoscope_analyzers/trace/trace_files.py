@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.stored_traces import SUFFIXES as SUFFIXES
 
-SUFFIXES = (".json", ".json.gz", ".json.zst", ".sqlite")
 PATTERN_LETTERS = "*?["
 _HANDLERS_NAME = re.compile(r"(?P<process>.+_[0-9]+)\.[0-9]{10,}\.pt\.trace\.json(\.gz)?")
 # https://github.com/pytorch/pytorch/blob/main/torch/profiler/profiler.py, tensorboard_trace_handler
