@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+import urllib.parse
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -17,7 +18,10 @@ from rich.text import Text
 import tachoscope
 from tachoscope_cli.analyze import analyze
 from tachoscope_cli.capacity import capacity
+from tachoscope_cli.dashboards import dashboards_app
 from tachoscope_cli.drill import drill
+from tachoscope_cli.explore import EPILOG as EXPLORE_EXAMPLES
+from tachoscope_cli.explore import explore
 from tachoscope_cli.faults import FAULTS
 from tachoscope_cli.options import StoreOption, named_store, needs_analysis, notice, store_url
 from tachoscope_cli.runbook import runbook
@@ -56,6 +60,7 @@ app = typer.Typer(
 )
 app.add_typer(store_app, name="store")
 app.add_typer(slo_app, name="slo")
+app.add_typer(dashboards_app, name="dashboards")
 
 Fault = StrEnum("Fault", {name: name for name in FAULTS})  # type: ignore[misc]  # made from the table
 
@@ -70,7 +75,10 @@ def _options(
         raise typer.Exit
 
 
-@app.command(epilog="Examples: `tachoscope demo`, `tachoscope demo --fault none`, `tachoscope demo --fault comm_exposed`")
+@app.command(
+    epilog="Examples: `tachoscope demo`, `tachoscope demo --fault none`, `tachoscope demo --fault comm_exposed`, "
+    "`tachoscope demo --profile`"
+)
 def demo(
     fault: Annotated[
         Fault,
@@ -79,6 +87,9 @@ def demo(
     steps: Annotated[int, typer.Option(min=30, help="Steps to train.")] = 60,
     store: StoreOption = None,
     job: Annotated[str | None, typer.Option(help="Name of the job. Default: demo-FAULT.")] = None,
+    profile: Annotated[  # noqa: FBT002
+        bool, typer.Option("--profile", help="Also record three steps with torch's profiler, and put the traces into the store.")
+    ] = False,
 ) -> None:
     """Train a small model in two processes with a real fault, and say where the time went.
 
@@ -92,7 +103,7 @@ def demo(
 
     out = console()
     out.print(f"fault: {fault.value} ({FAULTS[fault.value]})", soft_wrap=True)
-    done = demo_module.train(fault.value, steps=steps, store_url=named_store(store), job=job, console=out)
+    done = demo_module.train(fault.value, steps=steps, store_url=named_store(store), job=job, console=out, profile=profile)
     out.print(f"agent: {done.agent}", soft_wrap=True)
     out.print()
     url = done.outcome.store_url
@@ -103,6 +114,10 @@ def demo(
         f"       {_own_name()} analyze {url}/jobs/{done.outcome.job} --format html --output report.html",
     ]
     show(judge(from_store(Store(url), done.outcome.job)), then=then)
+    if done.traces is not None:
+        page = urllib.parse.urlencode({"job": done.outcome.job, "trace": done.traces.recording})
+        out.print(f"traces: {len(done.traces.traces)} ranks, {done.traces.verdict}", soft_wrap=True)
+        out.print(f"next:  {_own_name()} explore{given}   (http://127.0.0.1:8501/trace?{page})", soft_wrap=True)
 
 
 @app.command(
@@ -180,6 +195,7 @@ app.command(
 app.command(
     epilog="Examples: `tachoscope drill --list`, `tachoscope drill queue_saturation`, `tachoscope drill agent_down --keep`"
 )(drill)
+app.command(epilog=EXPLORE_EXAMPLES)(explore)
 app.command(epilog="Examples: `tachoscope runbook TrainingNoProgress training_job=resnet`, `tachoscope runbook input_workers`")(
     runbook
 )

@@ -12,9 +12,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from tachoscope_cli import demo_agent
+from tachoscope_cli.demo_profile import Recorded, keep
 from tachoscope_cli.run import Outcome, run
 from tachoscope_core import spool
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.store import Store
 
 RANKS = 2
 _LOG_TAIL_LINES = 15
@@ -22,17 +24,20 @@ _LOG_TAIL_LINES = 15
 
 @dataclass(frozen=True, slots=True)
 class Demonstration:
-    """The training's outcome, and what the agent did, in a line."""
+    """The training's outcome, what the agent did, in a line, and what was profiled."""
 
     outcome: Outcome
     agent: str
+    traces: Recorded | None = None
 
 
-def train(fault: str, *, steps: int, store_url: str | None, job: str | None, console: Console) -> Demonstration:
+def train(
+    fault: str, *, steps: int, store_url: str | None, job: str | None, console: Console, profile: bool = False
+) -> Demonstration:
     """Run the training of `demo_training` under the probe and an agent, with progress on the console.
 
     Args:
-        store_url: None for the live agent's, else the default one.
+        store_url: None for the live agent's, else the default one. profile: a few steps, for traces in the store.
 
     Raises:
         TachoscopeError: torch is not installed, or the training failed; the message ends with its last words.
@@ -45,17 +50,20 @@ def train(fault: str, *, steps: int, store_url: str | None, job: str | None, con
     name = job or f"demo-{fault}"
     with tempfile.TemporaryDirectory(prefix="tachoscope-demo-") as folder, demo_agent.watching(store_url) as watched:
         data, log = Path(folder), Path(folder) / "training.log"
-        outcome = _run(_command(fault, steps, data), steps, watched.store_url, name, log, console)
+        traces = data / "traces" if profile else None
+        outcome = _run(_command(fault, steps, data, traces), steps, watched.store_url, name, log, console)
         if outcome.exit_code:
             tail = "\n".join(log.read_text(errors="replace").splitlines()[-_LOG_TAIL_LINES:])
             raise TachoscopeError(f"the demo's training ended with exit code {outcome.exit_code}; it said last:\n{tail}")
-        return Demonstration(outcome, watched.says(name, outcome))
+        says = watched.says(name, outcome)
+        recorded = keep(Store(outcome.store_url), outcome.job, traces, steps, console) if traces else None
+        return Demonstration(outcome, says, recorded)
 
 
-def _command(fault: str, steps: int, data: Path) -> list[str]:
+def _command(fault: str, steps: int, data: Path, traces: Path | None) -> list[str]:
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(RANKS)]
     module = ["-m", "tachoscope_cli.demo_training", "--fault", fault, "--steps", str(steps), "--data", str(data)]
-    return [*launcher, *module]
+    return [*launcher, *module, *(["--traces", str(traces)] if traces else [])]
 
 
 def _run(command: list[str], steps: int, store_url: str, job: str, log: Path, console: Console) -> Outcome:

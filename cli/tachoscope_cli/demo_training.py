@@ -24,6 +24,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
+from tachoscope_cli.demo_profile import PROFILED_STEPS, WARM_UP_STEPS, first_profiled
 from tachoscope_cli.faults import FAULTS
 
 SLOW_SECONDS = 0.08
@@ -160,7 +161,39 @@ def save(path: Path) -> None:
         os.fsync(file.fileno())
 
 
-def train(fault: str, steps: int, directory: Path, slow_seconds: float, only_while: Path | None) -> None:
+class Profiled:
+    """`PROFILED_STEPS` steps in the middle under torch's profiler; what it recorded is written when all steps are done."""
+
+    def __init__(self, steps: int, folder: Path | None) -> None:
+        self._first, self._folder, self._done = first_profiled(steps), folder, 0
+        self._profiler: Any = None
+        if folder is not None:  # the first profiler of a process takes seconds to start, some of them after `start`
+            with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
+                torch.zeros(1)
+
+    def step_ended(self) -> None:
+        """Start, go on or stop; called after each step."""
+        if self._folder is None:
+            return
+        self._done += 1
+        began = self._first - WARM_UP_STEPS - 1
+        if self._done == began:
+            active = torch.profiler.schedule(wait=0, warmup=WARM_UP_STEPS, active=PROFILED_STEPS, repeat=1)
+            self._profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], schedule=active)
+            self._profiler.start()
+        elif began < self._done < self._first + PROFILED_STEPS:
+            self._profiler.step()
+
+    def write(self, rank: int) -> None:
+        """Write the trace with torch's own exporter."""
+        if self._folder is not None:
+            self._folder.mkdir(exist_ok=True)
+            self._profiler.export_chrome_trace(str(self._folder / f"rank-{rank}.json.gz"))
+
+
+def train(
+    fault: str, steps: int, directory: Path, slow_seconds: float, only_while: Path | None, traces: Path | None = None
+) -> None:
     """Train; one call a rank."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
@@ -179,6 +212,7 @@ def train(fault: str, steps: int, directory: Path, slow_seconds: float, only_whi
     garbage: list[Any] = []
     if fault == "host_pause":
         garbage = [[index] for index in range(2_000_000)]
+    profiled = Profiled(steps, traces)
     spinners = contend_for_core() if fault == "cpu_contention" and rank == SLOW_RANK else []
     dist.barrier()
     step = epoch = 0
@@ -199,8 +233,10 @@ def train(fault: str, steps: int, directory: Path, slow_seconds: float, only_whi
                 gc.collect()
             if fault == "unknown":
                 time.sleep(SLOW_SECONDS)
+            profiled.step_ended()
             if step == steps:
                 break
+    profiled.write(rank)
     garbage.clear()
     for spinner in spinners:
         spinner.kill()
@@ -216,8 +252,9 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="empty folder for data and checkpoint")
     parser.add_argument("--slow-seconds", type=float, default=SLOW_SECONDS, help="of input_*: that a batch takes longer")
     parser.add_argument("--fault-while", type=Path, metavar="FILE", help="of input_workers: it holds while this file exists")
+    parser.add_argument("--traces", type=Path, metavar="FOLDER", help="profile steps in the middle, and write the traces there")
     options = parser.parse_args()
-    train(options.fault, options.steps, options.data, options.slow_seconds, options.fault_while)
+    train(options.fault, options.steps, options.data, options.slow_seconds, options.fault_while, options.traces)
 
 
 if __name__ == "__main__":

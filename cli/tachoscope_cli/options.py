@@ -44,6 +44,18 @@ def needs_analysis() -> None:
             raise TachoscopeError(f"this command needs {module}", fix="pip install 'tachoscope[analyze]'")
 
 
+def needs_dashboards(*modules: str) -> None:
+    """Check that what `tachoscope[dashboards]` brings for a command is here.
+
+    Raises:
+        TachoscopeError: a package is missing.
+    """
+    needs_analysis()
+    for module in modules:
+        if importlib.util.find_spec(module) is None:
+            raise TachoscopeError(f"this command needs {module}", fix="pip install 'tachoscope[dashboards]'")
+
+
 def notice(text: str) -> None:
     """Print a line about what was done, beside the results; secrets, such as in a store's URL, are redacted."""
     sys.stderr.write(f"tachoscope: {redact(text)}\n")

@@ -4,31 +4,42 @@ from __future__ import annotations
 
 import difflib
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import typer
 
 from tachoscope_cli.options import notice
-from tachoscope_cli.runbooks import names, text_of
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_show.runbooks import names, text_of
 
 _PLACEHOLDER = re.compile(r"\$\{(\w+)(%%:\*)?\}")
 """Also as a shell writes what stands before the first colon: the node of an instance."""
+_QUERIES = re.compile(r"(^```promql\n.*?^```$)", re.DOTALL | re.MULTILINE)
+_COMMENT = re.compile(r"^<!--.*-->\n", re.MULTILINE)
+"""Where generated parts begin and end is of use to nobody who reads the page."""
+_PLAIN = re.compile(r"[A-Za-z0-9_.:/@+=,%][A-Za-z0-9_.:/@+=,%-]*")
+"""Values that a shell takes as they are, and no command for an option."""
 
 
 def runbook(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="An alert, a class of bottleneck, or a procedure.")],
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="An alert, a class of bottleneck, or a procedure. Default: list them.")
+    ] = None,
     labels: Annotated[
         list[str] | None,
         typer.Argument(metavar="LABEL=VALUE...", help="Labels of the alert, to fill in where the page needs them."),
     ] = None,
 ) -> None:
     """Print the runbook of an alert, with its labels filled in, or of a class of bottleneck."""
-    page, left = filled(page_of(name), _values(labels or ()))
-    typer.echo(page, nl=False)
-    if left:
-        notice(f"not filled in: {', '.join(left)}; runbooks/README.md says where each is from")
+    if name is None:
+        typer.echo("\n".join(names()))
+        return
+    page, values = page_of(name), _values(labels or ())
+    text, left = filled(page, values)
+    typer.echo(_COMMENT.sub("", text), nl=False)
+    _tell(values, needed=_needed(page), left=left)
 
 
 def page_of(name: str) -> str:
@@ -41,24 +52,44 @@ def page_of(name: str) -> str:
     wanted = name.removesuffix(".md")
     if wanted in known:
         return text_of(f"runbooks/{wanted}.md")
-    # An alert's name is typed from a telephone: never mind capitals.
-    near = difflib.get_close_matches(wanted.lower(), [one.lower() for one in known], n=3)
-    meant = [one for one in known if one.lower() in near]
-    raise TachoscopeError(
-        f"there is no runbook {name!r}", fix=f"is it {' or '.join(meant)}?" if meant else f"there are {', '.join(known)}"
-    )
+    near = _near(wanted, known)
+    meant = f"is it {' or '.join(near)}? " if near else ""
+    raise TachoscopeError(f"there is no runbook {name!r}", fix=f"{meant}All of them: tachoscope runbook")
 
 
 def filled(page: str, values: Mapping[str, str]) -> tuple[str, list[str]]:
-    """Return a page with `${label}` replaced where the label is known, and the placeholders that are left, in their order."""
+    """Return a page with `${label}` replaced where the label is known, and the placeholders that are left, in their order.
 
-    def value(found: re.Match[str]) -> str:
-        if found[1] not in values:
-            return found[0]
-        return values[found[1]].partition(":")[0] if found[2] else values[found[1]]
+    In queries a value is escaped as PromQL has it. In commands one that is not plain is left to the shell's variable, whose value
+    runs nothing, whatever stands in it.
+    """
 
-    text = _PLACEHOLDER.sub(value, page)
-    return text, list(dict.fromkeys(label for label, _ in _PLACEHOLDER.findall(text)))
+    def in_query(found: re.Match[str]) -> str:
+        return _of(found, values).replace("\\", r"\\").replace('"', r"\"") if found[1] in values else found[0]
+
+    def in_command(found: re.Match[str]) -> str:
+        return _of(found, values) if found[1] in values and _PLAIN.fullmatch(values[found[1]]) else found[0]
+
+    parts = _QUERIES.split(page)  # every second one is a block of queries
+    text = "".join(_PLACEHOLDER.sub(in_query if place % 2 else in_command, part) for place, part in enumerate(parts))
+    return text, _needed(text)
+
+
+def _of(found: re.Match[str], values: Mapping[str, str]) -> str:
+    value = values[found[1]]
+    return value.partition(":")[0] if found[2] else value
+
+
+def _needed(page: str) -> list[str]:
+    return list(dict.fromkeys(label for label, _ in _PLACEHOLDER.findall(page)))
+
+
+def _near(wanted: str, known: Sequence[str]) -> list[str]:
+    """Return the names that may be meant, the likeliest first. One is typed from a telephone: never mind capitals."""
+    small = {one.lower(): one for one in known}
+    alike = difflib.get_close_matches(wanted.lower(), small, n=5)
+    holding = [one for one in small if len(wanted) > 2 and wanted.lower() in one]
+    return [small[one] for one in list(dict.fromkeys([*alike, *holding]))[:5]]
 
 
 def _values(labels: Sequence[str]) -> dict[str, str]:
@@ -67,5 +98,25 @@ def _values(labels: Sequence[str]) -> dict[str, str]:
         label, found, value = pair.partition("=")
         if not found or not label.isidentifier():
             raise TachoscopeError(f"{pair!r} is no label with a value", fix="write label=value, such as instance=node-1:9465")
+        if not value.isprintable():
+            raise TachoscopeError(
+                f"the value of {label} holds a line break or another control character: {value!r}",
+                fix="write it as the alert shows it, in one line",
+            )
         values[label] = value
     return values
+
+
+def _tell(values: Mapping[str, str], *, needed: Sequence[str], left: Sequence[str]) -> None:
+    """Say what was not done with the labels, below the page, where it is seen."""
+    unused = [label for label in values if label not in needed]
+    if unused:
+        takes = f"it takes {', '.join(needed)}" if needed else "it takes none"
+        notice(f"not used by this page: {', '.join(unused)}; {takes}")
+    missing = [label for label in left if label not in values]
+    if missing:
+        notice(f"not filled in: {', '.join(missing)}; the page says above each step where it is from, else runbooks/README.md")
+    unplain = [label for label in left if label in values]
+    if unplain:
+        words = " ".join(f"{label}={shlex.quote(values[label])}" for label in unplain)
+        notice(f"filled in in queries only, for a shell would not take it as it is; before you paste a command: export {words}")

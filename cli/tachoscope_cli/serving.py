@@ -10,24 +10,24 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from tachoscope_analyzers.load import JobRecords
-from tachoscope_analyzers.serving.from_records import Side, traffic_of, within
-from tachoscope_analyzers.serving.report import CLASSES, analyze_traffic
+from tachoscope_analyzers.serving import service
+from tachoscope_analyzers.serving.from_records import within
+from tachoscope_analyzers.serving.report import analyze_traffic
 from tachoscope_analyzers.serving.traffic import traffic
 from tachoscope_analyzers.trace.device_peaks import peaks_of
 from tachoscope_cli.looking import Looking
 from tachoscope_cli.options import notice
-from tachoscope_cli.units import seconds_of
 from tachoscope_core import serving_page, serving_recording
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.report import NotMeasured, QualityNote, Report, Source
+from tachoscope_core.report import Report, Source
 from tachoscope_core.servers import catalogue
 from tachoscope_core.snapshot import Snapshot
 from tachoscope_node.bounded_get import PageError, get
+from tachoscope_show.units import seconds_of
 
 _LONG, _FAR_BACK = "60s", "1h"
 _SHORTEST_SECONDS = 1.0
@@ -95,28 +95,8 @@ def analyze_service(job: JobRecords, options: Looking) -> Report:
     Raises:
         TachoscopeError: nothing happened, or the device is not known.
     """
-    sides: tuple[Side, ...] = ("server", "client")
     recent = within(job, seconds_of(options.for_ or _FAR_BACK))
-    for side in sides:
-        try:
-            seen = traffic_of(recent, side)
-        except ValueError:
-            continue
-        report = analyze_traffic(seen, job=job.job, sources=[job.source], peak_bytes_per_second=_peak(options.device))
-        return report if side == "server" else _of_clients(report)
-    raise TachoscopeError(f"service {job.job} was started, and asked for nothing", fix="look again once it has served requests")
-
-
-def _of_clients(report: Report) -> Report:
-    """Return the report with what clients cannot know taken out of it: what the server did, and why."""
-    note = QualityNote(
-        what="only clients left records",
-        severity="bad",
-        means="latencies and outcomes are as they saw them; what the server did is not known (its records come once it ends, "
-        "or by the node's agent as it runs)",
-    )
-    missing = [NotMeasured(class_=slug, missing="records of the server") for slug in CLASSES]
-    return msgspec.structs.replace(report, goodput=None, findings=[], not_measured=missing, quality=[note, *report.quality])
+    return service.analyze_service(recent, peak_bytes_per_second=_peak(options.device))
 
 
 def judge(looks: list[Snapshot], source: str, name: str, device: str) -> Report:

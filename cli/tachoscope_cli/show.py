@@ -5,15 +5,15 @@ from __future__ import annotations
 import io
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import typer
 from rich.console import Console
 
-from tachoscope_cli import render_html, render_text
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report import Report, dump
+from tachoscope_show import render_html, render_text
 
 _FILE_WIDTH = 110
 
@@ -36,6 +36,21 @@ def show(report: Report, format_: str = "text", output: Path | None = None, *, t
         render_text.render(report, console(), then=then)
         return
     write(_text(report, format_, then), output)
+
+
+def draw(drawing: Callable[[Console], None], output: Path | None) -> None:
+    """Let something be drawn on the terminal, or into a file.
+
+    Raises:
+        TachoscopeError: the file cannot be written.
+    """
+    out = console()
+    if output is None:
+        drawing(out)
+        return
+    with out.capture() as captured:
+        drawing(out)
+    write(captured.get(), output)
 
 
 def write(text: str, output: Path | None) -> None:

@@ -12,13 +12,17 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
+from tachoscope_cli import slo_around, slo_backtest
 from tachoscope_cli.options import StoreOption, needs_analysis, notice, store_url
-from tachoscope_cli.show import console, write
-from tachoscope_cli.units import seconds_of
+from tachoscope_cli.show import draw, write
+from tachoscope_cli.slo_around import PATHS, SlosOption, days_of, default, default_slos
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_show import runbooks as runbooks_module
+from tachoscope_show.units import counted, seconds_of
 
 if TYPE_CHECKING:
     from tachoscope_alerts.events import EventAlert
+    from tachoscope_alerts.recordings import Recording
     from tachoscope_alerts.slo import Slo
     from tachoscope_alerts.slo_report import SloReport
 
@@ -26,15 +30,14 @@ slo_app = typer.Typer(
     no_args_is_help=True, help="Objectives and their alerts: check them, build their rules, report their budgets."
 )
 
-Format = StrEnum("Format", ["text", "json", "html"])
-_PATHS = "OpenSLO files, or folders of them. Default: alerts/slos here, else those that came with tachoscope."
+slo_app.command("backtest", epilog=slo_backtest.EPILOG)(slo_backtest.slo_backtest)
 
-SlosOption = Annotated[list[Path] | None, typer.Option("--slos", metavar="PATH", help=f"{_PATHS} Can be given several times.")]
+Format = StrEnum("Format", ["text", "json", "html"])
 EventsOption = Annotated[
     Path | None,
     typer.Option(
         metavar="PATH",
-        help="Folder of alerts beside the objectives. Default: alerts/events, as for specs; none for specs of your own.",
+        help="Folder of alerts beside the objectives. Default: alerts/events, as for specs, where the specs there are given.",
     ),
 ]
 PolicyOption = Annotated[
@@ -53,7 +56,7 @@ CatalogueOption = Annotated[
     "`tachoscope slo check chat.yaml --catalogue chat-metrics.yaml`",
 )
 def slo_check(
-    paths: Annotated[list[Path] | None, typer.Argument(help=_PATHS)] = None,
+    paths: Annotated[list[Path] | None, typer.Argument(help=PATHS)] = None,
     events: EventsOption = None,
     policy: PolicyOption = None,
     runbooks: Annotated[Path | None, typer.Option(metavar="PATH", help="Folder of runbooks. Default: as for specs.")] = None,
@@ -71,12 +74,15 @@ def slo_check(
     needs_analysis()
     from tachoscope_alerts import catalogue as catalogue_module
     from tachoscope_alerts import lint
+    from tachoscope_alerts import shipped as shipped_module
 
     slos, broken = _readable(paths)
-    known = catalogue_module.catalogue(slos, catalogue or ())
-    alerts = _events(events, alone=bool(paths))
-    around = lint.Surroundings(known, _owners(policy), runbooks or _runbooks(), seconds_of(retention))
-    problems = lint.check(slos, alerts, around)
+    shipped = shipped_module.load()
+    alone = bool(paths) and not shipped_module.is_whole(slos, shipped)
+    alerts, recordings = _events(events, alone=alone), _recordings(alone=alone)
+    known = catalogue_module.catalogue([*slos, *shipped.slos], catalogue or (), recordings)
+    around = lint.Surroundings(known, _owners(policy), runbooks or runbooks_module.of_project(), seconds_of(retention), shipped)
+    problems = lint.check(slos, alerts, around) + lint.check_recordings(recordings, known)
     folder = generated or Path("alerts/generated")
     if generated or (folder.is_dir() and not paths):
         problems += lint.check_rules(folder, known)
@@ -84,8 +90,8 @@ def slo_check(
         typer.echo(line)
     errors = len(broken) + sum(problem.severity == "error" for problem in problems)
     notes = len(broken) + len(problems) - errors
-    found = f"{_count(errors, 'error')}, {_count(notes, 'note')}"
-    notice(f"{_count(len(slos), 'objective')} and {_count(len(alerts), 'other alert')}: {found}")
+    found = f"{counted(errors, 'error')}, {counted(notes, 'note')}"
+    notice(f"{counted(len(slos), 'objective')} and {counted(len(alerts), 'other alert')}: {found}")
     raise typer.Exit(int(errors > 0))
 
 
@@ -104,6 +110,12 @@ def slo_build(
     scale: Annotated[
         float, typer.Option(min=1e-4, max=1.0, help="Make all windows shorter, for a fire drill: 0.01 of an hour is 36 s.")
     ] = 1.0,
+    runbooks: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PATH", help="Write the beginnings of runbooks that are missing to this folder. Default: only name them."
+        ),
+    ] = None,
     check: Annotated[  # noqa: FBT002
         bool, typer.Option("--check", help="Write nothing: say which files are not current, and exit with 1 if any.")
     ] = False,
@@ -116,29 +128,36 @@ def slo_build(
     from tachoscope_alerts import build, lint, openslo
     from tachoscope_alerts import catalogue as catalogue_module
     from tachoscope_alerts import policy as policy_module
+    from tachoscope_alerts import shipped as shipped_module
     from tachoscope_alerts.windows import Timing
 
-    objectives = openslo.load(slos or _default_slos())
-    alerts = _events(events, alone=bool(slos))
-    rules = policy_module.load(policy or _default("policy.yaml"))
-    known = catalogue_module.catalogue(objectives, catalogue or ())
-    problems = lint.check(objectives, alerts, lint.Surroundings(known, rules.owners, None, float("inf")))
+    objectives = openslo.load(slos or default_slos())
+    shipped = shipped_module.load()
+    alone = bool(slos) and not shipped_module.is_whole(objectives, shipped)
+    given, recordings = _events(events, alone=alone), _recordings(alone=alone)
+    shipped_module.refuse_orphans(objectives, given, shipped)
+    alerts = shipped_module.with_watchdog(given, shipped)
+    rules = policy_module.load(policy or default("policy.yaml"))
+    known = catalogue_module.catalogue(objectives, catalogue or (), recordings)
+    problems = lint.check(objectives, alerts, lint.Surroundings(known, rules.owners, None, float("inf"), shipped))
+    problems += lint.check_recordings(recordings, known)
     errors = [problem for problem in problems if problem.severity == "error"]
     if errors:
         for problem in errors:
             typer.echo(str(problem))
-        notice(f"{_count(len(errors), 'error')}: nothing was written")
+        notice(f"{counted(len(errors), 'error')}: nothing was written")
         raise typer.Exit(1)
+    slo_around.say_left_out(shipped_module.left_out(objectives, alerts, shipped), events)
     timing = Timing(interval=seconds_of(interval), scrape=seconds_of(scrape_interval), scale=scale)
     if check:
-        stale = build.check(objectives, alerts, rules, timing, out)
+        stale = build.check(objectives, alerts, rules, timing, out, recordings)
         for name in stale:
             typer.echo(f"{name}: not current")
         raise typer.Exit(int(bool(stale)))
-    written = build.build(objectives, alerts, rules, timing, out)
-    notice(
-        f"{_count(len(objectives), 'objective')} and {_count(len(alerts), 'other alert')}: {_count(len(written), 'file')} in {out}"
-    )
+    written = build.build(objectives, alerts, rules, timing, out, recordings)
+    found = f"{counted(len(objectives), 'objective')} and {counted(len(alerts), 'other alert')}"
+    notice(f"{found}: {counted(len(written), 'file')} in {out}")
+    slo_around.begin_runbooks(objectives, alerts, rules, runbooks)
 
 
 @slo_app.command(
@@ -168,16 +187,16 @@ def slo_report(
     needs_analysis()
     from tachoscope_alerts import openslo
 
-    objectives = openslo.load(slos or _default_slos())
+    objectives = openslo.load(slos or default_slos())
     if store and prometheus is None and "://" not in store and not Path(store).is_dir():
         raise TachoscopeError(f"there is no store {store}", fix="name the directory that agents write to, or --prometheus URL")
-    found = _report(objectives, store_url(store), prometheus, seconds_of(for_) / 86400 if for_ else None)
+    found = _report(objectives, store_url(store), prometheus, days_of(for_) if for_ else None)
     if format_.value == "json":
         write(msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n", output)
     elif format_.value == "html":
-        from tachoscope_cli import slo_html
+        from tachoscope_show import slo_html
 
-        write(slo_html.page(found), output)
+        write(slo_html.page(found, _runbook_base()), output)
     else:
         _show_text(found, output)
 
@@ -197,28 +216,12 @@ def _report(objectives: list[Slo], store: str, prometheus: str | None, days: flo
 
 
 def _show_text(found: SloReport, output: Path | None) -> None:
-    from tachoscope_cli import slo_text
+    from tachoscope_show import slo_text
 
-    out = console()
-    if output is None:
-        slo_text.text(found, out)
-        return
-    with out.capture() as captured:
-        slo_text.text(found, out)
-    write(captured.get(), output)
+    draw(lambda out: slo_text.text(found, out), output)
 
 
 # --- where things are ---------------------------------------------------------------------------------------------------------
-
-
-def _default(name: str) -> Path:
-    from tachoscope_alerts import places
-
-    return places.path_of(name)
-
-
-def _default_slos() -> list[Path]:
-    return [_default("slos")]
 
 
 def _readable(paths: list[Path] | None) -> tuple[list[Slo], list[str]]:
@@ -226,7 +229,7 @@ def _readable(paths: list[Path] | None) -> tuple[list[Slo], list[str]]:
     from tachoscope_alerts import openslo
 
     slos, broken = [], []
-    for path in openslo.files(paths or _default_slos()):
+    for path in openslo.files(paths or default_slos()):
         try:
             slos += openslo.read(path)
         except TachoscopeError as error:
@@ -240,20 +243,28 @@ def _events(path: Path | None, *, alone: bool) -> list[EventAlert]:
 
     if path is None and alone:
         return []
-    return events.load(path or _default("events"))
+    return events.load(path or default("events"))
+
+
+def _recordings(*, alone: bool) -> list[Recording]:
+    """Return what is recorded for the boards; specs of one's own are built beside that, and not with it once more."""
+    from tachoscope_alerts import recordings
+
+    return [] if alone else recordings.load(default("recordings.yaml"))
 
 
 def _owners(path: Path | None) -> list[str]:
     from tachoscope_alerts import policy
 
-    return list(policy.load(path or _default("policy.yaml")).owners)
+    return list(policy.load(path or default("policy.yaml")).owners)
 
 
-def _runbooks() -> Path:
-    from tachoscope_cli import runbooks
+def _runbook_base() -> str:
+    """Return where a page's links to runbooks lead: the policy's URL, or the folder beside the page if that is the example's."""
+    from urllib.parse import urlsplit
 
-    return Path("runbooks") if Path("runbooks").is_dir() else runbooks.folder()
+    from tachoscope_alerts import policy
 
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    base = policy.load(default("policy.yaml")).runbook_base
+    host = urlsplit(base).hostname or ""
+    return "runbooks" if f".{host}".endswith(".example.com") else base

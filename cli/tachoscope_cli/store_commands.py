@@ -12,6 +12,7 @@ from rich.table import Table
 
 from tachoscope_cli.options import StoreOption, needs_analysis, notice, store_url
 from tachoscope_cli.show import console
+from tachoscope_cli.stored_traces import ADD_EXAMPLES, TRACES_EXAMPLE, add_traces, list_traces
 from tachoscope_core.errors import TachoscopeError
 
 if TYPE_CHECKING:
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 store_app = typer.Typer(no_args_is_help=True, help="Look into the store of job records.")
 
 TextOrJson = StrEnum("TextOrJson", ["text", "json"])
+
+store_app.command("add-traces", epilog=ADD_EXAMPLES)(add_traces)
+store_app.command("traces", epilog=TRACES_EXAMPLE)(list_traces)
 
 
 @store_app.command("ls", epilog="Example: `tachoscope store ls --limit 5`")

@@ -84,8 +84,8 @@ def results_of(store_url: str, job: str, folder: Path) -> Results:
     from tachoscope_analyzers.life.report import analyze_life
     from tachoscope_analyzers.load import from_store
     from tachoscope_analyzers.prices import shipped_prices
-    from tachoscope_cli import render_html
     from tachoscope_core.store import Store
+    from tachoscope_show import render_html
 
     records = from_store(Store(store_url), job)
     reports = {"life": analyze_life(records, prices=shipped_prices())}

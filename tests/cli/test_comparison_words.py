@@ -5,9 +5,9 @@ import msgspec
 import pytest
 from rich.console import Console, Group
 
-from tachoscope_cli import comparison_html, comparison_text
-from tachoscope_cli.comparison_words import made_of, rows, verdict
 from tachoscope_core.comparison import Comparison, Difference, LineageDifference
+from tachoscope_show import comparison_html, comparison_text
+from tachoscope_show.comparison_words import made_of, rows, verdict
 
 
 def difference(name: str, before: float, now: float, *, error: float = 0.001) -> Difference:

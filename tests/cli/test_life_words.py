@@ -13,10 +13,10 @@ from rich.console import Console
 from life_making import T0, PlantedLife
 from tachoscope_analyzers.life.report import analyze_life
 from tachoscope_analyzers.prices import Price
-from tachoscope_cli import life_words, render_html, render_text
-from tachoscope_cli.units import duration, size
 from tachoscope_core.life import CheckpointCosts
 from tachoscope_core.report import Report, dump, load
+from tachoscope_show import life_words, render_html, render_text
+from tachoscope_show.units import duration, size
 
 
 @pytest.fixture(scope="module")

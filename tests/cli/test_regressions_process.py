@@ -34,6 +34,7 @@ def trained(tmp_path: Path, job: str, slow_from: int, extra: float) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.bar
 def test_a_training_that_becomes_slow_says_from_which_step_on_and_why(tmp_path: Path) -> None:
     trained(tmp_path, "job", 120, 0.02)
 

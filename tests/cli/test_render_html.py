@@ -5,11 +5,11 @@ from typing import Any
 
 import msgspec
 
-from tachoscope_cli.life_words import RECOVERY_TITLES
-from tachoscope_cli.render_html import render
-from tachoscope_cli.state_bar import STATE_COLORS
 from tachoscope_core.life import Attempt, Cost, Life, Recovery, Span
 from tachoscope_core.report import Change, Finding, Ledger, QualityNote, Report, StepSeconds, Window
+from tachoscope_show.life_words import RECOVERY_TITLES
+from tachoscope_show.render_html import render
+from tachoscope_show.state_bar import STATE_COLORS
 
 STATES = {"compute": 1.0, "data_wait": 1.0}
 

@@ -15,8 +15,6 @@ from tachoscope_analyzers.load import JobRecords, from_store, status
 from tachoscope_core.records import LAUNCHER_RANK
 from tachoscope_core.store import Store
 
-pytestmark = pytest.mark.alone
-
 TRAIN = """
 import os, signal, sys, time
 import torch

@@ -16,8 +16,6 @@ from processes import wait_for
 from tachoscope_core import records
 from tachoscope_core.store import Store
 
-pytestmark = pytest.mark.alone
-
 HURT = """
 import os, signal, sys, time
 import torch, torch.distributed as dist

@@ -18,8 +18,6 @@ from tachoscope_cli.show import console
 from tachoscope_core import spool
 from tachoscope_core.store import Store
 
-pytestmark = pytest.mark.alone
-
 WATCHED = """
 import os, signal, sys, time, tachoscope
 for step in range(23):

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from slo_report_making import BUDGET, OBJECTIVE, REPORT
 from tachoscope_alerts.slo_report import SloReport
-from tachoscope_cli import slo_text, slo_words
+from tachoscope_show import slo_text, slo_words
 
 
 def printed(report: SloReport = REPORT, width: int = 140) -> str:
@@ -22,14 +22,14 @@ def printed(report: SloReport = REPORT, width: int = 140) -> str:
 
 def test_each_budget_has_a_row_with_its_state_and_a_bar_of_what_is_left() -> None:
     rows = printed().splitlines()
-    assert rows[0].startswith("1 exhausted, 1 not measured, 1 ok at ")
-    (burning,) = [row for row in rows if row.startswith("burning")]
+    assert rows[0].startswith("1 exhausted, 1 ok, 1 not measured; 1 page now, at ")
+    (burning,) = [row for row in rows if row.startswith("burning, page")]
     assert re.search(r"inference-ttft-p99 chat m-8b +99 % +99.60 % +99.90 % +█{2}░{6} +25 % +20.5x in 1 h +100 %", burning)
     (exhausted,) = [row for row in rows if row.startswith("exhausted")]
     assert "░" * 8 in exhausted
     assert "-250 %" in exhausted
-    (unknown,) = [row for row in rows if row.startswith("not measured")]
-    assert re.search(r"training-recovery +99 % +- +- +- +- +0 %", unknown)
+    states = [row.split()[0].rstrip(",") for row in rows[3:6]]
+    assert states == ["exhausted", "burning", "ok"], "the worst first"
 
 
 def test_below_stand_those_that_are_not_as_they_should_be_with_why_whose_and_who() -> None:
@@ -40,9 +40,10 @@ def test_below_stand_those_that_are_not_as_they_should_be_with_why_whose_and_who
         in below
     )
     assert "page: 20.5x in 1 h and 30.0x in 5 min, above 13.4x" in below
-    assert "host gpu-7: 30 bad, 75 %" in below
-    assert "job <b>&: 10 bad, 25 %" in below
-    assert "training-recovery: not measured, no samples of x in the period" in below
+    assert "host gpu-7: 30 of 40 bad, 75 %" in below
+    assert "job <b>&: 10 of 40 bad, 25 %" in below
+    assert "not measured\n  training-recovery: no samples of x in the period" in below
+    assert text.count("training-recovery") == 1
     assert "training-goodput" not in below
     assert below.rstrip().endswith(REPORT.notes[0])
 
@@ -53,8 +54,20 @@ def test_a_narrow_terminal_loses_nothing() -> None:
     for objective in REPORT.objectives:
         for budget in objective.budgets:
             assert slo_words.name(objective, budget) in narrow
-            assert all(cell in narrow for cell in slo_words.cells(objective, budget))
+            assert budget.left is None or all(cell in narrow for cell in slo_words.cells(objective, budget))
     assert narrow[narrow.index("\n\ninference-ttft-p99 code m-8b:") :] in printed()
+
+
+def test_without_any_measured_there_is_no_table() -> None:
+    rows = printed(replace(REPORT, objectives=REPORT.objectives[2:], notes=[])).splitlines()
+    assert rows[0].startswith("1 not measured; no alert now, at ")
+    assert rows[1:] == ["", "not measured", "  training-recovery: no samples of x in the period"]
+
+
+def test_offenders_of_other_series_than_the_budget_stand_below_a_title_that_says_so() -> None:
+    one = replace(OBJECTIVE, budgets=[replace(REPORT.objectives[0].budgets[1], raw_offenders=True)])
+    assert "worst of the last day, counted from raw series\n" in printed(replace(REPORT, objectives=[one]))
+    assert "raw series" not in printed()
 
 
 @pytest.mark.parametrize(("left", "full"), [(1.0, 8), (0.5, 4), (0.001, 1), (0.0, 0), (-3.0, 0), (1.2, 8)])

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from slo_report_making import BUDGET, OBJECTIVE, REPORT
 from tachoscope_alerts.slo_report import Burn, Offender
-from tachoscope_cli import slo_words
+from tachoscope_show import slo_words
 
 
 @pytest.mark.parametrize(
@@ -30,12 +30,44 @@ def test_a_ratio_has_the_digits_that_its_budget_needs_and_is_100_only_if_nothing
     assert slo_words.ratio(value, replace(OBJECTIVE, target=target)) == text
 
 
-def test_the_headline_counts_the_worst_states_first() -> None:
-    burning = replace(OBJECTIVE, budgets=[replace(BUDGET, state="burning")])
-    unknown = replace(OBJECTIVE, budgets=[replace(BUDGET, state="not_measured")])
+def test_the_headline_counts_the_worst_states_first_and_what_tells_somebody_now() -> None:
+    fast = replace(BUDGET.burns[0], fires=True)
+    burning = replace(OBJECTIVE, budgets=[replace(BUDGET, state="burning", burns=[replace(fast, severity="ticket")])])
+    gone = replace(OBJECTIVE, budgets=[replace(BUDGET, state="exhausted", burns=[replace(fast, severity="ticket"), fast])])
+    unknown = replace(OBJECTIVE, budgets=[replace(BUDGET, state="not_measured", left=None, burns=[])])
     made = replace(REPORT, objectives=[OBJECTIVE, burning, unknown, unknown])
-    assert slo_words.headline(made) == "1 burning, 2 not measured, 1 ok at 2023-11-15 00:00 UTC, from store"
+    assert slo_words.headline(made) == "1 burning, 1 ok, 2 not measured; 1 ticket now, at 2023-11-15 00:00 UTC, from store"
+    with_page = slo_words.headline(replace(made, objectives=[*made.objectives, gone]))
+    assert with_page.startswith("1 exhausted, 1 burning, 1 ok, 2 not measured; 1 page, 1 ticket now, at "), "an exhausted one pages"
+    assert slo_words.headline(replace(made, objectives=[OBJECTIVE])).startswith("1 ok; no alert now, at ")
     assert slo_words.headline(replace(REPORT, objectives=[])).startswith("no objectives at ")
+
+
+def test_budgets_stand_worst_first_those_that_page_before_those_that_do_not() -> None:
+    page = replace(BUDGET.burns[0], fires=True)
+    some = {
+        "fine": BUDGET,
+        "deeper": replace(BUDGET, state="exhausted", left=-9.0),
+        "gone": replace(BUDGET, state="exhausted", left=-1.0),
+        "burns": replace(BUDGET, state="burning", burns=[page]),
+        "pages": replace(BUDGET, state="exhausted", left=-0.1, burns=[page]),
+    }
+    made = replace(REPORT, objectives=[replace(OBJECTIVE, name=name, budgets=[one]) for name, one in some.items()])
+    assert [objective.name for objective, _ in slo_words.measured(made)] == ["pages", "deeper", "gone", "burns", "fine"]
+
+
+def test_what_was_not_measured_is_told_once_a_reason() -> None:
+    unknown = replace(BUDGET, state="not_measured", left=None, why="no samples")
+    names = {"a": unknown, "b": replace(unknown, why="no job ran"), "c": unknown, "d": BUDGET}
+    made = replace(REPORT, objectives=[replace(OBJECTIVE, name=name, budgets=[one]) for name, one in names.items()])
+    assert slo_words.unmeasured(made) == [("a, c", "no samples"), ("b", "no job ran")]
+
+
+def test_a_budget_of_hardly_any_of_its_period_is_noted_as_little() -> None:
+    young = replace(OBJECTIVE, budgets=[replace(BUDGET, coverage=40 / 28 / 86400)])
+    told = slo_words.notes(replace(REPORT, objectives=[young, replace(OBJECTIVE, name="old")]))
+    assert told == ["only 40.0 s of 28 d are measured: the budgets say little yet of inference-ttft-p99", *REPORT.notes]
+    assert slo_words.notes(replace(REPORT, objectives=[OBJECTIVE])) == REPORT.notes
 
 
 def test_what_is_measured_of_the_period_is_cut_and_a_stop_is_told() -> None:
@@ -60,16 +92,29 @@ def test_the_burn_that_is_shown_is_of_the_tier_that_fires_or_else_the_shortest_w
         )
 
     shown = [burn(2.0, 1), burn(7.04, 6, fires=True)]
-    assert slo_words.fastest(replace(BUDGET, burns=shown)) == "7.0x in 6 h"
-    assert slo_words.fastest(replace(BUDGET, burns=[burn(None, 1), burn(0.5, 6)])) == "0.5x in 6 h"
-    assert slo_words.fastest(replace(BUDGET, burns=[burn(None, 1)])) == "-"
-    assert slo_words.fires(shown[1]) == "page: 7.0x in 6 h and 8.0x in 30 min, above 5.6x"
+
+    def fastest(burns: list[Burn], days: float = 28.0) -> str:
+        return slo_words.fastest(replace(OBJECTIVE, period_days=days), replace(BUDGET, burns=burns))
+
+    assert fastest(shown) == "7.0x in 6 h"
+    assert fastest([burn(None, 1), burn(0.5, 6)]) == "0.5x in 6 h"
+    assert fastest([burn(None, 1)]) == "-"
+    assert fastest(shown, days=1 / 24) == "2.0x in 1 h", "a report on an hour shows no six hours as if they were in it"
+    assert slo_words.fires(shown[1], OBJECTIVE) == "page: 7.0x in 6 h and 8.0x in 30 min, above 5.6x"
+    assert slo_words.fires(shown[1], replace(OBJECTIVE, period_days=1 / 24)).endswith("(looks back further than this report)")
 
 
 def test_amounts_are_events_or_lengths_of_time() -> None:
     assert slo_words.spent(OBJECTIVE, replace(BUDGET, bad=1234.4, total=50000.0)) == "1,234 of 50,000 events were bad"
     seconds = replace(OBJECTIVE, unit="seconds")
     assert slo_words.spent(seconds, replace(BUDGET, bad=90.0, total=7200.0)) == "1 min 30 s of 2 h were bad"
-    worst = Offender(kind="job", value="llama", bad=5400.0, share=0.75)
-    assert slo_words.offender(worst, seconds) == "job llama: 1 h 30 min bad, 75 %"
-    assert slo_words.offender(replace(worst, bad=0.25), OBJECTIVE) == "job llama: 0.25 bad, 75 %"
+    ranks = replace(seconds, summed_over="ranks")
+    assert slo_words.spent(ranks, replace(BUDGET, bad=90.0, total=7200.0)) == "1 min 30 s of 2 h were bad, summed over ranks"
+    assert slo_words.spent(OBJECTIVE, replace(BUDGET, bad=8.19, total=21.0)) == "about 8 of 21 events were bad"
+    assert slo_words.spent(OBJECTIVE, replace(BUDGET, bad=0.0, total=21.0)) == "0 of 21 events were bad"
+    assert slo_words.spent(OBJECTIVE, replace(BUDGET, bad=0.2, total=21.0)) == "< 1 of 21 events were bad", "never as none"
+    worst = Offender(kind="job", value="llama", bad=5400.0, of=7200.0, share=0.75)
+    assert slo_words.offender(worst, seconds) == "job llama: 1 h 30 min of 2 h bad, 75 %"
+    assert slo_words.offender(replace(worst, bad=0.25, of=1.0), OBJECTIVE) == "job llama: < 1 of 1 bad, 75 %"
+    assert slo_words.worst(OBJECTIVE, BUDGET) == "worst of the last day"
+    assert slo_words.worst(replace(OBJECTIVE, period_days=1 / 24), BUDGET) == "worst of the last 1 h"

@@ -5,9 +5,9 @@ import pytest
 from rich.console import Console
 
 from tachoscope_analyzers.trace.states import STATES
-from tachoscope_cli.state_bar import STATE_COLORS, bar, filled
 from tachoscope_core.names import ENGINE_STATES, REQUEST_STATES, TRAINING_STATES
 from tachoscope_core.report import Ledger
+from tachoscope_show.state_bar import STATE_COLORS, bar, filled
 
 
 def console(**options: Any) -> Console:

@@ -238,7 +238,6 @@ dist.destroy_process_group()
 """
 
 
-@pytest.mark.alone
 def test_what_verify_last_names_can_be_restored_after_the_newest_was_damaged(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     import torch.distributed.checkpoint as dcp

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+_PAGE = re.compile(r"runbooks/[A-Za-z0-9][A-Za-z0-9_-]*\.md")
+"""Nothing else is opened: a report is a document that anybody may have written, and names its own runbooks."""
 _PLACES = (Path(__file__).parent, Path(__file__).parents[2])
 
 
@@ -27,6 +30,11 @@ def folder() -> Path:
     return next((place / "runbooks" for place in _PLACES if (place / "runbooks").is_dir()), Path("runbooks"))
 
 
+def of_project() -> Path:
+    """Return the folder of runbooks that alerts and boards are held against: that of a project here, else what was installed."""
+    return Path("runbooks") if Path("runbooks").is_dir() else folder()
+
+
 def names() -> list[str]:
     """Return the names of the pages that are installed, without `.md`; none where none are."""
     folders = (place / "runbooks" for place in _PLACES)
@@ -35,4 +43,6 @@ def names() -> list[str]:
 
 
 def _found(runbook: str) -> Path | None:
+    if not _PAGE.fullmatch(runbook):
+        return None
     return next((place / runbook for place in _PLACES if (place / runbook).is_file()), None)

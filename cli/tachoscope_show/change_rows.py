@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tachoscope_cli.units import seconds
 from tachoscope_core.report import Change
+from tachoscope_show.units import seconds
 
 _MATCHED = {"baseline_only": "baseline only", "other_only": "now only"}
 _RENAMED = ("normalised", "base_name", "operator")

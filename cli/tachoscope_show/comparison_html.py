@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from html import escape
 
-from tachoscope_cli import comparison_words
 from tachoscope_core.comparison import Comparison
+from tachoscope_show import comparison_words
 
 
 def body(one: Comparison) -> str:

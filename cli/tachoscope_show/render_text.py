@@ -9,16 +9,15 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from tachoscope_cli import comparison_text, course_words, life_text, lineage_words, serving_text, serving_words, step_sum
-from tachoscope_cli.change_rows import rows
-from tachoscope_cli.runbooks import path_of
-from tachoscope_cli.state_bar import bar, filled
-from tachoscope_cli.units import percent, seconds
 from tachoscope_core.report import Evidence, Finding, QualityNote, Report, Source, speedup_text
-from tachoscope_core.taxonomy import BY_SLUG
+from tachoscope_core.taxonomy import BY_SLUG, HEALTHY
+from tachoscope_show import comparison_text, course_words, life_text, lineage_words, serving_text, serving_words, step_sum
+from tachoscope_show.change_rows import rows
+from tachoscope_show.runbooks import path_of
+from tachoscope_show.state_bar import bar, filled
+from tachoscope_show.units import counted, percent, seconds
 
 _SEVERITY_STYLE = {"critical": "bold white on red", "warning": "bold black on yellow", "info": "bold black on green"}
-HEALTHY = ("compute_bound", "decode_bandwidth")
 _QUALITY_STYLE = {"bad": "bold red", "limited": "yellow", "note": "dim"}
 WARNING_SHARE_TEXT = "10 %"
 
@@ -40,7 +39,7 @@ def render(report: Report, console: Console, *, then: Sequence[str] = ()) -> Non
     if report.baseline:
         console.print(Padding(_changes(report), (1, 0, 0, 0)))
     console.print()
-    for line in [*lineage_words.lines(report.lineage), *map(_source, report.sources), _not_measured(report)]:
+    for line in [*lineage_words.lines(report.lineage), *map(source_text, report.sources), _not_measured(report)]:
         if line:
             console.print(Text(line, style="dim"), soft_wrap=True)
     for line in then:
@@ -133,11 +132,6 @@ def loss_text(finding: Finding, report: Report) -> str:
     if report.serving:
         return serving_words.loss(finding, report)
     return f"{seconds(finding.seconds_per_step)} of {seconds(report.step_seconds.mean)}"
-
-
-def counted(number: int, thing: str) -> str:
-    """Return `1 step`, `2 steps`, `20,000 steps`."""
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def culprits_text(finding: Finding, report: Report) -> str:
@@ -239,7 +233,8 @@ def _evidence(row: Evidence) -> Text:
     return text
 
 
-def _source(source: Source) -> str:
+def source_text(source: Source) -> str:
+    """Return what was read, and what of it could not be."""
     faults = [
         (source.dropped, "records dropped by the job's processes"),
         (source.cut_lines, "cut lines"),

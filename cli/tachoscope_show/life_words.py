@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from tachoscope_cli.units import duration, percent, size
 from tachoscope_core.life import Advice, Attempt, CheckpointCosts, Cost, Life, Notice, Recovery, Suspect
 from tachoscope_core.report import Report
+from tachoscope_show.units import duration, percent, size
 
 _WHO = {
     "slurm": "says Slurm",
@@ -61,7 +61,9 @@ def money(value: float, cost_: Cost) -> str:
 
 
 def hours(value: float) -> str:
-    """Return a number of hours."""
+    """Return a number of hours; of less than seconds that it is little."""
+    if value < 1e-3:
+        return "0" if value < 1e-9 else "< 0.001"
     return f"{value:,.1f}" if value >= 10 else f"{value:.2g}" if value < 0.1 else f"{value:.2f}"
 
 

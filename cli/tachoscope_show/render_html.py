@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from html import escape
 
-from tachoscope_cli import comparison_html, course_html, life_html, serving_html, step_sum
-from tachoscope_cli.change_rows import ChangeRow, rows
-from tachoscope_cli.render_text import (
-    counted,
+from tachoscope_core.report import Evidence, Finding, Ledger, Report, speedup_text
+from tachoscope_core.taxonomy import BY_SLUG
+from tachoscope_show import comparison_html, course_html, life_html, serving_html, step_sum
+from tachoscope_show.change_rows import ChangeRow, rows
+from tachoscope_show.render_text import (
     culprits_text,
     goodput,
     loss_text,
@@ -19,11 +20,9 @@ from tachoscope_cli.render_text import (
     unit_seconds,
     verdict_text,
 )
-from tachoscope_cli.runbooks import text_of
-from tachoscope_cli.state_bar import color
-from tachoscope_cli.units import percent, seconds
-from tachoscope_core.report import Evidence, Finding, Ledger, Report, speedup_text
-from tachoscope_core.taxonomy import BY_SLUG
+from tachoscope_show.runbooks import text_of
+from tachoscope_show.state_bar import color
+from tachoscope_show.units import counted, percent, seconds
 
 _STYLE = """
 body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1b1f24;background:#fff}

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tachoscope_alerts.slo_report import Budget, Objective, SloReport
-from tachoscope_cli import slo_words
+from tachoscope_show import slo_words
 
 _STYLES = {"ok": "green", "burning": "bold yellow", "exhausted": "bold red", "not_measured": "dim"}
 _BAR = 8
@@ -17,22 +17,26 @@ _WIDE = 10_000
 
 
 def text(report: SloReport, console: Console) -> None:
-    """Print the report: a row for each budget with a bar of what is left of it, and below who spends those that burn."""
+    """Print the report: a row for each budget with a bar of what is left of it, the worst first, below who spends those that burn,
+    and at last what was not measured.
+    """
     console.print(Text(slo_words.headline(report), style="bold"), soft_wrap=True)
     console.print()
-    pairs = [(objective, budget) for objective in report.objectives for budget in objective.budgets]
+    pairs = slo_words.measured(report)
     table = _table(pairs)
-    if console.measure(table, options=console.options.update(width=_WIDE)).maximum <= console.width:
+    if pairs and console.measure(table, options=console.options.update(width=_WIDE)).maximum <= console.width:
         console.print(table)
     else:
         for objective, budget in pairs:
             for line in _lines(objective, budget):
                 console.print(line, soft_wrap=True)
     blocks = [list(_spent(*pair)) for pair in pairs if pair[1].state in {"burning", "exhausted"}]
-    blocks.append([_unknown(*pair) for pair in pairs if pair[1].state == "not_measured"])
-    blocks.append([Text(note, style="yellow") for note in report.notes])
-    for block in filter(None, blocks):
-        console.print()
+    unmeasured = [Text(f"  {names}: {why}") for names, why in slo_words.unmeasured(report)]
+    blocks.append([Text("not measured", style="bold"), *unmeasured] if unmeasured else [])
+    blocks.append([Text(note, style="yellow") for note in slo_words.notes(report)])
+    for number, block in enumerate(filter(None, blocks)):
+        if pairs or number:
+            console.print()
         for line in block:
             console.print(line, soft_wrap=True)
 
@@ -67,7 +71,7 @@ def _row(objective: Objective, budget: Budget) -> list[Text]:
     target, period, day, left, burns, measured = slo_words.cells(objective, budget)
     drawn = Text(left) if budget.left is None else Text.assemble((bar(budget.left), style), f" {left:>6}")
     return [
-        Text(slo_words.STATES[budget.state], style=style),
+        Text(slo_words.state(budget), style=style),
         Text(slo_words.name(objective, budget)),
         *(Text(cell) for cell in (target, period, day)),
         drawn,
@@ -81,13 +85,9 @@ def _spent(objective: Objective, budget: Budget) -> Iterator[Text]:
     name = slo_words.name(objective, budget)
     yield Text.assemble((name, "bold"), f": {slo_words.spent(objective, budget)}; {objective.owner}, runbooks/{objective.alert}.md")
     for burn in budget.burns:
-        if burn.fires:
-            yield Text(f"  {slo_words.fires(burn)}")
+        if burn.fires or burn.held:
+            yield Text(f"  {slo_words.fires(burn, objective)}", style="" if burn.fires else "dim")
     if budget.offenders:
-        yield Text("  worst of the last day", style="dim")
+        yield Text(f"  {slo_words.worst(objective, budget)}", style="dim")
     for one in budget.offenders:
         yield Text(f"    {slo_words.offender(one, objective)}")
-
-
-def _unknown(objective: Objective, budget: Budget) -> Text:
-    return Text.assemble((slo_words.name(objective, budget), "bold"), f": not measured, {budget.why}")

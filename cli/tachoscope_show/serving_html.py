@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from html import escape
 
-from tachoscope_cli import serving_words
-from tachoscope_cli.units import percent
 from tachoscope_core.report import Report
 from tachoscope_core.serving_part import Serving
+from tachoscope_show import serving_words
+from tachoscope_show.units import percent
 
 
 def headline(report: Report, serving: Serving) -> str:

@@ -7,14 +7,14 @@ from datetime import UTC, datetime
 from html import escape
 
 from tachoscope_alerts.slo_report import Budget, BudgetPoint, Burn, Objective, SloReport
-from tachoscope_cli import slo_words
-from tachoscope_cli.units import duration
+from tachoscope_show import slo_words
+from tachoscope_show.units import duration
 
 _WIDTH, _HEIGHT = 860, 190
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 12, 28
+_LEFT, _RIGHT, _TOP, _BOTTOM = 76, 12, 16, 28
 _COLORS = {"ok": "#1a7f37", "burning": "#bf8700", "exhausted": "#cf222e", "not_measured": "#59636e"}
 _LOWEST = -1.0
-"""A budget that is overdrawn by more is drawn at the lower edge."""
+"""A budget that is overdrawn by more is drawn at the lower edge, with its value at its end."""
 _STYLE = """
 body{font:16px/1.5 system-ui,sans-serif;max-width:66rem;margin:2rem auto;padding:0 1rem;color:#1b1f24;background:#fff}
 h1{font-size:1.5rem;margin-bottom:.2rem} h2{font-size:1.15rem;margin:0 0 .2rem;overflow-wrap:anywhere}
@@ -36,19 +36,31 @@ td,th{padding:.2rem .9rem .2rem 0;text-align:right;white-space:nowrap} td.l,th.l
 """
 
 
-def page(report: SloReport) -> str:
-    """Return the page: a table of all budgets, then a card for each with its burn-down, tiers and offenders."""
-    rows = "".join(_row(objective, budget) for objective in report.objectives for budget in objective.budgets)
-    cards = "".join(_card(objective, budget) for objective in report.objectives for budget in objective.budgets)
+def page(report: SloReport, runbooks: str = "runbooks") -> str:
+    """Return the page: a table of what was measured, the worst first, a card for each with its burn-down, tiers and offenders, and
+    a list of what was not measured.
+
+    Args:
+        runbooks: the folder or URL that they lie below; a folder is taken from where the page lies.
+    """
+    pairs = slo_words.measured(report)
+    rows = "".join(_row(*pair) for pair in pairs)
+    cards = "".join(_card(*pair, runbooks) for pair in pairs)
     heads = "".join(f"<th>{name}</th>" for name in slo_words.TITLES)
-    notes = "".join(f'<p class="warn">{escape(note)}</p>' for note in report.notes)
+    notes = "".join(f'<p class="warn">{escape(note)}</p>' for note in slo_words.notes(report))
+    head = f'<thead><tr><th class="l">objective</th><th class="l">state</th>{heads}</tr></thead>'
+    table = f'<div class="wide"><table class="all">{head}<tbody>{rows}</tbody></table></div>' if pairs else ""
     return f"""<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>tachoscope objectives</title><style>{_STYLE}</style></head><body>
 <h1>Objectives</h1><p>{escape(slo_words.headline(report))}</p>{notes}
-<div class="wide"><table class="all"><thead><tr><th class="l">objective</th><th class="l">state</th>{heads}</tr></thead>
-<tbody>{rows}</tbody></table></div>
-{cards}</body></html>
+{table}
+{cards}{_unmeasured(report)}</body></html>
 """
+
+
+def _unmeasured(report: SloReport) -> str:
+    rows = "".join(f"<li>{escape(names)}: {escape(why)}</li>" for names, why in slo_words.unmeasured(report))
+    return f"<h2>Not measured</h2><ul>{rows}</ul>" if rows else ""
 
 
 def _row(objective: Objective, budget: Budget) -> str:
@@ -70,24 +82,23 @@ def _left(budget: Budget) -> str:
 
 
 def _tag(budget: Budget) -> str:
-    return f'<span class="tag" style="color:{_COLORS[budget.state]}">{slo_words.STATES[budget.state]}</span>'
+    return f'<span class="tag" style="color:{_COLORS[budget.state]}">{slo_words.state(budget)}</span>'
 
 
-def _card(objective: Objective, budget: Budget) -> str:
+def _card(objective: Objective, budget: Budget, runbooks: str) -> str:
     head = f"<h2>{escape(slo_words.name(objective, budget))}</h2><p>{_tag(budget)} {escape(objective.title)}</p>"
-    if budget.state == "not_measured":
-        body = f'<p class="dim">{escape(budget.why)}</p>'
-    else:
-        duty = f"{escape(objective.owner)}, runbooks/{escape(objective.alert)}.md"
-        body = f'<p class="dim">{escape(slo_words.spent(objective, budget))}; {duty}</p>'
-        body += _burn_down(objective, budget) + _tiers(budget) + _offenders(objective, budget)
+    runbook = f'<a href="{escape(runbooks)}/{escape(objective.alert)}.md">runbook {escape(objective.alert)}</a>'
+    body = f'<p class="dim">{escape(slo_words.spent(objective, budget))}; {escape(objective.owner)}, {runbook}</p>'
+    body += _burn_down(objective, budget) + _tiers(objective, budget) + _offenders(objective, budget)
     return f'<div class="card" style="border-left-color:{_COLORS[budget.state]}">{head}{body}</div>'
 
 
-def _tiers(budget: Budget) -> str:
+def _tiers(objective: Objective, budget: Budget) -> str:
     heads = "".join(f"<th>{name}</th>" for name in ("long window", "burns", "short window", "burns", "fires above"))
     rows = "".join(map(_tier, budget.burns))
-    return f'<div class="wide"><table><tr><th class="l">tier</th>{heads}</tr>{rows}</table></div>' if rows else ""
+    told = (burn for burn in budget.burns if burn.held or (slo_words.is_longer(burn, objective) and burn.fires))
+    below = "".join(f'<p class="dim">{escape(slo_words.fires(burn, objective))}</p>' for burn in told)
+    return f'<div class="wide"><table><tr><th class="l">tier</th>{heads}</tr>{rows}</table></div>{below}' if rows else ""
 
 
 def _tier(burn: Burn) -> str:
@@ -105,7 +116,7 @@ def _tier(burn: Burn) -> str:
 
 def _offenders(objective: Objective, budget: Budget) -> str:
     rows = "".join(f"<li>{escape(slo_words.offender(one, objective))}</li>" for one in budget.offenders)
-    return f'<p class="dim">Worst of the last day</p><ul>{rows}</ul>' if rows else ""
+    return f'<p class="dim">{escape(slo_words.worst(objective, budget))}</p><ul>{rows}</ul>' if rows else ""
 
 
 # --- the burn-down ------------------------------------------------------------------------------------------------------------
@@ -138,10 +149,20 @@ def _burn_down(objective: Objective, budget: Budget) -> str:
         for left, color in ((1.0, "#d1d9e0"), (0.0, "#cf222e"), *([(lowest, "#d1d9e0")] if lowest < 0 else []))
     )
     dots = "".join(_dot(point, x(point.time), y(point.left), budget) for point in points)
+    below = _below(budget, y(lowest)) if points[-1].left < lowest else ""
     return f"""<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="budget of {escape(objective.name)} over the period">
-{blanks}{rules}<polyline points="{line}" fill="none" stroke="{_COLORS[budget.state]}" stroke-width="2.5"/>{dots}
+{blanks}{rules}<polyline points="{line}" fill="none" stroke="{_COLORS[budget.state]}" stroke-width="2.5"/>{dots}{below}
 <text x="{_LEFT}" y="{_HEIGHT - 6}">{_date(start)}</text>
 <text x="{_WIDTH - _RIGHT}" y="{_HEIGHT - 6}" text-anchor="end">{_date(end)}</text></svg>"""
+
+
+def _below(budget: Budget, lowest: float) -> str:
+    """Return the mark of a line that goes on below the picture, with where it ends."""
+    told = f"ends at {slo_words.left(budget)} ▼"
+    return (
+        f'<text class="below" x="{_WIDTH - _RIGHT - 8}" y="{lowest - 8:.1f}" text-anchor="end" '
+        f'style="fill:{_COLORS["exhausted"]};font-weight:600">{told}</text>'
+    )
 
 
 def _dot(point: BudgetPoint, x: float, y: float, budget: Budget) -> str:

@@ -5,34 +5,9 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
+from tachoscope_core.palette import STATE_COLORS
 from tachoscope_core.report import Ledger
 
-STATE_COLORS = {
-    # Okabe and Ito's palette, told apart with any colour vision: https://jfly.uni-koeln.de/color/
-    "compute": "#009E73",
-    "communication": "#0072B2",
-    "straggler_wait": "#CC79A7",
-    "data_wait": "#E69F00",
-    "host_to_device": "#56B4E9",
-    "host_wait": "#D55E00",
-    "checkpoint": "#F0E442",
-    "evaluation": "#7F7FBF",
-    # Those of a whole life, from Paul Tol's muted scheme: https://personal.sron.nl/~pault/
-    "initialisation": "#999933",
-    "restore": "#8C564B",
-    "lost_work": "#882255",
-    "queued": "#DDCC77",
-    "hung": "#CC0000",
-    "unexplained": "#999999",
-    # Those of requests and engines; what is named alike looks alike.
-    "prefill": "#56B4E9",
-    "decode": "#009E73",
-    "preempted": "#D55E00",
-    "cold_start": "#882255",
-    "busy": "#009E73",
-    "idle": "#E5E5E5",
-    "starved": "#CC0000",
-}
 _FALLBACK_COLOR = "#666666"
 _OF_SIXTEEN = {
     # The nearest of the 16 are the same for several states, so each is given its own.

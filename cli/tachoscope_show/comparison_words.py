@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from tachoscope_cli.course_words import signed_percent, whose
-from tachoscope_cli.units import seconds
 from tachoscope_core.comparison import Comparison, Difference
+from tachoscope_show.course_words import signed_percent, whose
+from tachoscope_show.units import seconds
 
 _LEAST_SHARE = 0.01
 _SHOWN = 80

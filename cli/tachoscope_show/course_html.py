@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from html import escape
 
-from tachoscope_cli import course_words
-from tachoscope_cli.state_bar import color
-from tachoscope_cli.units import seconds
 from tachoscope_core.course import Bin, ChangePoint, Course, LateRank
 from tachoscope_core.report import Report
+from tachoscope_show import course_words
+from tachoscope_show.state_bar import color
+from tachoscope_show.units import seconds
 
 STYLE = """
 .course{display:grid;grid-template-columns:auto 1fr;column-gap:.5rem} .course svg{display:block;width:100%}

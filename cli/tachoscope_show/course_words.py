@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from tachoscope_cli.units import percent, seconds
 from tachoscope_core.course import ChangePoint, LateRank, Stretch
 from tachoscope_core.report import Report
+from tachoscope_show.units import percent, seconds
 
 _SHOWN = 4
 _THROUGHOUT = 0.95

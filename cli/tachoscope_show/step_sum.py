@@ -6,8 +6,8 @@ from html import escape
 
 from rich.table import Table
 
-from tachoscope_cli.units import percent
 from tachoscope_core.report import Report
+from tachoscope_show.units import percent
 
 TITLE = "the step as a sum"
 _HEADS = ("part", "of the step", "of the gap to the ideal", "saved if only this is fixed")

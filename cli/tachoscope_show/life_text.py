@@ -9,11 +9,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from tachoscope_cli import life_words
-from tachoscope_cli.state_bar import filled
-from tachoscope_cli.units import duration, percent
 from tachoscope_core.life import Advice, Attempt, Life
 from tachoscope_core.report import Report
+from tachoscope_show import life_words
+from tachoscope_show.state_bar import filled
+from tachoscope_show.units import duration, percent
 
 _PICTURE_WIDTH = 44
 _SHOWN_ATTEMPTS = 40

@@ -9,8 +9,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from tachoscope_cli import comparison_words
 from tachoscope_core.comparison import Comparison
+from tachoscope_show import comparison_words
 
 _STYLES = {"slower": "bold red", "faster": "bold green", "alike": "bold green", "unclear": "yellow", "not_comparable": "yellow"}
 

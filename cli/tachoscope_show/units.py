@@ -1,8 +1,9 @@
-"""Seconds and ratios as people read them."""
+"""Seconds, ratios and counts as people read them."""
 
 from __future__ import annotations
 
 import re
+from datetime import datetime
 
 from tachoscope_core.errors import TachoscopeError
 
@@ -19,6 +20,11 @@ def percent(ratio: float) -> str:
     return f"{ratio * 100:.1f} %"
 
 
+def counted(number: int, thing: str) -> str:
+    """Return `1 step`, `2 steps`, `20,000 steps`."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
 _UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
 
@@ -33,6 +39,18 @@ def seconds_of(text: str) -> float:
     if match is None or unit not in _UNITS or not float(match[1]):
         raise TachoscopeError(f"{text!r} is no length of time", fix="write 60s, 5m or 1h")
     return float(match[1]) * _UNITS[unit]
+
+
+def moment_of(text: str) -> float:
+    """Return the Unix seconds of a moment as `2026-03-01T14:30`, here if it names no zone, or as Unix seconds.
+
+    Raises:
+        TachoscopeError: it is none.
+    """
+    try:
+        return float(text) if re.fullmatch(r"\d+(\.\d+)?", text) else datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError, OSError):
+        raise TachoscopeError(f"{text!r} is no moment", fix="write 2026-03-01T14:30, or Unix seconds") from None
 
 
 _STEPS = ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))

@@ -8,11 +8,11 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tachoscope_cli import serving_words
-from tachoscope_cli.state_bar import bar
-from tachoscope_cli.units import percent
 from tachoscope_core.report import Report
 from tachoscope_core.serving_part import Serving
+from tachoscope_show import serving_words
+from tachoscope_show.state_bar import bar
+from tachoscope_show.units import percent
 
 
 def headline(report: Report, serving: Serving) -> Text:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from tachoscope_cli import life_words
-from tachoscope_cli.state_bar import color
-from tachoscope_cli.units import duration, percent
 from tachoscope_core.life import Attempt, Life
 from tachoscope_core.report import Report
+from tachoscope_show import life_words
+from tachoscope_show.state_bar import color
+from tachoscope_show.units import duration, percent
 
 STYLE = """
 .life svg{display:block;width:100%;height:1.1rem;background:#eef1f4;border-radius:3px;margin:.1rem 0 .7rem}
@@ -27,7 +27,8 @@ STYLE = """
 """
 _STEPS_COLOR = "#7BC8A4"
 """Not that of the ledger's compute, which is only a part of the new steps."""
-_LEGEND = {"steps": "new steps (compute, communication and waits together)", "lost_work": "lost_work (steps done again)"}
+LEGEND = {"steps": "new steps (compute, communication and waits together)", "lost_work": "lost_work (steps done again)"}
+"""What spans of an attempt are called where their state alone would mislead."""
 _TICKS = 4
 
 
@@ -82,8 +83,8 @@ def _attempts(report: Report, life: Life) -> str:
     length = report.window.end - report.window.start
     ticks = "".join(f"<span>{duration(length * tick / _TICKS)}</span>" for tick in range(_TICKS + 1))
     seen = dict.fromkeys(span.state for one in life.attempts for span in one.spans)
-    keys = ((state, f'<span class="key" style="background:{_color(state)}"></span>') for state in seen)
-    legend = "".join(f"<span>{key} {escape(_LEGEND.get(state, state))}</span>" for state, key in keys)
+    keys = ((state, f'<span class="key" style="background:{span_color(state)}"></span>') for state in seen)
+    legend = "".join(f"<span>{key} {escape(LEGEND.get(state, state))}</span>" for state, key in keys)
     strips = "".join(_strip(one, report.window.start, length) for one in life.attempts)
     return f'<h2>Attempts</h2><p class="dim legend">{legend}</p><div class="life">{strips}<div class="axis dim">{ticks}</div></div>'
 
@@ -92,7 +93,7 @@ def _strip(one: Attempt, start: float, length: float) -> str:
     scale = 1000 / length if length > 0 else 0.0
     parts = "".join(
         f'<rect x="{(span.start - start) * scale:.2f}" width="{max((span.end - span.start) * scale, 0.5):.2f}" height="10" '
-        f'fill="{_color(span.state)}"><title>{escape(span.state)} {duration(span.end - span.start)}</title></rect>'
+        f'fill="{span_color(span.state)}"><title>{escape(span.state)} {duration(span.end - span.start)}</title></rect>'
         for span in one.spans
     )
     words = escape(life_words.attempt(one))
@@ -102,7 +103,8 @@ def _strip(one: Attempt, start: float, length: float) -> str:
     )
 
 
-def _color(state: str) -> str:
+def span_color(state: str) -> str:
+    """Return the colour of a span of an attempt: that of its state, or of new steps in all their states."""
     return _STEPS_COLOR if state == "steps" else color(state)
 
 

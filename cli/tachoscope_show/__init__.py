@@ -1,0 +1,1 @@
+"""How results are shown: reports, capacities and objectives as text, HTML pages and words. Renders; computes nothing."""
