@@ -62,11 +62,13 @@ VALUES: dict[tuple[str, str], tuple[str, ...]] = {
 """Values of labels, of a metric or of all others. A label that is not here has one."""
 RARE = frozenset({"tachoscope_gpu_xid_errors_total", "tachoscope_gpu_xid_last_seen_seconds", "tachoscope_shard_failures_total"})
 """What only one in a hundred has in a fleet that is well."""
-ABSENT = frozenset({"tachoscope_gpu_health_reason_info"})
+ABSENT = frozenset({"tachoscope_gpu_health_reason_info", "tachoscope_collector_failing_seconds"})
 RATES: dict[tuple[str, str], float] = {
     ("tachoscope_job_time_seconds_total", "compute"): 8 * 0.96,
     ("tachoscope_job_time_seconds_total", "communication"): 8 * 0.03,
     ("tachoscope_job_time_seconds_total", "data_wait"): 8 * 0.01,
+    ("tachoscope_job_held_seconds_total", ""): 8.0,
+    ("tachoscope_job_effective_seconds_total", ""): 8 * 0.99,
     ("tachoscope_time_seconds_total", "compute"): 0.96,
     ("tachoscope_time_seconds_total", "communication"): 0.03,
     ("tachoscope_time_seconds_total", "data_wait"): 0.01,
@@ -81,7 +83,15 @@ RATES: dict[tuple[str, str], float] = {
     ("tachoscope_gpu_energy_joules_total", ""): 600.0,
 }
 """A second, by the first value of a label that says which; all other counters stand still, as errors do."""
-HISTOGRAM_RATES = {"tachoscope_step_slowdown_ratio": 0.5, "tachoscope_step_seconds": 4.0, "tachoscope_recovery_seconds": 0.0}
+HISTOGRAM_RATES = {
+    "tachoscope_step_slowdown_ratio": 0.5,
+    "tachoscope_step_seconds": 4.0,
+    "tachoscope_step_data_wait_ratio": 4.0,
+    "tachoscope_job_sm_active_ratio": 0.5,
+    "tachoscope_recovery_seconds": 0.0,
+}
+LEAST = {"tachoscope_job_sm_active_ratio": 0.9}
+"""What all observations of a histogram are at least; of others half are in the first bucket, and the rest in the second."""
 GAUGES: dict[str, float] = {
     "tachoscope_slowdown_ratio": 1.0,
     "tachoscope_data_wait_ratio": 0.02,
@@ -99,7 +109,7 @@ GAUGES: dict[str, float] = {
 }
 ONES = ("_up", "_active", "_success", "_info", "_synchronised", "tachoscope_gpus")
 """How gauges end that are 1, or the same number throughout, where all is well."""
-FIRST_IS_ONE = ("_health", "_status", "_link_state")
+FIRST_IS_ONE = ("_health", "_status", "_link_state", "_job_ranks")
 """Gauges of which only the series with the first value of their last label is 1."""
 OF_TIMES = ("_timestamp_seconds", "_start_time_seconds", "_last_seen_seconds")
 
@@ -159,8 +169,8 @@ class Planted:
 
 
 def names_in(rules: Iterable[str]) -> list[str]:
-    """Return the names of series of ours that expressions read; those that the catalogue does not know end the program."""
-    found = sorted({name for rule in rules for name in re.findall(r"\btachoscope_\w+", rule)})
+    """Return the names of raw series of ours that expressions read; those that the catalogue does not know end the program."""
+    found = sorted({name for rule in rules for name in re.findall(r"(?<!:)\btachoscope_\w+", rule)})
     if unknown := [name for name in found if metric_of(name) is None]:
         raise SystemExit(f"rules read what the catalogue does not have: {', '.join(unknown)}")
     return [name for name in found if name not in ABSENT]
@@ -184,7 +194,7 @@ def series_of(name: str, fleet: Fleet, now: float) -> Iterator[Planted]:
         for number, chosen in enumerate(combinations):
             for bound in bounds:
                 labels = {**entity, **chosen, "__name__": name, **({"le": bound} if bound else {})}
-                yield Planted(labels, _value(metric, chosen, number, now, is_first=bound == bounds[0]), metric.type == "gauge")
+                yield Planted(labels, _value(metric, chosen, number, now, bound), metric.type == "gauge")
 
 
 def _combinations(metric: Metric, free: list[str]) -> list[tuple[str, ...]]:
@@ -195,11 +205,13 @@ def _combinations(metric: Metric, free: list[str]) -> list[tuple[str, ...]]:
     return list(itertools.product(*values))
 
 
-def _value(metric: Metric, chosen: Labels, number: int, now: float, *, is_first: bool) -> float:
+def _value(metric: Metric, chosen: Labels, number: int, now: float, bound: str) -> float:
     name = metric.name
     if metric.type == "histogram":
         rate = HISTOGRAM_RATES.get(name, 5.0 if "service" in metric.labels else 0.001)
-        return rate / 2 if metric.buckets and is_first else rate
+        if bound and name in LEAST:
+            return rate if float(bound) >= LEAST[name] else 0.0
+        return rate / 2 if bound == str(metric.buckets[0]) else rate
     if metric.type == "counter":
         return next((rate for (of, which), rate in RATES.items() if of == name and which in {"", *chosen.values()}), 0.0)
     if name in GAUGES:

@@ -1,0 +1,86 @@
+"""What is known of a recording beyond its timeline, each part worked out only when it is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import streamlit as st
+
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_explorer.context import Context, look_at
+from tachoscope_explorer.screens import (
+    trace_collectives,
+    trace_findings,
+    trace_idle,
+    trace_kernels,
+    trace_memory,
+    trace_operators,
+    trace_path,
+    trace_queue,
+)
+from tachoscope_explorer.screens.trace_work import Extent
+from tachoscope_explorer.trace_sources import Recording
+from tachoscope_explorer.widgets import nothing, problem
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What a part is about.
+
+    Attributes:
+        events: of the whole recording, about. one: a rank of it, None for all. zero_ns: 0 of the figures, on its own clock.
+    """
+
+    recording: Recording
+    events: int
+    one: Extent | None
+    zero_ns: int
+
+
+_OF_A_RANK: tuple[tuple[str, str, Callable[[Extent, int], None]], ...] = (
+    ("operators", "Operators", trace_operators.show),
+    ("kernels", "Kernels", trace_kernels.show),
+    ("idle", "Idle gaps", trace_idle.show),
+    ("path", "Critical path", trace_path.show),
+    ("queue", "Launch queue", trace_queue.show),
+    ("memory", "Memory", trace_memory.show),
+)
+"""Part of the address, title, and what shows it of one rank."""
+FINDINGS, COLLECTIVES = "findings", "collectives"
+_TITLES = {FINDINGS: "Findings", COLLECTIVES: "Collectives"} | {part: title for part, title, _ in _OF_A_RANK}
+_KEY = "trace-part"
+
+
+def show(context: Context, looked: Looked) -> None:
+    """Show the parts; the one that is open is in the address."""
+    wanted = context.view.part if context.view.part in _TITLES else FINDINGS
+    tabs = dict(
+        zip(
+            _TITLES,
+            st.tabs(list(_TITLES.values()), default=_TITLES[wanted], key=f"{_KEY}-{wanted}", on_change="rerun"),
+            strict=True,
+        )
+    )
+    for part, tab in tabs.items():
+        if tab.open:
+            if part != wanted:
+                look_at(replace(context.view, part=part))
+                st.rerun()
+            with tab:
+                _show(context, part, looked)
+
+
+def _show(context: Context, part: str, looked: Looked) -> None:
+    """Show a part; what goes wrong in it leaves the rest of the page as it is."""
+    try:
+        if part == FINDINGS:
+            trace_findings.show(context, looked.recording, looked.events)
+        elif part == COLLECTIVES:
+            trace_collectives.show(looked.recording, looked.events, looked.one)
+        elif looked.one is None:
+            nothing("Choose a rank above to see this of it.")
+        else:
+            {name: function for name, _, function in _OF_A_RANK}[part](looked.one, looked.zero_ns)
+    except TachoscopeError as error:
+        problem(error)

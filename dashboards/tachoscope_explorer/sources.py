@@ -1,0 +1,76 @@
+"""What pages read, each kept for the next look until what it was made of changes.
+
+Few are kept at a time, so that the server's memory stays as it is. Of what is kept nobody changes anything: it is shared.
+"""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from tachoscope_analyzers import load
+from tachoscope_analyzers.analyze import analyze
+from tachoscope_analyzers.life.report import analyze_life
+from tachoscope_analyzers.load import JobRecords
+from tachoscope_analyzers.prices import shipped_prices
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.report import Report
+from tachoscope_core.store import Store
+
+LIVE_SECONDS = 5.0
+"""For so long the store's list of jobs is taken for what it is."""
+
+
+@st.cache_data(ttl=LIVE_SECONDS, max_entries=4, show_spinner=False)
+def job_times(url: str) -> dict[str, float]:
+    """Return each job of a store with the Unix time at which something of it was last written."""
+    return Store(url).job_times()
+
+
+def written(url: str, job: str) -> float:
+    """Return when something of a job was last written, in Unix seconds.
+
+    Raises:
+        TachoscopeError: the store has no such job.
+    """
+    times = job_times(url)
+    if job not in times:
+        raise TachoscopeError(f"the store has no job {job!r}", fix="choose one on the page Jobs")
+    return times[job]
+
+
+@st.cache_resource(max_entries=3, show_spinner="Reading the job's records …")
+def _records(url: str, job: str, at: float) -> JobRecords:  # noqa: ARG001  # `at` makes what is kept outdated
+    return load.from_store(Store(url), job)
+
+
+def records(url: str, job: str, at: float | None = None) -> JobRecords:
+    """Return all records of a job. `at`: when it was last written, of one that shall be looked at as it was then."""
+    return _records(url, job, written(url, job) if at is None else at)
+
+
+@st.cache_resource(max_entries=32, show_spinner="Looking for the bottleneck …")
+def _report(url: str, job: str, at: float) -> Report:
+    return analyze(_records(url, job, at))
+
+
+def report(url: str, job: str) -> Report:
+    """Return the report on a job's last attempt.
+
+    Raises:
+        TachoscopeError: see `analyze.analyze`.
+    """
+    return _report(url, job, written(url, job))
+
+
+@st.cache_resource(max_entries=32, show_spinner="Going through the job's life …")
+def _life(url: str, job: str, at: float) -> Report:
+    return analyze_life(_records(url, job, at), prices=shipped_prices())
+
+
+def life(url: str, job: str, at: float | None = None) -> Report:
+    """Return the report on a job's whole life; `at` as of `records`.
+
+    Raises:
+        TachoscopeError: see `life.report.analyze_life`.
+    """
+    return _life(url, job, written(url, job) if at is None else at)

@@ -1,0 +1,53 @@
+"""Two recordings of profiler traces, each read and summed up once, and held against each other."""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from pathlib import Path
+
+import streamlit as st
+
+from tachoscope_analyzers.trace import cache
+from tachoscope_analyzers.trace.changes import compared
+from tachoscope_analyzers.trace.diff import TraceDiff, diff
+from tachoscope_analyzers.trace.executor import InProcess
+from tachoscope_analyzers.trace.job_report import report
+from tachoscope_analyzers.trace.rank_summary import Wanted
+from tachoscope_analyzers.trace.ranks import JobTraces, read_job
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.report import Report
+
+Files = tuple[Path, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TraceComparison:
+    """The report with its `changes`, and the tables that these are the largest rows of."""
+
+    report: Report
+    diff: TraceDiff
+
+
+@st.cache_resource(max_entries=4, show_spinner="Summing up the traces …")
+def _summed(files: tuple[str, ...], signatures: tuple[str, ...]) -> JobTraces:  # noqa: ARG001  # a changed file is read anew
+    here: Executor = InProcess()  # a server that forks for every look would hold its memory many times
+    return read_job(files, executor=here, wanted=Wanted(what_if=False, profile=True))
+
+
+def _job(files: Files) -> JobTraces:
+    return _summed(tuple(map(str, files)), tuple(cache.signature(file) for file in files))
+
+
+def comparison(name: str, files: Files, baseline_name: str, baseline_files: Files) -> TraceComparison:
+    """Return traces held against others; the names are of their jobs.
+
+    Raises:
+        TachoscopeError: they are the same, or one cannot be read.
+    """
+    if files == baseline_files:
+        raise TachoscopeError("the trace is its own baseline", fix="choose another one")
+    now, before = _job(files), _job(baseline_files)
+    assert now.sums is not None and before.sums is not None, "asked for by `Wanted`"
+    found = compared(report(now, name), now, report(before, baseline_name), before)
+    return TraceComparison(found, diff(before.sums, now.sums))

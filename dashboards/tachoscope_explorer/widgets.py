@@ -1,0 +1,114 @@
+"""What all pages are made of: text that is shown as it is, tables with their CSV, charts, errors and what is not there."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+import streamlit as st
+
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.palette import OK
+
+_MARKDOWN = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:&])")
+_REPLACED = re.compile(r"(?<=<)-|(?<=-)[->]|(?<=[<>~])=|(?<=:)(?:material/|streamlit:)|(?<=http)s?://|(?<=www)\.|@", re.IGNORECASE)
+"""Where Streamlit makes a sign, an icon or a link of what is no markup: before this it is told to see two texts."""
+_APART = ":small[]"
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_STYLE = """<style>
+.block-container{padding:3rem 2rem;max-width:110rem}
+@media(max-width:40rem){.block-container{padding-left:1rem;padding-right:1rem}}
+</style>"""
+
+
+def plain(text: str) -> str:
+    """Return a name so that Markdown shows it letter by letter: names are foreign, and may look like markup.
+
+    Control characters and line ends become spaces, and those around it go.
+    """
+    shown = "".join(letter if letter.isprintable() else " " for letter in text).strip()
+    places = [0, *(found.start() for found in _REPLACED.finditer(shown)), len(shown)]
+    return _APART.join(_MARKDOWN.sub(r"\\\1", shown[start:end]) for start, end in itertools.pairwise(places) if start < end)
+
+
+def style() -> None:
+    """Give the page its margins."""
+    st.html(_STYLE)
+
+
+def problem(error: TachoscopeError) -> None:
+    """Tell what is wrong, in the error's own words."""
+    st.error(plain(str(error)), icon=":material/error:")
+
+
+def nothing(reason: str) -> None:
+    """Say why there is nothing to be seen here; `reason` is Markdown."""
+    st.info(reason, icon=":material/info:")
+
+
+def table(frame: pd.DataFrame, name: str, *, columns: dict[str, object] | None = None, height: int | None = None) -> None:
+    """Show a table, its numbers with four digits that count, and offer it as CSV with all of them.
+
+    Args:
+        name: of the file, and of the widget: unique on the page. columns: Streamlit's `column_config`.
+    """
+    st.dataframe(_rounded(frame), hide_index=True, column_config=columns, height=height or "auto")
+    st.download_button(
+        "CSV", csv(frame), f"{name}.csv", "text/csv", key=f"csv-{name}", icon=":material/download:", on_click="ignore"
+    )
+
+
+def _rounded(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the table with fractions of four digits; of large numbers none before the point is lost."""
+    shown = frame.copy()
+    for column in filter(lambda name: pd.api.types.is_float_dtype(frame[name]), frame.columns):
+        digits = 3 - np.floor(np.log10(frame[column].abs().where(frame[column] != 0, 1.0)))
+        scale = 10.0 ** digits.clip(lower=0).fillna(0)
+        shown[column] = (frame[column] * scale).round() / scale
+    return shown
+
+
+def csv(frame: pd.DataFrame) -> bytes:
+    """Return a table as CSV. Text that a spreadsheet would take for a formula begins with an apostrophe."""
+    safe = frame.copy()
+    for column in safe.columns:
+        if not pd.api.types.is_numeric_dtype(safe[column]):
+            safe[column] = [f"'{text}" if isinstance(text, str) and text.startswith(_FORMULA) else text for text in safe[column]]
+    return safe.to_csv(index=False).encode()
+
+
+def chart(figure: go.Figure, key: str, *, height: int = 320, selects: str = "") -> dict[str, list[dict[str, object]]]:
+    """Show a figure, and return what is selected in it.
+
+    Args:
+        selects: `box` (a rectangle is drawn with the mouse), `points`, or empty.
+
+    Returns:
+        Streamlit's selection: `points` (with `x`, `y`, `customdata`) and `box` (with `x`, `y`, two numbers each); empty lists for
+        nothing.
+    """
+    dark = st.context.theme.type == "dark"
+    ink, grid = ("#e6e6e6", "#444444") if dark else ("#262730", "#e1e4e8")
+    figure.update_layout(
+        height=height,
+        margin={"l": 8, "r": 8, "t": 28 if figure.layout.title.text else 8, "b": 8},
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        font={"color": ink, "size": 13},
+        hoverlabel={"bgcolor": "#262730" if dark else "#ffffff", "font": {"color": ink}},
+        legend={"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom"},
+        modebar={"bgcolor": "rgba(0,0,0,0)", "color": ink, "activecolor": OK},
+        uirevision=key,
+    )
+    figure.update_xaxes(gridcolor=grid, zerolinecolor=grid, automargin=True)
+    figure.update_yaxes(gridcolor=grid, zerolinecolor=grid, automargin=True)
+    config = {"displaylogo": False, "responsive": True}
+    none: dict[str, list[dict[str, object]]] = {"points": [], "box": []}
+    if not selects:
+        st.plotly_chart(figure, key=key, theme=None, config=config)
+        return none
+    event = st.plotly_chart(figure, key=key, theme=None, config=config, on_select="rerun", selection_mode=(selects,))
+    return {**none, **event.get("selection", {})}

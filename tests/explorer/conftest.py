@@ -1,0 +1,14 @@
+"""What the explorer keeps lies in a folder of the test session, not in the user's home."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TACHOSCOPE_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield

@@ -1,0 +1,282 @@
+"""Nobody gets anything of the explorer who may not: neither pages nor files, uploads, other routes or the socket."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import urllib.parse
+from typing import Any
+
+import bcrypt
+import pytest
+
+from tachoscope_core.host_names import HostNames
+from tachoscope_explorer import login
+from tachoscope_explorer.access import HEALTH, Access, Door
+
+SECRET = b"what only some may see"
+HASH = bcrypt.hashpw(b"sesame", bcrypt.gensalt(4))
+PATHS = ["/", "/job", "/static/js/index.js", "/media/a.csv", "/_stcore/host-config", "/_stcore/upload_file/a/b", "/_stcore/metrics",
+         "/perfetto/index.html", "/loginx", "/login/", "/_stcore/health/", "/%2e%2e/_stcore/health"]  # fmt: skip
+HTML = {"accept": "text/html,*/*"}
+
+
+async def inner(scope: Any, receive: Any, send: Any) -> None:
+    """Stand for Streamlit: gives everything to everybody; of a socket it sends back each message."""
+    if scope["type"] == "http":
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/plain")]})
+        await send({"type": "http.response.body", "body": SECRET})
+        return
+    await receive()
+    await send({"type": "websocket.accept"})
+    while (message := await receive())["type"] == "websocket.receive":
+        await send({"type": "websocket.send", "bytes": message["bytes"]})
+
+
+def door(names: tuple[str, ...] = (), **access: Any) -> Door:
+    return Door(inner, Access(names=names, **access), HostNames("127.0.0.1", 8501, names))
+
+
+def scope_of(kind: str, path: str, method: str, client: str, headers: dict[str, str]) -> dict[str, Any]:
+    path, _, query = path.partition("?")
+    asked = {"host": "127.0.0.1:8501"} | headers
+    return {
+        "type": kind,
+        "method": method,
+        "path": urllib.parse.unquote(path),
+        "query_string": query.encode(),
+        "headers": [(name.encode(), value.encode("latin-1")) for name, value in asked.items() if value is not None],
+        "client": (client, 5000),
+        "scheme": "http",
+    }
+
+
+def ask(
+    to: Door, path: str = "/", method: str = "GET", body: bytes = b"", client: str = "127.0.0.1", **headers: str
+) -> tuple[int, dict[str, str], bytes]:
+    """Return status, headers and body; underscores in the names of headers are hyphens."""
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    given = {name.replace("_", "-"): value for name, value in headers.items()}
+    asyncio.run(to(scope_of("http", path, method, client, given), receive, send))
+    head = {name.decode().lower(): value.decode() for name, value in sent[0]["headers"]}
+    return sent[0]["status"], head, b"".join(message.get("body", b"") for message in sent[1:])
+
+
+def log_in(to: Door, password: str = "sesame", next_: str = "/", **headers: str) -> tuple[int, dict[str, str], bytes]:
+    body = urllib.parse.urlencode({"password": password, "next": next_}).encode()
+    return ask(to, login.PATH, "POST", body, **{"content_type": "application/x-www-form-urlencoded"} | headers)
+
+
+def cookie_of(headers: dict[str, str]) -> str:
+    return headers["set-cookie"].split(";")[0]
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"])
+def test_without_the_password_there_is_nothing_to_be_had(path: str, method: str) -> None:
+    status, _, body = ask(door(password_hash=HASH), path, method)
+
+    assert (status, SECRET in body) == (401, False)
+
+
+def test_a_probe_gets_its_answer_from_wherever_it_asks() -> None:
+    for to in (door(password_hash=HASH), door(proxy_header="X-User")):
+        assert ask(to, HEALTH, client="10.0.0.9", host="10.0.0.2:8501")[0] == 200
+
+
+def test_a_browser_is_asked_for_the_password_and_led_on_to_what_it_wanted() -> None:
+    to = door(password_hash=HASH)
+    status, headers, body = ask(to, "/job?job=a&rank=3", **HTML)
+
+    assert (status, headers["cache-control"]) == (401, "no-store")
+    assert b'value="/job?job=a&amp;rank=3"' in body
+
+    status, headers, _ = log_in(to, next_="/job?job=a&rank=3", origin="null", sec_fetch_site="same-origin")
+    assert (status, headers["location"]) == (303, "/job?job=a&rank=3")
+    assert {"HttpOnly", "SameSite=strict", "Path=/", "Max-Age=43200"} <= set(headers["set-cookie"].split("; "))
+    assert "Secure" not in headers["set-cookie"]
+    assert ask(to, "/job", cookie=cookie_of(headers))[2] == SECRET
+
+
+def test_a_wrong_password_is_said_to_be_wrong_and_nothing_more() -> None:
+    status, headers, body = log_in(door(password_hash=HASH), "guess")
+
+    assert (status, "set-cookie" in headers) == (403, False)
+    assert b">Wrong password.</p>" in body
+    assert b"guess" not in body
+
+
+def test_guessing_has_to_wait_and_the_right_password_too_until_then() -> None:
+    to = door(password_hash=HASH)
+    assert [log_in(to, f"guess {number}")[0] for number in range(5)] == [403] * 5
+
+    status, headers, body = log_in(to)
+
+    assert (status, headers["retry-after"]) == (429, "1")
+    assert b"try again in 1 second." in body
+    assert log_in(to, client="192.0.2.9")[0] == 303
+
+
+def test_a_form_that_is_too_long_or_none_at_all_is_a_wrong_password() -> None:
+    to = door(password_hash=HASH)
+    assert log_in(to, "sesame" + "x" * 20_000)[0] == 403
+    assert ask(to, login.PATH, "POST", b"\xff\xfe\0{}")[0] == 403
+
+
+def test_the_cookie_is_for_https_only_where_the_proxy_says_so_and_the_proxy_alone() -> None:
+    secure = [
+        "Secure" in log_in(door(password_hash=HASH), client=client, x_forwarded_proto="https")[1]["set-cookie"]
+        for client in ("127.0.0.1", "10.0.0.9")
+    ]
+    assert secure == [True, False]
+
+
+def test_who_logs_out_is_out_and_others_are_not() -> None:
+    to = door(password_hash=HASH)
+    mine, others = (cookie_of(log_in(to)[1]) for _ in range(2))
+
+    status, headers, _ = ask(to, login.OUT, cookie=mine)
+
+    assert (status, headers["location"]) == (303, login.PATH)
+    assert (ask(to, cookie=mine)[0], ask(to, cookie=others)[0]) == (401, 200)
+
+
+def test_a_link_from_another_site_is_asked_again_so_that_the_cookie_comes_along() -> None:
+    status, _, body = ask(door(password_hash=HASH), "/job?job=a", sec_fetch_site="cross-site", **HTML)
+
+    assert status == 200
+    assert b'http-equiv="refresh" content="0"' in body
+    assert b"<form" not in body
+
+
+@pytest.mark.parametrize("host", ["evil.example.com:8501", "127.0.0.1", "", "127.0.0.1:1"])
+def test_a_name_that_was_made_to_lead_here_gets_nothing(host: str) -> None:
+    for kind in ("http", "websocket"):
+        assert talk(door(), kind=kind, host=host) == []
+    status, _, body = ask(door(), host=host)
+    assert status == 421
+    assert b"--allow-host NAME" in body
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example.com", "null", "http://127.0.0.1:9999", "http://localhost:8501", "", "x", "http://["]
+)
+def test_pages_of_other_sites_get_nothing_and_no_socket(origin: str) -> None:
+    assert ask(door(), method="PUT", origin=origin)[0] == 403
+    assert talk(door(), origin=origin) == []
+
+
+def test_our_own_pages_and_programs_get_what_they_ask_for() -> None:
+    assert ask(door(), method="PUT", origin="http://127.0.0.1:8501")[0] == 200
+    assert talk(door(), origin="http://127.0.0.1:8501") == [b"hello"]
+    assert talk(door()) == [b"hello"]
+    assert talk(door(("explorer.example.com",)), host="explorer.example.com", origin="https://explorer.example.com") == [b"hello"]
+
+
+def test_another_sites_form_cannot_try_passwords() -> None:
+    assert log_in(door(password_hash=HASH), origin="null", sec_fetch_site="cross-site")[0] == 403
+    assert b"other sites" in log_in(door(password_hash=HASH), origin="http://evil.example.com")[2]
+
+
+def test_where_a_proxy_says_who_asks_only_it_is_believed() -> None:
+    to = door(proxy_header="X-Forwarded-User", trusted=(ipaddress.ip_network("10.0.0.0/8"),))
+
+    assert ask(to, client="10.0.0.7", x_forwarded_user="ada")[0] == 200
+    for asked in ({"client": "10.0.0.7"}, {"client": "10.0.0.7", "x_forwarded_user": "  "}):
+        status, _, body = ask(to, **asked)
+        assert (status, b"one header X-Forwarded-User is needed" in body) == (403, True)
+    status, _, body = ask(to, client="192.0.2.7", x_forwarded_user="ada")
+    assert (status, b"only the proxy" in body) == (403, True)
+    assert talk(to, client="192.0.2.7", x_forwarded_user="ada") == []
+    assert talk(to, client="::ffff:10.0.0.7", x_forwarded_user="ada") == [b"hello"]
+
+
+def test_a_header_that_came_twice_is_not_believed() -> None:
+    to, sent = door(proxy_header="X-User"), list[Any]()
+    scope = scope_of("http", "/", "GET", "127.0.0.1", {})
+    scope["headers"] += [(b"x-user", b"mallory"), (b"x-user", b"ada")]
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    asyncio.run(to(scope, None, send))  # type: ignore[arg-type]
+    assert sent[0]["status"] == 403
+
+
+def test_the_socket_is_for_those_with_a_session() -> None:
+    to = door(password_hash=HASH)
+    cookie = cookie_of(log_in(to)[1])
+
+    assert talk(to) == []
+    assert talk(to, cookie="tachoscope_8501=guess") == []
+    assert talk(to, cookie=cookie) == [b"hello"]
+
+
+def test_an_open_socket_ends_with_its_session() -> None:
+    to = door(password_hash=HASH)
+    cookie = cookie_of(log_in(to)[1])
+    word = cookie.partition("=")[2]
+
+    async def opened() -> list[Any]:
+        sent: list[Any] = []
+        messages: asyncio.Queue[Any] = asyncio.Queue()
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        await messages.put({"type": "websocket.connect"})
+        scope = scope_of("websocket", "/_stcore/stream", "GET", "127.0.0.1", {"cookie": cookie})
+        running = asyncio.create_task(to(scope, messages.get, send))
+        await messages.put({"type": "websocket.receive", "bytes": b"before"})
+        while len(sent) < 2:
+            await asyncio.sleep(0.01)
+        to._sessions.end(word)
+        await asyncio.wait_for(running, 5)
+        return [message.get("bytes") for message in sent]
+
+    assert asyncio.run(opened()) == [None, b"before"]
+
+
+@pytest.mark.parametrize("path", ["/", HEALTH, "/login", "/media/x"])
+@pytest.mark.parametrize("access", [{}, {"password_hash": HASH}, {"proxy_header": "X-User"}])
+def test_every_answer_tells_browsers_to_ask_nobody_else_and_to_guess_nothing(path: str, access: dict[str, Any]) -> None:
+    _, headers, _ = ask(door(**access), path)
+
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["referrer-policy"] == "no-referrer"
+    policy = dict(part.strip().partition(" ")[::2] for part in headers["content-security-policy"].split(";"))
+    assert policy["frame-ancestors"] == "'self'"
+    assert policy["default-src"] in ("'self'", "'none'")
+    assert not any("http" in value or "*" in value or "unsafe-eval" in value for value in policy.values())
+    assert "unsafe-inline" not in policy.get("script-src", "")
+
+
+def talk(to: Door, *, kind: str = "websocket", client: str = "127.0.0.1", **headers: str) -> list[bytes]:
+    """Return what a socket sends back to `hello`, nothing where it is refused."""
+    sent: list[Any] = []
+
+    async def talked() -> None:
+        messages = [
+            {"type": "websocket.connect"},
+            {"type": "websocket.receive", "bytes": b"hello"},
+            {"type": "websocket.disconnect"},
+        ]
+
+        async def receive() -> Any:
+            return messages.pop(0)
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        given = {name.replace("_", "-"): value for name, value in headers.items()}
+        await to(scope_of(kind, "/_stcore/stream", "GET", client, given), receive, send)
+
+    asyncio.run(talked())
+    return [message["bytes"] for message in sent if message["type"] == "websocket.send"]

@@ -1,0 +1,131 @@
+"""The journeys of the README in a real browser, on recorded demos: from "it is slow" to the line, the cure and the proof."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from served import served
+
+STORE = Path(__file__).parent / "recorded" / "store"
+ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
+PATIENCE_MS = 60_000
+pytestmark = pytest.mark.skipif(not shutil.which("chromium"), reason="needs chromium")
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with served("--store", str(STORE)) as running:
+        yield running.url
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api")
+    with playwright.sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Any, address: str) -> Iterator[Any]:
+    """A page that asks nobody else and never complains."""
+    context = browser.new_context(viewport={"width": 1280, "height": 1400})
+    context.set_default_timeout(PATIENCE_MS)
+    page, elsewhere, complaints = context.new_page(), list[str](), list[str]()
+    page.on("request", lambda one: elsewhere.append(one.url) if not one.url.startswith((address, "data:", "blob:")) else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    yield page
+    context.close()
+    assert not elsewhere
+    assert not complaints
+
+
+def rests(page: Any) -> None:
+    """Wait until the server has nothing more to say."""
+    page.wait_for_selector("h1")
+    page.locator("[data-testid=stStatusWidget]").wait_for(state="detached")
+
+
+def at(page: Any, address: str, path: str, title: str) -> Any:
+    page.goto(address + path)
+    page.get_by_role("heading", name=title, level=1).wait_for()
+    rests(page)
+    return page
+
+
+def test_the_job_that_loses_most_is_found_and_opened(page: Any, address: str) -> None:
+    at(page, address, "jobs?q=straggler", "Jobs")
+    table = page.locator("[data-testid=stDataFrame] canvas").first
+    table.wait_for()
+    page.wait_for_timeout(500)
+    table.click(position={"x": 20, "y": 52}, force=True)  # the box of the first row
+
+    page.get_by_role("heading", name="demo-input_straggler", level=1).wait_for()
+    assert re.search(r"/job\?job=demo-input_straggler$", page.url)
+
+
+def test_the_verdict_stands_first_with_who_how_much_and_what_to_do(page: Any, address: str) -> None:
+    at(page, address, "job?job=demo-input_straggler", "demo-input_straggler")
+    card = page.get_by_text("One rank's input is slow and all ranks wait for it").first
+    card.wait_for()
+
+    words = page.locator("[data-testid=stMain]").inner_text()
+    assert re.search(r"critical.*rank 1", words, re.IGNORECASE | re.DOTALL)
+    assert "num_workers" in words
+    assert words.lower().index("critical") < words.index("Where the time went")
+
+
+def test_a_window_that_is_brushed_goes_into_the_address_and_all_follows(page: Any, address: str) -> None:
+    at(page, address, "job?job=demo-input_straggler", "demo-input_straggler")
+    plot = page.locator(".js-plotly-plot .nsewdrag").first
+    plot.wait_for()
+    box = plot.bounding_box()
+    page.mouse.move(box["x"] + 0.3 * box["width"], box["y"] + 0.3 * box["height"])
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.7 * box["width"], box["y"] + 0.6 * box["height"], steps=8)
+    page.mouse.up()
+
+    page.wait_for_url(re.compile(r"from=\d+.*to=\d+"))
+    rests(page)
+    page.get_by_role("button", name="Whole run").first.wait_for()
+    address_of_window = page.url
+    page.goto(address_of_window)  # as somebody who was sent it
+    rests(page)
+    page.get_by_role("button", name="Whole run").first.wait_for()
+
+
+def test_the_trace_of_the_slow_rank_is_one_click_away(page: Any, address: str) -> None:
+    at(page, address, "job?job=demo-input_straggler", "demo-input_straggler")
+    page.get_by_role("link", name="Rank 1 in the trace").first.click()
+
+    page.get_by_role("heading", name="Trace", level=1).wait_for()
+    page.locator(".js-plotly-plot").first.wait_for()
+    rests(page)
+    assert "job=demo-input_straggler" in page.url
+    assert "rank=1" in page.url
+    assert page.get_by_text(re.compile("rank-1.json.gz")).count()
+
+
+def test_it_is_compared_with_the_clean_run(page: Any, address: str) -> None:
+    at(page, address, "compare?job=demo-input_straggler", "Compare")
+    page.get_by_role("combobox", name=re.compile("Baseline")).click()
+    page.get_by_role("option", name=re.compile("demo-none")).click()
+    page.wait_for_url(re.compile("baseline=demo-none"))
+    rests(page)
+
+    page.get_by_text(re.compile("Slower: .* beyond the noise; rank 1")).first.wait_for()
+
+
+def test_the_runbook_is_open_where_its_link_leads(page: Any, address: str) -> None:
+    at(page, address, "job?job=demo-input_straggler&class=input_straggler", "demo-input_straggler")
+
+    page.get_by_text("Runbook: input_straggler").first.wait_for()
+    page.get_by_role("link", name="What if").first.wait_for()
+    assert page.get_by_text("num_workers").count()
