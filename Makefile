@@ -7,7 +7,7 @@ RUNS ?= 30
 OUT ?= build/lab
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bars bench lab lint generate lock clean
+.PHONY: help demo test bars bench lab lint generate boards pages lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
@@ -16,7 +16,7 @@ demo: $(READY) ## train a small model with a real fault, watched, and say where 
 	$(BIN)/tachoscope demo $(if $(FAULT),--fault $(FAULT))
 
 test: $(READY) lint ## every behaviour once
-	$(BIN)/python -m pytest -m "not alone" -n 2
+	$(BIN)/python -m pytest -m "not alone" -n 3
 	$(BIN)/python -m pytest -m alone
 
 bars: $(READY) ## the full counts: every fault 10 times, and all other tests (over an hour)
@@ -33,6 +33,8 @@ bench: $(READY) ## measure what probes, agent, GPUs, checkpoints and rules cost 
 	$(BIN)/python benchmarks/replay.py --write
 	$(BIN)/python benchmarks/detection_times.py --write
 	$(BIN)/python benchmarks/slo_rules.py --write
+	$(BIN)/python benchmarks/board_queries.py --write
+	$(BIN)/python benchmarks/explorer.py --write
 
 lab: $(READY) ## cause every bottleneck for real, RUNS=30 times at each severity, in two sets, and write docs/accuracy.md (days; it goes on where it was interrupted)
 	$(BIN)/python -m benchmarks.lab --set development --runs-per-class $(RUNS) --out $(OUT)
@@ -49,6 +51,12 @@ lint: $(READY) ## ruff, mypy --strict, import layers, and whether generated file
 
 generate: $(READY) ## write the files that are made from the code, and the rules made from objectives
 	$(BIN)/python docs/generate.py
+
+boards: $(READY) ## draw the pictures of the Grafana boards in the docs, from a recorded demo
+	$(BIN)/python tests/dashboards/board_pictures.py
+
+pages: $(READY) ## draw the pictures of the explorer in the docs, from recorded demos
+	PYTHONPATH=tests/explorer $(BIN)/python tests/explorer/explorer_pictures.py
 
 lock: ## resolve the newest versions again and write requirements.lock
 	rm -rf build/lock && $(PYTHON) -m venv build/lock

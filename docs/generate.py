@@ -1,4 +1,4 @@
-"""Writes what is made from the code: pages (bottlenecks, metrics, commands), tables in others, and the rules of the objectives.
+"""Writes what is made from the code: pages (bottlenecks, metrics, commands), tables in others, rules of the objectives, boards.
 
 python docs/generate.py            # write
 python docs/generate.py --check    # exit with 1 if one is not current
@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from generate_alerts import alert_files, alert_runbooks, detection_times, objective_table
+from generate_dashboards import dashboard_files
 
 from tachoscope_analyzers.checkpoint_model import Saving, best_interval, lost_at_failure, useful_ratio
 from tachoscope_analyzers.communication import CLASSES as EXCHANGE_CLASSES
@@ -37,8 +38,10 @@ HERE = Path(__file__).parent
 WITH_MORE_CLASSES = ("host_memory", "async_staleness", "silent_corruption")
 """Found from records that a job has only if it asks for them, or that older probes did not write."""
 COMMANDS = (
-    *([], ["demo"], ["run"], ["analyze"], ["capacity"], ["verify"], ["runbook"], ["drill"], ["agent"], ["doctor"]),
-    *(["store", "ls"], ["store", "quarantine"], ["slo", "check"], ["slo", "build"], ["slo", "report"]),
+    *([], ["demo"], ["run"], ["analyze"], ["capacity"], ["verify"], ["runbook"], ["drill"], ["explore"], ["agent"], ["doctor"]),
+    *(["store", "ls"], ["store", "add-traces"], ["store", "traces"], ["store", "quarantine"]),
+    *(["slo", "check"], ["slo", "build"], ["slo", "report"]),
+    *(["dashboards", "build"], ["dashboards", "check"], ["dashboards", "preview"], ["dashboards", "push"]),
 )
 HEAD = "<!-- Made by docs/generate.py: change the code, then `make generate`. -->\n"
 
@@ -254,6 +257,7 @@ def main() -> int:
             path.write_text(text)
     stale += alert_files(write="--check" not in sys.argv)
     stale += alert_runbooks(write="--check" not in sys.argv)
+    stale += dashboard_files(write="--check" not in sys.argv)
     sections = (
         ("detection", "detection_times", detection_times),
         ("collectors", "nvml_sources", nvml_sources),

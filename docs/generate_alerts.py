@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tachoscope_alerts import build, detection, events, openslo, policy
+from tachoscope_alerts import build, detection, events, openslo, policy, recordings
+from tachoscope_alerts.expressions import number
 from tachoscope_alerts.runbook_skeleton import stale as stale_runbooks
 from tachoscope_alerts.runbook_skeleton import subjects
-from tachoscope_alerts.slo import AtMost, Indicator, Ratio
+from tachoscope_alerts.slo import AtMost, Indicator, MoreThan, Ratio
 from tachoscope_alerts.windows import Timing
 
 ALERTS = Path(__file__).parents[1] / "alerts"
@@ -24,7 +25,7 @@ def objective_table() -> str:
     rows = []
     for slo in openslo.load([ALERTS / "slos"]):
         tells = "page, ticket" if slo.pages else "ticket"
-        numbers = f"{_threshold(slo.indicator)} | {slo.target * 100:g} % | {slo.period_days:g} d"
+        numbers = f"{_threshold(slo.indicator)} | {number(slo.target * 100)} % | {number(slo.period_days)} d"
         told = f"{slo.owner} | {tells}: `{slo.alert}`"
         rows.append(f"| `{slo.name}` | {slo.description} | {numbers} | {slo.target_source} | {told} |")
     head = "| objective | what it means | good is | target | period | source of the target | owner | alert |"
@@ -32,18 +33,19 @@ def objective_table() -> str:
 
 
 def _threshold(indicator: Indicator) -> str:
-    if isinstance(indicator, AtMost):
-        return f"at most {indicator.bound:g}"
+    if isinstance(indicator, AtMost | MoreThan):
+        return f"{'at most' if isinstance(indicator, AtMost) else 'above'} {number(indicator.bound)}"
     if isinstance(indicator, Ratio):
         return ""
     words = {"lt": "below", "lte": "at most", "gt": "above", "gte": "at least"}
-    return f"{words[indicator.comparison]} {indicator.bound:g}"
+    return f"{words[indicator.comparison]} {number(indicator.bound)}"
 
 
 def alert_files(*, write: bool) -> list[str]:
     """Write or check the rules, their tests and what else is made of objectives; return the files that were not current."""
     slos, found = openslo.load([ALERTS / "slos"]), events.load(ALERTS / "events")
-    made_from = (slos, found, policy.load(ALERTS / "policy.yaml"), Timing(), ALERTS / "generated")
+    told, recorded = policy.load(ALERTS / "policy.yaml"), recordings.load(ALERTS / "recordings.yaml")
+    made_from = (slos, found, told, Timing(), ALERTS / "generated", recorded)
     stale = build.check(*made_from)
     if write:
         build.build(*made_from)

@@ -6,6 +6,7 @@ import signal
 import sys
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 # A shell starts background jobs with interrupts ignored, and children inherit that; tests that send one need them as they are.
@@ -17,15 +18,32 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--bar-runs", type=int, default=1, help="how often each fault is caused; `make bars` asks for 10")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Let `make test` try fewer examples of each property than `make bars`, which is there to look longer."""
+    few = config.getoption("--bar-runs") < 10
+    # No test is judged by a clock: what else runs on the machine makes any example slow once in a while.
+    hypothesis.settings.register_profile("ours", deadline=None, max_examples=25 if few else 100)
+    hypothesis.settings.load_profile("ours")
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "bar_run" in metafunc.fixturenames:
         metafunc.parametrize("bar_run", range(metafunc.config.getoption("--bar-runs")))
 
 
+LARGE_TRACES = ("hta/v100_nccl_2rank_rank1.json.gz", "hta/diff_control_a100.json.gz", "hta/v100_ns_resolution.json.gz")
+"""Of tests that go through all recorded traces: these take half of their time, and smaller ones are of the same kinds."""
+
+
+def _is_left_to_the_bars(item: pytest.Item) -> bool:
+    chosen = getattr(getattr(item, "callspec", None), "params", {})
+    return item.get_closest_marker("bar") is not None or chosen.get("name") in LARGE_TRACES
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--bar-runs") < 10:
-        left_out = [item for item in items if item.get_closest_marker("bar")]
-        items[:] = [item for item in items if not item.get_closest_marker("bar")]
+        left_out = [item for item in items if _is_left_to_the_bars(item)]
+        items[:] = [item for item in items if not _is_left_to_the_bars(item)]
         config.hook.pytest_deselected(items=left_out)
 
 

@@ -21,7 +21,8 @@ import elastic_killer
 import elastic_truth as truth
 from helpers import BIN, REPOSITORY, environment, execute
 
-pytestmark = pytest.mark.alone  # times within a second; and one life serves all tests only in one process
+# A variant, with more of everything, of what `cli/test_run_watch.py` shows.
+pytestmark = [pytest.mark.bar, pytest.mark.alone]  # times within a second; and one life serves all tests only in one process
 RANKS = 2
 NEW_STEPS = 12
 """How many the second run adds to those that the first had done when it was preempted."""

@@ -34,6 +34,7 @@ def trained(tmp_path: Path, *options: str) -> tuple[dict[str, Finding], list[flo
     return {one.class_: one for one in reversed(found)}, [float(layers[rank]) for rank in sorted(layers)]
 
 
+@pytest.mark.bar
 def test_a_chain_of_stages_is_known_by_its_messages_and_waits_for_the_bubble(tmp_path: Path) -> None:
     found, layers = trained(tmp_path)
 

@@ -42,8 +42,10 @@ TRUTHS = {
 }
 FRAMEWORKS = ("lightning_autoencoder", "accelerate_basic", "transformers_trainer")
 SINGLE = ["pytorch_quickstart", *(pytest.param(name, marks=pytest.mark.bar) for name in FRAMEWORKS)]
-"""Those of the frameworks run with the bars; `make test` has them with two ranks."""
-DISTRIBUTED = [name for name in TRUTHS if name != "pytorch_quickstart"]
+"""Those of the frameworks run with the bars; `make test` has training and saves of each in `agents/test_checkpoints.py`."""
+DISTRIBUTED = [
+    pytest.param(name, marks=[pytest.mark.bar] * (name in FRAMEWORKS)) for name in TRUTHS if name != "pytorch_quickstart"
+]
 
 
 def command(name: str, ranks: int) -> list[str]:
@@ -126,6 +128,7 @@ def test_a_public_script_is_fully_recorded_under_torchrun(tmp_path: Path, name: 
     check_report(tmp_path, RANKS)
 
 
+@pytest.mark.bar
 def test_a_script_that_resumes_from_its_snapshot_is_a_second_attempt_of_its_job(tmp_path: Path) -> None:
     name = "pytorch_ddp_multigpu"
     first = run_watched(tmp_path, *command(name, RANKS))

@@ -58,7 +58,10 @@ def test_the_wheel_holds_only_packages_with_the_projects_prefix_and_its_data(whe
         "tachoscope_analyzers",
         "tachoscope_cli",
         "tachoscope_core",
+        "tachoscope_dashboards",
+        "tachoscope_explorer",
         "tachoscope_node",
+        "tachoscope_show",
     }
     for data in (
         "tachoscope/syscalls.csv",
@@ -66,5 +69,8 @@ def test_the_wheel_holds_only_packages_with_the_projects_prefix_and_its_data(whe
         "tachoscope_analyzers/thresholds.yaml",
         "tachoscope_alerts/slos/inference-ttft.yaml",
         "tachoscope_alerts/foreign/vllm.yaml",
+        "tachoscope_alerts/recordings.yaml",
+        "tachoscope_dashboards/preview/page.html",
+        "tachoscope_dashboards/exceptions.yaml",
     ):
         assert data in names

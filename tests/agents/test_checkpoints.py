@@ -14,6 +14,9 @@ from helpers import records_of, run_watched, steps_of
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_core import records
 
+# What computes checksums has the lowest priority: beside other tests it may get no time before its job ends.
+pytestmark = pytest.mark.alone
+
 TESTS = Path(__file__).parent.parent
 RESTORED_BY_PATH = ["dcp", "path.pt", "object.pt", "atomic.pt", "weights.safetensors", "own.bin"]
 
@@ -134,7 +137,9 @@ def test_waiting_for_an_asynchronous_checkpoint_is_checkpoint_time(job: JobRecor
     third = next(step for step in steps_of(job) if (step.attempt, step.step) == (0, 3))
     sync, asynchronous = named(job.checkpoints, "dcp")[0], named(job.checkpoints, "dcp-async")[0]
 
-    assert third.phase_seconds["checkpoint"] >= 0.9 * (sync.blocking_seconds + asynchronous.blocking_seconds)
+    # Garbage that is collected while a checkpoint is written has a phase of its own.
+    spent = third.phase_seconds["checkpoint"] + third.phase_seconds.get("gc", 0.0)
+    assert spent >= 0.9 * (sync.blocking_seconds + asynchronous.blocking_seconds)
 
 
 def framework(tmp_path: Path, name: str) -> JobRecords:

@@ -19,7 +19,7 @@ from tachoscope_analyzers.load import JobRecords, from_store
 from tachoscope_analyzers.steps import aligned
 from tachoscope_core.store import Store
 
-pytestmark = pytest.mark.alone  # two ranks on two cores, and sizes of what was injected
+pytestmark = [pytest.mark.alone, pytest.mark.bar]  # two ranks on two cores, and sizes of what was injected; a minute in all
 FIELDS = {
     "schema", "id", "set", "kind", "lookalike", "workload", "severity", "faults", "acceptable", "world_size", "steps", "seed",
     "clean_step_seconds", "machine", "skipped",

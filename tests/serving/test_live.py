@@ -109,6 +109,7 @@ def test_critical_findings_can_fail_a_pipeline() -> None:
     assert tachoscope(str(RECORDINGS / "vllm_light.serving.gz"), "--fail-on", "warning").returncode == 0
 
 
+@pytest.mark.bar
 def test_an_interrupt_judges_what_was_seen_until_then() -> None:
     with replayed(pages("vllm_above_capacity")[10:]) as url:
         running = subprocess.Popen(
