@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tachoscope_analyzers.cores import cores_of
 from tachoscope_analyzers.culprits import against_others, culprits
 from tachoscope_analyzers.judge import Candidate
 from tachoscope_analyzers.load import JobRecords
@@ -37,14 +38,12 @@ class Loader:
         workers: largest number of worker processes of a rank, 0: loading in the training process.
         busy: CPU seconds over wall seconds of loading, None: not measured.
         reading: share of the waiting samples that were in a read. samples: number of waiting samples.
-        idle_cores: mean number of idle cores of the host, None: not measured.
     """
 
     workers: int
     busy: float | None
     reading: float
     samples: int
-    idle_cores: float | None
     kinds: Counter[str]
 
 
@@ -75,7 +74,6 @@ def observe(job: JobRecords, steps: Steps, ranks: list[int]) -> Loader:
         busy,
         reading / samples if samples else 0.0,
         samples,
-        sums["idle_core_seconds"] / sums["window"] if sums["idle_core_seconds"] and sums["window"] else None,
         kinds,
     )
 
@@ -167,8 +165,9 @@ def _evidence(loader: Loader, job: JobRecords, steps: Steps, ranks: list[int]) -
                 source=f"{loader.samples} waiting samples ({seen})",
             )
         )
-    if loader.idle_cores is not None:
-        rows.append(Evidence(signal="idle cores of the host", value=loader.idle_cores, unit="cores", source="heartbeats"))
+    cores = cores_of(job, steps)
+    if cores is not None:
+        rows.append(Evidence(signal="idle cores of the host", value=cores.idle, unit="cores", source="heartbeats"))
     rows.extend(seen_lines(job, steps, "data_wait", ranks))
     return rows
 

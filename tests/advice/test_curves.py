@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from tachoscope_analyzers.advice.curves import enough_batch, loss_by_interval, seconds_by_batch, steps_with_workers
-from tachoscope_analyzers.advice.workers import Cores, Input, needed
+from tachoscope_analyzers.advice.workers import Input, needed
 from tachoscope_analyzers.checkpoint_model import Saving, best_interval, useful_ratio
+from tachoscope_analyzers.cores import Cores
 
 
 def test_more_workers_never_make_the_step_longer_and_the_advised_number_is_enough() -> None:

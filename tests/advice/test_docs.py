@@ -3,8 +3,9 @@
 from helpers import REPOSITORY
 from tachoscope_analyzers.advice import drain, interval, of_job, of_traces, workers
 from tachoscope_analyzers.advice.drain import Late, Place
-from tachoscope_analyzers.advice.workers import Cores, Input
+from tachoscope_analyzers.advice.workers import Input
 from tachoscope_analyzers.checkpoint_model import Saving
+from tachoscope_analyzers.cores import Cores
 
 PAGE = " ".join((REPOSITORY / "docs" / "advice.md").read_text().split())
 

@@ -8,6 +8,7 @@ from course_making import late, planted
 from making import job
 from tachoscope_analyzers import losses
 from tachoscope_analyzers.advice.measured import of_batch, of_checkpoints, of_loading
+from tachoscope_analyzers.analyze import analyze
 from tachoscope_analyzers.load import from_spool
 from tachoscope_analyzers.steps import aligned
 from tachoscope_core.life import Attempt, CheckpointCosts, Life
@@ -24,6 +25,17 @@ def test_a_loader_in_the_training_process_makes_what_the_step_waits_for(tmp_path
     assert (found.input.workers, found.at_most) == (0, False)
     assert found.input.making == pytest.approx(0.051, rel=0.05)
     assert found.input.rest == pytest.approx(split.mean_step - 0.051, rel=0.05)
+
+
+def test_the_rest_of_the_step_is_the_one_that_the_finding_promises(tmp_path: Path) -> None:
+    records = from_spool([planted(tmp_path, late(1, 1, 300, 0.05))])
+    steps = aligned(records)
+    (finding,) = [one for one in analyze(records).findings if one.class_ == "input_straggler"]
+
+    found = of_loading(records, steps, losses.attribute(steps), [finding])
+
+    assert found is not None
+    assert found.input.rest == pytest.approx(found.input.step - finding.seconds_per_step, rel=0.01)
 
 
 def test_without_a_loader_nothing_is_known_of_it(tmp_path: Path) -> None:

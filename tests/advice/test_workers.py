@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from loader_simulation import waits
 from tachoscope_analyzers.advice import workers
-from tachoscope_analyzers.advice.workers import Cores, Input, expected_step, needed, shortest_step
+from tachoscope_analyzers.advice.workers import Input, expected_step, needed, shortest_step
+from tachoscope_analyzers.cores import Cores
 from tachoscope_analyzers.thresholds import threshold
 
 RATIOS = st.floats(0.01, 24.0)

@@ -262,3 +262,19 @@ def test_an_empty_trace_has_neither_steps_nor_losses(tmp_path: Path) -> None:
 
     assert not len(found.steps)
     assert not found.losses
+
+
+@pytest.mark.parametrize(("seconds", "slug"), [(2.0, "unknown"), (0.02, "memory_thrash")])
+def test_an_allocation_of_a_single_step_that_takes_as_long_as_the_first_use_of_a_device_is_no_thrashing(
+    tmp_path: Path, seconds: float, slug: str
+) -> None:
+    job, wait = Planted(), int(seconds * 1e9)
+    job.kernel(GEMM, 0, MS, launched=-1_000)
+    job.op("aten::conv2d", MS, wait)
+    job.call("cudaFree", MS + 5_000, wait - 10_000)
+    job.kernel(GEMM, MS + wait, 10 * MS, launched=MS + wait - 3_000)
+
+    found = losses(tmp_path, job)
+
+    assert found[slug].seconds.sum() == pytest.approx(seconds, rel=0.05)
+    assert any("cudaFree" in one.signal for one in found[slug].evidence)

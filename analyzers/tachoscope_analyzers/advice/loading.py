@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from tachoscope_analyzers.advice import workers
 from tachoscope_analyzers.advice.expected import step_without
-from tachoscope_analyzers.advice.workers import Cores, Input
+from tachoscope_analyzers.advice.workers import Input
+from tachoscope_analyzers.cores import beats_by_rank, cores_of
 from tachoscope_analyzers.input import Loader, observe
 from tachoscope_analyzers.judge import Candidate
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.steps import Steps
-from tachoscope_core.records import Heartbeat, JobStarted, StepDone
+from tachoscope_core.records import StepDone
 
 
 def advice(candidate: Candidate, job: JobRecords, steps: Steps, step_seconds: float) -> str:
@@ -39,7 +40,7 @@ def advice(candidate: Candidate, job: JobRecords, steps: Steps, step_seconds: fl
             workers=loader.workers,
             ranks=tuple(ranks) if late else (),
             computing=loader.busy,
-            cores=cores_of(job, steps, step_seconds),
+            cores=cores_of(job, steps),
             bytes=_bytes(job, steps, ranks, step_seconds) if candidate.slug == "input_fetch" and not loader.workers else 0.0,
         )
     )
@@ -69,54 +70,10 @@ def making(job: JobRecords, steps: Steps, ranks: Sequence[int]) -> float:
     return max((float(np.mean(values)) for values in seconds.values()), default=0.0)
 
 
-def cores_of(job: JobRecords, steps: Steps, step_seconds: float) -> Cores | None:
-    """Return the cores of the host that allows the least; None where a rank does not tell what it uses."""
-    beats = _beats_by_rank(job, steps)
-    hosts: dict[str, list[JobStarted]] = defaultdict(list)
-    for start in steps.starts:
-        hosts[start.host].append(start)
-    found = [_cores_of_host(starts, beats) for starts in hosts.values()]
-    known = [one for one in found if one is not None]
-    return max(known, key=lambda one: workers.shortest_step(step_seconds, one)) if known and len(known) == len(found) else None
-
-
-def _cores_of_host(starts: Sequence[JobStarted], beats: Mapping[int, list[Heartbeat]]) -> Cores | None:
-    used, idle = 0.0, []
-    for start in starts:
-        mine = beats.get(start.rank, [])
-        window = sum(beat.window_seconds for beat in mine)
-        if not window or not all({"process_cpu_seconds", "idle_core_seconds"} <= beat.signals.keys() for beat in mine):
-            return None
-        spent = sum(beat.signals["process_cpu_seconds"] + beat.signals.get("worker_cpu_seconds", 0.0) for beat in mine)
-        used += spent / window
-        idle.append(sum(beat.signals["idle_core_seconds"] for beat in mine) / window)
-    counts = [start.cpu_count for start in starts]
-    # Pinned ranks may use no more cores than they are given.
-    free = min(float(np.mean(idle)), max(sum(counts) - used, 0.0)) if all(counts) else float(np.mean(idle))
-    return Cores(used, free, counts[0] if len(set(counts)) == 1 else 0)
-
-
-def _beats_by_rank(job: JobRecords, steps: Steps) -> dict[int, list[Heartbeat]]:
-    """Return the heartbeats whose windows lie within the judged steps of their rank; all that came after a step where none does."""
-    columns = {writer: column for column, writer in enumerate(steps.writers)}
-    inside: dict[int, list[Heartbeat]] = defaultdict(list)
-    after: dict[int, list[Heartbeat]] = defaultdict(list)
-    for beat in job.heartbeats:
-        column = columns.get(beat.writer)
-        if column is None or beat.step < 1:
-            continue
-        rank, end = steps.ranks[column], beat.monotonic_ns / 1e9
-        after[rank].append(beat)
-        start = steps.ends[0, column] - steps.wall[0, column]
-        if end - beat.window_seconds >= start and end <= steps.ends[-1, column]:
-            inside[rank].append(beat)
-    return {rank: inside[rank] or beats for rank, beats in after.items()}
-
-
 def _bytes(job: JobRecords, steps: Steps, ranks: Sequence[int], step_seconds: float) -> float:
     """Return what a rank reads in a step, its system calls counted, in bytes; of the rank that reads most."""
     found = []
-    for rank, beats in _beats_by_rank(job, steps).items():
+    for rank, beats in beats_by_rank(job, steps).items():
         window = sum(beat.window_seconds for beat in beats)
         if rank in ranks and window:
             found.append(sum(beat.signals.get("read_bytes", 0.0) for beat in beats) / window * step_seconds)

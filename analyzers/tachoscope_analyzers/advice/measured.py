@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from tachoscope_analyzers.advice import loading
 from tachoscope_analyzers.advice.workers import Input
 from tachoscope_analyzers.checkpoint_model import Saving
+from tachoscope_analyzers.cores import cores_of
 from tachoscope_analyzers.failure_rate import FailureRate, failure_rate
 from tachoscope_analyzers.gpu_ranks import rank_gpus
 from tachoscope_analyzers.gpu_use import most_memory
@@ -18,7 +20,9 @@ from tachoscope_analyzers.losses import Losses
 from tachoscope_analyzers.steps import Steps
 from tachoscope_analyzers.thresholds import threshold
 from tachoscope_core.life import NOBODYS, Life
+from tachoscope_core.report import Finding
 
+_INPUT = ("input_fetch", "input_preprocess", "input_workers", "input_straggler")
 _NO_FAILURES = ("completed", "running", "unknown", *NOBODYS)
 
 
@@ -54,17 +58,22 @@ class Batch:
     total_bytes: float | None
 
 
-def of_loading(job: JobRecords, steps: Steps, losses: Losses) -> Loading | None:
-    """Return what the input of a step costs, of the ranks together: the rank that needs longest."""
+def of_loading(job: JobRecords, steps: Steps, losses: Losses, findings: Sequence[Finding] = ()) -> Loading | None:
+    """Return what the input of a step costs, of the ranks together: the rank that needs longest.
+
+    Args:
+        findings: on this job, so that the rest of the step is the one that they promise.
+    """
     if not steps.loader_seen:
         return None
     step = losses.mean_step
     waits = float((losses.common["data_wait"] + losses.excess["data_wait"].sum(axis=1)).mean())
+    rests = [step / one.speedup_if_fixed for one in findings if one.class_ in _INPUT and one.speedup_if_fixed]
     loader = observe(job, steps, steps.ranks)
     made_in = loader.workers * step if loader.workers else loading.making(job, steps, steps.ranks)
     keep_up = bool(loader.workers) and waits < threshold("warning_share") * step
-    cores = loading.cores_of(job, steps, step)
-    return Loading(Input(step, step - waits, made_in, loader.workers, computing=loader.busy, cores=cores), keep_up)
+    rest, cores = min(rests, default=step - waits), cores_of(job, steps)
+    return Loading(Input(step, rest, made_in, loader.workers, computing=loader.busy, cores=cores), keep_up)
 
 
 def of_checkpoints(life: Life, step_seconds: float) -> Checkpoints | None:

@@ -13,16 +13,8 @@ import math
 from dataclasses import dataclass
 
 from tachoscope_analyzers.advice.words import count, named_ranks, number, percent, time
+from tachoscope_analyzers.cores import Cores
 from tachoscope_analyzers.thresholds import threshold
-
-
-@dataclass(frozen=True, slots=True)
-class Cores:
-    """Cores of a host: `used` by the job's processes, `idle`: free for them, `all`: of so many; 0: not known."""
-
-    used: float
-    idle: float
-    all: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +60,7 @@ def shortest_step(step_seconds: float, cores: Cores) -> float:
 
     A step costs step x used core-seconds, and used + idle cores need step x used / (used + idle) for them (the utilisation law).
     """
-    total = cores.used + cores.idle
-    return step_seconds * cores.used / total if total > 0 else 0.0
+    return step_seconds * cores.busy_ratio
 
 
 def expected_step(found: Input) -> float:

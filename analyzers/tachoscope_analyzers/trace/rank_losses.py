@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from tachoscope_analyzers.steps import Matrix
@@ -41,6 +42,11 @@ CLASS_OF_CAUSE = {
     host.ALLOCATOR: "memory_thrash",
 }
 """Class of bottleneck by cause of an idle gap; the other causes are states of the ledger."""
+
+_ONCE_SECONDS = 0.1
+"""From here on one launch or allocation is nothing that steps do: the first use of a device, of a kernel or of memory takes so long
+(modules are loaded when they are first launched: https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#lazy-loading)."""
+_OF_FIRST_USE = (HOST_LAUNCH, SLOW_LAUNCH, host.ALLOCATOR)
 
 _OF_DEVICES = ("h2d_copy", "launch_bound", "host_sync", "underfilled", "compute_inefficient", "memory_thrash", "decode_bandwidth")
 
@@ -110,7 +116,9 @@ def rank_losses(view: View) -> RankLosses:
         found += [_nothing_to_see(steps)] if lost else _pauses(view, starts, ends)
     else:
         pieces = pieces_of(view, device, int(starts[0]), int(ends[-1]))
-        found += [*_idle(view, device, pieces, starts, ends), _unexplained(view, pieces, steps)]
+        once = _first_uses(pieces, len(starts))
+        gaps = table_of(view, device, pieces)
+        found += [*_idle(gaps, pieces, ~once, starts, ends), _unexplained(view, gaps, pieces, once, steps)]
         for slug, judge in (("underfilled", underfilled), ("compute_inefficient", inefficient)):
             poor = judge(view, device, starts, ends)
             if isinstance(poor, str):
@@ -191,20 +199,28 @@ def _computing_ratio(view: View, loads: Rows) -> float:
     return intersection(computing, calls).total / max(calls.total, 1)
 
 
-def _idle(view: View, device: int, pieces: Pieces, starts: Rows, ends: Rows) -> list[Loss]:
+def _first_uses(pieces: Pieces, steps: int) -> npt.NDArray[np.bool_]:
+    """Return which gaps are of a kind that a job has once; of several steps the others would show it, one step cannot."""
+    long = pieces.end - pieces.start >= _ONCE_SECONDS * 1e9
+    return np.asarray(long & np.isin(pieces.cause, [CAUSES.index(cause) for cause in _OF_FIRST_USE]) & (steps == 1))
+
+
+def _idle(gaps: pd.DataFrame, pieces: Pieces, usual: npt.NDArray[np.bool_], starts: Rows, ends: Rows) -> list[Loss]:
     """Return the losses that are idle gaps of one cause."""
-    steps = union(starts, ends)
-    table = table_of(view, device, pieces)
-    table["duration_ns"] = covered(steps, pieces.start, pieces.end)
+    table = gaps.assign(duration_ns=covered(union(starts, ends), pieces.start, pieces.end))[usual]
     table = by_cause(table)
     found = []
     for slug in dict.fromkeys(CLASS_OF_CAUSE.values()):
         causes = [cause for cause, of in CLASS_OF_CAUSE.items() if of == slug]
-        mine = np.isin(pieces.cause, [CAUSES.index(cause) for cause in causes])
-        time = Intervals(pieces.start[mine], pieces.end[mine]) if mine.any() else EMPTY
+        mine = usual & np.isin(pieces.cause, [CAUSES.index(cause) for cause in causes])
         evidence = _places(table[table["cause"].isin(causes)], len(starts))
-        found.append(Loss(slug, np.asarray(covered(time, starts, ends) / 1e9), evidence))
+        found.append(Loss(slug, _seconds_in(pieces, mine, starts, ends), evidence))
     return found
+
+
+def _seconds_in(pieces: Pieces, mine: npt.NDArray[np.bool_], starts: Rows, ends: Rows) -> Matrix:
+    time = Intervals(pieces.start[mine], pieces.end[mine]) if mine.any() else EMPTY
+    return np.asarray(covered(time, starts, ends) / 1e9)
 
 
 def _places(table: pd.DataFrame, steps: int) -> tuple[Evidence, ...]:
@@ -229,9 +245,22 @@ def _where(row: dict[Hashable, Any]) -> tuple[str, str, str]:
     return told, _with("in ", row["operator"]), _with("at ", _short(row["source"]))
 
 
-def _unexplained(view: View, pieces: Pieces, steps: pd.DataFrame) -> Loss:
-    evidence = (_of_state(steps, "unexplained"), *odd_gaps(view, pieces, len(steps)))
-    return Loss("unknown", _seconds(steps, "unexplained"), evidence)
+def _unexplained(view: View, gaps: pd.DataFrame, pieces: Pieces, once: npt.NDArray[np.bool_], steps: pd.DataFrame) -> Loss:
+    """Return the time without a cause, and what may be the first use of a device: a steady state is not to be seen there."""
+    starts = steps["start_ns"].to_numpy()
+    first = _seconds_in(pieces, once, starts, starts + steps["duration_ns"].to_numpy())
+    evidence = [_of_state(steps, "unexplained"), *odd_gaps(view, pieces, len(steps))]
+    if once.any():
+        evidence = [
+            _place(
+                f"in single launches or allocations of {_ONCE_SECONDS:g} s and more, as first use takes: record after warm-up",
+                first.mean(),
+                "seconds per step",
+            ),
+            *_places(by_cause(gaps[once]), len(steps)),
+            *evidence,
+        ]
+    return Loss("unknown", _seconds(steps, "unexplained") + first, tuple(evidence))
 
 
 def _nothing_to_see(steps: pd.DataFrame) -> Loss:

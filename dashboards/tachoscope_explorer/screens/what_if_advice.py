@@ -37,7 +37,8 @@ def show(context: Context, view: View) -> None:
     form, decided = _Form(view.job), compare_sources.decided(url, view.job)
     records = sources.records(url, view.job)
     with workers:
-        _workers(form, measured.of_loading(records, decided.steps, decided.losses), decided.losses.mean_step)
+        found = measured.of_loading(records, decided.steps, decided.losses, sources.report(url, view.job).findings)
+        _workers(form, found, decided.losses.mean_step)
     with saves:
         _saves(form, _checkpoints(url, view.job, decided.losses.mean_step), decided.losses.mean_step)
     with batch:
