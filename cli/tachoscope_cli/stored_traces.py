@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from tachoscope_cli.options import StoreOption, needs_analysis, notice, store_url
@@ -24,6 +24,9 @@ ADD_EXAMPLES = (
     "`tachoscope store add-traces resnet 'runs/*.json.gz' --recording after-the-fix`"
 )
 TRACES_EXAMPLE = "Example: `tachoscope store traces resnet`"
+
+_MOST_READ = 8
+"""Traces of a recording: more would take longer than somebody waits, and an explorer reads those that are looked at."""
 
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="Name of the job.")]
 
@@ -57,15 +60,20 @@ def add_traces(
 def put(store: Store, job: str, recording: str, paths: list[str], progress_on: Console) -> list[StoredTrace]:
     """Put traces into a store, with a progress bar on a terminal; all of them are looked at before the first is written.
 
+    For a store on this machine a few are read whole: what is read is kept, and then they open at once.
+
     Raises:
         TachoscopeError: one is no trace, or cannot be read or written.
     """
-    from tachoscope_analyzers.trace.read import check
+    from tachoscope_analyzers.trace.read import check, read
     from tachoscope_analyzers.trace.trace_files import labels, trace_files
 
     files, _ = trace_files(paths)
-    for file in files:
-        check(file)
+    whole = _MOST_READ if store.local else 0
+    counted = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*counted, console=progress_on, transient=True, disable=not progress_on.is_terminal) as bar:
+        for number, file in enumerate(bar.track(files, description="reading traces")):
+            (read if number < whole else check)(file)
     names = {file: _name(file, label) for file, label in labels(files).items()}
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(*columns, console=progress_on, transient=True, disable=not progress_on.is_terminal) as bar:

@@ -57,7 +57,7 @@ def recordings(settings: Settings, job: str) -> list[Recording]:
     """
     if job == GIVEN:
         named = [path for path in settings.traces if not path.endswith(serving_recording.SUFFIX)]
-        return [Recording(GIVEN, "given", tuple(trace_files(named)[0]))] if named else []
+        return [Recording(GIVEN, "command-line", tuple(trace_files(named)[0]))] if named else []
     if job == UPLOADED:
         kept = uploads.of_session()
         return [Recording(UPLOADED, name, files) for name, files in reversed(kept.recordings)] if kept else []

@@ -18,9 +18,11 @@ _REPLACED = re.compile(r"(?<=<)-|(?<=-)[->]|(?<=[<>~])=|(?<=:)(?:material/|strea
 """Where Streamlit makes a sign, an icon or a link of what is no markup: before this it is told to see two texts."""
 _APART = ":small[]"
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
+# A table's own download button writes text that a spreadsheet takes for a formula: ours below it does not.
 _STYLE = """<style>
 .block-container{padding:3rem 2rem;max-width:110rem}
 @media(max-width:40rem){.block-container{padding-left:1rem;padding-right:1rem}}
+[data-testid="stElementToolbar"] button[aria-label="Download as CSV"]{display:none}
 </style>"""
 
 

@@ -118,6 +118,16 @@ def signals(found: Finding) -> dict[str, float]:
     return {row.signal: row.value for row in found.evidence}
 
 
+def test_traces_that_nothing_ties_together_are_not_judged_as_one_job(tmp_path: Path) -> None:
+    for name, begin in (("monday", 1_000 * MS), ("tuesday", 90_000_000 * MS)):
+        trace = Planted(rank=None)
+        trace.kernel("k", begin, MS)
+        trace.write(tmp_path / f"{name}.json")
+
+    with pytest.raises(TachoscopeError, match="nothing says that these 2 traces are of one job"):
+        report(read_job([tmp_path], executor=InProcess(), wanted=Wanted(what_if=False)), "planted")
+
+
 def test_ranks_that_always_come_together_have_no_straggler(tmp_path: Path) -> None:
     found = judged(data_parallel(3, jitter=0), tmp_path)
 

@@ -54,8 +54,9 @@ def report(job: JobTraces, name: str) -> Report:
     """Judge a job by its traces.
 
     Raises:
-        TachoscopeError: no trace holds a step, or even any event.
+        TachoscopeError: no trace holds a step, or even any event; or nothing says that the traces are of one job.
     """
+    _refuse_unrelated(job)
     split = job_losses(job)
     if not len(split.numbers):
         raise TachoscopeError(
@@ -80,6 +81,17 @@ def report(job: JobTraces, name: str) -> Report:
         not_measured=_not_measured(job, split),
         quality=_quality(job, split),
     )
+
+
+def _refuse_unrelated(job: JobTraces) -> None:
+    """Refuse traces that only lie side by side: means over several programs, and advice from them, would be of none of these."""
+    apart = {"nothing_in_common", "no_common_time"} <= set(job.quality["problem"])
+    if apart and all(one.rank is None for one in job.summaries.values()):
+        raise TachoscopeError(
+            f"nothing says that these {len(job.summaries)} traces are of one job: none names its rank, they share no collective, and "
+            "by their clocks they were not recorded at the same time",
+            fix="analyze one at a time, or compare two with --baseline",
+        )
 
 
 def _with_own_rank(finding: Finding, job: JobTraces) -> Finding:

@@ -56,7 +56,7 @@ def _line(points: Iterable[BudgetPoint], name: str, color: str, dash: str = "sol
 
 
 def burns(rows: Sequence[Burn]) -> go.Figure:
-    """Return how fast the budget is spent in each window, as a multiple of the burn at which its tier tells somebody."""
+    """Return how fast the budget is spent in each window, as a multiple of the burn rate at which its alert fires."""
     figure = go.Figure()
     for which, color in (("long", SERIES[0]), ("short", SERIES[4])):
         factors = [burn.long if which == "long" else burn.short for burn in rows]
@@ -72,7 +72,7 @@ def burns(rows: Sequence[Burn]) -> go.Figure:
             hovertemplate="%{y}: burns %{text}<extra>" + which + " window</extra>",
         )
     figure.add_vline(1.0, line={"color": BAD, "width": 1.5, "dash": "dash"})
-    figure.update_xaxes(title="% of the burn that tells somebody", tickformat=".0%", range=[0, _MOST_TIMES * 1.15])
+    figure.update_xaxes(title="% of the burn rate at which its alert fires", tickformat=".0%", range=[0, _MOST_TIMES * 1.15])
     figure.update_yaxes(autorange="reversed")
     figure.update_layout(barmode="group", bargap=0.3)
     return figure

@@ -42,7 +42,7 @@ def show(context: Context) -> None:
     table(_rows(pairs), "objectives", height=min(38 * len(pairs) + 40, 420))
     st.caption(
         "Missed: the budget of the period is exhausted. Met: something is left of it, and it may burn all the same, see "
-        "*tells now*. Not measured is neither."
+        "*alerts now*. Not measured is neither."
     )
     if not pairs:
         return
@@ -89,7 +89,7 @@ def _rows(pairs: list[Pair]) -> pd.DataFrame:
         {
             "objective": slo_words.name(objective, budget),
             "state": slo_words.judged(budget),
-            "tells now": slo_words.alerts(budget) or ("-" if budget.left is None else "nobody"),
+            "alerts now": slo_words.alerts(budget) or ("-" if budget.left is None else "none"),
             **dict(zip(slo_words.TITLES, slo_words.cells(objective, budget), strict=True)),
             "about": objective.title,
             "owner": objective.owner,

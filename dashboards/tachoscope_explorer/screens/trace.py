@@ -6,6 +6,7 @@ trace that does not tell the date they are milliseconds of its own clock. Its fi
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import streamlit as st
@@ -14,6 +15,9 @@ from tachoscope_explorer.context import Context
 from tachoscope_explorer.screens import trace_choice, trace_opening, trace_parts, trace_timeline
 from tachoscope_explorer.screens.trace_work import Ranks
 from tachoscope_explorer.widgets import nothing, plain
+
+_STEPS = re.compile(r"-steps-(\d+)-(\d+)$")
+"""How the name of a recording ends that was asked for by steps."""
 
 
 def show(context: Context) -> None:
@@ -38,6 +42,7 @@ def show(context: Context) -> None:
         st.info(sample, icon=":material/filter_alt:")
     rank = trace_choice.rank(context, found)
     _facts(found, rank)
+    _numbering(recording.name)
     if rank is not None:
         trace_opening.show_opening(found.extents[rank].path)
     shown = list(found.extents.values()) if rank is None else [found.extents[rank]]
@@ -50,7 +55,16 @@ def show(context: Context) -> None:
     one = None if rank is None else found.extents[rank]
     zero_ns = 0 if one is None else window.origin - trace_choice.shift(one, window.origin, together=together)
     events = sum(each.events for each in found.extents.values()) * len(recording.files) // len(found.extents)
-    trace_parts.show(context, trace_parts.Looked(recording, events, one, zero_ns))
+    trace_parts.show(context, trace_parts.Looked(recording, events, one, zero_ns, narrowed))
+
+
+def _numbering(recording: str) -> None:
+    """Say which steps of the job these are: a profiler counts those that it saw."""
+    match = _STEPS.search(recording)
+    if match:
+        st.caption(
+            f"Recorded over steps {match[1]} to {match[2]} of the job. Steps here are numbered as the profiler counted them."
+        )
 
 
 def _facts(found: Ranks, rank: int | None) -> None:

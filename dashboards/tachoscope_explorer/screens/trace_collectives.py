@@ -81,5 +81,7 @@ def _verdict(job: JobTraces) -> None:
         st.warning(
             f"Rank {row['rank']} comes late in {group}: the others wait {wait} for it{share}.", icon=":material/hourglass_top:"
         )
-    if not len(late):
+    if len(late):
+        st.caption("Mending that rank alone saves less where another is late too: what it saves is among the findings.")
+    else:
         st.caption("The ranks do not wait for any single one of them.")

@@ -30,12 +30,14 @@ class Looked:
 
     Attributes:
         events: of the whole recording, about. one: a rank of it, None for all. zero_ns: 0 of the figures, on its own clock.
+        narrowed: whether the figures above show a part of it only.
     """
 
     recording: Recording
     events: int
     one: Extent | None
     zero_ns: int
+    narrowed: bool
 
 
 _OF_A_RANK: tuple[tuple[str, str, Callable[[Extent, int], None]], ...] = (
@@ -54,6 +56,8 @@ _KEY = "trace-part"
 
 def show(context: Context, looked: Looked) -> None:
     """Show the parts; the one that is open is in the address."""
+    if looked.narrowed:
+        st.caption("What follows is of the whole recording, not of the window above.")
     wanted = context.view.part if context.view.part in _TITLES else FINDINGS
     tabs = dict(
         zip(

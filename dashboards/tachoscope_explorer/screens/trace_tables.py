@@ -8,6 +8,18 @@ import streamlit as st
 from tachoscope_explorer.widgets import table
 
 MOST_ROWS = 500
+_MEANINGS = {
+    "late collectives": "Those in which somebody waited for longer than the clocks' error.",
+    "last collectives": "Those of the late ones in which this rank came last.",
+    "shortest collectives": "Those of these in which its own collective was the shortest too: the same, told without any clock.",
+    "last steps": "Steps in which this rank delayed the group most.",
+    "delay, ms": "What would be gained if this rank came when the next to last does.",
+    "waited, ms": "Mean wait of the others for it.",
+    "waited at first, ms": "Of that in the first collective, where a recording that began late looks the same.",
+    "coverage, %": "Its part of the delays of all ranks.",
+    "chance, %": "At most so likely is it that some rank is last so often when all are equally likely to be.",
+}
+"""What a heading does not say by itself."""
 
 
 def readable(frame: pd.DataFrame) -> pd.DataFrame:
@@ -50,7 +62,10 @@ def shown(frame: pd.DataFrame, name: str) -> None:
     part = readable(frame.head(MOST_ROWS))
     if len(frame) > MOST_ROWS:
         st.caption(f"The first {MOST_ROWS} of {len(frame):,} rows; `tachoscope analyze --tables` writes all of them.")
-    columns = {
-        column: st.column_config.NumberColumn(format="%.6g") for column in part.columns if pd.api.types.is_float_dtype(part[column])
+    columns: dict[str, object] = {
+        column: st.column_config.NumberColumn(format="%.6g", help=_MEANINGS.get(str(column)))
+        if pd.api.types.is_float_dtype(part[column])
+        else st.column_config.Column(help=_MEANINGS.get(str(column)))
+        for column in part.columns
     }
     table(part, name, columns=columns, height=min(35 * (len(part) + 1) + 3, 420))
