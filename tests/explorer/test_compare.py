@@ -124,7 +124,7 @@ def test_a_thousand_ranks_are_compared(tmp_path: Path) -> None:
 
 def test_two_traces_are_compared_by_state_operator_and_kernel(tmp_path: Path, traces: Settings) -> None:
     names = [Path(one).name for one in traces.traces]
-    asked = {"trace": f"given/{names[1]}", "baseline_trace": f"given/{names[0]}"}
+    asked = {"trace": f"command-line/{names[1]}", "baseline_trace": f"command-line/{names[0]}"}
     shown = open_page("compare", tmp_path / "store", started=traces, job=GIVEN, **asked)
     said = words(shown)
 
@@ -142,7 +142,7 @@ def test_of_traces_the_baseline_is_asked_for(tmp_path: Path, traces: Settings) -
 
 
 def test_a_trace_that_is_gone_is_named(tmp_path: Path, traces: Settings) -> None:
-    shown = open_page("compare", tmp_path / "store", started=traces, job=GIVEN, trace="given", baseline_trace="gone")
+    shown = open_page("compare", tmp_path / "store", started=traces, job=GIVEN, trace="command-line", baseline_trace="gone")
 
     assert not shown.exception
     assert "There is no trace" in words(shown)

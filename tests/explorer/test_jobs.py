@@ -205,7 +205,7 @@ def test_traces_of_the_command_line_are_listed_above_the_jobs(tmp_path: Path, st
     (link,) = shown.get("page_link")
     assert link.proto.label.startswith("Traces of the command line: 1 file")
     assert r"\*bold\*" in link.proto.label
-    assert "trace=given" in link.proto.query_string
+    assert "trace=command-line" in link.proto.query_string
 
 
 def test_traces_that_are_not_there_are_told_and_the_jobs_are_listed(store: Path) -> None:

@@ -164,10 +164,10 @@ def test_every_removal_of_a_trace_has_its_words() -> None:
 
 def test_a_trace_is_run_again_without_what_is_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started = given_traces(tmp_path, monkeypatch)
-    shown = open_page("what-if", tmp_path / "store", started=started, job=GIVEN, trace="given/b.json", without="host")
+    shown = open_page("what-if", tmp_path / "store", started=started, job=GIVEN, trace="command-line/b.json", without="host")
 
     assert not shown.exception
-    assert shown.selectbox(key="what-if-file given").value == "b.json"
+    assert shown.selectbox(key="what-if-file command-line").value == "b.json"
     assert shorter(shown, "Step as recorded")
     assert "that is the error" in words(shown)
 

@@ -7,12 +7,16 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 import plotly.graph_objects as go
 
-from tachoscope_core.palette import SERIES, STATE_COLORS
+from tachoscope_core.palette import SERIES, STATE_COLORS, UNKNOWN
 from tachoscope_explorer.figures.trace_words import duration, shown
 
 
 def bars(totals: Mapping[str, float], colors: Mapping[str, str] | None = None) -> go.Figure:
-    """Return one bar for each name, `totals` in ns, with its length and its share of all."""
+    """Return one bar for each name, `totals` in ns, with its length and its share of all.
+
+    Args:
+        colors: by name, grey for others; None: all alike.
+    """
     order = sorted(totals, key=lambda name: -totals[name])
     whole = max(sum(totals.values()), 1)
     words = [f"{duration(totals[name])}, {100 * totals[name] / whole:.1f} %" for name in order]
@@ -24,7 +28,7 @@ def bars(totals: Mapping[str, float], colors: Mapping[str, str] | None = None) -
             text=words,
             textposition="auto",
             cliponaxis=False,
-            marker={"color": [(colors or {}).get(name, SERIES[0]) for name in order]},
+            marker={"color": [SERIES[0] if colors is None else colors.get(name, UNKNOWN) for name in order]},
             hovertemplate="%{y}: %{text}<extra></extra>",
         )
     )

@@ -10,6 +10,7 @@ from tachoscope_core.store import Store
 from tachoscope_explorer.context import Context
 from tachoscope_explorer.screens import job_facts
 from tachoscope_explorer.screens.finding_card import show_findings
+from tachoscope_explorer.view import View
 from tachoscope_explorer.widgets import nothing, plain, problem
 
 
@@ -22,6 +23,7 @@ def show(context: Context, why: TachoscopeError) -> None:
     saved = Store(context.settings.store_url).reports(context.view.job)
     if not saved:
         problem(why)
+        context.link("All jobs", "jobs", View(), icon=":material/list:")
         return
     path, data = saved[-1]
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pandas as pd
 import streamlit as st
@@ -20,6 +21,8 @@ from tachoscope_show import slo_words
 DAY = 86400.0
 _OWN = "each its own"
 _PERIODS = {_OWN: None, "7 days": 7.0, "1 day": 1.0, "1 hour": 1 / 24}
+_BESIDE: dict[str, Any] = {"delta_color": "off", "delta_arrow": "off"}
+"""How a metric shows words below its value."""
 Pair = tuple[Objective, Budget]
 
 
@@ -136,10 +139,18 @@ def _objective(context: Context, objective: Objective, budget: Budget) -> None:
         return
     columns = st.columns([2, 1, 1, 1])
     cells = dict(zip(slo_words.TITLES, slo_words.cells(objective, budget), strict=True))
-    columns[0].metric("State", slo_words.judged(budget), help="Of this period. Too little data: less than 1 % of it was measured.")
+    state, _, within = slo_words.judged(budget).partition(" (")
+    measured, _, missing = slo_words.coverage(budget).partition(", ")
+    columns[0].metric(
+        "State",
+        state,
+        within.rstrip(")") or None,
+        **_BESIDE,
+        help="Of this period. Too little data: less than 1 % of it was measured.",
+    )
     columns[1].metric(f"Attained of {cells['target']}", cells["period"])
     columns[2].metric("Budget left", cells["budget left"])
-    columns[3].metric("Measured", slo_words.coverage(budget))
+    columns[3].metric("Measured", measured, missing or None, **_BESIDE)
     st.caption(plain(f"{slo_words.spent(objective, budget)}; owner {objective.owner}"))
     slo_history.runbook(objective.alert)
     left, right = st.columns(2)

@@ -10,6 +10,7 @@ import streamlit as st
 from tachoscope_analyzers.trace import kernels
 from tachoscope_analyzers.trace.roofline import roofline
 from tachoscope_explorer.figures import trace_bars
+from tachoscope_explorer.figures.trace_words import COLORS
 from tachoscope_explorer.screens.trace_tables import shown
 from tachoscope_explorer.screens.trace_work import Extent, signature
 from tachoscope_explorer.trace_sources import view_of_file
@@ -20,6 +21,8 @@ NO_DEVICE = (
     "and check that no other profiler holds it."
 )
 _WITHOUT = ["min_ns", "std_ns"]
+_COLORS = {"communication": COLORS["communication"], "memcpy": COLORS["copies"], "memset": COLORS["copies"]}
+"""Of classes that do not compute."""
 
 
 @st.cache_data(max_entries=8, show_spinner="Counting the kernels …")
@@ -36,7 +39,8 @@ def show(one: Extent, zero_ns: int) -> None:  # noqa: ARG001  # as all parts are
         return
     st.caption("Share: of the time of all kernels, copies and fills of the device; those that run at the same time both count.")
     totals = classes.groupby("class", sort=False)["total_ns"].sum()
-    chart(trace_bars.bars(dict(totals)), "trace-kernel-classes", height=trace_bars.height(len(totals)))
+    colors = {name: _COLORS.get(str(name), COLORS["compute"]) for name in totals.index}
+    chart(trace_bars.bars(dict(totals), colors), "trace-kernel-classes", height=trace_bars.height(len(totals)))
     st.markdown("**Kernels, copies and fills**")
     shown(_front(names.drop(columns=_WITHOUT), ["name", "class", "count", "total_ns", "mean_ns", "share_percent"]), "kernels")
     st.markdown("**Roofline**")

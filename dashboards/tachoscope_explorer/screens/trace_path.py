@@ -23,6 +23,10 @@ _COLORS = {
     "host_operator": COLORS["operator"],
     "host_other": COLORS["annotation"],
     "runtime_call": COLORS["call"],
+    "launch_latency": COLORS["call"],
+    "synchronisation": COLORS["call"],
+    "thread_handover": COLORS["call"],
+    "allocator": COLORS["call"],
     "unexplained": COLORS["unexplained"],
 }
 
