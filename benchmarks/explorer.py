@@ -225,6 +225,8 @@ def measure(browser: Browser, name: str, words: list[str], count: int) -> tuple[
     try:
         with serving(words, cache) as explorer:
             looks = {"cold": look(browser, explorer.url + path)}
+        if name in TRACES:
+            looks["in the store, first look"] = look_stored(browser, words[-1])
         with serving(words, cache) as explorer:
             url = explorer.url + path
             looks["server anew"] = look(browser, url)
@@ -243,6 +245,18 @@ def measure(browser: Browser, name: str, words: list[str], count: int) -> tuple[
         for what, one in looks.items()
     ]
     return rows, [memory_row(said, taken)] if taken else []
+
+
+def look_stored(browser: Browser, trace: str) -> Look:
+    """Put a trace into a store as somebody does, and look at it for the first time."""
+    with tempfile.TemporaryDirectory(dir=BUILD, prefix="store-") as folder:
+        store, cache = f"{folder}/store", Path(folder, "cache")
+        command = [sys.executable, "-m", "tachoscope_cli.main", "store", "add-traces", "big", trace, "--store", store]
+        begin = time.monotonic()
+        subprocess.run(command, check=True, stderr=subprocess.DEVNULL, env=os.environ | {"TACHOSCOPE_CACHE": str(cache)})
+        print(f"put into a store in {time.monotonic() - begin:.1f} s", file=sys.stderr)
+        with serving(["--store", store], cache) as explorer:
+            return look(browser, explorer.url + "/trace?job=big")
 
 
 def memory_row(said: str, taken: list[int]) -> str:

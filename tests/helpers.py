@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+
+import pytest
 
 from tachoscope_analyzers.load import JobRecords, from_store
 from tachoscope_core import records
@@ -69,3 +73,20 @@ def assert_phases_sum(steps: list[records.StepDone]) -> None:
     for step in steps:
         assert min(step.phase_seconds.values()) >= 0
         assert abs(sum(step.phase_seconds.values()) - step.wall_seconds) < 1e-6
+
+
+def command(*words: object) -> subprocess.CompletedProcess[str]:
+    """Run `tachoscope` with these words in this process: without the second that it takes to begin one.
+
+    For what is about the command's answers; what is about its process (signals, what it imports) has one of its own.
+    """
+    from tachoscope_cli.main import main
+
+    arguments = list(map(str, words))
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), pytest.raises(SystemExit) as ended:
+        main(arguments)
+    code = ended.value.code
+    return subprocess.CompletedProcess(
+        ["tachoscope", *arguments], code if isinstance(code, int) else 0, out.getvalue(), err.getvalue()
+    )

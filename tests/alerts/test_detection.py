@@ -30,7 +30,7 @@ def default(slo: Slo, severity: Severity) -> object:
     ("slo", "severity"),
     [
         default(AVAILABILITY, "page"),
-        default(FIRST_TOKEN, "ticket"),
+        bar(FIRST_TOKEN, "ticket"),
         bar(GPU_EFFICIENCY, "ticket"),
         bar(FIRST_TOKEN, "page"),
         bar(GOODPUT, "page"),

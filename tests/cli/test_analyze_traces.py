@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from helpers import command
 from planting import Planted
 from planting_ranks import Group, PlantedJob
 from recorded import recorded
@@ -27,9 +28,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def analyze(*words: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "tachoscope_cli.main", "analyze", *map(str, words)], capture_output=True, text=True, timeout=300
-    )
+    return command("analyze", *words)
 
 
 def report(*words: object) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from fake_nvml import Driver
+from helpers import command
 from making import job
 
 STEP = {"forward": 0.1, "backward": 0.2}
@@ -16,6 +17,9 @@ NAME = "00000000-0000-4000-8000-000000000000-000000.jsonl"
 
 
 def tachoscope(*words: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run the command; reports are read and shown in this process, all else has one of its own."""
+    if words[0] == "analyze" and not env:
+        return command(*words)
     return subprocess.run(
         [sys.executable, "-m", "tachoscope_cli.main", *words], capture_output=True, text=True, env=os.environ | (env or {})
     )

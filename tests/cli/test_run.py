@@ -63,7 +63,8 @@ def test_the_command_is_unchanged_and_every_step_is_in_the_store(train: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("code", "exit_code", "reason"), [("sys.exit(7)", 7, "exit code 7"), ("os.kill(os.getpid(), 9)", 137, "killed by SIGKILL")]
+    ("code", "exit_code", "reason"),
+    [pytest.param("sys.exit(7)", 7, "exit code 7", marks=pytest.mark.bar), ("os.kill(os.getpid(), 9)", 137, "killed by SIGKILL")],
 )
 def test_exit_codes_and_signals_pass_through_and_the_job_shows_as_failed(
     train: str, code: str, exit_code: int, reason: str
@@ -97,12 +98,14 @@ def test_kill_9_of_one_rank_keeps_all_records_up_to_then(train: str, tmp_path: P
     assert status(records(), now=time.time()) == "failed"
 
 
+@pytest.mark.bar
 def test_kill_9_late_in_a_run_of_short_steps_loses_at_most_a_tenth_of_a_second(train: str) -> None:
     run(sys.executable, train, "1000", "time.sleep(0.005); number == 399 and os.kill(os.getpid(), 9)")
 
     assert 400 - 0.15 / 0.005 <= max(step.step for step in records().steps) <= 400
 
 
+@pytest.mark.bar  # test_run_with_agent shows it through an agent
 def test_a_second_run_of_a_job_is_its_next_attempt(train: str) -> None:
     run(sys.executable, train, "5")
     run(sys.executable, train, "7")
@@ -233,7 +236,7 @@ _UNDER_MOUNT = 'mount -t tmpfs -o "$1" tmpfs "$TACHOSCOPE_SPOOL" || exit 99; shi
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="needs root and unshare to mount a small tmpfs")
-@pytest.mark.parametrize("options", ["size=256k", "ro"])
+@pytest.mark.parametrize("options", ["size=256k", pytest.param("ro", marks=pytest.mark.bar)])
 def test_with_a_real_full_or_read_only_spool_the_training_finishes_and_the_counter_says_how_many(train: str, options: str) -> None:
     Path(os.environ["TACHOSCOPE_SPOOL"]).mkdir()
     command = [sys.executable, "-m", "tachoscope_cli.main", "run", "--job", "j", "--", sys.executable, train, "1000"]

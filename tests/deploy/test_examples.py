@@ -42,7 +42,9 @@ def test_an_example_is_valid_for_each_kubernetes_version_and_loses_no_field(path
     assert schema_faults(document, version) + pod_faults(document) == []
 
 
-@EACH
+@pytest.mark.parametrize(
+    "path", [pytest.param(path, marks=[pytest.mark.bar] * (place > 0), id=path.stem) for place, path in enumerate(EXAMPLES)]
+)
 def test_the_checks_find_a_field_that_is_misspelt_at_each_level(path: Path) -> None:
     def levels(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
