@@ -34,7 +34,8 @@ def analyze(
         typer.Argument(
             metavar="PATH...",
             help="A store, a job's folder in it, spool directories or segments, a saved report; or "
-            "profiler traces of one job: files, directories, patterns; or the recorded operations of a pipeline job (Parquet). "
+            "profiler traces of one job: files, directories, patterns; or the recorded operations of a pipeline job (Parquet); "
+            "or dumps of PyTorch's flight recorder. "
             "Default: the store.",
         ),
     ] = None,
@@ -248,6 +249,13 @@ def _of_records(places: list[str], job: str | None, store: str | None, looking: 
     saved = path_module.saved_report(places)
     if saved is not None:
         return saved, []
+    dumps = path_module.flight_recorder_dumps(places)
+    if dumps:
+        from tachoscope_analyzers.flight_recorder.read import read_all
+        from tachoscope_analyzers.flight_recorder.report import report as stuck
+
+        _check_looks(looking.said)
+        return stuck(read_all(dumps), dumps, job or path_module.name_of(places)), []
     operations = path_module.operations(places)
     if operations is not None:
         from tachoscope_analyzers.replay.report import report as replayed
@@ -271,10 +279,11 @@ def _of_records(places: list[str], job: str | None, store: str | None, looking: 
 
 def _are_traces(places: list[str], for_traces: str) -> bool:
     """Say whether the places are traces; an option that needs them is refused for other things."""
-    from tachoscope_cli.paths import operations, recording
+    from tachoscope_cli.paths import flight_recorder_dumps, operations, recording
     from tachoscope_cli.trace_paths import are_traces
 
-    if recording(places) is None and operations(places) is None and are_traces(places):
+    others = recording(places) or operations(places) or flight_recorder_dumps(places)
+    if not others and are_traces(places):
         return True
     if for_traces:
         raise TachoscopeError(f"{for_traces} works on profiler traces, and {places[0]} is no profiler trace")

@@ -57,6 +57,19 @@ def recording(paths: list[str]) -> Path | None:
     return found[0] if found else None
 
 
+def flight_recorder_dumps(paths: list[str]) -> list[Path]:
+    """Return the dumps of a flight recorder that the paths name or hold; none where they are something else."""
+    from tachoscope_analyzers.flight_recorder.read import dumps_in
+
+    return [] if any(is_store(path) or is_job_folder(path) for path in paths) else dumps_in(paths)
+
+
+def name_of(paths: list[str]) -> str:
+    """Return what to call what the paths hold: the name of their folder."""
+    first = Path(paths[0]).resolve()
+    return first.name if first.is_dir() else first.parent.name
+
+
 def operations(paths: list[str]) -> Path | None:
     """Return the path, if the one path is a recording of a pipeline job's operations: a Parquet file by its name or first bytes.
 

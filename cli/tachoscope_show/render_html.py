@@ -15,6 +15,7 @@ from tachoscope_show.render_text import (
     nothing_found,
     quantity,
     share_text,
+    stands,
     tells_speedup,
     unit_of,
     unit_seconds,
@@ -98,6 +99,8 @@ def _legend(ledger: Ledger) -> str:
 
 def _headline(report: Report) -> str:
     step = report.step_seconds
+    if stands(report):
+        return f"<p>{counted(report.ranks, 'rank')}, no steps: what their flight recorders held</p>"
     return f"""<p>{counted(report.window.steps, "step")}, {counted(report.ranks, "rank")}, step {seconds(step.mean)} (p50 {seconds(step.p50)},
 p95 {seconds(step.p95)}, p99 {seconds(step.p99)}), goodput <b>{goodput(report)}</b></p>"""
 

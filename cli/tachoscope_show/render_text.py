@@ -75,6 +75,8 @@ def nothing_found(report: Report) -> bool:
 
 def verdict_text(report: Report) -> str:
     """Return what it means that nothing was found."""
+    if stands(report):
+        return "no rank keeps the others waiting in these dumps"
     what = "lost work, checkpoint stall or hang" if report.life else "bottleneck"
     return f"no {what} above {WARNING_SHARE_TEXT}"
 
@@ -96,8 +98,15 @@ def quantity(value: float, unit: str) -> str:
     return f"{number} {unit.split(';')[0]}".strip()
 
 
+def stands(report: Report) -> bool:
+    """Say whether the report is on a moment in which a job stands still, not on steps: one made of a flight recorder's dumps."""
+    return report.window.steps == 0 and report.life is None and report.serving is None
+
+
 def share_text(finding: Finding, report: Report) -> str:
     """Return how large a finding is, and how certain that is."""
+    if stands(report):
+        return f"nothing goes on (no interval: it is one moment), confidence {finding.confidence:.2f}"
     low, high = finding.share_ci
     interval = f"95 % interval {low * 100:.1f} to {high * 100:.1f} %" if report.window.steps > 1 else "of one step, so no interval"
     return f"{percent(finding.share)} of the {_whole(finding, report)} ({interval}), confidence {finding.confidence:.2f}"
@@ -112,6 +121,8 @@ def _whole(finding: Finding, report: Report) -> str:
 
 def tells_speedup(finding: Finding, report: Report) -> bool:
     """Say whether there is something to say of what mending it would bring."""
+    if stands(report):
+        return False
     return finding.class_ not in HEALTHY and not (report.serving and finding.speedup_if_fixed is None)
 
 
@@ -131,6 +142,8 @@ def loss_text(finding: Finding, report: Report) -> str:
         return f"{seconds(finding.seconds_per_step)} for each new step"
     if report.serving:
         return serving_words.loss(finding, report)
+    if stands(report):
+        return f"others wait, for {seconds(finding.seconds_per_step)} or longer"
     return f"{seconds(finding.seconds_per_step)} of {seconds(report.step_seconds.mean)}"
 
 
@@ -143,6 +156,9 @@ def _headline(report: Report) -> Text:
     step = report.step_seconds
     text = Text()
     text.append(f"job {report.job}", style="bold")
+    if stands(report):
+        text.append(f"   {counted(report.ranks, 'rank')}, no steps: what their flight recorders held")
+        return text
     text.append(
         f"   {counted(report.window.steps, 'step')}, {counted(report.ranks, 'rank')}   "
         f"step {seconds(step.mean)} (p95 {seconds(step.p95)})   "
@@ -167,7 +183,8 @@ def _states(report: Report, console: Console) -> RenderableType:
     table.add_column(justify="right")
     for state, value in ledger.states.items():
         share = value / ledger.wall_seconds
-        table.add_row(filled(state, 1, console), state, percent(share), f"{seconds(share * mean)} a {unit_of(report)}")
+        each = "" if stands(report) else f"{seconds(share * mean)} a {unit_of(report)}"
+        table.add_row(filled(state, 1, console), state, percent(share), each)
     return table
 
 

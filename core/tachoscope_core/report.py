@@ -36,8 +36,8 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
     path: str
     records: int = 0
-    unit: Literal["records", "events", "looks"] = "records"
-    """Records of the probe, events of a profiler trace, or looks at a server's metrics."""
+    unit: Literal["records", "events", "looks", "operations"] = "records"
+    """Records of the probe, events of a profiler trace, looks at a server's metrics, or operations of a flight recorder."""
     duplicates: int = 0
     cut_lines: int = 0
     garbage_lines: int = 0

@@ -1,0 +1,68 @@
+"""One rank of a real gloo job that comes to a standstill; a thread of it writes the recorder's dump when it is told to.
+
+python hanging_gloo.py FOLDER RANK RANKS HOW
+"""
+
+import ctypes
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch._C import _distributed_c10d
+
+CULPRIT = 1
+pending: list[object] = []
+
+
+def write_dump_when_told(folder: Path, rank: int) -> None:
+    while not (folder / "go").exists():
+        time.sleep(0.05)
+    path = folder / f"unfinished_{rank}"
+    path.write_bytes(_distributed_c10d._dump_fr_trace())
+    path.rename(folder / f"nccl_trace_rank_{rank}")
+
+
+def culprit(how: str) -> None:
+    if how == "skipped":
+        time.sleep(600)
+    elif how == "lock":
+        ctypes.PyDLL(None).sleep(600)  # a call through PyDLL keeps the interpreter's lock
+    elif how == "size":
+        dist.broadcast(torch.ones(9), 0)
+    elif how == "order":
+        pending.append(dist.broadcast(torch.ones(8), 0, async_op=True))
+        pending.append(dist.all_reduce(torch.ones(8), async_op=True))
+
+
+def others(how: str, rank: int) -> None:
+    if how == "size":
+        if rank == 0:
+            time.sleep(600)  # the root: gloo ends a process that gets more than it has room for, so nothing may be sent
+        dist.broadcast(torch.ones(8), 0)
+    elif how != "none":
+        pending.append(dist.all_reduce(torch.ones(8), async_op=True))
+        pending.append(dist.broadcast(torch.ones(8), 0, async_op=True))
+
+
+def main() -> None:
+    folder, rank, ranks, how = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=ranks)
+    threading.Thread(target=write_dump_when_told, args=(folder, rank), daemon=True).start()
+    for _ in range(3):
+        dist.all_reduce(torch.ones(4))
+    dist.barrier()
+    (folder / f"ready_{rank}").touch()
+    if rank == CULPRIT:
+        culprit(how)
+    else:
+        others(how, rank)
+    time.sleep(600)
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    main()
