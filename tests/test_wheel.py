@@ -62,6 +62,7 @@ def test_the_wheel_holds_only_packages_with_the_projects_prefix_and_its_data(whe
         "tachoscope_explorer",
         "tachoscope_node",
         "tachoscope_show",
+        "tachoscope_watch",
     }
     for data in (
         "tachoscope/syscalls.csv",

@@ -63,7 +63,13 @@ class BoundedSession(requests.Session):
         self.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))  # a jar would grow with what a receiver sets
 
     def request(self, *args: Any, **kwargs: Any) -> requests.Response:
-        """Make a request and note its answer or error."""
+        """Make a request and note its answer or error.
+
+        The SDK tries again with what is left of its time, which may be nothing: then the answer before stands.
+        """
+        if kwargs.get("timeout", 1.0) <= 0.0:
+            self.answer = self.answer or Answer(error=requests.exceptions.Timeout())
+            raise requests.exceptions.Timeout
         try:
             response = self._request(*args, **kwargs)
         except Exception as error:
@@ -82,8 +88,12 @@ class BoundedSession(requests.Session):
     def _request(self, *args: Any, **kwargs: Any) -> requests.Response:
         if self.verify is not True:  # else requests prefers $REQUESTS_CA_BUNDLE to what the session was told
             kwargs["verify"] = self.verify
-        if not self._cut_off:
-            response = super().request(*args, **kwargs)
+        try:
+            if not self._cut_off:
+                response = super().request(*args, **kwargs)
+        except Exception:
+            if not self._cut_off:  # else whatever broke did so because the connection was ended under it
+                raise
         if self._cut_off:  # the end of the connection can look like the end of the headers, and so like an answer
             raise requests.exceptions.Timeout
         return response

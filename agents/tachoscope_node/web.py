@@ -43,7 +43,8 @@ class WebServer:
     """Serves pages until it is stopped.
 
     Args:
-        routes: a handler by path. It runs in the server's thread, so it must be quick: a page that is ready.
+        routes: a handler by path; `/a/*` is for all that have one part more than `/a`. It runs in the server's thread, so it must
+            be quick: a page that is ready.
         address: where to listen; an empty one or `::` is all addresses, IPv4 too.
         port: of it; 0 for a free one, which `port` then tells.
         web_config: TLS and users, or None for neither.
@@ -119,7 +120,8 @@ class WebServer:
 
     def answer(self, head: Head) -> Response:
         """Return the page that an authorised client asks for."""
-        handler = self._routes.get(head.request.path)
+        path = head.request.path
+        handler = self._routes.get(path) or self._routes.get(f"{path.rpartition('/')[0]}/*")
         if handler is None:
             return plain(404)
         if head.method not in ("GET", "HEAD"):

@@ -12,6 +12,7 @@ from typing import Any
 from tachoscope_analyzers import gpu_samples
 from tachoscope_core import quarantine, records, spool
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.recent_segments import recent_segments
 from tachoscope_core.redaction import redact
 from tachoscope_core.report import Source
 from tachoscope_core.store import Store, StoredSegment
@@ -79,6 +80,24 @@ def from_store(store: Store, job: str, *, ends_only: bool = False) -> JobRecords
         released=_released(store, job) if found.quarantined else {},
         gpus=gpu_samples.of_job(store, found.starts, found.steps, hosts),
     )
+
+
+def recent_from_store(store: Store, job: str, *, since: float, until: float) -> JobRecords | None:
+    """Read what a job recorded from `since` to `until`, Unix seconds, and who its processes are; None: it recorded nothing.
+
+    Raises:
+        TachoscopeError: the store cannot be read.
+    """
+    segments = recent_segments(store, job, since=since, until=until)
+    chunks = [store.read(segment) for segment in segments]
+    if not chunks:
+        return None
+    found = _of_job(chunks, f"{redact(store.url)}: jobs/{job}", job)
+    lists: dict[str, Any] = {name: getattr(found, name) for name in _LISTS.values() if name not in ("starts", "services")}
+    recent: dict[str, Any] = {name: [row for row in rows if row.time >= since] for name, rows in lists.items()}
+    found = replace(found, **recent)
+    hosts = {segment.writer: segment.host for segment in segments}
+    return replace(found, gpus=gpu_samples.of_job(store, found.starts, found.steps, hosts))
 
 
 def _released(store: Store, job: str) -> dict[str, float]:

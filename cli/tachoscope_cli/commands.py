@@ -29,6 +29,7 @@ from tachoscope_cli.show import console, show
 from tachoscope_cli.slo import slo_app
 from tachoscope_cli.store_commands import store_app
 from tachoscope_cli.verify import verify_checkpoints
+from tachoscope_cli.watch import watch
 from tachoscope_core import store as store_module
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.redaction import redact
@@ -196,6 +197,10 @@ app.command(
     epilog="Examples: `tachoscope drill --list`, `tachoscope drill queue_saturation`, `tachoscope drill agent_down --keep`"
 )(drill)
 app.command(epilog=EXPLORE_EXAMPLES)(explore)
+app.command(
+    epilog="Examples: `tachoscope watch`, `tachoscope watch --store s3://bucket/tachoscope --host 0.0.0.0 --web-config web.yaml`, "
+    "`tachoscope watch --once`"
+)(watch)
 app.command(epilog="Examples: `tachoscope runbook TrainingNoProgress training_job=resnet`, `tachoscope runbook input_workers`")(
     runbook
 )

@@ -16,9 +16,10 @@ from tachoscope_core.serving_metrics import REQUEST_STATES as REQUEST_STATES
 from tachoscope_core.serving_metrics import SERVING_METRICS
 from tachoscope_core.training_metrics import TRAINING_METRICS
 from tachoscope_core.training_metrics import TRAINING_STATES as TRAINING_STATES
+from tachoscope_core.watch_metrics import WATCH_METRICS
 
 UNEXPLAINED = "unexplained"
 
-METRICS = (*TRAINING_METRICS, *CHECKPOINT_METRICS, *HOST_METRICS, *GPU_METRICS, *SERVING_METRICS, *AGENT_METRICS)
+METRICS = (*TRAINING_METRICS, *CHECKPOINT_METRICS, *HOST_METRICS, *GPU_METRICS, *SERVING_METRICS, *AGENT_METRICS, *WATCH_METRICS)
 
 BY_NAME = {metric.name: metric for metric in METRICS}

@@ -21,7 +21,8 @@ from typing import Any
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.records import check_job_name
 
-_KEY = re.compile(r"(?P<writer>[0-9a-f-]+)-a(?P<attempt>\d+)-(?P<offset>\d{12,20})\.jsonl\.gz")
+KEY = re.compile(r"(?P<writer>[0-9a-f-]+)-a(?P<attempt>\d+)-(?P<offset>\d{12,20})\.jsonl\.gz")
+"""Names of objects of records."""
 _SAMPLES_KEY = re.compile(r"(?P<began>\d{1,12})-[^/]*\.jsonl\.gz")
 _UNSAFE_HOST = re.compile(r"[^A-Za-z0-9._-]")
 
@@ -123,7 +124,8 @@ class Store:
     def job_times(self) -> dict[str, float]:
         """Return each job with the Unix time at which something of it was last written.
 
-        Traces, which may be put there long after, do not count, nor do jobs that have nothing else: see `stored_traces`.
+        Traces and reports, which may be put there long after, do not count, nor do jobs that have nothing else
+        (see `stored_traces`).
         """
         times = {job: self._last_written(f"{self._root}/jobs/{job}") for job in self.jobs()}
         return {job: time for job, time in times.items() if time is not None}
@@ -133,7 +135,8 @@ class Store:
             entries: dict[str, dict[str, Any]] = self._fs.find(path, detail=True)
         except Exception as error:
             raise TachoscopeError(f"could not list {path} in store {self.url}: {error}") from None
-        others = [entry for name, entry in entries.items() if not name.startswith(f"{path}/traces/")]
+        later = (f"{path}/traces/", f"{path}/reports/")
+        others = [entry for name, entry in entries.items() if not name.startswith(later)]
         if entries and not others:
             return None
         times = (entry.get("mtime") or entry.get("LastModified") or 0.0 for entry in others)
@@ -147,7 +150,7 @@ class Store:
         except Exception as error:
             raise TachoscopeError(f"could not list {root} in store {self.url}: {error}") from None
         for path in paths:
-            match = _KEY.fullmatch(path.rsplit("/", 1)[-1])
+            match = KEY.fullmatch(path.rsplit("/", 1)[-1])
             if match:
                 host = next((part[5:] for part in path.split("/") if part.startswith("host=")), "")
                 yield StoredSegment(path, host, match["writer"], int(match["attempt"]), int(match["offset"]))
@@ -221,11 +224,17 @@ class Store:
         except Exception as error:
             raise TachoscopeError(f"could not read {root} in store {self.url}: {error}") from None
 
+    def write_report(self, job: str, name: str, document: bytes) -> str:
+        """Write a report of a job in place of an older one of the name; return its path."""
+        return self._put_bytes(f"jobs/{check_job_name(job)}/reports/{name}.json", document)
+
     def _put(self, key: str, lines: bytes) -> str:
+        return self._put_bytes(key, gzip.compress(lines, compresslevel=1, mtime=0))
+
+    def _put_bytes(self, key: str, data: bytes) -> str:
         """Write an object. It appears whole or not at all: as a file it gets its name last (an object store does so anyway)."""
         path = f"{self._root}/{key}"
         directory, _, name = path.rpartition("/")
-        data = gzip.compress(lines, compresslevel=1, mtime=0)
         try:
             self._fs.makedirs(directory, exist_ok=True)
             if not self.local:

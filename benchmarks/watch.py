@@ -1,0 +1,150 @@
+"""What a cycle of the watch takes over many simulated jobs, and whether its memory stays flat from cycle to cycle.
+
+Each cycle adds a minute of records of all ranks to a directory store, an object a rank (`flush: {seconds: 60}` in the agent's
+configuration), and then looks at all jobs as `tachoscope watch` does. One job's records are made, and written under all names.
+
+    python benchmarks/watch.py                                  # 200 jobs of 64 ranks, 3 cycles; prints
+    python benchmarks/watch.py --jobs 20 --cycles 100           # memory
+    python benchmarks/watch.py --write                          # and writes docs/measurements.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import os
+import random
+import resource
+import sys
+import tempfile
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+from sections import write_section
+
+from tachoscope_core import records
+from tachoscope_watch.cycle import Failed, cycle, executor
+
+STEP_SECONDS = 2.0
+MINUTE = 60.0
+_JOB, _WRITER = "simulated-0000", "00000000-0000-4000-8000-000000000000"
+_HOST_RANKS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Of a cycle: seconds, jobs judged, and the memory of all processes at its end."""
+
+    seconds: float
+    judged: int
+    resident_bytes: int
+
+
+def minute(number: int, rank: int, ranks: int, now: float) -> bytes:
+    """Return what a rank records in a minute that ends at `now`."""
+    chance = random.Random(number * ranks + rank)
+    first, seq, lines = round(number * MINUTE / STEP_SECONDS), number * 1000, []
+
+    def add(kind: type[records.Record], at: float, **fields: object) -> None:
+        nonlocal seq
+        seq += 1
+        envelope = {"job": _JOB, "attempt": 0, "writer": _WRITER, "seq": seq, "rank": rank, "local_rank": rank % _HOST_RANKS}
+        place = {"host": f"node-{rank // _HOST_RANKS}", "time": at, "monotonic_ns": round((at - now + 1e6 + number * MINUTE) * 1e9)}
+        lines.append(records.encode(kind(**envelope, **place, **fields)))
+
+    if number == 0:
+        add(records.JobStarted, now - MINUTE, world_size=ranks, pid=1000 + rank, cpu_threads=1, cpu_count=64)
+    for step in range(round(MINUTE / STEP_SECONDS)):
+        data = 0.1 + 0.01 * chance.random() + (0.5 if rank == 5 else 0.0)
+        phases = {"data_wait": data, "forward": 0.6, "backward": STEP_SECONDS - 0.7 - data, "optimizer": 0.1}
+        cpu = phases | {"backward": 0.7, "data_wait": 0.0}
+        add(
+            records.StepDone,
+            now - MINUTE + (step + 1) * STEP_SECONDS,
+            step=first + step + 1,
+            wall_seconds=STEP_SECONDS,
+            phase_seconds=phases,
+            cpu_seconds=cpu,
+            run_delay_seconds={"step": 0.0, "backward": 0.0},
+            backward_calls=1,
+        )
+    for beat in range(12):
+        add(
+            records.Heartbeat,
+            now - MINUTE + beat * 5.0,
+            step=first,
+            phase="forward",
+            window_seconds=5.0,
+            signals={"cpu_seconds": 4.0},
+        )
+    return b"".join(lines)
+
+
+def write_minute(root: Path, number: int, jobs: int, ranks: int, now: float) -> None:
+    """Put a minute of all jobs into the store."""
+    day = time.strftime("%Y-%m-%d", time.gmtime(now))
+    lines = [minute(number, rank, ranks, now) for rank in range(ranks)]
+    for job in range(jobs):
+        name = f"simulated-{job:04d}"
+        for rank, text in enumerate(lines):
+            writer = str(uuid.UUID(int=(job << 16) + rank + 1))
+            host = root / f"jobs/{name}/records/date={day}/host=node-{rank // _HOST_RANKS}"
+            host.mkdir(parents=True, exist_ok=True)
+            data = text.replace(_JOB.encode(), name.encode()).replace(_WRITER.encode(), writer.encode())
+            path = host / f"{writer}-a0-{number * 100_000:016d}.jsonl.gz"
+            path.write_bytes(gzip.compress(data, 1))
+            os.utime(path, (now, now))
+
+
+def measure(root: Path, jobs: int, ranks: int, cycles: int, workers: int) -> list[Measured]:
+    """Return what each cycle took; the records' clock goes a minute ahead from one to the next, until now."""
+    found = []
+    begin = time.time() - cycles * MINUTE
+    with executor(workers) as pool:
+        for number in range(cycles):
+            now = begin + number * MINUTE
+            write_minute(root, number, jobs, ranks, now)
+            began = time.perf_counter()
+            views = [view for view in cycle(str(root), now, pool) if not isinstance(view, Failed) and view.report]
+            seconds = time.perf_counter() - began
+            me = psutil.Process()
+            resident = sum(one.memory_info().rss for one in [me, *me.children(recursive=True)])
+            found.append(Measured(seconds, len(views), resident))
+            sys.stderr.write(f"cycle {number + 1}: {seconds:.1f} s, {len(views)} judged, {resident >> 20} MiB\n")
+    return found
+
+
+def main() -> None:
+    """Measure, and print or write the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--jobs", type=int, default=200)
+    parser.add_argument("--ranks", type=int, default=64)
+    parser.add_argument("--cycles", type=int, default=3)
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--write", action="store_true")
+    chosen = parser.parse_args()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with tempfile.TemporaryDirectory() as folder:
+        found = measure(Path(folder), chosen.jobs, chosen.ranks, chosen.cycles, chosen.workers)
+    rows = [
+        "| cycle | seconds | jobs judged | memory of all processes, MiB |",
+        "|---|---|---|---|",
+        *(
+            f"| {number + 1} | {one.seconds:.1f} | {one.judged} | {one.resident_bytes >> 20} |"
+            for number, one in enumerate(found)
+            if number in {0, 1, 2, len(found) // 2, len(found) - 1}
+        ),
+    ]
+    table = f"{chosen.jobs} jobs of {chosen.ranks} ranks, steps of {STEP_SECONDS:g} s, {chosen.workers} processes.\n\n" + "\n".join(
+        rows
+    )
+    sys.stdout.write(table + "\n")
+    if chosen.write:
+        write_section("watch", table)
+
+
+if __name__ == "__main__":
+    main()

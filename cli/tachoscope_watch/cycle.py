@@ -1,0 +1,71 @@
+"""A cycle: one look at every job that recorded something lately, by as many processes as there are cores.
+
+Nothing of a job is kept from one cycle to the next, so memory is that of one look a process, and a watch that was killed goes on.
+"""
+
+from __future__ import annotations
+
+import functools
+import multiprocessing
+import signal
+from collections.abc import Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
+from dataclasses import dataclass
+
+import msgspec
+
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.store import Store
+from tachoscope_watch.look import look
+from tachoscope_watch.view import JobView
+
+_AT_ONCE = 4
+"""Jobs that a process is given at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A job that could not be looked at, and why."""
+
+    job: str
+    reason: str
+
+
+def executor(workers: int) -> Executor:
+    """Return processes to look with. They are begun anew, not forked: a fork has the locks of this one's threads."""
+    return ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"), initializer=_leave_interrupts)
+
+
+def _leave_interrupts() -> None:
+    """Leave Ctrl-C, which a terminal sends to all processes, to the one that began these."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def cycle(url: str, now: float, pool: Executor) -> Iterator[JobView | Failed]:
+    """Yield what is told of each job that recorded something lately, in the order of their names.
+
+    Raises:
+        TachoscopeError: the store cannot be read.
+    """
+    jobs = Store(url).jobs()
+    for job, document in zip(jobs, pool.map(functools.partial(_look, url, now), jobs, chunksize=_AT_ONCE), strict=True):
+        if isinstance(document, str):
+            yield Failed(job, document)
+        elif document:
+            yield msgspec.json.decode(document, type=JobView)
+
+
+@functools.cache
+def _store(url: str) -> Store:
+    return Store(url)
+
+
+def _look(url: str, now: float, job: str) -> bytes | str:
+    """Return a view as JSON, nothing of a job that recorded nothing, or why it could not be had."""
+    try:
+        view = look(_store(url), job, now)
+        return b"" if view is None else msgspec.json.encode(view)
+    except TachoscopeError as error:
+        return str(error)
+    except Exception as error:  # records are foreign: one job's must not cost the others their look
+        return f"{type(error).__name__}: {error}"

@@ -1,0 +1,44 @@
+"""Metrics of what is watched: bounded by jobs and by classes, whatever is in the store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tachoscope_core import watch_metrics as names
+from tachoscope_core.taxonomy import HEALTHY
+from tachoscope_core.training_metrics import BOTTLENECK, GOODPUT
+from tachoscope_node.families import Family, Point
+from tachoscope_watch.cycle import Failed
+from tachoscope_watch.view import JobView
+
+MOST_JOBS = 1000
+MOST_CLASSES = 5
+
+
+def families(views: Sequence[JobView], failed: Sequence[Failed], *, seconds: float, ended: float) -> list[Family]:
+    """Return all metrics of a cycle that took `seconds` and ended at `ended`, Unix seconds."""
+    shown = views[:MOST_JOBS]
+    judged = [view for view in shown if view.report is not None]
+    counts = {
+        "judged": len(judged),
+        "unjudged": len(shown) - len(judged),
+        "failed": len(failed),
+        "left_out": len(views) - len(shown),
+    }
+    return [
+        Family(BOTTLENECK, [point for view in judged for point in _bottlenecks(view)]),
+        Family(GOODPUT, [((view.job,), view.report.goodput) for view in judged if view.report and view.report.goodput is not None]),
+        Family(names.WATCH_JOBS, [((state,), float(counts[state])) for state in names.WATCH_JOBS.states]),
+        Family(names.WATCH_CYCLE_SECONDS, [((), seconds)]),
+        Family(names.WATCH_LAST_CYCLE, [((), ended)]),
+    ]
+
+
+def _bottlenecks(view: JobView) -> list[Point]:
+    """Return the largest share of each class; of several findings of a class it is the worst one's."""
+    shares: dict[str, float] = {}
+    for finding in view.report.findings if view.report is not None else []:
+        if finding.class_ not in HEALTHY and finding.severity != "info":
+            shares[finding.class_] = max(finding.share, shares.get(finding.class_, 0.0))
+    largest = sorted(shares.items(), key=lambda pair: -pair[1])[:MOST_CLASSES]
+    return [((view.job, class_), share) for class_, share in largest]

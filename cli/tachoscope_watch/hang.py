@@ -1,0 +1,107 @@
+"""Whether a job hangs now, judged over all its hosts: by their last steps, heartbeats and the phases that they are in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from tachoscope.job_watch import EXCUSED, HANG_STEPS, WAITING, Process, View, hang_seconds, stuck_rank
+from tachoscope_analyzers.load import JobRecords
+from tachoscope_core.report import Evidence, Finding
+
+SILENT_SECONDS = 30.0
+"""Without any record for so long a process is silent: a heartbeat comes every 5 s, and agents ship into a directory as often."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hang:
+    """No rank finished a step for `seconds`, longer than `limit_seconds`. `rank`: None: cannot be told. `waiting`: how many do."""
+
+    seconds: float
+    limit_seconds: float
+    rank: int | None
+    why: str
+    waiting: int
+
+
+def processes(job: JobRecords) -> list[Process]:
+    """Return the processes of the newest attempt, by rank, as their records show them; times are Unix seconds."""
+    ranks = [start for start in job.starts if start.rank >= 0]
+    newest = max((start.attempt for start in ranks), default=0)
+    ranks = [start for start in ranks if start.attempt == newest]
+    found = {start.writer: Process(start.writer, start.rank, start.attempt, start.pid) for start in ranks}
+    for rows in (job.starts, job.steps, job.heartbeats, job.checkpoints, job.collectives):
+        for row in rows:
+            if row.writer in found:
+                found[row.writer].record_at = max(found[row.writer].record_at, row.time)
+    for step in job.steps:
+        process = found.get(step.writer)
+        if process is not None and step.time >= process.step_time:
+            process.step, process.step_at, process.step_time = step.step, step.time, step.time
+    for beat in job.heartbeats:
+        process = found.get(beat.writer)
+        if process is not None and beat.time >= max(process.step_time, process.alive_time):
+            process.phase, process.alive_time = beat.phase, beat.time
+    for end in job.ends:
+        if end.writer in found:
+            found[end.writer].ended, found[end.writer].over = end.status, True
+    return sorted(found.values(), key=lambda process: process.rank)
+
+
+def hang(job: JobRecords, everybody: Sequence[Process], now: float) -> Hang | None:
+    """Return the hang that a job is in; None: it is in none, as far as its records tell.
+
+    A long step in which nobody waits is none: all compile, or all compute. Nor is one while a rank saves or evaluates, nor one
+    before the first step.
+    """
+    running = [process for process in everybody if not process.over]
+    last = max((process.step_time for process in running), default=0.0)
+    if not last or not job.steps or all(now - process.record_at > SILENT_SECONDS for process in running):
+        return None  # nobody is there: it ended, or its agents do not ship
+    usual = median(step.wall_seconds for step in job.steps)
+    seconds = now - last
+    views = [View(process, stopped=False, silent=now - process.record_at > SILENT_SECONDS) for process in running]
+    phases = {view.process.phase for view in views if not view.silent}
+    waits = [view for view in views if not view.silent and view.process.phase in WAITING]
+    limit = max(hang_seconds(), HANG_STEPS * usual)
+    if seconds <= limit or phases & EXCUSED:
+        return None
+    if not waits and not any(view.silent and view.process.phase not in EXCUSED for view in views):
+        return None
+    gone = [process for process in everybody if process.over and process.ended == "failed"]
+    stuck, why = stuck_rank(views, gone)
+    return Hang(seconds, limit, None if stuck is None else stuck.rank, why, len(waits))
+
+
+def finding(found: Hang) -> Finding:
+    """Return the finding of a hang that lasts: nothing goes on, so its share is all."""
+    source = "records of all hosts"
+    evidence = [
+        Evidence(
+            signal="time without a step of any rank",
+            value=found.seconds,
+            threshold=found.limit_seconds,
+            comparison=">",
+            unit="seconds",
+            source=source,
+        ),
+        Evidence(signal="ranks that wait for others", value=float(found.waiting), unit="ranks", source=source),
+    ]
+    if found.rank is not None:
+        evidence.append(Evidence(signal=f"rank {found.rank}: {found.why}", value=1.0, source=source))
+    return Finding(
+        class_="hang",
+        severity="critical",
+        seconds_per_step=found.seconds,
+        share=1.0,
+        share_ci=(1.0, 1.0),
+        ranks="all" if found.rank is None else [found.rank],
+        confidence=0.5 if found.rank is None else 0.9,
+        runner_up=None,
+        evidence=evidence,
+        speedup_if_fixed=None,
+        action="see what that rank does: `py-spy dump --pid PID`, `ps -o stat,wchan -p PID` on its host; then end it: "
+        "its launcher goes on from the last checkpoint",
+        runbook="runbooks/hang.md",
+    )

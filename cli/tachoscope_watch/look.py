@@ -1,0 +1,98 @@
+"""One look at one job: from what it recorded in the last minutes to what is told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import median
+
+import msgspec
+
+from tachoscope.job_watch import Process
+from tachoscope_analyzers import load
+from tachoscope_analyzers.analyze import analyze
+from tachoscope_analyzers.load import JobRecords
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.report import Report
+from tachoscope_core.store import Store
+from tachoscope_watch.hang import finding, hang, processes
+from tachoscope_watch.view import Checkpoint, JobView, Worker
+
+LEAST_SECONDS, MOST_SECONDS = 120.0, 1800.0
+_STEPS = 40
+"""So many steps are looked at where they fit into `MOST_SECONDS`."""
+_MOST_CHECKPOINTS = 64
+REPORT_NAME = "watch"
+
+
+def look(store: Store, job: str, now: float) -> JobView | None:
+    """Judge what a job recorded lately, and keep the report in the store; None: it recorded nothing.
+
+    Args:
+        now: Unix seconds.
+
+    Raises:
+        TachoscopeError: the store cannot be read or written.
+    """
+    records = load.recent_from_store(store, job, since=now - LEAST_SECONDS, until=now)
+    if records is None:
+        return None
+    wanted = _STEPS * median([step.wall_seconds for step in records.steps] or [0.0])
+    if wanted > LEAST_SECONDS:
+        records = load.recent_from_store(store, job, since=now - min(wanted, MOST_SECONDS), until=now) or records
+    everybody = processes(records)
+    report, reason = _judged(records)
+    stands = hang(records, everybody, now)
+    if stands is not None and report is not None:
+        report = msgspec.structs.replace(report, findings=[finding(stands), *report.findings])
+    if report is not None:
+        store.write_report(job, REPORT_NAME, msgspec.json.encode(report))
+    return JobView(
+        job=job,
+        looked=now,
+        state="hung" if stands is not None else load.status(records, now=now),
+        attempts=sorted({start.attempt for start in records.starts}),
+        world_size=max((start.world_size for start in records.starts), default=0),
+        workers=_workers(everybody, {start.writer: start.host for start in records.starts}),
+        checkpoints=_checkpoints(records),
+        report=report,
+        reason=reason,
+    )
+
+
+def _judged(records: JobRecords) -> tuple[Report | None, str]:
+    if load.serving_job(records):
+        return None, "it serves requests: tachoscope analyze --serving looks at those"
+    try:
+        return analyze(records), ""
+    except TachoscopeError as error:
+        return None, str(error)
+
+
+def _workers(everybody: Sequence[Process], hosts: Mapping[str, str]) -> list[Worker]:
+    return [
+        Worker(
+            rank=process.rank,
+            host=hosts.get(process.writer, ""),
+            pid=process.pid,
+            heartbeat=process.record_at,
+            step=process.step,
+            phase=process.phase,
+            ended=process.ended,
+        )
+        for process in everybody
+    ]
+
+
+def _checkpoints(records: JobRecords) -> list[Checkpoint]:
+    newest = sorted(records.checkpoints, key=lambda row: row.time)[-_MOST_CHECKPOINTS:]
+    return [
+        Checkpoint(
+            rank=row.rank,
+            step=row.step,
+            time=row.time,
+            bytes=row.bytes,
+            blocking_seconds=row.blocking_seconds,
+            reference=row.reference,
+        )
+        for row in newest
+    ]

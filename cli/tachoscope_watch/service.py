@@ -1,0 +1,168 @@
+"""The watch as a service: a cycle a minute, and the pages of what it found."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from urllib.parse import unquote
+
+import msgspec
+
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_node import web_config
+from tachoscope_node.exposition import CONTENT_TYPE_LATEST, Exposition
+from tachoscope_node.families import Family
+from tachoscope_node.logs import Log
+from tachoscope_node.web import Request, Response, WebServer
+from tachoscope_node.web_messages import plain
+from tachoscope_watch import api
+from tachoscope_watch.cycle import Failed, cycle, executor
+from tachoscope_watch.families import families
+from tachoscope_watch.view import JobView
+
+_LATE_CYCLES = 3.0
+"""Without a cycle that ended for so many times its interval the watch is not healthy."""
+_JSON = "application/json"
+_PAGE = b"""<!doctype html><title>tachoscope watch</title><h1>tachoscope watch</h1>
+<ul><li><a href="/v1/jobs">jobs</a><li><a href="/metrics">metrics</a><li><a href="/v1/openapi.json">the API</a>
+<li><a href="/healthz">healthz</a></ul>"""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What is watched, and where it is served.
+
+    Attributes:
+        every_seconds: from the beginning of a cycle to that of the next. workers: processes that look at jobs.
+    """
+
+    store: str
+    address: str = "127.0.0.1"
+    port: int = 9466
+    web_config: Path | None = None
+    every_seconds: float = 60.0
+    workers: int = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What a cycle found. `number` counts cycles; 0: none has ended."""
+
+    number: int = 0
+    views: tuple[JobView, ...] = ()
+    families: tuple[Family, ...] = ()
+    ended: float = 0.0
+
+
+class Watch:
+    """Watches a store until it is stopped.
+
+    Raises:
+        TachoscopeError: the address cannot be listened on, or the web config has faults.
+    """
+
+    def __init__(self, settings: Settings, log: Log, *, executor: Callable[[int], Executor] = executor) -> None:
+        self._settings = settings
+        self._log = log
+        self._executor = executor
+        self._stop = threading.Event()
+        self._last_good = time.monotonic()
+        self.round = Round()
+        config = web_config.load(settings.web_config) if settings.web_config is not None else None
+        self._exposition = Exposition(lambda: self.round.families, lambda: self.round.number)
+        routes = {
+            "/": lambda _: Response(200, "text/html; charset=utf-8", _PAGE),
+            "/metrics": lambda _: Response(200, CONTENT_TYPE_LATEST, self._exposition.page()),
+            "/healthz": self._healthz,
+            "/v1/jobs": lambda _: Response(200, _JSON, api.jobs(self.round.views)),
+            "/v1/jobs/*": self._job,
+            "/v1/openapi.json": lambda _: Response(200, _JSON, msgspec.json.encode(api.openapi(version("tachoscope")))),
+        }
+        self.web = WebServer(routes, address=settings.address, port=settings.port, web_config=config, log=log.info)
+        self.web.start()
+        scheme = "https" if config is not None and config.cert_file is not None else "http"
+        host = f"[{settings.address}]" if ":" in settings.address else settings.address
+        self.url = f"{scheme}://{host}:{self.web.port}"
+
+    def run(self) -> None:
+        """Watch until `stop`."""
+        self._log.info(f"watching {self._settings.store} every {self._settings.every_seconds:g} s; serving {self.url}/v1/jobs")
+        pool = self._executor(self._settings.workers)
+        try:
+            while not self._stop.is_set():
+                began = time.monotonic()
+                try:
+                    self.look(pool)
+                except BrokenProcessPool:  # killed for memory, or by a person
+                    self._log.warning("pool", "a process that looks at jobs died; they are begun anew")
+                    pool.shutdown(wait=False, cancel_futures=True)
+                    pool = self._executor(self._settings.workers)
+                except TachoscopeError as error:
+                    self._log.warning("store", str(error))
+                self._stop.wait(max(self._settings.every_seconds - (time.monotonic() - began), 0.1))
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+            self.web.stop()
+
+    def look(self, pool: Executor) -> None:
+        """Do one cycle."""
+        began, now = time.monotonic(), time.time()
+        views: list[JobView] = []
+        failed: list[Failed] = []
+        for found in cycle(self._settings.store, now, pool):
+            if isinstance(found, Failed):
+                failed.append(found)
+                self._log.warning(f"job {found.job}", f"job {found.job} could not be looked at: {found.reason}")
+            else:
+                views.append(found)
+            if self._stop.is_set():
+                return
+        known = {view.job: view for view in self.round.views}
+        seconds = time.monotonic() - began
+        shown = families(views, failed, seconds=seconds, ended=time.time())
+        kept = tuple(_with_checkpoints(view, known.get(view.job)) for view in views)
+        self.round = Round(self.round.number + 1, kept, tuple(shown), time.time())
+        self._last_good = time.monotonic()
+        hung = ", ".join(view.job for view in views if view.state == "hung")
+        self._log.info(f"{len(views)} jobs in {seconds:.1f} s" + (f"; hung: {hung}" if hung else ""))
+
+    def stop(self) -> None:
+        """Ask for the end; may be called from a signal handler."""
+        self._stop.set()
+
+    def _healthz(self, _: Request) -> Response:
+        late = time.monotonic() - self._last_good
+        if late > _LATE_CYCLES * max(self._settings.every_seconds, 10.0):
+            return Response(503, "text/plain; charset=utf-8", f"no cycle ended for {late:.0f} s\n".encode())
+        return Response(200, "text/plain; charset=utf-8", b"ok\n")
+
+    def _job(self, request: Request) -> Response:
+        name = unquote(request.path.rpartition("/")[2])
+        view = next((view for view in self.round.views if view.job == name), None)
+        return plain(404) if view is None else Response(200, _JSON, msgspec.json.encode(view))
+
+
+def _with_checkpoints(view: JobView, before: JobView | None) -> JobView:
+    """Return a view with the checkpoints of earlier looks where this one saw none: they come rarer than looks."""
+    if view.checkpoints or before is None or not before.checkpoints:
+        return view
+    return msgspec.structs.replace(view, checkpoints=before.checkpoints)
+
+
+@contextlib.contextmanager
+def signals(watch: Watch) -> Iterator[None]:
+    """Stop the watch on SIGTERM and SIGINT while the block runs."""
+    previous = {number: signal.signal(number, lambda *_: watch.stop()) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

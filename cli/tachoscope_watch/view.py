@@ -1,0 +1,55 @@
+"""What is told of a job that is watched: how it stands, its workers on all hosts, its checkpoints, and its report."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tachoscope_core.report import Report
+
+
+class Worker(msgspec.Struct, frozen=True, kw_only=True):
+    """A process of the newest attempt.
+
+    Attributes:
+        heartbeat: Unix seconds of its last record of any kind. step: the last that it finished. phase: where it is, by its last
+            heartbeat; empty: not known. ended: how it ended; empty: it has not.
+    """
+
+    rank: int
+    host: str
+    pid: int
+    heartbeat: float
+    step: int
+    phase: str = ""
+    ended: str = ""
+
+
+class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """A checkpoint as one rank saved it."""
+
+    rank: int
+    step: int
+    time: float
+    bytes: int
+    blocking_seconds: float
+    reference: str = ""
+
+
+class JobView(msgspec.Struct, frozen=True, kw_only=True):
+    """A job at one look.
+
+    Attributes:
+        looked: Unix seconds. state: `hung`, or as `tachoscope store ls` says it: running, completed, failed, unknown.
+        attempts: those that the records of this look name. world_size: 0: not known.
+        report: on the last minutes; None: it cannot be judged, and `reason` says why.
+    """
+
+    job: str
+    looked: float
+    state: str
+    attempts: list[int]
+    world_size: int
+    workers: list[Worker]
+    checkpoints: list[Checkpoint] = []
+    report: Report | None = None
+    reason: str = ""

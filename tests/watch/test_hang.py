@@ -1,0 +1,88 @@
+"""A hang is told while it lasts, over all hosts, with the rank that the others wait for; a long pause with a reason is none."""
+
+from pathlib import Path
+
+import pytest
+
+from tachoscope_analyzers.load import JobRecords, recent_from_store
+from tachoscope_watch.hang import Hang, finding, hang, processes
+from watched_jobs import PlantedJob, standing, well
+
+WAITING = dict.fromkeys(range(4), "backward")
+
+
+def recent(job: PlantedJob) -> JobRecords:
+    found = recent_from_store(job.store, job.name, since=job.now - 200, until=job.now)
+    assert found is not None
+    return found
+
+
+def judged(job: PlantedJob) -> Hang | None:
+    found = recent(job)
+    return hang(found, processes(found), job.now)
+
+
+@pytest.mark.parametrize("culprit", [0, 1, 3])
+@pytest.mark.parametrize("phase", ["forward", "data_wait", "other"])
+def test_a_rank_that_is_elsewhere_while_the_others_wait_is_named(tmp_path: Path, culprit: int, phase: str) -> None:
+    found = judged(standing(tmp_path, "job", phases=WAITING | {culprit: phase}))
+
+    assert found is not None and found.rank == culprit and found.waiting == 3
+    assert 59 < found.seconds < 63
+    assert finding(found).ranks == [culprit]
+
+
+@pytest.mark.parametrize("culprit", [0, 2])
+def test_a_rank_that_is_silent_while_the_others_wait_is_named(tmp_path: Path, culprit: int) -> None:
+    found = judged(standing(tmp_path, "job", phases=WAITING, silent=(culprit,)))
+
+    assert found is not None and found.rank == culprit
+    assert "wrote nothing" in found.why
+
+
+def test_where_all_wait_for_each_other_nobody_is_blamed(tmp_path: Path) -> None:
+    found = judged(standing(tmp_path, "job", phases=WAITING))
+
+    assert found is not None and found.rank is None
+    assert finding(found).ranks == "all" and finding(found).confidence == 0.5
+
+
+PAUSES = [
+    ("a checkpoint of all ranks", dict.fromkeys(range(4), "checkpoint"), 300),
+    ("a checkpoint of rank 0, for which the others wait", WAITING | {0: "checkpoint"}, 120),
+    ("an evaluation of all ranks", dict.fromkeys(range(4), "evaluation"), 200),
+    ("an evaluation of rank 2, for which the others wait", WAITING | {2: "evaluation"}, 100),
+    ("all ranks compile in forward", dict.fromkeys(range(4), "forward"), 200),
+    ("all ranks load data", dict.fromkeys(range(4), "data_wait"), 60),
+    ("between two epochs", dict.fromkeys(range(4), "other"), 200),
+    ("garbage collection and what is between steps", {0: "gc", 1: "other", 2: "", 3: "other"}, 90),
+    ("a wait that is short of the limit", WAITING, 25),
+    ("a step that takes a while", WAITING | {1: "forward"}, 20),
+]
+
+
+@pytest.mark.parametrize(("phases", "seconds"), [(phases, seconds) for _, phases, seconds in PAUSES], ids=[p[0] for p in PAUSES])
+def test_a_long_clean_pause_is_no_hang(tmp_path: Path, phases: dict[int, str], seconds: float) -> None:
+    job = standing(tmp_path, "job", phases=phases, seconds=seconds)
+    found = recent_from_store(job.store, job.name, since=job.now - 400, until=job.now)
+    assert found is not None
+    assert hang(found, processes(found), job.now) is None
+
+
+def test_a_job_that_goes_on_does_not_hang(tmp_path: Path) -> None:
+    assert judged(well(tmp_path, "job")) is None
+
+
+def test_before_the_first_step_there_is_no_hang(tmp_path: Path) -> None:
+    job = PlantedJob(tmp_path, "job")
+    job.start(job.now - 100)
+    job.beats(job.now - 95, job.now, "collective")
+    job.ship()
+
+    assert judged(job) is None
+
+
+def test_a_job_of_which_nothing_comes_any_more_is_gone_and_not_hung(tmp_path: Path) -> None:
+    job = standing(tmp_path, "job", phases=WAITING, silent=(0, 1, 2, 3))
+
+    assert judged(job) is None

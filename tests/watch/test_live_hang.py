@@ -1,0 +1,60 @@
+"""Real DDP jobs that come to a standstill, shipped by a real agent: a real watch names the rank."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from helpers import BIN, environment
+from test_watch import get, watching
+
+SCRIPT = Path(__file__).with_name("hanging_ddp.py")
+
+
+@contextmanager
+def training(folder: Path, how: str) -> Iterator[None]:
+    """Run an agent and a job of two ranks, of which rank 1 will stand still."""
+    around = environment(folder, TACHOSCOPE_HANG_SECONDS="6")
+    config = folder / "agent.yaml"
+    config.write_text(f"state: {folder / 'state'}\n")
+    agent = subprocess.Popen(
+        [BIN / "tachoscope", "agent", "--config", config, "--port", "0"], env=around, stderr=subprocess.PIPE, text=True
+    )
+    assert agent.stderr is not None
+    assert any("serving " in line for line in agent.stderr)
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(SCRIPT), how]
+    job = subprocess.Popen(
+        [BIN / "tachoscope", "run", "--job", "stuck", "--", *launch],
+        env=around,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield
+    finally:
+        for process in [*psutil.Process(job.pid).children(recursive=True), job]:  # workers have sessions of their own
+            process.kill()
+        job.wait()
+        agent.kill()
+        agent.wait()
+        agent.stderr.close()
+
+
+@pytest.mark.parametrize("how", ["skip", pytest.param("stop", marks=pytest.mark.bar), pytest.param("lock", marks=pytest.mark.bar)])
+def test_a_rank_that_stands_still_is_named_while_the_job_hangs(tmp_path: Path, how: str) -> None:
+    with training(tmp_path, how), watching(tmp_path / "store", hang_seconds="6") as (_, url):
+        deadline = time.monotonic() + 120
+        told = {}
+        while time.monotonic() < deadline and told.get("state") != "hung":
+            time.sleep(0.5)
+            listed = {line["job"]: line for line in json.loads(get(f"{url}/v1/jobs"))["jobs"]}
+            told = listed.get("stuck", {})
+
+        assert told.get("state") == "hung", told
+        assert (told["worst"]["class"], told["worst"]["ranks"]) == ("hang", [1])
