@@ -89,9 +89,7 @@ def metrics() -> str:
             "# Metrics",
             "The catalogue in `core/tachoscope_core/names.py`. The agent serves all but `tachoscope_goodput_ratio` and "
             "`tachoscope_bottleneck_ratio`, which need the whole job, and `tachoscope_watch_*`: [`tachoscope watch`](watch.md) "
-            "serves those. Ledger states of a rank: "
-            + ", ".join(f"`{state}`" for state in TRAINING_STATES)
-            + ".",
+            "serves those. Ledger states of a rank: " + ", ".join(f"`{state}`" for state in TRAINING_STATES) + ".",
             "",
             "| name | type | unit | labels | meaning |",
             "|---|---|---|---|---|",

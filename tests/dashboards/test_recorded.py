@@ -26,6 +26,7 @@ Where = tuple[str, str, str]
 BOARDS: dict[str, Json] = {board.uid: to_json(board) for board in boards(policy.load(places.path_of("policy.yaml")))}
 EMPTY: dict[Where, str] = {
     ("gpu-node", "Memory errors and replaced rows, by GPU", "G"): "H100 replace rows of their memory, and retire no pages",
+    ("training", "Bottlenecks by name", "A"): "nothing watched the recorded demo",
     ("storage", "Young enough, 1 day", "A"): "checkpoints of a job count from its second hour on",
     **{("slos", "Who spends $slo: services and models", name): "the first objective of all is one of training" for name in "ABCDE"},
 }

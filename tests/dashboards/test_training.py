@@ -59,6 +59,7 @@ def job(name: str, node: str) -> dict[str, str]:
         f"tachoscope_slowdown_ratio{{{mine}}}": "1.25x90",
         f"tachoscope_checkpoint_age_seconds{{{mine}}}": "90x90",
         f"tachoscope_checkpoint_verified_timestamp_seconds{{{mine}}}": "30x90",
+        f'tachoscope_bottleneck_ratio{{{mine}, class="compute_straggler"}}': "0.2x90",
         f"tachoscope_restarts_total{{{mine}}}": "0x60 1x29",
         f'tachoscope_worker_failures_total{{{mine}, host="{node}"}}': "0x80 4x10",
         f"tachoscope_hangs_total{{{mine}}}": "0x80 1x10",
@@ -130,6 +131,7 @@ TRUTH: dict[tuple[str, str], Answer] = {
         '{state="data_wait"}': 0.2,
         '{state="checkpoint"}': 0.2,
     },
+    ("Bottlenecks by name", "A"): {'{class="compute_straggler"}': 0.2},
     # Half of the way through the only bucket that holds any, from 0.2 to 0.5.
     ("Time of a step", "A"): {"{}": 0.4},
     ("Time of a step", "B"): {"{}": 0.35},

@@ -35,6 +35,7 @@ def board(policy: Policy) -> Board:
             row("Where does its time go?"),
             _ledger(policy),
             _steps(policy),
+            _named(policy),
             row("Does it wait for a rank?"),
             ranks.heat(policy),
             ranks.table_of_ranks(policy),
@@ -161,6 +162,23 @@ def _ledger(policy: Policy) -> Placed:
         stacked=True,
         colors={state: palette.STATE_COLORS[state] for state in TRAINING_STATES},
         links=[_explored(policy), links.board("fleet", "Fleet", CLUSTER_KEPT)],
+    )
+
+
+def _named(policy: Policy) -> Placed:
+    return timeseries(
+        "Bottlenecks by name",
+        About(
+            "What `tachoscope watch` finds in the job as a whole, over all its nodes: the share of the step that each costs.",
+            "no line",
+            "the class is the name of its runbook; the explorer has evidence, ranks and what mending it would bring",
+            "nothing is wrong, or no watch looks at this store",
+        ),
+        [Query(f"max by (class) (tachoscope_bottleneck_ratio{{{JOB}}})", "{{class}}")],
+        unit="percentunit",
+        width=24,
+        height=6,
+        links=[_explored(policy)],
     )
 
 
