@@ -192,7 +192,7 @@ def page_with(url: str, names: Iterable[str]) -> str:
     page = ""
     while time.monotonic() < until:
         try:
-            with urllib.request.urlopen(url, timeout=5) as answer:
+            with urllib.request.urlopen(url, timeout=60) as answer:
                 page = answer.read().decode()
         except OSError:
             page = ""

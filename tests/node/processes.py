@@ -161,5 +161,5 @@ def prometheus(folder: Path, *scrape_configs: dict[str, Any]) -> Iterator[int]:
 def ask_prometheus(port: int, what: str, **query: str) -> Any:
     """Return what Prometheus answers to `/api/v1/<what>`."""
     url = f"http://127.0.0.1:{port}/api/v1/{what}?{urllib.parse.urlencode(query)}"
-    with urllib.request.urlopen(url, timeout=5) as answer:
+    with urllib.request.urlopen(url, timeout=60) as answer:
         return json.load(answer)["data"]

