@@ -31,7 +31,7 @@ def look(store: Store, job: str, now: float) -> JobView | None:
         now: Unix seconds.
 
     Raises:
-        TachoscopeError: the store cannot be read or written.
+        TachoscopeError: the store cannot be read.
     """
     records = load.recent_from_store(store, job, since=now - LEAST_SECONDS, until=now)
     if records is None:
@@ -44,8 +44,7 @@ def look(store: Store, job: str, now: float) -> JobView | None:
     stands = hang(records, everybody, now)
     if stands is not None and report is not None:
         report = msgspec.structs.replace(report, findings=[finding(stands), *report.findings])
-    if report is not None:
-        store.write_report(job, REPORT_NAME, msgspec.json.encode(report))
+    unwritten = _write(store, job, report)
     return JobView(
         job=job,
         looked=now,
@@ -56,7 +55,18 @@ def look(store: Store, job: str, now: float) -> JobView | None:
         checkpoints=_checkpoints(records),
         report=report,
         reason=reason,
+        unwritten=unwritten,
     )
+
+
+def _write(store: Store, job: str, report: Report | None) -> str:
+    """Keep a report in the store; return why it could not be: who only looks is told all the same."""
+    try:
+        if report is not None:
+            store.write_report(job, REPORT_NAME, msgspec.json.encode(report))
+    except TachoscopeError as error:
+        return str(error)
+    return ""
 
 
 def _judged(records: JobRecords) -> tuple[Report | None, str]:

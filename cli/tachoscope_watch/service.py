@@ -123,6 +123,8 @@ class Watch:
                 self._log.warning(f"job {found.job}", f"job {found.job} could not be looked at: {found.reason}")
             else:
                 views.append(found)
+                if found.unwritten:
+                    self._log.warning("unwritten", f"a report is not kept: {found.unwritten}")
             if self._stop.is_set():
                 return
         known = {view.job: view for view in self.round.views}

@@ -41,7 +41,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         looked: Unix seconds. state: `hung`, or as `tachoscope store ls` says it: running, completed, failed, unknown.
         attempts: those that the records of this look name. world_size: 0: not known.
-        report: on the last minutes; None: it cannot be judged, and `reason` says why.
+        report: on the last minutes; None: it cannot be judged, and `reason` says why. unwritten: why it is not in the store.
     """
 
     job: str
@@ -53,3 +53,4 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     checkpoints: list[Checkpoint] = []
     report: Report | None = None
     reason: str = ""
+    unwritten: str = ""

@@ -20,6 +20,7 @@ _SUFFIXES = {"": 1.0, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "Ki": 2**10, "Mi"
 _POD_AT = {
     "Pod": ((),),
     "DaemonSet": (("spec", "template"),),
+    "Deployment": (("spec", "template"),),
     "PyTorchJob": (("spec", "pytorchReplicaSpecs", "*", "template"),),
     "JobSet": (("spec", "replicatedJobs", "*", "template", "spec", "template"),),
 }
@@ -116,7 +117,7 @@ def _at(value: Any, path: tuple[str, ...]) -> Iterator[Any]:
 def pod_faults(document: Document) -> list[str]:
     """Return what an API server refuses, a kubelet cannot start, or nobody should run: rules that no schema holds."""
     faults = []
-    if document["kind"] == "DaemonSet":
+    if document["kind"] in ("DaemonSet", "Deployment"):
         wanted, there = document["spec"]["selector"]["matchLabels"], document["spec"]["template"]["metadata"]["labels"]
         faults += [f"label {key} of the selector is not the pod's" for key in wanted if there.get(key) != wanted[key]]
     for pod in pods(document):

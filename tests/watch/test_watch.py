@@ -72,6 +72,15 @@ def test_the_report_lies_in_the_store_one_a_job_however_often_it_is_judged(tmp_p
     assert parse(document, path) == view.report
 
 
+def test_a_store_that_takes_no_reports_costs_the_reports_and_not_the_look(tmp_path: Path) -> None:
+    well(tmp_path, "slow", phases=slow_input(2))
+    (tmp_path / "jobs" / "slow" / "reports").write_text("in the way")
+    view = view_of(tmp_path, "slow")
+
+    assert view.report is not None and view.report.findings[0].ranks == [2]
+    assert "reports" in view.unwritten
+
+
 def test_a_report_is_no_sign_of_life(tmp_path: Path) -> None:
     job = well(tmp_path, "job")
     before = job.store.job_times()

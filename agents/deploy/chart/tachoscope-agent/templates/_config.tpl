@@ -61,9 +61,12 @@
 {{- with .Values.config.otlp -}}{{- $urls = append $urls .endpoint -}}{{- end -}}
 {{- range .Values.config.servers -}}{{- $urls = append $urls .url -}}{{- end -}}
 {{- $ports := list -}}
-{{- range $urls -}}
-{{- $port := regexFind ":[0-9]+(/|$)" . | trimPrefix ":" | trimSuffix "/" -}}
-{{- $ports = append $ports (default (ternary "443" "80" (hasPrefix "https:" .)) $port | int) -}}
-{{- end -}}
+{{- range $urls -}}{{- $ports = append $ports (include "tachoscope-agent.portOf" . | int) -}}{{- end -}}
 {{- dict "ports" ($ports | uniq) | toYaml -}}
+{{- end -}}
+
+{{/* The port of a URL. */}}
+{{- define "tachoscope-agent.portOf" -}}
+{{- $port := regexFind ":[0-9]+(/|$)" . | trimPrefix ":" | trimSuffix "/" -}}
+{{- default (ternary "443" "80" (hasPrefix "https:" .)) $port -}}
 {{- end -}}

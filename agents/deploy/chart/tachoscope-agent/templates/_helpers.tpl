@@ -23,6 +23,19 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 
+{{/* Of the watch: other than the agents' selector, so that no rule for the one is for the other. */}}
+{{- define "tachoscope-agent.watchSelector" -}}
+app.kubernetes.io/name: {{ printf "%s-watch" (default .Chart.Name .Values.nameOverride | trunc 57 | trimSuffix "-") }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "tachoscope-agent.watchLabels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{ include "tachoscope-agent.watchSelector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end -}}
+
 {{- define "tachoscope-agent.serviceAccount" -}}
 {{- default (ternary (include "tachoscope-agent.fullname" .) "default" .Values.serviceAccount.create) .Values.serviceAccount.name -}}
 {{- end -}}

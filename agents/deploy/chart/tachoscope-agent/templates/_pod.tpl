@@ -25,8 +25,25 @@ capabilities:
   drop: [ALL]
 {{- end -}}
 
-{{- define "tachoscope-agent.env" -}}
+{{- define "tachoscope-agent.s3Env" -}}
 {{- $s3 := .Values.store.s3 -}}
+{{- if $s3.existingSecret }}
+{{- range list "AWS_ACCESS_KEY_ID" "AWS_SECRET_ACCESS_KEY" "AWS_SESSION_TOKEN" }}
+- name: {{ . }}
+  valueFrom: {secretKeyRef: {name: {{ $s3.existingSecret }}, key: {{ . }}, optional: {{ eq . "AWS_SESSION_TOKEN" }}}}
+{{- end }}
+{{- end }}
+{{- with $s3.endpoint }}
+- name: AWS_ENDPOINT_URL_S3
+  value: {{ . | quote }}
+{{- end }}
+{{- with $s3.region }}
+- name: AWS_DEFAULT_REGION
+  value: {{ . | quote }}
+{{- end }}
+{{- end -}}
+
+{{- define "tachoscope-agent.env" -}}
 - name: NODE_NAME
   valueFrom: {fieldRef: {fieldPath: spec.nodeName}}
 - name: POD_NAME
@@ -56,20 +73,7 @@ capabilities:
 - name: LD_LIBRARY_PATH
   value: /usr/local/nvidia/lib64
 {{- end }}
-{{- if $s3.existingSecret }}
-{{- range list "AWS_ACCESS_KEY_ID" "AWS_SECRET_ACCESS_KEY" "AWS_SESSION_TOKEN" }}
-- name: {{ . }}
-  valueFrom: {secretKeyRef: {name: {{ $s3.existingSecret }}, key: {{ . }}, optional: {{ eq . "AWS_SESSION_TOKEN" }}}}
-{{- end }}
-{{- end }}
-{{- with $s3.endpoint }}
-- name: AWS_ENDPOINT_URL_S3
-  value: {{ . | quote }}
-{{- end }}
-{{- with $s3.region }}
-- name: AWS_DEFAULT_REGION
-  value: {{ . | quote }}
-{{- end }}
+{{ include "tachoscope-agent.s3Env" . }}
 {{- with .Values.extraEnv }}
 {{ toYaml . }}
 {{- end }}

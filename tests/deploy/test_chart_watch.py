@@ -1,0 +1,80 @@
+"""The chart's watch: one pod with the rights of none, that reads the store and lets in who may read metrics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubernetes_rules import pod_faults, schema_faults
+from rendering import VERSIONS, one, render, template
+
+S3 = {"store": {"url": "s3://bucket/x"}, "watch": {"enabled": True}}
+CLAIM = {"store": {"existingClaim": "shared"}, "watch": {"enabled": True}}
+
+
+def watch_of(values: dict[str, Any]) -> dict[str, Any]:
+    return one(render(values), "Deployment")["spec"]["template"]["spec"]
+
+
+def test_without_being_switched_on_there_is_none() -> None:
+    assert not any(document["kind"] in ("Deployment", "Service") for document in render({"store": {"url": "s3://bucket/x"}}))
+
+
+@pytest.mark.parametrize("values", [S3, CLAIM])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_is_rendered_is_valid(values: dict[str, Any], version: str) -> None:
+    documents = render(values | {"podMonitor": {"enabled": True}}, version)
+
+    assert [fault for document in documents for fault in schema_faults(document, version) + pod_faults(document)] == []
+
+
+@pytest.mark.parametrize("store", [{}, {"hostPath": "/srv/store"}])
+def test_a_store_that_nodes_do_not_share_is_refused(store: dict[str, str]) -> None:
+    done = template(values={"store": store, "watch": {"enabled": True}})
+
+    assert done.returncode != 0 and "needs a store that all nodes share" in done.stderr
+
+
+def options_of(pod: dict[str, Any]) -> dict[str, str]:
+    (container,) = pod["containers"]
+    command, *words = container["args"]
+    assert command == "watch"
+    return dict(zip(words[::2], words[1::2], strict=True))
+
+
+def test_it_is_told_the_store_and_the_web_configuration() -> None:
+    pod = watch_of(S3 | {"webConfig": {"existingSecret": "web"}})
+
+    assert options_of(pod)["--store"] == "s3://bucket/x"
+    assert options_of(pod)["--web-config"] == "/etc/tachoscope-web/web.yaml"
+    assert [mount["name"] for mount in pod["containers"][0]["volumeMounts"]] == ["tmp", "web-config"]
+    assert options_of(watch_of(CLAIM))["--store"] == "/store"
+
+
+def test_on_an_object_store_it_is_nobody_and_on_a_volume_the_agents_user_without_capabilities() -> None:
+    assert watch_of(S3)["securityContext"]["runAsNonRoot"] is True
+    for values in (S3, CLAIM):
+        pod = watch_of(values)
+        (container,) = pod["containers"]
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert not {"hostPID", "hostNetwork", "nodeSelector", "runtimeClassName"} & set(pod)
+        assert not any("hostPath" in volume for volume in pod["volumes"])
+        assert pod["automountServiceAccountToken"] is False
+
+
+def test_the_agents_rules_do_not_take_it_for_an_agent() -> None:
+    documents = render(S3 | {"podMonitor": {"enabled": True}})
+    agent = one(documents, "DaemonSet")["spec"]["selector"]["matchLabels"]
+    labels = one(documents, "Deployment")["spec"]["template"]["metadata"]["labels"]
+
+    assert any(labels.get(key) != value for key, value in agent.items())
+    policies = {one["metadata"]["name"]: one["spec"] for one in documents if one["kind"] == "NetworkPolicy"}
+    assert len(policies) == 2
+    mine = policies["tachoscope-agent-watch"]
+    assert mine["podSelector"]["matchLabels"].items() <= labels.items()
+    assert {port["port"] for rule in mine["egress"] for port in rule["ports"]} == {53, 5353, 443}
