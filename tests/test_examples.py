@@ -88,3 +88,17 @@ def test_a_rank_that_stops_itself_is_named_while_it_hangs_and_the_job_goes_on_af
     assert report["ledgers"][0]["states"]["hung"] == pytest.approx(2 * 20, abs=2)  # both ranks, for 20 s
     assert "hang" in [finding["class"] for finding in report["findings"]]
     assert [attempt["ended"] for attempt in report["life"]["attempts"]] == ["completed"]
+
+
+def test_the_exchanges_of_tensor_and_data_groups_are_told_apart(tmp_path: Path) -> None:
+    launch = ("torchrun", "--standalone", "--nproc-per-node", "4")
+    done = run_watched(tmp_path, *launch, str(EXAMPLES / "tensor_parallel.py"), "--steps", "40")
+    assert done.returncode == 0, done.stderr
+    told = execute(tmp_path, str(BIN / "tachoscope"), "analyze", "--job", "job", "--format", "json")
+    (finding,) = [one for one in json.loads(told.stdout)["findings"] if one["class"] == "comm_exposed"]
+    dimensions = {
+        one["signal"].split(":")[0]: one["value"] for one in finding["evidence"] if one["source"] == "collective summaries"
+    }
+
+    assert set(dimensions) == {"tp (2 groups of 2)", "dp (2 groups of 2)"}
+    assert all(value > 0 for value in dimensions.values())

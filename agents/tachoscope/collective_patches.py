@@ -15,6 +15,7 @@ from tachoscope import timeline as tl
 from tachoscope.collectives import NOBODY, Key, size_class
 from tachoscope.probe import Probe
 from tachoscope.wrapping import Function, wrap
+from tachoscope_core.group_names import group_name
 
 COLLECTIVES = (
     "all_gather",
@@ -36,7 +37,6 @@ COLLECTIVES = (
     "send",
 )
 _POINT_TO_POINT = ("send", "recv")
-_MOST_RANKS_NAMED = 16
 _TAKE_THEIR_COLLECTIVES = (tl.COLLECTIVE, tl.CHECKPOINT)
 """Phases that such a call within them belongs to: waiting for another rank's part of a checkpoint is the checkpoint's time."""
 
@@ -75,15 +75,8 @@ class _Groups:
         found = self._known.get(group)
         if found is None:
             ranks = list(self._distributed.get_process_group_ranks(group))
-            found = self._known[group] = _name(ranks, int(self._distributed.get_world_size())), ranks
+            found = self._known[group] = group_name(ranks, int(self._distributed.get_world_size())), ranks
         return found
-
-
-def _name(ranks: list[int], world_size: int) -> str:
-    if len(ranks) == world_size:
-        return ""
-    named = ",".join(map(str, ranks[:_MOST_RANKS_NAMED]))
-    return named if len(ranks) <= _MOST_RANKS_NAMED else f"{named},... ({len(ranks)} ranks)"
 
 
 class _Reader:

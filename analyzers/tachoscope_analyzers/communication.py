@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tachoscope_analyzers import links, network
+from tachoscope_analyzers import dimensions, links, network
 from tachoscope_analyzers.judge import Candidate
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.losses import Losses
@@ -54,6 +54,7 @@ def candidates(job: JobRecords, steps: Steps, losses: Losses, flows: list[links.
         left = np.asarray(left - slow.seconds)
     judged |= {"network_degraded"} if has_baseline else set()
     evidence += network.bandwidth_evidence(job, steps, float(losses.transfer.mean()))
+    evidence += dimensions.evidence(job, steps)
     if left.any():
         # Between stages transfer is known to be no more than this: sender and receiver may have kept each other waiting in turn.
         certainty, look_alike = (_STAGED_CERTAINTY, "pipeline_bubble") if staged else (1.0, "network_degraded")
