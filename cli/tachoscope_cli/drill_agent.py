@@ -11,10 +11,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tachoscope.job_watch import HANG_VARIABLE
 from tachoscope_cli.drill_processes import end, free_port, wait_until
 from tachoscope_core import spool
 
 TICK_SECONDS = 0.2
+HANG_SECONDS = 3.0
+"""Without a step, in place of half a minute."""
 _START_SECONDS = 30.0
 _FOREIGN = ("TACHOSCOPE_", "TORCHELASTIC_", "SLURM_")
 
@@ -58,7 +61,8 @@ class Agent:
     def environment(self) -> dict[str, str]:
         """Return the environment of what it is to watch: nothing of another job of this machine is in it."""
         ours = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
-        return {**ours, "TACHOSCOPE_SPOOL": str(self.spool), "TACHOSCOPE_STORE": str(self.store), "OMP_NUM_THREADS": "1"}
+        places = {"TACHOSCOPE_SPOOL": str(self.spool), "TACHOSCOPE_STORE": str(self.store)}
+        return {**ours, **places, HANG_VARIABLE: str(HANG_SECONDS), "OMP_NUM_THREADS": "1"}
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from tachoscope_alerts.policy import Policy
 from tachoscope_alerts.slo import Slo
 from tachoscope_alerts.windows import Timing
 from tachoscope_cli import drill_course, drill_servers, drill_workloads
-from tachoscope_cli.drill_agent import Agent, agent
+from tachoscope_cli.drill_agent import HANG_SECONDS, Agent, agent
 from tachoscope_cli.drill_checks import Check
 from tachoscope_cli.drill_course import AGENT_JOB, Course
 from tachoscope_cli.drill_processes import program
@@ -59,6 +59,15 @@ DRILLS = {
         scale=1 / 7200,
         history=13.0,
         seen=5.0,  # a step is counted when it ends; those that wait are a quarter as many a second as those before
+    ),
+    "hang": Drill(
+        fault="the process of a training is stopped",
+        alert="CollectiveHang",
+        workload=drill_workloads.hanging,
+        scale=1 / 100,
+        history=10.0,
+        seen=HANG_SECONDS + 2.0,  # who watches looks once a second, and the agent reads what it says
+        holds=300.0,  # no step within 5 minutes
     ),
     "queue_saturation": Drill(
         fault="an inference server is slow and refuses most requests",

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import os
+import re
+import signal
+import subprocess
 import sys
 import threading
 import urllib.request
@@ -13,13 +17,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tachoscope_cli.drill_agent import Agent
-from tachoscope_cli.drill_processes import free_port, running
+from tachoscope_cli.drill_processes import free_port, running, wait_until
 from tachoscope_core.errors import TachoscopeError
 
 CLIENTS, PAUSE_SECONDS = 20, 1.0
 LATE_SECONDS = 0.5
 """So much that it is most of a step on a slow machine too."""
 _MANY_STEPS = 1_000_000
+_ENOUGH_STEPS = 20
+_TRAINS_SECONDS = 90.0
 _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
@@ -38,17 +44,44 @@ def training(folder: Path, agent: Agent) -> Iterator[Fault]:
     Raises:
         TachoscopeError: torch is not installed.
     """
+    late = folder / "late"
+    with _training(folder, agent, "input_workers", "--slow-seconds", str(LATE_SECONDS), "--fault-while", str(late)):
+        yield _while_file(late)
+
+
+@contextmanager
+def hanging(folder: Path, agent: Agent) -> Iterator[Fault]:
+    """Run the same training with nothing wrong; the fault: its process is stopped, and its end: it goes on.
+
+    Raises:
+        TachoscopeError: torch is not installed, or the training does not train.
+    """
+    with _training(folder, agent, "none") as process:
+        log = {"the training": folder / "workload.log"}
+        wait_until(lambda: _trains(agent), _TRAINS_SECONDS, "the training does steps", log, process)
+        (trainer,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        yield Fault(lambda: os.kill(int(trainer), signal.SIGSTOP), lambda: os.kill(int(trainer), signal.SIGCONT))
+
+
+@contextmanager
+def _training(folder: Path, agent: Agent, fault: str, *options: str) -> Iterator[subprocess.Popen[bytes]]:
     if importlib.util.find_spec("torch") is None:
         raise TachoscopeError("this drill trains with PyTorch, which is not installed here", fix="pip install torch==2.13.0")
-    late, data = folder / "late", folder / "data"
+    data = folder / "data"
     data.mkdir()
-    late_seconds = ["--slow-seconds", str(LATE_SECONDS), "--fault-while", str(late)]
-    script = ["-m", "tachoscope_cli.demo_training", "--fault", "input_workers", *late_seconds, "--data", str(data)]
+    script = ["-m", "tachoscope_cli.demo_training", "--fault", fault, *options, "--data", str(data), "--steps", str(_MANY_STEPS)]
     watched = ["-m", "tachoscope_cli.main", "run", "--job", "drill", "--store", str(agent.store), "--no-track", "--"]
-    command = [sys.executable, *watched, sys.executable, *script, "--steps", str(_MANY_STEPS)]
     alone = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    with running(command, folder / "workload.log", {**agent.environment(), **alone}):
-        yield _while_file(late)
+    command = [sys.executable, *watched, sys.executable, *script]
+    with running(command, folder / "workload.log", {**agent.environment(), **alone}) as process:
+        yield process
+
+
+def _trains(agent: Agent) -> bool | None:
+    """Say whether the agent has seen enough steps to know how long one takes; None: not yet."""
+    with _direct.open(f"http://{agent.target}/metrics", timeout=10) as answer:
+        steps = re.findall(rb'^tachoscope_steps_total\{[^}]*training_job="drill"[^}]*\} (\S+)', answer.read(), re.MULTILINE)
+    return True if sum(map(float, steps)) >= _ENOUGH_STEPS else None
 
 
 @contextmanager

@@ -29,7 +29,7 @@ def held(*words: str, cwd: Path | None = None, **environment: str) -> subprocess
 @installed
 @pytest.mark.parametrize(
     "fault",
-    ["agent_down", *(pytest.param(name, marks=pytest.mark.bar) for name in ("queue_saturation", "input_workers"))],
+    ["agent_down", *(pytest.param(name, marks=pytest.mark.bar) for name in ("hang", "queue_saturation", "input_workers"))],
 )
 def test_a_fault_becomes_an_alert_that_reaches_its_owner_in_time_says_enough_and_ends(fault: str) -> None:
     done = held(fault)
