@@ -16,10 +16,10 @@ from tachoscope_core import nccl_metrics as names
 from tachoscope_core.metric import Metric
 from tachoscope_node.collectors.collector import NoDataError
 from tachoscope_node.families import Family
-from tachoscope_node.nccl.details import Details, Write
+from tachoscope_node.nccl.details import Details, Write, sampled
 from tachoscope_node.nccl.files import Files
 from tachoscope_node.nccl.groups import Groups, Member, Members
-from tachoscope_node.nccl.line import ImplausibleError, Operation, bandwidth_differs, parse
+from tachoscope_node.nccl.line import ImplausibleError, Operation, bandwidth_differs, bus_bytes, parse
 from tachoscope_node.nccl.settings import Nccl
 from tachoscope_node.nccl.sums import Sums
 
@@ -73,7 +73,7 @@ class NcclCollector:
         self._saved = self._files.positions()
         self._groups = Groups(members)
         self._sums = Sums()
-        self._details = Details(write, self._groups, settings.record_one_in, clock=clock, unix_clock=unix_clock)
+        self._details = Details(write, self._groups, clock=clock, unix_clock=unix_clock)
         self._members: dict[str, Member] = {}
         self._outcomes: Counter[str] = Counter(dict.fromkeys(names.LINE_OUTCOMES, 0))
         self._differs: Counter[str] = Counter()
@@ -83,6 +83,11 @@ class NcclCollector:
     @property
     def seen(self) -> int:
         return self._outcomes["counted"]
+
+    @property
+    def active(self) -> bool:
+        """Whether a file that is followed has operations in it: then its process has started up."""
+        return any(tail.sound for tail in tuple(self._files.tails.values()))
 
     def collect(self) -> list[Family]:
         """Return the sums. Raises NoDataError where no file is followed."""
@@ -132,17 +137,25 @@ class NcclCollector:
             if key not in self._members and operations and (found := self._groups.member(uid, operations)):
                 self._members[key] = found
             if member := self._members.get(key):
-                for operation in operations:
+                for operation in {one.communicator: one for one in operations}.values():
                     self._groups.see(member, operation)
         for key, (_, operations) in batch.items():
-            owner = self._members.get(key)
-            for operation in operations:
-                self._outcomes["counted"] += 1
-                self._sums.add(owner.job if owner else "", self._groups.label(owner, operation), operation, now)
-                if bandwidth_differs(operation):
-                    self._differs[operation.collective] += 1
-                if owner:
-                    self._details.take(owner, operation)
+            self._count_file(self._members.get(key), operations, now)
+
+    def _count_file(self, owner: Member | None, operations: list[Operation], now: float) -> None:
+        job = owner.job if owner else ""
+        labels: dict[tuple[str, int], str] = {}
+        for operation in operations:
+            communicator = operation.communicator, operation.ranks
+            if communicator not in labels:
+                labels[communicator] = self._groups.label(owner, operation)
+            carried = bus_bytes(operation)
+            self._sums.add(job, labels[communicator], operation, carried, now)
+            if bandwidth_differs(operation, carried):
+                self._differs[operation.collective] += 1
+            if owner and sampled(operation, self._settings.record_one_in):
+                self._details.take(owner, operation)
+        self._outcomes["counted"] += len(operations)
 
     def _families(self) -> list[Family]:
         self._outcomes["oversized"], self._outcomes["cut"] = self._files.oversized, self._files.cut

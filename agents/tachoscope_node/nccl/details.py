@@ -1,13 +1,12 @@
 """Writes some of NCCL's operations as records of their jobs: the same ones on every rank and node, so that they can be compared.
 
-Which ones is decided by a hash of kind and number alone. A step has the same operations each time, and every sixty-fourth of them
+Which ones is decided by a hash of their number alone. A step has the same operations each time, and every sixty-fourth of them
 would be the same bucket again and again.
 """
 
 from __future__ import annotations
 
 import time
-import zlib
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -20,6 +19,8 @@ from tachoscope_node.nccl.line import Operation
 RECORDS_PER_SECOND = 100
 """Of the node, on average; a record has some 400 bytes."""
 _BURST_SECONDS = 10.0
+_GOLDEN = 2654435769
+_BITS = (1 << 32) - 1
 
 
 class Write(Protocol):
@@ -30,7 +31,8 @@ class Write(Protocol):
 
 def sampled(operation: Operation, one_in: int) -> bool:
     """Say whether an operation is one of those that become records; 0: none is."""
-    return one_in > 0 and zlib.crc32(f"{operation.collective}{operation.sequence}".encode()) % one_in == 0
+    # Multiplicative hashing (Knuth, The Art of Computer Programming 3, 6.4): the upper bits have no period.
+    return one_in > 0 and (((operation.sequence + 1) * _GOLDEN & _BITS) >> 12) % one_in == 0
 
 
 class Details:
@@ -42,7 +44,6 @@ class Details:
         self,
         write: Write,
         groups: Groups,
-        one_in: int,
         *,
         clock: Callable[[], float] = time.monotonic,
         unix_clock: Callable[[], float] = time.time,
@@ -50,16 +51,13 @@ class Details:
         self.outcomes: Counter[str] = Counter(written=0, dropped=0)
         self._write = write
         self._groups = groups
-        self._one_in = one_in
         self._clock = clock
         self._unix_clock = unix_clock
         self._allowed = RECORDS_PER_SECOND * _BURST_SECONDS
         self._last = clock()
 
     def take(self, member: Member, operation: Operation) -> None:
-        """Write an operation's record, if it is one of those and there are not too many."""
-        if not sampled(operation, self._one_in):
-            return
+        """Write a sampled operation's record, if there are not too many."""
         now = self._clock()
         self._allowed = min(self._allowed + (now - self._last) * RECORDS_PER_SECOND, RECORDS_PER_SECOND * _BURST_SECONDS)
         self._last = now

@@ -63,7 +63,7 @@ class Groups:
             uid: of the file that they are in: nobody speaks for another user's job.
         """
         found = list(self._members())
-        for one in operations:
+        for one in {one.communicator: one for one in operations}.values():
             found = [member for member in found if member.pid == one.pid and member.uid == uid and _at_its_place(member, one)]
         return found[0] if len(found) == 1 else None
 

@@ -16,6 +16,8 @@ MAX_MESSAGE_BYTES = 1 << 50
 MAX_SECONDS = 7 * 86400.0
 OTHER = "other"
 _MAX_NAME = 64
+_MOST_SEQUENCE = 1 << 63
+_MOST_MICROSECONDS = 10**6 << 32
 
 _OF_ALL_RANKS = frozenset({"all_gather", "reduce_scatter", "all_to_all"})
 """The Inspector gives what one rank contributes, or gets: the message of all of them is as many times that as there are ranks."""
@@ -66,11 +68,6 @@ class Operation(NamedTuple):
     said_bandwidth: float
     time: float
     pid: int
-
-    @property
-    def bus_bytes(self) -> float:
-        """What each link of a ring carries for it; 0 where the line has no time to divide it by."""
-        return self.size_bytes * bus_factor(self.collective, self.ranks) if self.seconds > 0 else 0.0
 
 
 class _Header(msgspec.Struct, gc=False):
@@ -138,41 +135,41 @@ def parse(line: bytes) -> Operation:
         microseconds, bandwidth, peer = message.p2p_exec_time_us, message.p2p_busbw_gbs, message.p2p_peer
     else:
         raise ValueError("neither coll_perf nor p2p_perf")
-    whole = Operation(
-        header.id[:_MAX_NAME],
-        "" if header.comm_name == "unknown" else header.comm_name[:_MAX_NAME],
+    name, communicator, seconds = header.comm_name, header.id, microseconds / 1e6
+    if not (
+        0 <= header.rank < header.n_ranks <= MAX_RANKS
+        and 0 <= size <= MAX_MESSAGE_BYTES
+        and 0.0 <= seconds <= MAX_SECONDS
+        and 0 <= sequence < _MOST_SEQUENCE
+        and -1 <= peer < header.n_ranks
+        and 0 <= metadata.dump_timestamp_us < _MOST_MICROSECONDS
+        and communicator
+    ):
+        raise ImplausibleError(f"rank {header.rank} of {header.n_ranks}, {size} bytes, {seconds} s")
+    return Operation(
+        communicator[:_MAX_NAME],
+        "" if name == "unknown" else name[:_MAX_NAME],
         header.rank,
         header.n_ranks,
         kind,
         sequence,
         peer,
         size,
-        microseconds / 1e6,
+        seconds,
         0.0 if isinstance(bandwidth, str) else bandwidth * 1e9,  # NCCL writes "nan" as a text
         metadata.dump_timestamp_us / 1e6,
         metadata.pid,
     )
-    if not _plausible(whole):
-        raise ImplausibleError(f"rank {whole.rank} of {whole.ranks}, {whole.size_bytes} bytes, {whole.seconds} s")
-    return whole
 
 
-def _plausible(found: Operation) -> bool:
-    return (
-        0 <= found.rank < found.ranks <= MAX_RANKS
-        and 0 <= found.size_bytes <= MAX_MESSAGE_BYTES
-        and 0.0 <= found.seconds <= MAX_SECONDS
-        and 0 <= found.sequence < 1 << 63
-        and -1 <= found.peer < found.ranks
-        and 0.0 <= found.time < 1 << 32
-        and bool(found.communicator)
-    )
+def bus_bytes(found: Operation) -> float:
+    """Return what each link of a ring carries for an operation; 0 where the line has no time to divide it by."""
+    return found.size_bytes * bus_factor(found.collective, found.ranks) if found.seconds else 0.0
 
 
-def bandwidth_differs(found: Operation) -> bool:
-    """Say whether the line gives a bus bandwidth, and another one than follows from its bytes and seconds by more than 1 %."""
+def bandwidth_differs(found: Operation, carried: float) -> bool:
+    """Say whether the line gives a bus bandwidth, and another one by more than 1 % than follows from `bus_bytes`."""
     if not found.said_bandwidth or not found.seconds:
         return False
-    ours = found.bus_bytes / found.seconds
-    # The line has six decimals of a gigabyte a second.
-    return abs(ours - found.said_bandwidth) > 0.01 * ours + 1e3
+    # In bytes; the line has six decimals of a gigabyte a second.
+    return abs(carried - found.said_bandwidth * found.seconds) > 0.01 * carried + 1e3 * found.seconds

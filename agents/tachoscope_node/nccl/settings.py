@@ -24,7 +24,7 @@ class Nccl(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     inspector: list[str] = []
-    bytes_per_second: int = 1 << 20
+    bytes_per_second: int = 512 << 10
     rotate_bytes: int = 64 << 20
     record_one_in: int = 64
     ras: str = ""

@@ -30,8 +30,8 @@ class Sums:
     def __init__(self) -> None:
         self._sums: dict[Labels, _Sum] = {}
 
-    def add(self, job: str, group: str, operation: Operation, now: float) -> None:
-        """Add an operation of a job (empty: not known) in a process group."""
+    def add(self, job: str, group: str, operation: Operation, carried: float, now: float) -> None:
+        """Add an operation of a job (empty: not known) in a process group, which carried so many bytes over the bus."""
         key = job, group, operation.collective, size_class(operation.size_bytes)
         sums = self._sums.get(key)
         if sums is None:
@@ -40,7 +40,7 @@ class Sums:
             sums = self._sums.setdefault(key, _Sum())
         sums.counts[bisect_left(SECONDS_BUCKETS, operation.seconds)] += 1
         sums.seconds += operation.seconds
-        sums.bus_bytes += operation.bus_bytes
+        sums.bus_bytes += carried
         sums.last = now
 
     def forget(self, now: float) -> None:
