@@ -53,7 +53,7 @@ SKIPPED_BYTES = Metric(
     "tachoscope_nccl_skipped_bytes_total",
     "counter",
     "bytes",
-    "What the NCCL Inspector wrote faster than the agent may read, and was not read.",
+    "What the NCCL Inspector wrote and nobody read: faster than the agent may read, or in lines that are too long.",
 )
 RELEASED_BYTES = Metric(
     "tachoscope_nccl_released_bytes_total",

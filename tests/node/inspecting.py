@@ -8,6 +8,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tachoscope_core.nccl_metrics import COLLECTIVE_SECONDS
+from tachoscope_node.families import Family, Histogram, Labels
+
 SHARES = {"AllReduce": 2.0, "AllGather": 1.0, "ReduceScatter": 1.0}
 
 
@@ -94,3 +97,9 @@ class Inspector:
         """Write that many operations of this process, numbered from `sequence` on."""
         first = fields.pop("sequence", 0)
         self.write(*(line(coll, pid=self.pid, sequence=first + number, **fields) for number in range(count)))
+
+
+def histograms(families: list[Family]) -> dict[Labels, Histogram]:
+    """Return the histograms of operations by their labels."""
+    rows = next((family.points for family in families if family.metric is COLLECTIVE_SECONDS), ())
+    return {labels: value for labels, value in rows if isinstance(value, Histogram)}

@@ -135,6 +135,8 @@ class Files:
                 continue
             except OSError as error:
                 self._tell(f"could not read the folder {folder}: {error.strerror}")
+        if self.left_out:
+            self._tell(f"there are more than {MAX_FILES} files of running processes: {self.left_out} are not followed")
         self._gone = {key for key in self.tails if key not in seen} if room > 0 else set()
 
     def _folder(self, folder: int, now: float, unix_now: float, seen: set[str], room: int, *, deeper: bool) -> int:
