@@ -213,6 +213,7 @@ RANGES: Mapping[str, tuple[float, float]] = {
     "checkpoints.max_bytes": (0, 1 << 50),
     "checkpoints.verify_again_seconds": (60, 365 * 86400),
     "preemption.interval_seconds": (1, 60),
+    **{f"nccl.{name}": limits for name, limits in nccl_settings.RANGES.items()},
     **{f"limits.{name}": (1, 1 << 40) for name in Limits.__struct_fields__},
 }
 """By key: the least and the most that a number may be."""

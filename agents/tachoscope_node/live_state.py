@@ -50,7 +50,8 @@ class Rank(msgspec.Struct):
 
     Attributes:
         writer, directory: who writes its records, and where. ended: `left`, `failed` or `killed` once it did.
-        gpu_uuid, pod_uid, layout: as its record says. phase: where it was after its last step, by its last heartbeat; empty: not known.
+        gpu_uuid, pod_uid: as its record says. layout: so, too, where it makes the world.
+        phase: where it was after its last step, by its last heartbeat; empty: not known.
         seconds: by ledger state. dropped_before: records dropped by the rank's earlier processes.
         recent: wall and data wait of the last steps.
         began: when the process was started; None: not known. accounted: up to when its time is in `seconds`; None: nothing is.

@@ -1,9 +1,9 @@
 """Waiting for a late rank against moving data, in collectives that every rank told of: NCCL's Inspector by way of the node agents.
 
-All ranks leave a collective together, and each is in it from when it came. So the rank that was in it for the shortest came last and
-waited for nobody: its time is the transfer, and what another was in it for longer is its waiting for the last. Only durations are
-compared, each of one device's own clock: how well the clocks of hosts agree has no part in it. What a rank is late by and the transfer
-of it itself do not overlap so; where the network is slow for one rank alone, the others' longer stay counts as waiting, too.
+All ranks leave a collective together, and each is in it from when it came. So the rank that was in it for the shortest came last
+and waited for nobody: its time is the transfer, and what another was in it for longer is its waiting for the last. Only durations
+are compared, each of one device's own clock: how well the clocks of hosts agree has no part in it. That all leave together is not
+quite so in a broadcast or a reduce, where a rank may be done once its own part is.
 
 Knows nothing of steps: what the probe saw of the training thread is looked at by `links` and `network`.
 """

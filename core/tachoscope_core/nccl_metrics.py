@@ -24,7 +24,7 @@ COLLECTIVE_SECONDS = Metric(
     "tachoscope_nccl_collective_seconds",
     "histogram",
     "seconds",
-    "Execution of NCCL operations of the node's ranks, waiting for later ranks included, by process group, kind and size of message.",
+    "Time in NCCL operations of the node's ranks, waiting for later ranks included, by process group, kind and size of message.",
     _OPERATION,
     buckets=SECONDS_BUCKETS,
 )
@@ -32,7 +32,7 @@ BUS_BYTES = Metric(
     "tachoscope_nccl_bus_bytes_total",
     "counter",
     "bytes",
-    "Bytes that NCCL operations carried over the bus, by nccl-tests' factors; over the sum of their seconds it is the bus bandwidth.",
+    "Bytes that NCCL operations carried over the bus, by nccl-tests' factors; over the sum of their seconds: bus bandwidth.",
     _OPERATION,
 )
 BANDWIDTH_DIFFERS = Metric(
@@ -76,8 +76,8 @@ COMMUNICATORS = Metric(
     "tachoscope_nccl_communicators",
     "gauge",
     "",
-    "Communicators of the jobs whose RAS this node asks, by state: running, disagreeing (on how many collectives were launched), hung, "
-    "incomplete, error, starting, ending.",
+    "Communicators of the jobs whose RAS this node asks, by state: running, disagreeing (on how many collectives were launched), "
+    "hung, incomplete, error, starting, ending.",
     ("state",),
     COMMUNICATOR_STATES,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
@@ -13,14 +14,13 @@ from tachoscope_core.records import CollectiveDone
 RANKS = 4
 
 
-def call(arrivals: list[float], transfer: float, sequence: int, **fields: object) -> list[CollectiveDone]:
+def call(
+    arrivals: list[float], transfer: float, sequence: int, collective: str = "all_reduce", **fields: Any
+) -> list[CollectiveDone]:
     """Return what each rank tells of a call: it is in it from when it came until the last has come and the data has moved."""
     end = max(arrivals) + transfer
-    whole = {"collective": "all_reduce", "group_size": len(arrivals), "communicator": "0x1", "sequence": sequence} | fields
-    return [
-        moved(rank, whole["collective"], seq=sequence, seconds=end - arrival, **{k: v for k, v in whole.items() if k != "collective"})  # type: ignore[arg-type]
-        for rank, arrival in enumerate(arrivals)
-    ]
+    whole = {"group_size": len(arrivals), "communicator": "0x1", "sequence": sequence} | fields
+    return [moved(rank, collective, sequence, seconds=end - arrival, **whole) for rank, arrival in enumerate(arrivals)]
 
 
 def test_the_planted_transfer_and_waiting_of_each_rank_are_found_and_sum_to_its_seconds() -> None:

@@ -108,11 +108,13 @@ def fake_ras() -> Iterator[FakeRas]:
             thread.join()
 
 
-def communicator(*counts: int, hash: str = "0xae94423cfbb2ef4a", missing: dict[int, dict[str, bool]] | None = None) -> dict[str, Any]:
+def communicator(
+    *counts: int, name: str = "0xae94423cfbb2ef4a", missing: dict[int, dict[str, bool]] | None = None
+) -> dict[str, Any]:
     """Return a communicator whose ranks launched that many AllReduce each; `missing`: status of further ranks."""
     missing = missing or {}
     return {
-        "hash": hash,
+        "hash": name,
         "secondary_hash": "0xb7e7187447156001:0xb8242ed28a71381e",
         "size": len(counts) + len(missing),
         "ranks_count": len(counts),

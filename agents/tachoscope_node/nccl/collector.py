@@ -1,4 +1,4 @@
-"""The collector `nccl`: follows what NCCL's Inspector writes, sums it up by process group, kind and size, and keeps samples as records."""
+"""The collector `nccl`: follows what NCCL's Inspector writes, sums it up by group, kind and size, and keeps samples as records."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class Files:
         return self._positions | {key: tail.read for key, tail in self.tails.items()}
 
     def look(self, now: float, unix_now: float) -> None:
-        """Find new files now and then, and see which have grown. A folder that cannot be read is as if it were empty, and told of."""
+        """Find new files now and then, and see which have grown. A folder that cannot be read is told of once."""
         if now >= self._look_due:
             self._look_due = now + LOOK_SECONDS
             self._find(now, unix_now)

@@ -1,8 +1,8 @@
 """Which job and rank a process of NCCL's Inspector is, and which process group a communicator is.
 
-A process is the rank that has its process id and its user. A communicator is all ranks of the job if it is as large; else the group
-of a parallel dimension (`tachoscope.describe(layout=...)`) that has this rank at this place, judged by all ranks of the node that are
-in it; else it goes by the name that the program gave it, and without one by its size.
+A process is the rank that has its process id and its user. A communicator is all ranks of the job if it is as large; else the
+group of a parallel dimension (`tachoscope.describe(layout=...)`) that has this rank at this place, judged by all ranks of the node
+that are in it; else it goes by the name that the program gave it, and without one by its size.
 """
 
 from __future__ import annotations

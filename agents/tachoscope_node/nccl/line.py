@@ -1,8 +1,8 @@
 """One line of NCCL's Inspector: an operation of one communicator, as one rank of it saw it.
 
 Its format: inspector_json.cc of https://github.com/NVIDIA/nccl/tree/master/plugins/profiler/inspector. Bus bandwidth is that of
-nccl-tests, https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md: what the message weighs in all, times what each link
-of a ring carries of a byte of it, by seconds. Whether the network itself reduced, which makes it less, the line does not say.
+nccl-tests, https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md: what the message weighs in all, times what each
+link of a ring carries of a byte of it, by seconds. Whether the network itself reduced, which makes it less, the line does not say.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Operation(NamedTuple):
         communicator: NCCL's hash of it, such as `0x1f`. name: that the program gave it; empty: none. rank, ranks: within it.
         collective: name as in `KINDS`, or `OTHER`. sequence: number within communicator and kind. peer: rank of it; -1: no send
             or receive. size_bytes: of the message, of all ranks together.
-        seconds: from the first to the last of its kernel. said_bandwidth: bus bandwidth that the line gives, bytes a second; 0: none.
+        seconds: from the first to the last of its kernel. said_bandwidth: of the bus, as the line says, bytes a second; 0: none.
         time: Unix seconds at which it was written, soon after it was done; 0: not known. pid: of the process, as it knows itself.
     """
 

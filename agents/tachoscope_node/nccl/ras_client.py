@@ -1,8 +1,8 @@
 """One question to NCCL's RAS, in its own protocol, that never waits: each `go_on` does what can be done at once.
 
 The protocol is lines of text over TCP: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting/ras.html and
-client_support.cc of NCCL. Servers before 2.28.7 know no JSON. Some of them crashed the job that they were in when they were asked for
-its status (https://github.com/NVIDIA/nccl/issues/1669, /1718, /1762), so STATUS is sent only to one that has agreed to JSON.
+client_support.cc of NCCL. Servers before 2.28.7 know no JSON. Some of them crashed their job when they were asked for its status
+(https://github.com/NVIDIA/nccl/issues/1669, /1718, /1762), so STATUS is sent only to one that has agreed to JSON.
 """
 
 from __future__ import annotations
@@ -95,7 +95,9 @@ class Question:
         if not protocol.startswith(b"SERVER PROTOCOL "):
             raise RasError(f"what listens there is no RAS of NCCL: {protocol[:80].decode(errors='replace')!r}")
         if form.startswith(b"ERROR"):
-            raise UnsafeError("the server knows no JSON, so that NCCL is older than 2.28.7: it was not asked, since some older ones crash")
+            raise UnsafeError(
+                "the server knows no JSON, so that NCCL is older than 2.28.7: it was not asked, since some older ones crash"
+            )
         if timeout != b"OK" or form != b"OK":
             raise RasError(f"it answers {(timeout + b' ' + form)[:80].decode(errors='replace')!r}")
         self._asked, self._to_send, self._got = True, b"STATUS\n", bytearray(rest)

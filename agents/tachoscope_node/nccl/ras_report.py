@@ -190,17 +190,13 @@ def _sentence(communicator: Communicator, state: str, unchanged: int) -> str:
         missing = [one for one in communicator.missing_ranks if one.condition != "not_a_member"]
         conditions = " and ".join(sorted({one.condition for one in missing}))
         return f"{what} is incomplete: {_named(missing)} {conditions}"
-    faulty = [
-        one
-        for one in communicator.ranks
-        if {one.status.async_error, one.status.init_state} - {_SUCCESS, _IN_PROGRESS}
-    ]
+    faulty = [one for one in communicator.ranks if {one.status.async_error, one.status.init_state} - {_SUCCESS, _IN_PROGRESS}]
     codes = sorted({code for one in faulty for code in (one.status.async_error, one.status.init_state)} - {_SUCCESS, _IN_PROGRESS})
     return f"{what} has an error: ncclResult_t {', '.join(map(str, codes))} at {_named(faulty)}"
 
 
 def _behind(communicator: Communicator) -> tuple[str, list[_Rank], int, int]:
-    """Return the kind of collective whose counts are farthest apart, the ranks that launched the fewest, and the fewest and the most."""
+    """Return the kind whose counts are farthest apart, the ranks that launched the fewest, and the fewest and the most."""
     kinds = {kind for rank in communicator.ranks for kind in rank.collective_counts}
     by_kind = {kind: [rank.collective_counts.get(kind, 0) for rank in communicator.ranks] for kind in sorted(kinds)}
     kind = max(by_kind, key=lambda one: max(by_kind[one]) - min(by_kind[one]))

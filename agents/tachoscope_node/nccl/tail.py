@@ -1,8 +1,8 @@
 """One file of NCCL's Inspector, as the agent follows it, and gives back the space of what it has read.
 
 The Inspector opens its file once, for as long as the process lives, and not for appending: it goes on at its own offset whatever is
-done to the file. So what was read is given back as a hole (fallocate(2), FALLOC_FL_PUNCH_HOLE) and never by truncating: offsets stay
-what they are for every writer, and nothing that is being written meanwhile is lost.
+done to the file. So what was read is given back as a hole (fallocate(2), FALLOC_FL_PUNCH_HOLE) and never by truncating: offsets
+stay what they are for every writer, and nothing that is being written meanwhile is lost.
 """
 
 from __future__ import annotations

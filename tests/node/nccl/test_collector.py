@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from trees import points
 
 from inspecting import Inspector, histograms, line
 from spooling import FakeClock
@@ -28,7 +29,6 @@ from tachoscope_node.nccl.groups import Member
 from tachoscope_node.nccl.ras import RasCollector
 from tachoscope_node.nccl.settings import Nccl
 from tachoscope_node.nccl.tail import MAX_LINE_BYTES
-from trees import points
 
 _CPU_SECONDS_PER_MEBIBYTE = 0.06
 """Four times what it took (10 to 18 ms), for slower machines."""

@@ -37,9 +37,7 @@ def test_about_one_in_so_many_is_chosen_whatever_the_period_of_the_steps() -> No
 
 def test_all_ranks_choose_the_same_ones() -> None:
     one, other = operation(), operation(pid=5, comm="0x9e17999afaa87dbb")._replace(rank=6)
-    chosen = [
-        {number for number in range(2000) if sampled(of._replace(sequence=number), 64)} for of in (one, other)
-    ]
+    chosen = [{number for number in range(2000) if sampled(of._replace(sequence=number), 64)} for of in (one, other)]
 
     assert chosen[0] == chosen[1]
 

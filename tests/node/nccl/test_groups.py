@@ -14,7 +14,9 @@ from tachoscope_node.nccl.line import OTHER, Operation, parse
 LAYOUT = {"pp": 2, "dp": 2, "tp": 2}
 
 
-def member(rank: int, *, job: str = "job", pid: int = 0, uid: int = 7, layout: dict[str, int] | None = None, world: int = 8) -> Member:
+def member(
+    rank: int, *, job: str = "job", pid: int = 0, uid: int = 7, layout: dict[str, int] | None = None, world: int = 8
+) -> Member:
     return Member(job, rank, 0, pid or 100 + rank, world, uid, LAYOUT if layout is None else layout)
 
 
@@ -25,10 +27,11 @@ def operation(rank: int = 0, ranks: int = 8, pid: int = 100, **fields: Any) -> O
 def test_every_dimension_of_a_layout_is_found_though_all_are_of_the_same_size() -> None:
     members = [member(rank) for rank in range(8)]
     groups = Groups(lambda: members)
-    told = []
-    for one, (name, (ranks,)) in ((one, item) for one in members for item in groups_of(one.rank, LAYOUT).items()):
-        communicator = f"0x{name}{ranks[0]}"
-        told.append((one, name, ranks, operation(ranks.index(one.rank), 2, one.pid, comm=communicator)))
+    told = [
+        (one, name, ranks, operation(ranks.index(one.rank), 2, one.pid, comm=f"0x{name}{ranks[0]}"))
+        for one in members
+        for name, (ranks,) in groups_of(one.rank, LAYOUT).items()
+    ]
     for one, _, _, found in told:
         groups.see(one, found)
 

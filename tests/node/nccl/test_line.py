@@ -76,7 +76,16 @@ def test_an_older_format_without_names_and_a_newer_one_with_more_fields_are_read
 
 @pytest.mark.parametrize(
     "fields",
-    [{"rank": 4}, {"rank": -1}, {"ranks": 0}, {"size": -1}, {"microseconds": -1}, {"microseconds": 10**13}, {"sequence": -1}, {"comm": ""}],
+    [
+        {"rank": 4},
+        {"rank": -1},
+        {"ranks": 0},
+        {"size": -1},
+        {"microseconds": -1},
+        {"microseconds": 10**13},
+        {"sequence": -1},
+        {"comm": ""},
+    ],
 )
 def test_numbers_that_cannot_be_are_implausible(fields: dict[str, Any]) -> None:
     row = line()
@@ -91,7 +100,10 @@ def test_numbers_that_cannot_be_are_implausible(fields: dict[str, Any]) -> None:
         parsed(row)
 
 
-@pytest.mark.parametrize("garbage", [b"", b"{", b"[]", b"\xff\xfe", b'{"header":{}}', b"[" * 5000, b'{"header":{"id":"0x1","rank":0,"n_ranks":1},"metadata":{}}'])
+@pytest.mark.parametrize(
+    "garbage",
+    [b"", b"{", b"[]", b"\xff\xfe", b'{"header":{}}', b"[" * 5000, b'{"header":{"id":"0x1","rank":0,"n_ranks":1},"metadata":{}}'],
+)
 def test_what_is_no_line_of_the_inspector_is_malformed(garbage: bytes) -> None:
     with pytest.raises(ValueError) as raised:
         parse(garbage)

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable, Iterator
 
 import pytest
+from trees import points
 
 from fake_ras import FakeRas, communicator, fake_ras
 from processes import free_port, wait_for
@@ -14,7 +15,6 @@ from tachoscope_core.nccl_metrics import COMMUNICATORS, MISSING_RANKS, RAS_UP
 from tachoscope_node.collectors.collector import NoDataError, NotSupportedError, PartialError
 from tachoscope_node.nccl.ras import RasCollector
 from tachoscope_node.nccl.ras_client import MOST_BYTES, WHOLE_SECONDS
-from trees import points
 
 
 class Asking:
@@ -81,7 +81,7 @@ def raises(kind: type[Exception], asking: Asking) -> Callable[[], str]:
 
 
 def test_it_asks_in_the_words_of_the_protocol_and_only_when_due(server: FakeRas, asking: Asking) -> None:
-    server.communicators = [communicator(7, 7), communicator(3, 3, hash="0x2")]
+    server.communicators = [communicator(7, 7), communicator(3, 3, name="0x2")]
 
     assert asking.answer(server) == {"running": 2.0}
     for _ in range(5):
@@ -125,7 +125,7 @@ def test_missing_ranks_are_counted_by_condition_and_named(server: FakeRas, askin
 
 
 def test_another_jobs_process_that_answers_at_the_same_port_does_not_break_the_series(server: FakeRas, asking: Asking) -> None:
-    one, other = communicator(5, 4), communicator(9, 9, hash="0x2")
+    one, other = communicator(5, 4), communicator(9, 9, name="0x2")
     for answers in range(6):
         server.communicators = [one] if answers % 2 == 0 else [other]
         states = asking.answer(server)

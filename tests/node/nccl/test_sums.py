@@ -6,13 +6,13 @@ import json
 from typing import Any
 
 import pytest
+from trees import points
 
 from inspecting import histograms, line
 from tachoscope_core.nccl_metrics import BUS_BYTES, COLLECTIVE_SECONDS, SECONDS_BUCKETS
 from tachoscope_node.families import Histogram
 from tachoscope_node.nccl.line import KINDS, bus_bytes, parse
 from tachoscope_node.nccl.sums import FORGET_SECONDS, MAX_KEYS, Sums
-from trees import points
 
 
 def add(sums: Sums, job: str = "job", group: str = "all", now: float = 0.0, **fields: Any) -> None:
