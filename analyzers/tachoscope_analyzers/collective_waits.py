@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tachoscope_core.records import CollectiveDone
+from tachoscope_core.report import Evidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,3 +67,20 @@ def collective_waits(rows: Iterable[CollectiveDone]) -> CollectiveWaits:
             waited[row.rank] += row.seconds - latest.seconds  # type: ignore[assignment]
             caused[latest.rank] += row.seconds - latest.seconds  # type: ignore[assignment]
     return CollectiveWaits(compared, len(calls) - compared, dict(waited), dict(moved), dict(last), dict(caused))
+
+
+def evidence(rows: Iterable[CollectiveDone], attempt: int) -> list[Evidence]:
+    """Return what part of NCCL's collectives of an attempt was waiting, and for whom most; none where nothing can be compared."""
+    found = collective_waits(row for row in rows if row.attempt == attempt)
+    if found.wait_share is None:
+        return []
+    worst = max(found.caused_seconds, key=found.caused_seconds.__getitem__)
+    most = f"; most of it for rank {worst}, which came last in {found.last[worst]}" if found.caused_seconds[worst] > 0 else ""
+    return [
+        Evidence(
+            signal="waiting for a later rank, part of the ranks' time in NCCL's collectives",
+            value=found.wait_share,
+            unit="ratio",
+            source=f"{found.calls} collectives that NCCL's Inspector told of on all their ranks{most}",
+        )
+    ]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from making import moved
-from tachoscope_analyzers.collective_waits import collective_waits
+from tachoscope_analyzers.collective_waits import collective_waits, evidence
 from tachoscope_core.records import CollectiveDone
 
 RANKS = 4
@@ -83,3 +83,14 @@ def test_a_rank_that_told_twice_of_a_call_is_compared_with_none() -> None:
     rows = call([0.0, 0.1], 0.001, 3)
 
     assert collective_waits([*rows, rows[0]]).left_out == 1
+
+
+def test_the_evidence_names_the_part_that_was_waiting_and_for_whom_and_is_absent_where_nobody_told() -> None:
+    rows = [row for sequence in range(5) for row in call([0.0, 0.0, 0.03, 0.0], 0.01, sequence)]
+
+    (found,) = evidence(rows, attempt=0)
+    assert found.value == pytest.approx(0.09 / 0.13)
+    assert "5 collectives" in found.source
+    assert "rank 2, which came last in 5" in found.source
+    assert evidence(rows, attempt=1) == []
+    assert evidence([moved(0, "all_reduce", group_size=2)], attempt=0) == []

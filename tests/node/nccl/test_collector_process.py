@@ -6,6 +6,7 @@ import os
 import re
 from pathlib import Path
 
+from fake_ras import communicator, fake_ras
 from inspecting import Inspector
 from processes import agent_process, wait_for
 from spooling import Process
@@ -47,3 +48,34 @@ def test_lines_of_the_inspector_become_metrics_and_records_of_their_job(tmp_path
         (0, "", 4, 0.002, "0x9e17999afaa87dbb")
     }
     assert sorted(one.sequence for one in found) == list(range(23))
+
+
+def test_ras_is_asked_by_the_node_of_rank_0_once_its_job_has_made_a_step_and_a_hang_is_told(tmp_path: Path) -> None:
+    with fake_ras() as server:
+        server.communicators = [communicator(41, 40)]
+        nccl = {"ras": f"127.0.0.1:{server.address[1]}", "ras_interval_seconds": 1, "hung_polls": 2}
+        process = Process(tmp_path / "spool" / "run", world_size=2)
+        process.start(pid=os.getpid())
+        with agent_process(tmp_path, nccl=nccl) as agent:
+            wait_for(lambda: "nccl_ras: no_data: a rank has not finished its first step" in agent.log.read_text())
+            assert server.commands == []
+            process.step()
+            hung = 'tachoscope_nccl_communicators{state="hung"}'
+            wait_for(lambda: number(agent.get("/metrics"), hung) == 1)
+            page = agent.get("/metrics")
+            log = agent.log.read_text()
+
+    assert number(page, "tachoscope_nccl_ras_up") == 1
+    assert "WARNING" in next(row for row in log.splitlines() if "hangs: none of its ranks launched anything" in row)
+    assert "rank 1 (process 1001 on 172.16.64.245) launched 40 AllReduce where others launched 41" in log
+    assert server.most_open == 1
+
+
+def test_a_node_without_rank_0_leaves_the_asking_to_the_one_that_has_it(tmp_path: Path) -> None:
+    process = Process(tmp_path / "spool" / "run", rank=1, world_size=2)
+    process.start(pid=os.getpid())
+    process.step()
+    with fake_ras() as server, agent_process(tmp_path, nccl={"ras": f"localhost:{server.address[1]}"}) as agent:
+        wait_for(lambda: "nccl_ras: no_data: the node of rank 0 asks" in agent.log.read_text())
+
+        assert server.commands == []
