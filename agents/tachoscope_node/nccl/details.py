@@ -16,7 +16,7 @@ from tachoscope_core.records import CollectiveDone, Record
 from tachoscope_node.nccl.groups import Groups, Member
 from tachoscope_node.nccl.line import Operation
 
-RECORDS_PER_SECOND = 100
+RECORDS_PER_SECOND = 20
 """Of the node, on average; a record has some 400 bytes."""
 _BURST_SECONDS = 10.0
 _GOLDEN = 2654435769

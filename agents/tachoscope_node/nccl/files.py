@@ -72,9 +72,13 @@ class Files:
         if now >= self._look_due:
             self._look_due = now + LOOK_SECONDS
             self._find(now, unix_now)
-        for key, tail in self.tails.items():
+        for key, tail in list(self.tails.items()):
             before = tail.size
-            tail.look()
+            try:
+                tail.look()
+            except OSError as error:
+                self._give_up(key, error)
+                continue
             tail.skip_to(MOST_BEHIND_BYTES)
             if tail.size != before:
                 self._grew_at[key] = now
@@ -92,8 +96,11 @@ class Files:
         for number, key in enumerate(keys):
             tail = self.tails[key]
             before = tail.read
-            for lines in tail.lines(most_bytes // (len(keys) - number)):
-                yield tail, lines
+            try:
+                for lines in tail.lines(most_bytes // (len(keys) - number)):
+                    yield tail, lines
+            except OSError as error:
+                self._give_up(key, error)
             most_bytes = max(most_bytes - (tail.read - before), 0)
 
     def release(self, rotate_bytes: int) -> None:
@@ -111,6 +118,11 @@ class Files:
         """Let go of all files."""
         for key in list(self.tails):
             self._close(key)
+
+    def _give_up(self, key: str, error: OSError) -> None:
+        """Close a file that cannot be read, as one whose server is away; the next look may find it again."""
+        self._tell(f"could not read {self.tails[key].name}: {error.strerror}")
+        self._close(key)
 
     def _close(self, key: str) -> None:
         tail = self.tails.pop(key)

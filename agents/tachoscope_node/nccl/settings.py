@@ -26,7 +26,7 @@ class Nccl(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     inspector: list[str] = []
     bytes_per_second: int = 512 << 10
     rotate_bytes: int = 64 << 20
-    record_one_in: int = 64
+    record_one_in: int = 256
     ras: str = ""
     ras_interval_seconds: float = 15.0
     hung_polls: int = 8

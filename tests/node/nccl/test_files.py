@@ -121,3 +121,19 @@ def test_more_files_than_the_limit_are_counted_and_not_opened(tmp_path: Path) ->
 
     assert (len(files.tails), files.left_out) == (module.MAX_FILES, 3)
     files.close()
+
+
+def test_a_file_that_cannot_be_read_any_more_is_given_up_and_the_others_go_on(tmp_path: Path) -> None:
+    Inspector(tmp_path, name="a.log").write(b"1\n")
+    Inspector(tmp_path, name="b.log").write(b"2\n")
+    files, log = files_of(tmp_path)
+    files.look(0.0, time.time())
+    broken = next(tail for tail in files.tails.values() if tail.name == "a.log")
+    writable_only = os.open(tmp_path / "a.log", os.O_WRONLY)
+    os.dup2(writable_only, broken._descriptor)
+    os.close(writable_only)
+
+    assert read(files, 1.0) == {"b.log": [b"2"]}
+    assert log == ["collector nccl: could not read a.log: Bad file descriptor"]
+    assert read(files, LOOK_SECONDS) == {"a.log": [b"1"]}, "the next look finds it again"
+    files.close()
