@@ -112,3 +112,17 @@ def test_what_is_no_line_of_the_inspector_is_malformed(garbage: bytes) -> None:
 
 def test_one_rank_alone_carries_nothing_over_a_bus() -> None:
     assert bus_factor("all_reduce", 1) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("coll", "size", "microseconds", "bus_gigabytes_per_second"),
+    [("AllReduce", 17179869184, 61974, 485.119099), ("ReduceScatter", 2147483648, 41057, 366.134533)],
+)
+def test_what_nccl_shows_of_eight_real_gpus_has_the_bandwidth_that_we_compute(
+    coll: str, size: int, microseconds: int, bus_gigabytes_per_second: float
+) -> None:
+    """Figures of the examples in the README of NCCL's Inspector."""
+    found = parsed(line(coll, ranks=8, size=size, microseconds=microseconds, coll_busbw_gbs=bus_gigabytes_per_second))
+
+    assert bus_bytes(found) / found.seconds / 1e9 == pytest.approx(bus_gigabytes_per_second, abs=1e-6)
+    assert not bandwidth_differs(found, bus_bytes(found))
