@@ -5,6 +5,7 @@ Knows nothing of threads, signals and sockets: `service` calls `tick` once a sec
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import Counter
@@ -33,6 +34,10 @@ from tachoscope_node.keeper import Keeper
 from tachoscope_node.live import Live
 from tachoscope_node.live_services import trainings
 from tachoscope_node.logs import Log
+from tachoscope_node.nccl.collector import NcclCollector
+from tachoscope_node.nccl.groups import Member
+from tachoscope_node.nccl.ras import RasCollector
+from tachoscope_node.nccl.settings import address
 from tachoscope_node.newborn import Newborn
 from tachoscope_node.notices import Notices
 from tachoscope_node.own_records import OwnRecords
@@ -99,6 +104,8 @@ class Agent:
         self.gpus = self._gpus(config)
         self._preemption = self._asks_for_preemption(config)
         self._servers = self._watched_servers(config)
+        self._nccl = self._inspected(config)
+        self._ras = self._asked_ras(config)
         self._notices = Notices(self.keeper, lambda line: log.warning(None, line))
         self._newborn = Newborn()
         self.frame = self._frame(config)
@@ -266,6 +273,9 @@ class Agent:
     def reconfigure(self, config: Config) -> None:
         """Go on with other limits, times and device filters."""
         old, old_gpus, old_preemption, old_servers = self.frame, self.gpus, self._preemption, self._servers
+        old_nccl, old_ras = self._nccl, self._ras
+        if config.nccl != self.config.nccl:
+            self._nccl, self._ras = self._inspected(config), self._asked_ras(config)
         if config.servers != self.config.servers:
             self._servers = self._watched_servers(config)
         if config.preemption != self.config.preemption:
@@ -283,6 +293,10 @@ class Agent:
             old_preemption.close()
         if old_servers is not None and old_servers is not self._servers:
             old_servers.close()
+        if old_nccl is not None and old_nccl is not self._nccl:
+            old_nccl.close()
+        if old_ras is not None and old_ras is not self._ras:
+            old_ras.close()
         if old_gpus is not None and old_gpus is not self.gpus:
             old_gpus.close()
 
@@ -294,6 +308,8 @@ class Agent:
         collectors += self._health.collectors(config.gpu, self.gpus)
         collectors += [self._preemption] if self._preemption is not None else []
         collectors += [self._servers] if self._servers is not None else []
+        collectors += [self._nccl] if self._nccl is not None else []
+        collectors += [self._ras] if self._ras is not None else []
         return Frame(collectors, self._log_collector)
 
     def _asks_for_preemption(self, config: Config) -> PreemptionCollector | None:
@@ -304,6 +320,34 @@ class Agent:
 
     def _watched_servers(self, config: Config) -> ServersCollector | None:
         return ServersCollector(config.servers, self._log_collector) if config.servers else None
+
+    def _inspected(self, config: Config) -> NcclCollector | None:
+        if not config.nccl.inspector:
+            return None
+        state = config.state_path / "nccl.json"
+        return NcclCollector(config.nccl, state=state, members=self.members, write=self.records.write, log=self._log_collector)
+
+    def _asked_ras(self, config: Config) -> RasCollector | None:
+        asked = config.nccl
+        if (at := address(asked.ras)) is None:
+            return None
+        return RasCollector(
+            at,
+            hung_polls=asked.hung_polls,
+            poll_seconds=asked.ras_interval_seconds,
+            wait_for=self._ras_waits_for,
+            log=lambda line: self.log.warning(None, line),
+        )
+
+    def _ras_waits_for(self) -> str:
+        """Return what speaks against asking RAS: it tells of a whole job, and jobs must not be asked while they start."""
+        with self.lock:
+            running = [rank for job in self.live.jobs.values() for rank in job.running()]
+        if not running:
+            return "" if self._nccl is not None and self._nccl.active else "no rank runs on this node"
+        if any(rank.steps == 0 for rank in running):
+            return "a rank has not finished its first step"
+        return "" if any(rank.rank == 0 for rank in running) else "the node of rank 0 asks"
 
     def _pods(self, config: Config, gpus: GpuSource) -> PodsCollector:
         socket = config.gpu.pod_resources
@@ -353,6 +397,10 @@ class Agent:
             self._preemption.close()
         if self._servers is not None:
             self._servers.close()
+        if self._nccl is not None:
+            self._nccl.close()
+        if self._ras is not None:
+            self._ras.close()
         if self.gpus is not None:
             self.gpus.close()
         self._health.close()
@@ -386,6 +434,17 @@ class Agent:
             return {
                 (job.name, str(rank.rank)): rank.pid for job in self.live.jobs.values() for rank in job.running() if rank.pid > 0
             }
+
+    def members(self) -> list[Member]:
+        """Return the ranks of the node, those that ended lately included, as far as they can be joined to NCCL's communicators."""
+        with self.lock:
+            owners = {name: os.fstat(directory.descriptor).st_uid for name, directory in self.follower.directories.items()}
+            return [
+                Member(job.name, rank.rank, rank.attempt, rank.pid, rank.world_size, owners[rank.directory], rank.layout)
+                for job in self.live.jobs.values()
+                for rank in job.ranks.values()
+                if rank.pid > 0 and rank.directory in owners
+            ]
 
     def gpu_ranks(self) -> tuple[Rank, ...]:
         """Return the ranks that run, as far as they can be joined to GPUs."""

@@ -18,6 +18,8 @@ from tachoscope_node import places
 from tachoscope_node.checked_yaml import parse
 from tachoscope_node.collectors.all import DEFAULT_FILTERS
 from tachoscope_node.collectors.filters import DeviceFilter
+from tachoscope_node.nccl import settings as nccl_settings
+from tachoscope_node.nccl.settings import Nccl
 from tachoscope_node.otlp import OtlpSettings
 from tachoscope_node.otlp import faults as otlp_faults
 from tachoscope_node.server_settings import Server
@@ -139,6 +141,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         preemption: whom to ask for notices that the machine will be taken away.
         devices: device filters by collector (disk, network, infiniband). gpu: what is collected of GPUs.
         checkpoints: how they are read back. servers: inference servers whose metrics are read.
+        nccl: what is collected of NCCL's own telemetry.
     """
 
     spool: str = ""
@@ -162,6 +165,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     checkpoints: Checkpoints = Checkpoints()
     preemption: Preemption = Preemption()
     servers: list[Server] = []
+    nccl: Nccl = Nccl()
     otlp: OtlpSettings | None = None
 
     @property
@@ -209,6 +213,7 @@ RANGES: Mapping[str, tuple[float, float]] = {
     "checkpoints.max_bytes": (0, 1 << 50),
     "checkpoints.verify_again_seconds": (60, 365 * 86400),
     "preemption.interval_seconds": (1, 60),
+    **{f"nccl.{name}": limits for name, limits in nccl_settings.RANGES.items()},
     **{f"limits.{name}": (1, 1 << 40) for name in Limits.__struct_fields__},
 }
 """By key: the least and the most that a number may be."""
@@ -316,6 +321,7 @@ def _out_of_range(config: Config) -> list[str]:
     if config.preemption.provider is True:
         faults.append("preemption.provider: True: is none of off, aws, gcp, azure")
     faults += server_faults(config.servers)
+    faults += [f"nccl.{fault}" for fault in nccl_settings.faults(config.nccl)]
     if config.otlp is not None:
         faults += [f"otlp.{fault}" for fault in otlp_faults(config.otlp)]
     return faults

@@ -17,7 +17,7 @@ from tachoscope_node.config import Limits
 from tachoscope_node.endings import Ended, Finished
 from tachoscope_node.integrity_counts import Integrity
 from tachoscope_node.live_services import Services
-from tachoscope_node.live_state import RECENT_STEPS, Buckets, Job, Rank
+from tachoscope_node.live_state import RECENT_STEPS, Buckets, Job, Rank, layout_of
 from tachoscope_node.regularity import Regularity
 from tachoscope_node.service_state import Service
 
@@ -86,6 +86,8 @@ class Live:
     def _take(self, directory: str, record: records.AnyRecord, now: float) -> None:
         # The same clock, on the same host: one in the future, or before the host's start, is forged.
         at = max(min(record.monotonic_ns / 1e9, now), 0.0)
+        if directory.startswith(AGENT_DIRECTORY) and isinstance(record, records.CollectiveDone):
+            return  # what NCCL told this agent, or one before it, of a rank: no word of the rank itself
         of_service = live_services.of_service(record)
         if of_service is not None:
             self.services.take(directory, of_service, at, now, self.limits)
@@ -119,6 +121,7 @@ class Live:
             case records.JobStarted():
                 rank.pid, rank.world_size, rank.device = record.pid, record.world_size, record.device[:32]
                 rank.gpu_uuid, rank.pod_uid = record.gpu_uuid[:96], record.pod_uid[:64]
+                rank.layout = layout_of(record)
                 rank.began = account.process_began(record, at)
             case records.Heartbeat():
                 account.heard_of(job, rank, record.phase, at)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 
+from tachoscope.layout import DIMENSIONS
+from tachoscope_core.records import JobStarted
 from tachoscope_core.training_metrics import (
     CHECKPOINT_BACKGROUND,
     CHECKPOINT_BLOCKING,
@@ -20,6 +24,8 @@ from tachoscope_node.progress import Progress
 from tachoscope_node.regularity import Regularity
 
 RECENT_STEPS = 32
+MAX_LAYOUT = 1 << 16
+"""Ranks of a job whose parallel dimensions are looked at: their groups are listed rank by rank."""
 
 
 class Buckets(msgspec.Struct):
@@ -44,7 +50,8 @@ class Rank(msgspec.Struct):
 
     Attributes:
         writer, directory: who writes its records, and where. ended: `left`, `failed` or `killed` once it did.
-        gpu_uuid, pod_uid: as its record says. phase: where it was after its last step, by its last heartbeat; empty: not known.
+        gpu_uuid, pod_uid: as its record says. layout: so, too, where it makes the world.
+        phase: where it was after its last step, by its last heartbeat; empty: not known.
         seconds: by ledger state. dropped_before: records dropped by the rank's earlier processes.
         recent: wall and data wait of the last steps.
         began: when the process was started; None: not known. accounted: up to when its time is in `seconds`; None: nothing is.
@@ -61,6 +68,7 @@ class Rank(msgspec.Struct):
     device: str = ""
     gpu_uuid: str = ""
     pod_uid: str = ""
+    layout: dict[str, int] = {}
     ended: str = ""
     seconds: dict[str, float] = msgspec.field(default_factory=lambda: dict.fromkeys(TRAINING_STATES, 0.0))
     steps: int = 0
@@ -140,3 +148,10 @@ class Job(msgspec.Struct):
     def whole(self, parts: dict[int, Waited]) -> bool:
         """Say whether these are of all ranks of the job."""
         return len(parts) >= max(rank.world_size for rank in self.ranks.values() if rank.rank in parts or not rank.ended)
+
+
+def layout_of(record: JobStarted) -> dict[str, int]:
+    """Return the sizes of the parallel dimensions, where these can make the world; else none."""
+    sizes = record.layout.values()
+    known = set(DIMENSIONS).issuperset(record.layout) and all(size > 0 for size in sizes)
+    return record.layout if known and math.prod(sizes) == record.world_size <= MAX_LAYOUT else {}

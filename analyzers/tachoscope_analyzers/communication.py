@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tachoscope_analyzers import dimensions, links, network
+from tachoscope_analyzers import collective_waits, dimensions, links, network
 from tachoscope_analyzers.judge import Candidate
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.losses import Losses
@@ -40,6 +40,7 @@ def candidates(job: JobRecords, steps: Steps, losses: Losses, flows: list[links.
             unit="seconds per step",
             source="step records",
         ),
+        *collective_waits.evidence(job.collectives, steps.attempt),
     ]
     if not steps.transfer_measured:
         return [Candidate("unknown", losses.transfer, "all", evidence, 0.5, ("comm_exposed", 0.0))], judged

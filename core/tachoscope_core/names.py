@@ -11,6 +11,7 @@ from tachoscope_core.agent_metrics import AGENT_METRICS
 from tachoscope_core.checkpoint_metrics import CHECKPOINT_METRICS
 from tachoscope_core.gpu_metrics import GPU_METRICS
 from tachoscope_core.host_metrics import HOST_METRICS
+from tachoscope_core.nccl_metrics import NCCL_METRICS
 from tachoscope_core.serving_metrics import ENGINE_STATES as ENGINE_STATES
 from tachoscope_core.serving_metrics import REQUEST_STATES as REQUEST_STATES
 from tachoscope_core.serving_metrics import SERVING_METRICS
@@ -20,6 +21,15 @@ from tachoscope_core.watch_metrics import WATCH_METRICS
 
 UNEXPLAINED = "unexplained"
 
-METRICS = (*TRAINING_METRICS, *CHECKPOINT_METRICS, *HOST_METRICS, *GPU_METRICS, *SERVING_METRICS, *AGENT_METRICS, *WATCH_METRICS)
+METRICS = (
+    *TRAINING_METRICS,
+    *CHECKPOINT_METRICS,
+    *HOST_METRICS,
+    *GPU_METRICS,
+    *NCCL_METRICS,
+    *SERVING_METRICS,
+    *AGENT_METRICS,
+    *WATCH_METRICS,
+)
 
 BY_NAME = {metric.name: metric for metric in METRICS}

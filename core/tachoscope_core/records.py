@@ -257,6 +257,8 @@ class CollectiveDone(Record, frozen=True, kw_only=True, tag="CollectiveDone"):
         peer: global rank at the other end of `send` and `recv`; -1: it was no point-to-point call.
         step: last finished step of the process.
         wait_seconds, transfer_seconds: where who wrote this can tell them apart.
+        communicator, sequence: NCCL's own, where NCCL's Inspector told of this one call (`seconds` then are its execution on the
+            device, on `rank`, and who wrote this is the node agent); empty and -1 else.
     """
 
     collective: str
@@ -270,6 +272,8 @@ class CollectiveDone(Record, frozen=True, kw_only=True, tag="CollectiveDone"):
     step: int = 0
     wait_seconds: float | None = None
     transfer_seconds: float | None = None
+    communicator: str = ""
+    sequence: int = -1
 
 
 class ShardRead(Record, frozen=True, kw_only=True, tag="ShardRead"):
