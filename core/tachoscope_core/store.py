@@ -124,8 +124,8 @@ class Store:
     def job_times(self) -> dict[str, float]:
         """Return each job with the Unix time at which something of it was last written.
 
-        Traces and reports, which may be put there long after, do not count, nor do jobs that have nothing else
-        (see `stored_traces`).
+        Traces, which may be put there long after, do not count, nor do jobs that have nothing else: see `stored_traces`. Reports
+        count only of jobs that have nothing else: a watch writes them anew.
         """
         times = {job: self._last_written(f"{self._root}/jobs/{job}") for job in self.jobs()}
         return {job: time for job, time in times.items() if time is not None}
@@ -135,11 +135,11 @@ class Store:
             entries: dict[str, dict[str, Any]] = self._fs.find(path, detail=True)
         except Exception as error:
             raise TachoscopeError(f"could not list {path} in store {self.url}: {error}") from None
-        later = (f"{path}/traces/", f"{path}/reports/")
-        others = [entry for name, entry in entries.items() if not name.startswith(later)]
+        others = {name: entry for name, entry in entries.items() if not name.startswith(f"{path}/traces/")}
         if entries and not others:
             return None
-        times = (entry.get("mtime") or entry.get("LastModified") or 0.0 for entry in others)
+        own = [entry for name, entry in others.items() if not name.startswith(f"{path}/reports/")] or list(others.values())
+        times = (entry.get("mtime") or entry.get("LastModified") or 0.0 for entry in own)
         return max((time.timestamp() if isinstance(time, datetime) else float(time) for time in times), default=0.0)
 
     def segments(self, job: str) -> Iterator[StoredSegment]:
