@@ -1,0 +1,172 @@
+"""The socket at which processes ask whether they shall record: abstract, or in a directory that a pod shares.
+
+Any process of the machine may send here, so nothing that it says is believed but what the kernel says of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+import stat
+import struct
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_node.profiling.wire import MAX_BYTES, Asked, NotUnderstoodError, answer, parse
+
+NAME = "dynolog"
+"""Of the daemon that kineto looks for."""
+ABSTRACT = b"\0dynolog\0"
+MOST_PER_SECOND = 1000
+"""Datagrams that are answered; the rest waits in the kernel, and then with who sends."""
+_CREDENTIALS = struct.Struct("iII")
+_LOOK_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """Who sent a datagram, by the kernel's word; `pid` 0: a process that this one cannot see."""
+
+    pid: int
+    uid: int
+
+
+class Endpoint:
+    """Answers in a thread of its own, and waits for nobody: an answer that cannot be taken at once is lost.
+
+    Args:
+        directory: that the socket lies in; None: the abstract one of this network namespace.
+        decide: returns the text for a process that asks; called from the endpoint's thread.
+
+    Attributes:
+        refused: datagrams that were not answered, by reason.
+
+    Raises:
+        TachoscopeError: the socket cannot be made, or another daemon has it.
+    """
+
+    def __init__(self, directory: Path | None, decide: Callable[[Asked, Sender], str]) -> None:
+        self.directory = directory
+        self.refused: Counter[str] = Counter()
+        self._decide = decide
+        self._socket = _bound(directory)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name="tachoscope-profiles-socket", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop answering, and remove the socket."""
+        self._stop.set()
+        self._thread.join()
+        self._socket.close()
+        if self.directory is not None:
+            (self.directory / NAME).unlink(missing_ok=True)
+
+    def _serve(self) -> None:
+        second, answered = 0.0, 0
+        while not self._stop.is_set():
+            try:
+                datagram, ancillary, flags, sender = self._socket.recvmsg(MAX_BYTES, socket.CMSG_SPACE(_CREDENTIALS.size))
+            except TimeoutError:
+                continue
+            except OSError as error:
+                self.refused[f"could not receive: {error.strerror}"] += 1
+                self._stop.wait(_LOOK_SECONDS)
+                continue
+            now = time.monotonic()
+            if now - second >= 1.0:
+                second, answered = now, 0
+            answered += 1
+            if answered > MOST_PER_SECOND:
+                self._stop.wait(max(1.0 - (now - second), 0.0))
+            self._answer(datagram, ancillary, flags, sender)
+
+    def _answer(self, datagram: bytes, ancillary: list[tuple[int, int, bytes]], flags: int, address: object) -> None:
+        sender = _sender(ancillary)
+        if sender is None or flags & socket.MSG_TRUNC or not address:
+            self.refused["nobody to answer" if sender is None or not address else "too long"] += 1
+            return
+        try:
+            asked = parse(datagram)
+        except NotUnderstoodError:
+            self.refused["not understood"] += 1
+            return
+        try:
+            text = self._decide(asked, sender)
+            self._socket.sendto(answer(asked, text), socket.MSG_DONTWAIT, self._reachable(address, sender))
+        except OSError:
+            self.refused["gone"] += 1
+        except Exception as error:  # a fault of our own must not end the thread
+            self.refused[f"fault: {type(error).__name__}: {error}"[:200]] += 1
+
+    def _reachable(self, address: object, sender: Sender) -> bytes:
+        """Return where to answer: of a socket in a directory its name there, for the sender may see the directory elsewhere.
+
+        Raises:
+            FileNotFoundError: it is no socket of the sender's in that directory.
+        """
+        given = address if isinstance(address, bytes) else os.fsencode(str(address))
+        if given.startswith(b"\0"):
+            return given
+        path = os.fsencode(self.directory or "") + b"/" + given.rpartition(b"/")[2]
+        found = os.lstat(path)
+        if self.directory is None or not stat.S_ISSOCK(found.st_mode) or found.st_uid != sender.uid:
+            raise FileNotFoundError
+        return path
+
+
+def _sender(ancillary: list[tuple[int, int, bytes]]) -> Sender | None:
+    for level, kind, data in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS) and len(data) >= _CREDENTIALS.size:
+            pid, uid, _ = _CREDENTIALS.unpack_from(data)
+            return Sender(pid, uid)
+    return None
+
+
+def _bound(directory: Path | None) -> socket.socket:
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        if directory is None:
+            made.bind(ABSTRACT)
+        else:
+            _bind_in(made, directory)
+        made.settimeout(_LOOK_SECONDS)
+    except OSError as error:
+        made.close()
+        where = "the abstract socket 'dynolog'" if directory is None else f"the socket {directory / NAME}"
+        if error.errno == errno.EADDRINUSE:
+            raise TachoscopeError(f"another daemon has {where}", fix="stop it (dynolog, another agent), or profiles: ...") from None
+        raise TachoscopeError(f"could not make {where}: {error.strerror}") from None
+    return made
+
+
+def _bind_in(made: socket.socket, directory: Path) -> None:
+    """Bind in a directory where every user's processes may put theirs, and none can remove another's."""
+    if not directory.is_dir():
+        directory.mkdir(parents=True)
+        directory.chmod(0o1777)
+    path = directory / NAME
+    with contextlib.suppress(FileNotFoundError):
+        if stat.S_ISSOCK(path.lstat().st_mode) and not _is_alive(path):
+            path.unlink()
+    made.bind(str(path))
+    path.chmod(0o666)
+
+
+def _is_alive(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            return False
+        except OSError:
+            return True
+        return True
