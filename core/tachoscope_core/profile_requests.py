@@ -1,8 +1,8 @@
 """What somebody asks of a running job: a profiler trace of all its ranks. Documents in the store, which agents poll.
 
 `jobs/<job>/requests/<id>/request.json` is written once, by who asks; `plan.json` by the agent of rank 0, which says when all ranks
-record, or why they do not; `host=<host>.json` by each agent that has ranks of the job: how far they are. Each document has one writer,
-so nobody needs a lock. The traces become the recording of the same id (see `stored_traces`).
+record, or why they do not; `host=<host>.json` by each agent that has ranks of the job: how far they are. Each document has one
+writer, so nobody needs a lock. The traces become the recording of the same id (see `stored_traces`).
 """
 
 from __future__ import annotations

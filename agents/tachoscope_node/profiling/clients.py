@@ -42,8 +42,9 @@ class Who:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a process under the probe tells of itself; `step_seconds`: what its last step took, 0: none is known."""
+    """What a process under the probe tells of itself, and which user told it; `step_seconds`: of its last step, 0: not known."""
 
+    uid: int
     job: str
     rank: int
     world_size: int
@@ -75,6 +76,7 @@ def identify(proc: Path, sender: Sender, known: Mapping[int, Known], directory: 
         raise UnknownError(f"could not look at its process: {error}") from None
     rank = _number(environ, "RANK", "SLURM_PROCID")
     told = known.get(sender.pid)
+    told = told if told is not None and told.uid == sender.uid else None
     if told is not None:
         job, number, world = told.job, told.rank, told.world_size
     else:

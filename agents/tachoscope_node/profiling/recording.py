@@ -1,24 +1,22 @@
 """One profile on one node, from the request to the traces in the store.
 
-All ranks record at one time, which the agent of rank 0 chooses so far ahead that each process has asked by then. Where nothing tells
-how long a step takes, a first short pass does, and a second one is long enough.
+All ranks record at one time, which the agent of rank 0 chooses so far ahead that each process has asked by then. Where nothing
+tells how long a step takes, a first short pass does, and a second one is long enough.
 """
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
-from tachoscope_core import profile_requests, stored_traces
+from tachoscope_core import profile_requests
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.profile_requests import HostState, Pass, Plan, RankState, Request, State
-from tachoscope_core.store import Store
+from tachoscope_core.profile_requests import HostState, Pass, Plan, RankState, Request
 from tachoscope_node.profiling import folders
 from tachoscope_node.profiling.clients import Who, began
-from tachoscope_node.profiling.trace_text import step_ends, write_tagged
+from tachoscope_node.profiling.parts import Part, Place
+from tachoscope_node.profiling.trace_text import step_ends
 from tachoscope_node.profiling.wire import configuration
 
 LATEST_SECONDS = 6.5
@@ -29,51 +27,6 @@ COLLECT_SECONDS = 90.0
 """After the last moment that is recorded: traces of a gigabyte take a while to write."""
 PLAN_SECONDS = 60.0
 _SPARE_STEPS, _SPARE_RATIO, _LEAST_SECONDS = 2, 1.25, 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a recording takes place.
-
-    Attributes:
-        directory: for traces of processes that ask at the abstract socket. own: the agent's alone.
-        lead_seconds: from a plan to its start. most_seconds: that are recorded. trace_bytes: that a trace may have.
-    """
-
-    store: Store
-    node: str
-    proc: Path
-    directory: Path
-    own: Path
-    lead_seconds: float
-    most_seconds: float
-    trace_bytes: int
-
-
-@dataclass(slots=True)
-class Part:
-    """What one rank does. `descriptor`: of its whole trace. `ends`: when its optimizer had stepped in it, in seconds."""
-
-    who: Who
-    state: State = "waiting"
-    reason: str = ""
-    folder: Path | None = None
-    descriptor: int | None = None
-    ends: list[float] = field(default_factory=list)
-    stored: stored_traces.StoredTrace | None = None
-
-    def fail(self, reason: str) -> None:
-        """Give up, and say why."""
-        self.state, self.reason = "failed", reason
-
-    def let_go(self) -> None:
-        """Close and remove what was written."""
-        if self.descriptor is not None:
-            os.close(self.descriptor)
-            self.descriptor = None
-        if self.folder is not None:
-            folders.remove(self.folder)
-            self.folder = None
 
 
 class Recording:
@@ -109,9 +62,7 @@ class Recording:
                 return ""
             seen = Path(who.seen_as) / part.folder.name if who.directory is not None else part.folder
             try:
-                text = configuration(
-                    start=due.start, seconds=due.seconds, file=str(seen / folders.FILE), trace_id=self.request.id
-                )
+                text = configuration(start=due.start, seconds=due.seconds, file=str(seen / folders.FILE), trace_id=self.request.id)
             except ValueError as error:
                 part.fail(str(error))
                 return ""
@@ -207,19 +158,13 @@ class Recording:
         for rank, part in self.parts.items():
             part.let_go()
             name = f"tachoscope-{self.request.id}-{self._passes}-{rank}"
-            state: State = "waiting"
             try:
-                if part.who.directory is None:
-                    folders.make_root(self.place.directory)
-                root = part.who.directory or self.place.directory
-                if reason := folders.room(root):
-                    raise TachoscopeError(reason)
-                folder = folders.make(root, name, part.who.uid)
+                folder = part.folder_of(self.place, name)
             except TachoscopeError as error:
                 part.fail(str(error))
                 continue
             with self._lock:
-                part.folder, part.state, part.reason, part.ends = folder, state, "", []
+                part.folder, part.state, part.reason, part.ends = folder, "waiting", "", []
 
     def _collect(self, now: float, due: Pass) -> None:
         for part in self.parts.values():
@@ -258,50 +203,12 @@ class Recording:
         self.close()
 
     def _keep_all(self) -> None:
-        for rank, part in self.parts.items():
-            if part.state != "recorded" or part.descriptor is None:
-                continue
-            name = f"rank-{rank:04d}.json.gz"
-            copy = self.place.own / f"{self.request.id}-{name}"
-            about = {
-                "job": self.request.job,
-                "request": self.request.id,
-                "asked_by": self.request.asked_by,
-                "reason": self.request.reason,
-                "host": self.place.node,
-                "pid": part.who.pid,
-                "whole_steps": max(len(part.ends) - 1, 0),
-            }
-            try:
-                self.place.own.mkdir(mode=0o700, parents=True, exist_ok=True)
-                write_tagged(
-                    part.descriptor,
-                    copy,
-                    rank=rank,
-                    world_size=part.who.world_size,
-                    about=about,
-                    most_bytes=self.place.trace_bytes,
-                )
-                part.stored = stored_traces.write(self.place.store, self.request.job, self.request.id, copy, name=name)
-                part.state = "stored"
-            except (TachoscopeError, OSError) as error:
-                part.fail(f"its trace could not be put into the store: {error}")
-            finally:
-                copy.unlink(missing_ok=True)
+        for part in self.parts.values():
+            if part.state == "recorded":
+                part.keep(self.request, self.place)
 
     def _tell(self, now: float) -> None:
-        ranks = tuple(
-            RankState(
-                rank=rank,
-                world_size=part.who.world_size,
-                state=part.state,
-                reason=part.reason,
-                steps=max(len(part.ends) - 1, 0),
-                file=part.stored.file if part.stored else "",
-                bytes=part.stored.bytes if part.stored else 0,
-            )
-            for rank, part in self.parts.items()
-        )
+        ranks = tuple(part.told() for part in self.parts.values())
         if ranks != self._told:
             profile_requests.write_host(self.place.store, self.request, HostState(host=self.place.node, updated=now, ranks=ranks))
             self._told = ranks
@@ -312,5 +219,3 @@ class Recording:
             self._keeper.join(5.0)
         for part in self.parts.values():
             part.let_go()
-
-

@@ -27,7 +27,7 @@ _MOST_STEPS = 100_000
 
 
 def step_ends(descriptor: int, *, most_bytes: int) -> list[float]:
-    """Return when the optimizer had stepped, in seconds from any origin, in order; of several optimizers the one that does so least.
+    """Return when the optimizer had stepped, in seconds from any origin, in order; of several the one that does so least.
 
     Any optimizer of torch marks its steps. A trace of n such marks holds n - 1 whole steps at least.
     """
@@ -52,9 +52,7 @@ def _pieces(descriptor: int, most_bytes: int) -> Iterator[bytes]:
         rest = piece[-_OVERLAP_BYTES:]
 
 
-def write_tagged(
-    descriptor: int, target: Path, *, rank: int, world_size: int, about: dict[str, Any], most_bytes: int
-) -> None:
+def write_tagged(descriptor: int, target: Path, *, rank: int, world_size: int, about: dict[str, Any], most_bytes: int) -> None:
     """Write a copy, compressed, that says whose trace it is: kineto leaves that out when nobody's code asked it to record.
 
     Args:

@@ -6,6 +6,7 @@ Knows nothing of agents and stores: takes what was measured, says why or nothing
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from statistics import median
 
 SLOWER_RATIO = 1.2
@@ -43,8 +44,9 @@ def idle(activity: Sequence[tuple[float, float]]) -> str:
     within = [(at, share) for at, share in activity if at >= last - IDLE_SECONDS - _MOST_GAP_SECONDS]
     if within[0][0] > last - IDLE_SECONDS:
         return ""  # not known for so long
-    gaps = [after - before for (before, _), (after, _) in zip(within, within[1:], strict=False)]
+    gaps = [after - before for (before, _), (after, _) in pairwise(within)]
     shares = [share for at, share in within if at > last - IDLE_SECONDS]
     if not shares or max(gaps, default=0.0) > _MOST_GAP_SECONDS or max(shares) >= IDLE_RATIO:
         return ""
-    return f"for {IDLE_SECONDS / 60:.0f} minutes at most {max(shares):.0%} of the GPUs' multiprocessors were active, below {IDLE_RATIO:.0%}"
+    most = f"at most {max(shares):.0%} of the GPUs' multiprocessors were active"
+    return f"for {IDLE_SECONDS / 60:.0f} minutes {most}, below {IDLE_RATIO:.0%}"

@@ -1,10 +1,10 @@
 """The datagrams of kineto's daemon protocol, as they come from any process of the machine.
 
-A process that has torch and `KINETO_USE_DAEMON` set asks every 5 s whether it shall record. Both ways a datagram is a head of 40 bytes,
-the length of what follows and a type of 32 bytes, and what follows it:
+A process that has torch and `KINETO_USE_DAEMON` set asks every 5 s whether it shall record. Both ways a datagram is a head of 40
+bytes, the length of what follows and a type of 32 bytes, and what follows it:
 `ctxt`: GPU, pid, job (int32, int32, int64); the answer is how many processes are registered for that GPU (int32).
-`req`: kinds of configuration that it takes now (int32: 1 events, 2 activities), count of pids (int32), job (int64), pids (int32 each,
-its own first); the answer is the text of a configuration, empty for none.
+`req`: kinds of configuration that it takes now (int32: 1 events, 2 activities), count of pids (int32), job (int64), pids (int32
+each, its own first); the answer is the text of a configuration, empty for none.
 https://github.com/facebookincubator/dynolog/blob/main/dynolog/src/ipcfabric/FabricManager.h,
 https://github.com/pytorch/kineto/blob/main/libkineto/src/IpcFabricConfigClient.h; measured with torch 2.13.
 """
