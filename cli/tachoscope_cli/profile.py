@@ -57,8 +57,8 @@ def profile(
         return
     answers = waited(opened, request, Console(stderr=True))
     kept = _outcome(request, answers)
+    notice(f"{len(kept)} traces are recording {request.id} of job {job} in {opened.url}; next: tachoscope explore{given}")
     _report(opened, request, kept)
-    notice(f"the traces are recording {request.id} of job {job} in {opened.url}; next: tachoscope explore{given}")
 
 
 def _user() -> str:
@@ -172,9 +172,9 @@ def _outcome(request: Request, answers: Answers) -> list[RankState]:
 
 
 def _report(store: Store, request: Request, kept: list[RankState]) -> None:
-    from tachoscope_analyzers.trace.job_report import report
-    from tachoscope_analyzers.trace.ranks import read_job
+    from tachoscope_cli.traces import Options, analyze
 
     files = {rank.file for rank in kept}
-    traces = [trace for trace in stored_traces.traces(store, request.job) if trace.recording == request.id and trace.file in files]
-    show(report(read_job([stored_traces.local(store, trace) for trace in traces]), request.job))
+    found = [one for one in stored_traces.traces(store, request.job) if one.recording == request.id and one.file in files]
+    paths = [str(stored_traces.local(store, one)) for one in found]
+    show(analyze(paths, Options(name=request.job), Console(stderr=True)).report)

@@ -156,14 +156,14 @@ class Clients:
             self._drop(self._clock())
             found = [who for _, who in self._heard.values() if isinstance(who, Who)]
         by_pid = {who.pid: who for who in found}
+        launchers = {who.parent for who in found if who.has_rank}
         jobs: dict[str, dict[int, Who]] = {}
         owners: dict[str, int] = {}
         for who in sorted(found, key=lambda who: (not who.has_rank, who.began, who.pid)):
             if owners.setdefault(who.job, who.uid) != who.uid or _is_helper(who, by_pid):
                 continue
-            ranks = jobs.setdefault(who.job, {})
-            if who.has_rank or not ranks:  # else it is the launcher of those that have
-                ranks.setdefault(who.rank, who)
+            if who.has_rank or (who.job not in jobs and who.pid not in launchers):
+                jobs.setdefault(who.job, {}).setdefault(who.rank, who)
         return jobs
 
 
