@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import select
 import socket
 import stat
 import struct
@@ -72,9 +73,11 @@ class Endpoint:
     def _serve(self) -> None:
         second, answered = 0.0, 0
         while not self._stop.is_set():
+            if not select.select([self._socket], [], [], _LOOK_SECONDS)[0]:
+                continue
             try:
                 datagram, ancillary, flags, sender = self._socket.recvmsg(MAX_BYTES, socket.CMSG_SPACE(_CREDENTIALS.size))
-            except TimeoutError:
+            except BlockingIOError:
                 continue
             except OSError as error:
                 self.refused[f"could not receive: {error.strerror}"] += 1
@@ -100,7 +103,7 @@ class Endpoint:
             return
         try:
             text = self._decide(asked, sender)
-            self._socket.sendto(answer(asked, text), socket.MSG_DONTWAIT, self._reachable(address, sender))
+            self._socket.sendto(answer(asked, text), self._reachable(address, sender))
         except OSError:
             self.refused["gone"] += 1
         except Exception as error:  # a fault of our own must not end the thread
@@ -138,7 +141,7 @@ def _bound(directory: Path | None) -> socket.socket:
             made.bind(ABSTRACT)
         else:
             _bind_in(made, directory)
-        made.settimeout(_LOOK_SECONDS)
+        made.setblocking(False)  # a time-out would also be waited for where an answer cannot be taken
     except OSError as error:
         made.close()
         where = "the abstract socket 'dynolog'" if directory is None else f"the socket {directory / NAME}"
