@@ -39,13 +39,27 @@ def settings(text: str) -> dict[str, str]:
     return dict(line.split("=", 1) for line in text.splitlines())
 
 
+class Client:
+    """A socket of a process that asks at the daemon of a directory; as kineto's it is not connected."""
+
+    def __init__(self, directory: Path, name: str) -> None:
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind(str(directory / name))
+        self.socket.settimeout(5)
+        self.daemon = str(directory / "dynolog")
+
+    def send(self, datagram: bytes) -> None:
+        self.socket.sendto(datagram, self.daemon)
+
+    def receive(self) -> bytes:
+        return self.socket.recv(4096)
+
+
 @contextlib.contextmanager
-def client(directory: Path, name: str = "dynoconfigclient-1") -> Iterator[socket.socket]:
-    """Yield a socket of a process that asks at the daemon of a directory."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as made:
-        made.bind(str(directory / name))
-        made.connect(str(directory / "dynolog"))
-        made.settimeout(5)
+def client(directory: Path, name: str = "dynoconfigclient-1") -> Iterator[Client]:
+    """Yield a process's side."""
+    made = Client(directory, name)
+    with made.socket:
         yield made
 
 

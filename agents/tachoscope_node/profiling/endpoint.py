@@ -29,6 +29,7 @@ MOST_PER_SECOND = 1000
 """Datagrams that are answered; the rest waits in the kernel, and then with who sends."""
 _CREDENTIALS = struct.Struct("iII")
 _LOOK_SECONDS = 0.5
+_RENEW_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,8 @@ class Endpoint:
         self.refused: Counter[str] = Counter()
         self._decide = decide
         self._socket = _bound(directory)
+        self._renewed = self._second = 0.0
+        self._answered = 0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="tachoscope-profiles-socket", daemon=True)
         self._thread.start()
@@ -71,25 +74,28 @@ class Endpoint:
             (self.directory / NAME).unlink(missing_ok=True)
 
     def _serve(self) -> None:
-        second, answered = 0.0, 0
         while not self._stop.is_set():
-            if not select.select([self._socket], [], [], _LOOK_SECONDS)[0]:
-                continue
             try:
-                datagram, ancillary, flags, sender = self._socket.recvmsg(MAX_BYTES, socket.CMSG_SPACE(_CREDENTIALS.size))
-            except BlockingIOError:
-                continue
-            except OSError as error:
-                self.refused[f"could not receive: {error.strerror}"] += 1
+                if self._socket.fileno() < 0:  # it could not be made anew
+                    self._socket = _bound(self.directory)
+                self._receive()
+            except (OSError, TachoscopeError) as error:
+                self.refused[f"socket: {error}"[:200]] += 1
                 self._stop.wait(_LOOK_SECONDS)
-                continue
-            now = time.monotonic()
-            if now - second >= 1.0:
-                second, answered = now, 0
-            answered += 1
-            if answered > MOST_PER_SECOND:
-                self._stop.wait(max(1.0 - (now - second), 0.0))
-            self._answer(datagram, ancillary, flags, sender)
+
+    def _receive(self) -> None:
+        poll = select.poll()  # select() knows small descriptors only
+        poll.register(self._socket, select.POLLIN)
+        if not poll.poll(_LOOK_SECONDS * 1e3):
+            return
+        datagram, ancillary, flags, sender = self._socket.recvmsg(MAX_BYTES, socket.CMSG_SPACE(_CREDENTIALS.size))
+        now = time.monotonic()
+        if now - self._second >= 1.0:
+            self._second, self._answered = now, 0
+        self._answered += 1
+        if self._answered > MOST_PER_SECOND:
+            self._stop.wait(max(1.0 - (now - self._second), 0.0))
+        self._answer(datagram, ancillary, flags, sender)
 
     def _answer(self, datagram: bytes, ancillary: list[tuple[int, int, bytes]], flags: int, address: object) -> None:
         sender = _sender(ancillary)
@@ -103,11 +109,26 @@ class Endpoint:
             return
         try:
             text = self._decide(asked, sender)
+            # From this socket only: kineto ends its process, the training, when an answer comes from one without a name.
             self._socket.sendto(answer(asked, text), self._reachable(address, sender))
+        except BlockingIOError:
+            self.refused["gone"] += 1
+            self._renew()
         except OSError:
             self.refused["gone"] += 1
         except Exception as error:  # a fault of our own must not end the thread
             self.refused[f"fault: {type(error).__name__}: {error}"[:200]] += 1
+
+    def _renew(self) -> None:
+        """Begin with a new socket where the old one can send to nobody: what a process leaves unread counts against the sender."""
+        now = time.monotonic()
+        if self._renewed + _RENEW_SECONDS > now:
+            return
+        self._renewed = now
+        self._socket.close()
+        if self.directory is not None:
+            (self.directory / NAME).unlink(missing_ok=True)
+        self._socket = _bound(self.directory)
 
     def _reachable(self, address: object, sender: Sender) -> bytes:
         """Return where to answer: of a socket in a directory its name there, for the sender may see the directory elsewhere.
@@ -141,7 +162,7 @@ def _bound(directory: Path | None) -> socket.socket:
             made.bind(ABSTRACT)
         else:
             _bind_in(made, directory)
-        made.setblocking(False)  # a time-out would also be waited for where an answer cannot be taken
+        made.setblocking(False)
     except OSError as error:
         made.close()
         where = "the abstract socket 'dynolog'" if directory is None else f"the socket {directory / NAME}"
