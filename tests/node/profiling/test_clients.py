@@ -24,7 +24,8 @@ SLEEP = [sys.executable, "-S", "-c", "import time; time.sleep(60)"]
 def process(*command: str, **environ: str) -> Iterator[subprocess.Popen[bytes]]:
     """Run a process with nothing in its environment but what is given."""
     with subprocess.Popen(command or SLEEP, env=environ) as made:
-        wait_for(lambda: (PROC / str(made.pid) / "environ").read_bytes() or not environ)
+        words = list(map(os.fsencode, command or SLEEP))
+        wait_for(lambda: (PROC / str(made.pid) / "cmdline").read_bytes().split(b"\0")[:-1] == words)  # no fork of this one any more
         try:
             yield made
         finally:
@@ -86,6 +87,10 @@ def test_a_process_under_the_probe_is_what_its_own_user_says_it_is() -> None:
         assert who(made, {made.pid: Known(ME + 1, "stolen", 1, 2)}).job != "stolen"
 
 
+def _environ_of(pid: int) -> bytes:
+    return (PROC / str(pid) / "environ").read_bytes()
+
+
 class _World:
     """Processes that ask, on a clock that stands still."""
 
@@ -104,6 +109,7 @@ def test_neither_the_launcher_nor_loader_workers_are_ranks() -> None:
     with subprocess.Popen([sys.executable, "-S", "-c", worker, *SLEEP], env=rank, stdout=subprocess.PIPE) as made:
         assert made.stdout is not None
         child = int(made.stdout.readline())
+        wait_for(lambda: b"sleep(60)\0" in (PROC / str(child) / "cmdline").read_bytes() and _environ_of(child))
         for pid in (child, os.getpid(), made.pid):
             world.clients.heard(Sender(pid, ME))
 

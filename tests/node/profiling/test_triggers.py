@@ -14,7 +14,7 @@ def noisy(seconds: float, count: int = 32) -> list[float]:
 
 
 def test_steps_that_became_slower_are_a_regression_and_say_by_how_much() -> None:
-    assert "1.5 times the usual 0.1 s" in regression([0.15] * 32, 0.1)
+    assert "1.50 times the usual 0.1 s" in regression([0.15] * 32, 0.1)
     assert regression(noisy(0.13), 0.1)
 
 
