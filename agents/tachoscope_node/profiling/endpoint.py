@@ -68,6 +68,8 @@ class Endpoint:
     def close(self) -> None:
         """Stop answering, and remove the socket."""
         self._stop.set()
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)  # it waits no longer
         self._thread.join()
         self._socket.close()
         if self.directory is not None:
