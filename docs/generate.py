@@ -38,7 +38,20 @@ HERE = Path(__file__).parent
 WITH_MORE_CLASSES = ("host_memory", "async_staleness", "silent_corruption")
 """Found from records that a job has only if it asks for them, or that older probes did not write."""
 COMMANDS = (
-    *([], ["demo"], ["run"], ["analyze"], ["capacity"], ["verify"], ["runbook"], ["drill"], ["explore"], ["agent"], ["doctor"]),
+    *(
+        [],
+        ["demo"],
+        ["run"],
+        ["analyze"],
+        ["capacity"],
+        ["verify"],
+        ["runbook"],
+        ["drill"],
+        ["profile"],
+        ["explore"],
+        ["agent"],
+        ["doctor"],
+    ),
     *(["store", "ls"], ["store", "add-traces"], ["store", "traces"], ["store", "quarantine"]),
     *(["slo", "check"], ["slo", "build"], ["slo", "report"]),
     *(["dashboards", "build"], ["dashboards", "check"], ["dashboards", "preview"], ["dashboards", "push"]),

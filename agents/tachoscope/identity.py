@@ -53,8 +53,8 @@ def default_job(environ: Mapping[str, str]) -> str:
     return f"{stem}-{os.getppid()}" if "RANK" in environ else f"{stem}-{os.getpid()}"
 
 
-def resolve(environ: Mapping[str, str], *, job: str | None = None) -> Identity:
-    """Return who this process is.
+def resolve(environ: Mapping[str, str], *, job: str | None = None, default: str | None = None) -> Identity:
+    """Return who a process is; `default` names the job where nothing else does, of another process than this one.
 
     Raises:
         TachoscopeError: the job spans nodes and nothing names it, or the name is not usable.
@@ -65,7 +65,7 @@ def resolve(environ: Mapping[str, str], *, job: str | None = None) -> Identity:
         across_nodes = scheduler_job(environ)
         if spans_nodes(environ) and across_nodes is None and not job:
             raise TachoscopeError("a job of more than one node needs a name", fix=MULTI_NODE_FIX)
-        name = job or (across_nodes if spans_nodes(environ) else None) or name or across_nodes or default_job(environ)
+        name = job or (across_nodes if spans_nodes(environ) else None) or name or across_nodes or default or default_job(environ)
     name = check_job_name(name)
     restarts = _integer(environ, "TORCHELASTIC_RESTART_COUNT") or _integer(environ, "SLURM_RESTART_COUNT")
     return Identity(name, _integer(environ, ATTEMPT) + restarts, socket.gethostname())

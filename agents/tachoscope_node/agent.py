@@ -42,6 +42,7 @@ from tachoscope_node.newborn import Newborn
 from tachoscope_node.notices import Notices
 from tachoscope_node.own_records import OwnRecords
 from tachoscope_node.preemption import PreemptionCollector
+from tachoscope_node.profiled import profiler_of
 from tachoscope_node.samples import Samples
 from tachoscope_node.segment import Address, Segment
 from tachoscope_node.servers import ServersCollector
@@ -109,6 +110,7 @@ class Agent:
         self._notices = Notices(self.keeper, lambda line: log.warning(None, line))
         self._newborn = Newborn()
         self.frame = self._frame(config)
+        self.profiler = profiler_of(self, store, clock=unix_clock, monotonic=clock)
         self.errors: Counter[str] = Counter()
         self.ticks = 0
         self.tick_seconds = 0.0
@@ -391,6 +393,7 @@ class Agent:
 
     def close(self) -> None:
         """Let go of all files, locks and threads."""
+        self.profiler.close()
         self.verifier.close()
         self.frame.close()
         if self._preemption is not None:

@@ -126,6 +126,34 @@ class Preemption(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     interval_seconds: float = 5.0
 
 
+class Profiles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Profiles on demand of processes that have KINETO_USE_DAEMON set.
+
+    Attributes:
+        enabled: whether the agent answers them. automatic: whether it also profiles a job whose steps became slower, or whose GPUs
+            have little to do.
+        sockets: directories to answer in beside the abstract socket, each the KINETO_IPC_SOCKET_DIR of pods that share it.
+        directory: where processes write their traces; empty: /var/lib/tachoscope-profiles for root, else in the state directory.
+        interval_seconds: least time between two profiles of a job. most_seconds: longest that is recorded.
+        trace_bytes: largest trace of a rank. job_bytes: that all traces of a job may have in the store.
+    """
+
+    enabled: bool = True
+    automatic: bool = True
+    sockets: list[str] = []
+    directory: str = ""
+    interval_seconds: float = 600.0
+    most_seconds: float = 60.0
+    trace_bytes: int = 1 << 30
+    job_bytes: int = 20 << 30
+
+    def directory_path(self, state: Path) -> Path:
+        """Where processes that ask at the abstract socket write their traces: others must be able to go through it."""
+        if self.directory:
+            return Path(self.directory)
+        return Path("/var/lib/tachoscope-profiles") if os.geteuid() == 0 else state / "profiles"
+
+
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The agent's configuration; every key has a default.
 
@@ -142,6 +170,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         devices: device filters by collector (disk, network, infiniband). gpu: what is collected of GPUs.
         checkpoints: how they are read back. servers: inference servers whose metrics are read.
         nccl: what is collected of NCCL's own telemetry.
+        profiles: of jobs that run, on demand.
     """
 
     spool: str = ""
@@ -166,6 +195,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     preemption: Preemption = Preemption()
     servers: list[Server] = []
     nccl: Nccl = Nccl()
+    profiles: Profiles = Profiles()
     otlp: OtlpSettings | None = None
 
     @property
@@ -214,6 +244,10 @@ RANGES: Mapping[str, tuple[float, float]] = {
     "checkpoints.verify_again_seconds": (60, 365 * 86400),
     "preemption.interval_seconds": (1, 60),
     **{f"nccl.{name}": limits for name, limits in nccl_settings.RANGES.items()},
+    "profiles.interval_seconds": (1, 30 * 86400),
+    "profiles.most_seconds": (0.5, 600),
+    "profiles.trace_bytes": (1 << 16, 1 << 40),
+    "profiles.job_bytes": (0, 1 << 50),
     **{f"limits.{name}": (1, 1 << 40) for name in Limits.__struct_fields__},
 }
 """By key: the least and the most that a number may be."""

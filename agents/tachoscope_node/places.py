@@ -36,6 +36,8 @@ def faults(config: Config) -> list[str]:
     checkpoints = config.checkpoints
     for key, folders in (("roots", checkpoints.roots), ("paths", [*checkpoints.paths, *checkpoints.paths.values()])):
         found += [f"checkpoints.{key}: {folder!r} is a relative path" for folder in folders if not Path(folder).is_absolute()]
+    named = [("directory", config.profiles.directory), *(("sockets", path) for path in config.profiles.sockets)]
+    found += [f"profiles.{key}: {path!r} is a relative path" for key, path in named if path and not Path(path).is_absolute()]
     if config.preemption.url and ((fault := page_fault(config.preemption.url)) or not config.preemption.url.startswith("http://")):
         found.append(f"preemption.url: {config.preemption.url!r} {fault or 'is no http:// URL, as metadata services have'}")
     return found + [f"gpu.{fault}" for fault in _gpu_faults(config.gpu)]

@@ -36,10 +36,11 @@ _CATCH_UP_SECONDS = 0.1
 """The pause between looks at the spool while more waits to be read than one look may take."""
 _MOST_FILES = 65536
 """Files that the agent may have open: each segment that is followed is."""
-_FIXED = ("spool", "store", "state", "node", "address", "port", "proc", "sys")
+_FIXED = ("spool", "store", "state", "node", "address", "port", "proc", "sys", "profiles")
 """Keys that a reload does not change."""
 _PAGE = b"""<!doctype html><title>tachoscope agent</title><h1>tachoscope agent</h1>
 <ul><li><a href="/metrics">metrics</a><li><a href="/v1/ranks">ranks</a><li><a href="/v1/health">health of GPUs</a>
+<li><a href="/v1/profiles">profiles on demand</a>
 <li><a href="/healthz">healthz</a><li><a href="/readyz">readyz</a></ul>"""
 
 
@@ -77,6 +78,7 @@ class Service:
                 "/readyz": self._readyz,
                 "/v1/ranks": self._ranks,
                 "/v1/health": self._health,
+                "/v1/profiles": lambda _: Response(200, "application/json", msgspec.json.encode(self.agent.profiler.page()), ()),
             }
             self.web = WebServer(routes, address=config.address, port=config.port, web_config=web, log=log.info)
             self.web.start()
@@ -97,6 +99,7 @@ class Service:
         sys.setswitchinterval(_SWITCH_SECONDS)
         shipper = threading.Thread(target=self._ship, name="tachoscope-ship", daemon=True)
         shipper.start()
+        self.agent.profiler.start()
         due = time.monotonic()
         while not self._stop.is_set():
             more = self._tick()

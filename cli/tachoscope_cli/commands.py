@@ -24,6 +24,8 @@ from tachoscope_cli.explore import EPILOG as EXPLORE_EXAMPLES
 from tachoscope_cli.explore import explore
 from tachoscope_cli.faults import FAULTS
 from tachoscope_cli.options import StoreOption, named_store, needs_analysis, notice, store_url
+from tachoscope_cli.profile import EXAMPLES as PROFILE_EXAMPLES
+from tachoscope_cli.profile import profile
 from tachoscope_cli.runbook import runbook
 from tachoscope_cli.show import console, show
 from tachoscope_cli.slo import slo_app
@@ -196,6 +198,7 @@ app.command(
 app.command(
     epilog="Examples: `tachoscope drill --list`, `tachoscope drill queue_saturation`, `tachoscope drill agent_down --keep`"
 )(drill)
+app.command(epilog=PROFILE_EXAMPLES)(profile)
 app.command(epilog=EXPLORE_EXAMPLES)(explore)
 app.command(
     epilog="Examples: `tachoscope watch`, `tachoscope watch --store s3://bucket/tachoscope --host 0.0.0.0 --web-config web.yaml`, "

@@ -2,7 +2,8 @@
 
 `jobs/<job>/records/date=<day>/host=<host>/<writer>-<attempt>-<offset>.jsonl.gz`. The key holds writer and offset, so
 shipping the same bytes twice writes the same object twice. `metrics/date=<day>/host=<host>/<name>.jsonl.gz`: metric samples.
-`jobs/<job>/quarantine/<host>.json.gz`: data shards that failed, as each host knows them.
+`jobs/<job>/quarantine/<host>.json.gz`: data shards that failed, as each host knows them. `jobs/<job>/requests/`: what somebody asks
+of a running job, see `profile_requests`.
 Errors of a backend are caught as `Exception`: each object store has its own, and they share no base class.
 """
 
@@ -124,8 +125,8 @@ class Store:
     def job_times(self) -> dict[str, float]:
         """Return each job with the Unix time at which something of it was last written.
 
-        Traces, which may be put there long after, do not count, nor do jobs that have nothing else: see `stored_traces`. Reports
-        count only of jobs that have nothing else: a watch writes them anew.
+        Traces, which may be put there long after, and requests do not count, nor do jobs that have nothing else: see
+        `stored_traces` and `profile_requests`. Reports count only of jobs that have nothing else: a watch writes them anew.
         """
         times = {job: self._last_written(f"{self._root}/jobs/{job}") for job in self.jobs()}
         return {job: time for job, time in times.items() if time is not None}
@@ -135,7 +136,8 @@ class Store:
             entries: dict[str, dict[str, Any]] = self._fs.find(path, detail=True)
         except Exception as error:
             raise TachoscopeError(f"could not list {path} in store {self.url}: {error}") from None
-        others = {name: entry for name, entry in entries.items() if not name.startswith(f"{path}/traces/")}
+        left_out = (f"{path}/traces/", f"{path}/requests/")
+        others = {name: entry for name, entry in entries.items() if not name.startswith(left_out)}
         if entries and not others:
             return None
         own = [entry for name, entry in others.items() if not name.startswith(f"{path}/reports/")] or list(others.values())

@@ -1,0 +1,1 @@
+"""Profiles on demand: the daemon end of the protocol by which torch's profiler, kineto, asks what to record."""
