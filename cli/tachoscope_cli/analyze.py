@@ -251,11 +251,12 @@ def _of_records(places: list[str], job: str | None, store: str | None, looking: 
         return saved, []
     dumps = path_module.flight_recorder_dumps(places)
     if dumps:
-        from tachoscope_analyzers.flight_recorder.read import read_all
+        from tachoscope_analyzers.flight_recorder.read import read_sound
         from tachoscope_analyzers.flight_recorder.report import report as stuck
 
         _check_looks(looking.said)
-        return stuck(read_all(dumps), dumps, job or path_module.name_of(places)), []
+        sound, damaged = read_sound(dumps)
+        return stuck(sound, dumps, job or path_module.name_of(places), damaged), []
     operations = path_module.operations(places)
     if operations is not None:
         from tachoscope_analyzers.replay.report import report as replayed

@@ -58,10 +58,20 @@ def recording(paths: list[str]) -> Path | None:
 
 
 def flight_recorder_dumps(paths: list[str]) -> list[Path]:
-    """Return the dumps of a flight recorder that the paths name or hold; none where they are something else."""
+    """Return the dumps of a flight recorder that the paths name or hold; none where they are something else.
+
+    Raises:
+        TachoscopeError: some are, and others are not.
+    """
     from tachoscope_analyzers.flight_recorder.read import dumps_in
 
-    return [] if any(is_store(path) or is_job_folder(path) for path in paths) else dumps_in(paths)
+    by_place = {path: [] if is_store(path) or is_job_folder(path) else dumps_in([path]) for path in paths}
+    others = [path for path, dumps in by_place.items() if not dumps]
+    if others and len(others) < len(by_place):
+        raise TachoscopeError(
+            f"dumps of a flight recorder are judged by themselves, and {others[0]} holds none", fix="leave it out"
+        )
+    return [dump for dumps in by_place.values() for dump in dumps]
 
 
 def name_of(paths: list[str]) -> str:

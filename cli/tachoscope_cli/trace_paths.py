@@ -13,7 +13,8 @@ from tachoscope_core.spool import SEGMENT_SUFFIX
 
 _PEEKED_BYTES = 4096
 _WHAT_TRACES_ARE = (
-    f"traces end with {', '.join(SUFFIXES)}, recorded operations with .parquet; records are in a store or a spool (tachoscope run)"
+    f"traces end with {', '.join(SUFFIXES)}, recorded operations with .parquet, dumps of a flight recorder with their rank "
+    "(nccl_trace_rank_0); records are in a store or a spool (tachoscope run)"
 )
 _COMPRESSED_OR_DATABASE = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"SQLite format 3\0")
 """How gzip, Zstandard and SQLite begin: records are never any of them."""
@@ -81,7 +82,7 @@ def _is_folder_of_traces(path: str) -> bool:
         return True
     if any(name.endswith(SEGMENT_SUFFIX) for name in names):
         return False
-    raise TachoscopeError(f"{path} holds neither traces nor records", fix=_WHAT_TRACES_ARE)
+    raise TachoscopeError(f"{path} holds neither traces nor records nor dumps", fix=_WHAT_TRACES_ARE)
 
 
 def _is_trace_file(path: str) -> bool:

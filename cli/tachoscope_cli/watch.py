@@ -41,7 +41,12 @@ def watch(
     needs_analysis()
     url = absolute_url(store_url(store))
     check_url(url)
+    missing = "://" not in url and not Path(url).is_dir()
     if once:
+        if web_config is not None:
+            raise TachoscopeError("--web-config is for pages, and --once serves none")
+        if missing:
+            raise TachoscopeError(f"store {url} does not exist", fix="name the agents' store with --store")
         _once(url, workers)
         return
     try:
@@ -55,8 +60,11 @@ def watch(
     )
     if web_config is None and not is_loopback(host):
         notice(f"whoever reaches port {port} of {host} can see what jobs do: --web-config asks for a password")
+    if missing:
+        notice(f"store {url} does not exist yet")
     with signals(service):
         service.run()
+    notice("ended")
 
 
 def _once(url: str, workers: int) -> None:

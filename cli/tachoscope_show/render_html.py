@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html import escape
 
 from tachoscope_core.report import Evidence, Finding, Ledger, Report, speedup_text
@@ -54,7 +55,7 @@ def render(report: Report) -> str:
 <meta name="viewport" content="width=device-width"><title>{escape(report.job)}: tachoscope</title><style>{_STYLE}{life_html.STYLE if report.life else ""}{course_html.STYLE if report.course else ""}</style></head><body>
 <h1>{escape(report.job)}</h1>
 {_head(report)}
-{_quality(report)}{_review(report)}{_bar(ledger, _label(report))}
+{_quality(report)}{_review(report)}{"" if stands(report) else _bar(ledger, _label(report))}
 {_body(report)}{step_sum.html(report)}{_against(report)}{course_html.body(report)}{verdict}{cards}
 {_changes(report)}{_by_rank(report)}{_lineage(report)}
 <details><summary>Not measured: neither found nor ruled out</summary><table class="note">{missing}</table></details>
@@ -77,6 +78,8 @@ def _label(report: Report) -> str:
 def _body(report: Report) -> str:
     if report.life:
         return life_html.body(report, report.life)
+    if stands(report):
+        return ""
     states = _states(report)
     if not report.serving:
         return states
@@ -200,7 +203,12 @@ def _card(finding: Finding, report: Report) -> str:
 <p>{escape(title)}</p><table>
 <tr><th>Share</th><td>{share_text(finding, report)}</td></tr>
 <tr><th>Evidence</th><td>{evidence}</td></tr>{runner_up}{fixed}
-<tr><th>Do</th><td>{escape(finding.action)}</td></tr><tr><th>Runbook</th><td>{_runbook(finding.runbook)}</td></tr></table></div>"""
+<tr><th>Do</th><td>{_coded(finding.action)}</td></tr><tr><th>Runbook</th><td>{_runbook(finding.runbook)}</td></tr></table></div>"""
+
+
+def _coded(text: str) -> str:
+    """Return text with what stands between backticks as code."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
 def _runbook(name: str) -> str:

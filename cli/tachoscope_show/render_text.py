@@ -29,9 +29,10 @@ def render(report: Report, console: Console, *, then: Sequence[str] = ()) -> Non
         console.print(_quality(note), soft_wrap=True)
     for reason in report.review:
         console.print(Text.assemble(("review  ", "bold red"), reason), soft_wrap=True)
-    console.print()
-    console.print(bar(report.ledgers[0], console))
-    console.print(life_text.states(report, report.life, console) if report.life else _states(report, console))
+    if not stands(report):
+        console.print()
+        console.print(bar(report.ledgers[0], console))
+        console.print(life_text.states(report, report.life, console) if report.life else _states(report, console))
     for part in _parts(report, console):
         console.print(Padding(part, (1, 0, 0, 0)))
     for finding in report.findings:
@@ -143,7 +144,7 @@ def loss_text(finding: Finding, report: Report) -> str:
     if report.serving:
         return serving_words.loss(finding, report)
     if stands(report):
-        return f"others wait, for {seconds(finding.seconds_per_step)} or longer"
+        return "others wait; since when the dumps do not tell"
     return f"{seconds(finding.seconds_per_step)} of {seconds(report.step_seconds.mean)}"
 
 
@@ -183,8 +184,7 @@ def _states(report: Report, console: Console) -> RenderableType:
     table.add_column(justify="right")
     for state, value in ledger.states.items():
         share = value / ledger.wall_seconds
-        each = "" if stands(report) else f"{seconds(share * mean)} a {unit_of(report)}"
-        table.add_row(filled(state, 1, console), state, percent(share), each)
+        table.add_row(filled(state, 1, console), state, percent(share), f"{seconds(share * mean)} a {unit_of(report)}")
     return table
 
 

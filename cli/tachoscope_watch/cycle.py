@@ -33,12 +33,20 @@ class Failed:
 
 def executor(workers: int) -> Executor:
     """Return processes to look with. They are begun anew, not forked: a fork has the locks of this one's threads."""
-    return ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"), initializer=_leave_interrupts)
-
-
-def _leave_interrupts() -> None:
-    """Leave Ctrl-C, which a terminal sends to all processes, to the one that began these."""
+    pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
+    before = signal.getsignal(signal.SIGINT)
+    # A terminal sends Ctrl-C to all processes: those that are begun while it is ignored leave it to the one that began them.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        for _ in range(workers):
+            pool.submit(_begin)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    return pool
+
+
+def _begin() -> None:
+    """Do nothing, in a process that begins with it."""
 
 
 def cycle(url: str, now: float, pool: Executor) -> Iterator[JobView | Failed]:

@@ -22,7 +22,6 @@ from tachoscope_node.exposition import CONTENT_TYPE_LATEST, Exposition
 from tachoscope_node.families import Family
 from tachoscope_node.logs import Log
 from tachoscope_node.web import Request, Response, WebServer
-from tachoscope_node.web_messages import plain
 from tachoscope_watch import api
 from tachoscope_watch.cycle import Failed, cycle, executor
 from tachoscope_watch.families import families
@@ -134,7 +133,9 @@ class Watch:
         self.round = Round(self.round.number + 1, kept, tuple(shown), time.time())
         self._last_good = time.monotonic()
         hung = ", ".join(view.job for view in views if view.state == "hung")
-        self._log.info(f"{len(views)} jobs in {seconds:.1f} s" + (f"; hung: {hung}" if hung else ""))
+        self._log.info(
+            f"{len(views)} {'job' if len(views) == 1 else 'jobs'} in {seconds:.1f} s" + (f"; hung: {hung}" if hung else "")
+        )
 
     def stop(self) -> None:
         """Ask for the end; may be called from a signal handler."""
@@ -149,7 +150,9 @@ class Watch:
     def _job(self, request: Request) -> Response:
         name = unquote(request.path.rpartition("/")[2])
         view = next((view for view in self.round.views if view.job == name), None)
-        return plain(404) if view is None else Response(200, _JSON, msgspec.json.encode(view))
+        if view is None:
+            return Response(404, _JSON, msgspec.json.encode({"error": f"no live job is called {name}"}))
+        return Response(200, _JSON, msgspec.json.encode(view))
 
 
 def _with_checkpoints(view: JobView, before: JobView | None) -> JobView:

@@ -75,7 +75,37 @@ def test_ranks_without_a_dump_are_told_beside_those_that_are_named(tmp_path: Pat
     found = of(folder)
 
     assert {rank for finding in found.findings for rank in finding.ranks} == {2, 3}
-    assert any(one.what == "no dump of 1 ranks (3)" for one in found.quality)
+    assert any(one.what == "no dump of rank 3" for one in found.quality)
+    assert [(one.severity, one.ranks) for one in found.findings] == [("critical", [2]), ("warning", [3])]
+
+
+def test_where_most_dumps_are_missing_nobody_is_blamed_for_sure(tmp_path: Path) -> None:
+    folder = standing(tmp_path / "job", ranks=6)
+    for rank in (0, 2, 3, 4):
+        (folder / f"nccl_trace_rank_{rank}").unlink()
+
+    assert {finding.severity for finding in of(folder).findings} == {"warning"}
+
+
+def test_a_damaged_dump_costs_that_rank_and_not_the_others(tmp_path: Path) -> None:
+    folder = standing(tmp_path / "job", ranks=6)
+    for rank, content in ((3, b""), (4, (folder / "nccl_trace_rank_4").read_bytes()[:200])):
+        (folder / f"nccl_trace_rank_{rank}").write_bytes(content)
+    done = command("analyze", folder, "--format", "json")
+    told = json.loads(done.stdout)
+
+    assert told["findings"][0]["ranks"] == [2]
+    assert sum("nccl_trace_rank_" in note["what"] for note in told["quality"]) == 2
+    for path in folder.iterdir():
+        path.write_bytes(b"")
+    assert "its rank then counts as one without a dump" in command("analyze", folder).stderr
+
+
+def test_dumps_beside_something_else_are_told_to_stand_alone(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    done = command("analyze", standing(tmp_path / "job"), tmp_path / "other")
+
+    assert done.returncode == 2 and "judged by themselves" in done.stderr
 
 
 @pytest.mark.parametrize("way", ["text", "json", "html"])

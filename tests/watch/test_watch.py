@@ -230,6 +230,8 @@ def test_once_prints_a_line_for_each_live_job(tmp_path: Path) -> None:
 
     assert done.returncode == 0
     assert "slow: running, 4 workers, goodput" in done.stdout and "input_straggler, ranks 2," in done.stdout
+    assert command("watch", "--once", "--store", tmp_path / "nowhere").returncode == 2
+    assert command("watch", "--once", "--store", tmp_path, "--web-config", "web.yaml").returncode == 2
     empty = tmp_path / "empty"
     os.makedirs(empty)
     assert "no job of" in command("watch", "--once", "--store", empty, "--workers", 1).stdout

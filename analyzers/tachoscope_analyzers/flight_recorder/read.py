@@ -59,6 +59,10 @@ class _Raw(msgspec.Struct):
     pg_status: dict[str, _Status] = {}
 
 
+class UnsoundDumpError(TachoscopeError):
+    """A dump that is cut off, damaged, or none."""
+
+
 def is_dump(path: Path) -> bool:
     """Say whether a file is called as dumps are, or ends with a rank and begins as their pickles do."""
     return NAME.fullmatch(path.name) is not None or (re.fullmatch(r".*\d", path.name) is not None and _begins_so(path))
@@ -106,7 +110,7 @@ def read(path: Path) -> Dump:
     """Read the dump of a rank.
 
     Raises:
-        TachoscopeError: it cannot be read, is no dump, is larger than any, or holds code.
+        UnsoundDumpError: it is none, or damaged. TachoscopeError: it cannot be read, is larger than any, or holds code.
     """
     rank = rank_of(path)
     try:
@@ -124,8 +128,9 @@ def read(path: Path) -> Dump:
     except RefusedError as error:
         raise TachoscopeError(f"{path} was refused: {error}", fix="dumps hold plain values only; do not open this file") from None
     except Exception as error:  # damaged pickles fail in every way
-        reason = str(error) or type(error).__name__
-        raise TachoscopeError(f"{path} is no sound dump of a flight recorder: {reason[:200]}") from None
+        reason = str(error)[:200] if isinstance(error, ValueError | msgspec.MsgspecError) else "it is empty, cut off or damaged"
+        way_out = "remove it: its rank then counts as one without a dump"
+        raise UnsoundDumpError(f"{path} is no sound dump of a flight recorder: {reason}", fix=way_out) from None
 
 
 def _values(data: bytes) -> object:
@@ -206,15 +211,36 @@ def _stack(frames: Iterable[_Frame]) -> Iterable[str]:
     return [f"{Path(frame.filename).name}:{frame.line} {frame.name}"[:200] for frame in frames][:20]
 
 
+def read_sound(paths: Iterable[Path]) -> tuple[dict[int, Dump], list[Path]]:
+    """Read the dumps of a job, by rank, and return beside them the files that are damaged: a process that dies cuts its own off.
+
+    Raises:
+        UnsoundDumpError: all are. TachoscopeError: one cannot be read or holds code, or two are of the same rank.
+    """
+    sound, damaged, last = [], [], None
+    for path in paths:
+        try:
+            sound.append((read(path), path))
+        except UnsoundDumpError as error:
+            damaged.append(path)
+            last = error
+    if last is not None and not sound:
+        raise last
+    return _by_rank(sound), damaged
+
+
 def read_all(paths: Iterable[Path]) -> dict[int, Dump]:
     """Read the dumps of a job, by rank.
 
     Raises:
         TachoscopeError: one cannot be read, or two are of the same rank.
     """
+    return _by_rank((read(path), path) for path in paths)
+
+
+def _by_rank(dumps: Iterable[tuple[Dump, Path]]) -> dict[int, Dump]:
     found: dict[int, tuple[Dump, Path]] = {}
-    for path in paths:
-        dump = read(path)
+    for dump, path in dumps:
         if dump.rank in found:
             raise TachoscopeError(
                 f"{found[dump.rank][1]} and {path} are both of rank {dump.rank}", fix="give the dumps of one moment only"

@@ -31,7 +31,7 @@ _CONFIDENCE = {Kind.NO_DUMP: 0.5, Kind.UNKNOWN: 0.5}
 """Design choice: what the dumps show is taken to be so, what they leave open is as likely as not."""
 _SURE = 0.95
 _ACTION = {
-    Kind.HOST: "see what {ranks} do instead: `py-spy dump --pid PID`, `ps -o stat,wchan -p PID`, dmesg; then restart them",
+    Kind.HOST: "see what is done instead by {ranks}: `py-spy dump --pid PID`, `ps -o stat,wchan -p PID`, dmesg; then restart them",
     Kind.DEVICE: "look for Xid errors and lost devices on the nodes of {ranks} (`dmesg -T | grep -i xid`); restart without them",
     Kind.SIZE: "give all ranks inputs of one size there: uneven batches, padding, or a branch on data",
     Kind.DTYPE: "give all ranks inputs of one type there: a cast or autocast that not all go through",
@@ -42,8 +42,12 @@ _ACTION = {
 }
 
 
-def report(dumps: Mapping[int, Dump], files: Sequence[Path], name: str) -> Report:
-    """Judge a job by the dumps of its ranks. It has no steps: its time is that for which operations are pending, at least."""
+def report(dumps: Mapping[int, Dump], files: Sequence[Path], name: str, damaged: Sequence[Path] = ()) -> Report:
+    """Judge a job by the dumps of its ranks. It has no steps: its time is that for which operations are pending, at least.
+
+    Args:
+        files: that the dumps were read from. damaged: others, that could not be.
+    """
     found = verdict(dumps)
     operations = [one for dump in dumps.values() for one in dump.operations]
     moments = [one.created_ns / 1e9 for one in operations if one.created_ns]
@@ -61,7 +65,7 @@ def report(dumps: Mapping[int, Dump], files: Sequence[Path], name: str) -> Repor
         goodput=None,
         findings=list(_findings(found, pending)),
         not_measured=[NotMeasured(class_=slug, missing="dumps tell of collectives only") for slug in BY_SLUG if slug != _CLASS],
-        quality=list(_quality(dumps, found, moments)),
+        quality=[*_unread(damaged), *_quality(dumps, found, moments)],
     )
 
 
@@ -74,12 +78,14 @@ def _findings(found: Verdict, pending: float) -> Iterable[Finding]:
     by_kind: dict[Kind, list[Stuck]] = defaultdict(list)
     for one in found.stuck:
         by_kind[one.kind].append(one)
-    for kind, stuck in sorted(by_kind.items(), key=lambda pair: -len(pair[1])):
+    few = len(found.without) >= len(found.pending)
+    for kind, stuck in sorted(by_kind.items(), key=lambda pair: (-_CONFIDENCE.get(pair[0], _SURE), -len(pair[1]))):
+        doubtful = kind in _CONFIDENCE and (few or len(by_kind) > 1)  # others are known to be stuck, or most are not known at all
         ranks = [one.rank for one in stuck]
         listed = ", ".join(map(str, ranks[:_MOST_LISTED])) + (" ..." if len(ranks) > _MOST_LISTED else "")
         yield Finding(
             class_=_CLASS,
-            severity="critical",
+            severity="warning" if doubtful else "critical",
             seconds_per_step=pending,
             share=1.0,
             share_ci=(1.0, 1.0),
@@ -100,7 +106,7 @@ def _evidence(found: Verdict, stuck: Sequence[Stuck], pending: float) -> Iterabl
         yield Evidence(
             signal=f"rank {one.rank}, {one.kind}: {where}: {one.detail}",
             value=one.waiting,
-            unit="rank waits" if one.waiting == 1 else "ranks wait",
+            unit="rank waits for it there" if one.waiting == 1 else "ranks wait for it there",
             source="flight recorder",
         )
 
@@ -113,11 +119,18 @@ def _operation(one: Operation, groups: Mapping[str, str]) -> str:
     return f"{one.name} {one.sequence} of {group}{f' ({sizes})' if sizes else ''}{called}"
 
 
+def _unread(damaged: Sequence[Path]) -> Iterable[QualityNote]:
+    for path in damaged:
+        yield QualityNote(
+            what=f"{path} is empty, cut off or damaged", severity="limited", means="its rank counts as one without a dump"
+        )
+
+
 def _quality(dumps: Mapping[int, Dump], found: Verdict, moments: Sequence[float]) -> Iterable[QualityNote]:
     if found.without:
         listed = ", ".join(map(str, found.without[:_MOST_LISTED])) + (" ..." if len(found.without) > _MOST_LISTED else "")
         yield QualityNote(
-            what=f"no dump of {len(found.without)} ranks ({listed})",
+            what=f"no dump of rank {listed}" if len(found.without) == 1 else f"no dump of {len(found.without)} ranks ({listed})",
             severity="limited",
             means="whether they are stuck or gone is not known; who waits for them is",
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -16,6 +17,7 @@ from tachoscope_analyzers.trace.ranks import JobTraces
 from tachoscope_core.report import Evidence
 
 _SOURCE = "collectives of all ranks"
+_FEW = "record more steps (10 and more): in so few, one rank may be last by chance"
 _SLOW_RATIO = 0.5
 """Design choice: a group that moves less than half of what its sisters move is slow; by a few per cent all of them differ."""
 _EXPLAINED_RATIO = 0.5
@@ -37,7 +39,23 @@ def _late(job: JobTraces, split: JobLosses) -> list[Candidate]:
         if row["rank"] in split.ranks:
             mine = (job.collectives["group_number"] == row["group_number"]) & (job.collectives["last_rank"] == row["rank"])
             found.append(late_rank(split, row, _by_step(job.collectives[mine], "added_delay_ns", split)))
-    return found or _uneven(job, split)
+    return found or _suspected(job, split) or _uneven(job, split)
+
+
+def _suspected(job: JobTraces, split: JobLosses) -> list[Candidate]:
+    """Return the rank that nearly all waiting is for, where so few collectives were recorded that it may be chance.
+
+    It is a loss without a known cause then, and no health.
+    """
+    found = []
+    for row in job.stragglers.sort_values("waited_ns", ascending=False).to_dict("records"):
+        often = row["last_collectives"] >= threshold("straggler_steps") * row["late_collectives"]
+        if row["rank"] in split.ranks and often and row["coverage_ratio"] >= threshold("culprit_coverage"):
+            mine = (job.collectives["group_number"] == row["group_number"]) & (job.collectives["last_rank"] == row["rank"])
+            late = late_rank(split, row, _by_step(job.collectives[mine], "added_delay_ns", split))
+            if late.level is None:
+                found.append(replace(late, slug="unknown", certainty=0.5, alternative=(late.slug, 0.0), action=_FEW))
+    return found[:1]
 
 
 def _uneven(job: JobTraces, split: JobLosses) -> list[Candidate]:

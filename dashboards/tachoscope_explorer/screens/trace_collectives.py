@@ -81,7 +81,11 @@ def _verdict(job: JobTraces) -> None:
         st.warning(
             f"Rank {row['rank']} comes late in {group}: the others wait {wait} for it{share}.", icon=":material/hourglass_top:"
         )
+    first = None if job.stragglers.empty else job.stragglers.sort_values("waited_ns", ascending=False).iloc[0]
     if len(late):
         st.caption("Mending that rank alone saves less where another is late too: what it saves is among the findings.")
+    elif first is not None and first["last_collectives"] > first["late_collectives"] / 2:
+        of = f"{first['last_collectives']} of the {first['late_collectives']} collectives in which anybody waited"
+        st.caption(f"Rank {first['rank']} comes last in {of}: too few, or too little, to say that the ranks wait for it.")
     else:
         st.caption("The ranks do not wait for any single one of them.")
