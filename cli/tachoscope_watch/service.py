@@ -133,9 +133,8 @@ class Watch:
         self.round = Round(self.round.number + 1, kept, tuple(shown), time.time())
         self._last_good = time.monotonic()
         hung = ", ".join(view.job for view in views if view.state == "hung")
-        self._log.info(
-            f"{len(views)} {'job' if len(views) == 1 else 'jobs'} in {seconds:.1f} s" + (f"; hung: {hung}" if hung else "")
-        )
+        jobs = f"{len(views)} {'job' if len(views) == 1 else 'jobs'}"
+        self._log.info(f"{jobs} in {seconds:.1f} s" + (f"; hung: {hung}" if hung else ""))
 
     def stop(self) -> None:
         """Ask for the end; may be called from a signal handler."""

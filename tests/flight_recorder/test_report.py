@@ -54,7 +54,7 @@ def test_a_finding_holds_the_operation_its_caller_who_waits_and_for_how_long_at_
     assert finding.seconds_per_step == pytest.approx(30.0, abs=0.1)
     (told,) = [one for one in finding.evidence if one.signal.startswith("rank 2")]
     assert "host-stuck: all_reduce 6 of default_pg (8x3), called at train.py:12 step" in told.signal
-    assert (told.value, told.unit) == (3, "ranks wait")
+    assert (told.value, told.unit) == (3, "ranks wait for it there")
     assert sum(found.ledgers[0].states.values()) == pytest.approx(found.ledgers[0].wall_seconds)
     assert {one.class_ for one in found.not_measured} >= {"compute_bound", "input_fetch"}
 
