@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import functools
 import multiprocessing
+import os
 import signal
+import threading
 from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import dataclass
@@ -33,7 +35,8 @@ class Failed:
 
 def executor(workers: int) -> Executor:
     """Return processes to look with. They are begun anew, not forked: a fork has the locks of this one's threads."""
-    pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_end_with_parent)
     before = signal.getsignal(signal.SIGINT)
     # A terminal sends Ctrl-C to all processes: those that are begun while it is ignored leave it to the one that began them.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -43,6 +46,18 @@ def executor(workers: int) -> Executor:
     finally:
         signal.signal(signal.SIGINT, before)
     return pool
+
+
+def _end_with_parent() -> None:
+    """End this process when the one that began it is gone: killed, it can tell nobody to."""
+    parent = multiprocessing.parent_process()
+
+    def wait() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=wait, name="tachoscope-watch-parent", daemon=True).start()
 
 
 def _begin() -> None:

@@ -32,7 +32,7 @@ def culprit(how: str) -> None:
     elif how == "lock":
         ctypes.PyDLL(None).sleep(600)  # a call through PyDLL keeps the interpreter's lock
     elif how == "size":
-        dist.broadcast(torch.ones(9), 0)
+        pending.append(dist.broadcast(torch.ones(9), 0, async_op=True))
     elif how == "order":
         pending.append(dist.broadcast(torch.ones(8), 0, async_op=True))
         pending.append(dist.all_reduce(torch.ones(8), async_op=True))
@@ -42,7 +42,7 @@ def others(how: str, rank: int) -> None:
     if how == "size":
         if rank == 0:
             time.sleep(600)  # the root: gloo ends a process that gets more than it has room for, so nothing may be sent
-        dist.broadcast(torch.ones(8), 0)
+        pending.append(dist.broadcast(torch.ones(8), 0, async_op=True))
     elif how != "none":
         pending.append(dist.all_reduce(torch.ones(8), async_op=True))
         pending.append(dist.broadcast(torch.ones(8), 0, async_op=True))
@@ -55,11 +55,11 @@ def main() -> None:
     for _ in range(3):
         dist.all_reduce(torch.ones(4))
     dist.barrier()
-    (folder / f"ready_{rank}").touch()
     if rank == CULPRIT:
         culprit(how)
     else:
         others(how, rank)
+    (folder / f"there_{rank}").touch()  # what it enqueues is enqueued
     time.sleep(600)
 
 

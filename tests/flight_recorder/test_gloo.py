@@ -27,15 +27,14 @@ def wait_for(folder: Path, pattern: str, count: int) -> None:
 
 
 @contextmanager
-def hanging_job(folder: Path, how: str) -> Iterator[list[subprocess.Popen[bytes]]]:
+def hanging_job(folder: Path, how: str, there: int) -> Iterator[list[subprocess.Popen[bytes]]]:
     environment = os.environ | {"TORCH_FR_BUFFER_SIZE": "200", "TORCH_NCCL_TRACE_BUFFER_SIZE": "200", "OMP_NUM_THREADS": "1"}
     processes = [
         subprocess.Popen([sys.executable, SCRIPT, folder, str(rank), str(RANKS), how], env=environment, stderr=subprocess.DEVNULL)
         for rank in range(RANKS)
     ]
     try:
-        wait_for(folder, "ready_*", RANKS)
-        time.sleep(1)
+        wait_for(folder, "there_*", there)
         yield processes
     finally:
         for process in processes:
@@ -55,7 +54,7 @@ def hanging_job(folder: Path, how: str) -> Iterator[list[subprocess.Popen[bytes]
     ],
 )
 def test_the_rank_that_keeps_a_real_job_is_named_by_the_dumps_of_its_ranks(tmp_path: Path, how: str, stuck: dict[int, str]) -> None:
-    with hanging_job(tmp_path, how):
+    with hanging_job(tmp_path, how, there=RANKS if how in ("order", "none") else RANKS - 1):
         (tmp_path / "go").touch()
         wait_for(tmp_path, "nccl_trace_rank_*", RANKS - (how == "lock"))
 
@@ -64,7 +63,7 @@ def test_the_rank_that_keeps_a_real_job_is_named_by_the_dumps_of_its_ranks(tmp_p
 
 
 def test_a_stopped_process_is_named_though_it_can_write_no_dump(tmp_path: Path) -> None:
-    with hanging_job(tmp_path, "skipped") as processes:
+    with hanging_job(tmp_path, "skipped", there=RANKS - 1) as processes:
         processes[CULPRIT].send_signal(signal.SIGSTOP)
         (tmp_path / "go").touch()
         wait_for(tmp_path, "nccl_trace_rank_*", RANKS - 1)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -50,9 +51,9 @@ def training(folder: Path, how: str) -> Iterator[None]:
 def test_a_rank_that_stands_still_is_named_while_the_job_hangs(tmp_path: Path, how: str) -> None:
     with training(tmp_path, how), watching(tmp_path / "store", hang_seconds="6") as (_, url):
         deadline = time.monotonic() + 120
-        told = {}
-        while time.monotonic() < deadline and told.get("state") != "hung":
-            time.sleep(0.5)
+        told: dict[str, Any] = {}
+        while time.monotonic() < deadline and not (told.get("state") == "hung" and told["worst"]["ranks"] == [1]):
+            time.sleep(0.5)  # at the first look it may not be known yet where the ranks are
             listed = {line["job"]: line for line in json.loads(get(f"{url}/v1/jobs"))["jobs"]}
             told = listed.get("stuck", {})
 

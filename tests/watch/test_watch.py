@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import psutil
 from prometheus_client.parser import text_string_to_metric_families
 
 from helpers import BIN, command, environment
@@ -202,8 +203,11 @@ def test_a_watch_serves_what_it_found_and_killed_and_started_again_goes_on(tmp_p
                     assert error.code == 404
                 else:
                     raise AssertionError(f"{wrong} was answered")
+            workers = psutil.Process(process.pid).children(recursive=True)
+            assert workers
             process.send_signal(number)
             assert process.wait(20) == (0 if number == signal.SIGTERM else -signal.SIGKILL)
+            assert psutil.wait_procs(workers, timeout=60)[1] == []
 
 
 def test_pages_ask_for_the_password_of_the_web_config(tmp_path: Path) -> None:
