@@ -62,8 +62,8 @@ def fault() -> None:
 
 @app.post("/typed")
 def typed(number: int, later: BackgroundTasks) -> dict[str, int]:
-    """Answer, and go on for a second."""
-    later.add_task(asyncio.sleep, 1.0)
+    """Answer, and go on for six seconds."""
+    later.add_task(asyncio.sleep, 6.0)
     tachoscope.current_request().enter("prefill")  # in another thread
     return json.loads(json.dumps({"number": number}))
 

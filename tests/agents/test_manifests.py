@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from left_behind import LeftBehind
 from tachoscope.manifests import Manifests, Saved
 from tachoscope.saves import Written, json_files, written
 from tachoscope_core.records import ShardSum
@@ -113,6 +114,7 @@ def test_a_file_that_is_still_open_is_waited_for(tmp_path: Path) -> None:
 
 
 def test_nothing_is_read_when_manifests_are_switched_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = LeftBehind()
     monkeypatch.setenv("TACHOSCOPE_MANIFESTS", "0")
     emitted = Emitted()
     manifests = Manifests(emitted)
@@ -120,10 +122,11 @@ def test_nothing_is_read_when_manifests_are_switched_off(tmp_path: Path, monkeyp
     manifests.close(WAIT_SECONDS)
 
     assert not emitted.manifests
-    assert "tachoscope-manifests" not in {thread.name for thread in threading.enumerate()}
+    assert not left.threads("tachoscope-manifests")
 
 
 def test_the_end_of_the_process_does_not_wait_for_a_file_that_is_never_closed(tmp_path: Path) -> None:
+    left = LeftBehind()
     emitted = Emitted()
     manifests = Manifests(emitted)
     with open(tmp_path / "open.pt", "wb") as file:
@@ -131,4 +134,4 @@ def test_the_end_of_the_process_does_not_wait_for_a_file_that_is_never_closed(tm
         manifests.close(0.0)
 
     assert not emitted.manifests
-    assert "tachoscope-manifests" not in {thread.name for thread in threading.enumerate()}
+    assert not left.threads("tachoscope-manifests")

@@ -87,7 +87,7 @@ def test_an_app_of_fastapi_between_other_middlewares_is_recorded_alike(tmp_path:
     assert (busy.outcome, busy.status) == ("shed", 429)
     assert (fault.outcome, fault.status) == ("server_error", 0)
     assert (typed.outcome, typed.status, set(typed.phase_seconds)) == ("ok", 200, {"queued", "prefill"})
-    assert typed.wall_seconds < 1.0, "what goes on after the answer is none of the request's time"
+    assert typed.wall_seconds < 5.0, "what goes on after the answer is none of the request's time"
     assert (mistyped.outcome, nowhere.outcome) == ("client_error", "client_error")
     assert left.outcome == "client_error"
     assert 2 <= left.tokens_out < 20, "the app was stopped by it"

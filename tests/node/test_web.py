@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import errno
 import socket
-import threading
-from pathlib import Path
 
 import pytest
 
+from left_behind import LeftBehind
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_node.web import Request, Response, WebServer
 from tachoscope_node.web_config import WebConfig
 from web_clients import HASH, PAGE, USERS, answer, ask, basic, closed, connect, fetch, serving, until
-
-
-def open_files() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def test_a_page_comes_whole_with_its_length_type_and_date():
@@ -184,7 +179,7 @@ def test_a_request_that_has_begun_survives_a_reload_and_is_the_last():
 
 
 def test_stopping_ends_open_connections_and_leaves_nothing():
-    files, threads = open_files(), threading.active_count()
+    left = LeftBehind()
     socks = []
     with serving(USERS) as server:
         assert fetch(server, basic("alice", "wrong"))[0] == 401
@@ -197,8 +192,7 @@ def test_stopping_ends_open_connections_and_leaves_nothing():
     for sock in socks:
         assert closed(sock)
         sock.close()
-    assert open_files() == files
-    assert threading.active_count() == threads
+    left.assert_nothing()
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port), timeout=5)
 

@@ -3,7 +3,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import random
-import threading
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from left_behind import LeftBehind
 from tachoscope_analyzers.trace import inflate
 from tachoscope_analyzers.trace.inflate import Blocks
 
@@ -99,10 +99,11 @@ def test_a_frame_that_asks_for_a_huge_window_is_refused(tmp_path: Path) -> None:
 
 
 def test_nothing_goes_on_when_the_reader_stops(tmp_path: Path) -> None:
+    left = LeftBehind()
     stream = iter(blocks_of(tmp_path, gzip.compress(bytes(256 << 20), 1)))
     next(stream)
     stream.close()
-    assert not [thread for thread in threading.enumerate() if thread.name == "tachoscope-inflate"]
+    assert not left.threads("tachoscope-inflate")
 
 
 def test_a_missing_file_is_the_errors_of_the_system(tmp_path: Path) -> None:

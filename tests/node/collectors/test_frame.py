@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from trees import plant, points
 
+from left_behind import LeftBehind
 from tachoscope_core.agent_metrics import COLLECTOR_DURATION, COLLECTOR_FAILING, COLLECTOR_STATUS, COLLECTOR_SUCCESS
 from tachoscope_core.metric import Metric
 from tachoscope_node.collectors.collector import NoDataError, NotSupportedError, PartialError
@@ -68,10 +69,6 @@ def failing(frame: Frame, name: str) -> float | None:
     return points(frame.families(), COLLECTOR_FAILING).get((name,))
 
 
-def threads() -> int:
-    return sum(thread.name == "tachoscope-collect" for thread in threading.enumerate())
-
-
 def until(true: Callable[[], bool]) -> None:
     end = time.monotonic() + 5
     while not true() and time.monotonic() < end:
@@ -85,9 +82,11 @@ def log() -> list[str]:
 
 
 @pytest.fixture(autouse=True)
-def no_thread_is_left() -> Iterator[None]:
-    yield
-    until(lambda: threads() == 0)
+def threads() -> Iterator[Callable[[], int]]:
+    """Count the threads that collect for this test, of which none may be left."""
+    left = LeftBehind()
+    yield lambda: len(left.threads("tachoscope-collect"))
+    until(lambda: not left.threads("tachoscope-collect"))
 
 
 def test_what_collectors_gave_is_shown_with_how_they_are_and_how_long_they_took(log: list[str]) -> None:
@@ -205,7 +204,7 @@ def test_one_that_hangs_is_failed_while_the_others_are_collected_in_the_same_tic
     frame.close()
 
 
-def test_one_that_hangs_is_not_started_again_and_delays_no_later_tick(log: list[str]) -> None:
+def test_one_that_hangs_is_not_started_again_and_delays_no_later_tick(log: list[str], threads: Callable[[], int]) -> None:
     release = threading.Event()
     hung, other = Fake("hung", lambda: release.wait() and None), Fake("other")
     frame = Frame([hung, other], log.append, deadline_seconds=_DEADLINE)
@@ -224,7 +223,7 @@ def test_one_that_hangs_is_not_started_again_and_delays_no_later_tick(log: list[
     frame.close()
 
 
-def test_what_a_hanging_one_says_late_is_dropped_and_its_next_run_counts(log: list[str]) -> None:
+def test_what_a_hanging_one_says_late_is_dropped_and_its_next_run_counts(log: list[str], threads: Callable[[], int]) -> None:
     release = threading.Event()
     hung = Fake("hung", lambda: release.wait() and None)
     frame = Frame([hung], log.append, deadline_seconds=_DEADLINE)
@@ -242,7 +241,7 @@ def test_what_a_hanging_one_says_late_is_dropped_and_its_next_run_counts(log: li
     frame.close()
 
 
-def test_several_that_hang_at_once_each_hold_a_thread_and_the_rest_go_on(log: list[str]) -> None:
+def test_several_that_hang_at_once_each_hold_a_thread_and_the_rest_go_on(log: list[str], threads: Callable[[], int]) -> None:
     release = threading.Event()
     hung = [Fake(f"hung{number}", lambda: release.wait() and None) for number in range(3)]
     others = [Fake(f"other{number}") for number in range(3)]
@@ -296,7 +295,9 @@ def test_how_long_one_has_failed_is_told_from_the_first_failure_and_only_until_a
     frame.close()
 
 
-def test_how_long_one_hangs_grows_though_nothing_is_due_and_it_is_not_started_again(log: list[str]) -> None:
+def test_how_long_one_hangs_grows_though_nothing_is_due_and_it_is_not_started_again(
+    log: list[str], threads: Callable[[], int]
+) -> None:
     release = threading.Event()
     hung = Fake("hung", lambda: release.wait() and None)
     frame = Frame([hung], log.append, deadline_seconds=0.05)
@@ -314,7 +315,9 @@ def test_how_long_one_hangs_grows_though_nothing_is_due_and_it_is_not_started_ag
     frame.close()
 
 
-def test_a_real_collector_that_blocks_on_a_fifo_comes_back_when_someone_writes(tmp_path: Path, log: list[str]) -> None:
+def test_a_real_collector_that_blocks_on_a_fifo_comes_back_when_someone_writes(
+    tmp_path: Path, log: list[str], threads: Callable[[], int]
+) -> None:
     proc = plant(tmp_path, {"vmstat": "pgmajfault 23\n"})
     os.mkfifo(tmp_path / "meminfo")
     memory, other = MemoryCollector(proc), Fake("other")
@@ -333,7 +336,7 @@ def test_a_real_collector_that_blocks_on_a_fifo_comes_back_when_someone_writes(t
     frame.close()
 
 
-def test_a_hundred_thousand_ticks_leave_one_thread(log: list[str]) -> None:
+def test_a_hundred_thousand_ticks_leave_one_thread(log: list[str], threads: Callable[[], int]) -> None:
     fakes = [Fake("a"), Fake("b", raising(OSError("always"))), Fake("c", raising(NoDataError("never")))]
     frame = Frame(fakes, log.append)
     for now in range(100_000):
@@ -346,17 +349,17 @@ def test_a_hundred_thousand_ticks_leave_one_thread(log: list[str]) -> None:
     assert threads() == 0
 
 
-def test_hanging_and_coming_back_again_and_again_leaves_one_thread(log: list[str]) -> None:
+def test_hanging_and_coming_back_again_and_again_leaves_one_thread(log: list[str], threads: Callable[[], int]) -> None:
     release = threading.Event()
     flapping, other = Fake("flapping", lambda: release.wait() and None, 1.0), Fake("other", interval_seconds=1.0)
-    frame = Frame([flapping, other], log.append, deadline_seconds=0.04)
-    for now in range(23):
+    frame = Frame([flapping, other], log.append, deadline_seconds=_DEADLINE)
+    for now in range(12):
         release.clear()
         frame.tick(float(now))
         release.set()
         until(lambda: threads() <= 1)
 
-    assert flapping.runs == other.runs == 23
+    assert flapping.runs == other.runs == 12
     frame.close()
 
 

@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from left_behind import LeftBehind
 from tachoscope_node.collectors.workers import Workers
 
 pytestmark = pytest.mark.alone
@@ -42,10 +43,10 @@ def test_what_was_not_begun_by_the_deadline_is_given_back_and_never_runs() -> No
 
 
 def test_close_ends_the_idle_thread() -> None:
-    before, workers = threading.active_count(), Workers()
+    left, workers = LeftBehind(), Workers()
     workers.run([lambda: None], 5)
-    assert threading.active_count() == before + 1
+    assert len(left.threads()) == 1
 
     workers.close()
 
-    assert threading.active_count() == before
+    left.assert_nothing()
