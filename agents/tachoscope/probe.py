@@ -28,6 +28,7 @@ from tachoscope.importhook import after_import
 from tachoscope.notices import NOTICES
 from tachoscope.outbox import FinishedStep, Outbox
 from tachoscope.procfs import RunDelay
+from tachoscope.profiles import Profiles
 from tachoscope.sampler import Counts, Sampler
 from tachoscope.step_rule import StepRule
 from tachoscope_core import records
@@ -75,6 +76,7 @@ class Probe:
         self._step_delay = self._backward_delay = self._backward_begin_delay = 0
         self._detailed_until = 0
         self._sampler: Sampler | None = None
+        self.profiles = Profiles(os.environ)
         self._set_hooks()
         self.on = True
 
@@ -240,6 +242,8 @@ class Probe:
             self.outbox.flush(wait=False)
         if self.integrity is not None and self.integrity.due(self.steps):
             self._check_integrity(self.integrity)
+        if self.profiles.recording is not None:
+            self.profiles.step_ended(self.steps)
 
     def _check_integrity(self, checks: integrity_checks.Checks) -> None:
         fields = checks.look()
@@ -265,9 +269,10 @@ class Probe:
         return [worker.pid for worker in workers if worker.pid] if workers else None
 
     def flush(self) -> None:
-        """Write what is queued."""
+        """Write what is queued, and look whether a profile is wanted."""
         self.outbox.flush()
         self.checkpoints.flush()
+        self.profiles.look()
 
     # --- records ---------------------------------------------------------------------------------------------------------
 
@@ -374,6 +379,7 @@ class Probe:
         self.thread_ident = 0
         if not self._announced:
             return
+        self.profiles.close()
         self.checkpoints.close(failed=bool(self._failure))
         self._queue_ready_steps(everything=True)
         if self._sampler is not None:

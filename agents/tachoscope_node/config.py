@@ -127,7 +127,7 @@ class Preemption(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Profiles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Profiles on demand of processes that have KINETO_USE_DAEMON set.
+    """Profiles on demand of processes under the probe, and of those that have KINETO_USE_DAEMON set.
 
     Attributes:
         enabled: whether the agent answers them. automatic: whether it also profiles a job whose steps became slower, or whose GPUs

@@ -26,8 +26,8 @@ _LOOK_SECONDS = 0.5
 _LATE_SECONDS = 240.0
 """After the last moment that is recorded nobody is waited for longer: writing, collecting and storing have their own limits."""
 _HOW = (
-    "is an agent running on its nodes, with this store? is the job one of PyTorch with KINETO_USE_DAEMON=1? the agent's log, "
-    "and its page /v1/profiles, name the jobs that can be profiled"
+    "is an agent running on its nodes, with this store? is the job one of PyTorch, under the probe or with KINETO_USE_DAEMON=1? "
+    "the agent's log, and its page /v1/profiles, name the jobs that can be profiled"
 )
 
 
@@ -43,8 +43,9 @@ def profile(
 ) -> None:
     """Record a profiler trace of all ranks of a running job at once, and say where their time goes. The job is not restarted.
 
-    The job needs KINETO_USE_DAEMON=1 in its environment and nothing else; its nodes need a running agent. The ranks begin at one
-    time, 16 s ahead (36 s with an object store); where nothing tells how long a step takes, a first short look does.
+    The job runs under the probe, or has KINETO_USE_DAEMON=1 in its environment and nothing else; its nodes need a running agent.
+    The ranks begin at one time, 16 s ahead (36 s with an object store); where nothing tells how long a step takes, a first short
+    look does.
     """
     if wait:
         needs_analysis()

@@ -49,7 +49,7 @@ def test_it_is_over_when_all_ranks_of_the_job_have_ended_in_order_or_not() -> No
 
 
 def test_a_request_that_nobody_takes_ends_with_what_to_look_at() -> None:
-    with pytest.raises(TachoscopeError, match=r"no agent took the request to profile job resnet .*KINETO_USE_DAEMON=1"):
+    with pytest.raises(TachoscopeError, match=r"no agent took the request to profile job resnet .*with KINETO_USE_DAEMON=1"):
         stage(EXPIRY_SECONDS + 1, answers(None))
     with pytest.raises(TachoscopeError, match="no agent has rank 0"):
         stage(EXPIRY_SECONDS + 1, answers(None, "waiting"))

@@ -59,7 +59,7 @@ def test_a_killed_rank_its_restart_and_a_stopped_rank_are_written_down(tmp_path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").write_text(HURT)
     torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", "1", "train.py")
-    run = start(*torchrun, TACHOSCOPE_HANG_SECONDS="2")
+    run = start(*torchrun, TACHOSCOPE_HANG_SECONDS="8")  # the first heartbeat tells the phase after a second, or later
     assert run.stderr is not None
     hang = next(line for line in run.stderr if line.startswith("tachoscope: no step"))
     stopped, stopped_at = (tmp_path / "hurt-1").read_text().split()
@@ -72,11 +72,11 @@ def test_a_killed_rank_its_restart_and_a_stopped_rank_are_written_down(tmp_path:
     failures = from_outside(tmp_path, records.WorkerFailed)
     first, second = (next(f for f in failures if f.failed_attempt == attempt) for attempt in (0, 1))
     assert (first.failed_rank, first.failed_pid, first.reason, first.step) == (1, int(killed), "killed", 20)
-    assert 0.0 <= first.gone_time - float(killed_at) < 1.0
+    assert 0.0 <= first.gone_time - float(killed_at) < 5.0
     assert (second.failed_rank, second.failed_pid) == (1, int(stopped))
     (hung,) = from_outside(tmp_path, records.WorkerHung)
     assert (hung.failed_rank, hung.failed_writer, hung.step) == (1, second.failed_writer, 20)
-    assert abs(hung.since_time - float(stopped_at)) < 1.0
+    assert abs(hung.since_time - float(stopped_at)) < 5.0
     restarts = from_outside(tmp_path, records.WorkerRestarted)
     assert sorted((r.restarted_attempt, r.restarted_rank) for r in restarts) == [(1, 0), (1, 1)]
     assert {step.attempt for step in records_of(tmp_path).steps} == {0, 1}

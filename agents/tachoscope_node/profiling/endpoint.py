@@ -20,11 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_node.profiling.wire import MAX_BYTES, Asked, NotUnderstoodError, answer, parse
+from tachoscope_core.kineto_wire import ABSTRACT, MAX_BYTES, NAME, Asked, NotUnderstoodError, answer, parse
 
-NAME = "dynolog"
-"""Of the daemon that kineto looks for."""
-ABSTRACT = b"\0dynolog\0"
 MOST_PER_SECOND = 1000
 """Datagrams that are answered; the rest waits in the kernel, and then with who sends."""
 _CREDENTIALS = struct.Struct("iII")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from tachoscope_core import profile_requests
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.kineto_wire import Asked
 from tachoscope_core.profile_requests import EXPIRY_SECONDS, Request
 from tachoscope_core.store import Store
 from tachoscope_node.logs import Log
@@ -23,7 +24,6 @@ from tachoscope_node.profiling.endpoint import Endpoint, Sender
 from tachoscope_node.profiling.limits import refusal
 from tachoscope_node.profiling.parts import Place
 from tachoscope_node.profiling.recording import Recording
-from tachoscope_node.profiling.wire import Asked
 
 if TYPE_CHECKING:
     from tachoscope_node.config import Profiles

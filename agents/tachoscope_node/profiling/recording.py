@@ -12,12 +12,12 @@ from pathlib import Path
 
 from tachoscope_core import profile_requests
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.kineto_wire import configuration
 from tachoscope_core.profile_requests import HostState, Pass, Plan, RankState, Request
 from tachoscope_node.profiling import folders
 from tachoscope_node.profiling.clients import Who, began
 from tachoscope_node.profiling.parts import Part, Place
 from tachoscope_node.profiling.trace_text import step_ends
-from tachoscope_node.profiling.wire import configuration
 
 LATEST_SECONDS = 6.5
 """So long before its start a process may still be told: kineto warms up for 5 s, and turns down what begins earlier."""

@@ -17,9 +17,12 @@ import msgspec
 
 from tachoscope_core.errors import TachoscopeError
 
-_OPTIMIZER = re.compile(
-    rb'"name":\s*"(Optimizer\.step#[^"]{1,200})"[^{}]{0,200}?"ts":\s*(\d{1,20}(?:\.\d{1,9})?),\s*"dur":\s*(\d{1,20}(?:\.\d{1,9})?)'
+_STEP = re.compile(
+    rb'"cat":\s*"(?!gpu)\w{1,40}",\s*"name":\s*"((?:Optimizer\.step|ProfilerStep)#[^"]{1,200})"[^{}]{0,200}?'
+    rb'"ts":\s*(\d{1,20}(?:\.\d{1,9})?),\s*"dur":\s*(\d{1,20}(?:\.\d{1,9})?)'
 )
+"""A mark on the CPU; on a GPU's line it stands once more."""
+_OWN = b"ProfilerStep#"
 _PIECE_BYTES = 1 << 20
 _OVERLAP_BYTES = 1024
 _HEAD_BYTES = 1 << 16
@@ -27,18 +30,24 @@ _MOST_STEPS = 100_000
 
 
 def step_ends(descriptor: int, *, most_bytes: int) -> list[float]:
-    """Return when the optimizer had stepped, in seconds from any origin, in order; of several the one that does so least.
+    """Return when steps ended, in seconds from any origin, in order: those that the profiler was told of, or the optimizer's.
 
-    Any optimizer of torch marks its steps. A trace of n such marks holds n - 1 whole steps at least.
+    Any optimizer of torch marks its steps; of several the one counts that steps least. n marks tell of n - 1 whole steps at least.
     """
     ends: dict[bytes, set[float]] = defaultdict(set)
+    first = float("inf")
     for text in _pieces(descriptor, most_bytes):
-        for match in _OPTIMIZER.finditer(text):
-            of_name = ends[match[1]]
-            if len(of_name) < _MOST_STEPS:
-                of_name.add((float(match[2]) + float(match[3])) / 1e6)
+        for match in _STEP.finditer(text):
+            begin, seconds = float(match[2]) / 1e6, float(match[3]) / 1e6
+            name = match[1]
+            if name.startswith(_OWN):
+                name, first = _OWN, min(first, begin)
+            if len(ends[name]) < _MOST_STEPS:
+                ends[name].add(begin + seconds)
         if len(ends) > 64:
             break
+    if own := ends.pop(_OWN, None):
+        return sorted({first} | own)  # where it begins no step had ended in this trace
     several = [found for found in ends.values() if len(found) > 1] or list(ends.values())
     return sorted(min(several, key=len, default=()))
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fake_kineto import trace
+from recorded import DATA
 from tachoscope_analyzers.trace.read import read
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_node.profiling import trace_text
@@ -41,6 +43,28 @@ def test_of_several_optimizers_the_one_that_steps_least_counts(tmp_path: Path) -
     seldom["traceEvents"] += often["traceEvents"]
 
     assert len(trace_text.step_ends(descriptor(tmp_path / "t.json", seldom), most_bytes=BIG)) == 4
+
+
+def test_steps_that_the_profiler_was_told_of_count_though_the_optimizer_steps_more_often(tmp_path: Path) -> None:
+    found = trace(0.1, 2.0)
+    for number in (8, 5, 6, 7):
+        mark = {"cat": "user_annotation", "name": f"ProfilerStep#{number}", "pid": 1, "ts": number * 0.5e6, "dur": 0.5e6}
+        found["traceEvents"].append(mark)
+
+    ends = trace_text.step_ends(descriptor(tmp_path / "t.json", found), most_bytes=BIG)
+
+    assert ends == [2.5, 3.0, 3.5, 4.0, 4.5], "four whole steps"
+
+
+def test_a_mark_that_stands_on_a_gpus_line_too_is_one_step(tmp_path: Path) -> None:
+    recorded = gzip.decompress((DATA / "hta" / "a100_nccl_2rank_rank0.json.gz").read_bytes())
+    for name in (b"ProfilerStep#", b"Optimizer.step#"):
+        text = recorded if name == b"ProfilerStep#" else recorded.replace(b"ProfilerStep#", b"step ")
+        assert re.search(rb'"gpu_user_annotation",\s*"name":\s*"Optimizer.step#', text)
+
+        ends = trace_text.step_ends(descriptor(tmp_path / "t.json", text.decode()), most_bytes=BIG)
+
+        assert len(ends) == 3 + name.startswith(b"Profiler")
 
 
 def test_a_trace_without_optimizer_has_no_steps(tmp_path: Path) -> None:

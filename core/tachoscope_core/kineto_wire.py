@@ -1,4 +1,4 @@
-"""The datagrams of kineto's daemon protocol, as they come from any process of the machine.
+"""The datagrams of kineto's daemon protocol: what a process asks, and what its node's agent answers.
 
 A process that has torch and `KINETO_USE_DAEMON` set asks every 5 s whether it shall record. Both ways a datagram is a head of 40
 bytes, the length of what follows and a type of 32 bytes, and what follows it:
@@ -15,6 +15,10 @@ import struct
 from dataclasses import dataclass
 from typing import Literal
 
+NAME = "dynolog"
+"""Of the daemon that kineto looks for, in a directory."""
+ABSTRACT = b"\0dynolog\0"
+"""The same without a directory."""
 MAX_BYTES = 1 << 13
 """Longest datagram that is read: some 2,000 ancestors."""
 TAKES_ACTIVITIES = 2
@@ -65,6 +69,57 @@ def answer(asked: Asked, text: str = "", count: int = 1) -> bytes:
     """Return the datagram that answers: the text of a configuration, or how many processes have the GPU."""
     body = text.encode() if asked.kind == "req" else struct.pack("=i", count)
     return _HEAD.pack(len(body), asked.kind.encode()) + body
+
+
+def asking(pid: int, *, idle: bool) -> bytes:
+    """Return the datagram by which a process asks what to record."""
+    body = _REQUEST.pack(1 | (TAKES_ACTIVITIES if idle else 0), 1, 0) + struct.pack("=i", pid)
+    return _HEAD.pack(len(body), b"req") + body
+
+
+def answered(datagram: bytes) -> str:
+    """Return the text of a configuration that came as an answer; empty: none.
+
+    Raises:
+        NotUnderstoodError: it is no such answer.
+    """
+    if len(datagram) < _HEAD.size:
+        raise NotUnderstoodError(f"{len(datagram)} bytes are no head")
+    size, kind = _HEAD.unpack_from(datagram)
+    body = datagram[_HEAD.size :]
+    if size != len(body) or kind.rstrip(b"\0") != b"req":
+        raise NotUnderstoodError(f"no answer is of type {kind[:16]!r} and {len(body)} bytes")
+    try:
+        return body.decode()
+    except UnicodeDecodeError as error:
+        raise NotUnderstoodError(f"no text: {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a process is to record: from `start`, Unix seconds, for `seconds`, into `file`, whose name gets its pid."""
+
+    start: float
+    seconds: float
+    file: str
+
+
+def ordered(text: str) -> Order:
+    """Return what the text of a configuration asks for.
+
+    Raises:
+        NotUnderstoodError: it lacks a key, or a value is none.
+    """
+    pairs = (line.partition("=") for line in text.splitlines())
+    values = {key.strip(): value.strip() for key, _, value in pairs}
+    try:
+        start, milliseconds = int(values["PROFILE_START_TIME"]), int(values["ACTIVITIES_DURATION_MSECS"])
+        order = Order(start / 1e3, milliseconds / 1e3, values["ACTIVITIES_LOG_FILE"])
+    except (KeyError, ValueError) as error:
+        raise NotUnderstoodError(f"no configuration: {error!r}") from None
+    if order.start <= 0 or order.seconds <= 0 or not order.file.startswith("/"):
+        raise NotUnderstoodError(f"no configuration: {order}")
+    return order
 
 
 def configuration(*, start: float, seconds: float, file: str, trace_id: str) -> str:

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fake_kineto import HEAD, asking, context, settings, text_of
-from tachoscope_node.profiling.wire import Asked, NotUnderstoodError, answer, configuration, parse
+from tachoscope_core import kineto_wire
+from tachoscope_core.kineto_wire import Asked, NotUnderstoodError, Order, answer, answered, configuration, ordered, parse
 
 SEEN = bytes.fromhex("030000000600000000000000000000001d7d00001c7d0000117d0000107d0000367800002c780000")
 """What torch 2.13.0 sent while it was idle."""
@@ -68,3 +69,35 @@ def test_a_configuration_has_whole_milliseconds_and_a_line_for_each_key() -> Non
 def test_a_folder_by_a_strange_name_cannot_bring_other_keys_in(file: str) -> None:
     with pytest.raises(ValueError, match="no file"):
         configuration(start=1.0, seconds=1.0, file=file, trace_id="one")
+
+
+def test_the_probe_asks_as_torch_does_and_understands_what_torch_is_answered() -> None:
+    assert parse(kineto_wire.asking(23, idle=True)) == parse(asking(23)) == Asked("req", 23, idle=True)
+    assert parse(kineto_wire.asking(23, idle=False)) == Asked("req", 23, idle=False)
+
+    text = configuration(start=1795434186.955, seconds=2.0, file="/traces/trace.json", trace_id="one")
+
+    assert ordered(answered(answer(parse(asking(23)), text))) == Order(1795434186.955, 2.0, "/traces/trace.json")
+    assert answered(answer(parse(asking(23)))) == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "PROFILE_START_TIME=1\n",
+        "PROFILE_START_TIME=x\nACTIVITIES_DURATION_MSECS=1\nACTIVITIES_LOG_FILE=/a",
+        "PROFILE_START_TIME=1\nACTIVITIES_DURATION_MSECS=-1\nACTIVITIES_LOG_FILE=/a",
+        "PROFILE_START_TIME=1\nACTIVITIES_DURATION_MSECS=1\nACTIVITIES_LOG_FILE=a",
+    ],
+)
+def test_half_a_configuration_orders_nothing(text: str) -> None:
+    with pytest.raises(NotUnderstoodError):
+        ordered(text)
+
+
+@given(st.binary(max_size=200) | st.binary(max_size=60).map(lambda body: HEAD.pack(len(body), b"req") + body))
+def test_no_bytes_of_an_answer_cause_another_error(datagram: bytes) -> None:
+    try:
+        ordered(answered(datagram))
+    except NotUnderstoodError:
+        pass
