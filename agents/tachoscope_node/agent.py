@@ -5,47 +5,34 @@ Knows nothing of threads, signals and sockets: `service` calls `tick` once a sec
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
 
 from tachoscope.job_watch import hang_seconds
+from tachoscope.notice import Notice
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.records import AnyRecord, ShardQuarantined
 from tachoscope_core.store import Store
 from tachoscope_node import host_causes, live_families, live_service_families, saved, self_families
-from tachoscope_node.collectors.all import gpu_collector, host_collectors
-from tachoscope_node.collectors.collector import Collector
-from tachoscope_node.collectors.filters import DeviceFilter
-from tachoscope_node.collectors.frame import Frame
-from tachoscope_node.config import Config
+from tachoscope_node.collecting import Collecting
 from tachoscope_node.endings import Ended
 from tachoscope_node.families import Family, joined
 from tachoscope_node.follow import Follower
-from tachoscope_node.gpu.dcgm_xids import not_counted_yet
-from tachoscope_node.gpu.health_watch import HealthWatch
-from tachoscope_node.gpu.joined import GpuSource, sources
-from tachoscope_node.gpu.pods import PodsCollector, placed
-from tachoscope_node.gpu.workloads import Rank
 from tachoscope_node.journal import Journal
 from tachoscope_node.keeper import Keeper
+from tachoscope_node.known_ranks import KnownRanks
 from tachoscope_node.live import Live
 from tachoscope_node.live_services import trainings
 from tachoscope_node.logs import Log
-from tachoscope_node.nccl.collector import NcclCollector
-from tachoscope_node.nccl.groups import Member
-from tachoscope_node.nccl.ras import RasCollector
-from tachoscope_node.nccl.settings import address
 from tachoscope_node.newborn import Newborn
 from tachoscope_node.notices import Notices
 from tachoscope_node.own_records import OwnRecords
-from tachoscope_node.preemption import PreemptionCollector
 from tachoscope_node.profiled import profiler_of
 from tachoscope_node.samples import Samples
 from tachoscope_node.segment import Address, Segment
-from tachoscope_node.servers import ServersCollector
+from tachoscope_node.settings import Config
 from tachoscope_node.shard_watch import ShardWatch
 from tachoscope_node.shipper import Policy, Shipper, due
 from tachoscope_node.verifier import Verifier
@@ -101,15 +88,10 @@ class Agent:
         )
         self.records = OwnRecords(config.spool_path, config.node_name)
         self.verifier = Verifier(state, config.checkpoints, config.limits, self.live, self.records, log, clock=unix_clock)
-        self._health = HealthWatch(state, config.proc, log)
-        self.gpus = self._gpus(config)
-        self._preemption = self._asks_for_preemption(config)
-        self._servers = self._watched_servers(config)
-        self._nccl = self._inspected(config)
-        self._ras = self._asked_ras(config)
+        self.ranks = KnownRanks(self.live, self.follower, self.lock, clock)
+        self.collecting = Collecting(config, self.ranks, self.records.write, log)
         self._notices = Notices(self.keeper, lambda line: log.warning(None, line))
         self._newborn = Newborn()
-        self.frame = self._frame(config)
         self.profiler = profiler_of(self, store, clock=unix_clock, monotonic=clock)
         self.errors: Counter[str] = Counter()
         self.ticks = 0
@@ -140,7 +122,7 @@ class Agent:
             self.keeper.look(all_read=not more)
             if not more:
                 self._changed = self.live.count_ends(now, self._ended_by_host) or self._changed
-            notice = self._preemption.current if self._preemption is not None else None
+            notice = self._notice()
             self._notices.pass_on(notice, self.live.jobs.values(), self.follower.directories)
             self._watch_shards(now)
             self._let_go(now)
@@ -149,7 +131,7 @@ class Agent:
             self.ticks += 1
             self.ticked_at = now
         self._tell_of_rejections()
-        self.frame.tick(now)
+        self.collecting.frame.tick(now)
         self._sample(now)
         self.tick_seconds = time.perf_counter() - began
         return more
@@ -160,12 +142,16 @@ class Agent:
         self.live.apply(segment.directory, segment.writer, job, lines, self._clock())
         self.verifier.apply(segment, lines)
 
+    def _notice(self) -> Notice | None:
+        return self.collecting.preemption.current if self.collecting.preemption is not None else None
+
     def _ended_by_host(self, ended: Ended) -> bool:
-        if self._preemption is not None and self._preemption.current is not None:
+        if self._notice() is not None:
             return True
-        readings = self.gpus.readings() if self.gpus is not None else ()
+        gpus = self.collecting.gpus
+        readings = gpus.readings() if gpus is not None else ()
         since = self._unix_clock() - (self._clock() - ended.since)
-        return host_causes.gpu_failed(ended.gpus, since, readings, self._health.counter.all())
+        return host_causes.gpu_failed(ended.gpus, since, readings, self.collecting.health.counter.all())
 
     def _watch_shards(self, now: float) -> None:
         taken, self.live.shard_records = self.live.shard_records, []
@@ -274,105 +260,11 @@ class Agent:
 
     def reconfigure(self, config: Config) -> None:
         """Go on with other limits, times and device filters."""
-        old, old_gpus, old_preemption, old_servers = self.frame, self.gpus, self._preemption, self._servers
-        old_nccl, old_ras = self._nccl, self._ras
-        if config.nccl != self.config.nccl:
-            self._nccl, self._ras = self._inspected(config), self._asked_ras(config)
-        if config.servers != self.config.servers:
-            self._servers = self._watched_servers(config)
-        if config.preemption != self.config.preemption:
-            self._preemption = self._asks_for_preemption(config)
-        if config.gpu != self.config.gpu:
-            self.gpus = self._gpus(config)
-        frame = self._frame(config)
         with self.lock:
             self.config = config
             self.live.limits = self.follower.limits = config.limits
             self.verifier.reconfigure(config.checkpoints, config.limits)
-            self.frame = frame
-        old.close()
-        if old_preemption is not None and old_preemption is not self._preemption:
-            old_preemption.close()
-        if old_servers is not None and old_servers is not self._servers:
-            old_servers.close()
-        if old_nccl is not None and old_nccl is not self._nccl:
-            old_nccl.close()
-        if old_ras is not None and old_ras is not self._ras:
-            old_ras.close()
-        if old_gpus is not None and old_gpus is not self.gpus:
-            old_gpus.close()
-
-    def _frame(self, config: Config) -> Frame:
-        filters = {name: DeviceFilter(devices.include, devices.exclude) for name, devices in config.devices.items()}
-        collectors: list[Collector] = [*host_collectors(config.proc, config.sys, self.pids, filters)]
-        if self.gpus is not None:
-            collectors += [*sources(self.gpus), self._pods(config, self.gpus)]
-        collectors += self._health.collectors(config.gpu, self.gpus)
-        collectors += [self._preemption] if self._preemption is not None else []
-        collectors += [self._servers] if self._servers is not None else []
-        collectors += [self._nccl] if self._nccl is not None else []
-        collectors += [self._ras] if self._ras is not None else []
-        return Frame(collectors, self._log_collector)
-
-    def _asks_for_preemption(self, config: Config) -> PreemptionCollector | None:
-        asked = config.preemption
-        if isinstance(asked.provider, bool) or asked.provider == "off":
-            return None
-        return PreemptionCollector(asked.provider, url=asked.url, interval_seconds=asked.interval_seconds)
-
-    def _watched_servers(self, config: Config) -> ServersCollector | None:
-        return ServersCollector(config.servers, self._log_collector) if config.servers else None
-
-    def _inspected(self, config: Config) -> NcclCollector | None:
-        if not config.nccl.inspector:
-            return None
-        state = config.state_path / "nccl.json"
-        return NcclCollector(config.nccl, state=state, members=self.members, write=self.records.write, log=self._log_collector)
-
-    def _asked_ras(self, config: Config) -> RasCollector | None:
-        asked = config.nccl
-        if (at := address(asked.ras)) is None:
-            return None
-        return RasCollector(
-            at,
-            hung_polls=asked.hung_polls,
-            poll_seconds=asked.ras_interval_seconds,
-            wait_for=self._ras_waits_for,
-            log=lambda line: self.log.warning(None, line),
-        )
-
-    def _ras_waits_for(self) -> str:
-        """Return what speaks against asking RAS: it tells of a whole job, and jobs must not be asked while they start."""
-        with self.lock:
-            running = [rank for job in self.live.jobs.values() for rank in job.running()]
-        if not running:
-            return "" if self._nccl is not None and self._nccl.active else "no rank runs on this node"
-        if any(rank.steps == 0 for rank in running):
-            return "a rank has not finished its first step"
-        return "" if any(rank.rank == 0 for rank in running) else "the node of rank 0 asks"
-
-    def _pods(self, config: Config, gpus: GpuSource) -> PodsCollector:
-        socket = config.gpu.pod_resources
-        return PodsCollector(gpus.readings, self.gpu_ranks, socket=socket, proc=config.proc, log=self._log_collector)
-
-    def _gpus(self, config: Config) -> GpuSource | None:
-        gpu = config.gpu
-        return gpu_collector(
-            gpu.nvml,
-            state=config.state_path,
-            expected=gpu.expected,
-            interval_seconds=gpu.interval_seconds,
-            on_xid=self._health.on_xid,
-            log=lambda line: self.log.warning(line, line),
-            dcgm_url=gpu.dcgm_url,
-            on_dcgm_xid=not_counted_yet(self._health.counter),
-        )
-
-    def _log_collector(self, line: str) -> None:
-        if ": failed" in line:
-            self.log.warning(line.partition(":")[0], line)
-        else:  # a machine without InfiniBand is no cause for worry
-            self.log.info(line)
+        self.collecting.reconfigure(config)
 
     def finish(self, deadline: float) -> bool:
         """Read and ship all that is left, until the deadline on the clock; say whether all is in the store."""
@@ -395,18 +287,7 @@ class Agent:
         """Let go of all files, locks and threads."""
         self.profiler.close()
         self.verifier.close()
-        self.frame.close()
-        if self._preemption is not None:
-            self._preemption.close()
-        if self._servers is not None:
-            self._servers.close()
-        if self._nccl is not None:
-            self._nccl.close()
-        if self._ras is not None:
-            self._ras.close()
-        if self.gpus is not None:
-            self.gpus.close()
-        self._health.close()
+        self.collecting.close()
         self.records.close()
         with self.lock:
             self.follower.close()
@@ -425,54 +306,8 @@ class Agent:
             own = self_families.families(self, now)
             verified = self.verifier.families(self.live.jobs)
             ended = live_families.finished(self.live.finished.counts)
-        return self._newborn.shown(joined([*jobs, ended, *services, *verified, *self.frame.families(), *own]), now)
+        return self._newborn.shown(joined([*jobs, ended, *services, *verified, *self.collecting.frame.families(), *own]), now)
 
     def health(self) -> dict[str, object]:
         """Return the verdicts on the node's GPUs, for people and programs."""
-        return self._health.page(self.config.node_name)
-
-    def pids(self) -> dict[tuple[str, str], int]:
-        """Return the process id of each running rank, by job and rank."""
-        with self.lock:
-            return {
-                (job.name, str(rank.rank)): rank.pid for job in self.live.jobs.values() for rank in job.running() if rank.pid > 0
-            }
-
-    def members(self) -> list[Member]:
-        """Return the ranks of the node, those that ended lately included, as far as they can be joined to NCCL's communicators."""
-        with self.lock:
-            owners = {name: os.fstat(directory.descriptor).st_uid for name, directory in self.follower.directories.items()}
-            return [
-                Member(job.name, rank.rank, rank.attempt, rank.pid, rank.world_size, owners[rank.directory], rank.layout)
-                for job in self.live.jobs.values()
-                for rank in job.ranks.values()
-                if rank.pid > 0 and rank.directory in owners
-            ]
-
-    def gpu_ranks(self) -> tuple[Rank, ...]:
-        """Return the ranks that run, as far as they can be joined to GPUs."""
-        with self.lock:
-            return placed(self.live.jobs.values(), self._clock())
-
-    def ranks(self) -> list[dict[str, object]]:
-        """Return what is known of each rank, for people and programs: one object a rank, times in seconds."""
-        now = self._clock()
-        with self.lock:
-            return [
-                {
-                    "training_job": job.name,
-                    "rank": rank.rank,
-                    "attempt": rank.attempt,
-                    "pid": rank.pid,
-                    "world_size": rank.world_size,
-                    "device": rank.device,
-                    "state": rank.ended or "running",
-                    "step": rank.step,
-                    "step_seconds": rank.step_seconds,
-                    "last_record_age_seconds": round(max(now - rank.last_record, 0.0), 3),
-                    "seconds": {state: round(seconds, 6) for state, seconds in rank.seconds.items() if seconds},
-                    "dropped": rank.dropped_before + rank.dropped,
-                }
-                for job in self.live.jobs.values()
-                for rank in sorted(job.ranks.values(), key=lambda rank: rank.rank)
-            ]
+        return self.collecting.health.page(self.config.node_name)

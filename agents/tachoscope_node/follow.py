@@ -18,8 +18,8 @@ from tachoscope_core import spool
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.quarantine import DIRECTORY
 from tachoscope_core.records import check_job_name
-from tachoscope_node.config import Limits
 from tachoscope_node.segment import CHUNK_BYTES, Address, Segment
+from tachoscope_node.settings import Limits
 
 _IDLE_SECONDS = 1.0
 _OLD_SECONDS = 60.0

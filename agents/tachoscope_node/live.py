@@ -13,13 +13,13 @@ from tachoscope_core import records
 from tachoscope_core.training_metrics import CHECKPOINT_BACKGROUND, CHECKPOINT_BLOCKING, STEP_DATA_WAIT, STEP_SECONDS
 from tachoscope_node import account, endings, live_services, open_steps
 from tachoscope_node.attribution import Clocks, attribute, data_wait_ratio, plausible
-from tachoscope_node.config import Limits
 from tachoscope_node.endings import Ended, Finished
 from tachoscope_node.integrity_counts import Integrity
 from tachoscope_node.live_services import Services
 from tachoscope_node.live_state import RECENT_STEPS, Buckets, Job, Rank, layout_of
 from tachoscope_node.regularity import Regularity
 from tachoscope_node.service_state import Service
+from tachoscope_node.settings import Limits
 
 MAX_SHARDS = 20
 MAX_SHARD_RECORDS = 10_000

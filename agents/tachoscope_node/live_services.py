@@ -18,9 +18,9 @@ from tachoscope_core.serving_metrics import (
     QUEUE_SECONDS,
     REQUEST_SECONDS,
 )
-from tachoscope_node.config import Limits
 from tachoscope_node.live_state import Job
 from tachoscope_node.service_state import Engines, Look, Requests, Service, ServiceProcess
+from tachoscope_node.settings import Limits
 
 OTHER = "other"
 MAX_VERSIONS = 8

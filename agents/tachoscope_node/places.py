@@ -13,7 +13,7 @@ from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.store import check_url
 
 if TYPE_CHECKING:
-    from tachoscope_node.config import Config, Gpu
+    from tachoscope_node.settings import Config, Gpu
 
 _PAGE = "http://127.0.0.1:9400/metrics"
 _SOCKET = "/var/lib/kubelet/pod-resources/kubelet.sock"

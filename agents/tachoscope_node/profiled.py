@@ -53,7 +53,7 @@ def measured(agent: Agent) -> dict[str, Measured]:
     """Return what is known of each job."""
     active = {
         labels[0]: (float(sum(point.counts)), point.sum)
-        for family in agent.frame.families()
+        for family in agent.collecting.frame.families()
         if family.metric.name == JOB_SM_ACTIVE.name
         for labels, point in family.points
         if isinstance(point, Histogram)

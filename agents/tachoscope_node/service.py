@@ -20,11 +20,11 @@ from tachoscope_core.errors import TachoscopeError
 from tachoscope_node import places, web_config
 from tachoscope_node.agent import Agent
 from tachoscope_node.alone import say_who, take_spool, take_state
-from tachoscope_node.config import Config
 from tachoscope_node.exposition import CONTENT_TYPE_LATEST, Exposition
 from tachoscope_node.families import Family
 from tachoscope_node.logs import Log
 from tachoscope_node.otlp import OtlpPush, resource_attributes
+from tachoscope_node.settings import Config
 from tachoscope_node.watched import WatchedFiles
 from tachoscope_node.web import Request, Response, WebServer
 
@@ -261,7 +261,7 @@ class Service:
 
     def _ranks(self, _: Request) -> Response:
         if self._ranks_page[0] != self.agent.ticks:  # one page for all who ask: slow readers may hold it for long
-            self._ranks_page = self.agent.ticks, msgspec.json.encode({"ranks": self.agent.ranks()})
+            self._ranks_page = self.agent.ticks, msgspec.json.encode({"ranks": self.agent.ranks.page()})
         return Response(200, "application/json", self._ranks_page[1], ())
 
     def _health(self, _: Request) -> Response:

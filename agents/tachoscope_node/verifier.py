@@ -17,13 +17,13 @@ import tachoscope_node
 from tachoscope_core import records
 from tachoscope_core.checkpoints import said
 from tachoscope_core.verification import Verdict
-from tachoscope_node.config import Checkpoints, Limits
 from tachoscope_node.families import Family
 from tachoscope_node.live import Live
 from tachoscope_node.logs import Log
 from tachoscope_node.own_records import OwnRecords
 from tachoscope_node.read_back import Order
 from tachoscope_node.segment import Segment
+from tachoscope_node.settings import Checkpoints, Limits
 from tachoscope_node.verify_queue import Task, VerifyQueue
 
 _START = """

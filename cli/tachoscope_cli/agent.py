@@ -21,13 +21,13 @@ def serve(config: Path | None, *, store: str | None, spool: str | None, port: in
     """
     try:
         from tachoscope_node import config as config_module
-        from tachoscope_node import places, web_config
+        from tachoscope_node import places, settings, web_config
         from tachoscope_node import service as service_module
         from tachoscope_node.logs import Log
     except ImportError as error:
         raise TachoscopeError(f"the agent needs {error.name}", fix="pip install 'tachoscope[agent]'") from None
 
-    def load() -> config_module.Config:
+    def load() -> settings.Config:
         # On the command line a path is relative to where the command is typed; in the file it has to be absolute.
         places_named = {"store": store and absolute_url(store), "spool": spool and str(Path(spool).absolute())}
         return config_module.load(config, look=check, port=port, **places_named, **{"gpu.dcgm_names": dcgm_names or None})

@@ -10,8 +10,9 @@ import pytest
 
 import config_schema
 from rendering import CHART, one, render, template
-from tachoscope_node.config import Config, load
+from tachoscope_node.config import load
 from tachoscope_node.otlp import OtlpSettings
+from tachoscope_node.settings import Config
 
 
 def test_the_schema_of_config_is_that_of_the_agents_configuration() -> None:

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from making import envelope
 from tachoscope_core import records
-from tachoscope_node.config import Limits
 from tachoscope_node.live import Live, Rank
+from tachoscope_node.settings import Limits
 from test_live import Told, series
 
 

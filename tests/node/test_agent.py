@@ -287,11 +287,11 @@ def test_ranks_are_told_with_their_time_by_state(tmp_path: Path, clock: FakeCloc
         rank.step(data_wait=0.75, forward=0.25)
     pass_seconds(agent, clock, 1)
 
-    first, second = agent.ranks()
+    first, second = agent.ranks.page()
     assert (first["rank"], second["rank"]) == (0, 1)
     assert first["seconds"] == {"data_wait": 0.75, "compute": 0.25}
     assert msgspec.json.encode(first)
-    assert agent.pids() == {("job", "0"): os.getpid(), ("job", "1"): os.getpid()}
+    assert agent.ranks.pids() == {("job", "0"): os.getpid(), ("job", "1"): os.getpid()}
 
 
 def test_a_job_name_that_would_leave_the_store_is_refused(tmp_path: Path, clock: FakeClock) -> None:

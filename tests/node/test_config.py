@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_node.config import Gpu, load
+from tachoscope_node.config import load
 from tachoscope_node.places import warnings
+from tachoscope_node.settings import Gpu
 
 BAD = """
 port: 123456

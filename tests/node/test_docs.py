@@ -13,7 +13,8 @@ import pytest
 import yaml
 
 from helpers import REPOSITORY
-from tachoscope_node.config import Config, load
+from tachoscope_node.config import load
+from tachoscope_node.settings import Config
 from tachoscope_node.web_config import load as load_web_config
 
 PAGE = (REPOSITORY / "docs" / "agent.md").read_text()

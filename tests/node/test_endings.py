@@ -12,10 +12,10 @@ from spooling import FakeClock, Process, agent_of, pass_seconds
 from tachoscope.notice import Notice
 from tachoscope_core import records
 from tachoscope_node.agent import Agent
-from tachoscope_node.config import Limits
 from tachoscope_node.endings import WAIT_SECONDS
 from tachoscope_node.keeper import RESTART_SECONDS
 from tachoscope_node.live import Live
+from tachoscope_node.settings import Limits
 from test_agent import restarted
 from test_live import Told
 
@@ -256,7 +256,7 @@ def test_a_provider_s_notice_is_the_node_s_word(tmp_path: Path, clock: FakeClock
     launcher.start()
     process = started(tmp_path, clock)
     pass_seconds(agent, clock, 3)
-    agent._preemption = Said()  # type: ignore[assignment]
+    agent.collecting.preemption = Said()  # type: ignore[assignment]
     process.spool.close()
     launcher.end("failed")
     pass_seconds(agent, clock, 5)

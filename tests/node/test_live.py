@@ -11,9 +11,9 @@ from making import envelope
 from tachoscope_core import records
 from tachoscope_core.training_metrics import TRAINING_STATES
 from tachoscope_node import live_families
-from tachoscope_node.config import Limits
 from tachoscope_node.families import Histogram
 from tachoscope_node.live import Live
+from tachoscope_node.settings import Limits
 
 
 class Told:

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from tachoscope_core import records
 from tachoscope_core.training_metrics import RANK_STATES, STEP_DATA_WAIT
 from tachoscope_node import saved
-from tachoscope_node.config import Limits
 from tachoscope_node.families import Histogram
 from tachoscope_node.live import Live
 from tachoscope_node.live_families import SILENT_SECONDS
+from tachoscope_node.settings import Limits
 from test_live import Told, series
 
 

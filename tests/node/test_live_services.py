@@ -24,9 +24,9 @@ from tachoscope_core.report import Source
 from tachoscope_core.serving_metrics import OUTCOMES, REQUEST_STATES
 from tachoscope_core.store import Store
 from tachoscope_node import live_service_families
-from tachoscope_node.config import Limits
 from tachoscope_node.live import Live
 from tachoscope_node.live_services import MAX_VERSIONS, MAX_VERSIONS_OF_NODE, trainings
+from tachoscope_node.settings import Limits
 
 
 def told(*servers: Server, live: Live | None = None, now: float = 1000.0, directory: str = "run") -> Live:

@@ -33,7 +33,7 @@ def test_a_notice_reaches_each_job_once_and_the_directory_of_its_processes(tmp_p
 
     clock = FakeClock()
     agent = agent_of(tmp_path, clock=clock)
-    agent._preemption = Said()  # type: ignore[assignment]
+    agent.collecting.preemption = Said()  # type: ignore[assignment]
     early = start(tmp_path, clock, "early")
     launcher = Process(tmp_path / "spool" / "early", job="early", rank=records.LAUNCHER_RANK)
     launcher.start()

@@ -29,7 +29,7 @@ def test_the_agent_lists_a_shard_records_it_counts_it_and_stores_it(tmp_path: Pa
 
     assert value(agent, "tachoscope_shards_quarantined", "job") == 1.0
     assert value(agent, "tachoscope_shard_failures_total", "job", "bad") == 2.0
-    assert {rank["state"] for rank in agent.ranks()} == {"running"}, "a worker that is gone is not its rank"
+    assert {rank["state"] for rank in agent.ranks.page()} == {"running"}, "a worker that is gone is not its rank"
     assert quarantine.listed(from_store(Store(str(tmp_path / "store")), "job")) == {"bad"}
     for rank in ranks:
         rank.end()

@@ -266,7 +266,7 @@ def test_the_same_xid_twice_counts_twice(tmp_path: Path, clock: FakeClock) -> No
     agent = agent_of(tmp_path, clock=clock, gpu={"enabled": "off", "kernel_log": str(tmp_path / "kmsg")})
     uuid = "GPU-11111111-0000-4000-8000-000000000000"
     for at in (100.0, 200.0, 300.0):
-        agent._health.on_xid(uuid, "", 79, at)
+        agent.collecting.health.on_xid(uuid, "", 79, at)
     pass_seconds(agent, clock, 2)
 
     assert value(agent, "tachoscope_gpu_xid_errors_total", "", uuid, "79") == 3.0

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tachoscope_node.collectors.collector import Collector
-from tachoscope_node.config import Gpu
 from tachoscope_node.gpu.health_families import GpuHealthCollector
 from tachoscope_node.gpu.kernel_log import KernelLogCollector
 from tachoscope_node.gpu.pci import pci_address
 from tachoscope_node.gpu.reading import Reading
 from tachoscope_node.gpu.xids import XidCounter, this_boot
 from tachoscope_node.logs import Log
+from tachoscope_node.settings import Gpu
 
 
 class Gpus(Protocol):

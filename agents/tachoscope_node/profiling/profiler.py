@@ -26,7 +26,7 @@ from tachoscope_node.profiling.parts import Place
 from tachoscope_node.profiling.recording import Recording
 
 if TYPE_CHECKING:
-    from tachoscope_node.config import Profiles
+    from tachoscope_node.settings import Profiles
 
 _STEP_SECONDS = 1.0
 _LOOK_SECONDS, _LOOK_REMOTE_SECONDS = 1.0, 15.0

@@ -17,12 +17,12 @@ from tachoscope_core import records
 from tachoscope_core.gpu_metrics import GPU_ACTIVE, GPU_DEVICES_UNMAPPED, GPU_WORKLOAD, GPU_WORKLOAD_MEMORY, POD_RESOURCES_UP
 from tachoscope_core.training_metrics import JOB_SM_ACTIVE
 from tachoscope_node.collectors.collector import NoDataError, PartialError
-from tachoscope_node.config import Limits
 from tachoscope_node.families import Family, Histogram
 from tachoscope_node.gpu.pods import KEEP_SECONDS, STEPPED_SECONDS, PodsCollector, placed, pod_of_directory
 from tachoscope_node.gpu.reading import Gpu, Process, Reading
 from tachoscope_node.gpu.workloads import Rank
 from tachoscope_node.live import Live
+from tachoscope_node.settings import Limits
 
 UID_A, UID_B = "a9c80282-3f6b-4d5b-84d5-a137a6668011", "b0d91393-407c-4e6c-95e6-b248b7779122"
 UUIDS = [f"GPU-0000000{number}-1111-2222-3333-444444444444" for number in range(8)]
