@@ -235,6 +235,16 @@ def test_each_part_is_worked_out_when_it_is_open_and_no_other(tmp_path: Path, pa
     assert found & known == ({column} if column else set())
 
 
+def test_a_part_that_is_of_one_rank_offers_the_ranks_where_none_is_chosen(tmp_path: Path) -> None:
+    job(3).write(tmp_path / "traces")
+    shown = opened(tmp_path, tmp_path / "traces", part="kernels")
+    offered = next(group for group in shown.button_group if group.options == ["0", "1", "2"])
+
+    offered.set_value(2).run()
+
+    assert [shown.query_params[name] for name in ("rank", "part")] == ["2", "kernels"]
+
+
 def test_the_late_rank_is_named_beside_what_the_others_wait(tmp_path: Path) -> None:
     folder = tmp_path / "traces"
     PlantedJob(4, [Group("0", range(4), "dp")], steps=6, late={2: 4 * MS}).write(folder)

@@ -29,13 +29,15 @@ class Looked:
     """What a part is about.
 
     Attributes:
-        events: of the whole recording, about. one: a rank of it, None for all. zero_ns: 0 of the figures, on its own clock.
+        events: of the whole recording, about. one: a rank of it, None for all. ranks: that can be chosen.
+        zero_ns: 0 of the figures, on its own clock.
         narrowed: whether the figures above show a part of it only.
     """
 
     recording: Recording
     events: int
     one: Extent | None
+    ranks: tuple[int, ...]
     zero_ns: int
     narrowed: bool
 
@@ -52,6 +54,7 @@ _OF_A_RANK: tuple[tuple[str, str, Callable[[Extent, int], None]], ...] = (
 FINDINGS, COLLECTIVES = "findings", "collectives"
 _TITLES = {FINDINGS: "Findings", COLLECTIVES: "Collectives"} | {part: title for part, title, _ in _OF_A_RANK}
 _KEY = "trace-part"
+MOST_OFFERED = 16
 
 
 def show(context: Context, looked: Looked) -> None:
@@ -75,6 +78,17 @@ def show(context: Context, looked: Looked) -> None:
                 _show(context, part, looked)
 
 
+def _choose(context: Context, part: str, ranks: tuple[int, ...]) -> None:
+    """Offer the ranks where a part is of one rank only."""
+    nothing(f"*{_TITLES[part]}* is of one rank. Which one?")
+    rank = st.pills("Rank", ranks[:MOST_OFFERED], key=f"trace-rank-of-{part}", label_visibility="collapsed")
+    if len(ranks) > MOST_OFFERED:
+        st.caption(f"The other {len(ranks) - MOST_OFFERED} ranks are in the list *Rank* above.")
+    if rank is not None:
+        look_at(replace(context.view, rank=rank, part=part))
+        st.rerun()
+
+
 def _show(context: Context, part: str, looked: Looked) -> None:
     """Show a part; what goes wrong in it leaves the rest of the page as it is."""
     try:
@@ -83,7 +97,7 @@ def _show(context: Context, part: str, looked: Looked) -> None:
         elif part == COLLECTIVES:
             trace_collectives.show(looked.recording, looked.events, looked.one)
         elif looked.one is None:
-            nothing("Choose a rank above to see this of it.")
+            _choose(context, part, looked.ranks)
         else:
             {name: function for name, _, function in _OF_A_RANK}[part](looked.one, looked.zero_ns)
     except TachoscopeError as error:
