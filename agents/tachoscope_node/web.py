@@ -43,8 +43,9 @@ class WebServer:
     """Serves pages until it is stopped.
 
     Args:
-        routes: a handler by path; `/a/*` is for all that have one part more than `/a`. It runs in the server's thread, so it must
-            be quick: a page that is ready.
+        routes: a handler by path; `/a/*` is for all that have one part more than `/a`, `/a/*/b` for `b` of each of them. It runs in
+            the server's thread, so it must be quick: a page that is ready.
+        posts: the same for POST, which has no body and is refused to pages in browsers: whoever reads such a page has not asked.
         address: where to listen; an empty one or `::` is all addresses, IPv4 too.
         port: of it; 0 for a free one, which `port` then tells.
         web_config: TLS and users, or None for neither.
@@ -56,6 +57,7 @@ class WebServer:
         self,
         routes: Mapping[str, Handler],
         *,
+        posts: Mapping[str, Handler] | None = None,
         address: str,
         port: int,
         web_config: WebConfig | None,
@@ -68,6 +70,7 @@ class WebServer:
         self.limits = _within_file_limit(limits or Limits())
         self.read_buffer = bytearray(READ_BYTES)
         self._routes = dict(routes)
+        self._posts = dict(posts or {})
         self._log = log
         self._logged: dict[str, float] = {}
         self._web_config = web_config
@@ -121,11 +124,16 @@ class WebServer:
     def answer(self, head: Head) -> Response:
         """Return the page that an authorised client asks for."""
         path = head.request.path
-        handler = self._routes.get(path) or self._routes.get(f"{path.rpartition('/')[0]}/*")
-        if handler is None:
+        shown, posted = _of_path(self._routes, path), _of_path(self._posts, path)
+        allowed = [*(("GET", "HEAD") if shown else ()), *(("POST",) if posted else ())]
+        if not allowed:
             return plain(404)
-        if head.method not in ("GET", "HEAD"):
-            return plain(405, ("Allow", "GET, HEAD"))
+        if head.method not in allowed:
+            return plain(405, ("Allow", ", ".join(allowed)))
+        if head.method == "POST" and head.from_page:
+            return plain(403)
+        handler = posted if head.method == "POST" else shown
+        assert handler is not None
         try:
             return _sound(handler(head.request))
         except Exception:
@@ -214,6 +222,12 @@ class WebServer:
         if now - self._logged.get(subject, -_LOG_SECONDS) >= _LOG_SECONDS:
             self._logged[subject] = now
             self._log(line)
+
+
+def _of_path(routes: Mapping[str, Handler], path: str) -> Handler | None:
+    parts = path.rsplit("/", 2)
+    patterns = [path, f"{path.rpartition('/')[0]}/*", *([f"{parts[0]}/*/{parts[2]}"] if len(parts) == 3 else [])]
+    return next((routes[pattern] for pattern in patterns if pattern in routes), None)
 
 
 async def _finish(tasks: set[asyncio.Task[Any]]) -> None:

@@ -58,6 +58,11 @@ class WebConfig:
     files: tuple[Path, ...] = ()
     """The file itself and all that it names: when one of them changes, load it again."""
 
+    @property
+    def knows_clients(self) -> bool:
+        """Whether only clients are served that have a password, a token or a certificate."""
+        return bool(self.users or self.tokens) or self.client_auth_type == "RequireAndVerifyClientCert"
+
 
 def ssl_context(config: WebConfig | None) -> ssl.SSLContext | None:
     """Return the server's side of TLS, or None where the configuration asks for none."""

@@ -56,6 +56,8 @@ class Head:
     request: Request
     authorization: str | None
     has_body: bool
+    from_page: bool = False
+    """Whether a page in a browser asks, whoever wrote it: browsers say so of all that a page can send, and nothing else does."""
 
 
 class BadRequestError(Exception):
@@ -153,5 +155,6 @@ def _head(event: h11.Request) -> Head:
         method=event.method.decode("ascii"),
         request=Request(path, query, text[b"accept"], text[b"accept-encoding"]),
         authorization=None if authorization is None else authorization.decode("latin-1"),
+        from_page=b"origin" in headers or b"sec-fetch-site" in headers,
         has_body=b"transfer-encoding" in headers or headers.get(b"content-length", b"0").strip(b"0") != b"",
     )

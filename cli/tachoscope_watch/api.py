@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from tachoscope_core.report import SEVERITY_ORDER, Finding
+from tachoscope_watch.profiles import MOST_STEPS, Profile
 from tachoscope_watch.view import JobView
 
 
@@ -55,9 +56,12 @@ def jobs(views: Sequence[JobView]) -> bytes:
 
 def openapi(version: str) -> dict[str, Any]:
     """Return the OpenAPI 3.1 document; its schemas are made of the types that are served."""
-    schemas = msgspec.json.schema_components([JobLine, JobView], ref_template="#/components/schemas/{name}")
-    (line_schema, view_schema), components = schemas
+    schemas = msgspec.json.schema_components([JobLine, JobView, Profile], ref_template="#/components/schemas/{name}")
+    (line_schema, view_schema, profile_schema), components = schemas
     listed = {"type": "object", "required": ["jobs"], "properties": {"jobs": {"type": "array", "items": line_schema}}}
+    several = {"profiles": {"type": "array", "items": profile_schema}}
+    profiles = {"type": "object", "required": ["profiles"], "properties": several}
+    unknown = {"404": _json("No live job is called so", _ERROR)}
     name = {"name": "job", "in": "path", "required": True, "schema": {"type": "string"}}
     return {
         "openapi": "3.1.0",
@@ -68,12 +72,39 @@ def openapi(version: str) -> dict[str, Any]:
                 "get": {
                     "summary": "One job: state, attempts, workers, checkpoints, and its report with findings and lineage",
                     "parameters": [name],
-                    "responses": {"200": _json("The job", view_schema), "404": {"description": "No live job is called so"}},
+                    "responses": {"200": _json("The job", view_schema)} | unknown,
                 }
+            },
+            "/v1/jobs/{job}/profile": {
+                "get": {
+                    "summary": "The profiles of a job that were asked for here since the watch began, the newest first",
+                    "parameters": [name],
+                    "responses": {"200": _json("The profiles, and how far each is", profiles)} | unknown,
+                },
+                "post": {
+                    "summary": "Record all ranks of a job at one time; the request has no body",
+                    "parameters": [name, _STEPS],
+                    "responses": {
+                        "202": _json("It is asked for", profile_schema),
+                        "403": _json("Nobody is known by password, token or certificate here, or a page in a browser asks", _ERROR),
+                        "409": _json("A profile of the job is under way", _ERROR),
+                        "422": _json("No such number of steps", _ERROR),
+                    }
+                    | unknown,
+                },
             },
         },
         "components": {"schemas": components},
     }
+
+
+_ERROR = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
+_STEPS = {
+    "name": "steps",
+    "in": "query",
+    "description": "Whole steps that each trace should hold.",
+    "schema": {"type": "integer", "minimum": 1, "maximum": MOST_STEPS, "default": 5},
+}
 
 
 def _json(description: str, schema: dict[str, Any]) -> dict[str, Any]:

@@ -12,11 +12,13 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from urllib.parse import unquote
+from urllib.parse import parse_qs, unquote
 
 import msgspec
 
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.host_names import is_loopback
+from tachoscope_core.store import Store
 from tachoscope_node import web_config
 from tachoscope_node.exposition import CONTENT_TYPE_LATEST, Exposition
 from tachoscope_node.families import Family
@@ -25,6 +27,7 @@ from tachoscope_node.web import Request, Response, WebServer
 from tachoscope_watch import api
 from tachoscope_watch.cycle import Failed, cycle, executor
 from tachoscope_watch.families import families
+from tachoscope_watch.profiles import MOST_STEPS, BusyError, Profiles
 from tachoscope_watch.view import JobView
 
 _LATE_CYCLES = 3.0
@@ -83,9 +86,13 @@ class Watch:
             "/healthz": self._healthz,
             "/v1/jobs": lambda _: Response(200, _JSON, api.jobs(self.round.views)),
             "/v1/jobs/*": self._job,
+            "/v1/jobs/*/profile": self._profiles_of,
             "/v1/openapi.json": lambda _: Response(200, _JSON, msgspec.json.encode(api.openapi(version("tachoscope")))),
         }
-        self.web = WebServer(routes, address=settings.address, port=settings.port, web_config=config, log=log.info)
+        posts = {"/v1/jobs/*/profile": self._ask_profile}
+        self._known_clients = config is not None and config.knows_clients
+        self._profiles = Profiles(Store(settings.store), log)
+        self.web = WebServer(routes, posts=posts, address=settings.address, port=settings.port, web_config=config, log=log.info)
         self.web.start()
         scheme = "https" if config is not None and config.cert_file is not None else "http"
         host = f"[{settings.address}]" if ":" in settings.address else settings.address
@@ -110,6 +117,7 @@ class Watch:
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
             self.web.stop()
+            self._profiles.close()
 
     def look(self, pool: Executor) -> None:
         """Do one cycle."""
@@ -149,9 +157,39 @@ class Watch:
     def _job(self, request: Request) -> Response:
         name = unquote(request.path.rpartition("/")[2])
         view = next((view for view in self.round.views if view.job == name), None)
-        if view is None:
-            return Response(404, _JSON, msgspec.json.encode({"error": f"no live job is called {name}"}))
-        return Response(200, _JSON, msgspec.json.encode(view))
+        return _no_such(name) if view is None else Response(200, _JSON, msgspec.json.encode(view))
+
+    def _profiles_of(self, request: Request) -> Response:
+        name = unquote(request.path.split("/")[-2])
+        found = self._profiles.of(name)
+        if not found and all(view.job != name for view in self.round.views):
+            return _no_such(name)
+        return Response(200, _JSON, msgspec.json.encode({"profiles": found}))
+
+    def _ask_profile(self, request: Request) -> Response:
+        name = unquote(request.path.split("/")[-2])
+        if not self._known_clients and not is_loopback(self._settings.address):
+            why = "whoever reaches this address could have jobs recorded: --web-config asks for passwords, tokens or certificates"
+            return _error(403, why)
+        if all(view.job != name for view in self.round.views):
+            return _no_such(name)
+        asked = parse_qs(request.query, keep_blank_values=True)
+        text = asked.get("steps", ["5"])[-1]
+        if asked.keys() - {"steps"} or not text.isdecimal() or not 1 <= int(text[:9]) <= MOST_STEPS:
+            return _error(422, f"?steps= from 1 to {MOST_STEPS} is what can be asked for, not {request.query[:80]!r}")
+        try:
+            profile = self._profiles.ask(name, int(text))
+        except BusyError as error:
+            return _error(409, f"profile {error} of job {name} is under way")
+        return Response(202, _JSON, msgspec.json.encode(profile))
+
+
+def _error(status: int, text: str) -> Response:
+    return Response(status, _JSON, msgspec.json.encode({"error": text}))
+
+
+def _no_such(name: str) -> Response:
+    return _error(404, f"no live job is called {name}")
 
 
 def _with_checkpoints(view: JobView, before: JobView | None) -> JobView:

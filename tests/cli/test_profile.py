@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from tachoscope_cli import profile as command
-from tachoscope_core import profile_requests
+from tachoscope_core import profile_requests, profile_stage
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.profile_requests import EXPIRY_SECONDS, Answers, HostState, Pass, Plan, RankState, State, new_request
 from tachoscope_core.store import Store
@@ -27,8 +27,8 @@ def answers(plan: Plan | None, *states: State, world_size: int = 2, steps: int =
     return Answers(plan, (HostState(host="node-1", updated=NOW, ranks=ranks),) if ranks else ())
 
 
-def stage(after: float, found: Answers) -> command.Stage:
-    return command.stage(REQUEST, found, NOW + after)
+def stage(after: float, found: Answers) -> profile_stage.Stage:
+    return profile_stage.stage(REQUEST, found, NOW + after)
 
 
 def test_each_stage_is_told_with_how_much_of_it_is_over() -> None:

@@ -48,6 +48,41 @@ def test_other_methods_are_refused_by_name_and_the_connection_stays():
         assert answer(sock)[0] == 200
 
 
+def test_a_post_goes_only_where_posts_are_taken():
+    with serving() as server, connect(server) as sock:
+        for method, path, status, allowed in (
+            ("POST", "/a/one/do", 202, ""),
+            ("GET", "/a/one/do", 200, ""),
+            ("PUT", "/a/one/do", 405, "GET, HEAD, POST"),
+            ("POST", "/a/one/other", 404, ""),
+            ("POST", "/a/one/two/do", 404, ""),
+            ("POST", "/echo", 405, "GET, HEAD"),
+        ):
+            sock.sendall(ask(path, method=method))
+            got, headers, body = answer(sock)
+            assert (got, headers.get("allow", "")) == (status, allowed), path
+            assert got != 202 or body == b"did /a/one/do"
+
+
+@pytest.mark.parametrize("header", ["Origin: http://node", "Origin: null", "Sec-Fetch-Site: same-origin"])
+def test_no_page_in_a_browser_can_post_not_even_one_of_the_same_name(header):
+    with serving() as server, connect(server) as sock:
+        sock.sendall(ask("/a/one/do", header, method="POST"))
+        assert answer(sock)[0] == 403
+        sock.sendall(ask("/a/one/do", header))
+        assert answer(sock)[0] == 200
+
+
+def test_a_post_needs_the_password_and_has_no_body():
+    with serving(USERS) as server, connect(server) as sock:
+        sock.sendall(ask("/a/one/do", method="POST"))
+        assert answer(sock)[0] == 401
+        sock.sendall(ask("/a/one/do", basic("alice", "secret"), method="POST"))
+        assert answer(sock)[0] == 202
+        sock.sendall(ask("/a/one/do", basic("alice", "secret"), "Content-Length: 2", method="POST") + b"{}")
+        assert answer(sock)[0] == 413
+
+
 def test_head_tells_the_length_and_sends_nothing_of_the_page():
     with serving() as server, connect(server) as sock:
         for _ in range(2):

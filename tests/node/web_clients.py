@@ -35,7 +35,9 @@ def serving(
         "/broken": broken,
         "/echo": lambda request: Response(200, "text/plain", repr(request).encode(), (("X-Extra", "1"),)),
     }
-    server = WebServer(routes, address=address, port=0, web_config=config, log=lines.append, limits=Limits(**limits))
+    posts = {"/a/*/do": lambda request: Response(202, "text/plain", f"did {request.path}".encode())}
+    routes["/a/*/do"] = routes["/echo"]
+    server = WebServer(routes, posts=posts, address=address, port=0, web_config=config, log=lines.append, limits=Limits(**limits))
     server.lines = lines  # type: ignore[attr-defined]
     server.start()
     try:

@@ -24,6 +24,7 @@ from tachoscope_node.exposition import render
 from tachoscope_watch import api
 from tachoscope_watch.cycle import Failed, cycle
 from tachoscope_watch.families import MOST_JOBS, families
+from tachoscope_watch.profiles import Profile
 from tachoscope_watch.view import JobView
 from watched_jobs import PlantedJob, slow_input, standing, well
 
@@ -149,6 +150,7 @@ def test_the_openapi_document_describes_what_is_served(tmp_path: Path) -> None:
     assert set(served) == set(schemas["JobView"]["properties"])
     assert set(served["workers"][0]) == set(schemas["Worker"]["properties"])
     assert set(json.loads(api.jobs([view]))["jobs"][0]) == set(schemas["JobLine"]["properties"])
+    assert set(Profile.__struct_fields__) == set(schemas["Profile"]["properties"])
 
 
 @contextmanager

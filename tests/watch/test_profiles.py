@@ -1,0 +1,133 @@
+"""Profiles asked for over the watch's API: what reaches the store, and what is told of what agents say there."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tachoscope_core import profile_requests
+from tachoscope_core.profile_requests import HostState, Pass, Plan, RankState, Request
+from tachoscope_core.store import Store
+from tachoscope_watch.service import Settings, Watch
+from test_watch import get, jobs_of, watching
+from watched_jobs import well
+
+
+class Told:
+    """A log that only the last line is kept of."""
+
+    def info(self, line: str) -> None:
+        self.line = line
+
+    def warning(self, _: str | None, line: str) -> None:
+        self.line = line
+
+
+def post(url: str, *headers: tuple[str, str]) -> tuple[int, Any]:
+    request = urllib.request.Request(url, method="POST", headers=dict(headers))
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return answer.status, json.loads(answer.read())
+    except urllib.error.HTTPError as error:
+        text = error.read()
+        return error.code, json.loads(text) if error.headers["Content-Type"] == "application/json" else text
+
+
+def until(found: Callable[[], Any]) -> Any:
+    for _ in range(600):
+        if (value := found()) is not None:
+            return value
+        time.sleep(0.05)
+    raise AssertionError("it never came")
+
+
+def asked(store: Store, job: str, known: str) -> Request:
+    """Return the request of an id as an agent finds it."""
+    request = until(lambda: profile_requests.read_request(store, job, known))
+    assert profile_requests.ids(store, job, since=time.time() - 60) == [known]
+    return request
+
+
+def test_a_request_reaches_the_agents_and_what_they_say_is_told_to_its_end(tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    well(folder, "job")
+    store = Store(str(folder))
+    with watching(folder) as (_, url):
+        jobs_of(url)
+        page = f"{url}/v1/jobs/job/profile"
+        assert json.loads(get(page)) == {"profiles": []}
+        status, told = post(f"{page}?steps=7")
+        assert (status, told["state"], told["steps"]) == (202, "asked", 7)
+        request = asked(store, "job", told["id"])
+        assert (request.steps, request.asked_by) == (7, "the watch's API")
+        assert post(page) == (409, {"error": f"profile {told['id']} of job job is under way"})
+
+        now = time.time()
+        profile_requests.write_plan(store, request, Plan(passes=(Pass(now - 5.0, 2.0),), final=True, step_seconds=0.2))
+        ranks = (
+            RankState(rank=0, world_size=2, state="stored", steps=7),
+            RankState(rank=1, world_size=2, state="failed", reason="gone"),
+        )
+        profile_requests.write_host(store, request, HostState(host="node-0", updated=now, ranks=ranks))
+        done = until(lambda: next((one for one in json.loads(get(page))["profiles"] if one["state"] == "done"), None))
+        assert done["detail"] == f"1 of 2 traces are recording {told['id']} of the store"
+        assert [rank["reason"] for rank in done["ranks"]] == ["", "gone"]
+        assert post(page)[0] == 202, "the one before is over"
+
+
+def test_one_that_agents_refuse_has_failed_and_says_why(tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    well(folder, "job")
+    store = Store(str(folder))
+    with watching(folder) as (_, url):
+        jobs_of(url)
+        page = f"{url}/v1/jobs/job/profile"
+        _, told = post(page)
+        profile_requests.write_plan(store, asked(store, "job", told["id"]), Plan(refused="one in 600 s", final=True))
+
+        failed = until(lambda: next((one for one in json.loads(get(page))["profiles"] if one["state"] == "failed"), None))
+
+        assert "one in 600 s" in failed["detail"]
+
+
+@pytest.mark.parametrize("query", ["steps=0", "steps=10001", "steps=1e3", "steps=", "step=5", f"steps={'9' * 400}", "steps=%C2%B2"])
+def test_what_cannot_be_asked_for_is_said(tmp_path: Path, query: str) -> None:
+    watch = looked_at(tmp_path, "127.0.0.1")
+    try:
+        status, told = post(f"{watch.url}/v1/jobs/job/profile?{query}")
+        assert status == 422
+        assert "steps= from 1 to 10000" in told["error"]
+        assert post(f"{watch.url}/v1/jobs/nobody/profile")[0] == 404
+        assert post(f"{watch.url}/v1/jobs")[0] == 405
+        assert post(f"{watch.url}/v1/jobs/job/profile", ("Origin", "http://elsewhere"))[0] == 403
+        assert not (tmp_path / "jobs" / "job" / "requests").exists()
+    finally:
+        watch.web.stop()
+
+
+def test_an_address_that_others_reach_takes_none_without_a_password(tmp_path: Path) -> None:
+    watch = looked_at(tmp_path, "0.0.0.0")
+    try:
+        status, told = post(f"http://127.0.0.1:{watch.web.port}/v1/jobs/job/profile")
+        assert status == 403
+        assert "--web-config" in told["error"]
+        assert json.loads(get(f"http://127.0.0.1:{watch.web.port}/v1/jobs/job/profile")) == {"profiles": []}
+    finally:
+        watch.web.stop()
+
+
+def looked_at(folder: Path, address: str) -> Watch:
+    """Return a watch that serves and has looked once at a store with one job."""
+    well(folder, "job")
+    watch = Watch(Settings(str(folder), address, port=0), Told())  # type: ignore[arg-type]
+    with ThreadPoolExecutor(1) as pool:
+        watch.look(pool)
+    return watch
