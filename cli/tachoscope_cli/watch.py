@@ -35,8 +35,8 @@ def watch(
 ) -> None:
     """Watch all live jobs: a report of each every minute, metrics for alerts, and the whole job over all its nodes.
 
-    Writes jobs/JOB/reports/watch.json into the store, and serves /v1/jobs, /v1/jobs/JOB and its /profile, /metrics and /v1/openapi.json. It keeps
-    nothing of its own: killed and started again, it goes on. Runs until Ctrl-C or SIGTERM.
+    Writes jobs/JOB/reports/watch.json into the store, and serves /v1/jobs, /v1/jobs/JOB and its /profile, /metrics and
+    /v1/openapi.json. It keeps nothing of its own: killed and started again, it goes on. Runs until Ctrl-C or SIGTERM.
     """
     needs_analysis()
     url = absolute_url(store_url(store))
