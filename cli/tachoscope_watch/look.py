@@ -36,7 +36,9 @@ def look(store: Store, job: str, now: float) -> JobView | None:
     records = load.recent_from_store(store, job, since=now - LEAST_SECONDS, until=now)
     if records is None:
         return None
-    wanted = _STEPS * median([step.wall_seconds for step in records.steps] or [0.0])
+    # A training without a step is looked at as far back as ever: a hang is told by how long ago the last one was.
+    none = 0.0 if load.serving_job(records) else MOST_SECONDS
+    wanted = _STEPS * median([step.wall_seconds for step in records.steps] or [none])
     if wanted > LEAST_SECONDS:
         records = load.recent_from_store(store, job, since=now - min(wanted, MOST_SECONDS), until=now) or records
     everybody = processes(records)

@@ -63,6 +63,14 @@ def test_a_job_that_hangs_is_told_as_that_first(tmp_path: Path) -> None:
     assert (view.report.findings[0].class_, view.report.findings[0].ranks) == ("hang", [1])
 
 
+def test_a_hang_is_still_told_when_its_last_step_is_longer_ago_than_what_is_judged(tmp_path: Path) -> None:
+    standing(tmp_path, "stuck", phases={0: "backward", 1: "forward", 2: "backward", 3: "backward"}, seconds=600)
+    view = view_of(tmp_path, "stuck")
+
+    assert view.state == "hung" and view.report is not None
+    assert (view.report.findings[0].class_, view.report.findings[0].ranks) == ("hang", [1])
+
+
 def test_the_report_lies_in_the_store_one_a_job_however_often_it_is_judged(tmp_path: Path) -> None:
     well(tmp_path, "job")
     for _ in range(2):
