@@ -24,12 +24,12 @@ import torch.distributed as dist
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
+from tachoscope_cli.demo_checkpoints import Checkpoints
 from tachoscope_cli.demo_profile import PROFILED_STEPS, WARM_UP_STEPS, first_profiled
 from tachoscope_cli.faults import FAULTS
 
 SLOW_SECONDS = 0.08
 BATCH, SEQUENCE, FEATURES, HIDDEN, CLASSES = 32, 320, 32, 192, 10
-SAVED_BYTES, KEPT_CHECKPOINTS = 8 << 20, 8
 SAMPLE_BYTES = SEQUENCE * FEATURES * 4
 FILES = 192
 CHECKPOINT_BYTES = 512 << 20
@@ -162,30 +162,6 @@ def save(path: Path) -> None:
         os.fsync(file.fileno())
 
 
-class Checkpoints:
-    """What training needs to go on, saved every so many seconds, whole or not at all. One that fails is said; training goes on."""
-
-    def __init__(self, folder: Path, model: Any, every_seconds: float | None) -> None:
-        self._folder, self._model, self._every, self._last = folder, model, every_seconds, time.monotonic()
-
-    def step_ended(self, step: int) -> None:
-        """Save if it is time; called after each step."""
-        if self._every is None or time.monotonic() - self._last < self._every:
-            return
-        self._last = time.monotonic()
-        path = self._folder / f"checkpoint-{step:07d}.pt"
-        new = path.with_suffix(".tmp")
-        try:
-            with new.open("wb") as file:
-                torch.save({"model": self._model.state_dict(), "padding": torch.zeros(SAVED_BYTES // 4)}, file)
-            new.replace(path)
-        except (OSError, RuntimeError) as error:  # torch's writer raises either
-            new.unlink(missing_ok=True)
-            print(f"step {step}: could not save {path}: {error}".splitlines()[0], file=sys.stderr)
-        for old in sorted(self._folder.glob("checkpoint-*.pt"))[:-KEPT_CHECKPOINTS]:
-            old.unlink()
-
-
 class Profiled:
     """`PROFILED_STEPS` steps in the middle under torch's profiler; what it recorded is written when all steps are done."""
 
@@ -283,14 +259,20 @@ def main() -> None:
     parser.add_argument("--fault", choices=FAULTS, default="none")
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--data", type=Path, required=True, help="empty folder for data and checkpoint")
-    parser.add_argument("--slow-seconds", type=float, default=SLOW_SECONDS, help="of input_* and compute_straggler: that a step takes longer")
+    parser.add_argument(
+        "--slow-seconds", type=float, default=SLOW_SECONDS, help="of input_* and compute_straggler: that a step takes longer"
+    )
     parser.add_argument(
         "--fault-while", type=Path, metavar="FILE", help="of input_* and compute_straggler: it holds while this file exists"
     )
-    parser.add_argument("--save-seconds", type=float, help="save a checkpoint so often; one that fails is said, and training goes on")
+    parser.add_argument(
+        "--save-seconds", type=float, help="save a checkpoint so often; one that fails is said, and training goes on"
+    )
     parser.add_argument("--traces", type=Path, metavar="FOLDER", help="profile steps in the middle, and write the traces there")
     options = parser.parse_args()
-    train(options.fault, options.steps, options.data, options.slow_seconds, options.fault_while, options.traces, options.save_seconds)
+    train(
+        options.fault, options.steps, options.data, options.slow_seconds, options.fault_while, options.traces, options.save_seconds
+    )
 
 
 if __name__ == "__main__":

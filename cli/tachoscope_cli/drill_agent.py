@@ -32,7 +32,13 @@ class Agent:
         self.target = f"127.0.0.1:{port}"
         self._config = folder / "agent.yaml"  # JSON is YAML
         places = {"spool": str(self.spool), "store": str(self.store), "state": str(folder / "state")}
-        settings = {"port": port, "tick_seconds": TICK_SECONDS, "sample_seconds": 0, "gpu": {"enabled": "off"}, "flush": {"seconds": 1}}
+        settings = {
+            "port": port,
+            "tick_seconds": TICK_SECONDS,
+            "sample_seconds": 0,
+            "gpu": {"enabled": "off"},
+            "flush": {"seconds": 1},
+        }
         self._config.write_text(json.dumps({**places, **settings}))
         self._process: subprocess.Popen[bytes] | None = None
 

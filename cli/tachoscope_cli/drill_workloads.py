@@ -87,8 +87,8 @@ def straggling(folder: Path, agent: Agent) -> Iterator[Fault]:
 def saving(folder: Path, agent: Agent) -> Iterator[Fault]:
     """Run the same training, which saves now and then; the fault: no file of its process may become as large as a checkpoint is.
 
-    The kernel refuses the write halfway, as on a full file system, and leaves the rest of this machine alone. It begins right after a
-    checkpoint, so that it is known how old the last one is.
+    The kernel refuses the write halfway, as on a full file system, and leaves the rest of this machine alone. It begins right after
+    a checkpoint, so that it is known how old the last one is.
 
     Raises:
         TachoscopeError: torch is not installed, or no checkpoint is saved and read back.

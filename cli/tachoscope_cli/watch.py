@@ -59,7 +59,8 @@ def watch(
         raise TachoscopeError(f"the watch needs {error.name}", fix="pip install 'tachoscope[agent,analyze]'") from None
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     service = Watch(
-        Settings(url, host, port, web_config, every_seconds=every, workers=workers, over_seconds=over), Log(logging.getLogger("tachoscope"))
+        Settings(url, host, port, web_config, every_seconds=every, workers=workers, over_seconds=over),
+        Log(logging.getLogger("tachoscope")),
     )
     if web_config is None and not is_loopback(host):
         notice(f"whoever reaches port {port} of {host} can see what jobs do: --web-config asks for a password")

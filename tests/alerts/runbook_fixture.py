@@ -54,7 +54,17 @@ def openmetrics() -> str:
 
 def all_series() -> list[Series]:
     """Return the series of the fleet."""
-    return [*_objectives(), *_training(), *_checkpoints_and_data(), *_hosts(), *_gpus(), *_inference(), *_agents(), *_watch(), *_prometheus()]
+    return [
+        *_objectives(),
+        *_training(),
+        *_checkpoints_and_data(),
+        *_hosts(),
+        *_gpus(),
+        *_inference(),
+        *_agents(),
+        *_watch(),
+        *_prometheus(),
+    ]
 
 
 def _gauge(name: str, value: float, nodes: tuple[str, ...] = NODES, **labels: str) -> Iterator[Series]:

@@ -42,3 +42,10 @@ def test_an_event_fires_once_its_expression_has_seen_the_fault_for_long_enough()
 
     assert found.earliest < 30.0 < found.latest
     assert found.clears > 30.0
+
+
+def test_what_is_seen_no_more_at_once_ends_sooner_than_what_is_still_in_a_window() -> None:
+    over, lasting = (drill_times.of_event(AGENT_DOWN, TIMING, holds=300.0, lasts=lasts, seen=0.0) for lasts in (0.0, 3000.0))  # type: ignore[arg-type]
+
+    assert (over.earliest, over.latest) == (lasting.earliest, lasting.latest)
+    assert over.clears + 20.0 < lasting.clears
