@@ -1,4 +1,4 @@
-"""What the recorded demo lacks: series of NCCL and of a watch, planted over its time. No network of GPUs was there, and no watch ran.
+"""What the recorded demo lacks, planted over its time: series of NCCL and of a watch. No GPUs had a network, no watch ran.
 
 They are named as those of real ones and are made up: straight lines, with a rank that is late, a hang and a look that fails.
 """
@@ -69,11 +69,12 @@ def _collectives(plant: Callable[..., None]) -> None:
 
 def _communicators(plant: Callable[..., None]) -> None:
     after = (HUNG[0], math.inf)
+    hung, incomplete = _within(HUNG, 1.0, 0.0), _within(after, 1.0, 0.0)
     states = {
-        "running": _within(HUNG, 3.0, 5.0),
+        "running": lambda at: 5.0 - hung(at) - incomplete(at),
         "disagreeing": _always(1.0),
-        "hung": _within(HUNG, 1.0, 0.0),
-        "incomplete": _within(after, 1.0, 0.0),
+        "hung": hung,
+        "incomplete": incomplete,
     }
     for state in COMMUNICATOR_STATES:
         plant("tachoscope_nccl_communicators", states.get(state, _always(0.0)), "node-1", state=state)

@@ -19,9 +19,9 @@ def board(policy: Policy) -> Board:
         uid="nccl",
         title="NCCL",
         question="Do collectives run as fast as the network allows, and does a communicator hang?",
-        hint="Communicators are told by NCCL's RAS, which knows no jobs: these panels are of the nodes that are chosen, whichever job. "
-        "Collectives are told by its Inspector. Time in them holds the waiting for later ranks, so their bandwidth is the least that "
-        "the network gave: where it falls, see on the board Job whether a rank is late before you blame the network.",
+        hint="Communicators are told by NCCL's RAS, which knows no jobs: these panels are of the chosen nodes, whatever their job. "
+        "Collectives are told by its Inspector. Time in them holds the waiting for later ranks, so their bandwidth is the least "
+        "that the network gave: where it falls, see on the board Job whether a rank is late before you blame the network.",
         variables=(CLUSTER, NAMESPACE, NODE, TRAINING_JOB),
         panels=(
             row("Does a communicator hang, or lack ranks?"),

@@ -47,7 +47,7 @@ def bandwidths(policy: Policy, where: str) -> list[Placed]:
         timeseries(
             title,
             About(
-                f"Bytes over the bus, by nccl-tests' factors, by the time in operations with the waiting for later ranks: of {what}.",
+                f"Bytes over the bus, by nccl-tests' factors, by the time in operations, waiting included: of {what}.",
                 healthy,
                 less,
                 _NO_INSPECTOR,
@@ -69,7 +69,7 @@ def times(policy: Policy, where: str) -> list[Placed]:
         timeseries(
             "Operations under way, by process group",
             About(
-                "Seconds that ranks spend in operations in each second: how many operations are under way at a time, over all ranks.",
+                "Seconds that ranks spend in operations in each second: how many are under way at a time, over all ranks.",
                 "flat, in step with the steps",
                 "a group that rises: its ranks wait for each other longer, or move more",
                 _NO_INSPECTOR,
@@ -83,7 +83,7 @@ def times(policy: Policy, where: str) -> list[Placed]:
         timeseries(
             f"Operations above {_STALL_SECONDS:g} s",
             About(
-                f"Share of the operations of each kind that took more than {_STALL_SECONDS:g} s, which is waiting and not transfer.",
+                f"Share of the operations of each kind that took more than {_STALL_SECONDS:g} s: waiting, not transfer.",
                 "0",
                 "a rank is late: its input, its device or a save; the board Job names it",
                 _NO_INSPECTOR,
@@ -119,7 +119,7 @@ def operations(policy: Policy, where: str) -> Placed:
     return table(
         "Operations, by the time that they take",
         About(
-            "Each kind and size of operation of a job's process groups in the last five minutes, those first that take the most time.",
+            "Kinds and sizes of operations of a job's process groups in the last five minutes, those first that take most time.",
             "the large messages of the gradient exchange on top, with the bandwidth that the network has",
             "little bandwidth on top: late ranks or a slow network. Very many small ones: larger buckets, or fewer calls",
             _NO_INSPECTOR,

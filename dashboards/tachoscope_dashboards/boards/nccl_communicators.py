@@ -38,6 +38,7 @@ def numbers(policy: Policy, where: str) -> list[Placed]:
             ),
             Query(by_state % '"hung"'),
             unit="short",
+            width=6,
             steps=_BAD,
             links=[hung],
         ),
@@ -51,6 +52,7 @@ def numbers(policy: Policy, where: str) -> list[Placed]:
             ),
             Query(by_state % '"incomplete|error"'),
             unit="short",
+            width=6,
             steps=_BAD,
             links=[broken],
         ),
@@ -64,6 +66,7 @@ def numbers(policy: Policy, where: str) -> list[Placed]:
             ),
             Query(f'sum({MISSING_RANKS.name}{{{where}, condition!="not_a_member"}})'),
             unit="short",
+            width=6,
             steps=_BAD,
             links=[broken],
         ),
@@ -77,6 +80,7 @@ def numbers(policy: Policy, where: str) -> list[Placed]:
             ),
             Query(how_many(f"{RAS_UP.name}{{{where}}} == 0", f"{RAS_UP.name}{{{where}}}")),
             unit="short",
+            width=6,
             steps=(Step(1.0, palette.WARN),),
             links=[runbook(policy, "CollectorFailing")],
         ),
@@ -88,8 +92,8 @@ def states(policy: Policy, where: str) -> Placed:
     return timeseries(
         "Communicators by state",
         About(
-            "Communicators by state. Those that disagree have launched different numbers of collectives, as they do while they run; "
-            "where none of these numbers changes for two minutes they are hung.",
+            "Communicators by state. The ranks of those that disagree have launched different numbers of collectives, as they do "
+            "while they run; where none of these numbers changes for two minutes they are hung.",
             "running and disagreeing, and the height stays",
             "hung: a rank keeps the others. Incomplete, error: ranks died, or the network did",
             _NOT_ASKED,
@@ -120,6 +124,7 @@ def not_well(policy: Policy, where: str) -> Placed:
             Column("A", "Communicators", unit="short"),
         ],
         width=10,
+        height=8,
         sort="Communicators",
         links=[runbook(policy, "NcclCommunicatorHung"), runbook(policy, "NcclCommunicatorBroken")],
     )

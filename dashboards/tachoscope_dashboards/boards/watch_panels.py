@@ -36,8 +36,8 @@ def watch(policy: Policy) -> list[Placed]:
         timeseries(
             "Live jobs by what the watch made of them",
             About(
-                "Jobs at each look: judged (a report), unjudged (too few steps, or it serves requests), failed (could not be looked "
-                "at), left out (beyond the first 1,000). Nothing is known of those that are not judged: they are not well by that.",
+                "Jobs at each look: judged (a report), unjudged (too few steps, or it serves requests), failed (it could not look "
+                "at them), left out (beyond the first 1,000). Nothing is known of those that are not judged: they are not well by that.",
                 "nearly all judged",
                 "failed: the log of the watch names them and says why",
                 _NO_WATCH,
