@@ -37,7 +37,7 @@ def watch(policy: Policy) -> list[Placed]:
             "Live jobs by what the watch made of them",
             About(
                 "Jobs at each look: judged (a report), unjudged (too few steps, or it serves requests), failed (it could not look "
-                "at them), left out (beyond the first 1,000). Of those that are not judged nothing is known, not that they are well.",
+                "at them), left out (beyond the first 1,000). Of those not judged nothing is known, not that they are well.",
                 "nearly all judged",
                 "failed: the log of the watch names them and says why",
                 _NO_WATCH,
