@@ -24,6 +24,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
+from tachoscope_cli.demo_checkpoints import Checkpoints
 from tachoscope_cli.demo_profile import PROFILED_STEPS, WARM_UP_STEPS, first_profiled
 from tachoscope_cli.faults import FAULTS
 
@@ -192,7 +193,13 @@ class Profiled:
 
 
 def train(
-    fault: str, steps: int, directory: Path, slow_seconds: float, only_while: Path | None, traces: Path | None = None
+    fault: str,
+    steps: int,
+    directory: Path,
+    slow_seconds: float,
+    only_while: Path | None,
+    traces: Path | None = None,
+    save_seconds: float | None = None,
 ) -> None:
     """Train; one call a rank."""
     torch.set_num_threads(1)
@@ -213,6 +220,7 @@ def train(
     if fault == "host_pause":
         garbage = [[index] for index in range(2_000_000)]
     profiled = Profiled(steps, traces)
+    checkpoints = Checkpoints(directory, model, save_seconds if rank == 0 else None)
     spinners = contend_for_core() if fault == "cpu_contention" and rank == SLOW_RANK else []
     dist.barrier()
     step = epoch = 0
@@ -221,8 +229,8 @@ def train(
         epoch += 1
         for inputs, labels in loader:
             loss = nn.functional.cross_entropy(model(inputs), labels)
-            if fault == "compute_straggler" and rank == SLOW_RANK:
-                compute(SLOW_SECONDS)
+            if fault == "compute_straggler" and rank == SLOW_RANK and (only_while is None or only_while.exists()):
+                compute(slow_seconds)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -234,6 +242,7 @@ def train(
             if fault == "unknown":
                 time.sleep(SLOW_SECONDS)
             profiled.step_ended()
+            checkpoints.step_ended(step)
             if step == steps:
                 break
     profiled.write(rank)
@@ -250,11 +259,20 @@ def main() -> None:
     parser.add_argument("--fault", choices=FAULTS, default="none")
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--data", type=Path, required=True, help="empty folder for data and checkpoint")
-    parser.add_argument("--slow-seconds", type=float, default=SLOW_SECONDS, help="of input_*: that a batch takes longer")
-    parser.add_argument("--fault-while", type=Path, metavar="FILE", help="of input_workers: it holds while this file exists")
+    parser.add_argument(
+        "--slow-seconds", type=float, default=SLOW_SECONDS, help="of input_* and compute_straggler: that a step takes longer"
+    )
+    parser.add_argument(
+        "--fault-while", type=Path, metavar="FILE", help="of input_* and compute_straggler: it holds while this file exists"
+    )
+    parser.add_argument(
+        "--save-seconds", type=float, help="save a checkpoint so often; one that fails is said, and training goes on"
+    )
     parser.add_argument("--traces", type=Path, metavar="FOLDER", help="profile steps in the middle, and write the traces there")
     options = parser.parse_args()
-    train(options.fault, options.steps, options.data, options.slow_seconds, options.fault_while, options.traces)
+    train(
+        options.fault, options.steps, options.data, options.slow_seconds, options.fault_while, options.traces, options.save_seconds
+    )
 
 
 if __name__ == "__main__":

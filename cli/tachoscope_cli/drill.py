@@ -22,6 +22,8 @@ from tachoscope_core.errors import TachoscopeError
 FAULTS = {
     "input_workers": "a training waits for its data: a ticket of the objective on input",
     "hang": "the process of a training is stopped: a page",
+    "straggler": "one of two ranks of a training computes for longer: a ticket, by the watch",
+    "failed_checkpoint": "no checkpoint of a training can be written any more: a page",
     "queue_saturation": "an inference server refuses requests: a page of the objective on availability",
     "agent_down": "a node's agent is killed: a ticket",
 }

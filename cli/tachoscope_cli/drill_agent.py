@@ -26,13 +26,19 @@ class Agent:
     """An agent whose spool, store and state lie in a folder. `target`: where it serves its metrics, `host:port`."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder, self._log = folder, folder / "agent.log"
+        self.folder, self._log = folder, folder / "agent.log"
         self.spool, self.store = folder / "spool", folder / "store"
         port = free_port()
         self.target = f"127.0.0.1:{port}"
         self._config = folder / "agent.yaml"  # JSON is YAML
         places = {"spool": str(self.spool), "store": str(self.store), "state": str(folder / "state")}
-        settings = {"port": port, "tick_seconds": TICK_SECONDS, "sample_seconds": 0, "gpu": {"enabled": "off"}}
+        settings = {
+            "port": port,
+            "tick_seconds": TICK_SECONDS,
+            "sample_seconds": 0,
+            "gpu": {"enabled": "off"},
+            "flush": {"seconds": 1},
+        }
         self._config.write_text(json.dumps({**places, **settings}))
         self._process: subprocess.Popen[bytes] | None = None
 

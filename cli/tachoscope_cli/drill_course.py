@@ -22,12 +22,12 @@ from tachoscope_cli.drill_receiver import Arrival, Receiver
 from tachoscope_cli.drill_servers import samples
 from tachoscope_cli.drill_workloads import Fault
 
-AGENT_JOB = "tachoscope"
-"""The job of Prometheus's that scrapes agents, as in docs/agent.md."""
+AGENT_JOB, WATCH_JOB = "tachoscope", "tachoscope-watch"
+"""The jobs of Prometheus's that scrape agents and the watch, as in docs/agent.md and docs/watch.md."""
 _WELL_SECONDS = 120.0
 _TOLD_SECONDS = 1.5
 """A notification's way: Alertmanager looks at its groups about once a second, and tells over HTTP."""
-_PATIENCE_SECONDS = 60.0
+_PATIENCE_SECONDS = 90.0
 _LOOK_SECONDS = 0.1
 _T = TypeVar("_T")
 
@@ -39,7 +39,8 @@ class Course:
     Attributes:
         alert: that has to fire. source: the objective or event that it is of. history: seconds without a fault before it.
         seen: the most seconds that it takes until the metric says what happens.
-        holds: of an event, the seconds, not scaled, after which its expression sees the fault.
+        holds: of an event, the seconds, not scaled, after which its expression sees the fault; lasts: for which it goes on to.
+        labels: of the alert, by which it is known among others of its name.
         timing: of the rules. telling: of Alertmanager.
         say: is told what is waited for. logs: of the processes, by name.
     """
@@ -50,6 +51,8 @@ class Course:
     history: float
     seen: float
     holds: float
+    lasts: float
+    labels: Mapping[str, str]
     timing: Timing
     telling: Timing
     policy: Policy
@@ -116,7 +119,8 @@ def _well(course: Course) -> bool | None:
 
 
 def _came(course: Course) -> list[Arrival]:
-    return [one for one in course.receiver.arrivals() if one.name == course.alert]
+    named = [one for one in course.receiver.arrivals() if one.name == course.alert]
+    return [one for one in named if course.labels.items() <= one.labels.items()]
 
 
 def _all_ended(came: Iterable[Arrival]) -> float | None:
@@ -135,7 +139,7 @@ def _bad_ratio(course: Course) -> float:
 
 def _times(course: Course, severity: Severity, bad_ratio: float) -> drill_times.Times:
     if isinstance(course.source, EventAlert):
-        return drill_times.of_event(course.source, course.timing, holds=course.holds, seen=course.seen)
+        return drill_times.of_event(course.source, course.timing, holds=course.holds, lasts=course.lasts, seen=course.seen)
     came = [one for one in _came(course) if one.labels.get("severity") == severity]
     longs = {one.labels.get("long", "") for one in came}
     fired = [tier for tier in TIERS if duration(tier.long_seconds) in longs]

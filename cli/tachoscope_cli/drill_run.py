@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tachoscope_alerts import alertmanager, build, events, openslo, places, policy
@@ -16,9 +17,10 @@ from tachoscope_alerts.windows import Timing
 from tachoscope_cli import drill_course, drill_servers, drill_workloads
 from tachoscope_cli.drill_agent import HANG_SECONDS, Agent, agent
 from tachoscope_cli.drill_checks import Check
-from tachoscope_cli.drill_course import AGENT_JOB, Course
+from tachoscope_cli.drill_course import AGENT_JOB, WATCH_JOB, Course
 from tachoscope_cli.drill_processes import program
 from tachoscope_cli.drill_receiver import Receiver
+from tachoscope_cli.drill_watch import watch
 from tachoscope_cli.drill_workloads import Fault
 
 
@@ -29,7 +31,11 @@ class Drill:
     Attributes:
         fault: what is broken, in words. alert: what has to fire. workload: what is broken. scale: of windows and waits.
         history: seconds without a fault before it. seen: the most seconds that it takes until a metric says what happens.
-        holds: of an event, the seconds, not scaled, after which its expression sees the fault.
+        holds: of an event, the seconds, not scaled, after which its expression sees the fault. lasts: those for which it goes on
+            to see one that has ended; None: as many.
+        labels: of the alert, by which it is known among others of its name.
+        numbers: of an event's expression, those that are seconds and to be scaled, as its windows are.
+        watched: whether a `tachoscope watch` runs, too.
     """
 
     fault: str
@@ -39,6 +45,10 @@ class Drill:
     history: float
     seen: float
     holds: float = 0.0
+    lasts: float | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    numbers: Sequence[int] = ()
+    watched: bool = False
 
     @property
     def timing(self) -> Timing:
@@ -68,6 +78,29 @@ DRILLS = {
         history=10.0,
         seen=HANG_SECONDS + 2.0,  # who watches looks once a second, and the agent reads what it says
         holds=300.0,  # no step within 5 minutes
+    ),
+    "straggler": Drill(
+        fault="rank 1 of a training computes for half a second more in each step",
+        alert="TrainingBottleneck",
+        workload=drill_workloads.straggling,
+        scale=1 / 200,
+        history=15.0,
+        seen=45.0,  # until most of the forty steps that the watch looks at are such, and again until most are not
+        holds=360.0,  # 6 minutes in which all is lost are a fifth of half an hour
+        lasts=1800.0,
+        labels={"class": "compute_straggler"},
+        watched=True,
+    ),
+    "failed_checkpoint": Drill(
+        fault="checkpoints of a training cannot be written",
+        alert="TrainingCheckpointTooOld",
+        workload=drill_workloads.saving,
+        scale=1 / 200,
+        history=10.0,
+        seen=25.0,  # until a checkpoint is saved, its checksum taken, and it is read back
+        holds=7200.0,  # the last sound one is two hours old
+        lasts=0.0,  # the next one is young
+        numbers=(7200,),
     ),
     "queue_saturation": Drill(
         fault="an inference server is slow and refuses most requests",
@@ -102,6 +135,17 @@ class Specs:
         sources: list[Slo | EventAlert] = [*self.slos, *self.events]
         return next(one for one in sources if one.alert == alert)
 
+    def scaled_numbers(self, alert: str, numbers: Sequence[int], timing: Timing) -> Specs:
+        """Return the same, with numbers of an event's expression scaled: only who wrote them knows that they are seconds."""
+
+        def scaled(event: EventAlert) -> EventAlert:
+            expr = event.expr
+            for one in numbers if event.alert == alert else ():
+                expr = re.sub(rf"\b{one}\b", f"{timing.scaled(one):g}", expr)
+            return replace(event, expr=expr)
+
+        return replace(self, events=[scaled(event) for event in self.events])
+
     def write_rules(self, folder: Path, timing: Timing) -> list[Path]:
         """Write the rules of all of it below a folder; return the files that Prometheus reads."""
         written = build.build(self.slos, self.events, self.policy, timing, folder)
@@ -132,7 +176,8 @@ def hold(drill: Drill, folder: Path, say: Callable[[str], None]) -> tuple[list[C
     """
     for name in ("prometheus", "prometheus-alertmanager"):
         program(name, name)
-    specs, timing = shipped(), drill.timing
+    timing = drill.timing
+    specs = shipped().scaled_numbers(drill.alert, drill.numbers, timing)
     written = specs.write_rules(folder / "rules", timing)
     say("starting Prometheus, Alertmanager, a receiver and an agent")
     with contextlib.ExitStack() as stack:
@@ -141,6 +186,8 @@ def hold(drill: Drill, folder: Path, say: Callable[[str], None]) -> tuple[list[C
         alertmanager_url = stack.enter_context(drill_servers.alertmanager(folder, configuration))
         watcher = stack.enter_context(agent(folder))
         scraped = {AGENT_JOB: watcher.target}
+        if drill.watched:
+            scraped[WATCH_JOB] = stack.enter_context(watch(watcher))
         prometheus_url = stack.enter_context(
             drill_servers.prometheus(folder, rules=written, targets=scraped, alertmanager_url=alertmanager_url, timing=timing)
         )
@@ -152,12 +199,14 @@ def hold(drill: Drill, folder: Path, say: Callable[[str], None]) -> tuple[list[C
             history=drill.history,
             seen=drill.seen,
             holds=drill.holds,
+            lasts=drill.holds if drill.lasts is None else drill.lasts,
+            labels=drill.labels,
             timing=timing,
             telling=drill.telling,
             policy=specs.policy,
             receiver=receiver,
             prometheus_url=prometheus_url,
             say=say,
-            logs={name: folder / f"{name}.log" for name in ("agent", "prometheus", "workload")},
+            logs={name: folder / f"{name}.log" for name in ("agent", "prometheus", "watch", "workload")},
         )
         return drill_course.run(course, fault), drill_course.others(course)

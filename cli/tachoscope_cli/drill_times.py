@@ -44,14 +44,15 @@ def of_objective(slo: Slo, severity: Severity, fired: list[Tier], timing: Timing
     )
 
 
-def of_event(event: EventAlert, timing: Timing, *, holds: float, seen: float) -> Times:
+def of_event(event: EventAlert, timing: Timing, *, holds: float, lasts: float, seen: float) -> Times:
     """Return when an event's alert had to fire, and to end.
 
     Args:
-        holds: seconds, not scaled, after which its expression sees the fault, and sees it no more. seen: as of an objective.
+        holds: seconds, not scaled, after which its expression sees the fault. lasts: those after which it sees its end.
+        seen: as of an objective.
     """
     waits = timing.scaled(holds) + (timing.scaled(event.for_seconds) if event.for_seconds else 0.0)
-    ends = timing.scaled(holds) + (timing.scaled(event.keep_firing_for_seconds) if event.keep_firing_for_seconds else 0.0)
+    ends = timing.scaled(lasts) + (timing.scaled(event.keep_firing_for_seconds) if event.keep_firing_for_seconds else 0.0)
     looks = 2 * timing.interval + seen + _scraped(timing)
     return Times(
         earliest=max((1 - _SLACK) * waits - timing.scrape - timing.interval, 0.0),

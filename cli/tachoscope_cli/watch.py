@@ -23,6 +23,9 @@ def watch(
     workers: Annotated[
         int, typer.Option(metavar="N", min=1, help="Processes that look at jobs.", show_default="cores, at most 4")
     ] = min(os.cpu_count() or 1, 4),
+    over: Annotated[
+        float, typer.Option(metavar="SECONDS", min=10, help="How much of a job is judged, up to now; at least 40 steps.")
+    ] = 120.0,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the pages; 0: any free one.")] = 9466,
     host: Annotated[
         str, typer.Option(metavar="ADDRESS", help="Address of the pages. Whoever can reach it can see what jobs do.")
@@ -47,7 +50,7 @@ def watch(
             raise TachoscopeError("--web-config is for pages, and --once serves none")
         if missing:
             raise TachoscopeError(f"store {url} does not exist", fix="name the agents' store with --store")
-        _once(url, workers)
+        _once(url, workers, over)
         return
     try:
         from tachoscope_node.logs import Log
@@ -56,7 +59,8 @@ def watch(
         raise TachoscopeError(f"the watch needs {error.name}", fix="pip install 'tachoscope[agent,analyze]'") from None
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     service = Watch(
-        Settings(url, host, port, web_config, every_seconds=every, workers=workers), Log(logging.getLogger("tachoscope"))
+        Settings(url, host, port, web_config, every_seconds=every, workers=workers, over_seconds=over),
+        Log(logging.getLogger("tachoscope")),
     )
     if web_config is None and not is_loopback(host):
         notice(f"whoever reaches port {port} of {host} can see what jobs do: --web-config asks for a password")
@@ -67,13 +71,13 @@ def watch(
     notice("ended")
 
 
-def _once(url: str, workers: int) -> None:
+def _once(url: str, workers: int, over: float) -> None:
     from tachoscope_watch.api import line
     from tachoscope_watch.cycle import Failed, cycle, executor
 
     count = 0
     with executor(workers) as pool:
-        for view in cycle(url, time.time(), pool):
+        for view in cycle(url, time.time(), pool, over):
             count += 1
             if isinstance(view, Failed):
                 sys.stdout.write(f"{view.job}: not looked at: {view.reason}\n")
@@ -86,4 +90,4 @@ def _once(url: str, workers: int) -> None:
                 worst = f"{told.worst.class_}, {ranks}, {told.worst.share:.1%}"
             sys.stdout.write(f"{told.job}: {told.state}, {told.workers} workers, goodput {goodput}: {worst}\n")
     if not count:
-        sys.stdout.write(f"no job of {url} recorded anything in the last two minutes\n")
+        sys.stdout.write(f"no job of {url} recorded anything in the last {over:g} seconds\n")

@@ -18,7 +18,7 @@ import msgspec
 
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.store import Store
-from tachoscope_watch.look import look
+from tachoscope_watch.look import LEAST_SECONDS, look
 from tachoscope_watch.view import JobView
 
 _AT_ONCE = 4
@@ -64,14 +64,14 @@ def _begin() -> None:
     """Do nothing, in a process that begins with it."""
 
 
-def cycle(url: str, now: float, pool: Executor) -> Iterator[JobView | Failed]:
-    """Yield what is told of each job that recorded something lately, in the order of their names.
+def cycle(url: str, now: float, pool: Executor, over: float = LEAST_SECONDS) -> Iterator[JobView | Failed]:
+    """Yield what is told of each job that recorded something in the last `over` seconds, in the order of their names.
 
     Raises:
         TachoscopeError: the store cannot be read.
     """
     jobs = Store(url).jobs()
-    for job, document in zip(jobs, pool.map(functools.partial(_look, url, now), jobs, chunksize=_AT_ONCE), strict=True):
+    for job, document in zip(jobs, pool.map(functools.partial(_look, url, now, over), jobs, chunksize=_AT_ONCE), strict=True):
         if isinstance(document, str):
             yield Failed(job, document)
         elif document:
@@ -83,10 +83,10 @@ def _store(url: str) -> Store:
     return Store(url)
 
 
-def _look(url: str, now: float, job: str) -> bytes | str:
+def _look(url: str, now: float, over: float, job: str) -> bytes | str:
     """Return a view as JSON, nothing of a job that recorded nothing, or why it could not be had."""
     try:
-        view = look(_store(url), job, now)
+        view = look(_store(url), job, now, over)
         return b"" if view is None else msgspec.json.encode(view)
     except TachoscopeError as error:
         return str(error)

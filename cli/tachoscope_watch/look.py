@@ -24,20 +24,22 @@ _MOST_CHECKPOINTS = 64
 REPORT_NAME = "watch"
 
 
-def look(store: Store, job: str, now: float) -> JobView | None:
+def look(store: Store, job: str, now: float, over: float = LEAST_SECONDS) -> JobView | None:
     """Judge what a job recorded lately, and keep the report in the store; None: it recorded nothing.
 
     Args:
-        now: Unix seconds.
+        now: Unix seconds. over: seconds before it that are judged, where enough steps fit into them.
 
     Raises:
         TachoscopeError: the store cannot be read.
     """
-    records = load.recent_from_store(store, job, since=now - LEAST_SECONDS, until=now)
+    records = load.recent_from_store(store, job, since=now - over, until=now)
     if records is None:
         return None
-    wanted = _STEPS * median([step.wall_seconds for step in records.steps] or [0.0])
-    if wanted > LEAST_SECONDS:
+    # A training without a step is looked at as far back as ever: a hang is told by how long ago the last one was.
+    none = 0.0 if load.serving_job(records) else MOST_SECONDS
+    wanted = _STEPS * median([step.wall_seconds for step in records.steps] or [none])
+    if wanted > over:
         records = load.recent_from_store(store, job, since=now - min(wanted, MOST_SECONDS), until=now) or records
     everybody = processes(records)
     report, reason = _judged(records)

@@ -27,6 +27,7 @@ from tachoscope_node.web import Request, Response, WebServer
 from tachoscope_watch import api
 from tachoscope_watch.cycle import Failed, cycle, executor
 from tachoscope_watch.families import families
+from tachoscope_watch.look import LEAST_SECONDS
 from tachoscope_watch.profiles import MOST_STEPS, BusyError, Profiles
 from tachoscope_watch.view import JobView
 
@@ -44,6 +45,7 @@ class Settings:
 
     Attributes:
         every_seconds: from the beginning of a cycle to that of the next. workers: processes that look at jobs.
+        over_seconds: of a job that are judged, where enough steps fit into them.
     """
 
     store: str
@@ -52,6 +54,7 @@ class Settings:
     web_config: Path | None = None
     every_seconds: float = 60.0
     workers: int = 2
+    over_seconds: float = LEAST_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +127,7 @@ class Watch:
         began, now = time.monotonic(), time.time()
         views: list[JobView] = []
         failed: list[Failed] = []
-        for found in cycle(self._settings.store, now, pool):
+        for found in cycle(self._settings.store, now, pool, self._settings.over_seconds):
             if isinstance(found, Failed):
                 failed.append(found)
                 self._log.warning(f"job {found.job}", f"job {found.job} could not be looked at: {found.reason}")

@@ -9,7 +9,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tachoscope_core.names import BY_NAME
+from tachoscope_core.nccl_metrics import COMMUNICATOR_STATES, MISSING_CONDITIONS
 from tachoscope_core.training_metrics import RANK_STATES, TRAINING_STATES
+from tachoscope_core.watch_metrics import JOB_STATES
 
 END = 1_790_000_040.0
 """Unix time of the last sample: the moment at which somebody asks."""
@@ -24,6 +26,7 @@ LABELS = {
     "model": "llama",
     "collector": "nvml",
     "job": "tachoscope",
+    "class": "compute_straggler",
 }
 """What the placeholders of the queries stand for: labels that the alerts carry."""
 
@@ -51,7 +54,17 @@ def openmetrics() -> str:
 
 def all_series() -> list[Series]:
     """Return the series of the fleet."""
-    return [*_objectives(), *_training(), *_checkpoints_and_data(), *_hosts(), *_gpus(), *_inference(), *_agents(), *_prometheus()]
+    return [
+        *_objectives(),
+        *_training(),
+        *_checkpoints_and_data(),
+        *_hosts(),
+        *_gpus(),
+        *_inference(),
+        *_agents(),
+        *_watch(),
+        *_prometheus(),
+    ]
 
 
 def _gauge(name: str, value: float, nodes: tuple[str, ...] = NODES, **labels: str) -> Iterator[Series]:
@@ -236,6 +249,21 @@ def _agents() -> Iterator[Series]:
     yield from _gauge("tachoscope_collector_failing_seconds", 900.0, collector=LABELS["collector"])
     yield from _gauge("tachoscope_collector_status", 1.0, collector=LABELS["collector"], status="failed")
     yield from _gauge("tachoscope_collector_duration_seconds", 3.0, collector=LABELS["collector"])
+
+
+def _watch() -> Iterator[Series]:
+    here, job = NODES[:1], {"training_job": LABELS["training_job"]}
+    for found, share in (("compute_straggler", 0.3), ("input_fetch", 0.2), ("hang", 1.0)):
+        yield from _gauge("tachoscope_bottleneck_ratio", share, here, **job, **{"class": found})
+    for state in JOB_STATES:
+        yield from _gauge("tachoscope_watch_jobs", 2.0, here, state=state)
+    yield from _gauge("tachoscope_watch_cycle_seconds", 70.0, here)
+    yield from _gauge("tachoscope_watch_last_cycle_timestamp_seconds", END - 900, here)
+    for state in COMMUNICATOR_STATES:
+        yield from _gauge("tachoscope_nccl_communicators", 1.0, here, state=state)
+    for condition in MISSING_CONDITIONS:
+        yield from _gauge("tachoscope_nccl_missing_ranks", 1.0, here, condition=condition)
+    yield from _gauge("tachoscope_nccl_ras_up", 0.0, here)
 
 
 def _prometheus() -> Iterator[Series]:

@@ -13,6 +13,7 @@ from tachoscope_core.agent_metrics import ERROR_PARTS
 from tachoscope_core.gpu_metrics import ACTIONS, GPU_UNITS, THROTTLE_REASONS
 from tachoscope_core.metric import PROMETHEUS_LABELS, Metric
 from tachoscope_core.names import METRICS
+from tachoscope_core.taxonomy import BY_SLUG
 from tachoscope_node.gpu.health import thresholds
 from tachoscope_node.gpu.reading import FAULTS
 from tachoscope_node.gpu.xids import about
@@ -38,6 +39,7 @@ OF_OTHERS: dict[str, set[str]] = {
 LANGUAGE = {
     *("and", "or", "unless", "offset", "count", "sum", "min", "max", "avg", "time", "vector", "rate", "increase", "predict_linear"),
     *("bool", "max_over_time", "min_over_time", "avg_over_time", "count_over_time", "absent_over_time", "label_replace"),
+    *("last_over_time", "sum_over_time"),
 }
 ENUMERATIONS: dict[tuple[str, str], set[str]] = {
     ("tachoscope_gpu_health_reason_info", "reason"): {*thresholds().rules, *FAULTS, "gpus_missing"},
@@ -45,6 +47,7 @@ ENUMERATIONS: dict[tuple[str, str], set[str]] = {
     ("tachoscope_gpu_throttled", "reason"): set(THROTTLE_REASONS),
     ("tachoscope_gpu_active_ratio", "unit"): set(GPU_UNITS),
     ("tachoscope_agent_errors_total", "part"): set(ERROR_PARTS),
+    ("tachoscope_bottleneck_ratio", "class"): set(BY_SLUG),
 }
 needs_promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool")
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tachoscope_cli import drill, drill_run
+from tachoscope_core.taxonomy import BY_SLUG
 
 ALERTS = Path(__file__).parents[2] / "alerts"
 COMMAND = [sys.executable, "-m", "tachoscope_cli.main", "drill"]
@@ -29,7 +30,13 @@ def held(*words: str, cwd: Path | None = None, **environment: str) -> subprocess
 @installed
 @pytest.mark.parametrize(
     "fault",
-    ["agent_down", *(pytest.param(name, marks=pytest.mark.bar) for name in ("hang", "queue_saturation", "input_workers"))],
+    [
+        "agent_down",
+        *(
+            pytest.param(name, marks=pytest.mark.bar)
+            for name in ("hang", "straggler", "failed_checkpoint", "queue_saturation", "input_workers")
+        ),
+    ],
 )
 def test_a_fault_becomes_an_alert_that_reaches_its_owner_in_time_says_enough_and_ends(fault: str) -> None:
     done = held(fault)
@@ -64,6 +71,24 @@ def test_each_class_has_a_drill_and_each_drill_breaks_what_an_alert_of_ours_is_a
         assert specs.source_of(one.alert).alert == one.alert
     listed = held("--list").stdout
     assert all(name in listed for name in drill.FAULTS)
+
+
+def test_seconds_in_an_expression_are_scaled_with_its_windows_and_those_of_no_other_alert() -> None:
+    drilled = drill_run.DRILLS["failed_checkpoint"]
+    specs = drill_run.shipped()
+    scaled = specs.scaled_numbers(drilled.alert, drilled.numbers, drilled.timing)
+    changed = [one.alert for one, before in zip(scaled.events, specs.events, strict=True) if one != before]
+
+    assert changed == [drilled.alert]
+    before, after = specs.source_of(drilled.alert), scaled.source_of(drilled.alert)
+    assert before.expr.replace("7200", "36") == after.expr  # type: ignore[union-attr]
+
+
+def test_an_alert_is_known_by_the_labels_that_a_drill_asks_for() -> None:
+    classes = {name: dict(one.labels) for name, one in drill_run.DRILLS.items() if one.labels}
+
+    assert classes == {"straggler": {"class": "compute_straggler"}}
+    assert set(classes["straggler"].values()) <= BY_SLUG.keys()
 
 
 @installed

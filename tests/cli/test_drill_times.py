@@ -38,7 +38,14 @@ def test_the_worse_the_fault_the_sooner_its_alert_and_the_longer_the_windows_the
 
 def test_an_event_fires_once_its_expression_has_seen_the_fault_for_long_enough() -> None:
     timing = Timing(interval=0.5, scrape=1.0, scale=0.1)
-    found = drill_times.of_event(AGENT_DOWN, timing, holds=300.0, seen=0.0)  # type: ignore[arg-type]
+    found = drill_times.of_event(AGENT_DOWN, timing, holds=300.0, lasts=300.0, seen=0.0)  # type: ignore[arg-type]
 
     assert found.earliest < 30.0 < found.latest
     assert found.clears > 30.0
+
+
+def test_what_is_seen_no_more_at_once_ends_sooner_than_what_is_still_in_a_window() -> None:
+    over, lasting = (drill_times.of_event(AGENT_DOWN, TIMING, holds=300.0, lasts=lasts, seen=0.0) for lasts in (0.0, 3000.0))  # type: ignore[arg-type]
+
+    assert (over.earliest, over.latest) == (lasting.earliest, lasting.latest)
+    assert over.clears + 20.0 < lasting.clears

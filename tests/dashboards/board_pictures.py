@@ -18,6 +18,7 @@ from playwright.sync_api import sync_playwright
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parent.parent), str(HERE.parent), str(HERE.parent / "node"), str(HERE)]
 
+import planted_watch  # noqa: E402
 import recorded_series  # noqa: E402
 from small_png import shrink  # noqa: E402
 from tachoscope_dashboards.preview.answers import Preview  # noqa: E402
@@ -36,7 +37,7 @@ def main() -> None:
     parser.add_argument("--theme", choices=["light", "dark"], default="light")
     parser.add_argument("--recorded", type=Path, default=recorded_series.RECORDED)
     options = parser.parse_args()
-    series = recorded_series.read(options.recorded)
+    series = planted_watch.added(recorded_series.read(options.recorded))
     _, end = recorded_series.span(series)
     with tempfile.TemporaryDirectory() as folder, recorded_series.served(Path(folder), series) as url:
         preview = Preview(load(options.boards), url, f"now-{SECONDS}s", end)

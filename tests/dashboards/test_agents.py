@@ -73,3 +73,18 @@ def test_events_are_drawn_so_that_one_alone_is_seen() -> None:
 
 def test_alerts_that_lead_here_are_marked_here() -> None:
     assert unmarked_alerts(BOARD) == []
+
+
+def test_the_watch_is_as_old_as_the_newest_cycle_of_any_of_its_pods_whatever_nodes_are_chosen(tmp_path: Path) -> None:
+    name, job = "tachoscope_watch_last_cycle_timestamp_seconds", 'job="monitoring/tachoscope-agent-watch"'
+    planted = {f'{name}{{{job},instance="w1"}}': "0x40", f'{name}{{{job},instance="w2"}}': "0+60x8 480x20"}
+    expr = expression(BOARD, "Last look at all jobs", node="n1")
+
+    assert differs(tmp_path, expr, planted, {"{}": 120.0}, at="10m") == ""
+
+
+def test_a_watch_that_does_not_answer_is_no_agent_that_is_down(tmp_path: Path) -> None:
+    planted = {f'up{{{JOB},instance="n1"}}': "1x30", f'up{{{JOB[:-1]}-watch",instance="w1"}}': "0x30"}
+
+    assert differs(tmp_path, expression(BOARD, "Agents down"), planted, {"{}": 0.0}) == ""
+    assert differs(tmp_path, expression(BOARD, "Agents that do not answer, or not always"), planted, {}) == ""

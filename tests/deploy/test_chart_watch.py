@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
+from helpers import REPOSITORY
 from kubernetes_rules import pod_faults, schema_faults
 from rendering import VERSIONS, one, render, template
+from tachoscope_alerts.events import load
 
 S3 = {"store": {"url": "s3://bucket/x"}, "watch": {"enabled": True}}
 CLAIM = {"store": {"existingClaim": "shared"}, "watch": {"enabled": True}}
@@ -78,3 +81,17 @@ def test_the_agents_rules_do_not_take_it_for_an_agent() -> None:
     mine = policies["tachoscope-agent-watch"]
     assert mine["podSelector"]["matchLabels"].items() <= labels.items()
     assert {port["port"] for rule in mine["egress"] for port in rule["ports"]} == {53, 5353, 443}
+
+
+def test_its_job_in_prometheus_is_the_one_that_its_alert_asks_for_and_no_agents() -> None:
+    monitors = [one for one in render(S3 | {"podMonitor": {"enabled": True}}) if one["kind"] == "PodMonitor"]
+    jobs = {f"{one['metadata']['namespace']}/{one['metadata']['name']}" for one in monitors}
+    stalled, down = (
+        next(one.expr for one in load(REPOSITORY / "alerts/events") if one.alert == name) for name in ("WatchStalled", "AgentDown")
+    )
+    (watch,) = set(re.findall(r'up\{job=~"([^"]+)"', stalled))
+    ((agents, others),) = set(re.findall(r'up\{job=~"([^"]+)", job!~"([^"]+)"', down))
+
+    assert len([job for job in jobs if re.fullmatch(watch, job)]) == 1
+    assert len([job for job in jobs if re.fullmatch(agents, job) and not re.fullmatch(others, job)]) == 1
+    assert len(jobs) == 2

@@ -64,6 +64,30 @@ def test_a_job_that_hangs_is_told_as_that_first(tmp_path: Path) -> None:
     assert (view.report.findings[0].class_, view.report.findings[0].ranks) == ("hang", [1])
 
 
+def test_of_a_job_that_became_slow_the_shorter_time_is_judged_the_worse_it_looks(tmp_path: Path) -> None:
+    job = PlantedJob(tmp_path, "job")
+    job.start(job.now - 111)
+    job.steps(job.steps(job.now - 110, job.now - 50), job.now, slow_input(2))
+    job.ship()
+    worst = []
+    for over in (120.0, 10.0):
+        with ThreadPoolExecutor(1) as pool:
+            (view,) = cycle(str(tmp_path), time.time(), pool, over)
+        assert isinstance(view, JobView) and view.report is not None
+        worst.append(view.report.findings[0])
+
+    assert {one.class_ for one in worst} == {"input_straggler"}
+    assert worst[1].share > 1.2 * worst[0].share
+
+
+def test_a_hang_is_still_told_when_its_last_step_is_longer_ago_than_what_is_judged(tmp_path: Path) -> None:
+    standing(tmp_path, "stuck", phases={0: "backward", 1: "forward", 2: "backward", 3: "backward"}, seconds=600)
+    view = view_of(tmp_path, "stuck")
+
+    assert view.state == "hung" and view.report is not None
+    assert (view.report.findings[0].class_, view.report.findings[0].ranks) == ("hang", [1])
+
+
 def test_the_report_lies_in_the_store_one_a_job_however_often_it_is_judged(tmp_path: Path) -> None:
     well(tmp_path, "job")
     for _ in range(2):

@@ -10,7 +10,7 @@ from tachoscope_dashboards.links import runbook
 from tachoscope_dashboards.panels import About, Column, Placed, Query, Step, bars, table, timeseries
 
 NO_AGENT = "no agent is scraped"
-JOB = 'job=~".*tachoscope.*"'
+JOB = 'job=~".*tachoscope.*", job!~".*-watch"'
 UP = f"up{{{JOB}, %s}}"
 """Scrapes of agents, by the name that the scrape job has by default."""
 STATUS_COLORS = {"ok": palette.OK, "partial": palette.WARN, "failed": palette.BAD}

@@ -8,7 +8,7 @@ from tachoscope_alerts.policy import Policy
 from tachoscope_core import palette
 from tachoscope_dashboards import links
 from tachoscope_dashboards.board import Board, Event
-from tachoscope_dashboards.boards import agent_panels, agent_store_panels, rule_panels
+from tachoscope_dashboards.boards import agent_panels, agent_store_panels, rule_panels, watch_panels
 from tachoscope_dashboards.boards.agent_panels import NO_AGENT, UP
 from tachoscope_dashboards.boards.numbers import KEPT, WHOLE, how_many
 from tachoscope_dashboards.links import runbook
@@ -52,6 +52,8 @@ def board(policy: Policy) -> Board:
             *agent_store_panels.store(policy, _HERE),
             row("Do they answer?"),
             *agent_panels.answers(policy, _HERE),
+            row("Does the watch look at all jobs?"),
+            *watch_panels.watch(policy),
             row("Do rules and alerts work?"),
             *rule_panels.rules(policy, _CLUSTER),
         ),
@@ -63,7 +65,7 @@ def board(policy: Policy) -> Board:
                 palette.SERIES[0],
             ),
         ),
-        alerts='alertname=~"Agent.+|CollectorFailing|PrometheusRetentionShort|.+ObjectivesNotMeasured"',
+        alerts='alertname=~"Agent.+|Watch[A-Z].+|CollectorFailing|PrometheusRetentionShort|.+ObjectivesNotMeasured"',
     )
 
 

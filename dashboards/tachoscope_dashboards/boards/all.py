@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tachoscope_alerts.policy import Policy
 from tachoscope_dashboards.board import Board
-from tachoscope_dashboards.boards import agents, data, fleet, gpu_node, inference, slos, storage, training
+from tachoscope_dashboards.boards import agents, data, fleet, gpu_node, inference, nccl, slos, storage, training
 
 
 def boards(policy: Policy) -> tuple[Board, ...]:
     """Return all boards."""
-    return tuple(one.board(policy) for one in (fleet, training, gpu_node, data, storage, inference, slos, agents))
+    return tuple(one.board(policy) for one in (fleet, training, gpu_node, nccl, data, storage, inference, slos, agents))

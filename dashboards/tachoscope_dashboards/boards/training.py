@@ -10,7 +10,7 @@ from tachoscope_dashboards import links, objectives
 from tachoscope_dashboards.board import Board, Event
 from tachoscope_dashboards.boards import training_faults as faults
 from tachoscope_dashboards.boards import training_ranks as ranks
-from tachoscope_dashboards.boards.numbers import CLUSTER_KEPT
+from tachoscope_dashboards.boards.numbers import CLUSTER_KEPT, KEPT
 from tachoscope_dashboards.boards.training_series import JOB, NO_JOB, job_rate, mean, quantile, share
 from tachoscope_dashboards.links import explorer, runbook
 from tachoscope_dashboards.panels import About, Link, Placed, Query, row, stat, timeseries
@@ -161,7 +161,11 @@ def _ledger(policy: Policy) -> Placed:
         height=10,
         stacked=True,
         colors={state: palette.STATE_COLORS[state] for state in TRAINING_STATES},
-        links=[_explored(policy), links.board("fleet", "Fleet", CLUSTER_KEPT)],
+        links=[
+            _explored(policy),
+            links.board("fleet", "Fleet", CLUSTER_KEPT),
+            links.board("nccl", "Its collectives", KEPT | {"training_job": "${training_job}"}),
+        ],
     )
 
 
@@ -172,13 +176,13 @@ def _named(policy: Policy) -> Placed:
             "What `tachoscope watch` finds in the job as a whole, over all its nodes: the share of the step that each costs.",
             "no line",
             "the class is the name of its runbook; the explorer has evidence, ranks and what mending it would bring",
-            "nothing is wrong, or no watch looks at this store",
+            "nothing is found, or no watch looks at this job: the board Suite health says whether one does",
         ),
         [Query(f"max by (class) (tachoscope_bottleneck_ratio{{{JOB}}})", "{{class}}")],
         unit="percentunit",
         width=24,
         height=6,
-        links=[_explored(policy)],
+        links=[runbook(policy, "TrainingBottleneck"), _explored(policy)],
     )
 
 
