@@ -1,4 +1,4 @@
-"""What a cycle of the watch takes over many simulated jobs, and whether its memory stays flat from cycle to cycle.
+"""What a cycle of the watch, and a look for hangs alone, takes over many simulated jobs, and whether its memory stays flat.
 
 Each cycle adds a minute of records of all ranks to a directory store, an object a rank (`flush: {seconds: 60}` in the agent's
 configuration), and then looks at all jobs as `tachoscope watch` does. One job's records are made, and written under all names.
@@ -26,7 +26,8 @@ import psutil
 from sections import write_section
 
 from tachoscope_core import records
-from tachoscope_watch.cycle import Failed, cycle, executor
+from tachoscope_watch.cycle import Failed, cycle, executor, glances
+from tachoscope_watch.look import LEAST_SECONDS
 
 STEP_SECONDS = 2.0
 MINUTE = 60.0
@@ -36,9 +37,10 @@ _HOST_RANKS = 8
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Of a cycle: seconds, jobs judged, and the memory of all processes at its end."""
+    """Of a cycle: seconds, those of a look for hangs alone after it, jobs judged, and the memory of all processes at its end."""
 
     seconds: float
+    glance_seconds: float
     judged: int
     resident_bytes: int
 
@@ -110,10 +112,16 @@ def measure(root: Path, jobs: int, ranks: int, cycles: int, workers: int) -> lis
             began = time.perf_counter()
             views = [view for view in cycle(str(root), now, pool) if not isinstance(view, Failed) and view.report]
             seconds = time.perf_counter() - began
+            began = time.perf_counter()
+            changed = list(glances(str(root), now, pool, LEAST_SECONDS, dict.fromkeys((view.job for view in views), False)))
+            assert not changed, "none of the jobs hangs"
+            glance_seconds = time.perf_counter() - began
             me = psutil.Process()
             resident = sum(one.memory_info().rss for one in [me, *me.children(recursive=True)])
-            found.append(Measured(seconds, len(views), resident))
-            sys.stderr.write(f"cycle {number + 1}: {seconds:.1f} s, {len(views)} judged, {resident >> 20} MiB\n")
+            found.append(Measured(seconds, glance_seconds, len(views), resident))
+            sys.stderr.write(
+                f"cycle {number + 1}: {seconds:.1f} s, hangs alone {glance_seconds:.1f} s, {len(views)} judged, {resident >> 20} MiB\n"
+            )
     return found
 
 
@@ -130,10 +138,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         found = measure(Path(folder), chosen.jobs, chosen.ranks, chosen.cycles, chosen.workers)
     rows = [
-        "| cycle | seconds | jobs judged | memory of all processes, MiB |",
-        "|---|---|---|---|",
+        "| cycle | seconds | hangs alone, seconds | jobs judged | memory of all processes, MiB |",
+        "|---|---|---|---|---|",
         *(
-            f"| {number + 1} | {one.seconds:.1f} | {one.judged} | {one.resident_bytes >> 20} |"
+            f"| {number + 1} | {one.seconds:.1f} | {one.glance_seconds:.1f} | {one.judged} | {one.resident_bytes >> 20} |"
             for number, one in enumerate(found)
             if number in {0, 1, 2, len(found) // 2, len(found) - 1}
         ),

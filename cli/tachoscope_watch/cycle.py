@@ -10,7 +10,7 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ import msgspec
 
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.store import Store
-from tachoscope_watch.look import LEAST_SECONDS, look
+from tachoscope_watch.look import LEAST_SECONDS, glance, look
 from tachoscope_watch.view import JobView
 
 _AT_ONCE = 4
@@ -78,15 +78,35 @@ def cycle(url: str, now: float, pool: Executor, over: float = LEAST_SECONDS) -> 
             yield msgspec.json.decode(document, type=JobView)
 
 
+def glances(url: str, now: float, pool: Executor, over: float, hung: Mapping[str, bool]) -> Iterator[JobView]:
+    """Yield what is told of each job that began to hang since it was looked at, or hangs no more.
+
+    Args:
+        hung: by job, whether it hung when it was looked at last.
+    """
+    found = pool.map(functools.partial(_glance, url, now, over), hung.items(), chunksize=_AT_ONCE)
+    for document in found:
+        if document and not isinstance(document, str):  # what cannot be read is told by the next cycle
+            yield msgspec.json.decode(document, type=JobView)
+
+
 @functools.cache
 def _store(url: str) -> Store:
     return Store(url)
 
 
 def _look(url: str, now: float, over: float, job: str) -> bytes | str:
-    """Return a view as JSON, nothing of a job that recorded nothing, or why it could not be had."""
+    return _told(lambda: look(_store(url), job, now, over))
+
+
+def _glance(url: str, now: float, over: float, job: tuple[str, bool]) -> bytes | str:
+    return _told(lambda: glance(_store(url), job[0], now, over, hung=job[1]))
+
+
+def _told(view_of: Callable[[], JobView | None]) -> bytes | str:
+    """Return a view as JSON, nothing where there is none, or why it could not be had."""
     try:
-        view = look(_store(url), job, now, over)
+        view = view_of()
         return b"" if view is None else msgspec.json.encode(view)
     except TachoscopeError as error:
         return str(error)

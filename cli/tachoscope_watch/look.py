@@ -33,14 +33,9 @@ def look(store: Store, job: str, now: float, over: float = LEAST_SECONDS) -> Job
     Raises:
         TachoscopeError: the store cannot be read.
     """
-    records = load.recent_from_store(store, job, since=now - over, until=now)
+    records = _recent(store, job, now, over)
     if records is None:
         return None
-    # A training without a step is looked at as far back as ever: a hang is told by how long ago the last one was.
-    none = 0.0 if load.serving_job(records) else MOST_SECONDS
-    wanted = _STEPS * median([step.wall_seconds for step in records.steps] or [none])
-    if wanted > over:
-        records = load.recent_from_store(store, job, since=now - min(wanted, MOST_SECONDS), until=now) or records
     everybody = processes(records)
     report, reason = _judged(records)
     stands = hang(records, everybody, now)
@@ -59,6 +54,35 @@ def look(store: Store, job: str, now: float, over: float = LEAST_SECONDS) -> Job
         reason=reason,
         unwritten=unwritten,
     )
+
+
+def glance(store: Store, job: str, now: float, over: float = LEAST_SECONDS, *, hung: bool) -> JobView | None:
+    """Look whether a job began to hang since it was looked at, or hangs no more, and only then at all of it; None: neither.
+
+    Reading costs a tenth of judging, so hangs can be looked for more often.
+
+    Args:
+        hung: it hung when it was looked at last.
+
+    Raises:
+        TachoscopeError: the store cannot be read.
+    """
+    records = _recent(store, job, now, over)
+    if records is None or (hang(records, processes(records), now) is not None) == hung:
+        return None
+    return look(store, job, now, over)
+
+
+def _recent(store: Store, job: str, now: float, over: float) -> JobRecords | None:
+    records = load.recent_from_store(store, job, since=now - over, until=now)
+    if records is None:
+        return None
+    # A training without a step is looked at as far back as ever: a hang is told by how long ago the last one was.
+    none = 0.0 if load.serving_job(records) else MOST_SECONDS
+    wanted = _STEPS * median([step.wall_seconds for step in records.steps] or [none])
+    if wanted > over:
+        return load.recent_from_store(store, job, since=now - min(wanted, MOST_SECONDS), until=now) or records
+    return records
 
 
 def _write(store: Store, job: str, report: Report | None) -> str:

@@ -25,7 +25,7 @@ from tachoscope_node.families import Family
 from tachoscope_node.logs import Log
 from tachoscope_node.web import Request, Response, WebServer
 from tachoscope_watch import api
-from tachoscope_watch.cycle import Failed, cycle, executor
+from tachoscope_watch.cycle import Failed, cycle, executor, glances
 from tachoscope_watch.families import families
 from tachoscope_watch.look import LEAST_SECONDS
 from tachoscope_watch.profiles import MOST_STEPS, BusyError, Profiles
@@ -33,6 +33,8 @@ from tachoscope_watch.view import JobView
 
 _LATE_CYCLES = 3.0
 """Without a cycle that ended for so many times its interval the watch is not healthy."""
+_GLANCE_SECONDS = 15.0
+"""Between two looks for hangs alone."""
 _JSON = "application/json"
 _PAGE = b"""<!doctype html><title>tachoscope watch</title><h1>tachoscope watch</h1>
 <ul><li><a href="/v1/jobs">jobs</a><li><a href="/metrics">metrics</a><li><a href="/v1/openapi.json">the API</a>
@@ -59,11 +61,13 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What a cycle found. `number` counts cycles; 0: none has ended."""
+    """What was found; `number` 0: nothing yet. `seconds`: what the last whole cycle took; `ended`: its end in Unix seconds."""
 
     number: int = 0
     views: tuple[JobView, ...] = ()
+    failed: tuple[Failed, ...] = ()
     families: tuple[Family, ...] = ()
+    seconds: float = 0.0
     ended: float = 0.0
 
 
@@ -94,7 +98,9 @@ class Watch:
         }
         posts = {"/v1/jobs/*/profile": self._ask_profile}
         self._known_clients = config is not None and config.knows_clients
-        self._profiles = Profiles(Store(settings.store), log)
+        store = Store(settings.store)
+        self._glances = store.local  # elsewhere each look is as many paid requests as there are files
+        self._profiles = Profiles(store, log)
         self.web = WebServer(routes, posts=posts, address=settings.address, port=settings.port, web_config=config, log=log.info)
         self.web.start()
         scheme = "https" if config is not None and config.cert_file is not None else "http"
@@ -107,20 +113,27 @@ class Watch:
         pool = self._executor(self._settings.workers)
         try:
             while not self._stop.is_set():
-                began = time.monotonic()
-                try:
-                    self.look(pool)
-                except BrokenProcessPool:  # killed for memory, or by a person
-                    self._log.warning("pool", "a process that looks at jobs died; they are begun anew")
-                    pool.shutdown(wait=False, cancel_futures=True)
-                    pool = self._executor(self._settings.workers)
-                except TachoscopeError as error:
-                    self._log.warning("store", str(error))
-                self._stop.wait(max(self._settings.every_seconds - (time.monotonic() - began), 0.1))
+                due = time.monotonic() + self._settings.every_seconds
+                pool = self._tried(self.look, pool)
+                while self._glances and due - time.monotonic() > _GLANCE_SECONDS and not self._stop.wait(_GLANCE_SECONDS):
+                    pool = self._tried(self.glance, pool)
+                self._stop.wait(max(due - time.monotonic(), 0.1))
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
             self.web.stop()
             self._profiles.close()
+
+    def _tried(self, task: Callable[[Executor], None], pool: Executor) -> Executor:
+        """Do a task, whatever becomes of it; return the processes to go on with."""
+        try:
+            task(pool)
+        except BrokenProcessPool:  # killed for memory, or by a person
+            self._log.warning("pool", "a process that looks at jobs died; they are begun anew")
+            pool.shutdown(wait=False, cancel_futures=True)
+            return self._executor(self._settings.workers)
+        except TachoscopeError as error:
+            self._log.warning("store", str(error))
+        return pool
 
     def look(self, pool: Executor) -> None:
         """Do one cycle."""
@@ -139,13 +152,28 @@ class Watch:
                 return
         known = {view.job: view for view in self.round.views}
         seconds = time.monotonic() - began
-        shown = families(views, failed, seconds=seconds, ended=time.time())
         kept = tuple(_with_checkpoints(view, known.get(view.job)) for view in views)
-        self.round = Round(self.round.number + 1, kept, tuple(shown), time.time())
+        self._tell(kept, tuple(failed), seconds, time.time())
         self._last_good = time.monotonic()
         hung = ", ".join(view.job for view in views if view.state == "hung")
         jobs = f"{len(views)} {'job' if len(views) == 1 else 'jobs'}"
         self._log.info(f"{jobs} in {seconds:.1f} s" + (f"; hung: {hung}" if hung else ""))
+
+    def glance(self, pool: Executor) -> None:
+        """Look only for jobs that began to hang since the last cycle, or hang no more."""
+        before = self.round
+        hung = {view.job: view.state == "hung" for view in before.views if view.state in {"running", "hung"}}
+        found = {view.job: view for view in glances(self._settings.store, time.time(), pool, self._settings.over_seconds, hung)}
+        if not found:
+            return
+        views = tuple(_with_checkpoints(found.get(view.job, view), view) for view in before.views)
+        self._tell(views, before.failed, before.seconds, before.ended)
+        for view in found.values():
+            self._log.info(f"job {view.job} {'hangs' if view.state == 'hung' else 'hangs no more'}")
+
+    def _tell(self, views: tuple[JobView, ...], failed: tuple[Failed, ...], seconds: float, ended: float) -> None:
+        shown = tuple(families(views, failed, seconds=seconds, ended=ended))
+        self.round = Round(self.round.number + 1, views, failed, shown, seconds, ended)
 
     def stop(self) -> None:
         """Ask for the end; may be called from a signal handler."""
