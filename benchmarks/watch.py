@@ -119,9 +119,8 @@ def measure(root: Path, jobs: int, ranks: int, cycles: int, workers: int) -> lis
             me = psutil.Process()
             resident = sum(one.memory_info().rss for one in [me, *me.children(recursive=True)])
             found.append(Measured(seconds, glance_seconds, len(views), resident))
-            sys.stderr.write(
-                f"cycle {number + 1}: {seconds:.1f} s, hangs alone {glance_seconds:.1f} s, {len(views)} judged, {resident >> 20} MiB\n"
-            )
+            took = f"{seconds:.1f} s, hangs alone {glance_seconds:.1f} s"
+            sys.stderr.write(f"cycle {number + 1}: {took}, {len(views)} judged, {resident >> 20} MiB\n")
     return found
 
 

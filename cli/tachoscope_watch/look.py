@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from statistics import median
 
 import msgspec
 
-from tachoscope.job_watch import Process
+from tachoscope.job_watch import Process, hang_seconds
 from tachoscope_analyzers import load
 from tachoscope_analyzers.analyze import analyze
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.recent_segments import recent_segments
+from tachoscope_core.records import MalformedRecordError, StepDone, UnknownKindError, decode
 from tachoscope_core.report import Report
 from tachoscope_core.store import Store
 from tachoscope_watch.hang import finding, hang, processes
@@ -59,18 +62,31 @@ def look(store: Store, job: str, now: float, over: float = LEAST_SECONDS) -> Job
 def glance(store: Store, job: str, now: float, over: float = LEAST_SECONDS, *, hung: bool) -> JobView | None:
     """Look whether a job began to hang since it was looked at, or hangs no more, and only then at all of it; None: neither.
 
-    Reading costs a tenth of judging, so hangs can be looked for more often.
-
     Args:
         hung: it hung when it was looked at last.
 
     Raises:
         TachoscopeError: the store cannot be read.
     """
+    if not hung and _steps_lately(store, job, now):
+        return None
     records = _recent(store, job, now, over)
     if records is None or (hang(records, processes(records), now) is not None) == hung:
         return None
     return look(store, job, now, over)
+
+
+def _steps_lately(store: Store, job: str, now: float) -> bool:
+    """Say whether a rank finished a step so lately that nothing can be a hang yet: one object tells that of most jobs."""
+    since = now - hang_seconds()
+    newest = {one.writer: one for one in sorted(recent_segments(store, job, since=since, until=now), key=lambda one: one.offset)}
+    for segment in newest.values():
+        last = next((line for line in reversed(store.read(segment).splitlines()) if b'"StepDone"' in line), None)
+        with contextlib.suppress(MalformedRecordError, UnknownKindError):
+            step = decode(last) if last is not None else None
+            if isinstance(step, StepDone) and step.time >= since:
+                return True
+    return False
 
 
 def _recent(store: Store, job: str, now: float, over: float) -> JobRecords | None:
