@@ -18,8 +18,8 @@ _NAMED = 'hostname "$0" && exec "$@"'
 def _can_be_made() -> bool:
     if os.geteuid() != 0 or any(shutil.which(tool) is None for tool in ("ip", "unshare", "hostname")):
         return False
-    made = subprocess.run(["ip", "netns", "add", "tachoscope-try"], capture_output=True, check=False).returncode == 0
-    subprocess.run(["ip", "netns", "del", "tachoscope-try"], capture_output=True, check=False)
+    made = subprocess.run(["ip", "netns", "add", f"tachoscope-try-{os.getpid()}"], capture_output=True, check=False).returncode == 0
+    subprocess.run(["ip", "netns", "del", f"tachoscope-try-{os.getpid()}"], capture_output=True, check=False)
     return made
 
 
