@@ -19,17 +19,17 @@ SCRIPT = Path(__file__).with_name("hanging_ddp.py")
 
 
 @contextmanager
-def training(folder: Path, how: str) -> Iterator[None]:
+def training(folder: Path, *how: str, script: Path = SCRIPT, hang_seconds: float = 6.0) -> Iterator[None]:
     """Run an agent and a job of two ranks, of which rank 1 will stand still."""
-    around = environment(folder, TACHOSCOPE_HANG_SECONDS="6")
+    around = environment(folder, TACHOSCOPE_HANG_SECONDS=str(hang_seconds))
     config = folder / "agent.yaml"
-    config.write_text(f"state: {folder / 'state'}\n")
+    config.write_text(f"state: {folder / 'state'}\nflush: {{seconds: 1}}\n")
     agent = subprocess.Popen(
         [BIN / "tachoscope", "agent", "--config", config, "--port", "0"], env=around, stderr=subprocess.PIPE, text=True
     )
     assert agent.stderr is not None
     assert any("serving " in line for line in agent.stderr)
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(SCRIPT), how]
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script), *how]
     job = subprocess.Popen(
         [BIN / "tachoscope", "run", "--job", "stuck", "--", *launch],
         env=around,
