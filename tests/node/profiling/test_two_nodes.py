@@ -39,7 +39,7 @@ def agent_of(folder: Path, name: str) -> AgentProcess:
     """Run the agent of a node, which ships into the store of both."""
     (folder / name).mkdir()
     profiles = {"directory": str(folder / name / "traces"), "automatic": False}
-    agent = AgentProcess(folder / name, node=name, store=str(folder / "store"), profiles=profiles, flush={"seconds": 2.0})
+    agent = AgentProcess(folder / name, node=name, store=str(folder / "store"), profiles=profiles, flush={"seconds": 5.0})
     with agent.log.open("ab") as log:
         words = on_node(name, sys.executable, "-m", "tachoscope_cli.main", "agent", "--config", str(agent.config))
         agent.process = subprocess.Popen(words, stdout=log, stderr=log)
