@@ -102,3 +102,26 @@ def test_the_exchanges_of_tensor_and_data_groups_are_told_apart(tmp_path: Path) 
 
     assert set(dimensions) == {"tp (2 groups of 2)", "dp (2 groups of 2)"}
     assert all(value > 0 for value in dimensions.values())
+
+
+@pytest.mark.bar
+@pytest.mark.parametrize("fault", ["none", "stage_imbalance"])
+def test_the_bubble_of_two_stages_is_held_against_the_ideal_one_and_uneven_stages_are_named(tmp_path: Path, fault: str) -> None:
+    done = run_watched(tmp_path, *TORCHRUN, str(EXAMPLES / "pipeline.py"), "--fault", fault)
+    assert done.returncode == 0, done.stderr
+    told = execute(tmp_path, str(BIN / "tachoscope"), "analyze", "--job", "job", "--format", "json")
+    found = {one["class"]: one for one in json.loads(told.stdout)["findings"]}
+    evidence = {row["signal"]: row for row in found["pipeline_bubble"]["evidence"]}
+    (measured,) = [row for signal, row in evidence.items() if "(p - 1)/(v m)" in signal]
+
+    assert (evidence["stages"]["value"], evidence["micro-batches"]["value"], measured["threshold"]) == (2, 4, 1 / 4)
+    assert 0.1 < measured["value"] < 2
+    assert [one["ranks"] for slug, one in found.items() if slug == "stage_imbalance"] == ([[1]] if fault != "none" else [])
+
+
+@pytest.mark.bar
+def test_chunks_of_an_interleaved_schedule_count_like_micro_batches(tmp_path: Path) -> None:
+    done = run_watched(tmp_path, *TORCHRUN, str(EXAMPLES / "pipeline.py"), "--steps", "20", "--chunks", "2")
+    assert done.returncode == 0, done.stderr
+
+    assert {step.backward_calls for step in records_of(tmp_path).steps} == {2 * 4}

@@ -259,6 +259,10 @@ def stuck_rank(views: list[View], gone: list[Process]) -> tuple[Process | None, 
     behind = [view.process for view in views if view.process.step < most]
     if len(behind) == 1:
         return behind[0], f"it finished {behind[0].step} steps, the others {most}"
+    ahead = [view.process for view in views if view.process.step == most]
+    others = {view.process.phase for view in views if view.process.step < most}
+    if len(views) > 2 and len(ahead) == 1 and others == {"collective"}:
+        return ahead[0], f"it finished {most} steps; the others wait in a collective before that: it left it out or gave less"
     apart = [view.process for view in views if view.process.phase not in WAITING]
     if len(apart) == 1:
         return apart[0], f"it is in {apart[0].phase or 'an unknown phase'}, the others wait"

@@ -304,7 +304,7 @@ class Probe:
         self.outbox.write(
             records.Heartbeat,
             step=self.steps,
-            phase=records.PHASES[self.timeline.phase],
+            phase=records.PHASES[self.timeline.phase_now],
             window_seconds=window_seconds,
             signals=signals,
             wait_samples=wait_samples,

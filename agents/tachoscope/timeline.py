@@ -24,6 +24,7 @@ class Timeline:
         "_clock",
         "_cpu_clock",
         "_cut",
+        "_eval_trains",
         "_last",
         "_last_cpu",
         "_no_grad",
@@ -46,6 +47,7 @@ class Timeline:
         self._snapshot: tuple[list[int], list[int]] | None = None
         self.evaluating = False  # whether `begin_evaluation` is still undecided
         self._no_grad = False
+        self._eval_trains = False  # whether a module in eval mode once turned out to be a frozen part of the training
         self.reads_cpu = True
         self.restart()
 
@@ -156,6 +158,7 @@ class Timeline:
 
     def cancel_evaluation(self) -> None:
         """It was training after all (a frozen sub-module in eval mode): the phases stand as they were accounted."""
+        self._eval_trains = self._eval_trains or (self.evaluating and not self._no_grad)
         self._snapshot = None
         self.evaluating = False
 
@@ -163,6 +166,12 @@ class Timeline:
     def evaluating_without_grad(self) -> bool:
         """Whether batches were asked for with gradients switched off since `begin_evaluation`."""
         return self.evaluating and self._no_grad
+
+    @property
+    def phase_now(self) -> int:
+        """The phase as far as it can be told while it lasts: what is not decided yet is evaluation, if that was never wrong."""
+        likely = self.evaluating and (self._no_grad or not self._eval_trains)
+        return EVALUATION if likely and self.phase not in _KEPT_IN_EVALUATION else self.phase
 
     def cut(self, *, read_cpu: bool = True) -> tuple[int, int, list[int], list[int] | None]:
         """End the step here; accounting starts again at zero.

@@ -25,6 +25,7 @@ from tachoscope_analyzers import (
     links,
     losses,
     pipeline,
+    pipeline_candidates,
     staleness,
     stragglers,
     waiting_unmeasured,
@@ -76,7 +77,7 @@ def decide(job: JobRecords, steps: Steps) -> Decided:
     gpus = gpu_losses.judge(job, steps, split, by_themselves)
     moving, judged = communication.candidates(job, steps, split, flows)
 
-    found = [*stuck.candidates, *numbers.candidates, *updates.candidates, *pipeline.candidates(steps, split)]
+    found = [*stuck.candidates, *numbers.candidates, *updates.candidates, *pipeline_candidates.candidates(steps, split)]
     found += [*memory.candidates, *uneven.candidates, *gpus.candidates, *moving]
     found += input.candidates(job, steps, split)
     found += checkpoints.candidates(job, steps, split)

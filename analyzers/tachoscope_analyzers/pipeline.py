@@ -3,6 +3,7 @@
 A step of p stages and m micro-batches, of which stage s works M_s seconds in all, lasts as long as one micro-batch takes through
 all stages and the slowest stage takes for the others: (sum of M_s + (m - 1) x largest M_s) / m. With even stages the waiting is
 (p - 1)/m of the work, which is (p - 1)/(m + p - 1) of the step: the bubble of Megatron-LM, https://arxiv.org/abs/2104.04473.
+With v chunks of the model on each stage (an interleaved schedule) v m stands for m in both.
 What uneven stages add to that is what spreading the layers evenly would win: (m - 1)/m x (largest - mean).
 """
 
@@ -20,8 +21,6 @@ from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.losses import Losses
 from tachoscope_analyzers.steps import CAUSES, Matrix, Steps
 from tachoscope_analyzers.stragglers import busy_other
-from tachoscope_analyzers.thresholds import threshold
-from tachoscope_core.report import Evidence
 
 _BY_MICRO_BATCH = ("compute", "cpu_wait")
 
@@ -30,12 +29,21 @@ Indices = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """Which stage each rank is, shape (R,); `stages` is p, `micro_batches` m. source: how it is known."""
+    """Which stage each rank is, shape (R,); `stages` is p. source: how it is known.
+
+    Attributes:
+        micro_batches: m; with an interleaved schedule v m, since each of a stage's v chunks has a backward call of its own.
+    """
 
     stage: Indices
     stages: int
     micro_batches: int
     source: str
+
+    @property
+    def ideal_bubble(self) -> float:
+        """What even stages wait, over what each works."""
+        return (self.stages - 1) / self.micro_batches
 
     @property
     def bubble_share(self) -> float:
@@ -234,76 +242,3 @@ def waits(steps: Steps, losses: Losses) -> dict[str, Matrix] | None:
     transfer = np.minimum(losses.transfer[:, None], steps.waiting)
     late = np.minimum(losses.straggling[:, None], steps.waiting - transfer)
     return {"communication": transfer, "straggler_wait": late, "pipeline_bubble": steps.waiting - transfer - late}
-
-
-def candidates(steps: Steps, losses: Losses) -> list[Candidate]:
-    """Return what the step loses to the bubble, to uneven stages, and to waiting that neither explains; nothing without stages."""
-    if not isinstance(losses, StagedLosses):
-        return []
-    pipeline = losses.pipeline
-    shape = [
-        Evidence(signal="stages", value=float(pipeline.stages), unit="stages", source=pipeline.source),
-        Evidence(
-            signal="micro-batches", value=float(pipeline.micro_batches), unit="backward calls per step", source="step records"
-        ),
-        Evidence(
-            signal="waiting of the ranks, share of the step; threshold: the bubble of even stages",
-            value=float(steps.waiting.mean() / steps.wall.mean()),
-            threshold=pipeline.bubble_share,
-            comparison=">" if steps.waiting.mean() / steps.wall.mean() > pipeline.bubble_share else "<=",
-            unit="ratio",
-            source="step records",
-        ),
-    ]
-    bubble = Candidate("pipeline_bubble", losses.bubble, "all", shape, action=_action(pipeline))
-    unexplained = Candidate("unknown", losses.unexplained, "all", shape, 0.5, ("pipeline_bubble", 0.0))
-    return [bubble, *_imbalance(steps, losses, shape), unexplained]
-
-
-def _action(pipeline: Pipeline) -> str:
-    """Return the number of micro-batches from which on the bubble is below the warning threshold."""
-    enough = int(np.ceil((pipeline.stages - 1) * (1 / threshold("warning_share") - 1)))
-    if pipeline.micro_batches >= enough:
-        return ""
-    p, m, least = pipeline.stages, pipeline.micro_batches, threshold("warning_share")
-    return (
-        f"more micro-batches per step, or an interleaved schedule: with p = {p} stages and m = {m} the bubble is "
-        f"(p - 1)/(m + p - 1) = {pipeline.bubble_share:.0%}, from m = {enough} on {least:.0%} or less"
-    )
-
-
-def _imbalance(steps: Steps, losses: StagedLosses, shape: list[Evidence]) -> list[Candidate]:
-    """A stage that is the slowest in most steps has more work; where that changes from step to step, it is no matter of layers."""
-    if not losses.imbalance.any():
-        return []
-    columns = losses.pipeline.columns(losses.slowest)
-    others = np.flatnonzero(losses.pipeline.stage != losses.slowest)
-    steady = float((losses.imbalance > 0).mean())
-    least = threshold("straggler_steps")
-    evidence = [
-        Evidence(
-            signal=f"own time of stage {losses.slowest}, that of the slowest of the others as threshold",
-            value=float(np.mean(_own_work(steps)[:, columns])),
-            threshold=float(max(_own_work(steps)[:, column].mean() for column in others)),
-            comparison=">",
-            unit="seconds per step",
-            source="step records",
-        ),
-        Evidence(
-            signal="part of the steps in which this stage has more work than the mean stage",
-            value=steady,
-            threshold=least,
-            comparison=">=" if steady >= least else "<",
-            unit="ratio",
-            source="step records",
-        ),
-        *shape,
-    ]
-    ranks = sorted(steps.ranks[column] for column in columns)
-    if steady >= least:
-        return [Candidate("stage_imbalance", losses.imbalance, ranks, evidence)]
-    return [Candidate("unknown", losses.imbalance, "all", evidence, 0.5, ("stage_imbalance", 0.0))]
-
-
-def _own_work(steps: Steps) -> Matrix:
-    return np.asarray(steps.own["compute"] + steps.own["cpu_wait"])

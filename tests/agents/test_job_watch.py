@@ -136,6 +136,27 @@ def test_the_rank_that_finished_fewer_steps_is_the_one_that_hangs() -> None:
     assert hang.fields["why"] == "it finished 5 steps, the others 6"
 
 
+def test_the_one_rank_that_went_on_from_a_collective_in_which_all_others_wait_is_named() -> None:
+    told = Told(ranks=3)
+    told.steps(5, 0, 1, 2)
+    told.now += 1.0
+    told.step(6, 1)
+    (hang,) = told.stand(40, r0="collective", r1="backward", r2="collective")
+
+    assert hang.fields["failed_rank"] == 1
+    assert hang.fields["why"].startswith("it finished 6 steps; the others wait in a collective before that")
+
+
+def test_the_last_stage_of_a_pipeline_which_ends_its_step_first_is_not_blamed_for_that() -> None:
+    told = Told(ranks=3)
+    told.steps(5, 0, 1, 2)
+    told.now += 1.0
+    told.step(6, 2)
+    (hang,) = told.stand(40, r0="collective", r1="backward", r2="collective")
+
+    assert "failed_rank" not in hang.fields
+
+
 def test_a_rank_that_falls_silent_hangs_whatever_it_did_last() -> None:
     told = Told()
     told.steps(5, 0, 1)

@@ -95,6 +95,32 @@ def test_what_turned_out_to_be_training_keeps_its_phases() -> None:
     assert wall[tl.EVALUATION] == 0
 
 
+def test_what_may_be_evaluation_is_told_as_that_while_it_lasts_and_a_checkpoint_in_it_as_a_checkpoint() -> None:
+    timeline, _ = make()
+    timeline.begin_evaluation()
+    seen = [timeline.phase_now]
+    for phase in (tl.FORWARD, tl.COLLECTIVE, tl.CHECKPOINT):
+        timeline.enter(phase)
+        seen.append(timeline.phase_now)
+    timeline.end_evaluation()
+    timeline.unwind(0)
+
+    assert seen == [tl.EVALUATION, tl.EVALUATION, tl.EVALUATION, tl.CHECKPOINT]
+    assert timeline.phase_now == timeline.phase == tl.OTHER
+
+
+def test_once_a_part_in_eval_mode_was_training_only_batches_without_gradients_are_told_as_evaluation() -> None:
+    timeline, _ = make()
+    timeline.begin_evaluation()
+    timeline.cancel_evaluation()
+    timeline.enter(tl.FORWARD)
+    timeline.begin_evaluation()
+    frozen = timeline.phase_now
+    timeline.begin_evaluation(no_grad=True)
+
+    assert (frozen, timeline.phase_now) == (tl.FORWARD, tl.EVALUATION)
+
+
 def test_a_step_whose_cpu_clock_is_not_read_says_so_and_the_next_starts_from_its_own_begin() -> None:
     wall_clock, cpu_clock = Clock(), Clock()
     timeline = Timeline(wall_clock, cpu_clock)

@@ -96,6 +96,22 @@ def test_waiting_of_even_stages_is_the_bubble_of_the_formula_and_nobody_is_accus
     assert "pipeline_bubble" not in {row.class_ for row in result.not_measured}
 
 
+@pytest.mark.parametrize(("stages", "micro", "transfer"), [(2, 4, 0.0), (4, 8, 0.0), (2, 4, 0.05)])
+def test_the_bubble_measured_stands_beside_the_ideal_one(tmp_path: Path, stages: int, micro: int, transfer: float) -> None:
+    steps = [replicas(even(stages, 1, micro)) for _ in range(STEPS)]
+    for row in (row for rows in steps for row in rows):
+        row["collective"] += transfer
+    found = analyze(written(tmp_path, steps, backward_calls=micro, pipelines=[list(range(stages))])).findings
+    bubble = next(one for one in found if one.class_ == "pipeline_bubble")
+    of_work, of_step = (row for row in bubble.evidence if "(v m" in row.signal)
+    work = 0.02 * micro
+
+    assert of_work.threshold == (stages - 1) / micro
+    assert of_work.value == pytest.approx(((stages - 1) * 0.02 + transfer) / (work + UPDATE), rel=1e-6)
+    assert of_step.threshold == pytest.approx((stages - 1) / (micro + stages - 1))
+    assert [row.comparison for row in (of_work, of_step)] == [">" if transfer else "<="] * 2
+
+
 @pytest.mark.parametrize(("stages", "width", "micro", "slow"), [(2, 1, 4, 1), (4, 1, 8, 2), (4, 2, 4, 0)])
 def test_a_stage_with_more_layers_is_named_with_what_an_even_split_would_win(
     tmp_path: Path, stages: int, width: int, micro: int, slow: int

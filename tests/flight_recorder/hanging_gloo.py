@@ -15,6 +15,8 @@ import torch.distributed as dist
 from torch._C import _distributed_c10d
 
 CULPRIT = 1
+MIB = 1 << 18
+"""In numbers of 4 bytes: for unlike sizes gloo's ring hangs, instead of ending the process, if all are cut into such segments."""
 pending: list[object] = []
 
 
@@ -33,6 +35,8 @@ def culprit(how: str) -> None:
         ctypes.PyDLL(None).sleep(600)  # a call through PyDLL keeps the interpreter's lock
     elif how == "size":
         pending.append(dist.broadcast(torch.ones(9), 0, async_op=True))
+    elif how in ("larger", "smaller"):
+        pending.append(dist.all_reduce(torch.ones((16 if how == "larger" else 8) * MIB), async_op=True))
     elif how == "order":
         pending.append(dist.broadcast(torch.ones(8), 0, async_op=True))
         pending.append(dist.all_reduce(torch.ones(8), async_op=True))
@@ -43,6 +47,8 @@ def others(how: str, rank: int) -> None:
         if rank == 0:
             time.sleep(600)  # the root: gloo ends a process that gets more than it has room for, so nothing may be sent
         pending.append(dist.broadcast(torch.ones(8), 0, async_op=True))
+    elif how in ("larger", "smaller"):
+        pending.append(dist.all_reduce(torch.ones((8 if how == "larger" else 16) * MIB), async_op=True))
     elif how != "none":
         pending.append(dist.all_reduce(torch.ones(8), async_op=True))
         pending.append(dist.broadcast(torch.ones(8), 0, async_op=True))

@@ -48,13 +48,15 @@ def hanging_job(folder: Path, how: str, there: int) -> Iterator[list[subprocess.
     [
         ("skipped", {CULPRIT: "host-stuck"}),
         pytest.param("size", {0: "host-stuck", CULPRIT: "size mismatch"}, marks=pytest.mark.bar),  # rank 0 is made to stay away
+        pytest.param("larger", {CULPRIT: "size mismatch"}, marks=pytest.mark.bar),
+        pytest.param("smaller", {CULPRIT: "size mismatch"}, marks=pytest.mark.bar),
         ("order", {CULPRIT: "order mismatch"}),
         pytest.param("lock", {CULPRIT: "no dump"}, marks=pytest.mark.bar),
         ("none", {}),
     ],
 )
 def test_the_rank_that_keeps_a_real_job_is_named_by_the_dumps_of_its_ranks(tmp_path: Path, how: str, stuck: dict[int, str]) -> None:
-    with hanging_job(tmp_path, how, there=RANKS if how in ("order", "none") else RANKS - 1):
+    with hanging_job(tmp_path, how, there=RANKS if how in ("larger", "smaller", "order", "none") else RANKS - 1):
         (tmp_path / "go").touch()
         wait_for(tmp_path, "nccl_trace_rank_*", RANKS - (how == "lock"))
 

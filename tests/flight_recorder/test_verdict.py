@@ -71,6 +71,17 @@ def test_a_rank_that_enqueued_something_else_than_others_is_a_mismatch(
     assert found(tmp_path, dumps) == {2: kind}
 
 
+def test_who_gave_less_and_is_through_is_named_and_no_device_of_those_that_wait_for_more(tmp_path: Path) -> None:
+    dumps = world(4)
+    all_enqueue(dumps, besides=(2,))
+    dumps[2].enqueue("0", sizes=((4,),))
+    dumps[2].entries[-1]["retired"] = True
+    dumps[2].last["0"][1] = dumps[2].last["0"][0]
+    dumps[2].enqueue("0")
+
+    assert found(tmp_path, dumps) == {2: "size mismatch"}
+
+
 def test_shapes_that_hold_as_many_elements_are_no_mismatch(tmp_path: Path) -> None:
     dumps = world(4)
     all_enqueue(dumps, besides=(2, 3), sizes=((8, 2),))

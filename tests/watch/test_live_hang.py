@@ -19,17 +19,17 @@ SCRIPT = Path(__file__).with_name("hanging_ddp.py")
 
 
 @contextmanager
-def training(folder: Path, how: str) -> Iterator[None]:
-    """Run an agent and a job of two ranks, of which rank 1 will stand still."""
-    around = environment(folder, TACHOSCOPE_HANG_SECONDS="6")
+def training(folder: Path, *how: str, script: Path = SCRIPT, hang_seconds: float = 6.0, ranks: int = 2) -> Iterator[None]:
+    """Run an agent and a job, of which rank 1 will stand still."""
+    around = environment(folder, TACHOSCOPE_HANG_SECONDS=str(hang_seconds))
     config = folder / "agent.yaml"
-    config.write_text(f"state: {folder / 'state'}\n")
+    config.write_text(f"state: {folder / 'state'}\nflush: {{seconds: 1}}\n")
     agent = subprocess.Popen(
         [BIN / "tachoscope", "agent", "--config", config, "--port", "0"], env=around, stderr=subprocess.PIPE, text=True
     )
     assert agent.stderr is not None
     assert any("serving " in line for line in agent.stderr)
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(SCRIPT), how]
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), str(script), *how]
     job = subprocess.Popen(
         [BIN / "tachoscope", "run", "--job", "stuck", "--", *launch],
         env=around,
@@ -47,9 +47,19 @@ def training(folder: Path, how: str) -> Iterator[None]:
         agent.stderr.close()
 
 
-@pytest.mark.parametrize("how", ["skip", pytest.param("stop", marks=pytest.mark.bar), pytest.param("lock", marks=pytest.mark.bar)])
-def test_a_rank_that_stands_still_is_named_while_the_job_hangs(tmp_path: Path, how: str) -> None:
-    with training(tmp_path, how), watching(tmp_path / "store", hang_seconds="6") as (_, url):
+@pytest.mark.parametrize(
+    ("how", "ranks"),
+    [
+        ("skip", 2),
+        pytest.param("stop", 2, marks=pytest.mark.bar),
+        pytest.param("lock", 2, marks=pytest.mark.bar),
+        pytest.param("larger", 3, marks=pytest.mark.bar),
+        pytest.param("smaller", 3, marks=pytest.mark.bar),
+        pytest.param("omit", 3, marks=pytest.mark.bar),
+    ],
+)
+def test_a_rank_that_stands_still_is_named_while_the_job_hangs(tmp_path: Path, how: str, ranks: int) -> None:
+    with training(tmp_path, how, ranks=ranks), watching(tmp_path / "store", hang_seconds="6") as (_, url):
         deadline = time.monotonic() + 120
         told: dict[str, Any] = {}
         while time.monotonic() < deadline and not (told.get("state") == "hung" and told["worst"]["ranks"] == [1]):

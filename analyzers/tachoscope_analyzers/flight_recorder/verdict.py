@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain
 
 from tachoscope_analyzers.flight_recorder.dump import Dump, Operation
 from tachoscope_analyzers.flight_recorder.known import Known, known_groups
@@ -83,7 +84,9 @@ def verdict(dumps: Mapping[int, Dump]) -> Verdict:
     pending = tuple(rank for rank, dump in dumps.items() if any(one.pending for one in dump.operations))
     without = tuple(sorted({rank for group in groups.values() for rank in group.ranks} - set(dumps)))
     stuck: dict[int, Stuck] = {}
-    for one in [*_different(groups), *sorted(_on_device(groups), key=_created)]:
+    different = {name: _different(group) for name, group in groups.items()}
+    differ_at = {name: found[0].operation.sequence for name, found in different.items() if found and found[0].operation}
+    for one in [*chain.from_iterable(different.values()), *sorted(_on_device(groups, differ_at), key=_created)]:
         stuck.setdefault(one.rank, one)
     waits = _waits(dumps, groups)
     for rank, kept in _roots(waits, set(stuck)).items():
@@ -95,18 +98,17 @@ def verdict(dumps: Mapping[int, Dump]) -> Verdict:
     )
 
 
-def _different(groups: Mapping[str, Known]) -> Iterable[Stuck]:
-    """Yield ranks that enqueued another operation under the same number than most of their group."""
-    for group in groups.values():
-        numbers: dict[int, dict[int, Operation]] = defaultdict(dict)
-        for rank, operations in group.operations.items():
-            for sequence, operation in operations.items():
-                numbers[sequence][rank] = operation
-        for sequence in sorted(numbers):
-            found = list(_odd(group, numbers[sequence])) if any(one.pending for one in numbers[sequence].values()) else []
-            if found:
-                yield from found
-                break  # what follows a mismatch follows from it
+def _different(group: Known) -> list[Stuck]:
+    """Return ranks that enqueued another operation under the same number than most of their group, of the first such number."""
+    numbers: dict[int, dict[int, Operation]] = defaultdict(dict)
+    for rank, operations in group.operations.items():
+        for sequence, operation in operations.items():
+            numbers[sequence][rank] = operation
+    for sequence in sorted(numbers):
+        found = list(_odd(group, numbers[sequence])) if any(one.pending for one in numbers[sequence].values()) else []
+        if found:
+            return found  # what follows a mismatch follows from it
+    return []
 
 
 def _odd(group: Known, operations: Mapping[int, Operation]) -> Iterable[Stuck]:
@@ -149,12 +151,16 @@ def _minority(facts: Mapping[int, str]) -> list[int]:
     return [rank for rank, fact in facts.items() if fact != counts[0][0]]
 
 
-def _on_device(groups: Mapping[str, Known]) -> Iterable[Stuck]:
+def _on_device(groups: Mapping[str, Known], differ_at: Mapping[str, int]) -> Iterable[Stuck]:
     """Yield ranks that enqueued a collective which peers completed, and have not completed it.
 
-    It cannot end for anybody before all have taken part, so this rank's part was done, and its device then did not go on.
+    It cannot end for anybody before all have taken part, so this rank's part was done, and its device then did not go on. Unless
+    the ranks' parts differ: who gave less may be through while the others wait for more.
+
+    Args:
+        differ_at: the number of the first operation in which a group's ranks differ.
     """
-    for group in groups.values():
+    for name, group in groups.items():
         furthest = max((one.completed for one in group.progress.values()), default=-1)
         for rank, one in group.progress.items():
             operation = group.operations.get(rank, {}).get(one.completed + 1)
@@ -163,6 +169,7 @@ def _on_device(groups: Mapping[str, Known]) -> Iterable[Stuck]:
                 and operation is not None
                 and operation.pending
                 and operation.name not in _ROOTED
+                and operation.sequence < differ_at.get(name, operation.sequence + 1)
             ):
                 ahead = sum(other.completed > one.completed for other in group.progress.values())
                 more = furthest - one.completed - 1

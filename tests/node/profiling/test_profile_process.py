@@ -6,7 +6,6 @@ import contextlib
 import gzip
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 
 from helpers import REPOSITORY
+from network_namespaces import needs_namespaces, two_namespaces
 from processes import AgentProcess, free_port, wait_for
 
 SCRIPT = REPOSITORY / "tests" / "profiled_training.py"
@@ -100,38 +100,8 @@ def test_both_ranks_are_recorded_at_one_time_and_the_report_names_the_fault(tmp_
         assert [name for name in os.listdir(sockets) if name.startswith("tachoscope")] == []
 
 
-def _namespaces_can_be_made() -> bool:
-    if os.geteuid() != 0 or shutil.which("ip") is None:
-        return False
-    made = subprocess.run(["ip", "netns", "add", "tachoscope-try"], capture_output=True, check=False).returncode == 0
-    subprocess.run(["ip", "netns", "del", "tachoscope-try"], capture_output=True, check=False)
-    return made
-
-
-@contextlib.contextmanager
-def two_namespaces() -> Iterator[tuple[str, str]]:
-    """Yield two network namespaces with a cable between them: 10.99.7.1 and 10.99.7.2."""
-    names = (f"tk-{os.getpid()}-1", f"tk-{os.getpid()}-2")
-
-    def ip(*words: str) -> None:
-        subprocess.run(["ip", *words], check=True, capture_output=True)
-
-    try:
-        for name in names:
-            ip("netns", "add", name)
-            ip("-n", name, "link", "set", "lo", "up")
-        ip("-n", names[0], "link", "add", "veth1", "type", "veth", "peer", "name", "veth1", "netns", names[1])
-        for number, name in enumerate(names, 1):
-            ip("-n", name, "address", "add", f"10.99.7.{number}/24", "dev", "veth1")
-            ip("-n", name, "link", "set", "veth1", "up")
-        yield names
-    finally:
-        for name in names:
-            subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
-
-
 @pytest.mark.bar
-@pytest.mark.skipif(not _namespaces_can_be_made(), reason="needs the right to make network namespaces")
+@needs_namespaces
 def test_one_request_profiles_both_nodes_of_a_job(tmp_path: Path) -> None:
     with two_namespaces() as names, contextlib.ExitStack() as stack:
         agents = []
