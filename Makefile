@@ -36,6 +36,8 @@ bench: $(READY) ## measure what probes, agent, GPUs, checkpoints and rules cost 
 	$(BIN)/python benchmarks/board_queries.py --write
 	$(BIN)/python benchmarks/explorer.py --write
 	$(BIN)/python benchmarks/watch.py --write
+	$(BIN)/python benchmarks/profile_idle.py --write
+	$(BIN)/python benchmarks/profile_starts.py --write
 
 lab: $(READY) ## cause every bottleneck for real, RUNS=30 times at each severity, in two sets, and write docs/accuracy.md (days; it goes on where it was interrupted)
 	$(BIN)/python -m benchmarks.lab --set development --runs-per-class $(RUNS) --out $(OUT)

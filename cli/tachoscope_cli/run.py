@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -16,6 +17,7 @@ from pathlib import Path
 import tachoscope
 from tachoscope import identity
 from tachoscope.ship import remove_if_empty, ship, ship_left_behind
+from tachoscope_cli import attempts
 from tachoscope_cli.pages import why_behind
 from tachoscope_cli.quarantining import Quarantining
 from tachoscope_cli.waiting import INTERRUPTED, wait
@@ -83,6 +85,18 @@ def _option(command: Sequence[str], names: Sequence[str]) -> str | None:
     return None
 
 
+def _is_of_several_nodes(command: Sequence[str], environ: Mapping[str, str]) -> bool:
+    nodes = (_option(command, _NODE_OPTIONS) or "1").split(":")[-1]
+    return identity.spans_nodes(environ) or (nodes.isdigit() and int(nodes) > 1)
+
+
+def _joins(command: Sequence[str], environ: Mapping[str, str]) -> bool:
+    """Say whether the run may be that of one node of several, also where an operator of Kubernetes says so."""
+    nodes = environ.get("PET_NNODES", "1").split(":")[-1]
+    by_operator = bool(environ.get("JOB_COMPLETION_INDEX")) or (nodes.isdigit() and int(nodes) > 1)
+    return by_operator or _is_of_several_nodes(command, environ)
+
+
 def job_name(command: Sequence[str], environ: Mapping[str, str], name: str | None) -> tuple[str, bool]:
     """Return the job's name, and whether it is only a default that holds on this node.
 
@@ -92,8 +106,7 @@ def job_name(command: Sequence[str], environ: Mapping[str, str], name: str | Non
     given = name or environ.get(identity.JOB) or identity.scheduler_job(environ) or _option(command, _NAME_OPTIONS)
     if given:
         return records.check_job_name(given), False
-    nodes = (_option(command, _NODE_OPTIONS) or "1").split(":")[-1]
-    if identity.spans_nodes(environ) or (nodes.isdigit() and int(nodes) > 1):
+    if _is_of_several_nodes(command, environ):
         raise TachoscopeError("a job of more than one node needs a name", fix=identity.MULTI_NODE_FIX)
     script = next((Path(word).stem for word in command[1:] if word.endswith(".py")), None)
     if script is None and "-m" in command[:-1]:
@@ -135,7 +148,7 @@ def run(
     url = store_url or (agent.store if agent else default_url())
     store = Store(url)
     by_agent = agent is not None and agent.store == url
-    attempt = _next_attempt(store, name)
+    attempt = _attempt(store, name, joins=_joins(command, os.environ))
     if agent is None:
         ship_left_behind(root, store)
     run_directory = root / f"run-{uuid.uuid4()}"
@@ -184,9 +197,9 @@ def _services(run_directory: Path) -> list[str]:
     return sorted(found)
 
 
-def _next_attempt(store: Store, job: str) -> int:
+def _attempt(store: Store, job: str, *, joins: bool) -> int:
     try:
-        return store.last_attempt(job) + 1
+        return attempts.number(store, job, host=socket.gethostname(), joins=joins, now=time.time())
     except TachoscopeError as error:
         sys.stderr.write(f"tachoscope: {error}; the records will stay in the spool\n")
         return 0

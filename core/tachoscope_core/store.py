@@ -66,7 +66,12 @@ def _day(time: float) -> str:
 
 
 def _partition(time: float, host: str) -> str:
-    return f"date={_day(time)}/host={_UNSAFE_HOST.sub('_', host)}"
+    return f"date={_day(time)}/host={host_folder(host)}"
+
+
+def host_folder(host: str) -> str:
+    """Return a host's name as the names of objects have it."""
+    return _UNSAFE_HOST.sub("_", host)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ import pytest
 from helpers import BIN, REPOSITORY, environment
 from network_namespaces import ADDRESSES, CABLE, needs_namespaces, on_node, two_namespaces
 from processes import AgentProcess, wait_for
+from tachoscope_core.store import Store
 from test_watch import get, watching
 
 SCRIPT = REPOSITORY / "tests" / "profiled_training.py"
@@ -48,7 +49,10 @@ def agent_of(folder: Path, name: str) -> AgentProcess:
 
 @contextlib.contextmanager
 def training(folder: Path, names: tuple[str, str]) -> Iterator[None]:
-    """Run a job with torchrun, two ranks on each node, each node's under `tachoscope run`."""
+    """Run a job with torchrun, two ranks on each node, each node's under `tachoscope run`.
+
+    The second node begins when the store has something of the first: it is of the same attempt all the same.
+    """
     shape = ("--nnodes", "2", "--nproc-per-node", "2", "--master-addr", ADDRESSES[0], "--master-port", "29537")
     kineto = {"KINETO_USE_DAEMON": "1", "KINETO_LOG_LEVEL": "3", "GLOO_SOCKET_IFNAME": CABLE}
     nodes = []
@@ -59,6 +63,7 @@ def training(folder: Path, names: tuple[str, str]) -> Iterator[None]:
             around = environment(folder, TACHOSCOPE_SPOOL=str(folder / name / "spool"), **kineto)
             with (folder / name / "job.log").open("wb") as log:
                 nodes.append(subprocess.Popen(words, env=around, stdout=log, stderr=log))
+            wait_for(lambda: any(Store(str(folder / "store")).segments(JOB)), 60)
         yield
     finally:
         for node in nodes:
