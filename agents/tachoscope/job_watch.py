@@ -3,8 +3,9 @@
 Whoever reads the spool (`tachoscope run`, or else the node agent) hands over the records and writes down what is judged.
 
 A hang is: no rank finished a step for `HANG_SECONDS`, or ten times what a step takes if that is longer; and a process is stopped or
-silent, or ranks wait for others, or are in the midst of a step. It is none while a rank saves a checkpoint or evaluates, for then
-the others wait for that, and none before the first step, which may take any time.
+silent, or ranks wait for others. Where all are in the midst of a step and none waits for another, they compile, or wait for data: it is
+one only after `PATIENCE` times as long. It is none while a rank saves a checkpoint or evaluates, for then the others wait for that, and
+none before the first step, which may take any time.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from tachoscope_core import records
 HANG_VARIABLE = "TACHOSCOPE_HANG_SECONDS"
 HANG_SECONDS = 30.0
 HANG_STEPS = 10.0
+PATIENCE = 20.0
 SILENT_SECONDS = 15.0
 """Without any record for so long a process is silent: a heartbeat comes every 5 s."""
 WAITING = frozenset({"backward", "collective"})
@@ -208,7 +210,7 @@ class JobWatch:
             return []
         gone = [process for process in self.processes.values() if process.over and process.attempt == newest and _failed(process)]
         views = [View(process, self.exits.stopped(process.writer), now - process.record_at > SILENT_SECONDS) for process in running]
-        if not is_hang(views):
+        if not is_hang(views) or (nobody_waits(views) and idle <= PATIENCE * self.least_hang_seconds):
             return []
         self._hung_at = last.step_at
         stuck, why = stuck_rank(views, gone)
@@ -237,6 +239,11 @@ def is_hang(views: list[View]) -> bool:
         return True
     phases = {view.process.phase for view in views}
     return not phases & EXCUSED and not phases <= _BETWEEN
+
+
+def nobody_waits(views: list[View]) -> bool:
+    """Say whether no process waits for another, as far as their phases tell, and none is stopped or silent."""
+    return not any(view.stopped or view.silent or view.process.phase in WAITING for view in views)
 
 
 def stuck_rank(views: list[View], gone: list[Process]) -> tuple[Process | None, str]:

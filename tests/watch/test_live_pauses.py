@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tachoscope_core import records
+from tachoscope_core.store import Store
 from test_live_hang import training
 from test_watch import get, watching
 
@@ -32,6 +34,13 @@ def pauses(log: Path) -> list[tuple[str, float, float]]:
     return found
 
 
+def told_by_run(folder: Path) -> list[float]:
+    """Return since when the job hung, each time that `tachoscope run` said so, in Unix seconds."""
+    store = Store(str(folder))
+    lines = [line for segment in store.segments("stuck") for line in store.read(segment).splitlines() if b"WorkerHung" in line]
+    return [record.since_time for line in lines if isinstance(record := records.decode(line), records.WorkerHung)]
+
+
 @pytest.mark.bar
 def test_ten_long_pauses_are_no_hangs_and_the_hang_after_them_is_one(tmp_path: Path) -> None:
     log = tmp_path / "pauses"
@@ -47,6 +56,7 @@ def test_ten_long_pauses_are_no_hangs_and_the_hang_after_them_is_one(tmp_path: P
                 looks[view["looked"]] = view
         found = pauses(log)
 
+    assert all(begin > found[-1][1] for begin in told_by_run(tmp_path / "store")), "nor does the run say so"
     hung = [view for view in looks.values() if view["state"] == "hung"]
     assert len(found) == PAUSES, found
     assert len(hung) == 1 and hung[0]["looked"] > found[-1][2], (found, hung)
