@@ -4,7 +4,7 @@ Whoever reads the spool (`tachoscope run`, or else the node agent) hands over th
 
 A hang is: no rank finished a step for `HANG_SECONDS`, or ten times what a step takes if that is longer; and a process is stopped or
 silent, or ranks wait for others. Where all are in the midst of a step and none waits for another, they compile, or wait for data:
-then it is one only after `PATIENCE` times as long. It is none while a rank saves a checkpoint or evaluates, for then the others wait
+then it is one only after `PATIENCE` times as long. It is none while a rank saves a checkpoint or evaluates, since the others wait
 for that, and none before the first step, which may take any time.
 """
 
