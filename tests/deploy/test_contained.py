@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import socket
 import subprocess
@@ -242,3 +243,32 @@ def test_without_any_right_it_serves_the_metrics_of_the_host(node: Path) -> None
     assert pod.process is not None
     assert pod.process.returncode == 0
     assert "Traceback" not in pod.log.read_text()
+
+
+ASKS = """
+import sys, time
+from tachoscope.profile_client import ProfileClient
+client = ProfileClient(sys.argv[1])
+while True:
+    client.look(idle=True)
+    time.sleep(0.1)
+"""
+
+
+def test_a_process_that_asks_for_profiles_is_known_by_its_environment_with_the_right_that_the_part_has(node: Path) -> None:
+    sockets = node / "s"
+    pod = Pod(node, {"collectors": {"profiles": {"sockets": str(sockets)}}})
+    ours = {name: value for name, value in os.environ.items() if not name.startswith(("TACHOSCOPE_", "SLURM_"))}
+    environ = ours | {"RANK": "1", "WORLD_SIZE": "2", "TACHOSCOPE_JOB": "resnet", "KINETO_IPC_SOCKET_DIR": str(sockets)}
+    with pod.running():
+        wait_for(lambda: (sockets / "dynolog").exists())
+        with subprocess.Popen([sys.executable, "-c", ASKS, str(sockets)], env=environ) as asks:
+            try:
+                wait_for(lambda: json.loads(pod.get("/v1/profiles"))["ranks"], 30)
+                (rank,) = json.loads(pod.get("/v1/profiles"))["ranks"]
+            finally:
+                asks.kill()
+        assert (rank["training_job"], rank["rank"], rank["pid"]) == ("resnet", 1, asks.pid)
+
+    pod.container["securityContext"]["capabilities"].pop("add")
+    assert run(pod.spec, pod.container, "cat", f"/proc/{os.getpid()}/environ").returncode != 0, "what the capability is for"

@@ -40,7 +40,10 @@
   "address" .Values.address
   "port" (int .Values.port)
   "gpu" $gpu
+  "profiles" (dict "enabled" (ne $with.profiles.sockets ""))
 -}}
+{{- with $with.profiles.sockets -}}{{- $_ := set $config.profiles "sockets" (list .) -}}{{- end -}}
+{{- with $with.nccl.inspector -}}{{- $_ := set $config "nccl" (dict "inspector" (list .)) -}}{{- end -}}
 {{- if $with.processes.enabled -}}{{- $_ := set $config "sys" "/host/sys" -}}{{- end -}}
 {{- if .Values.webConfig.existingSecret -}}
 {{- $_ := set $config "web_config" (printf "/etc/tachoscope-web/%s" .Values.webConfig.key) -}}

@@ -126,6 +126,12 @@ readinessProbe:
 {{- if $with.processes.enabled }}
 - {name: sys, mountPath: /host/sys, readOnly: true}
 {{- end }}
+{{- with $with.nccl.inspector }}
+- {name: nccl-inspector, mountPath: {{ . }}}
+{{- end }}
+{{- with $with.profiles.sockets }}
+- {name: profile-sockets, mountPath: {{ . }}}
+{{- end }}
 {{- if $with.kernelLog.enabled }}
 - {name: kernel-log, mountPath: {{ $with.kernelLog.path }}, readOnly: true}
 {{- end }}
@@ -172,6 +178,14 @@ readinessProbe:
 {{- if $with.processes.enabled }}
 - name: sys
   hostPath: {path: /sys, type: Directory}
+{{- end }}
+{{- with $with.nccl.inspector }}
+- name: nccl-inspector
+  hostPath: {path: {{ . }}, type: DirectoryOrCreate}
+{{- end }}
+{{- with $with.profiles.sockets }}
+- name: profile-sockets
+  hostPath: {path: {{ . }}, type: DirectoryOrCreate}
 {{- end }}
 {{- if $with.kernelLog.enabled }}
 - name: kernel-log
