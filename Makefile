@@ -6,6 +6,9 @@ READY := $(VENV)/.ready
 RUNS ?= 30
 OUT ?= build/lab
 
+# Hundreds of processes of the tests import the same modules: what is compiled once serves them all.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test bars bench lab lint generate boards pages lock clean
 
