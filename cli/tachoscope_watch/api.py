@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from tachoscope_core.report import SEVERITY_ORDER, Finding
-from tachoscope_watch.profiles import MOST_STEPS, Profile
+from tachoscope_watch.profile_view import Profile
+from tachoscope_watch.profiles import MOST_STEPS
 from tachoscope_watch.view import JobView
 
 
@@ -61,7 +62,7 @@ def openapi(version: str) -> dict[str, Any]:
     listed = {"type": "object", "required": ["jobs"], "properties": {"jobs": {"type": "array", "items": line_schema}}}
     several = {"profiles": {"type": "array", "items": profile_schema}}
     profiles = {"type": "object", "required": ["profiles"], "properties": several}
-    unknown = {"404": _json("No live job is called so", _ERROR)}
+    unknown = {"404": _json("No live job is called so", _ERROR), "401": {"description": "A password or token is asked for"}}
     name = {"name": "job", "in": "path", "required": True, "schema": {"type": "string"}}
     return {
         "openapi": "3.1.0",
@@ -77,7 +78,7 @@ def openapi(version: str) -> dict[str, Any]:
             },
             "/v1/jobs/{job}/profile": {
                 "get": {
-                    "summary": "The profiles of a job that were asked for here since the watch began, the newest first",
+                    "summary": "The profiles of a job of the last hour, whoever asked for them, the newest first",
                     "parameters": [name],
                     "responses": {"200": _json("The profiles, and how far each is", profiles)} | unknown,
                 },
@@ -86,7 +87,7 @@ def openapi(version: str) -> dict[str, Any]:
                     "parameters": [name, _STEPS],
                     "responses": {
                         "202": _json("It is asked for", profile_schema),
-                        "403": _json("Nobody is known by password, token or certificate here, or a page in a browser asks", _ERROR),
+                        "403": _REFUSED,
                         "409": _json("A profile of the job is under way", _ERROR),
                         "422": _json("No such number of steps", _ERROR),
                     }
@@ -104,6 +105,13 @@ _STEPS = {
     "in": "query",
     "description": "Whole steps that each trace should hold.",
     "schema": {"type": "integer", "minimum": 1, "maximum": MOST_STEPS, "default": 5},
+}
+
+
+_TEXT = {"text/plain": {"schema": {"type": "string"}}}
+_REFUSED: dict[str, Any] = {
+    "description": "Nobody is known by password, token or certificate here; or, as plain text, a page in a browser asks",
+    "content": {"application/json": {"schema": _ERROR}} | _TEXT,
 }
 
 

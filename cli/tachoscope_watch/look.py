@@ -18,12 +18,14 @@ from tachoscope_core.records import MalformedRecordError, StepDone, UnknownKindE
 from tachoscope_core.report import Report
 from tachoscope_core.store import Store
 from tachoscope_watch.hang import finding, hang, processes
+from tachoscope_watch.profile_view import latest
 from tachoscope_watch.view import Checkpoint, JobView, Worker
 
 LEAST_SECONDS, MOST_SECONDS = 120.0, 1800.0
 _STEPS = 40
 """So many steps are looked at where they fit into `MOST_SECONDS`."""
 _MOST_CHECKPOINTS = 64
+_MOST_ATTEMPTS = 100
 REPORT_NAME = "watch"
 
 
@@ -45,14 +47,16 @@ def look(store: Store, job: str, now: float, over: float = LEAST_SECONDS) -> Job
     if stands is not None and report is not None:
         report = msgspec.structs.replace(report, findings=[finding(stands), *report.findings])
     unwritten = _write(store, job, report)
+    newest = max((start.attempt for start in records.starts), default=-1)
     return JobView(
         job=job,
         looked=now,
         state="hung" if stands is not None else load.status(records, now=now),
-        attempts=sorted({start.attempt for start in records.starts}),
+        attempts=list(range(max(newest - _MOST_ATTEMPTS + 1, 0), newest + 1)),
         world_size=max((start.world_size for start in records.starts), default=0),
         workers=_workers(everybody, {start.writer: start.host for start in records.starts}),
         checkpoints=_checkpoints(records),
+        profiles=latest(store, job, now),
         report=report,
         reason=reason,
         unwritten=unwritten,

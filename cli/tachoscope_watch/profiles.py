@@ -1,4 +1,4 @@
-"""Profiles that are asked for over the API: requests go into the store, and what agents say of them is told.
+"""Profiles that are asked for over the API: requests go into the store, and what agents say of them is told at once.
 
 A page must be ready at once and a store may be slow, so a thread of its own writes and reads.
 """
@@ -8,40 +8,23 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Literal
+from collections.abc import Callable
 
 import msgspec
 
 from tachoscope_core import profile_requests
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.profile_requests import RankState, Request
-from tachoscope_core.profile_stage import stage
+from tachoscope_core.profile_requests import Request
 from tachoscope_core.store import Store
 from tachoscope_node.logs import Log
+from tachoscope_watch.profile_view import Profile, told
 
 MOST_STEPS = 10_000
 MOST_KEPT = 256
 _LOOK_SECONDS, _LOOK_REMOTE_SECONDS = 1.0, 10.0
 """In an object store each look is a paid request."""
 _GIVE_UP_SECONDS = 900.0
-State = Literal["asked", "recording", "done", "failed"]
-
-
-class Profile(msgspec.Struct, frozen=True, kw_only=True):
-    """A profile that was asked for here.
-
-    Attributes:
-        asked_at: Unix seconds. state: `done` when nothing more comes of it, `failed` when there is no trace. detail: in words.
-    """
-
-    id: str
-    job: str
-    steps: int
-    asked_at: float
-    state: State = "asked"
-    detail: str = "asking"
-    ranks: Sequence[RankState] = ()
+_BY = "the watch's API"
 
 
 class BusyError(Exception):
@@ -70,8 +53,8 @@ class Profiles:
         Raises:
             BusyError: a profile of the job is under way.
         """
-        request = profile_requests.new_request(job, steps, now=self._clock(), asked_by="the watch's API")
-        profile = Profile(id=request.id, job=job, steps=steps, asked_at=request.asked_at)
+        request = profile_requests.new_request(job, steps, now=self._clock(), asked_by=_BY)
+        profile = Profile(id=request.id, job=job, steps=steps, asked_at=request.asked_at, asked_by=_BY)
         with self._changed:
             under_way = next((one.id for _, one in self._kept if one.job == job and not _is_over(one)), None)
             if under_way is not None:
@@ -124,21 +107,10 @@ class Profiles:
                 return msgspec.structs.replace(one, state="failed", detail=str(error))
             return msgspec.structs.replace(one, detail="waiting for an agent")
         try:
-            answers = profile_requests.read_answers(self._store, request.job, request.id)
+            return told(self._store, request, self._clock())
         except TachoscopeError as error:  # the store may come back
             gives_up = self._clock() > one.asked_at + _GIVE_UP_SECONDS
             return msgspec.structs.replace(one, state="failed" if gives_up else one.state, detail=str(error))
-        try:
-            at = stage(request, answers, self._clock())
-        except TachoscopeError as error:
-            return msgspec.structs.replace(one, state="failed", detail=str(error), ranks=answers.ranks)
-        if not at.over:
-            state: State = "asked" if answers.plan is None else "recording"
-            return msgspec.structs.replace(one, state=state, detail=at.text, ranks=answers.ranks)
-        stored = sum(rank.state == "stored" for rank in answers.ranks)
-        world = max((rank.world_size for rank in answers.ranks), default=0)
-        detail = f"{stored} of {world} traces are recording {one.id} of the store"
-        return msgspec.structs.replace(one, state="done" if stored else "failed", detail=detail, ranks=answers.ranks)
 
 
 def _is_over(profile: Profile) -> bool:

@@ -175,6 +175,19 @@ class Watch:
         shown = tuple(families(views, failed, seconds=seconds, ended=ended))
         self.round = Round(self.round.number + 1, views, failed, shown, seconds, ended)
 
+    def reload(self) -> None:
+        """Read the web configuration again; one with faults changes nothing. May be called from a signal handler."""
+        if self._settings.web_config is None:
+            return
+        try:
+            config = web_config.load(self._settings.web_config)
+            self.web.reload(config)
+        except TachoscopeError as error:
+            self._log.warning("web config", f"the web configuration stays as it was: {error}")
+            return
+        self._known_clients = config.knows_clients
+        self._log.info("the web configuration was read again")
+
     def stop(self) -> None:
         """Ask for the end; may be called from a signal handler."""
         self._stop.set()
@@ -192,10 +205,12 @@ class Watch:
 
     def _profiles_of(self, request: Request) -> Response:
         name = unquote(request.path.split("/")[-2])
-        found = self._profiles.of(name)
-        if not found and all(view.job != name for view in self.round.views):
+        asked = self._profiles.of(name)
+        view = next((view for view in self.round.views if view.job == name), None)
+        if view is None and not asked:
             return _no_such(name)
-        return Response(200, _JSON, msgspec.json.encode({"profiles": found}))
+        known = {one.id: one for one in [*(view.profiles if view is not None else []), *asked]}  # of one's own more is known
+        return Response(200, _JSON, msgspec.json.encode({"profiles": [known[key] for key in sorted(known, reverse=True)]}))
 
     def _ask_profile(self, request: Request) -> Response:
         name = unquote(request.path.split("/")[-2])
@@ -232,8 +247,9 @@ def _with_checkpoints(view: JobView, before: JobView | None) -> JobView:
 
 @contextlib.contextmanager
 def signals(watch: Watch) -> Iterator[None]:
-    """Stop the watch on SIGTERM and SIGINT while the block runs."""
+    """Stop the watch on SIGTERM and SIGINT, and read its web configuration again on SIGHUP, while the block runs."""
     previous = {number: signal.signal(number, lambda *_: watch.stop()) for number in (signal.SIGTERM, signal.SIGINT)}
+    previous[signal.SIGHUP] = signal.signal(signal.SIGHUP, lambda *_: watch.reload())
     try:
         yield
     finally:

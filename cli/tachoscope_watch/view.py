@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from tachoscope_core.report import Report
+from tachoscope_watch.profile_view import Profile
 
 
 class Worker(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +41,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         looked: Unix seconds. state: `hung`, or as `tachoscope store ls` says it: running, completed, failed, unknown.
-        attempts: those that the records of this look name. world_size: 0: not known.
+        attempts: up to the newest, numbered from 0; at most the last hundred. world_size: 0: not known.
+        profiles: of the last hour, whoever asked for them.
         report: on the last minutes; None: it cannot be judged, and `reason` says why. unwritten: why it is not in the store.
     """
 
@@ -51,6 +53,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     world_size: int
     workers: list[Worker]
     checkpoints: list[Checkpoint] = []
+    profiles: list[Profile] = []
     report: Report | None = None
     reason: str = ""
     unwritten: str = ""

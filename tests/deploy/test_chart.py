@@ -170,6 +170,16 @@ def test_off_stays_a_word_on_its_way_through_two_yaml_files() -> None:
     assert yaml.safe_load(config)["gpu"]["enabled"] == "off"
 
 
+def test_other_keys_of_nccl_and_profiles_stand_beside_those_of_the_chart() -> None:
+    parts = {"nccl": {"inspector": "/run/nccl"}, "profiles": {"sockets": "/run/profiles"}}
+    documents = render({"collectors": parts, "config": {"nccl": {"hung_polls": 4}, "profiles": {"automatic": False}}})
+    config = yaml.safe_load(one(documents, "ConfigMap")["data"]["agent.yaml"])
+
+    assert config["nccl"] == {"inspector": ["/run/nccl"], "hung_polls": 4}
+    assert config["profiles"] == {"enabled": True, "sockets": ["/run/profiles"], "automatic": False}
+    assert yaml.safe_load(one(render(), "ConfigMap")["data"]["agent.yaml"])["profiles"] == {"enabled": False}
+
+
 def test_where_records_go_is_the_first_place_that_is_set() -> None:
     def store(**values: Any) -> tuple[str, str]:
         documents = render({"store": values})

@@ -19,6 +19,7 @@ from tachoscope_core.store import Store
 from tachoscope_watch.service import Settings, Watch
 from test_watch import get, jobs_of, watching
 from watched_jobs import well
+from web_clients import HASH, basic
 
 
 class Told:
@@ -113,6 +114,67 @@ def test_what_cannot_be_asked_for_is_said(tmp_path: Path, query: str) -> None:
         watch.web.stop()
 
 
+def test_a_profile_that_was_asked_for_elsewhere_is_told_too(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    request = profile_requests.new_request("job", 5, now=time.time(), asked_by="alice")
+    profile_requests.ask(store, request)
+    watch = looked_at(tmp_path, "127.0.0.1")
+    try:
+        (told,) = json.loads(get(f"{watch.url}/v1/jobs/job/profile"))["profiles"]
+        assert (told["id"], told["asked_by"], told["state"]) == (request.id, "alice", "asked")
+        assert json.loads(get(f"{watch.url}/v1/jobs/job"))["profiles"] == [told]
+    finally:
+        watch.web.stop()
+
+
+def test_each_route_of_the_openapi_document_answers_as_it_says(tmp_path: Path) -> None:
+    watch = looked_at(tmp_path, "127.0.0.1")
+    try:
+        document = json.loads(get(f"{watch.url}/v1/openapi.json"))
+        for path, methods in document["paths"].items():
+            for method, told in methods.items():
+                for job, wanted in (("job", {200, 202}), ("nobody", {404} if "{job}" in path else {200})):
+                    url = watch.url + path.replace("{job}", job)
+                    status, content = answered(url, method.upper())
+                    assert status in wanted
+                    assert str(status) in told["responses"]
+                    assert content in told["responses"][str(status)]["content"]
+        status, content = answered(f"{watch.url}/v1/jobs/job/profile", "POST", ("Origin", "http://elsewhere"))
+        assert (status, content.partition(";")[0]) == (403, "text/plain")
+        assert "text/plain" in document["paths"]["/v1/jobs/{job}/profile"]["post"]["responses"]["403"]["content"]
+    finally:
+        watch.web.stop()
+        watch._profiles.close()
+
+
+def test_a_changed_web_configuration_is_read_on_demand_and_a_broken_one_changes_nothing(tmp_path: Path) -> None:
+    config = tmp_path / "web.yaml"
+    config.write_text("{}")
+    watch = looked_at(tmp_path / "store", "0.0.0.0", web_config=config)
+    page = f"http://127.0.0.1:{watch.web.port}/v1/jobs/job/profile"
+    try:
+        assert post(page)[0] == 403
+        config.write_text(f"basic_auth_users: {{alice: '{HASH.decode()}'}}\n")
+        watch.reload()
+        assert post(page)[0] == 401
+        assert post(page, ("Authorization", basic("alice", "secret").partition(": ")[2]))[0] == 202
+        config.write_text("basic_auth_users: 5\n")
+        watch.reload()
+        assert post(page)[0] == 401
+    finally:
+        watch.web.stop()
+        watch._profiles.close()
+
+
+def answered(url: str, method: str, *headers: tuple[str, str]) -> tuple[int, str]:
+    request = urllib.request.Request(url, method=method, headers=dict(headers))
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return answer.status, answer.headers["Content-Type"]
+    except urllib.error.HTTPError as error:
+        return error.code, error.headers["Content-Type"]
+
+
 def test_an_address_that_others_reach_takes_none_without_a_password(tmp_path: Path) -> None:
     watch = looked_at(tmp_path, "0.0.0.0")
     try:
@@ -124,10 +186,10 @@ def test_an_address_that_others_reach_takes_none_without_a_password(tmp_path: Pa
         watch.web.stop()
 
 
-def looked_at(folder: Path, address: str) -> Watch:
+def looked_at(folder: Path, address: str, **settings: Any) -> Watch:
     """Return a watch that serves and has looked once at a store with one job."""
     well(folder, "job")
-    watch = Watch(Settings(str(folder), address, port=0), Told())  # type: ignore[arg-type]
+    watch = Watch(Settings(str(folder), address, port=0, **settings), Told())  # type: ignore[arg-type]
     with ThreadPoolExecutor(1) as pool:
         watch.look(pool)
     return watch

@@ -24,7 +24,7 @@ from tachoscope_node.exposition import render
 from tachoscope_watch import api
 from tachoscope_watch.cycle import Failed, cycle
 from tachoscope_watch.families import MOST_JOBS, families
-from tachoscope_watch.profiles import Profile
+from tachoscope_watch.profile_view import Profile
 from tachoscope_watch.view import JobView
 from watched_jobs import PlantedJob, slow_input, standing, well
 
