@@ -16,6 +16,8 @@ from typing import Any
 
 from tachoscope_core.kineto_wire import Order
 
+MOST_SECONDS = 60.0
+"""The longest that is recorded until there are enough steps; then there are as many as there are."""
 LATE_SECONDS = 60.0
 """So long after its start a recording may still begin: a step takes its time, and the agent waits a minute and a half."""
 _STARTERS = ("_prepare_profiler", "_enable_profiler")
@@ -35,17 +37,21 @@ class ProfileRecording:
         self._clock = unix_clock
         self._profiler: Any = None
         self._end = 0.0
+        self._steps = 0
         self._undo: list[tuple[str, Any]] = []
         self._thread = 0
 
     def step_ended(self, step: int) -> None:
         """A step ended, and the next one begins."""
+        if self.finished:
+            return
         try:
             if self._profiler is not None:
-                if self._clock() < self._end:
-                    self._profiler.step()
-                else:
+                self._steps += 1
+                if self._is_enough():
                     self._write(self._stop())
+                else:
+                    self._profiler.step()
             elif self._clock() >= self._order.start:
                 self._begin(step)
         except Exception as error:
@@ -65,7 +71,11 @@ class ProfileRecording:
         profiler.start()
         self._profiler, self._thread = profiler, threading.get_ident()
         self._give_way(torch.autograd.profiler)
-        self._end = self._clock() + self._order.seconds
+        self._end = self._clock() + (max(self._order.seconds, MOST_SECONDS) if self._order.steps else self._order.seconds)
+
+    def _is_enough(self) -> bool:
+        """Say whether to end: one step more than wanted, for in the first one ranks wait for profilers that begin slowly."""
+        return 0 < self._order.steps < self._steps or self._clock() >= self._end
 
     def _give_way(self, module: Any) -> None:
         """End when the training starts a profiler of its own: torch has one at a time."""

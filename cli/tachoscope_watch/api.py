@@ -62,13 +62,15 @@ def openapi(version: str) -> dict[str, Any]:
     listed = {"type": "object", "required": ["jobs"], "properties": {"jobs": {"type": "array", "items": line_schema}}}
     several = {"profiles": {"type": "array", "items": profile_schema}}
     profiles = {"type": "object", "required": ["profiles"], "properties": several}
-    unknown = {"404": _json("No live job is called so", _ERROR), "401": {"description": "A password or token is asked for"}}
+    unknown = {"404": _json("No live job is called so, nor was a profile of it asked for here", _ERROR)} | _CLOSED
     name = {"name": "job", "in": "path", "required": True, "schema": {"type": "string"}}
     return {
         "openapi": "3.1.0",
         "info": {"title": "tachoscope watch", "version": version, "description": "Live jobs of a store, over all their nodes."},
         "paths": {
-            "/v1/jobs": {"get": {"summary": "All live jobs, a line each", "responses": {"200": _json("The jobs", listed)}}},
+            "/v1/jobs": {
+                "get": {"summary": "All live jobs, a line each", "responses": {"200": _json("The jobs", listed)} | _CLOSED}
+            },
             "/v1/jobs/{job}": {
                 "get": {
                     "summary": "One job: state, attempts, workers, checkpoints, and its report with findings and lineage",
@@ -89,6 +91,7 @@ def openapi(version: str) -> dict[str, Any]:
                         "202": _json("It is asked for", profile_schema),
                         "403": _REFUSED,
                         "409": _json("A profile of the job is under way", _ERROR),
+                        "413": {"description": "The request has a body", "content": _TEXT},
                         "422": _json("No such number of steps", _ERROR),
                     }
                     | unknown,
@@ -108,6 +111,7 @@ _STEPS = {
 }
 
 
+_CLOSED = {"401": {"description": "A password or token is asked for"}}
 _TEXT = {"text/plain": {"schema": {"type": "string"}}}
 _REFUSED: dict[str, Any] = {
     "description": "Nobody is known by password, token or certificate here; or, as plain text, a page in a browser asks",

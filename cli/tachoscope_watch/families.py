@@ -27,17 +27,26 @@ def families(views: Sequence[JobView], failed: Sequence[Failed], *, seconds: flo
     }
     return [
         Family(BOTTLENECK, [point for view in judged for point in _bottlenecks(view)]),
-        Family(GOODPUT, [((view.job,), view.report.goodput) for view in judged if view.report and view.report.goodput is not None]),
+        Family(GOODPUT, [((view.job,), goodput) for view in judged if (goodput := _goodput(view)) is not None]),
         Family(names.WATCH_JOBS, [((state,), float(counts[state])) for state in names.WATCH_JOBS.states]),
         Family(names.WATCH_CYCLE_SECONDS, [((), seconds)]),
         Family(names.WATCH_LAST_CYCLE, [((), ended)]),
     ]
 
 
+def _goodput(view: JobView) -> float | None:
+    """Return the goodput, which is none while a job hangs, whatever its last steps had."""
+    if view.state == "hung":
+        return 0.0
+    return view.report.goodput if view.report is not None else None
+
+
 def _bottlenecks(view: JobView) -> list[Point]:
-    """Return the largest share of each class; of several findings of a class it is the worst one's."""
+    """Return the largest share of each class, of several findings the worst one's. While a job hangs only that takes its time."""
     shares: dict[str, float] = {}
     for finding in view.report.findings if view.report is not None else []:
+        if view.state == "hung" and finding.class_ != "hang":
+            continue
         if finding.class_ not in HEALTHY and finding.severity != "info":
             shares[finding.class_] = max(finding.share, shares.get(finding.class_, 0.0))
     largest = sorted(shares.items(), key=lambda pair: -pair[1])[:MOST_CLASSES]

@@ -220,7 +220,7 @@ class Watch:
         if all(view.job != name for view in self.round.views):
             return _no_such(name)
         asked = parse_qs(request.query, keep_blank_values=True)
-        text = asked.get("steps", ["5"])[-1]
+        text = ",".join(asked.get("steps", ["5"]))
         if asked.keys() - {"steps"} or not text.isdecimal() or not 1 <= int(text[:9]) <= MOST_STEPS:
             return _error(422, f"?steps= from 1 to {MOST_STEPS} is what can be asked for, not {request.query[:80]!r}")
         try:

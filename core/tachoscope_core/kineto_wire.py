@@ -22,6 +22,7 @@ ABSTRACT = b"\0dynolog\0"
 MAX_BYTES = 1 << 13
 """Longest datagram that is read: some 2,000 ancestors."""
 TAKES_ACTIVITIES = 2
+_STEPS = "# TACHOSCOPE_STEPS"
 _HEAD = struct.Struct("=Q32s")
 _CONTEXT = struct.Struct("=iiq")
 _REQUEST = struct.Struct("=iiq")
@@ -97,11 +98,15 @@ def answered(datagram: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What a process is to record: from `start`, Unix seconds, for `seconds`, into `file`, whose name gets its pid."""
+    """What a process is to record: from `start`, Unix seconds, for `seconds`, into `file`, whose name gets its pid.
+
+    `steps`: whole ones that are wanted, for who can count them; 0: not said.
+    """
 
     start: float
     seconds: float
     file: str
+    steps: int = 0
 
 
 def ordered(text: str) -> Order:
@@ -114,7 +119,7 @@ def ordered(text: str) -> Order:
     values = {key.strip(): value.strip() for key, _, value in pairs}
     try:
         start, milliseconds = int(values["PROFILE_START_TIME"]), int(values["ACTIVITIES_DURATION_MSECS"])
-        order = Order(start / 1e3, milliseconds / 1e3, values["ACTIVITIES_LOG_FILE"])
+        order = Order(start / 1e3, milliseconds / 1e3, values["ACTIVITIES_LOG_FILE"], int(values.get(_STEPS, "0")))
     except (KeyError, ValueError) as error:
         raise NotUnderstoodError(f"no configuration: {error!r}") from None
     if order.start <= 0 or order.seconds <= 0 or not order.file.startswith("/"):
@@ -122,11 +127,12 @@ def ordered(text: str) -> Order:
     return order
 
 
-def configuration(*, start: float, seconds: float, file: str, trace_id: str) -> str:
+def configuration(*, start: float, seconds: float, file: str, trace_id: str, steps: int = 0) -> str:
     """Return the text that makes kineto record.
 
     Args:
         start: Unix seconds. file: what the trace is written to; kineto puts `_<pid>` before its suffix.
+        steps: that are wanted, as a comment, which kineto passes over and the probe reads.
 
     Raises:
         ValueError: the file's name would end its line.
@@ -140,4 +146,5 @@ def configuration(*, start: float, seconds: float, file: str, trace_id: str) -> 
         "PROFILE_REPORT_INPUT_SHAPES": "true",
         "REQUEST_TRACE_ID": trace_id,
     }
+    lines |= {_STEPS: steps} if steps else {}
     return "".join(f"{key}={value}\n" for key, value in lines.items())

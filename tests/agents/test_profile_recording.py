@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from tachoscope.profile_recording import LATE_SECONDS, ProfileRecording
+from tachoscope.profile_recording import LATE_SECONDS, MOST_SECONDS, ProfileRecording
 from tachoscope_core.kineto_wire import Order
 
 MODEL = torch.nn.Linear(8, 8)
@@ -72,6 +72,25 @@ def test_whole_steps_are_recorded_and_have_the_numbers_of_the_job(tmp_path: Path
     assert marks == [f"ProfilerStep#{number}" for number in range(106, 116)]
     assert sum(event.get("name") == "aten::linear" for event in found["traceEvents"]) == 10
     assert found["traceName"].endswith(f"trace_{os.getpid()}.json")
+
+
+def test_one_step_more_than_wanted_is_recorded_however_long_steps_are(tmp_path: Path) -> None:
+    clock = UnixClock()
+    one = ProfileRecording(Order(1e9, 0.5, str(tmp_path / "trace.json"), steps=3), clock)
+    for number in range(20):
+        step()
+        one.step_ended(number)
+        clock.now += 5.0
+    found = written(tmp_path)
+    assert found is not None
+    assert sum(event.get("name", "").startswith("ProfilerStep#") for event in found["traceEvents"]) == 4
+
+    slow = ProfileRecording(Order(clock.now, 0.5, str(tmp_path / "slow.json"), steps=3), clock)
+    for number in range(3):
+        step()
+        slow.step_ended(number)
+        clock.now += MOST_SECONDS
+    assert slow.finished, "two of the three steps take all the time there is"
 
 
 def test_a_training_that_starts_its_own_profiler_meanwhile_gets_it_and_ours_ends(tmp_path: Path) -> None:

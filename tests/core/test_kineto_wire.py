@@ -78,6 +78,7 @@ def test_the_probe_asks_as_torch_does_and_understands_what_torch_is_answered() -
     text = configuration(start=1795434186.955, seconds=2.0, file="/traces/trace.json", trace_id="one")
 
     assert ordered(answered(answer(parse(asking(23)), text))) == Order(1795434186.955, 2.0, "/traces/trace.json")
+    assert ordered(configuration(start=1.0, seconds=2.0, file="/a", trace_id="one", steps=23)).steps == 23
     assert answered(answer(parse(asking(23)))) == ""
 
 

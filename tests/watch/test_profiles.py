@@ -99,7 +99,9 @@ def test_one_that_agents_refuse_has_failed_and_says_why(tmp_path: Path) -> None:
         assert "one in 600 s" in failed["detail"]
 
 
-@pytest.mark.parametrize("query", ["steps=0", "steps=10001", "steps=1e3", "steps=", "step=5", f"steps={'9' * 400}", "steps=%C2%B2"])
+@pytest.mark.parametrize(
+    "query", ["steps=0", "steps=10001", "steps=1e3", "steps=", "step=5", f"steps={'9' * 400}", "steps=%C2%B2", "steps=5&steps=6"]
+)
 def test_what_cannot_be_asked_for_is_said(tmp_path: Path, query: str) -> None:
     watch = looked_at(tmp_path, "127.0.0.1")
     try:

@@ -155,6 +155,19 @@ def test_metrics_tell_shares_by_class_and_how_many_jobs_could_not_be_judged(tmp_
     assert told["tachoscope_watch_jobs"][("failed",)] == 1 and told["tachoscope_watch_jobs"][("judged",)] == 2
 
 
+def test_a_job_that_hangs_loses_all_its_time_to_that_and_nothing_to_what_it_lost_before(tmp_path: Path) -> None:
+    well(tmp_path, "slow", phases=slow_input(1))
+    standing(tmp_path, "stuck", phases={0: "backward", 1: "forward", 2: "backward", 3: "backward"})
+    stuck = view_of(tmp_path, "stuck")
+    slow = view_of(tmp_path, "slow").report
+    assert stuck.report is not None and slow is not None
+    report = msgspec.structs.replace(stuck.report, findings=[*stuck.report.findings, *slow.findings], goodput=0.5)
+    told = values([msgspec.structs.replace(stuck, report=report)], [])
+
+    assert [set(labels) for labels in told["tachoscope_bottleneck_ratio"]] == [{"stuck", "hang"}]
+    assert told["tachoscope_goodput_ratio"] == {("stuck",): 0.0}
+
+
 def test_series_are_bounded_however_many_jobs_there_are(tmp_path: Path) -> None:
     well(tmp_path, "slow", phases=slow_input(1))
     view = view_of(tmp_path, "slow")

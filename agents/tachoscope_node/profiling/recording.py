@@ -62,7 +62,8 @@ class Recording:
                 return ""
             seen = Path(who.seen_as) / part.folder.name if who.directory is not None else part.folder
             try:
-                text = configuration(start=due.start, seconds=due.seconds, file=str(seen / folders.FILE), trace_id=self.request.id)
+                file, steps = str(seen / folders.FILE), self.request.steps
+                text = configuration(start=due.start, seconds=due.seconds, file=file, trace_id=self.request.id, steps=steps)
             except ValueError as error:
                 part.fail(str(error))
                 return ""

@@ -49,6 +49,7 @@ def test_a_job_under_the_probe_needs_no_environment_and_its_steps_have_their_num
             named = (event.get("name", "") for event in trace["traceEvents"])
             steps.append([int(name.partition("#")[2]) for name in named if name.startswith("ProfilerStep#")])
         assert len(steps) == 2
+        assert all(len(numbers) == STEPS + 1 for numbers in steps)
         shared = set(steps[0]) & set(steps[1])
         assert len(shared) >= STEPS, "the same steps of the job on both ranks"
         assert min(shared) > STEPS, "numbers of the job, which had begun before"
