@@ -65,6 +65,18 @@ def test_the_finding_of_exposed_communication_tells_them(tmp_path: Path) -> None
     assert told["tp"] == pytest.approx(0.020) and told["dp"] == pytest.approx(0.0025)
 
 
+def test_batches_are_accumulated_for_data_parallel_groups_and_not_for_those_of_each_batch(tmp_path: Path) -> None:
+    def action(seconds: dict[str, dict[int, float]]) -> str:
+        (found,) = (one for one in analyze(planted(tmp_path, seconds)).findings if one.class_ == "comm_exposed")
+        return found.action
+
+    of_data = {"0,1": SECONDS["1,3"], "2,3": SECONDS["1,3"], "0,2": SECONDS["0,1"], "1,3": SECONDS["0,1"]}
+    swapped = {group: dict.fromkeys(map(int, group.split(",")), next(iter(rows.values()))) for group, rows in of_data.items()}
+
+    assert action(SECONDS).startswith("most of it is collectives of tp, which belong to each batch")
+    assert "no_sync()" in action(swapped)
+
+
 def test_without_a_layout_or_for_other_groups_nothing_is_told(tmp_path: Path) -> None:
     found = planted(tmp_path, SECONDS, told=False)
     assert exposed(found, aligned(found)) == []

@@ -8,6 +8,7 @@ exchange and backward. Both are in Li et al. (2020), PyTorch Distributed, https:
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tachoscope_analyzers.advice.words import count, number, time
@@ -61,6 +62,14 @@ def advice(found: Exchange) -> str:
     if batches > threshold("most_batches_an_exchange"):
         return _too_small(found, rest)
     return f"{_overlap(found)}{_accumulation(found, batches)}"
+
+
+def of_each_batch(dimensions: Sequence[str]) -> str:
+    """Return what helps against collectives that belong to each batch: those of tensor, context or expert groups."""
+    return (
+        f"most of it is collectives of {' and '.join(dimensions)}, which belong to each batch: accumulating batches does not save "
+        "them. Keep the ranks of a group on the links of one node, have fewer of them, or start the calls earlier (async_op=True)"
+    )
 
 
 def _accumulation(found: Exchange, batches: int) -> str:

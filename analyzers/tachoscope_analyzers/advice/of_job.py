@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tachoscope_analyzers import dimensions
 from tachoscope_analyzers.advice import drain, exchange, interval, loading, threads
 from tachoscope_analyzers.checkpoint_model import Saving
 from tachoscope_analyzers.judge import Candidate
@@ -72,9 +73,15 @@ def _checkpoint(case: Case) -> str:
 
 
 def _exchange(case: Case) -> str:
-    """Return advice on the gradient exchange; empty in a pipeline, whose stages pass on more than gradients."""
+    """Return advice on the gradient exchange; empty in a pipeline, whose stages pass on more than gradients.
+
+    Groups that split a model exchange in each batch, whenever gradients are.
+    """
     if any(start.layout.get("pp", 1) > 1 for start in case.steps.starts):
         return ""
+    of_batches = [one for one in dimensions.exposed(case.job, case.steps) if one.dimension != "dp"]
+    if sum(one.blocked_seconds for one in of_batches) > case.lost / 2:
+        return exchange.of_each_batch([one.dimension for one in of_batches])
     found = exchange.Exchange(
         step=case.step,
         exposed=case.lost,
