@@ -19,10 +19,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let `make test` try fewer examples of each property than `make bars`, which is there to look longer."""
+    """Let `make test` try fewer examples of each property, always the same; `make bars` is there to look further."""
     few = config.getoption("--bar-runs") < 10
     # No test is judged by a clock: what else runs on the machine makes any example slow once in a while.
-    hypothesis.settings.register_profile("ours", deadline=None, max_examples=25 if few else 100)
+    too_slow = [hypothesis.HealthCheck.too_slow]
+    hypothesis.settings.register_profile(
+        "ours", deadline=None, max_examples=25 if few else 100, derandomize=few, suppress_health_check=too_slow
+    )
     hypothesis.settings.load_profile("ours")
 
 

@@ -136,7 +136,7 @@ class FakeReceiver:
         """Path, headers (names in lower case) and content of each request."""
         return self._server.requests
 
-    def wait_for(self, count: int, seconds: float = 10.0) -> None:
+    def wait_for(self, count: int, seconds: float = 60.0) -> None:
         """Wait until this many requests arrived."""
         with self._server.arrived:
             assert self._server.arrived.wait_for(lambda: len(self.requests) >= count, seconds), f"{len(self.requests)} of {count}"

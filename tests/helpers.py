@@ -40,7 +40,7 @@ def execute(tmp_path: Path, *command: str, **extra: str) -> subprocess.Completed
     work = tmp_path / "work"
     work.mkdir(exist_ok=True)
     return subprocess.run(
-        command, cwd=work, env=environment(tmp_path, **extra), capture_output=True, text=True, timeout=120, check=False
+        command, cwd=work, env=environment(tmp_path, **extra), capture_output=True, text=True, timeout=400, check=False
     )
 
 

@@ -57,11 +57,9 @@ def spin(seconds: float) -> None:
 
 
 def main(rank: int, options: argparse.Namespace) -> None:
-    os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
-    os.environ.setdefault("MASTER_PORT", str(options.port))
     if options.threads:
         torch.set_num_threads(options.threads)
-    dist.init_process_group("gloo", rank=rank, world_size=2)
+    dist.init_process_group("gloo", init_method=options.meeting, rank=rank, world_size=2)
     fault, guilty = options.fault, rank == options.rank
     folder = Path(options.folder)
     if rank == 0:
@@ -101,8 +99,8 @@ if __name__ == "__main__":
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rank", type=int, default=1)
-    parser.add_argument("--port", type=int, default=29577)
     arguments = parser.parse_args()
+    arguments.meeting = None if "RANK" in os.environ else f"file://{os.path.abspath(arguments.folder)}/rendezvous-{os.getpid()}"
     if "RANK" in os.environ:
         main(int(os.environ["RANK"]), arguments)
     else:

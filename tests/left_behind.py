@@ -22,7 +22,7 @@ class LeftBehind:
         """Return descriptor and target of what was opened since; a socket's target is its own for ever."""
         return _open_files() - self._files
 
-    def assert_nothing(self, wait_seconds: float = 10.0) -> None:
+    def assert_nothing(self, wait_seconds: float = 60.0) -> None:
         """Fail if threads or files are still there after the wait."""
         end = time.monotonic() + wait_seconds
         while (self.threads() or self.files()) and time.monotonic() < end:

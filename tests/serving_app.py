@@ -18,7 +18,8 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 
-ALL_ARE_HERE = asyncio.Event()
+HERE: list[asyncio.Future[None]] = []
+"""Requests that wait for others."""
 
 
 async def answer(scope: Message, receive: Receive, send: Send) -> None:
@@ -57,12 +58,13 @@ async def answer(scope: Message, receive: Receive, send: Send) -> None:
 
 async def meet(count: int) -> None:
     """Wait until so many requests are in flight at once."""
-    in_flight = tachoscope.service("chat").in_flight
-    if in_flight == 1:
-        ALL_ARE_HERE.clear()
-    elif in_flight == count:
-        ALL_ARE_HERE.set()
-    await asyncio.wait_for(ALL_ARE_HERE.wait(), 60)
+    HERE.append(asyncio.get_running_loop().create_future())
+    mine = HERE[-1]
+    if len(HERE) == count:
+        for one in HERE:
+            one.set_result(None)
+        HERE.clear()
+    await asyncio.wait_for(mine, 300)
 
 
 async def stream(send: Send, wanted: Message) -> None:

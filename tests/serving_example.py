@@ -94,7 +94,7 @@ def load(tmp_path: Path, server: Server, *options: str) -> tuple[list[dict[str, 
         env=environment(tmp_path),
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=400,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

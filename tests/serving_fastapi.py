@@ -34,13 +34,13 @@ def health() -> str:
 
 
 @app.post("/stream")
-async def stream() -> StreamingResponse:
+async def stream(count: int = 20) -> StreamingResponse:
     """Answer in parts, and say to the probe what each of them is."""
     request = tachoscope.current_request()
 
     async def parts() -> AsyncIterator[bytes]:
         request.enter("decode")
-        for number in range(20):
+        for number in range(count):
             request.token()
             yield f"data: {number}\n\n".encode()
             await asyncio.sleep(0.02)

@@ -44,10 +44,10 @@ def running(
     finally:
         if server.poll() is None:
             server.send_signal(ending)
-        server.wait(timeout=30)
+        server.wait(timeout=120)
 
 
-def until_it_answers(server: subprocess.Popen[bytes], port: int, *, seconds: float = 60.0) -> None:
+def until_it_answers(server: subprocess.Popen[bytes], port: int, *, seconds: float = 120.0) -> None:
     end = time.monotonic() + seconds
     while time.monotonic() < end and server.poll() is None:
         try:
@@ -61,7 +61,7 @@ def until_it_answers(server: subprocess.Popen[bytes], port: int, *, seconds: flo
 def post(port: int, body: object = None, *, raw: bytes | None = None, path: str = "/v1/completions") -> socket.socket:
     """Send a POST and return its socket, to read the answer from, or to close before it came."""
     data = json.dumps(body).encode() if raw is None else raw
-    client = socket.create_connection(("127.0.0.1", port), timeout=30)
+    client = socket.create_connection(("127.0.0.1", port), timeout=120)
     client.sendall(
         b"POST %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % (path.encode(), len(data)) + data
     )
@@ -84,12 +84,12 @@ def ask(port: int, body: object = None, *, raw: bytes | None = None, path: str =
 
 def counts(port: int) -> dict[str, Any]:
     """Return what `serving_app.counts` says."""
-    with urlopen(f"http://127.0.0.1:{port}/counts", timeout=30) as answer:
+    with urlopen(f"http://127.0.0.1:{port}/counts", timeout=120) as answer:
         found: dict[str, Any] = json.loads(answer.read())
     return found
 
 
-def until_none_is_in_flight(port: int, *, seconds: float = 30.0) -> None:
+def until_none_is_in_flight(port: int, *, seconds: float = 120.0) -> None:
     end = time.monotonic() + seconds
     while counts(port)["in_flight"]:
         assert time.monotonic() < end, "requests are still in flight"

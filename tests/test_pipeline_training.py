@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import socket
 import sys
 from pathlib import Path
 
 import pytest
 
 from helpers import records_of, run_watched
+from processes import free_port
 from tachoscope_analyzers.analyze import analyze
 from tachoscope_core.report import Finding
 
@@ -19,14 +19,9 @@ HERE = Path(__file__).parent
 MICRO_BATCHES = 4
 
 
-def free_port() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return str(server.getsockname()[1])
-
-
 def trained(tmp_path: Path, *options: str) -> tuple[dict[str, Finding], list[float]]:
     """Run the pipeline; return the findings by class, largest first, and the seconds per step that each rank's layers took."""
-    done = run_watched(tmp_path, sys.executable, str(HERE / "pipeline_training.py"), free_port(), "60", *options)
+    done = run_watched(tmp_path, sys.executable, str(HERE / "pipeline_training.py"), str(free_port()), "60", *options)
     assert done.returncode == 0, done.stderr
     assert "fault of the probe" not in done.stderr
     layers = dict(re.findall(r"rank (\d+) step \S+ layers (\d+\.\d{6})", done.stdout))

@@ -37,7 +37,7 @@ def post(server: Server, body: bytes) -> tuple[int, dict[str, Any]]:
 
 
 def at_once(server: Server, count: int, tokens: int) -> list[Answer]:
-    return asyncio.run(drive(server.url, "tiny", [(0.0, (16, tokens))] * count))
+    return asyncio.run(drive(server.url, "tiny", [(0.0, (16, tokens))] * count, grace=300.0))
 
 
 def test_what_cannot_be_served_is_refused_with_what_is_wrong_and_recorded_as_the_clients_error(tmp_path: Path) -> None:
@@ -228,11 +228,12 @@ def test_a_whole_long_prompt_is_computed_between_two_tokens_of_another_request_a
     tmp_path: Path, fault: str
 ) -> None:
     with serving(tmp_path, "--fault", fault) as server:
-        asyncio.run(beside_a_stream(server, [(0.0, (1000, 1))]))
+        asyncio.run(beside_a_stream(server, [(0.0, (2000, 1))]))
     done = {record.tokens_in: record for record in of_kind(records_of_service(tmp_path), records.RequestDone)}
-    held_up_seconds, prefill_seconds = done[16].inter_token_max_seconds, done[1000].phase_seconds["prefill"]
+    held_up_seconds, prefill_seconds = done[16].inter_token_max_seconds, done[2000].phase_seconds["prefill"]
 
-    assert (held_up_seconds > 0.99 * prefill_seconds) == (fault == "prefill_interference")
+    # All of it, or one of 32 chunks: half is far from both, whatever else the machine does meanwhile.
+    assert (held_up_seconds > 0.5 * prefill_seconds) == (fault == "prefill_interference")
 
 
 @pytest.mark.alone

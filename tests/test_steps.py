@@ -92,9 +92,10 @@ def test_an_optimizer_that_calls_its_closure_many_times_counts_one_step(loops: P
 
 
 def test_what_a_closure_computes_is_forward_and_backward_and_not_optimizer(loops: Path) -> None:
-    seconds = phases(loops, "lbfgs")
+    seconds, pauses = phases(loops, "lbfgs"), int((loops / "work" / "lbfgs_pauses").read_text())
 
-    assert seconds["forward"] > BATCHES * PAUSE > seconds["optimizer"]
+    assert pauses > BATCHES
+    assert seconds["forward"] >= pauses * PAUSE  # all of them, so that none is in the optimizer's time
     assert seconds["backward"] > 0
 
 
@@ -123,7 +124,8 @@ def test_a_step_that_raises_does_not_keep_the_phases_that_follow(loops: Path) ->
     seconds = phases(loops, "step_that_raises")
 
     assert counted(loops, "step_that_raises") == BATCHES // 2
-    assert seconds["optimizer"] < PAUSE <= seconds["forward"]
+    # The pauses up to the last step, also those after a step that raised: so none is in the optimizer's time.
+    assert seconds["forward"] >= (BATCHES - 1) * PAUSE
 
 
 @pytest.mark.parametrize(

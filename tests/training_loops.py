@@ -9,6 +9,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import torch
 from torch.utils.data import DataLoader, TensorDataset
@@ -96,14 +97,18 @@ def two_optimizers_without_loader() -> None:
 def lbfgs() -> None:
     model = new_model()
     optimizer = torch.optim.LBFGS(model.parameters(), max_iter=5)
+    pauses = 0
     for x, y in batches():
 
         def closure(x: torch.Tensor = x, y: torch.Tensor = y) -> torch.Tensor:
+            nonlocal pauses
             optimizer.zero_grad()
             time.sleep(PAUSE)
+            pauses += 1
             return backward(model, x, y)
 
         optimizer.step(closure)
+    Path("lbfgs_pauses").write_text(str(pauses))
 
 
 @loop

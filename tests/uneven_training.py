@@ -42,10 +42,9 @@ def hold(stop: threading.Event) -> None:
 
 
 def main(rank: int, fault: str, steps: int) -> None:
-    os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
-    os.environ.setdefault("MASTER_PORT", "29583")
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", rank=rank, world_size=2)
+    meeting = f"{os.getcwd()}/rendezvous-{os.getppid()}"  # no port: another process may have taken it
+    dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)
     torch.manual_seed(0)
     net = nn.GRU(16, 64, batch_first=True)
     model = DistributedDataParallel(net)

@@ -59,7 +59,8 @@ def drill(
     out.print(f"drill {fault}: {drill_run.DRILLS[fault].alert}")
     out.print(_table(["", "as it should be", "found"], [[Text(one.what), words[one.passed], Text(one.found)] for one in checks]))
     if others:
-        out.print(f"also came: {', '.join(others)}", soft_wrap=True)
+        out.print("also came, as other rules see the same fault:")
+        out.print(_table(["alert", "what it said"], [[Text(name), Text(said)] for name, said in others.items()]))
     raise typer.Exit(0 if all(one.passed for one in checks) else 1)
 
 

@@ -100,9 +100,13 @@ def run(course: Course, fault: Fault) -> list[Check]:
     ]
 
 
-def others(course: Course) -> list[str]:
-    """Return the names of the alerts that came beside the one that was expected."""
-    return sorted({one.name for one in course.receiver.arrivals()} - {course.alert, alertmanager.WATCHDOG})
+def others(course: Course) -> dict[str, str]:
+    """Return the alerts that came beside the one that was expected: their names, and what they said first."""
+    said: dict[str, str] = {}
+    for one in course.receiver.arrivals():
+        if one.name not in (course.alert, alertmanager.WATCHDOG):
+            said.setdefault(one.name, one.annotations.get("summary", ""))
+    return dict(sorted(said.items()))
 
 
 def _well(course: Course) -> bool | None:

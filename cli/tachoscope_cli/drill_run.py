@@ -162,14 +162,14 @@ def shipped() -> Specs:
     return Specs(slos, events.load(places.path_of("events")), policy.load(places.path_of("policy.yaml")))
 
 
-def hold(drill: Drill, folder: Path, say: Callable[[str], None]) -> tuple[list[Check], list[str]]:
+def hold(drill: Drill, folder: Path, say: Callable[[str], None]) -> tuple[list[Check], dict[str, str]]:
     """Hold a drill; all that it started has ended when it returns or raises.
 
     Args:
         folder: an empty one, for configurations, data and logs. say: is told what is waited for.
 
     Returns:
-        What was found, and the names of other alerts that came.
+        What was found, and other alerts that came: their names and what they said.
 
     Raises:
         TachoscopeError: a program is missing or did not start, or the workload was not well before the fault.

@@ -6,6 +6,7 @@ import glob
 import os
 import stat
 
+from tachoscope_analyzers.flight_recorder.read import NAME
 from tachoscope_analyzers.trace.trace_files import PATTERN_LETTERS, SUFFIXES
 from tachoscope_cli.paths import is_job_folder, is_store
 from tachoscope_core.errors import TachoscopeError
@@ -74,7 +75,8 @@ def _is_folder_of_traces(path: str) -> bool:
     def refuse(error: OSError) -> None:
         raise TachoscopeError(f"could not read {error.filename}: {error.strerror}")
 
-    names = [name for _, _, files in os.walk(path, onerror=refuse) for name in files]
+    by_folder = {folder: files for folder, _, files in os.walk(path, onerror=refuse)}
+    names = [name for files in by_folder.values() for name in files]
     operations = sorted(name for name in names if name.startswith("trace-") and name.endswith(".parquet"))
     if operations:
         raise TachoscopeError(f"{path} holds recorded operations", fix=f"name one of them, such as {operations[0]}")
@@ -82,6 +84,11 @@ def _is_folder_of_traces(path: str) -> bool:
         return True
     if any(name.endswith(SEGMENT_SUFFIX) for name in names):
         return False
+    dumps = sorted(folder for folder, files in by_folder.items() if any(map(NAME.fullmatch, files)))
+    if dumps:
+        raise TachoscopeError(
+            f"{path} holds dumps of a flight recorder in folders below it", fix=f"name one of them, such as {dumps[0]}"
+        )
     raise TachoscopeError(f"{path} holds neither traces nor records nor dumps", fix=_WHAT_TRACES_ARE)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import math
 import urllib.parse
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -111,7 +112,7 @@ class Door:
         address = request.client.host if request.client else ""
         if wait := self._tries.wait(address):
             answer = _page(HTTPStatus.TOO_MANY_REQUESTS, login.page(next_, login.please_wait(wait)))
-            answer.headers["retry-after"] = str(int(wait) + 1)
+            answer.headers["retry-after"] = str(math.ceil(wait))
             return answer
         self._tries.count(address)
         assert self._password is not None, "only where there is one can anybody log in"

@@ -45,13 +45,12 @@ def test_size_classes_are_at_most_four() -> None:
 
 
 EXCHANGES = """
-import os, sys, time
+import sys, time
 import torch, torch.distributed as dist, torch.multiprocessing as mp
 from torch.nn.parallel import DistributedDataParallel
 
 def main(rank):
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": sys.argv[1]}
-    dist.init_process_group("gloo", rank=rank, world_size=3)
+    dist.init_process_group("gloo", init_method=f"file://{sys.argv[1]}", rank=rank, world_size=3)
     pair = dist.new_group([0, 1])
     model = DistributedDataParallel(torch.nn.Linear(100, 10))
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
@@ -63,7 +62,7 @@ def main(rank):
         work = dist.all_reduce(small, async_op=True)
         work.wait()
         if rank == 0:
-            time.sleep(0.05)
+            time.sleep(0.2)  # longer than the others take to come, also where the cores are busy
             dist.send(large, 1)
             works = dist.batch_isend_irecv([dist.P2POp(dist.isend, large, 2), dist.P2POp(dist.irecv, small, 2)])
             [work.wait() for work in works]
@@ -85,7 +84,7 @@ if __name__ == "__main__":
 def exchanges(tmp_path_factory: pytest.TempPathFactory) -> JobRecords:
     tmp_path = tmp_path_factory.mktemp("exchanges")
     (tmp_path / "script.py").write_text(textwrap.dedent(EXCHANGES))
-    done = run_watched(tmp_path, sys.executable, str(tmp_path / "script.py"), "29713")
+    done = run_watched(tmp_path, sys.executable, str(tmp_path / "script.py"), str(tmp_path / "rendezvous"))
     assert done.returncode == 0, done.stderr
     assert "fault of the probe" not in done.stderr
     return records_of(tmp_path)

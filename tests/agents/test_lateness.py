@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import statistics
 import threading
 import time
 
@@ -14,19 +15,19 @@ from tachoscope.sampler import TICK_SECONDS, Lateness
 HELD_SECONDS = 0.4
 
 
-def lateness_while(work: object, monkeypatch: pytest.MonkeyPatch) -> float:
-    """Return the largest lateness of a few sleeps, while another thread does `work(stop)`."""
+def lateness_while(work: object, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Return the lateness of a few sleeps, while another thread does `work(stop)`."""
     stop = threading.Event()
     other = threading.Thread(target=work, args=(stop,))  # type: ignore[arg-type]
-    lateness, most = Lateness(), 0.0
+    lateness, found = Lateness(), []
     other.start()
     for _ in range(8):
         lateness.before_wait()
         time.sleep(TICK_SECONDS)
-        most = max(most, lateness.after_wait())
+        found.append(lateness.after_wait())
     stop.set()
     other.join()
-    return most
+    return found
 
 
 def holds(stop: threading.Event) -> None:
@@ -49,6 +50,7 @@ def test_a_thread_that_keeps_the_interpreter_makes_the_sampler_late_and_one_that
     if not sampler.procfs.RunDelay().measured:
         pytest.skip("this kernel does not say how long a thread waited for a core")
 
-    assert lateness_while(holds, monkeypatch) > 0.1
-    # Of eight looks of which each may be delayed by whatever else the machine does, the largest: less than a held lock's.
-    assert lateness_while(computes, monkeypatch) < 0.1
+    assert max(lateness_while(holds, monkeypatch)) > 0.1
+    # Each of the looks may be delayed by whatever else the machine does, but not most of them, as by a held lock.
+    assert statistics.median(lateness_while(holds, monkeypatch)) > 0.1
+    assert statistics.median(lateness_while(computes, monkeypatch)) < 0.1

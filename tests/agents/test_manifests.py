@@ -15,6 +15,8 @@ from tachoscope.manifests import Manifests, Saved
 from tachoscope.saves import Written, json_files, written
 from tachoscope_core.records import ShardSum
 
+pytestmark = pytest.mark.alone  # checksums have the lowest priority, and wait for all that other tests do
+
 WAIT_SECONDS = 120.0
 """Never reached where all is well; checksums are taken at the lowest priority, so beside other tests they take their time."""
 

@@ -94,15 +94,17 @@ def test_waiting_for_a_core_grows_when_two_threads_share_one() -> None:
     if not procfs.RunDelay().measured:
         pytest.skip("this kernel keeps no schedstat")
     cores = os.sched_getaffinity(0)
-    spinner = subprocess.Popen([sys.executable, "-c", "while True: pass"])
-    os.sched_setaffinity(0, {min(cores)})
-    os.sched_setaffinity(spinner.pid, {min(cores)})
+    spinner = subprocess.Popen([sys.executable, "-c", "print(flush=True)\nwhile True: pass"], stdout=subprocess.PIPE)
     try:
+        with spinner.stdout:
+            spinner.stdout.readline()  # until then it waits for its modules, not for the core
+        os.sched_setaffinity(0, {min(cores)})
+        os.sched_setaffinity(spinner.pid, {min(cores)})
         delay = procfs.RunDelay()
-        before, end = delay.read(), time.thread_time() + 0.3
-        while time.thread_time() < end:
+        before, deadline = delay.read(), time.monotonic() + 60
+        while delay.read() - before < 0.1e9 and time.monotonic() < deadline:
             pass
-        assert delay.read() - before > 0.1e9
+        assert delay.read() - before >= 0.1e9
     finally:
         os.sched_setaffinity(0, cores)
         spinner.kill()

@@ -89,7 +89,7 @@ from tachoscope.spool_writer import SpoolWriter
 writer = SpoolWriter(Path(sys.argv[1]), sys.argv[2])
 writer.append(b"{}\\n")
 if os.fork() == 0:  # as a loader worker does, it keeps the lock
-    time.sleep(3)
+    os.read(0, 1)  # until the test is over
     os._exit(0)
 print("ready", flush=True)
 time.sleep(60)
@@ -99,8 +99,9 @@ time.sleep(60)
 def test_a_killed_process_is_gone_at_once_though_its_child_holds_the_lock(tmp_path: Path) -> None:
     name, exits, reader = str(uuid.uuid4()), Exits(), RunReader(tmp_path)
     command = [sys.executable, "-c", HOLDS, str(tmp_path), name, *sys.path]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.PIPE)
     assert process.stdout is not None
+    assert process.stdin is not None
     process.stdout.readline()
     reader.lines()
 
@@ -117,3 +118,5 @@ def test_a_killed_process_is_gone_at_once_though_its_child_holds_the_lock(tmp_pa
     assert reader.gone() == [], "the lock alone would say it late"
     assert exits.gone() == []
     exits.close()
+    process.stdin.close()
+    process.stdout.close()

@@ -58,7 +58,7 @@ def test_each_request_is_recorded_as_it_ended(tmp_path: Path, protocol: str) -> 
             assert b"[DONE]" not in answer
             expected.append(("cut", 200))
         for leave in (socket.socket.close, reset):
-            client = post(port, {"stream": 20, "seconds": 0.02})
+            client = post(port, {"stream": 100, "seconds": 0.02})  # goes on for longer than the client takes to leave
             until_it_streams(client)
             leave(client)
             until_none_is_in_flight(port)
@@ -76,7 +76,7 @@ def test_an_app_of_fastapi_between_other_middlewares_is_recorded_alike(tmp_path:
     with served(tmp_path, app="serving_fastapi:app") as (_, port):
         for path in ("/stream", "/busy", "/fault", "/typed?number=7", "/typed?number=seven", "/nowhere"):
             ask(port, path=path)
-        client = post(port, path="/stream")
+        client = post(port, path="/stream?count=1000")
         until_it_streams(client)
         client.close()
         until_none_is_in_flight(port)
@@ -90,7 +90,7 @@ def test_an_app_of_fastapi_between_other_middlewares_is_recorded_alike(tmp_path:
     assert typed.wall_seconds < 5.0, "what goes on after the answer is none of the request's time"
     assert (mistyped.outcome, nowhere.outcome) == ("client_error", "client_error")
     assert left.outcome == "client_error"
-    assert 2 <= left.tokens_out < 20, "the app was stopped by it"
+    assert 2 <= left.tokens_out < 1000, "the app was stopped by it"
 
 
 def test_a_stream_has_the_times_of_its_chunks_and_one_under_the_engine_its_states_and_tokens(tmp_path: Path) -> None:
@@ -98,6 +98,7 @@ def test_a_stream_has_the_times_of_its_chunks_and_one_under_the_engine_its_state
         began = time.monotonic()
         ask(port, {"stream": 6, "seconds": 0.06})
         ask(port, {"stream": 6, "seconds": 0.06, "engine": True})
+        until_none_is_in_flight(port)  # a request ends when its last message was sent: the client may have it sooner
         took = time.monotonic() - began
         ask(port, {})
     bare, told, whole = requests_in(stored(tmp_path))
@@ -122,7 +123,7 @@ def test_a_stream_has_the_times_of_its_chunks_and_one_under_the_engine_its_state
 
 def test_health_metrics_other_methods_websockets_and_lifespan_pass_untouched(tmp_path: Path) -> None:
     with served(tmp_path, "--lifespan", "on") as (_, port):
-        with websockets.sync.client.connect(f"ws://127.0.0.1:{port}/v1/realtime") as client:
+        with websockets.sync.client.connect(f"ws://127.0.0.1:{port}/v1/realtime", open_timeout=60) as client:
             assert client.recv() == "hello"
         for path in ("/health", "/metrics", "/v2/health/ready"):
             assert ask(port, {}, path=path).startswith(b"HTTP/1.1 200")
@@ -130,6 +131,16 @@ def test_health_metrics_other_methods_websockets_and_lifespan_pass_untouched(tmp
     rows = stored(tmp_path)
 
     assert [type(row) for row in rows] == [records.ServiceStarted, records.ServiceEnded]
+
+
+def counts_at_rest(port: int) -> dict[str, Any]:
+    """Return what the process holds once no request is in flight and it lets go of nothing more."""
+    until_none_is_in_flight(port)
+    end, before, found = time.monotonic() + 60, {}, counts(port)
+    while time.monotonic() < end and any(found[name] != before.get(name) for name in ("tasks", "threads", "files")):
+        time.sleep(0.2)
+        before, found = found, counts(port)
+    return found
 
 
 @pytest.mark.alone
@@ -149,12 +160,11 @@ def test_a_thousand_requests_at_once_are_each_recorded_once_and_leave_nothing_be
 
     with served(tmp_path) as (_, port):
         asyncio.run(burst(port))  # what a first burst makes the process keep is no leak
-        until_none_is_in_flight(port)
-        before = counts(port)
+        before = counts_at_rest(port)
         for _ in range(2):
             asyncio.run(burst(port))
             until_none_is_in_flight(port)
-        after = counts(port)
+        after = counts_at_rest(port)
     rows = stored(tmp_path)
     found = requests_in(rows)
 
@@ -196,15 +206,19 @@ def test_a_request_that_is_cancelled_before_its_answer_is_the_servers_fault_and_
     async def app(scope: Any, receive: Any, send: Any) -> None:
         if scope["path"] == "/begun":
             await send({"type": "http.response.start", "status": 200, "headers": []})
-        await asyncio.sleep(30)
+        waits.set()
+        await asyncio.sleep(600)
 
     async def send(message: Any) -> None: ...
+
+    waits = asyncio.Event()
 
     async def cancel() -> None:
         wrapped = tachoscope.ServingMiddleware(app, service="cancelled")
         for path in ("/", "/begun"):
             task = asyncio.create_task(wrapped({"type": "http", "method": "POST", "path": path}, None, send))  # type: ignore[arg-type]
-            await asyncio.sleep(0.01)
+            await waits.wait()
+            waits.clear()
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task

@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-import socket
 import subprocess
 import time
 import urllib.request
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from helpers import REPOSITORY
+from processes import free_port
 from tachoscope_alerts import expressions
 from tachoscope_alerts.catalogue import Known, catalogue
 from tachoscope_alerts.slo import AtMost, Selector, Slo
@@ -24,7 +24,7 @@ from tachoscope_core.serving_metrics import FIRST_TOKEN_BUCKETS, OUTCOMES
 VLLM_PAGE = (
     Path(os.environ.get("TACHOSCOPE_TEST_DATA") or REPOSITORY.parent / "shared" / "data") / "serving" / "vllm_0.32.0_metrics.txt"
 )
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 120.0
 
 
 def test_all_of_our_metrics_are_known_with_their_labels_and_states():
@@ -168,12 +168,6 @@ def test_what_is_declared_of_the_node_exporter_is_on_its_real_page():
     # A container has no disks or no clock of its own: what is there has the labels that are declared.
     assert len(declared("node_").keys() & there.keys()) > 8
     assert [name for name, known in declared("node_").items() if name in there and not known.labels <= there[name]] == []
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 @contextmanager

@@ -146,7 +146,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
 def ready(port: int) -> bool:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/-/ready", timeout=1) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/-/ready", timeout=10) as answer:
             return bool(answer.status == 200)
     except OSError:
         return False
@@ -156,7 +156,7 @@ def ask(port: int, expression: str) -> list[dict[str, Any]]:
     """Return the rows of an instant query at the end of the planted samples, or fail with what Prometheus says against it."""
     words = urllib.parse.urlencode({"query": expression, "time": runbook_fixture.END})
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/query?{words}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/query?{words}", timeout=60) as answer:
             rows: list[dict[str, Any]] = json.load(answer)["data"]["result"]
     except urllib.error.HTTPError as error:
         pytest.fail(f"{expression}\n{json.load(error)['error']}")

@@ -13,7 +13,7 @@ from tachoscope_core.store import Store
 
 def analyze(*words: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "tachoscope_cli.main", "analyze", *map(str, words)], capture_output=True, text=True, timeout=120
+        [sys.executable, "-m", "tachoscope_cli.main", "analyze", *map(str, words)], capture_output=True, text=True, timeout=400
     )
 
 

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import pytest
 from helpers import command
 from planting import Planted
 from planting_ranks import Group, PlantedJob
+from processes import wait_for
 from recorded import recorded
 from tachoscope_analyzers.trace.read import read
 
@@ -277,13 +277,12 @@ def test_traces_of_several_processes_are_taken_for_ranks_when_they_do_not_tell_t
 
 
 def test_an_interrupt_is_one_word(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")  # which nobody writes to
+    os.mkfifo(tmp_path / "pipe")  # which nobody writes into
     command = [sys.executable, "-m", "tachoscope_cli.main", "analyze", str(tmp_path / "pipe")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        begun = time.monotonic()
-        while b"pandas" not in Path(f"/proc/{process.pid}/maps").read_bytes() and time.monotonic() < begun + 60:
-            time.sleep(0.05)
+        writer = wait_for(lambda: os.open(tmp_path / "pipe", os.O_WRONLY | os.O_NONBLOCK), 120)  # refused until somebody reads
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=60)
+        os.close(writer)
 
     assert (process.returncode, said) == (130, "tachoscope: interrupted\n")

@@ -27,7 +27,7 @@ for step in range(2, 14):
 
 def saved(folder: Path, most: int) -> tuple[list[str], str]:
     """Return the files of a run whose files may become so large after its first step, and what it said."""
-    done = subprocess.run([sys.executable, "-c", SCRIPT, str(folder), str(most)], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", SCRIPT, str(folder), str(most)], capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stderr
     return sorted(path.name for path in folder.iterdir()), done.stderr
 

@@ -38,15 +38,15 @@ def held(*words: str, cwd: Path | None = None, **environment: str) -> subprocess
         ),
     ],
 )
-def test_a_fault_becomes_an_alert_that_reaches_its_owner_in_time_says_enough_and_ends(fault: str) -> None:
-    done = held(fault)
+def test_a_fault_becomes_an_alert_that_reaches_its_owner_in_time_says_enough_and_ends(fault: str, tmp_path: Path) -> None:
+    done = held(fault, TMPDIR=str(tmp_path))
 
     assert done.returncode == 0, done.stdout + done.stderr
     rows = done.stdout.split("as it should be", 1)[1].splitlines()
     for check in CHECKS:
         (row,) = [row for row in rows if row.startswith(check)]
         assert " yes " in row
-    assert not left_over()
+    assert not left_over(str(tmp_path))
 
 
 @installed
@@ -130,8 +130,8 @@ def test_without_a_class_or_with_another_it_says_which_there_are() -> None:
         assert all(name in done.stderr for name in drill.FAULTS)
 
 
-def left_over(folder: str = "tachoscope-drill-") -> list[str]:
-    """Return the commands of living processes that name a drill's folder."""
+def left_over(folder: str) -> list[str]:
+    """Return the commands of living processes that name a folder: that of the test's own drill, beside which others may run."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:

@@ -20,7 +20,7 @@ ALERT = {
 
 
 def post(url: str, body: bytes) -> int:
-    return int(urllib.request.urlopen(urllib.request.Request(url, data=body), timeout=10).status)
+    return int(urllib.request.urlopen(urllib.request.Request(url, data=body), timeout=60).status)
 
 
 def test_each_alert_of_a_notification_is_kept_with_its_receiver_and_its_times() -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -11,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from processes import wait_for
 from tachoscope_analyzers.load import JobRecords, from_store, status
+from tachoscope_cli.run import AGENT_SHIPS_SECONDS, GRACE_SECONDS
 from tachoscope_core.records import LAUNCHER_RANK
 from tachoscope_core.store import Store
 
@@ -137,7 +140,7 @@ def test_a_stop_signal_reaches_the_command_and_its_records_are_kept(train: str) 
         time.sleep(0.1)
     process.terminate()
 
-    assert process.wait(timeout=30) == 143
+    assert process.wait(timeout=120) == 143
     assert len(records().steps) > 3
 
 
@@ -169,7 +172,7 @@ def test_an_interrupt_reaches_the_command_once_and_its_exit_code_is_ours(how: st
         process.send_signal(signal.SIGINT)
     said = process.stdout.read()
 
-    assert process.wait(timeout=20) == 7
+    assert process.wait(timeout=120) == 7
     assert b"interrupts: 1" in said
     assert left_in_spool() == []
 
@@ -195,11 +198,11 @@ def test_ctrl_c_in_the_demo_is_one_line_and_ends_all_its_processes_at_once(momen
     time.sleep(2.0 if moment == "in the training" else 0.0)
     began = time.monotonic()
     os.killpg(demo.pid, signal.SIGINT)
-    _, said = demo.communicate(timeout=30)
+    _, said = demo.communicate(timeout=120)
+    wait_for(lambda: not processes_of_this_test(), 120)
 
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < min(AGENT_SHIPS_SECONDS, GRACE_SECONDS), "it waited for nothing that it might wait for"
     assert (demo.returncode, said) == (130, "tachoscope: interrupted\n")
-    assert processes_of_this_test() == []
 
 
 def test_a_command_without_torch_is_not_disturbed() -> None:
@@ -219,7 +222,8 @@ def test_a_spool_that_cannot_be_written_lets_the_training_finish_and_counts(
     done = run(sys.executable, train, "23")
 
     assert (done.returncode, done.stdout) == (0, "trained\n")
-    assert "tachoscope: rank 0: 26 records dropped, the training was not affected" in done.stderr  # with start, heartbeat and end
+    # With start, end, and a heartbeat; on a slow machine more of these.
+    assert re.search(r"tachoscope: rank 0: 2[6-9] records dropped, the training was not affected", done.stderr), done.stderr
 
 
 def test_a_store_that_cannot_be_written_keeps_the_records_in_the_spool(train: str, tmp_path: Path) -> None:

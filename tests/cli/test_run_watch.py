@@ -67,7 +67,7 @@ def test_a_killed_rank_its_restart_and_a_stopped_rank_are_written_down(tmp_path:
     rest = run.stderr.read()
     killed, killed_at = (tmp_path / "hurt-0").read_text().split()
 
-    assert run.wait(timeout=60) != 0, rest
+    assert run.wait(timeout=120) != 0, rest
     assert "rank 1 hangs: its process is stopped by a signal; the others are in: backward" in hang
     failures = from_outside(tmp_path, records.WorkerFailed)
     first, second = (next(f for f in failures if f.failed_attempt == attempt) for attempt in (0, 1))
@@ -121,11 +121,11 @@ def test_a_command_that_asks_has_time_to_end_after_a_sigterm_and_another_gets_it
         wait_for(lambda: list((tmp_path / "spool").glob("run-*/notice.json")))
         run.terminate()
 
-    assert run.wait(timeout=20) == code
+    assert run.wait(timeout=120) == code
     assert (tmp_path / "saved").exists() == (how == "asks")
     (notice,) = from_outside(tmp_path, records.PreemptionNotice)
     assert notice.source == "sigterm"
-    assert told - 0.1 <= notice.time < told + 1.0
+    assert told - 0.1 <= notice.time < told + 20.0  # the grace begins with the signal
     grace = 0.0 if how == "does not ask" else 0.5 if options else 25.0
     assert notice.deadline - notice.time == pytest.approx(grace, abs=1e-3)
     assert not list((tmp_path / "spool").glob("run-*")), "notice and question go with the run's directory"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from processes import AgentProcess, agent_process, free_port, wait_for
+from processes import AgentProcess, agent_process
 from tachoscope_analyzers.load import from_store
 from tachoscope_cli.demo_agent import Watched
 from tachoscope_cli.run import Outcome
@@ -29,6 +29,14 @@ for step in range(23):
 """
 
 
+SERVED = 'tachoscope_steps_total{rank="0",training_job="job"}'
+UNTIL_SERVED = f"""
+from urllib.request import urlopen
+end = time.monotonic() + 60
+while {SERVED.encode()!r} not in urlopen("URL/metrics", timeout=60).read() and time.monotonic() < end: time.sleep(0.05)
+"""
+
+
 @pytest.fixture
 def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.delenv("TACHOSCOPE_STORE")
@@ -41,7 +49,7 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def run(script: str, *arguments: str, store: Path | None = None) -> subprocess.CompletedProcess[str]:
     where = ["--store", str(store)] if store else []
     command = [sys.executable, "-m", "tachoscope_cli.main", "run", "--job", "job", *where, "--", sys.executable, script, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
 
 
 def steps(store: Path, job: str = "job") -> list[int]:
@@ -62,8 +70,8 @@ def test_the_agent_ships_and_serves_the_job_and_the_run_says_where_it_is(tmp_pat
 
 def test_a_run_with_a_store_of_its_own_ships_there_itself_and_the_agent_only_serves_it(tmp_path: Path, script: str) -> None:
     with agent_process(tmp_path) as agent:
-        done = run(script, "time.sleep(1)", store=tmp_path / "own")  # else it is over before the agent looks
-        wait_for(lambda: 'tachoscope_steps_total{rank="0",training_job="job"}' in agent.get("/metrics"))
+        done = run(script, UNTIL_SERVED.replace("URL", agent.url), store=tmp_path / "own")  # else it is over before the agent looks
+        assert SERVED in agent.get("/metrics")
 
     assert "by the node's agent" not in done.stderr
     assert steps(tmp_path / "own") == list(range(1, 24))
@@ -76,7 +84,7 @@ def test_an_agent_that_dies_during_the_run_leaves_the_shipping_to_the_run(tmp_pa
     assert agent.process is not None
     kill = f"time.sleep(1); os.kill({agent.process.pid}, signal.SIGKILL); time.sleep(0.2)"
     done = run(script, kill)
-    agent.process.wait(timeout=30)
+    agent.process.wait(timeout=120)
 
     assert done.returncode == 0
     assert sorted(steps(tmp_path / "store")) == list(range(1, 24))
@@ -121,7 +129,7 @@ SHORT_DEMO = [sys.executable, "-m", "tachoscope_cli.main", "demo", "--fault", "c
 
 def test_the_demo_runs_with_an_agent(tmp_path: Path) -> None:
     done = subprocess.run(
-        SHORT_DEMO, capture_output=True, text=True, timeout=180, check=True, env=os.environ | {"OMP_NUM_THREADS": "1"}
+        SHORT_DEMO, capture_output=True, text=True, timeout=400, check=True, env=os.environ | {"OMP_NUM_THREADS": "1"}
     )
 
     found = re.search(r"agent: shipped all records, and served (\d+) series of the job to Prometheus", done.stdout)
@@ -133,7 +141,7 @@ def test_the_demo_runs_with_an_agent(tmp_path: Path) -> None:
 @pytest.mark.bar
 def test_the_demo_uses_the_live_agent_and_its_store_as_a_run_does(tmp_path: Path, script: str) -> None:
     with agent_process(tmp_path) as agent:
-        done = subprocess.run(SHORT_DEMO, capture_output=True, text=True, timeout=180, check=True)
+        done = subprocess.run(SHORT_DEMO, capture_output=True, text=True, timeout=400, check=True)
         assert 'training_job="demo-comm_exposed"' in agent.get("/metrics")
 
     assert re.search(r"agent: shipped all records, and served \d\d+ series of the job to Prometheus", done.stdout), done.stdout
@@ -143,7 +151,7 @@ def test_the_demo_uses_the_live_agent_and_its_store_as_a_run_does(tmp_path: Path
 
 def test_what_the_agent_did_for_the_demo_is_said_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     outcome = Outcome(0, "job", "/mine", by_agent=False, recorded=True, all_shipped=True)
-    closed = spool.LiveAgent(1, "/theirs", f"http://127.0.0.1:{free_port()}")
+    closed = spool.LiveAgent(1, "/theirs", "http://127.0.0.1:1")
     lines = [
         Watched("/mine", None, "the agent needs h11 (pip install 'tachoscope[agent]')").says("job", outcome),
         Watched("/mine", closed).says("job", outcome),

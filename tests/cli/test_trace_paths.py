@@ -55,6 +55,14 @@ def test_records_beside_a_trace_are_named(tmp_path: Path) -> None:
     assert "a.jsonl is no profiler trace, and others of the paths are" in refused(trace(tmp_path), tmp_path / "a.jsonl")
 
 
+def test_folders_of_dumps_in_a_folder_are_named(tmp_path: Path) -> None:
+    for job in ("second", "first"):
+        (tmp_path / job).mkdir()
+        (tmp_path / job / "nccl_trace_rank_0").write_bytes(b"")
+
+    assert f"name one of them, such as {tmp_path / 'first'}" in refused(tmp_path)
+
+
 def test_a_folder_with_neither_traces_nor_records_is_not_called_one_without_records(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("a note\n")
 

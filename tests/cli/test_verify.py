@@ -238,6 +238,7 @@ dist.destroy_process_group()
 """
 
 
+@pytest.mark.alone  # what computes checksums has the lowest priority: beside other tests it may get no time before its job ends
 def test_what_verify_last_names_can_be_restored_after_the_newest_was_damaged(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     import torch.distributed.checkpoint as dcp

@@ -15,7 +15,8 @@ from checkpointing import summed
 from tachoscope_core.records import ShardSum
 from tachoscope_core.verification import Manifest, Verdict, open_regular, verify
 
-LATER = time.time() + 3600
+LATER = time.time() + 10 * 365 * 86400
+"""Not only an hour: this file may have been collected long before its tests run."""
 
 
 def manifest_of(folder: Path, *names: str, at: float = LATER) -> Manifest:

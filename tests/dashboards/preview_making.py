@@ -166,9 +166,14 @@ def series(seconds: Callable[[float], np.ndarray]) -> Iterator[tuple[Mapping[str
     yield {"__name__": "demo_restart", "training_job": "resnet"}, np.where(seconds(1.0) == 900.0, 1.0, np.nan)
 
 
+def hour_ago() -> float:
+    """Return the full minute at which the series of the hour up to now begin."""
+    return (time.time() - HOUR) // 60 * 60
+
+
 @contextlib.contextmanager
-def planted(folder: Path) -> Iterator[str]:
-    """Run a Prometheus that has the series of the hour up to now; yield its address."""
+def planted(folder: Path, since: float | None = None) -> Iterator[str]:
+    """Run a Prometheus that has the series of the hour up to now, or of that since a full minute; yield its address."""
     port = free_port()
     (folder / "prometheus.yml").write_text("global: {}\n")
     command = [
@@ -178,11 +183,11 @@ def planted(folder: Path) -> Iterator[str]:
     server = subprocess.Popen(command)
     try:
         wait_for(lambda: urllib.request.urlopen(f"http://127.0.0.1:{port}/-/ready").status == 200)
-        since, sender = (time.time() - HOUR) // 60 * 60, Sender(port)
+        begin, sender = hour_ago() if since is None else since, Sender(port)
         offsets = np.arange(0.0, HOUR + AHEAD, EVERY)
         for labels, values in series(lambda times: offsets * times):
             known = ~np.isnan(values)
-            sender.add(labels, encoded(since + offsets[known], values[known][None, :])[0])
+            sender.add(labels, encoded(begin + offsets[known], values[known][None, :])[0])
         sender.flush()
         yield f"http://127.0.0.1:{port}"
     finally:

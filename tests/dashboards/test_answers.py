@@ -43,9 +43,11 @@ def exporter() -> Iterator[str]:
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     labels = {"cluster": "here"}
     with exporter() as target:
-        job = {"job_name": "agents", "static_configs": [{"targets": [target], "labels": labels}]}
+        # Longer than this process may be kept from answering: a scrape that fails takes all series away until the next.
+        scrapes = {"scrape_interval": "5s", "scrape_timeout": "5s"}
+        job = {"job_name": "agents", "static_configs": [{"targets": [target], "labels": labels}], **scrapes}
         with prometheus(tmp_path_factory.mktemp("prometheus"), job) as port:
-            wait_for(lambda: ask_prometheus(port, "query", query="rate(tachoscope_steps_total[1m])")["result"])
+            wait_for(lambda: ask_prometheus(port, "query", query="rate(tachoscope_steps_total[1m])")["result"], 120)
             yield f"http://127.0.0.1:{port}"
 
 

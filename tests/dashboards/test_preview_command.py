@@ -59,10 +59,10 @@ def test_it_says_where_the_pages_are_and_an_interrupt_ends_it_cleanly(prometheus
     )
     assert process.stdout is not None
     url = process.stdout.readline().strip()
-    with urllib.request.urlopen(f"{url}api/board/agents", timeout=10) as answer:
+    with urllib.request.urlopen(f"{url}api/board/agents", timeout=60) as answer:
         board = json.load(answer)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=60)
 
     assert url.startswith("http://127.0.0.1:")
     assert board["time"]["from"] == "now-2h"

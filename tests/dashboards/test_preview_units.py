@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-import time
 from typing import get_args
 
 import pytest
 
 from tachoscope_dashboards.panels import Unit
 from tachoscope_dashboards.preview.units import digits, text
+
+NOW = 1.7e9
 
 # What Grafana 10 writes, by its own tests and documentation; three digits where it is not told how many decimals.
 WRITTEN = [
@@ -81,8 +82,10 @@ def test_decimals_that_are_given_hold() -> None:
         (70.0, "in 1 minute"),
     ],
 )
-def test_a_time_is_written_as_how_long_ago_it_is(seconds: float, words: str) -> None:
-    assert text((time.time() + seconds + 0.2) * 1000, "dateTimeFromNow") == words
+def test_a_time_is_written_as_how_long_ago_it_is(seconds: float, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tachoscope_dashboards.preview.units.time.time", lambda: NOW)
+
+    assert text((NOW + seconds) * 1000, "dateTimeFromNow") == words
 
 
 def test_a_time_far_ago_is_written_in_years() -> None:

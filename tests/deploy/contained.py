@@ -44,7 +44,7 @@ def command(spec: dict[str, Any], container: dict[str, Any], words: list[str]) -
 
 def run(spec: dict[str, Any], container: dict[str, Any], *words: str) -> subprocess.CompletedProcess[str]:
     """Run `words` with a container's rights to the end."""
-    return subprocess.run(command(spec, container, list(words)), capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command(spec, container, list(words)), capture_output=True, text=True, timeout=300, check=False)
 
 
 def can_run_python(spec: dict[str, Any], container: dict[str, Any]) -> bool:

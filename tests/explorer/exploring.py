@@ -28,7 +28,7 @@ def open_page(page: str, store: Path, *, started: Settings | None = None, **para
     st.cache_data.clear()
     st.cache_resource.clear()
     settings.choose(started or Settings(str(store)))
-    test = AppTest.from_file(str(APP), default_timeout=60)
+    test = AppTest.from_file(str(APP), default_timeout=240)
     for name, value in parameters.items():
         test.query_params[name.rstrip("_")] = value
     test._page_hash = page_hash(page)  # as a browser asks for /page: the runner has no word for pages that are functions

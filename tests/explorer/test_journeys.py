@@ -48,8 +48,9 @@ def page(browser: Any, address: str) -> Iterator[Any]:
 
 
 def rests(page: Any) -> None:
-    """Wait until the server has nothing more to say."""
+    """Wait until the server has nothing more to say: the status widget comes late, so that it alone would not tell."""
     page.wait_for_selector("h1")
+    page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]", state="attached")
     page.locator("[data-testid=stStatusWidget]").wait_for(state="detached")
 
 
@@ -64,7 +65,8 @@ def test_the_job_that_loses_most_is_found_and_opened(page: Any, address: str) ->
     at(page, address, "jobs?q=straggler", "Jobs")
     table = page.locator("[data-testid=stDataFrame] canvas").first
     table.wait_for()
-    page.wait_for_timeout(500)
+    # What the canvas shows is within it for those who cannot see: once that is there, it is drawn.
+    table.get_by_text("demo-input_straggler").first.wait_for(state="attached")
     table.click(position={"x": 20, "y": 52}, force=True)  # the box of the first row
 
     page.get_by_role("heading", name="demo-input_straggler", level=1).wait_for()
@@ -75,6 +77,8 @@ def test_the_verdict_stands_first_with_who_how_much_and_what_to_do(page: Any, ad
     at(page, address, "job?job=demo-input_straggler", "demo-input_straggler")
     card = page.get_by_text("One rank's input is slow and all ranks wait for it").first
     card.wait_for()
+    page.get_by_text("Where the time went").first.wait_for()
+    page.get_by_text("num_workers").first.wait_for(state="attached")
 
     words = page.locator("[data-testid=stMain]").inner_text()
     assert re.search(r"critical.*rank 1", words, re.IGNORECASE | re.DOTALL)
@@ -85,7 +89,7 @@ def test_the_verdict_stands_first_with_who_how_much_and_what_to_do(page: Any, ad
 def test_a_window_that_is_brushed_goes_into_the_address_and_all_follows(page: Any, address: str) -> None:
     at(page, address, "job?job=demo-input_straggler", "demo-input_straggler")
     plot = page.locator(".js-plotly-plot .nsewdrag").first
-    plot.wait_for()
+    plot.scroll_into_view_if_needed()  # which waits until it moves no more
     box = plot.bounding_box()
     page.mouse.move(box["x"] + 0.3 * box["width"], box["y"] + 0.3 * box["height"])
     page.mouse.down()
@@ -110,7 +114,7 @@ def test_the_trace_of_the_slow_rank_is_one_click_away(page: Any, address: str) -
     rests(page)
     assert "job=demo-input_straggler" in page.url
     assert "rank=1" in page.url
-    assert page.get_by_text(re.compile("rank-1.json.gz")).count()
+    page.get_by_text(re.compile("rank-1.json.gz")).first.wait_for(state="attached")
 
 
 def test_it_is_compared_with_the_clean_run(page: Any, address: str) -> None:
@@ -128,4 +132,4 @@ def test_the_runbook_is_open_where_its_link_leads(page: Any, address: str) -> No
 
     page.get_by_text("Runbook: input_straggler").first.wait_for()
     page.get_by_role("link", name="What if").first.wait_for()
-    assert page.get_by_text("num_workers").count()
+    page.get_by_text("num_workers").first.wait_for(state="attached")

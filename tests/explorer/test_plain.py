@@ -8,14 +8,13 @@ import random
 import shutil
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from processes import free_port
+from processes import free_port, wait_for
 from tachoscope_explorer.widgets import plain
 
 HOSTILE = [
@@ -80,12 +79,7 @@ def url(names: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     )
     address = f"http://127.0.0.1:{port}/"
     try:
-        for _ in range(120):
-            try:
-                urllib.request.urlopen(f"{address}_stcore/health", timeout=5).close()
-                break
-            except OSError:
-                time.sleep(0.25)
+        wait_for(lambda: urllib.request.urlopen(f"{address}_stcore/health", timeout=5).status == 200, 120)
         yield address
     finally:
         process.terminate()
@@ -99,14 +93,20 @@ def test_names_that_look_like_markup_are_shown_as_they_are_and_ask_nobody(url: s
     with playwright.sync_playwright() as play:
         browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=ARGUMENTS)
         page = browser.new_page()
+        page.set_default_timeout(120_000)
         page.on("dialog", lambda dialog: (outside.append(dialog.message), dialog.dismiss()))
         page.on(
             "request", lambda request: outside.append(request.url) if not request.url.startswith((url, "data:", "ws://")) else None
         )
         page.goto(url)
-        page.wait_for_selector("h3", timeout=60_000)
-        page.wait_for_function("!document.querySelector('[data-testid=\"stStatusWidget\"]')", timeout=60_000)
-        page.wait_for_timeout(500)  # what is drawn by parts of Streamlit that are loaded late
+        page.wait_for_selector("h3")
+        page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]", state="attached")
+        page.wait_for_function(  # some is drawn by parts of Streamlit that are loaded late
+            """([places, count]) => places.every(place => [...Array(count).keys()].every(
+                number => document.querySelector(`.st-key-${place}-${number}`)?.innerText.trim()))""",
+            arg=[PLACES, len(names)],
+        )
+        page.wait_for_timeout(500)
         shown = page.evaluate(
             """([places, count]) => places.flatMap(place => [...Array(count).keys()].map(number => {
                 const element = document.querySelector(`.st-key-${place}-${number}`)

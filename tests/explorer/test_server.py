@@ -69,7 +69,7 @@ def test_it_says_where_the_pages_are_and_an_interrupt_ends_it_cleanly_while_some
             )
             assert b" 101 " in looking.recv(4096)
             running.process.send_signal(signal.SIGINT)
-            out, err = running.process.communicate(timeout=15)
+            out, err = running.process.communicate(timeout=60)
 
     assert (running.process.returncode, out) == (0, "")
     assert running.url == f"http://127.0.0.1:{running.port}/"
@@ -116,7 +116,7 @@ def test_other_machines_without_a_password_are_warned_of(place: Path) -> None:
     assert process.stdout is not None
     url = process.stdout.readline()
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=15)
+    _, err = process.communicate(timeout=60)
 
     assert url.startswith("http://localhost:")
     assert "address '0.0.0.0' is not loopback" in err

@@ -19,7 +19,7 @@ SCRIPT = Path(__file__).with_name("hanging_gloo.py")
 
 
 def wait_for(folder: Path, pattern: str, count: int) -> None:
-    for _ in range(1200):
+    for _ in range(3000):
         if len(list(folder.glob(pattern))) >= count:
             return
         time.sleep(0.1)
@@ -34,6 +34,7 @@ def hanging_job(folder: Path, how: str, there: int) -> Iterator[list[subprocess.
         for rank in range(RANKS)
     ]
     try:
+        wait_for(folder, "through_*", RANKS)
         wait_for(folder, "there_*", there)
         yield processes
     finally:

@@ -45,7 +45,7 @@ class Client:
     def __init__(self, directory: Path, name: str) -> None:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.socket.bind(str(directory / name))
-        self.socket.settimeout(5)
+        self.socket.settimeout(60)
         self.daemon = str(directory / "dynolog")
 
     def send(self, datagram: bytes) -> None:

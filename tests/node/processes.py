@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -21,13 +23,27 @@ import yaml
 from tachoscope_core import spool
 
 BIN = Path(sys.executable).parent
-START_SECONDS = 30.0
+START_SECONDS = 120.0
+
+
+def _own_ports() -> Iterator[int]:
+    """Yield ports for this process of the tests: connections get theirs from 32768 on, its other processes elsewhere."""
+    first = 10_000 + 2_000 * (int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 10)
+    begin = random.SystemRandom().randrange(2_000)  # of two runs of the tests on one machine each begins at another
+    for number in itertools.count(begin):
+        yield first + number % 2_000
+
+
+_PORTS = _own_ports()
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a port that nobody uses, and that nobody takes before the server does that it is for."""
+    for port in _PORTS:
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("unreachable: the ports are endless")
 
 
 def wait_for(what: Callable[[], Any], seconds: float = START_SECONDS) -> Any:
@@ -86,7 +102,7 @@ class AgentProcess:
         return agent.url
 
     def get(self, path: str) -> str:
-        with urllib.request.urlopen(f"{self.url}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"{self.url}{path}", timeout=60) as answer:
             return str(answer.read().decode())
 
     def kill(self) -> None:

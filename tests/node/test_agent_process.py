@@ -26,11 +26,11 @@ RANKS = 8
 class Load:
     """Eight ranks that write steps from a thread until they are stopped."""
 
-    def __init__(self, directory: Path, steps_per_second: float = 50.0) -> None:
-        self.ranks = [Process(directory, rank=rank, world_size=RANKS, segment_bytes=64 << 10) for rank in range(RANKS)]
+    def __init__(self, directory: Path, steps_per_second: float = 50.0, segment_bytes: int = 64 << 10) -> None:
+        self.ranks = [Process(directory, rank=rank, world_size=RANKS, segment_bytes=segment_bytes) for rank in range(RANKS)]
         self._pause = 1.0 / steps_per_second
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
+        self._thread = threading.Thread(target=self._run, daemon=True)  # that of a test that fails is not waited for
         for rank in self.ranks:
             rank.start()
         self._thread.start()
@@ -98,11 +98,11 @@ def test_sigterm_ships_what_is_there_and_leaves_live_processes_their_files(tmp_p
 def test_a_store_that_is_away_and_comes_back_has_everything_once(tmp_path: Path, load: Load) -> None:
     (tmp_path / "store").write_text("in the way")
     with agent_process(tmp_path) as agent:
-        wait_for(lambda: 'tachoscope_agent_errors_total{part="store"} 2' in agent.get("/metrics"))
+        wait_for(lambda: re.search(r'tachoscope_agent_errors_total{part="store"} ([2-9]|\d\d)', agent.get("/metrics")))
         assert "the store is behind" in agent.get("/readyz")
         (tmp_path / "store").unlink()
         ranks = load.end()
-        wait_for(lambda: shipped(tmp_path), 60)
+        wait_for(lambda: shipped(tmp_path))
 
     assert_once(tmp_path / "store", ranks)
 
@@ -121,7 +121,7 @@ def test_a_full_disk_loses_nothing_once_there_is_space_again(tmp_path: Path, ful
             wait_for(lambda: re.search(rf'tachoscope_agent_errors_total{{part="{part}"}} [1-9]', agent.get("/metrics")))
             ballast.unlink()
             ranks = load.end()
-            wait_for(lambda: shipped(tmp_path), 90)
+            wait_for(lambda: shipped(tmp_path))
         assert_once(tmp_path / "store", ranks)
         assert not list((tmp_path / "store").rglob("*.partial"))
     finally:
@@ -138,14 +138,16 @@ def _fill(path: Path) -> None:
                 continue
 
 
-def test_a_spool_removed_and_made_again_under_load_loses_nothing_that_the_agent_could_see(tmp_path: Path, load: Load) -> None:
+def test_a_spool_removed_and_made_again_under_load_loses_nothing_that_the_agent_could_see(tmp_path: Path) -> None:
+    load = Load(tmp_path / "spool" / "run", segment_bytes=64 << 20)  # else some rank may have begun one that no agent has seen yet
     with agent_process(tmp_path) as agent:
         wait_for(lambda: 'rank="7"' in agent.get("/metrics"))
         before = agent.url
-        shutil.rmtree(tmp_path / "spool")
+        (tmp_path / "spool").rename(tmp_path / "removed")  # at once: nothing new comes into a folder that is being removed
+        shutil.rmtree(tmp_path / "removed", ignore_errors=True)  # the agent may remove a file of its own first
         wait_for(lambda: spool.live_agent(tmp_path / "spool"))
         assert agent.url == before
-        time.sleep(2.0)
+        wait_for(lambda: len(list(spool.segments(tmp_path / "spool"))) >= RANKS)
         ranks = load.end()
         wait_for(lambda: shipped(tmp_path))
         wait_for(lambda: "tachoscope_agent_backlog_bytes 0" in agent.get("/metrics"))
@@ -161,13 +163,13 @@ def test_records_reach_a_real_s3_server_once_also_when_it_comes_late_and_the_age
         monkeypatch.setenv(name, value)
     agent = AgentProcess(tmp_path, store="s3://bucket/tachoscope")
     agent.start()
-    wait_for(lambda: 'tachoscope_agent_errors_total{part="store"} 1' in agent.get("/metrics"))
+    wait_for(lambda: re.search(r'tachoscope_agent_errors_total{part="store"} [1-9]', agent.get("/metrics")))
     with s3_server(port):
         wait_for(lambda: re.search(r"tachoscope_agent_shipped_objects_total [1-9]", agent.get("/metrics")))
         agent.kill()
         agent.start()
         ranks = load.end()
-        wait_for(lambda: shipped(tmp_path), 60)
+        wait_for(lambda: shipped(tmp_path))
         assert agent.stop() == 0
 
         assert_once(Store("s3://bucket/tachoscope"), ranks)
@@ -176,7 +178,7 @@ def test_records_reach_a_real_s3_server_once_also_when_it_comes_late_and_the_age
 def test_two_agents_never_serve_one_spool(tmp_path: Path) -> None:
     with agent_process(tmp_path) as agent:
         command = [str(BIN / "tachoscope"), "agent", "--config", str(agent.config)]
-        second = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        second = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
     assert second.returncode == 2
     assert "another agent serves the spool" in second.stderr
@@ -189,7 +191,7 @@ def test_two_agents_never_share_a_state_directory_and_an_agent_that_was_killed_l
     with agent_process(tmp_path) as agent:
         second = AgentProcess(other, state=str(tmp_path / "state"))
         command = [str(BIN / "tachoscope"), "agent", "--config", str(second.config)]
-        refused = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        refused = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
         assert refused.returncode == 2
         assert f"another agent has the state directory {tmp_path / 'state'}, process {agent.process.pid}" in refused.stderr  # type: ignore[union-attr]
         assert spool.live_agent(other / "spool") is None
@@ -243,7 +245,7 @@ def test_ctrl_c_is_a_clean_stop(tmp_path: Path) -> None:
     agent.signal(signal.SIGINT)
     assert agent.process is not None
 
-    assert agent.process.wait(timeout=30) == 0
+    assert agent.process.wait(timeout=120) == 0
     assert "Traceback" not in agent.log.read_text()
     assert spool.live_agent(tmp_path / "spool") is None
 

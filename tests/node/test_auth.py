@@ -9,6 +9,7 @@ from concurrent.futures import Future
 import bcrypt
 import pytest
 
+from left_behind import LeftBehind
 from tachoscope_node.auth import REMEMBERED, WAITING, Auth, Verdict
 
 pytestmark = pytest.mark.alone  # it counts the threads of its process
@@ -25,7 +26,7 @@ def basic(user: str, password: str | bytes) -> str:
 def verdict(auth: Auth, header: str | None) -> Verdict:
     later: Future[Verdict] = Future()
     now = auth.check(header, later.set_result)
-    return now if now is not None else later.result(10)
+    return now if now is not None else later.result(60)
 
 
 class Counting:
@@ -38,7 +39,7 @@ class Counting:
 
     def __call__(self, password: bytes, hashed: bytes) -> bool:
         self.calls.append((password, hashed))
-        assert self.go.wait(10)
+        assert self.go.wait(60)
         return password == b"secret"
 
 
@@ -141,17 +142,18 @@ def test_beyond_the_short_queue_guesses_are_told_to_come_again_and_the_known_are
     assert auth.check(basic("alice", "secret"), lambda _: None) is Verdict.ALLOWED
     assert auth.check("Bearer token-one", lambda _: None) is Verdict.ALLOWED
     counting.go.set()
-    assert {future.result(10) for future, verdict in zip(answers, now, strict=True) if verdict is None} == {Verdict.REFUSED}
+    assert {future.result(60) for future, verdict in zip(answers, now, strict=True) if verdict is None} == {Verdict.REFUSED}
 
 
 def test_guesses_are_checked_one_at_a_time_and_the_same_guess_once(auth, counting):
+    left = LeftBehind()
     counting.go.clear()
     answers: list[Future[Verdict]] = [Future() for _ in range(50)]
     for future in answers:
         assert auth.check(basic("alice", "secret"), future.set_result) is None
-    assert sum(thread.name == "tachoscope-auth" for thread in threading.enumerate()) == 1
+    assert len(left.threads("tachoscope-auth")) == 1
     counting.go.set()
-    assert {future.result(10) for future in answers} == {Verdict.ALLOWED}
+    assert {future.result(60) for future in answers} == {Verdict.ALLOWED}
     assert len(counting.calls) == 1
 
 
@@ -162,7 +164,7 @@ def test_closing_answers_those_who_wait_and_ends_the_thread(counting):
     for number, future in enumerate(answers):
         auth.check(basic("alice", f"{number}"), future.set_result)
     auth.close(wait=False)
-    assert {future.result(10) for future in answers} == {Verdict.BUSY}
+    assert {future.result(60) for future in answers} == {Verdict.BUSY}
     counting.go.set()
     auth.close(wait=True)
     assert auth.check(basic("alice", "secret"), lambda _: None) is Verdict.BUSY

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import threading
 import time
 from collections.abc import Callable
 
@@ -56,7 +57,7 @@ class Push:
 
     def __init__(self, url: str, families: Callable[[], list[Family]] = lambda: FAMILIES, **settings: object) -> None:
         self.lines: list[str] = []
-        options = {"interval_seconds": 2.0, "timeout_seconds": 1.0} | settings
+        options = {"interval_seconds": 120.0, "timeout_seconds": 60.0} | settings
         self.settings = OtlpSettings(url, **options)
         assert faults(self.settings) == []
         self.push = OtlpPush(
@@ -195,14 +196,14 @@ def test_series_that_ended_are_forgotten() -> None:
     [
         (answers(400), "answered 400 Bad Request", 30.0),
         (answers(401), "answered 401 Unauthorized; it is tried again every 60 s (check otlp.headers)", 30.0),
-        (answers(429), "answered 429 Too Many Requests", 1.0),
-        (answers(503), "answered 503 Service Unavailable", 1.0),
-        (answers(503, Retry_After="1"), "answered 503 Service Unavailable", 1.0),
+        (answers(429), "answered 429 Too Many Requests", 4.0),
+        (answers(503), "answered 503 Service Unavailable", 4.0),
+        (answers(503, Retry_After="1"), "answered 503 Service Unavailable", 4.0),
         (answers(302, Location="/elsewhere"), "answered 302 Found", 30.0),
         (answers(200, b"<html>log in", "text/html; charset=utf-8"), "answered with text/html", 30.0),
         (answers(200, b"\xff\xff\xff"), "no ExportMetricsServiceResponse", 30.0),
         (answers(200, b'{"partialSuccess": 7}', "application/json"), "no ExportMetricsServiceResponse", 30.0),
-        (never_ends, "no ExportMetricsServiceResponse", 1.0),
+        (never_ends, "no ExportMetricsServiceResponse", 30.0),
         (waits(30), "no answer in time", 1.0),
         (drips, "OTLP: could not push", 1.0),
         (closes, "OTLP: could not push", 1.0),
@@ -253,26 +254,31 @@ def test_a_short_refusal_is_retried_within_the_push() -> None:
     assert len(receiver.requests) == 3
 
 
-def test_a_long_retry_after_delays_the_next_push() -> None:
-    with FakeReceiver(answers(503, Retry_After="2")) as receiver:
-        it = Push(receiver.url, interval_seconds=0.2, timeout_seconds=0.1)
-        it.push.start()
-        receiver.wait_for(1)
-        time.sleep(1.2)
-        assert len(receiver.requests) == 1
-        receiver.wait_for(2)
-        it.push.stop(1)
+def test_a_long_retry_after_delays_the_next_push(monkeypatch: pytest.MonkeyPatch) -> None:
+    delays: list[float] = []
+
+    def wait(seconds: float) -> bool:
+        delays.append(seconds)
+        return len(delays) == 3
+
+    with FakeReceiver(answers(503, Retry_After="250"), answers(200)) as receiver, Push(receiver.url) as it:
+        monkeypatch.setattr(it.push._stopping, "wait", wait)  # all that the thread does is here, without its waiting
+        it.push._run()
+    assert it.push.exports == {"ok": 1, "partial": 0, "failed": 1}
+    assert delays[0] <= 120.0 < 180.0 < delays[1] <= 250.0
 
 
 class Records(logging.Handler):
-    """What reaches a handler that an application gives to the root logger."""
+    """What reaches a handler that an application gives to the root logger, but from threads that other tests left."""
 
     def __init__(self) -> None:
         super().__init__()
         self.texts: list[str] = []
+        self._others = {thread.ident for thread in threading.enumerate()} - {threading.get_ident()}
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.texts.append(f"{record.name}: {record.getMessage()}")
+        if record.thread not in self._others:
+            self.texts.append(f"{record.name}: {record.getMessage()}")
 
     def __enter__(self) -> Records:
         root = logging.getLogger()

@@ -16,17 +16,17 @@ from pathlib import Path
 import pytest
 import requests
 
-from fake_otlp_receiver import Behaviour, FakeReceiver, answers, drips, metrics_of, waits
+from fake_otlp_receiver import Behaviour, FakeReceiver, answers, drips, metrics_of, points_of, waits
 from left_behind import LeftBehind
+from processes import free_port, wait_for
 from tachoscope_core.training_metrics import STEPS
 from tachoscope_node.families import Family
 from test_otlp import FAMILIES, Push, assert_as_in_the_families
 
 
-def free_port() -> int:
+def listens(port: int) -> bool:
     with closing(socket.socket()) as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+        return one.connect_ex(("127.0.0.1", port)) == 0
 
 
 @contextmanager
@@ -43,11 +43,7 @@ def rotel(tmp_path: Path, forward_to: str) -> Iterator[str]:
     env = {name: value for name, value in os.environ.items() if not name.startswith(("ROTEL_", "OTEL_"))}
     with (tmp_path / "rotel.out").open("wb") as out, subprocess.Popen(command, env=env, stdout=out, stderr=out) as process:
         try:
-            for _ in range(200):
-                with closing(socket.socket()) as one:
-                    if one.connect_ex(("127.0.0.1", port)) == 0:
-                        break
-                time.sleep(0.05)
+            wait_for(lambda: listens(port))
             yield f"http://127.0.0.1:{port}"
         finally:
             process.terminate()
@@ -68,19 +64,21 @@ def test_a_real_collector_that_comes_late_gets_the_newest_values(tmp_path: Path)
         assert [it.push.push() for _ in range(3)] == ["failed"] * 3
         it.push.stop(0)
         with rotel(tmp_path, behind.url) as url:
-            late = Push(url, lambda: [Family(STEPS, [(("llama", "0"), next(steps))])], interval_seconds=0.5, timeout_seconds=0.4)
+            late = Push(url, lambda: [Family(STEPS, [(("llama", "0"), next(steps))])], interval_seconds=2.0, timeout_seconds=1.9)
             late.push.start()
             behind.wait_for(2)
-            late.push.stop(2)
-    values = [metrics_of(request)[STEPS.name].sum.data_points[0].as_double for _, _, request in behind.requests]
+            late.push.stop(60)
+    arrived = [one for _, _, request in behind.requests for one in request.resource_metrics]  # it may hand two on in one request
+    metrics = [metric for one in arrived for scope in one.scope_metrics for metric in scope.metrics]
+    values = [point.as_double for metric in metrics for point in points_of(metric)]
     assert values == sorted(set(values)) and values[0] >= 3
 
 
 def test_a_stop_pushes_a_last_time() -> None:
     with FakeReceiver() as receiver:
-        it = Push(receiver.url, interval_seconds=3600, timeout_seconds=5)
+        it = Push(receiver.url, interval_seconds=360_000)
         it.push.start()
-        it.push.stop(3)
+        it.push.stop(60)
     assert it.push.exports == {"ok": 1, "partial": 0, "failed": 0}
     assert len(receiver.requests) == 1
 
@@ -106,12 +104,12 @@ def test_a_stop_in_the_middle_of_a_push_returns_within_its_deadline(behaviour: B
 
 def test_a_stop_during_the_wait_for_a_retry_still_pushes_a_last_time(at_once: None) -> None:
     steps = iter([1, 2, 3])
-    with FakeReceiver(answers(503, Retry_After="4"), answers(200)) as receiver:
-        it = Push(receiver.url, lambda: [Family(STEPS, [(("llama", "0"), next(steps))])], interval_seconds=6, timeout_seconds=5)
+    with FakeReceiver(answers(503, Retry_After="400"), answers(200)) as receiver:
+        it = Push(receiver.url, lambda: [Family(STEPS, [(("llama", "0"), next(steps))])], interval_seconds=600, timeout_seconds=500)
         it.push.start()
         receiver.wait_for(1)
         time.sleep(0.2)
-        it.push.stop(2)
+        it.push.stop(60)
     values = [metrics_of(request)[STEPS.name].sum.data_points[0].as_double for _, _, request in receiver.requests]
     assert values == [1, 2]
     assert it.push.exports == {"ok": 1, "partial": 0, "failed": 1}
@@ -141,19 +139,20 @@ def test_tls_uses_the_authority_and_the_certificate_of_the_settings(tmp_path: Pa
     with FakeReceiver(tls=context) as receiver:
         with Push(receiver.url, ca_file=cert, cert_file=cert, key_file=key) as it:
             assert it.push.push() == "ok", it.lines
-        with Push(receiver.url, cert_file=cert, key_file=key) as stranger:
+        with Push(receiver.url, timeout_seconds=4.0, cert_file=cert, key_file=key) as stranger:
             assert stranger.push.push() == "failed"
         assert "self-signed certificate" in stranger.lines[0]
-        with Push(receiver.url, ca_file=cert) as nobody:
+        with Push(receiver.url, timeout_seconds=4.0, ca_file=cert) as nobody:
             assert nobody.push.push() == "failed"
-    with FakeReceiver(drips, tls=context) as receiver, Push(receiver.url, ca_file=cert, cert_file=cert, key_file=key) as it:
+    ours = {"ca_file": cert, "cert_file": cert, "key_file": key}
+    with FakeReceiver(drips, tls=context) as receiver, Push(receiver.url, timeout_seconds=1.0, **ours) as it:
         began = time.monotonic()
         assert it.push.push() == "failed"
         assert time.monotonic() - began < 20.0  # it would drip for ever
     assert "no answer in time" in it.lines[0]
 
 
-def test_families_or_a_log_that_raise_cost_one_push_and_not_the_thread() -> None:
+def test_families_or_a_log_that_raise_cost_one_push_and_not_the_thread(at_once: None) -> None:
     def families() -> list[Family]:
         if len(calls) < 2:
             calls.append(1)
@@ -162,20 +161,21 @@ def test_families_or_a_log_that_raise_cost_one_push_and_not_the_thread() -> None
 
     calls: list[int] = []
     with FakeReceiver() as receiver:
-        it = Push(receiver.url, families, interval_seconds=0.2, timeout_seconds=0.1)
+        it = Push(receiver.url, families, interval_seconds=2.0, timeout_seconds=1.9)
         it.push._log = lambda line: calls[99]
         it.push.start()
         receiver.wait_for(1)
-        it.push.stop(1)
+        it.push.stop(60)
     assert it.push.exports["failed"] == 2 and it.push.exports["ok"] >= 1
 
 
 def test_nodes_that_start_together_do_not_push_together() -> None:
     with FakeReceiver() as receiver:
-        nodes = [Push(receiver.url, interval_seconds=1.5, timeout_seconds=1) for _ in range(20)]
+        nodes = [Push(receiver.url, interval_seconds=30, timeout_seconds=20) for _ in range(20)]
         for node in nodes:
             node.push.start()
-        time.sleep(0.5)
+        receiver.wait_for(1)
+        time.sleep(1.0)  # those that push with the first one do it now
         early = len(receiver.requests)
         for node in nodes:
             node.push.stop(0)
@@ -196,7 +196,7 @@ sys.path[:0] = sys.argv[2].split()
 from test_otlp import FAMILIES
 from tachoscope_node.otlp import OtlpPush, OtlpSettings
 lines = []
-settings = OtlpSettings(f"http://127.0.0.1:{sys.argv[1]}", interval_seconds=1, timeout_seconds=0.05)
+settings = OtlpSettings(f"http://127.0.0.1:{sys.argv[1]}", interval_seconds=1, timeout_seconds=0.5)
 push = OtlpPush(settings, families=lambda: FAMILIES, resource={}, start_time_seconds=1, log=lines.append)
 def rss():
     return int(open("/proc/self/statm").read().split()[1]) * 4096
@@ -207,7 +207,7 @@ for _ in range(200):
     push.push()
 for thread in threading.enumerate():  # guards that were called off, and have not been scheduled since
     if thread is not threading.main_thread():
-        thread.join(10)
+        thread.join(60)
 assert threading.active_count() == 1, threading.enumerate()
 assert push.exports["failed"] == 250, push.exports
 assert rss() - before < 2 << 20, rss() - before

@@ -78,13 +78,14 @@ def test_a_service_that_says_something_else_or_is_not_there_is_no_all_clear(fake
 
 
 def test_the_collector_shows_what_holds_and_nothing_while_it_cannot_ask(fake: FakeMetadata) -> None:
+    """What it says of one look that took too long, on a crowded machine, is waited out as well."""
     collector = PreemptionCollector("gcp", url=fake.url, interval_seconds=0.02)
 
     def shown() -> float:
         try:
             (family,) = collector.collect()
-        except NoDataError:
-            raise ValueError("not asked yet") from None
+        except (NoDataError, MetadataError) as error:
+            raise ValueError(f"not asked yet, or in vain: {error}") from None
         assert family.metric is PREEMPTION_NOTICE
         ((labels, point),) = family.points
         assert labels == ("gcp",)
@@ -106,7 +107,7 @@ def test_the_collector_shows_what_holds_and_nothing_while_it_cannot_ask(fake: Fa
     assert wait_for(fails)
     assert collector.current is first, "a service that fails takes nothing back"
     fake.broken = fake.preempted = False
-    assert wait_for(lambda: not fails() and shown() == 0.0)
+    assert wait_for(lambda: shown() == 0.0)
     assert collector.current is None
     collector.close()
 

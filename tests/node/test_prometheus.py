@@ -51,7 +51,8 @@ def test_our_labels_arrive_under_their_own_names(tmp_path: Path) -> None:
                 return found
 
             found = wait_for(series)
-            (steps,) = ask_prometheus(port, "query", query='tachoscope_steps_total{training_job="job",rank="0"}')["result"]
+            asked = 'tachoscope_steps_total{training_job="job",rank="0"}'
+            (steps,) = wait_for(lambda: ask_prometheus(port, "query", query=asked)["result"])  # a scrape may fail in between
 
     scraped = {"__name__", "namespace", "container", "pod", "job", "endpoint", "instance"}
     for one in found:

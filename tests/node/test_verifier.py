@@ -77,19 +77,18 @@ def test_a_flipped_bit_is_found_and_the_checkpoint_before_it_becomes_the_last_ve
     process.start(pid=os.getpid())
     agent = agent_of(tmp_path, clock=clock, checkpoints={"verify_again_seconds": 60.0})
     agent.verifier._clock = unix
-    saved_at = []
-    for step in (1, 2):
-        saved_at.append(time.time())
+    saved_at = [unix.now + 10.0, unix.now + 20.0]
+    for step, at in enumerate(saved_at, start=1):
+        process.unix_clock = lambda at=at: at  # type: ignore[misc]
         save(process, tmp_path / "out" / f"step-{step}.pt", os.urandom(10_000), step=step)
-        time.sleep(0.02)
     pass_seconds(agent, clock, 1)
     wait_for(lambda: counted(agent, "sound") == 2)
-    assert value(agent, TIMESTAMP, "job") == pytest.approx(saved_at[1], abs=0.02)
+    assert value(agent, TIMESTAMP, "job") == pytest.approx(saved_at[1], abs=1e-3)
 
     flip(tmp_path / "out" / "step-2.pt", 5000)
     unix.now += 61
     wait_for(lambda: counted(agent, "corrupt") == 1)
-    assert value(agent, TIMESTAMP, "job") == pytest.approx(saved_at[0], abs=0.02)
+    assert value(agent, TIMESTAMP, "job") == pytest.approx(saved_at[0], abs=1e-3)
     pass_seconds(agent, clock, 3)
     agent.close()
 

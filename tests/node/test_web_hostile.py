@@ -27,10 +27,10 @@ RIGHT = basic("alice", "secret")
 
 
 def quickly(server: WebServer, *headers: str, **how) -> None:
-    """Assert that a scraper is served within two seconds."""
+    """Assert that a scraper is served within ten seconds, also on a slow machine: all that could hold it up takes longer."""
     start = time.monotonic()
     assert fetch(server, *headers, **how)[2] == PAGE
-    assert time.monotonic() - start < 2.0
+    assert time.monotonic() - start < 10.0
 
 
 def rss_mib() -> float:
@@ -95,7 +95,7 @@ def test_answered_clients_that_idle_do_not_lock_others_out_either():
 
 
 def test_clients_that_send_a_byte_a_second_are_cut_off_and_others_served():
-    with serving(head_seconds=3) as server:
+    with serving(head_seconds=8) as server:
         slow = [connect(server) for _ in range(20)]
         end = time.monotonic() + 1.1
         position = 0
@@ -119,10 +119,10 @@ def test_a_client_that_says_nothing_is_cut_off_without_a_word():
 
 
 def test_a_second_request_has_its_own_patience_from_its_first_byte():
-    with serving(head_seconds=0.4, idle_seconds=60) as server, connect(server) as sock:
+    with serving(head_seconds=2.0, idle_seconds=600) as server, connect(server) as sock:
         sock.sendall(ask())
         assert answer(sock)[0] == 200
-        time.sleep(0.8)  # between requests: no hurry
+        time.sleep(3.0)  # between requests: no hurry
         sock.sendall(ask())
         assert answer(sock)[0] == 200
         sock.sendall(ask() + b"GET /half")
@@ -205,7 +205,7 @@ def test_random_bytes_never_end_the_server(tls):
     chance = random.Random(4)
     heads = [ask(), ask("/echo"), ask("/metrics", RIGHT), b"\x16\x03\x01\x02\x00\x01", b"\x80\x2e\x01\x00\x02"]
     for server_config, context in ((None, None), (config, authority.client())):
-        with serving(server_config, head_seconds=1) as server:
+        with serving(server_config, head_seconds=60) as server:
             for _ in range(150):
                 with connect(server) as sock:
                     sent = bytearray(chance.choice(heads) + chance.randbytes(chance.randrange(200)))
@@ -221,7 +221,7 @@ def test_random_bytes_never_end_the_server(tls):
 def test_a_flood_of_wrong_passwords_delays_no_scraper_that_is_known():
     import bcrypt
 
-    config = WebConfig(users={"alice": bcrypt.hashpw(b"secret", bcrypt.gensalt(12))})
+    config = WebConfig(users={"alice": bcrypt.hashpw(b"secret", bcrypt.gensalt(14))})  # 17 guesses: 17 s
     with serving(config) as server:
         assert fetch(server, RIGHT)[0] == 200
         socks = [connect(server) for _ in range(100)]
@@ -285,7 +285,7 @@ with serving() as server:
 
 
 def test_without_file_descriptors_the_server_waits_without_burning_the_cpu():
-    done = subprocess.run([sys.executable, "-c", NO_FILES], cwd=NODE_TESTS, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", NO_FILES], cwd=NODE_TESTS, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert float(done.stdout.split()[1]) < 0.5
 
@@ -296,13 +296,13 @@ def test_the_server_leaves_half_of_few_file_descriptors_to_others(monkeypatch):
 
 
 def test_stopping_does_not_wait_for_hostile_clients():
-    with serving(page=PAGE * 20_000) as server:
+    with serving(page=PAGE * 20_000, head_seconds=600, write_seconds=600) as server:
         socks = [connect(server) for _ in range(30)]
         for number, sock in enumerate(socks):
             sock.sendall(ask()[: 5 + number * 3])
         thread = threading.Thread(target=server.stop)
         thread.start()
-        thread.join(5)
+        thread.join(60)
         assert not thread.is_alive()
         for sock in socks:
             sock.close()

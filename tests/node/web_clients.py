@@ -47,7 +47,7 @@ def serving(
 
 
 def connect(server: WebServer, context: ssl.SSLContext | None = None) -> socket.socket:
-    sock = socket.create_connection(("127.0.0.1", server.port), timeout=10)
+    sock = socket.create_connection(("127.0.0.1", server.port), timeout=60)
     return sock if context is None else context.wrap_socket(sock, server_hostname="localhost")
 
 
@@ -100,7 +100,7 @@ def closed(sock: socket.socket) -> bool:
     return True
 
 
-def until(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
+def until(condition: Callable[[], bool], seconds: float = 60.0) -> bool:
     end = time.monotonic() + seconds
     while not condition() and time.monotonic() < end:
         time.sleep(0.01)

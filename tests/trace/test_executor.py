@@ -80,7 +80,7 @@ def test_a_dask_cluster_of_separate_processes_finds_the_same_as_this_process(tmp
     PlantedJob(4, [Group("0", range(4), "default_pg")], late={2: 3_000_000}).write(job)
     with dask_cluster(tmp_path, workers=2) as address:
         with distributed.Client(f"tcp://{address}", set_as_default=False) as client:
-            client.wait_for_workers(2, timeout=60)
+            client.wait_for_workers(2, timeout=300)
             ran_in = set(client.run(os.getpid).values())
         found = read_job([job], executor=f"dask://{address}")
     assert len(ran_in) == 2 and os.getpid() not in ran_in
@@ -101,8 +101,9 @@ def test_a_scheduler_without_workers_is_one_clear_error_soon(tmp_path: Path, mon
         pass
 
 
-def test_an_error_on_a_cluster_names_the_file(tmp_path: Path) -> None:
+def test_an_error_on_a_cluster_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed")
+    monkeypatch.setattr("tachoscope_analyzers.trace.executor.WORKER_SECONDS", 300)  # the worker is still starting
     for name in ("one.json", "two.json"):
         (tmp_path / name).write_text("this is no trace")
     with dask_cluster(tmp_path, workers=1) as address, pytest.raises(TachoscopeError, match=r"(one|two)\.json"):

@@ -1,5 +1,6 @@
 """Real DDP jobs that come to a standstill, shipped by a real agent: a real watch names the rank."""
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -40,7 +41,8 @@ def training(folder: Path, *how: str, script: Path = SCRIPT, hang_seconds: float
         yield
     finally:
         for process in [*psutil.Process(job.pid).children(recursive=True), job]:  # workers have sessions of their own
-            process.kill()
+            with contextlib.suppress(psutil.NoSuchProcess):  # it went with the one before
+                process.kill()
         job.wait()
         agent.kill()
         agent.wait()

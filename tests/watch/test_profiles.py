@@ -35,7 +35,7 @@ class Told:
 def post(url: str, *headers: tuple[str, str]) -> tuple[int, Any]:
     request = urllib.request.Request(url, method="POST", headers=dict(headers))
     try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.status, json.loads(answer.read())
     except urllib.error.HTTPError as error:
         text = error.read()
@@ -43,7 +43,7 @@ def post(url: str, *headers: tuple[str, str]) -> tuple[int, Any]:
 
 
 def until(found: Callable[[], Any]) -> Any:
-    for _ in range(600):
+    for _ in range(2400):
         if (value := found()) is not None:
             return value
         time.sleep(0.05)
@@ -53,7 +53,7 @@ def until(found: Callable[[], Any]) -> Any:
 def asked(store: Store, job: str, known: str) -> Request:
     """Return the request of an id as an agent finds it."""
     request = until(lambda: profile_requests.read_request(store, job, known))
-    assert profile_requests.ids(store, job, since=time.time() - 60) == [known]
+    assert profile_requests.ids(store, job, since=time.time() - 600) == [known]
     return request
 
 
@@ -171,7 +171,7 @@ def test_a_changed_web_configuration_is_read_on_demand_and_a_broken_one_changes_
 def answered(url: str, method: str, *headers: tuple[str, str]) -> tuple[int, str]:
     request = urllib.request.Request(url, method=method, headers=dict(headers))
     try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.status, answer.headers["Content-Type"]
     except urllib.error.HTTPError as error:
         return error.code, error.headers["Content-Type"]

@@ -72,7 +72,7 @@ def test_of_a_job_that_became_slow_the_shorter_time_is_judged_the_worse_it_looks
     worst = []
     for over in (120.0, 10.0):
         with ThreadPoolExecutor(1) as pool:
-            (view,) = cycle(str(tmp_path), time.time(), pool, over)
+            (view,) = cycle(str(tmp_path), job.now, pool, over)
         assert isinstance(view, JobView) and view.report is not None
         worst.append(view.report.findings[0])
 
@@ -210,13 +210,13 @@ def watching(folder: Path, *options: str, hang_seconds: str = "30") -> Iterator[
 
 
 def get(url: str) -> Any:
-    with urllib.request.urlopen(url, timeout=10) as answer:
+    with urllib.request.urlopen(url, timeout=60) as answer:
         return answer.read()
 
 
 def jobs_of(url: str) -> list[Any]:
     """Return the list of jobs as soon as there is one."""
-    for _ in range(600):
+    for _ in range(1200):
         found: list[Any] = json.loads(get(f"{url}/v1/jobs"))["jobs"]
         if found:
             return found
@@ -245,7 +245,7 @@ def test_a_watch_serves_what_it_found_and_killed_and_started_again_goes_on(tmp_p
             workers = psutil.Process(process.pid).children(recursive=True)
             assert workers
             process.send_signal(number)
-            assert process.wait(20) == (0 if number == signal.SIGTERM else -signal.SIGKILL)
+            assert process.wait(120) == (0 if number == signal.SIGTERM else -signal.SIGKILL)
             assert psutil.wait_procs(workers, timeout=60)[1] == []
 
 

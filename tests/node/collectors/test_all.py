@@ -1,6 +1,7 @@
 """All collectors together, on this very machine."""
 
 import os
+import statistics
 import time
 from pathlib import Path
 
@@ -48,14 +49,14 @@ def test_on_this_machine_none_fails_and_what_they_say_holds() -> None:
 def test_a_run_of_all_costs_little() -> None:
     frame = Frame(host_collectors("/proc", "/sys", ranks, {}), lambda _: None)
     frame.tick(0.0)
-    runs = 23
-    start = time.process_time()
-    for run in range(1, runs + 1):
+    costs = []
+    for run in range(1, 24):
+        start = time.process_time()
         frame.tick(run * 5.0)
-    cost = (time.process_time() - start) / runs
+        costs.append(time.process_time() - start)
     frame.close()
 
-    assert cost < _CPU_SECONDS_PER_RUN
+    assert statistics.median(costs) < _CPU_SECONDS_PER_RUN  # what threads that other tests left do now and then is in some of them
 
 
 def test_a_spoilt_file_fails_its_collector_alone_and_its_sentence_names_file_and_line(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from tachoscope_node.families import Family
 
 pytestmark = pytest.mark.alone
 
-_DEADLINE = 0.4
+_DEADLINE = 1.0
 
 
 def gauge(name: str) -> Metric:
@@ -70,7 +70,7 @@ def failing(frame: Frame, name: str) -> float | None:
 
 
 def until(true: Callable[[], bool]) -> None:
-    end = time.monotonic() + 5
+    end = time.monotonic() + 60
     while not true() and time.monotonic() < end:
         time.sleep(0.005)
     assert true()
@@ -90,8 +90,8 @@ def threads() -> Iterator[Callable[[], int]]:
 
 
 def test_what_collectors_gave_is_shown_with_how_they_are_and_how_long_they_took(log: list[str]) -> None:
-    slow, quick = Fake("slow", lambda: time.sleep(0.03)), Fake("quick")
-    frame = Frame([slow, quick], log.append)
+    slow, quick = Fake("slow", lambda: time.sleep(1.0)), Fake("quick")
+    frame = Frame([slow, quick], log.append, deadline_seconds=60.0)
 
     frame.tick(100.0)
 
@@ -99,7 +99,7 @@ def test_what_collectors_gave_is_shown_with_how_they_are_and_how_long_they_took(
     assert status(frame, "slow") == status(frame, "quick") == "ok"
     assert success(frame, "slow") == 1
     durations = points(frame.families(), COLLECTOR_DURATION)
-    assert durations["slow",] >= 0.03 > durations["quick",]
+    assert durations["slow",] >= 1.0 > durations["quick",]
     assert log == []
     frame.close()
 
@@ -198,7 +198,7 @@ def test_one_that_hangs_is_failed_while_the_others_are_collected_in_the_same_tic
     assert status(frame, "hung") == "failed"
     assert success(frame, "hung") == 0
     assert ("hung",) not in points(frame.families(), COLLECTOR_DURATION)
-    assert "no answer within 0.4 s" in log[0]
+    assert "no answer within 1 s" in log[0]
     assert len(log) == 1
     release.set()
     frame.close()
@@ -300,7 +300,7 @@ def test_how_long_one_hangs_grows_though_nothing_is_due_and_it_is_not_started_ag
 ) -> None:
     release = threading.Event()
     hung = Fake("hung", lambda: release.wait() and None)
-    frame = Frame([hung], log.append, deadline_seconds=0.05)
+    frame = Frame([hung], log.append, deadline_seconds=_DEADLINE)
     seen = []
     for now in range(100, 112):
         frame.tick(float(now))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
+from unittest import mock
 
 import pynvml
 
@@ -12,6 +13,7 @@ from fake_nvml import Driver
 from tachoscope_core import gpu_metrics as names
 from tachoscope_core.metric import Metric
 from tachoscope_node.families import Labels
+from tachoscope_node.gpu import collector as gpu_collector
 from tachoscope_node.gpu.collector import GpuCollector
 
 Key = tuple[str, Labels]
@@ -148,9 +150,19 @@ class Clock:
 
 
 @contextmanager
-def collector(driver: Driver, clock: Callable[[], float], **arguments: Any):  # type: ignore[no-untyped-def]
-    """Run a collector on a fake driver in this process."""
-    with driver.in_process():
+def patience() -> Iterator[None]:
+    """Let collectors wait for the driver a hundred times as long as in an agent."""
+    with mock.patch.multiple(gpu_collector, ASK_SECONDS=120.0, START_SECONDS=60.0):
+        yield
+
+
+@contextmanager
+def collector(driver: Driver, clock: Callable[[], float], *, patient: bool = True, **arguments: Any):  # type: ignore[no-untyped-def]
+    """Run a collector on a fake driver in this process.
+
+    patient: on a clock of the test's own, waits for calls as long as they take on a crowded machine; False for those that hang.
+    """
+    with driver.in_process(), patience() if patient and isinstance(clock, Clock) else nullcontext():
         made = GpuCollector(load=lambda: pynvml, clock=clock, **arguments)
         try:
             yield made

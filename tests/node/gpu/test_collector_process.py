@@ -21,9 +21,9 @@ def test_the_page_answers_while_a_call_hangs_and_the_agent_ends_in_order(tmp_pat
     agent = AgentProcess(tmp_path, driver.environment(), tick_seconds=0.2, stop_seconds=1.0)
     agent.start()
     wait_for(lambda: gpus_up(agent.get("/metrics")) == ALL)
-    driver.set_gpu(6, hang_seconds=30)
+    driver.set_gpu(6, hang_seconds=300)
     slowest, down = 0.0, ALL
-    for _ in range(100):
+    for _ in range(600):
         began = time.monotonic()
         page = agent.get("/metrics")
         slowest = max(slowest, time.monotonic() - began)
@@ -34,9 +34,9 @@ def test_the_page_answers_while_a_call_hangs_and_the_agent_ends_in_order(tmp_pat
     code = agent.stop()
 
     assert down == ALL - {"6"}
-    assert slowest < 10.0  # the call hangs for 30 s
+    assert slowest < 30.0  # the call hangs for 300 s
     assert code == 0
-    assert time.monotonic() - began < 10.0
+    assert time.monotonic() - began < 30.0
     assert len([line for line in agent.log.read_text().splitlines() if "GPU 6" in line and "no_answer" in line]) == 1
 
 

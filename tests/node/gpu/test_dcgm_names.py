@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from nvml_script import patience
 from prometheus_client.parser import text_string_to_metric_families
 
 from fake_nvml import Driver
@@ -48,7 +49,7 @@ def from_page(text: str, *more: Family) -> dict[str, list[Sample]]:
 @pytest.fixture
 def driver(tmp_path: Path) -> Iterator[Driver]:
     made = Driver(tmp_path, "h100x8")
-    with made.in_process():
+    with made.in_process(), patience():
         yield made
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from nvml_script import patience
 from trees import points
 
 from fake_nvml import Driver
@@ -15,6 +16,7 @@ from tachoscope_core.metric import Metric
 from tachoscope_node.collectors.collector import Collector, NoDataError, NotSupportedError, PartialError
 from tachoscope_node.collectors.frame import Frame
 from tachoscope_node.families import Labels
+from tachoscope_node.gpu import dcgm
 from tachoscope_node.gpu.collector import GpuCollector
 from tachoscope_node.gpu.dcgm import DcgmCollector
 from tachoscope_node.gpu.joined import JoinedCollector
@@ -31,7 +33,7 @@ class Node:
         self.nvml = GpuCollector(log=self.log.append, required=required, clock=self.clock)
         self.joined = JoinedCollector(self.nvml, self.dcgm, required=required, log=self.log.append)
         collectors: list[Collector] = [self.dcgm, self.joined]
-        self.frame = Frame(collectors, self.log.append)
+        self.frame = Frame(collectors, self.log.append, deadline_seconds=60.0)
 
     def clock(self) -> float:
         return self.now
@@ -49,12 +51,13 @@ class Node:
 def driver(tmp_path: Path) -> Iterator[Driver]:
     made = Driver(tmp_path, "h100x8")
     made.set({"driver.gpus": 2})
-    with made.in_process():
+    with made.in_process(), patience():
         yield made
 
 
 @pytest.fixture
-def node(driver: Driver) -> Iterator[Node]:
+def node(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
+    monkeypatch.setattr(dcgm, "ANSWER_SECONDS", 60.0)  # on a crowded machine even this one takes its time
     with fake_dcgm_exporter() as exporter:
         node = Node(driver, exporter)
         node.exporter.page = exporter_page(driver)

@@ -44,14 +44,14 @@ def test_all_ranks_choose_the_same_ones() -> None:
 
 def test_a_record_is_of_the_rank_and_of_when_the_operation_was_done() -> None:
     written, clock = Written(), FakeClock()
-    done = int((time.time() - 5) * 1e6)
+    done = int((time.time() - 500) * 1e6)
     Details(written, Groups(list), clock=clock).take(MEMBER, operation(17)._replace(time=done / 1e6))
 
     (record,) = written
     assert (record["rank"], record["attempt"], record["sequence"], record["communicator"]) == (3, 2, 17, "0x9e17999afaa87dbb")
     assert (record["group"], record["group_size"], record["peer"]) == ("", 8, -1)
     assert abs(record["time"] - done / 1e6) < 0.001
-    assert abs((clock.now - record["monotonic_ns"] / 1e9) - (time.time() - record["time"])) < 1.0
+    assert abs((clock.now - record["monotonic_ns"] / 1e9) - (time.time() - record["time"])) < 60.0
 
 
 def test_more_than_the_store_should_get_are_dropped_and_counted() -> None:

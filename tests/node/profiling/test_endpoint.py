@@ -77,6 +77,7 @@ def test_a_fault_of_its_own_does_not_end_it(directory: Path, endpoint: Endpoint)
 
 def test_a_process_that_takes_no_answer_holds_nobody_up_for_long(directory: Path, endpoint: Endpoint) -> None:
     with client(directory) as silent, client(directory, "dynoconfigclient-2") as asks:
+        asks.socket.settimeout(5)  # what asked the daemon's socket of before has no answer
         silent.socket.connect(silent.daemon)  # then its queue has no end but the room that the daemon has for all
         with contextlib.suppress(ConnectionError):  # the daemon's socket is another one now
             for _ in range(600):
