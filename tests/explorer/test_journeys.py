@@ -54,6 +54,15 @@ def rests(page: Any) -> None:
     page.locator("[data-testid=stStatusWidget]").wait_for(state="detached")
 
 
+def stands(plot: Any) -> dict[str, float]:
+    """Return where a plot is on the page, once it has not moved for a second: what is above it may be drawn later."""
+    before, box = None, plot.bounding_box()
+    while box != before:
+        plot.page.wait_for_timeout(1000)
+        before, box = box, plot.bounding_box()
+    return box
+
+
 def at(page: Any, address: str, path: str, title: str) -> Any:
     page.goto(address + path)
     page.get_by_role("heading", name=title, level=1).wait_for()
@@ -89,11 +98,11 @@ def test_the_verdict_stands_first_with_who_how_much_and_what_to_do(page: Any, ad
 def test_a_window_that_is_brushed_goes_into_the_address_and_all_follows(page: Any, address: str) -> None:
     at(page, address, "job?job=demo-input_straggler", "demo-input_straggler")
     plot = page.locator(".js-plotly-plot .nsewdrag").first
-    plot.scroll_into_view_if_needed()  # which waits until it moves no more
-    box = plot.bounding_box()
+    box = stands(plot)
     page.mouse.move(box["x"] + 0.3 * box["width"], box["y"] + 0.3 * box["height"])
     page.mouse.down()
     page.mouse.move(box["x"] + 0.7 * box["width"], box["y"] + 0.6 * box["height"], steps=8)
+    page.locator(".select-outline").first.wait_for(state="attached")  # the plot has seen it
     page.mouse.up()
 
     page.wait_for_url(re.compile(r"from=\d+.*to=\d+"))

@@ -27,8 +27,11 @@ START_SECONDS = 120.0
 
 
 def _own_ports() -> Iterator[int]:
-    """Yield ports for this process of the tests: connections get theirs from 32768 on, its other processes elsewhere."""
-    first = 10_000 + 2_000 * (int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 10)
+    """Yield ports for this process of the tests: connections get theirs from 32768 on, its other processes elsewhere.
+
+    They begin above 10080, which browsers refuse.
+    """
+    first = 11_000 + 2_000 * (int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 10)
     begin = random.SystemRandom().randrange(2_000)  # of two runs of the tests on one machine each begins at another
     for number in itertools.count(begin):
         yield first + number % 2_000
