@@ -19,7 +19,7 @@ demo: $(READY) ## train a small model with a real fault, watched, and say where 
 	$(BIN)/tachoscope demo $(if $(FAULT),--fault $(FAULT))
 
 test: $(READY) lint ## every behaviour once
-	$(BIN)/python -m pytest -m "not alone" -n 4
+	$(BIN)/python -m pytest -m "not alone" -n 6
 	$(BIN)/python -m pytest -m alone
 
 bars: $(READY) ## the full counts: every fault 10 times, and all other tests (over an hour)

@@ -118,6 +118,7 @@ def samples(name: str) -> int:
     return TRUTHS[name].updates * batch + TRUTHS[name].peeked_samples
 
 
+@pytest.mark.bar  # test_run has a script of two ranks
 @pytest.mark.parametrize("name", DISTRIBUTED)
 def test_a_public_script_is_fully_recorded_under_torchrun(tmp_path: Path, name: str) -> None:
     watched = run_watched(tmp_path, *command(name, RANKS))

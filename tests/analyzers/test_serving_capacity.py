@@ -112,6 +112,7 @@ def test_the_limit_of_running_requests_is_seen_where_others_wait():
     assert any("was not reached" in sentence for sentence in unseen.assumed)
 
 
+@pytest.mark.bar
 def test_bursts_are_seen_and_lower_the_knee():
     even = engine_model.of_traffic(recorded(PLANTED, 30.0, seconds=120.0), max_running=128)
     bursty = engine_model.of_traffic(recorded(PLANTED, 30.0, shape=0.15, seconds=120.0), max_running=128)

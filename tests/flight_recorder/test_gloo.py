@@ -51,7 +51,7 @@ def hanging_job(folder: Path, how: str, there: int) -> Iterator[list[subprocess.
         pytest.param("size", {0: "host-stuck", CULPRIT: "size mismatch"}, marks=pytest.mark.bar),  # rank 0 is made to stay away
         pytest.param("larger", {CULPRIT: "size mismatch"}, marks=pytest.mark.bar),
         pytest.param("smaller", {CULPRIT: "size mismatch"}, marks=pytest.mark.bar),
-        ("order", {CULPRIT: "order mismatch"}),
+        pytest.param("order", {CULPRIT: "order mismatch"}, marks=pytest.mark.bar),
         pytest.param("lock", {CULPRIT: "no dump"}, marks=pytest.mark.bar),
         ("none", {}),
     ],
