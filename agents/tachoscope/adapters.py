@@ -45,7 +45,7 @@ def _evaluating(probe: Probe) -> Callable[[Function], Function]:
             try:
                 return original(*args, **kwargs)
             finally:
-                probe.timeline.end_evaluation()
+                probe.end_evaluation()
 
         return call
 

@@ -1,7 +1,7 @@
 """Wraps the few functions of torch that every training loop goes through. Each wrapper calls the original whatever happens.
 
 Wrapped: the iterator of `DataLoader`, `torch.autograd.backward` (that of a tensor calls it), all optimizers (by torch's own
-global hooks), `nn.Module.train`/`eval`, and copies to the device once CUDA is in use; what waits for other ranks is wrapped by
+global hooks), the outermost calls of models (`model_calls`), `nn.Module.train`/`eval`, and copies to the device once CUDA is in use; what waits for other ranks is wrapped by
 `collective_patches`, what saves and reads checkpoints by `checkpoint_patches`. No hook is put on any module: a hook would be
 pickled with the user's model.
 """
@@ -18,12 +18,15 @@ from typing import Any
 
 from tachoscope import checkpoint_patches, collective_patches, integrity_checks
 from tachoscope import timeline as tl
+from tachoscope.model_calls import ModelCalls
 from tachoscope.probe import Probe
 from tachoscope.wrapping import Function, during, wrap
 
 
 def install(probe: Probe, torch: ModuleType) -> None:
     """Wrap torch for `probe`; called once a process."""
+    probe.grad_enabled = torch.is_grad_enabled
+    probe.models = ModelCalls(probe, torch)
     _loaders(probe)
     _backward(probe, torch)
     _optimizers(probe)
@@ -158,7 +161,7 @@ def _modes(probe: Probe, torch: ModuleType) -> None:
         def train(self: Any, mode: bool = True) -> Any:  # noqa: FBT001, FBT002  # torch's own signature
             if probe.on and get_ident() == probe.thread_ident:
                 if mode:
-                    probe.timeline.end_evaluation()
+                    probe.end_evaluation()
                 elif probe.steps:  # before the first step it is a model being built
                     probe.timeline.begin_evaluation()
             return original(self, mode)

@@ -24,15 +24,21 @@ from tachoscope import timeline as tl
 from tachoscope.checkpoints import Checkpoints
 from tachoscope.collectives import Collectives
 from tachoscope.device_clock import DeviceClock
+from tachoscope.evaluation import EvaluationRule
 from tachoscope.importhook import after_import
+from tachoscope.loop_code import MOST_CALLS
+from tachoscope.model_calls import ModelCalls
 from tachoscope.notices import NOTICES
 from tachoscope.outbox import FinishedStep, Outbox
 from tachoscope.procfs import RunDelay
 from tachoscope.profiles import Profiles
 from tachoscope.sampler import Counts, Sampler
+from tachoscope.stacks import Chain, chain_of
 from tachoscope.step_rule import StepRule
 from tachoscope_core import records
 
+_CALL_MODELS = (tl.OTHER, tl.PREPARATION, tl.FORWARD, tl.LOSS)
+"""Phases in which a model is called as such: elsewhere it is called by a loader, a checkpoint, or backward once more."""
 FIRST_DETAILED_STEPS = 100
 DETAIL_EVERY_NS = 100_000_000
 """The CPU clocks are read in the first steps, then in one step a tenth of a second: they are system calls, and cost most."""
@@ -51,6 +57,9 @@ class Probe:
     thread_ident = 0
     thread_id = 0
     _hooks_set = False
+    grad_enabled = staticmethod(bool)
+    models: ModelCalls | None = None
+    """Calls of models are reported by it, once torch is there."""
 
     def open(self, identity: ident.Identity, directory: Path) -> None:
         """Begin to watch this process; nothing is written before its first backward or explicit step."""
@@ -67,7 +76,12 @@ class Probe:
         self.device: DeviceClock[FinishedStep] | None = None
         self._loader: weakref.ref[Any] | None = None
         self._samples = self._elements = self._backward_calls = 0
-        self._undecided: tuple[int, int] | None = None
+        self._pending: list[tuple[int, int]] = []
+        self.evaluation = EvaluationRule(self.timeline)
+        self._in_evaluation = False
+        self.stacks_wanted = True
+        self.model_stacks: list[Chain] = []
+        self.backward_stack: Chain = ()
         self.integrity = integrity_checks.from_environment(os.environ)
         self._open_optimizers: list[int] = []
         self._announced = False
@@ -107,7 +121,9 @@ class Probe:
         if not grad_enabled:
             self.timeline.begin_evaluation(no_grad=True)
         elif self.timeline.evaluating and self.timeline.evaluating_without_grad:
-            self.timeline.end_evaluation()
+            self.end_evaluation()
+        if self._has_models and not self.timeline.evaluating and self.evaluation.batch_asked(loader):
+            self._pending.clear()
         if self._open_optimizers:
             self._leave_optimizers()
         self.timeline.enter(tl.DATA_WAIT)
@@ -121,36 +137,99 @@ class Probe:
             if not self.timeline.evaluating:
                 self.rule.loader_exhausted()
             return
-        self.timeline.leave_to(tl.FORWARD)
+        self.timeline.leave_to(tl.PREPARATION if self._has_models else tl.FORWARD)
         self._batch_arrived(samples, elements)
 
     def batch_handed_out(self) -> None:
         """The loop gets a batch that its loader read ahead; its samples were counted then."""
-        self.timeline.go_on_in(tl.FORWARD)
+        self.timeline.go_on_in(tl.PREPARATION if self._has_models else tl.FORWARD)
         self._batch_arrived(0, 0)
 
     def _batch_arrived(self, samples: int, elements: int) -> None:
-        if self.timeline.evaluating:
-            before = self._undecided or (0, 0)
-            self._undecided = samples or before[0], elements or before[1]
-            return
+        if self.timeline.evaluating:  # perhaps: of its batches the last one may be of the training
+            before = self._pending[-1] if self._pending else (0, 0)
+            self._pending = [(samples or before[0], elements or before[1])]
+        elif self._has_models:
+            self.evaluation.batch_arrived()
+            self._pending.append((samples, elements))
+        else:
+            self._train_on(samples, elements)
+
+    def _train_on(self, samples: int, elements: int) -> None:
         self.rule.batch_arrived(self._loader)
         self._samples += samples
         self._elements += elements
         if self.device is not None:
             self.device.mark("host_to_device")
 
+    def _train_on_pending(self) -> None:
+        pending, self._pending = self._pending, []
+        for samples, elements in pending:
+            self._train_on(samples, elements)
+
+    @property
+    def _has_models(self) -> bool:
+        return self.models is not None and self.models.active
+
+    @property
+    def _fed(self) -> bool:
+        """Whether a loader gave a batch since the last step, or will give the next one."""
+        return self.rule.fed or bool(self._pending)
+
+    def end_evaluation(self) -> None:
+        """What may have been evaluation was it; its batches are not trained on."""
+        if self.timeline.evaluating:
+            self.timeline.end_evaluation()
+            self._pending.clear()
+
+    def model_begin(self, module: Any) -> bool:
+        """A model is called that no other called; False where this belongs to another phase, such as backward."""
+        if not self.on or self.timeline.phase not in _CALL_MODELS:
+            return False
+        if not self.grad_enabled():
+            if self._has_models and not self.timeline.evaluating:
+                self.evaluation.called_without_gradients(module, fed=self._fed)
+            self._in_evaluation = True
+            self.timeline.enter(tl.FORWARD)
+            return True
+        if self.stacks_wanted and len(self.model_stacks) < MOST_CALLS:
+            self.model_stacks.append(chain_of(sys._getframe(2)))
+        self._in_evaluation = False
+        assert self.models is not None
+        self.models.found(type(module))
+        self.timeline.enter(tl.FORWARD)
+        if self.timeline.evaluating:
+            return True
+        self.evaluation.called_with_gradients(module)
+        if self._pending:
+            self._train_on_pending()
+        elif not self._fed:
+            self.timeline.was(tl.OTHER, tl.PREPARATION)
+            if self.device is not None:
+                self.device.mark("forward")  # nothing is queued from the last step to here
+        return True
+
+    def model_end(self) -> None:
+        """The call of a model returned."""
+        if self._in_evaluation:
+            self.timeline.leave()
+            if not self.timeline.evaluating:
+                self.evaluation.returned_without_gradients()
+        else:
+            self.timeline.leave_to(tl.LOSS)
+
     def backward_begin(self) -> None:
         """Gradients are about to be computed: this is training."""
-        undecided, self._undecided = self._undecided, None
         if self.timeline.evaluating:
             self.timeline.cancel_evaluation()
-            if undecided is not None:
-                self._batch_arrived(*undecided)
+        self._train_on_pending()
         if self._open_optimizers:
             self._leave_optimizers()
         if not self._announced:
             self._announce()
+        if self.stacks_wanted and self.model_stacks:
+            self.backward_stack = chain_of(sys._getframe(2))
+            self.stacks_wanted = False
         if self.timeline.reads_cpu and self._run_delay is not None:
             self._backward_begin_delay = self._run_delay.read()
         if self.device is not None:
@@ -160,14 +239,14 @@ class Probe:
 
     def backward_end(self) -> None:
         """Gradients are there."""
-        self.timeline.leave_to(tl.FORWARD)
+        self.timeline.leave_to(tl.LOSS if self._has_models else tl.FORWARD)
         if self.timeline.reads_cpu and self._run_delay is not None:
             self._backward_delay += self._run_delay.read() - self._backward_begin_delay
 
     def exchanged(self) -> None:
         """The thread sent to another rank, or received: a stage of a pipeline computes a batch that no loader gave it."""
         if self._announced and self.timeline.phase == tl.OTHER:
-            self.timeline.go_on_in(tl.FORWARD)
+            self.timeline.go_on_in(tl.LOSS if self._has_models else tl.FORWARD)
 
     def _leave_optimizers(self) -> None:
         """Forget optimizer steps that raised, if the job went on: only in a closure are gradients computed within a step."""
@@ -184,7 +263,7 @@ class Probe:
 
     def closure_begin(self) -> None:
         """An optimizer asks for the loss and its gradients."""
-        self.timeline.enter(tl.FORWARD)
+        self.timeline.enter(tl.LOSS if self._has_models else tl.FORWARD)
 
     def closure_end(self) -> None:
         """It has them."""
@@ -203,6 +282,8 @@ class Probe:
             self.timeline.unwind(self._open_optimizers.pop())
         if self.rule.optimizer_stepped(optimizer, nested=bool(self._open_optimizers)):
             self.end_step()
+        elif self._has_models and not self.rule.explicit:
+            self.timeline.go_on_in(tl.OTHER)
 
     def explicit_step(self, *, samples: int, tokens: int) -> None:
         """The job says that a step ends here; from now on only it does."""
@@ -217,6 +298,9 @@ class Probe:
             self._announce()
         self.steps += 1
         self.rule.step_ended()
+        self.evaluation.step_ended()
+        if self.models is not None:
+            self.models.step_ended()
         had_detail = self.timeline.reads_cpu
         # The clock of the last event is near enough to decide by.
         detail = self.steps < FIRST_DETAILED_STEPS or self.timeline.last >= self._detailed_until
@@ -260,7 +344,8 @@ class Probe:
     @property
     def phase(self) -> int:
         """The phase that the watched thread is in."""
-        return self.timeline.phase
+        phase = self.timeline.phase
+        return tl.PREPARATION if phase == tl.OTHER and self._has_models and not self._fed else phase
 
     def loader_workers(self) -> Sequence[int] | None:
         """Return the process ids of the loader's workers, or None without any."""
@@ -279,6 +364,8 @@ class Probe:
     def _announce(self) -> None:
         """Write `JobStarted`: now, at the first backward, the process group is known."""
         self._announced = True
+        if self.models is not None:
+            self.models.look_for_models()
         self.outbox.rank, self.outbox.local_rank, world = announcement.ranks()
         torch = sys.modules.get("torch")
         if torch is not None and torch.cuda.is_initialized():

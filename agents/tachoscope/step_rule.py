@@ -44,14 +44,20 @@ class StepRule:
             return False
         key = id(optimizer)
         self._lead_optimizer = self._lead_optimizer or key
-        # An iterator that is gone feeds no loop: `next(iter(loader))` gave the loop all its data, or a look at it.
-        fed = self._feeding is not None and self._feeding() is not None
-        if self.fresh_batch or (not fed and self._lead_optimizer == key):
+        if self.fresh_batch or (not self.fed and self._lead_optimizer == key):
             return True
         self._updates[key] = updates = self._updates.get(key, 0) + 1
         if updates >= MOST_UPDATES_A_STEP:
             self._feeding, self._lead_optimizer = None, key
         return False
+
+    @property
+    def fed(self) -> bool:
+        """Whether a loader feeds the loop.
+
+        An iterator that is gone feeds no loop: `next(iter(loader))` gave the loop all its data, or a look at it.
+        """
+        return self._feeding is not None and self._feeding() is not None
 
     def take_stepped(self) -> bool:
         """Say whether an optimizer stepped since the last call."""

@@ -1,7 +1,7 @@
 """Exclusive time accounting of one thread: every nanosecond belongs to exactly one phase.
 
-Phases nest (a garbage collection inside forward); time goes to the innermost. Below the nesting lies the base phase: `forward`
-after a batch arrived, `other` after a step ended. Nothing is lost between phases, so the phases of a step sum to its wall time.
+Phases nest (a garbage collection inside forward); time goes to the innermost. Below the nesting lies the base phase, such as `other`
+after a step ended. Nothing is lost between phases, so the phases of a step sum to its wall time.
 """
 
 from __future__ import annotations
@@ -11,10 +11,26 @@ from collections.abc import Callable
 
 from tachoscope_core.records import PHASES
 
-DATA_WAIT, HOST_TO_DEVICE, FORWARD, BACKWARD, OPTIMIZER, COLLECTIVE, CHECKPOINT, EVALUATION, GC, OTHER = range(len(PHASES))
+(
+    DATA_WAIT,
+    HOST_TO_DEVICE,
+    FORWARD,
+    BACKWARD,
+    OPTIMIZER,
+    COLLECTIVE,
+    CHECKPOINT,
+    EVALUATION,
+    GC,
+    OTHER,
+    PREPARATION,
+    LOSS,
+) = range(len(PHASES))
 INDEX = {name: index for index, name in enumerate(PHASES)}
 
 _KEPT_IN_EVALUATION = (CHECKPOINT, GC)
+
+Sums = tuple[list[int], list[int]]
+"""Nanoseconds by phase, wall and CPU, since the step began."""
 
 
 class Timeline:
@@ -44,7 +60,7 @@ class Timeline:
         self.cpu = [0] * len(PHASES)
         self.phase = OTHER
         self._stack: list[int] = []
-        self._snapshot: tuple[list[int], list[int]] | None = None
+        self._snapshot: Sums | None = None
         self.evaluating = False  # whether `begin_evaluation` is still undecided
         self._no_grad = False
         self._eval_trains = False  # whether a module in eval mode once turned out to be a frozen part of the training
@@ -128,6 +144,25 @@ class Timeline:
         while len(self._stack) > depth:
             self.leave()
 
+    def sums(self) -> Sums:
+        """Return what was accounted so far in this step."""
+        self._account()
+        return self.wall.copy(), self.cpu.copy()
+
+    def was_evaluation(self, since: Sums, until: Sums) -> None:
+        """Move what was accounted between two `sums` of this step to `evaluation`, but for checkpoints and GC."""
+        for now, before, after in zip((self.wall, self.cpu), since, until, strict=True):
+            for phase, start in enumerate(before):
+                if phase not in _KEPT_IN_EVALUATION and phase != EVALUATION:
+                    now[EVALUATION] += after[phase] - start
+                    now[phase] -= after[phase] - start
+
+    def was(self, source: int, target: int) -> None:
+        """Move what was accounted to one phase in this step to another: it turned out to be that."""
+        for sums in (self.wall, self.cpu):
+            sums[target] += sums[source]
+            sums[source] = 0
+
     def begin_evaluation(self, *, no_grad: bool = False) -> None:
         """From here on it may be evaluation; `end_evaluation` or `cancel_evaluation` decides.
 
@@ -135,8 +170,7 @@ class Timeline:
             no_grad: a batch is asked for with gradients switched off, which ends when one is asked for with gradients.
         """
         if self._snapshot is None:
-            self._account()
-            self._snapshot = (self.wall.copy(), self.cpu.copy())
+            self._snapshot = self.sums()
             self.evaluating = True
             self._no_grad = False
         self._no_grad = self._no_grad or no_grad
@@ -145,12 +179,7 @@ class Timeline:
         """It was evaluation: what was accounted since `begin_evaluation` moves there, but for checkpoints and GC."""
         if self._snapshot is None:
             return
-        self._account()
-        for now, before in zip((self.wall, self.cpu), self._snapshot, strict=True):
-            for phase, start in enumerate(before):
-                if phase not in _KEPT_IN_EVALUATION and phase != EVALUATION:
-                    now[EVALUATION] += now[phase] - start
-                    now[phase] = start
+        self.was_evaluation(self._snapshot, self.sums())
         self._snapshot = None
         self.evaluating = False
         if not self._stack:

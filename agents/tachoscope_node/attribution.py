@@ -15,12 +15,14 @@ from tachoscope_core.records import StepDone
 MAX_STEP_SECONDS = 7 * 86400.0
 _HOST_STATES = {
     "data_wait": "data_wait",
+    "preparation": "data_wait",
     "host_to_device": "host_to_device",
     "checkpoint": "checkpoint",
     "evaluation": "evaluation",
     "gc": "host_wait",
     "other": "unexplained",
 }
+_GAP_PHASES = ("data_wait", "preparation", "checkpoint", "evaluation", "gc", "other")
 
 
 class Clocks(msgspec.Struct):
@@ -82,7 +84,12 @@ def plausible(step: StepDone) -> bool:
 
 def data_wait_ratio(step: StepDone) -> float:
     """Return the share of a plausible step that its rank spent waiting for data."""
-    return min(step.phase_seconds.get("data_wait", 0.0) / step.wall_seconds, 1.0) if step.wall_seconds > 0.0 else 0.0
+    return min(data_wait_seconds(step) / step.wall_seconds, 1.0) if step.wall_seconds > 0.0 else 0.0
+
+
+def data_wait_seconds(step: StepDone) -> float:
+    """Return how long a step's rank had no batch for its model."""
+    return step.phase_seconds.get("data_wait", 0.0) + step.phase_seconds.get("preparation", 0.0)
 
 
 def attribute(step: StepDone, clocks: Clocks, *, together: bool) -> Attributed:
@@ -110,7 +117,7 @@ def _on_cpu(step: StepDone, clocks: Clocks, *, together: bool) -> Attributed:
     backward = phases.get("backward", 0.0)
     blocked = max(backward - clocks.backward_cpu - clocks.backward_delay, 0.0) if together and clocks.measured else 0.0
     backward_delay = min(clocks.backward_delay, backward - blocked)
-    rest = phases.get("forward", 0.0) + phases.get("optimizer", 0.0)
+    rest = phases.get("forward", 0.0) + phases.get("loss", 0.0) + phases.get("optimizer", 0.0)
     rest_delay = min(max(clocks.step_delay - backward_delay, 0.0), rest)
     states["compute"] = rest - rest_delay + backward - blocked - backward_delay
     states["host_wait"] = states.get("host_wait", 0.0) + rest_delay + backward_delay
@@ -123,7 +130,7 @@ def _on_device(step: StepDone) -> Attributed:
     """Split the device's time: the gap in which nothing was queued goes to what the host did then, the rest of it to launching."""
     device, wall = step.device_seconds, step.wall_seconds
     gap = device.get("gap", 0.0)
-    host = {phase: step.phase_seconds.get(phase, 0.0) for phase in ("data_wait", "checkpoint", "evaluation", "gc", "other")}
+    host = {phase: step.phase_seconds.get(phase, 0.0) for phase in _GAP_PHASES}
     total = sum(host.values())
     share = min(gap / total, 1.0) if total > 0 else 0.0
     states = _host_states({phase: seconds * share for phase, seconds in host.items()})

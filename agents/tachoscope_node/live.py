@@ -12,7 +12,7 @@ from tachoscope.job_watch import HANG_SECONDS
 from tachoscope_core import records
 from tachoscope_core.training_metrics import CHECKPOINT_BACKGROUND, CHECKPOINT_BLOCKING, STEP_DATA_WAIT, STEP_SECONDS
 from tachoscope_node import account, endings, live_services, open_steps
-from tachoscope_node.attribution import Clocks, attribute, data_wait_ratio, plausible
+from tachoscope_node.attribution import Clocks, attribute, data_wait_ratio, data_wait_seconds, plausible
 from tachoscope_node.endings import Ended, Finished
 from tachoscope_node.integrity_counts import Integrity
 from tachoscope_node.live_services import Services
@@ -230,7 +230,7 @@ class Live:
         job.ending.since = max(job.ending.since, at)
         rank.steps += 1
         rank.step, rank.step_seconds = step.step, step.wall_seconds
-        rank.recent = [*rank.recent[1 - RECENT_STEPS :], (step.wall_seconds, step.phase_seconds.get("data_wait", 0.0))]
+        rank.recent = [*rank.recent[1 - RECENT_STEPS :], (step.wall_seconds, data_wait_seconds(step))]
         job.step_seconds.observe(step.wall_seconds, STEP_SECONDS.buckets)
         if not new:
             rank.seconds["lost_work"] += rest.wall_seconds

@@ -114,7 +114,7 @@ def _standing_still(job: JobRecords, steps: Steps, ranks: list[int]) -> list[Evi
     beats = [beat for beat in job.heartbeats if beat.writer in writers]
     ticks = sum(beat.signals.get("ticks", 0.0) for beat in beats)
     late = sum(beat.signals.get("late_ticks", 0.0) for beat in beats)
-    rows = seen_lines(job, steps, "forward", ranks)
+    rows = seen_lines(job, steps, "pause", ranks) or seen_lines(job, steps, "forward", ranks)
     if ticks and late:
         lock = "interpreter's lock held by another thread, the sampler's looks that came late by it"
         rows.append(Evidence(signal=lock, value=late / ticks, unit="ratio", source="heartbeats"))

@@ -1,12 +1,10 @@
 """Pauses of the training thread within computing: it neither ran nor wanted a core.
 
-Told from the clocks of the thread: forward and optimizer last longer than it computed and waited for a core. That alone is no
-pause, since it may wait for other ranks there (buffers that DDP broadcasts) or for compute threads of its own. It is one where the
-thread was seen in a call that waits for time, disk, file or pipe, or where the interpreter's lock was held elsewhere: the sampler,
-which needs it ten times a second, then comes late as well.
-
-Only what comes in some of the steps is a pause: a thread that stands still for as long in each of them waits for what computes
-there, such as an accelerator that the probe does not know.
+Told from the clocks of the thread: the model, the loss and the optimizer last longer than it computed and waited for a core. That alone
+is no pause, since it may wait there for other ranks (buffers that DDP broadcasts), for compute threads of its own, or for an accelerator
+that the probe does not know. It is one where the thread was seen in a call that waits for time, disk, file or pipe, in whatever share of
+the steps; or, in some of the steps, where the interpreter's lock was held elsewhere: the sampler, which needs it ten times a second, then
+comes late as well.
 """
 
 from __future__ import annotations
@@ -18,16 +16,16 @@ import numpy as np
 import numpy.typing as npt
 
 from tachoscope_analyzers import spikes
+from tachoscope_analyzers.activity import RUNNING, input_share_of_standing_still, still_seconds
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.thresholds import threshold
 from tachoscope_core.records import Heartbeat, JobStarted
 
 Matrix = npt.NDArray[np.float64]
 
-_COMPUTING = ("forward", "optimizer")
+_COMPUTING = ("forward", "loss", "optimizer")
 _PAUSING = ("sleep", "disk", "file", "pipe")
-_NOT_SEEN_IN_A_CALL = ("cpu", "unknown", "lock")
-"""`lock`: the sampler holds the interpreter's lock whenever it looks, so that a thread that merely runs seems to wait for it."""
+_SOCKET = "socket"
 
 
 def split(
@@ -46,22 +44,22 @@ def split(
         What each rank stood still within computing, pause or not, shape (K, R); zero where it has several compute threads.
     """
     whole = np.zeros_like(own["compute"])
-    threads = {start.writer: start.cpu_threads for start in starts}
+    started = {start.writer: start for start in starts}
     for rank, writer in enumerate(writers):
-        if threads.get(writer, 0) != 1:
-            continue  # with more of them the thread waits for its helpers
-        beats = [beat for beat in job.heartbeats if beat.writer == writer]
-        whole[:, rank] = _standing_still(column, rank, _COMPUTING)
-        still = in_spikes(whole[:, rank])
-        blocked = in_spikes(waiting[:, rank])
-        wall_seconds = float(column("wall_seconds")[:, rank].sum())
-        taken = [(own["compute"], still)]
-        if interpreter_held(beats, float(still.sum() + blocked.sum()), wall_seconds):
-            taken.append((waiting, blocked))
-        if interpreter_held(beats, float(still.sum()), wall_seconds):
-            taken.append((own["other"], in_spikes(_standing_still(column, rank, ("other",)))))
-        elif len(taken) == 1 and not seen_pausing(beats):
+        start = started.get(writer)
+        if start is None or not start.cpu_threads:
             continue
+        beats = [beat for beat in job.heartbeats if beat.writer == writer]
+        of_input = input_share_of_standing_still(beats, "loss") * still_seconds(column, rank, ("loss",))
+        still = np.maximum(still_seconds(column, rank, _COMPUTING) - of_input, 0.0)
+        seen = pausing_share(beats, alone=start.world_size == 1, one_thread=start.cpu_threads == 1)
+        if start.cpu_threads == 1:
+            whole[:, rank] = still
+            taken = _by_lock(beats, column, rank, still, own, waiting)
+        else:  # the thread waits for its helpers, too, and nothing but what it was seen doing tells which it was
+            taken = []
+        if seen > 0:
+            taken = [(own["compute"], still * seen), *taken[1:]]
         for whole_of, seconds in taken:
             part = np.minimum(seconds, whole_of[:, rank])
             whole_of[:, rank] -= part
@@ -69,23 +67,20 @@ def split(
     return whole
 
 
-def _standing_still(column: Callable[[str], Matrix], rank: int, phases: Sequence[str]) -> Matrix:
-    """Return the seconds of each step in which the thread neither ran nor wanted a core, shape (K,).
-
-    In steps in which the clocks were not read: what the phases last longer than usual, by the share that standing still has in that
-    in the other steps.
-    """
-    wall = np.sum([column(f"{phase}_seconds")[:, rank] for phase in phases], axis=0)
-    cpu = np.sum([column(f"{phase}_cpu_seconds")[:, rank] for phase in phases], axis=0)
-    delay = column("step_delay_seconds")[:, rank] - np.nan_to_num(column("backward_delay_seconds")[:, rank])
-    read = ~np.isnan(cpu) & ~np.isnan(delay)
-    if not read.any():
-        return np.zeros_like(wall)
-    still = np.where(read, np.maximum(wall - cpu - delay, 0.0), 0.0)
-    longer = np.maximum(wall - np.median(wall[read] - still[read]), 0.0)
-    known = float(longer[read].sum())
-    share = min(float(still[read].sum()) / known, 1.0) if known > 0 else 0.0
-    return np.asarray(np.where(read, still, share * longer))
+def _by_lock(
+    beats: Sequence[Heartbeat], column: Callable[[str], Matrix], rank: int, still: Matrix, own: dict[str, Matrix], waiting: Matrix
+) -> list[tuple[Matrix, Matrix]]:
+    """Return what pauses of some steps are to be taken from where the interpreter's lock was held for them."""
+    pausing, blocked = in_spikes(still), in_spikes(waiting[:, rank])
+    wall_seconds = float(column("wall_seconds")[:, rank].sum())
+    taken = [(own["compute"], pausing)]
+    if interpreter_held(beats, float(pausing.sum() + blocked.sum()), wall_seconds):
+        taken.append((waiting, blocked))
+    if interpreter_held(beats, float(pausing.sum()), wall_seconds):
+        taken.append((own["other"], in_spikes(still_seconds(column, rank, ("other",)))))
+    elif len(taken) == 1:
+        return []
+    return taken
 
 
 def in_spikes(seconds: Matrix) -> Matrix:
@@ -111,12 +106,18 @@ def interpreter_held(beats: Sequence[Heartbeat], still_seconds: float, wall_seco
     return max(late * between, late_seconds + late * between / 2) >= 0.5 * still_seconds
 
 
-def seen_pausing(beats: Sequence[Heartbeat]) -> bool:
-    """Say whether the thread, where it was seen waiting within computing, mostly waited for time or storage."""
+def pausing_share(beats: Sequence[Heartbeat], *, alone: bool, one_thread: bool) -> float:
+    """Return which share of standing still within computing was waiting for time or storage; 0 where that was hardly seen.
+
+    Args:
+        alone: the job has one rank, so that it waits for no other one at a socket.
+        one_thread: the thread has no helpers to wait for. Then a lock that it seems to wait for is the interpreter's.
+    """
     seen: Counter[str] = Counter()
     for beat in beats:
         for phase in _COMPUTING:
             seen.update(beat.wait_samples.get(phase, {}))
-    waiting = {kind: count for kind, count in seen.items() if kind not in _NOT_SEEN_IN_A_CALL}
-    pausing = sum(waiting.get(kind, 0) for kind in _PAUSING)
-    return pausing >= threshold("minimum_samples") and pausing > 0.5 * sum(waiting.values())
+    running = RUNNING if one_thread else RUNNING[:2]
+    waiting = {kind: count for kind, count in seen.items() if kind not in running}
+    pausing = sum(waiting.get(kind, 0) for kind in (*_PAUSING, *([_SOCKET] if alone else [])))
+    return pausing / sum(waiting.values()) if pausing >= threshold("minimum_samples") else 0.0

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tachoscope_analyzers import pauses, profiled
+from tachoscope_analyzers import activity, pauses, profiled
 from tachoscope_analyzers.backward_time import own_backward
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_core.errors import TachoscopeError
@@ -38,6 +38,8 @@ class Steps:
         wall: seconds of each step, shape (K, R); own + waiting, summed over causes, is wall.
         own: seconds of the rank's own time by cause, each of shape (K, R).
         waiting: seconds blocked in collectives, for a later rank or for the transfer, shape (K, R).
+        own_input: part of `own["data_wait"]` that the training thread spent outside of loaders, making or fetching what the model
+            is called with, shape (K, R).
         data_cpu, other_cpu: CPU seconds within `data_wait` and `other`, shape (K, R), NaN for a rank where it was never read.
         ends: end of each step in seconds of the host's monotonic clock, shape (K, R); unix_ends: in Unix seconds.
         consumed: what the step of the rank worked on, shape (K, R), NaN where it is not known: tokens, else numbers in the batches,
@@ -63,6 +65,7 @@ class Steps:
     wall: Matrix
     own: dict[str, Matrix]
     waiting: Matrix
+    own_input: Matrix
     data_cpu: Matrix
     other_cpu: Matrix
     consumed: Matrix
@@ -183,13 +186,19 @@ def aligned(job: JobRecords, frame: pd.DataFrame | None = None) -> Steps:
     wall, ends = column("wall_seconds"), column("end_seconds")
     clocks_measured = bool(_ever_read(column("step_delay_seconds")).all())
     waited = on_device if device != "cpu" else _ever_read(column("backward_cpu_seconds"))
+    own_input = column("preparation_seconds")
+    data_cpu = column("data_wait_cpu_seconds") + column("preparation_cpu_seconds")
+    data_cpu = _by_ratio(data_cpu, column("data_wait_seconds") + own_input)
     if device == "cpu":
         own, waiting = cpu_causes(column, together=world > 1)
         shared = np.zeros_like(wall)
+        found = activity.move(job, writers, column, own)
+        own_input, data_cpu = own_input + found.seconds, data_cpu + found.cpu_seconds
         still = pauses.split(job, starts, writers, column, own, waiting)
         backward = column("backward_cpu_seconds")
     else:
         own, waiting, shared = device_causes(column, wall)
+        own_input = np.minimum(own_input, own["data_wait"])
         backward, still = np.full_like(wall, np.nan), np.zeros_like(wall)
     checkpoints_take_what_surrounds_them(own)
     spans = ends[-1] - (ends[0] - wall[0]) - profiled.seconds(common, under_profiler, ends - wall, ends)
@@ -203,10 +212,11 @@ def aligned(job: JobRecords, frame: pd.DataFrame | None = None) -> Steps:
         wall=wall,
         own=own,
         waiting=waiting,
-        data_cpu=_by_ratio(column("data_wait_cpu_seconds"), column("data_wait_seconds")),
+        own_input=own_input,
+        data_cpu=data_cpu,
         other_cpu=_by_ratio(column("other_cpu_seconds"), column("other_seconds")),
         consumed=column("consumed"),
-        forward=column("forward_seconds") if device == "cpu" else column("device_forward_seconds"),
+        forward=column("forward_seconds") + column("loss_seconds") if device == "cpu" else column("device_forward_seconds"),
         backward=backward,
         still=still,
         ends=ends,
@@ -217,7 +227,7 @@ def aligned(job: JobRecords, frame: pd.DataFrame | None = None) -> Steps:
         transfer_measured=device == "cpu" and len(ranks) == world,
         waiting_unmeasured=[rank for rank, known in zip(ranks, waited, strict=True) if not known and world > 1],
         cpu_wait_measured=device == "cpu" and clocks_measured,
-        loader_seen=bool(column("data_wait_seconds").any()),
+        loader_seen=bool((column("data_wait_seconds") + column("preparation_seconds")).any()),
         writers=writers,
         starts=starts,
         window_start=float(column("time")[0].min() - wall[0].max()),
@@ -255,10 +265,10 @@ def cpu_causes(column: Column, *, together: bool) -> tuple[dict[str, Matrix], Ma
     backward_cpu = own_backward(_between(column("backward_cpu_seconds"), unmeasured=backward), column)
     blocked = np.maximum(backward - backward_cpu - backward_delay, 0.0) if together else 0.0 * backward
     backward_delay = np.minimum(backward_delay, backward - blocked)
-    rest = column("forward_seconds") + column("optimizer_seconds")
+    rest = column("forward_seconds") + column("loss_seconds") + column("optimizer_seconds")
     rest_delay = np.minimum(delay - backward_delay, rest)
     own = {
-        "data_wait": column("data_wait_seconds"),
+        "data_wait": column("data_wait_seconds") + column("preparation_seconds"),
         "host_to_device": column("host_to_device_seconds"),
         "compute": rest - rest_delay + backward - blocked - backward_delay,
         "cpu_wait": rest_delay + backward_delay,
@@ -297,6 +307,7 @@ def device_causes(column: Column, wall: Matrix) -> tuple[dict[str, Matrix], Matr
     """
     gap = np.nan_to_num(column("device_gap_seconds"))
     host = {name: column(f"{name}_seconds") for name in _GAP_PHASES}
+    host["data_wait"] = host["data_wait"] + column("preparation_seconds")
     total = np.maximum(sum(host.values()), 1e-12)
     share = np.minimum(gap / total, 1.0)
     backward = np.nan_to_num(column("device_backward_seconds"))

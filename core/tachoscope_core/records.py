@@ -35,12 +35,16 @@ Phase = Literal[
     "evaluation",
     "gc",
     "other",
+    "preparation",
+    "loss",
 ]
 PHASES: tuple[Phase, ...] = Phase.__args__  # type: ignore[attr-defined]
 """Where the training thread is, exclusively: the seconds by phase of a step sum to its wall seconds.
 
-`forward` is all time after the batch arrived and before backward or the optimizer, and between these two, unless measured
-otherwise; `other` is what is left, between the optimizer and the next batch.
+`forward` is the time in the outermost calls of models that compute with gradients, and of loss modules. `preparation` is from the
+batch to the model; in a loop without a loader, from the last step to the model. `loss` is between model, backward and optimizer.
+`other` is what is left, between the optimizer and the next batch. Where no model is called as a `torch.nn.Module`, `forward` is all
+time from the batch to the optimizer that is not measured otherwise, and there is neither `preparation` nor `loss`.
 """
 
 
@@ -152,7 +156,11 @@ class Heartbeat(Record, frozen=True, kw_only=True, tag="Heartbeat"):
         signals: sums over the window, by name, in base units (see `tachoscope.sampler`); absent: not measured.
         wait_samples: by phase, what the thread was seen doing (cpu, disk, file, pipe, socket, sleep, lock, poll, other) to the
             number of samples; in `data_wait` with loader workers it is what the workers were doing.
-        where: by phase, the innermost line of user code that the thread was seen at, `file:line function`, to samples.
+        where: by phase, the innermost line of user code that the thread was seen at, `file:line function`, to samples. A sample
+            counts for the phase that it turned out to belong to: a statement that makes the model's input is `data_wait`. `pause`:
+            lines at which the thread stood still in a call that computes nothing.
+        activity: by phase that the clock was running for, `PHASE KIND` to samples: the phase that the sample turned out to belong to,
+            and what the thread was seen doing. Only phases whose time can belong to several.
         phase: the phase that the thread was in when this was written.
         dropped_total: records that this process could not write so far.
     A process that serves requests says in `signals` how many are in flight (`requests_in_flight`): they are cut if it dies.
@@ -164,6 +172,7 @@ class Heartbeat(Record, frozen=True, kw_only=True, tag="Heartbeat"):
     signals: dict[str, float] = {}
     wait_samples: dict[str, dict[str, int]] = {}
     where: dict[str, dict[str, int]] = {}
+    activity: dict[str, dict[str, int]] = {}
     dropped_total: int = 0
 
 

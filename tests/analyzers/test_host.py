@@ -124,9 +124,22 @@ def test_pauses_are_found_where_clocks_are_read_in_some_steps_only(tmp_path: Pat
     assert finding.seconds_per_step == pytest.approx(still.mean() * 2, rel=0.1)
 
 
-def test_standing_still_for_as_long_in_each_step_is_no_pause(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["sleep", "disk", "pipe"])
+def test_standing_still_for_as_long_in_each_step_is_a_pause_where_the_thread_was_seen_asleep(tmp_path: Path, kind: str) -> None:
     still = np.full((STEPS, 2), 0.040)
-    beats = [beat(rank, wait_samples={"forward": {"sleep": 50}}) for rank in range(2)]
+    beats = [beat(rank, wait_samples={"forward": {kind: 50}}, where={"pause": {"train.py:7 wait": 50}}) for rank in range(2)]
+
+    (finding,) = found(tmp_path, {"forward": still}, heartbeats=beats, still=still.tolist())
+
+    assert (finding.class_, finding.ranks) == ("host_pause", "all")
+    assert finding.seconds_per_step == pytest.approx(0.040, rel=0.05)
+    assert signal(finding, "seen at train.py:7 wait") == 1.0
+
+
+@pytest.mark.parametrize("kind", ["other", "poll"])
+def test_standing_still_in_each_step_in_a_call_that_may_wait_for_an_accelerator_is_no_pause(tmp_path: Path, kind: str) -> None:
+    still = np.full((STEPS, 2), 0.040)
+    beats = [beat(rank, wait_samples={"forward": {kind: 50}}) for rank in range(2)]
 
     assert found(tmp_path, {"forward": still}, heartbeats=beats, still=still.tolist()) == []
 
