@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.loops.catalogue import LOOPS
-from benchmarks.loops.execute import Runner, RunError
+from benchmarks.loops.execute import RunError, Runner
 from benchmarks.loops.faults import CLEAN, Fault, faults_of
 from benchmarks.loops.judge import Row, summary, table
 from benchmarks.loops.loop import Loop

@@ -19,7 +19,7 @@ def nanogpt(name: str, command: str, *, iterations: int, batch: int, accumulate:
     return Loop(
         name=name,
         folder="nanoGPT",
-        command=(*command.split(), *NANOGPT.split(), *sizes.split()),
+        command=f"{command} {NANOGPT} {sizes}",
         step=Site(file, "iter_num += 1"),
         before_backward=Site(file, "scaler.scale(loss).backward()"),
         before_optimizer=Site(file, "if grad_clip != 0.0:"),
@@ -47,7 +47,7 @@ def mnist() -> Loop:
     return Loop(
         name="mnist",
         folder="examples/mnist",
-        command=tuple("main.py --no-accel --epochs 1 --log-interval 20".split()),
+        command="main.py --no-accel --epochs 1 --log-interval 20",
         step=Site(file, "optimizer.step()", "after"),
         before_backward=Site(file, "loss.backward()"),
         before_optimizer=Site(file, "optimizer.step()"),
@@ -69,7 +69,7 @@ def vae() -> Loop:
     return Loop(
         name="vae",
         folder="examples/vae",
-        command=tuple("main.py --no-accel --epochs 1 --batch-size 512".split()),
+        command="main.py --no-accel --epochs 1 --batch-size 512",
         step=Site(file, "optimizer.step()", "after"),
         before_backward=Site(file, "loss.backward()"),
         before_optimizer=Site(file, "optimizer.step()"),
@@ -88,7 +88,7 @@ def dcgan() -> Loop:
     return Loop(
         name="dcgan",
         folder="examples/dcgan",
-        command=tuple("main.py --dataset fake --workers 0 --batchSize 8 --ngf 16 --ndf 16 --niter 1 --manualSeed 1".split()),
+        command="main.py --dataset fake --workers 0 --batchSize 8 --ngf 16 --ndf 16 --niter 1 --manualSeed 1",
         step=Site(file, "optimizerG.step()", "after"),
         before_backward=Site(file, "errG.backward()"),
         before_optimizer=Site(file, "optimizerG.step()"),
@@ -103,13 +103,13 @@ def dcgan() -> Loop:
     )
 
 
-def word_language_model(name: str, *options: str) -> Loop:
+def word_language_model(name: str, options: str = "") -> Loop:
     """Return the example word_language_model; without `--use-optimizer` it has no optimizer object."""
     file = "main.py"
     return Loop(
         name=name,
         folder="examples/word_language_model",
-        command=("main.py", "--data", "planted_words", "--epochs", "1", "--log-interval", "50", *options),
+        command=f"main.py --data planted_words --epochs 1 --log-interval 50 {options}",
         step=Site(file, "total_loss += loss.item()", "after"),
         before_backward=Site(file, "loss.backward()"),
         before_optimizer=Site(file, "if args.use_optimizer:", nth=3),
@@ -127,7 +127,7 @@ def imagenet() -> Loop:
     return Loop(
         name="imagenet",
         folder="examples/imagenet",
-        command=tuple("main.py --dummy --no-accel --epochs 1 -b 8 -j 1 -a resnet18".split()),
+        command="main.py --dummy --no-accel --epochs 1 -b 8 -j 1 -a resnet18",
         step=Site(file, "optimizer.step()", "after"),
         before_backward=Site(file, "loss.backward()"),
         before_optimizer=Site(file, "optimizer.step()"),
@@ -153,7 +153,7 @@ def ddp_tutorial() -> Loop:
     return Loop(
         name="ddp_tutorial",
         folder="examples/distributed/ddp-tutorial-series",
-        command=("torchrun", file, "8", "100", "--batch_size", "32"),
+        command=f"torchrun {file} 8 100 --batch_size 32",
         step=Site(file, "self.optimizer.step()", "after"),
         before_backward=Site(file, "loss.backward()"),
         before_optimizer=Site(file, "self.optimizer.step()"),
@@ -189,7 +189,7 @@ def mingpt() -> Loop:
     return Loop(
         name="minGPT_ddp",
         folder="examples/distributed/minGPT-ddp/mingpt",
-        command=("torchrun", "main.py", *config.split()),
+        command=f"torchrun main.py {config}",
         step=Site(file, "self.optimizer.step()", "after"),
         before_backward=Site(file, "loss.backward()"),
         before_optimizer=Site(file, "self.optimizer.step()"),
@@ -227,7 +227,7 @@ def fsdp2() -> Loop:
     return Loop(
         name="FSDP2",
         folder="examples/distributed/FSDP2",
-        command=("torchrun", file),
+        command=f"torchrun {file}",
         step=Site(file, "optim.zero_grad()", "after"),
         before_backward=Site(file, "loss.backward()"),
         before_optimizer=Site(file, "optim.step()"),
@@ -254,7 +254,7 @@ def hogwild() -> Loop:
     return Loop(
         name="hogwild",
         folder="examples/mnist_hogwild",
-        command=tuple("main.py --epochs 1 --batch-size 128 --log-interval 20".split()),
+        command="main.py --epochs 1 --batch-size 128 --log-interval 20",
         step=Site(file, "optimizer.step()", "after"),
         before_backward=Site(file, "loss.backward()"),
         before_optimizer=Site(file, "optimizer.step()"),
@@ -279,7 +279,7 @@ def own(name: str, **sites: object) -> Loop:
         "get_batch": Site(file, "features = torch.randn(256, 512, generator=generator)"),
         "evaluation": "model(features)",
     }
-    return Loop(name=f"own_{name}", folder="own", command=(file,), **(defaults | sites))  # type: ignore[arg-type]
+    return Loop(name=f"own_{name}", folder="own", command=file, **(defaults | sites))  # type: ignore[arg-type]
 
 
 LOOPS: tuple[Loop, ...] = (
@@ -290,7 +290,7 @@ LOOPS: tuple[Loop, ...] = (
     vae(),
     dcgan(),
     word_language_model("word_language_model"),
-    word_language_model("word_language_model_adamw", "--use-optimizer", "--lr", "0.001"),
+    word_language_model("word_language_model_adamw", "--use-optimizer --lr 0.001"),
     imagenet(),
     ddp_tutorial(),
     mingpt(),

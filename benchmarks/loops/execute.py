@@ -165,9 +165,7 @@ class Runner:
 
     def _analyze(self, job: str, folder: Path) -> Row:
         command = [*self._tachoscope(), "analyze", "--job", job, "--store", str(self.store), "--format", "json"]
-        done = subprocess.run(
-            command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120, check=False
-        )
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
         if done.returncode:
             raise RunError(f"analyze: {' '.join(done.stderr.split())[:300]}")
         report: Row = json.loads(done.stdout)
@@ -180,7 +178,7 @@ class Runner:
         return [str(self.python.with_name("tachoscope"))]
 
     def _command(self, loop: Loop) -> list[str]:
-        first, *rest = loop.command
+        first, *rest = loop.command.split()
         if first != "torchrun":
             return [str(self.python), first, *rest]
         return [str(self.python), "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *rest]

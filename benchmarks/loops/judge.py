@@ -113,10 +113,17 @@ def _line(row: Row) -> str:
         return f"| {row['loop']} | {row['fault']} | {top} | {_mark(row['right'])} | | | | {row['unexplained']:.1%} |"
     near = " (family)" if row["family_right"] and not row["class_right"] else ""
     seconds = f"{row['seconds'] * 1e3:.1f}, {row['true_seconds'] * 1e3:.1f} ms {_mark(row['seconds_right'])}"
-    return (
-        f"| {row['loop']} | {row['fault']} | {top} | {_mark(row['class_right'])}{near} | {row['line']} {_mark(row['line_right'])} | "
-        f"{seconds} | {_mark(row['ranks_right'])} | {row['unexplained']:.1%} |"
+    cells = (
+        row["loop"],
+        row["fault"],
+        top,
+        _mark(row["class_right"]) + near,
+        f"{row['line']} {_mark(row['line_right'])}",
+        seconds,
+        _mark(row["ranks_right"]),
+        f"{row['unexplained']:.1%}",
     )
+    return f"| {' | '.join(cells)} |"
 
 
 def _mark(right: bool) -> str:
@@ -128,10 +135,10 @@ def summary(rows: Sequence[Row]) -> str:
     judged = [row for row in rows if not row.get("error")]
     planted = [row for row in judged if "class_right" in row]
     quiet = [row for row in judged if "class_right" not in row]
+    parts = ", ".join(f"{name} {_of(planted, f'{name}_right')}" for name in ("class", "family", "line", "ranks"))
     lines = [
         f"clean or harmless without a warning: {_of(quiet, 'right')}",
-        f"class and line right: {_of(planted, 'right')} (class {_of(planted, 'class_right')}, "
-        f"family {_of(planted, 'family_right')}, line {_of(planted, 'line_right')}, ranks {_of(planted, 'ranks_right')})",
+        f"class and line right: {_of(planted, 'right')} ({parts})",
         f"seconds within {NEAR_SECONDS:.0%}: {_of(planted, 'seconds_right')}",
         f"unexplained at most {MOST_UNEXPLAINED:.0%}: {_of(judged, 'unexplained_right')}",
         f"not judged: {len(rows) - len(judged)}",

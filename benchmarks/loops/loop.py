@@ -41,7 +41,7 @@ class Loop:
         before_backward: between loss and backward, None: there is no such line.
         before_optimizer: between backward and the optimizer's step.
         get_batch: where the input is made by a function of the user, called `batches` times a step.
-        collate: the line of the DataLoader that gets a `collate_fn`, as it then reads; the new line has `collate_fn=planted_collate`.
+        collate: the line of the DataLoader, and how it reads with `collate_fn=planted_collate`.
         body: the first line of the loop's body: from the end of the step before to here, the loop waits for its input.
         input_scale: a fault in a loader's worker is hidden behind the step; it is made this many times longer.
         evaluation: statements of one evaluation, without switching the models.
@@ -58,7 +58,7 @@ class Loop:
 
     name: str
     folder: str
-    command: tuple[str, ...]
+    command: str
     step: Site
     before_backward: Site | None = None
     before_optimizer: Site | None = None
@@ -81,7 +81,7 @@ class Loop:
     @property
     def processes(self) -> int:
         """How many ranks it has."""
-        return 2 if self.command[0] == "torchrun" else 1
+        return 2 if self.command.startswith("torchrun ") else 1
 
     @property
     def main_file(self) -> str:

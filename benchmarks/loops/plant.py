@@ -102,6 +102,6 @@ def _position(lines: Sequence[str], edit: Edit) -> int:
     if edit.place == "top":
         return next(at for at, line in enumerate(lines) if line.startswith(("import ", "from ")) and "__future__" not in line)
     found = [at for at, line in enumerate(lines) if line.strip() == edit.anchor]
-    if not found or len(found) > 1 and not edit.nth or edit.nth > len(found):
+    if not found or (len(found) > 1 and not edit.nth) or edit.nth > len(found):
         raise AnchorError(f"{edit.file}: the anchor {edit.anchor!r} is there {len(found)} times")
     return found[max(edit.nth - 1, 0)]

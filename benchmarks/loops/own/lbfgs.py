@@ -25,8 +25,8 @@ def main():
 
         def closure():
             optimizer.zero_grad()
-            output = model(features)
-            loss = nn.functional.mse_loss(output, target)
+            output = model(features)  # noqa: B023
+            loss = nn.functional.mse_loss(output, target)  # noqa: B023
             loss.backward()
             return loss
 

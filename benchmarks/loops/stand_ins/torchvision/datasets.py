@@ -5,7 +5,6 @@ import os
 import torch
 from torch.utils.data import Dataset
 
-
 VALIDATION_OF_IMAGENET = 50_000
 """So many images the example asks for when it means its validation set, which then is a twentieth of the other."""
 
