@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import random
+import resource
 import shutil
 import signal
 import subprocess
@@ -30,6 +32,28 @@ CALIBRATION_STEPS = 40
 
 class RunError(Exception):
     """A run could not be made or judged."""
+
+
+@dataclass(frozen=True)
+class Usage:
+    """CPU seconds at one time: of the whole machine, and of this process' ended children."""
+
+    clock: float
+    machine: float
+    children: float
+
+    @classmethod
+    def now(cls) -> Usage:
+        """Read both."""
+        ticks = [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+        busy = sum(ticks) - ticks[3] - ticks[4]  # without idle and iowait
+        own = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return cls(time.monotonic(), busy / os.sysconf("SC_CLK_TCK"), own.ru_utime + own.ru_stime)
+
+    def since(self, before: Usage) -> tuple[float, float]:
+        """Return the seconds between, and how many cores were used by others than our children."""
+        wall = self.clock - before.clock
+        return wall, max((self.machine - before.machine) - (self.children - before.children), 0.0) / wall
 
 
 @dataclass
@@ -68,15 +92,22 @@ class Runner:
         clean_step = self.clean_step(loop) if fault.classes or fault.name != "clean" else 0.0
         job = f"{loop.name}-{fault.name}-{repeat}-{os.getpid()}"
         with self._workplace(loop, edits_of(loop, fault, clean_step, words_per_second())) as (folder, spots):
-            begin = time.monotonic()
             command = [*self._tachoscope(), "run", "--job", job, "--store", str(self.store), "--", *self._command(loop)]
+            before = Usage.now()
             self._call(command, folder, loop, self.out / f"{job}.log")
-            took = time.monotonic() - begin
-            report = self._analyze(job, folder)
-            window = report["window"]
+            took, others = Usage.now().since(before)
+            report, refusal = self._analyze(job, folder)
+            window = report.get("window", {"start": 0.0, "end": math.inf})
             truth = truth_of(read_marks(folder / "marks"), window["start"], window["end"])
-        row = judge(report, fault, spots, truth)
-        return base | row | {"clean_step_seconds": clean_step, "run_seconds": took, "job": job, "note": loop.note}
+        row = base | judge(report, fault, spots, truth)
+        circumstances = {
+            "clean_step_seconds": clean_step,
+            "run_seconds": took,
+            "other_cores": others,
+            "job": job,
+            "note": loop.note,
+        }
+        return row | circumstances | ({"refusal": refusal} if refusal else {})
 
     @property
     def store(self) -> Path:
@@ -163,16 +194,17 @@ class Runner:
             **({"LOOPS_IMAGES": str(loop.images)} if loop.images else {}),
         }
 
-    def _analyze(self, job: str, folder: Path) -> Row:
+    def _analyze(self, job: str, folder: Path) -> tuple[Row, str]:
+        """Return the report, or none and why there is none: that is a result, too, and a wrong one."""
         command = [*self._tachoscope(), "analyze", "--job", job, "--store", str(self.store), "--format", "json"]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
         if done.returncode:
-            raise RunError(f"analyze: {' '.join(done.stderr.split())[:300]}")
+            return {}, " ".join(done.stderr.split())[:300]
         report: Row = json.loads(done.stdout)
         folder_of_reports = self.out / "reports"
         folder_of_reports.mkdir(parents=True, exist_ok=True)
         (folder_of_reports / f"{job}.json").write_text(done.stdout)
-        return report
+        return report, ""
 
     def _tachoscope(self) -> list[str]:
         return [str(self.python.with_name("tachoscope"))]

@@ -14,6 +14,10 @@ NEAR_LINES = 3
 NEAR_SECONDS = 0.10
 MOST_UNEXPLAINED = 0.05
 SEVERE = ("warning", "critical")
+MACHINE = "cpu_contention"
+"""What a shared machine does to any loop; counted separately, so that runs on one say something of the rest."""
+QUIET_CORES = 0.2
+"""Where others use no more than this, the machine is quiet."""
 SEEN = re.compile(r"seen at (?P<file>[^:]+):(?P<line>\d+) (?P<function>\S+)")
 
 Row = dict[str, Any]
@@ -34,11 +38,15 @@ def judge(report: Mapping[str, Any], fault: Fault, spots: Sequence[Spot], truth:
         "step_seconds": report.get("step_seconds", {}).get("mean", 0.0),
     }
     if fault in (CLEAN, ITEM):
-        return row | {"right": not warnings and row["steps"] > 0}
-    return row | _planted(findings, top, fault, spots, truth)
+        others = [finding for finding in warnings if finding["class"] != MACHINE]
+        seen = row["steps"] > 0
+        return row | {"right": seen and not warnings, "right_but_for_machine": seen and not others}
+    return row | _planted(findings, warnings, fault, spots, truth)
 
 
-def _planted(findings: list[Any], top: Any, fault: Fault, spots: Sequence[Spot], truth: Truth | None) -> Row:
+def _planted(findings: list[Any], warnings: list[Any], fault: Fault, spots: Sequence[Spot], truth: Truth | None) -> Row:
+    top = warnings[0] if warnings else None
+    first = next((finding for finding in warnings if finding["class"] != MACHINE), None)
     # Seconds and line are looked at in the finding of the right class, whatever stands above it.
     named = next((finding for finding in findings if finding["class"] in fault.classes), None)
     related = named or next((finding for finding in findings if finding["class"].startswith(fault.family)), None) or top
@@ -60,7 +68,8 @@ def _planted(findings: list[Any], top: Any, fault: Fault, spots: Sequence[Spot],
         "true_ranks": list(truth.ranks) if truth else [],
         "true_cpu_share": truth.cpu_share if truth else 0.0,
     }
-    return row | {"right": row["class_right"] and row["line_right"]}
+    but_for_machine = first is not None and first["class"] in fault.classes and row["line_right"]
+    return row | {"right": row["class_right"] and row["line_right"], "right_but_for_machine": but_for_machine}
 
 
 def unexplained(report: Mapping[str, Any]) -> float:
@@ -108,7 +117,7 @@ def table(rows: Sequence[Row]) -> str:
 def _line(row: Row) -> str:
     if row.get("error"):
         return f"| {row['loop']} | {row['fault']} | not judged: {row['error']} | | | | | |"
-    top = row["top"] or "no warning"
+    top = row["top"] or ("no report" if row.get("refusal") else "no warning")
     if "class_right" not in row:
         return f"| {row['loop']} | {row['fault']} | {top} | {_mark(row['right'])} | | | | {row['unexplained']:.1%} |"
     near = " (family)" if row["family_right"] and not row["class_right"] else ""
@@ -137,11 +146,13 @@ def summary(rows: Sequence[Row]) -> str:
     quiet = [row for row in judged if "class_right" not in row]
     parts = ", ".join(f"{name} {_of(planted, f'{name}_right')}" for name in ("class", "family", "line", "ranks"))
     lines = [
-        f"clean or harmless without a warning: {_of(quiet, 'right')}",
-        f"class and line right: {_of(planted, 'right')} ({parts})",
+        f"clean or harmless without a warning: {_of(quiet, 'right')}; but for {MACHINE}: {_of(quiet, 'right_but_for_machine')}",
+        f"class and line right: {_of(planted, 'right')} ({parts}); but for {MACHINE}: {_of(planted, 'right_but_for_machine')}",
         f"seconds within {NEAR_SECONDS:.0%}: {_of(planted, 'seconds_right')}",
         f"unexplained at most {MOST_UNEXPLAINED:.0%}: {_of(judged, 'unexplained_right')}",
         f"not judged: {len(rows) - len(judged)}",
+        f"on a quiet machine (others used at most {QUIET_CORES:g} cores): "
+        + _of([{"quiet": row.get("other_cores", 0.0) <= QUIET_CORES} for row in judged], "quiet"),
     ]
     return "\n".join(lines)
 

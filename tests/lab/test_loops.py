@@ -95,7 +95,10 @@ def test_each_fault_has_its_place_in_our_own_loops_and_leaves_python_that_compil
 def test_a_fault_that_is_named_with_its_line_and_seconds_is_right() -> None:
     row = judge(report(finding("host_pause")), BY_NAME["stall_before_backward"], [SPOT], TRUTH)
 
-    assert all(row[key] for key in ("right", "class_right", "family_right", "line_right", "seconds_right", "ranks_right"))
+    assert all(
+        row[key]
+        for key in ("right", "right_but_for_machine", "class_right", "family_right", "line_right", "seconds_right", "ranks_right")
+    )
 
 
 @pytest.mark.parametrize(
@@ -115,10 +118,12 @@ def test_what_is_wrong_in_a_report_is_counted_as_wrong_and_nothing_else(found: d
     assert {key for key in row if key.endswith("right") and not row[key]} == wrong
 
 
-def test_a_finding_above_the_right_one_makes_the_class_wrong_but_not_the_seconds() -> None:
-    row = judge(report(finding("cpu_contention", 0.030), finding("host_pause")), BY_NAME["stall_before_optimizer"], [SPOT], TRUTH)
+@pytest.mark.parametrize(("above", "but_for_machine"), [("cpu_contention", True), ("host_sync", False)])
+def test_a_finding_above_the_right_one_makes_the_class_wrong_but_not_the_seconds(above: str, but_for_machine: bool) -> None:
+    row = judge(report(finding(above, 0.030), finding("host_pause")), BY_NAME["stall_before_optimizer"], [SPOT], TRUTH)
 
     assert (row["class_right"], row["seconds_right"], row["line_right"]) == (False, True, True)
+    assert row["right_but_for_machine"] == but_for_machine
 
 
 @pytest.mark.parametrize("name", ["clean", "item"])
