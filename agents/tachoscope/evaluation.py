@@ -1,7 +1,7 @@
 """Tells evaluation from training where nobody calls `eval()`: by gradients and by loaders.
 
-A loader whose batches go through a model without gradients, and through none with them, feeds an evaluation. Without a loader, a call
-without gradients of a model that is trained is evaluation; one of another model, such as a teacher's, is a part of the training.
+A loader whose batches go through a model without gradients, and through none with them, feeds an evaluation. Without a loader, a
+call without gradients of a model that is trained is evaluation; one of another model, such as a teacher's, is part of the training.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Tells from the source of a training loop what a statement is for: it makes the model's input, or it works on what the model returned.
+"""Tells from the source of a training loop what a statement is for: the model's input, or work on what the model returned.
 
-The names that a statement reads and writes are followed through the loop that calls the model: what the model's arguments are made of
-is input, though it stands between the model and backward (a loop that fetches its next batch there); what comes of the model's result
-is computing. No value is looked at. A source that is not there, or is too long, tells nothing.
+The names that a statement reads and writes are followed through the loop that calls the model. What the model's arguments are made
+of is input, also where it stands between the model and backward (nanoGPT fetches its next batch there); what is made of the model's
+result is computing. No value is read. Without the source, or with a very long one, nothing is known.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _roles(code: CodeType, marks: Marks) -> dict[int, Role]:
     for one in statements:
         one.writes |= one.changes & assigned
     calls = [call for line in marks.models if (call := _innermost(statements, line)) is not None]
-    ends = [one for line in marks.backwards if (one := _innermost(statements, line)) is not None]
+    ends = [end for line in marks.backwards if (end := _innermost(statements, line)) is not None]
     results = _results(statements, calls)
     wanted = _wanted(statements, calls, results)
     return {
@@ -140,7 +140,7 @@ def _wanted(statements: Sequence[Statement], calls: Sequence[Statement], results
         names |= more
 
 
-def _parsed(code: CodeType) -> ast.AST | None:
+def _parsed(code: CodeType) -> ast.Module | None:
     lines = [line for _, _, line in code.co_lines() if line]
     first = 1 if code.co_name == "<module>" else code.co_firstlineno
     last = max(lines, default=first)
@@ -153,13 +153,14 @@ def _parsed(code: CodeType) -> ast.AST | None:
         tree = ast.parse(textwrap.dedent("".join(source[first - 1 : last])))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    return ast.increment_lineno(tree, first - 1)
+    ast.increment_lineno(tree, first - 1)
+    return tree
 
 
-def _loop(tree: ast.AST, marks: Marks) -> Sequence[ast.stmt]:
+def _loop(tree: ast.Module, marks: Marks) -> Sequence[ast.stmt]:
     """Return the outermost loop that calls models, and computes gradients if the function does; else the whole function."""
-    body = list(getattr(tree, "body", ()))
-    if len(body) == 1 and isinstance(body[0], _SCOPES[:2]):
+    body = tree.body
+    if len(body) == 1 and isinstance(body[0], ast.FunctionDef | ast.AsyncFunctionDef):
         body = body[0].body
     loops = [
         node for node in ast.walk(ast.Module(body=body, type_ignores=[])) if isinstance(node, (ast.For, ast.AsyncFor, ast.While))
@@ -167,8 +168,12 @@ def _loop(tree: ast.AST, marks: Marks) -> Sequence[ast.stmt]:
     for lines in (marks.models | marks.backwards, marks.models):
         around = [node for node in loops if all(node.lineno <= line <= (node.end_lineno or 0) for line in lines)]
         if around:
-            return [max(around, key=lambda node: (node.end_lineno or 0) - node.lineno)]
+            return [max(around, key=_length)]
     return body
+
+
+def _length(node: ast.stmt) -> int:
+    return (node.end_lineno or node.lineno) - node.lineno
 
 
 def _statements(body: Sequence[ast.stmt]) -> Iterator[Statement]:
@@ -223,7 +228,7 @@ def _follow(node: ast.AST, found: Statement) -> None:
 
 
 def _is_function(node: ast.AST) -> bool:
-    """Say whether what is called is a function, such as `model(x)` or `self.model(x)`, and no method of a value: `batch.to(device)`."""
+    """Say whether a function is called, such as `model(x)` or `self.model(x)`, not a method of a value, such as `batch.to(device)`."""
     return isinstance(node, ast.Name) or (
         isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
     )

@@ -2,7 +2,7 @@
 
 Nothing is put on a model: its class gets a `__call__` that reports to the probe. Which classes these are is found out in a few
 steps, in which `torch.nn.Module.__call__` is replaced; during the outermost call the original is back in its place, so that modules
-within a model and `torch.compile` never see another one. From then on a step costs as much as its outermost calls, not as its modules.
+within a model and `torch.compile` never see another one. From then on the cost of a step grows with its outermost calls only.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class ModelCalls:
         self._original: Function = torch.nn.Module.__call__
         self._discovering = False
         self._inside = False
-        self._classes: dict[type, Function | None] = {}
+        self._classes: dict[Any, Function | None] = {}
         self._calls = self._steps_with = self._steps_without = self._discoveries = 0
-        global CALLS  # noqa: PLW0603  # where `_call` of a class finds it: see `_reporting`
+        global CALLS  # where the `__call__` of a class finds it: see `_reporting`
         CALLS = self
 
     def look_for_models(self) -> None:
@@ -84,9 +84,9 @@ class ModelCalls:
         for owner, own in self._classes.items():
             if own is None:
                 if "__call__" in owner.__dict__:
-                    del owner.__call__  # type: ignore[attr-defined]
+                    del owner.__call__
             else:
-                owner.__call__ = own  # type: ignore[attr-defined]
+                owner.__call__ = own
         self._classes.clear()
 
     def call(self, module: Any, function: Function, args: Any, kwargs: Any) -> Any:
@@ -123,14 +123,14 @@ class ModelCalls:
             if self._discovering:
                 self._module_class.__call__ = _DISCOVERING
 
-    def found(self, owner: type) -> None:
+    def found(self, owner: Any) -> None:
         """Report the calls of a class from now on."""
         self.active = True
         if self._discovering and owner not in self._classes:
             own = owner.__dict__.get("__call__")
             self._classes[owner] = own
-            inherited = owner.__call__ if own is not None or owner.__call__ is not self._original else None  # type: ignore[operator]
-            owner.__call__ = _reporting(inherited)  # type: ignore[operator]
+            inherited = owner.__call__ if own is not None or owner.__call__ is not self._original else None
+            owner.__call__ = _reporting(inherited)
 
     def _stop_discovering(self) -> None:
         self._discovering = False
@@ -144,8 +144,8 @@ CALLS: ModelCalls | None = None
 def _reporting(inherited: Function | None) -> Function:
     """Return a `__call__` for a class that has, or inherits, another one than that of `torch.nn.Module`, or not.
 
-    Its class may be pickled by value, as Ray does with those of a script, and unpickled where tachoscope is not installed: so it uses
-    nothing but modules that are looked up by name. What it calls is looked up at each call too, since `torch.fx` replaces it.
+    Its class may be pickled by value, as Ray does with those of a script, and unpickled where tachoscope is not installed: so it
+    uses nothing but modules that are looked up by name. What it calls is looked up at each call too, since `torch.fx` replaces it.
     """
     import torch
 

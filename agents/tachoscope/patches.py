@@ -1,9 +1,9 @@
 """Wraps the few functions of torch that every training loop goes through. Each wrapper calls the original whatever happens.
 
 Wrapped: the iterator of `DataLoader`, `torch.autograd.backward` (that of a tensor calls it), all optimizers (by torch's own
-global hooks), the outermost calls of models (`model_calls`), `nn.Module.train`/`eval`, and copies to the device once CUDA is in use; what waits for other ranks is wrapped by
-`collective_patches`, what saves and reads checkpoints by `checkpoint_patches`. No hook is put on any module: a hook would be
-pickled with the user's model.
+global hooks), the outermost calls of models (`model_calls`), `nn.Module.train`/`eval`, and copies to the device once CUDA is in
+use; what waits for other ranks is wrapped by `collective_patches`, what saves and reads checkpoints by `checkpoint_patches`. No
+hook is put on any module: a hook would be pickled with the user's model.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Exclusive time accounting of one thread: every nanosecond belongs to exactly one phase.
 
-Phases nest (a garbage collection inside forward); time goes to the innermost. Below the nesting lies the base phase, such as `other`
-after a step ended. Nothing is lost between phases, so the phases of a step sum to its wall time.
+Phases nest (a garbage collection inside forward); time goes to the innermost. Below the nesting lies the base phase, such as
+`other` after a step ended. Nothing is lost between phases, so the phases of a step sum to its wall time.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What the training thread did outside of loaders, models and backward, by what it was seen doing there.
 
 The probe's clocks tell how long the thread was between the batch and the model, between the model and backward, and after the
-optimizer, and how much of that it ran. What it was at work for is sampled (`Heartbeat.activity`): a statement that makes the model's
-input is input wherever in the loop it stands.
+optimizer, and how much of that it ran. What it was at work for is sampled (`Heartbeat.activity`): a statement that makes the
+model's input is input wherever in the loop it stands.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ def _shares(counts: Counter[tuple[str, str]]) -> dict[str, tuple[float, float]]:
 def still_seconds(column: Column, rank: int, phases: Sequence[str]) -> Matrix:
     """Return the seconds of each step in which the thread neither ran nor wanted a core in these phases, shape (K,).
 
-    It waits for a core where it runs, so that a phase has of that what it has of the CPU time outside of backward. In steps in which
-    the clocks were not read: what the phases last longer than usual, by the share that standing still has in that in the other steps.
+    It waits for a core where it runs, so that a phase has of that what it has of the CPU time outside of backward. In steps in
+    which the clocks were not read: what the phases last longer than usual, by the share of standing still in that in other steps.
     """
     wall = np.sum([column(f"{phase}_seconds")[:, rank] for phase in phases], axis=0)
     cpu = np.sum([column(f"{phase}_cpu_seconds")[:, rank] for phase in phases], axis=0)

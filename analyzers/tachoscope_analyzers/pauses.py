@@ -1,10 +1,10 @@
 """Pauses of the training thread within computing: it neither ran nor wanted a core.
 
-Told from the clocks of the thread: the model, the loss and the optimizer last longer than it computed and waited for a core. That alone
-is no pause, since it may wait there for other ranks (buffers that DDP broadcasts), for compute threads of its own, or for an accelerator
-that the probe does not know. It is one where the thread was seen in a call that waits for time, disk, file or pipe, in whatever share of
-the steps; or, in some of the steps, where the interpreter's lock was held elsewhere: the sampler, which needs it ten times a second, then
-comes late as well.
+Told from the clocks of the thread: the model, the loss and the optimizer last longer than it computed and waited for a core. That
+alone is no pause, since it may wait there for other ranks (buffers that DDP broadcasts), for compute threads of its own, or for an
+accelerator that the probe does not know. It is one where the thread was seen in a call that waits for time, disk, file or pipe; or,
+in some of the steps, where the interpreter's lock was held elsewhere: the sampler, which needs it ten times a second, then comes
+late as well.
 """
 
 from __future__ import annotations

@@ -159,8 +159,8 @@ class Heartbeat(Record, frozen=True, kw_only=True, tag="Heartbeat"):
         where: by phase, the innermost line of user code that the thread was seen at, `file:line function`, to samples. A sample
             counts for the phase that it turned out to belong to: a statement that makes the model's input is `data_wait`. `pause`:
             lines at which the thread stood still in a call that computes nothing.
-        activity: by phase that the clock was running for, `PHASE KIND` to samples: the phase that the sample turned out to belong to,
-            and what the thread was seen doing. Only phases whose time can belong to several.
+        activity: by phase that the clock was running for, `PHASE KIND` to samples: the phase that the sample turned out to belong
+            to, and what the thread was seen doing. Only phases whose time can belong to several.
         phase: the phase that the thread was in when this was written.
         dropped_total: records that this process could not write so far.
     A process that serves requests says in `signals` how many are in flight (`requests_in_flight`): they are cut if it dies.
