@@ -228,7 +228,7 @@ def _follow(node: ast.AST, found: Statement) -> None:
 
 
 def _is_function(node: ast.AST) -> bool:
-    """Say whether a function is called, such as `model(x)` or `self.model(x)`, not a method of a value, such as `batch.to(device)`."""
+    """Say whether a function is called, such as `model(x)` or `self.model(x)`, and not a method of a value: `batch.to(device)`."""
     return isinstance(node, ast.Name) or (
         isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
     )

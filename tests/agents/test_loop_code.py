@@ -1,0 +1,102 @@
+"""What the statements of a training loop are for, told from its source."""
+
+from __future__ import annotations
+
+import linecache
+import textwrap
+from types import CodeType
+
+import pytest
+
+from tachoscope.loop_code import LoopCode
+
+FETCHED_AFTER_THE_MODEL = """
+    x, y = get_batch()                    # first
+    while True:
+        lr = schedule(step)               # other
+        if step % 100 == 0:
+            losses = estimate()           # other
+        for micro in range(4):
+            logits, loss = model(x, y)    # result MODEL
+            loss = loss / 4               # result
+            x, y = get_batch()            # input
+            time.sleep(0.01)              # other
+            loss.backward()               # result BACKWARD
+        log(loss.item())                  # result
+        optimizer.zero_grad()             # other
+"""
+TOKENS_OF_A_LIST = """
+    for document in documents:            # input
+        tokens = []                       # input
+        for word in document.split():     # input
+            tokens.append(ids[word])      # input
+        batch = torch.tensor(tokens)      # input
+        counts.append(len(tokens))        # other
+        out = self.model(batch)           # result MODEL
+        loss = criterion(out, batch)      # result
+        loss.backward()                   # result BACKWARD
+"""
+STATE_THAT_GOES_ON = """
+    for i in range(n):                    # input
+        data, targets = get_batch(i)      # input
+        hidden = repackage(hidden)        # result
+        output, hidden = model(data, hidden)  # result MODEL
+        criterion(output, targets).backward() # result BACKWARD
+        for p in parameters:              # other
+            p.data.add_(p.grad)           # other
+"""
+
+
+def lines(source: str) -> tuple[CodeType, dict[str, list[int]], dict[int, str]]:
+    """Return the code of a loop, its lines with MODEL and BACKWARD, and the roles that its comments name."""
+    text = "def train():\n" + source.lstrip("\n")
+    name = f"<loop {hash(text)}>"
+    rows = text.splitlines(keepends=True)
+    linecache.cache[name] = (len(text), None, rows, name)
+    namespace: dict[str, object] = {}
+    exec(compile(text, name, "exec"), namespace)
+    marks = {mark: [n for n, row in enumerate(rows, 1) if row.rstrip().endswith(mark)] for mark in ("MODEL", "BACKWARD")}
+    roles = {n: row.split("#")[1].split()[0] for n, row in enumerate(rows, 1) if "#" in row and "# first" not in row}
+    return namespace["train"].__code__, marks, roles  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("source", [FETCHED_AFTER_THE_MODEL, TOKENS_OF_A_LIST, STATE_THAT_GOES_ON])
+def test_each_statement_of_a_loop_is_input_work_on_a_result_or_neither(source: str) -> None:
+    code, marks, expected = lines(source)
+    loop = LoopCode()
+    loop.learn(models=[[(code, line)] for line in marks["MODEL"]], backward=[(code, marks["BACKWARD"][0])])
+
+    assert {line: loop.role([(code, line)]) for line in expected} == expected
+
+
+def test_what_is_called_by_a_statement_is_for_what_the_statement_is_for() -> None:
+    code, marks, roles = lines(FETCHED_AFTER_THE_MODEL)
+    loop = LoopCode()
+    loop.learn(models=[[(code, marks["MODEL"][0])]], backward=[(code, marks["BACKWARD"][0])])
+    tokenize = textwrap.dedent.__code__  # any other function
+    fetch = next(line for line, role in roles.items() if role == "input")
+
+    assert loop.role([(tokenize, 7), (code, fetch)]) == "input"
+    assert loop.role([(tokenize, 7)]) == ""
+
+
+def test_a_function_that_calls_the_model_is_split_at_its_own_statements() -> None:
+    inner, marks, _ = lines(
+        """
+        batch = prepare(text)
+        out = model(batch)  # MODEL
+        return out.sum()
+        """
+    )
+    loop = LoopCode()
+    loop.learn(models=[[(inner, marks["MODEL"][0])]], backward=())
+
+    assert [loop.role([(inner, line)]) for line in (2, 3, 4)] == ["input", "result", "result"]
+
+
+def test_without_a_source_nothing_is_known() -> None:
+    code = compile("x = model(y)", "<nowhere>", "exec")
+    loop = LoopCode()
+    loop.learn(models=[[(code, 1)]], backward=())
+
+    assert loop.role([(code, 1)]) == ""
