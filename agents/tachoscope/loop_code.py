@@ -182,7 +182,7 @@ def _statements(body: Sequence[ast.stmt]) -> Iterator[Statement]:
             continue
         heads, bodies = _parts(node)
         if bodies:
-            last = max((head.end_lineno or node.lineno for head in heads), default=node.lineno)
+            last = max((getattr(head, "end_lineno", None) or node.lineno for head in heads), default=node.lineno)
             yield _statement(node.lineno, last, heads)
             for inner in bodies:
                 yield from _statements(inner)
