@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import Literal
 
-from tachoscope.stacks import Chain
+from tachoscope.stacks import MODEL_FILES, Chain
 
 Role = Literal["input", "model", "result", "other", ""]
 """`model`: within a call of it. `result`: works on what it returned. Empty: not known."""
@@ -23,7 +23,6 @@ Role = Literal["input", "model", "result", "other", ""]
 MOST_LINES = 1500
 MOST_FUNCTIONS = 64
 MOST_CALLS = 16
-_MODEL_FILES = ("torch/nn/modules/module.py", "torch/_dynamo/eval_frame.py")
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
@@ -64,7 +63,7 @@ class LoopCode:
 
     def role(self, chain: Chain) -> Role:
         """Return what a thread at the given stack, outside of all measured phases, is at work for."""
-        if any(code.co_filename.endswith(_MODEL_FILES) for code, _ in chain):
+        if any(code.co_filename.endswith(MODEL_FILES) for code, _ in chain):
             return "model"
         for code, line in chain:
             marks = self._marks.get(code)

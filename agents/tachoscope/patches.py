@@ -8,6 +8,7 @@ hook is put on any module: a hook would be pickled with the user's model.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 import time
@@ -16,7 +17,7 @@ from threading import get_ident
 from types import ModuleType
 from typing import Any
 
-from tachoscope import checkpoint_patches, collective_patches, integrity_checks
+from tachoscope import checkpoint_patches, collective_patches, integrity_checks, loader_workers
 from tachoscope import timeline as tl
 from tachoscope.model_calls import ModelCalls
 from tachoscope.probe import Probe
@@ -67,8 +68,39 @@ def _loaders(probe: Probe) -> None:
         return next_batch
 
     wrap(dataloader._BaseDataLoaderIter, "__next__", next_of)
+    _workers(probe, dataloader)
     # Starting the workers of an epoch is waiting for data too.
     wrap(dataloader.DataLoader, "__iter__", functools.partial(during, probe, tl.DATA_WAIT))
+
+
+def _workers(probe: Probe, dataloader: ModuleType) -> None:
+    """Have each forked worker of a loader sample itself."""
+
+    def opened(original: Function) -> Function:
+        def __init__(*args: Any, **kwargs: Any) -> None:  # noqa: N807
+            with contextlib.suppress(OSError):
+                if probe.on:
+                    loader_workers.LINES.open()
+            original(*args, **kwargs)
+
+        return __init__
+
+    def sampled(original: Function) -> Function:
+        @functools.wraps(original)  # a spawned worker finds it by its name
+        def _worker_loop(*args: Any, **kwargs: Any) -> Any:
+            sampler = None
+            with contextlib.suppress(Exception):
+                sampler = loader_workers.WorkerSampler() if probe.on and loader_workers.LINES.inherited else None
+            try:
+                return original(*args, **kwargs)
+            finally:
+                if sampler is not None:
+                    sampler.stop()
+
+        return _worker_loop
+
+    wrap(dataloader._MultiProcessingDataLoaderIter, "__init__", opened)
+    wrap(dataloader._utils.worker, "_worker_loop", sampled)
 
 
 def elements_of(batch: object) -> int:

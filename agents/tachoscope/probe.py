@@ -78,7 +78,7 @@ class Probe:
         self._samples = self._elements = self._backward_calls = 0
         self._pending: list[tuple[int, int]] = []
         self.evaluation = EvaluationRule(self.timeline)
-        self._in_evaluation = False
+        self.without_gradients = False
         self.stacks_wanted = True
         self.model_stacks: list[Chain] = []
         self.backward_stack: Chain = ()
@@ -189,12 +189,12 @@ class Probe:
         if not self.grad_enabled():
             if self._has_models and not self.timeline.evaluating:
                 self.evaluation.called_without_gradients(module, fed=self._fed)
-            self._in_evaluation = True
+            self.without_gradients = True
             self.timeline.enter(tl.FORWARD)
             return True
         if self.stacks_wanted and len(self.model_stacks) < MOST_CALLS:
             self.model_stacks.append(chain_of(sys._getframe(2)))
-        self._in_evaluation = False
+        self.without_gradients = False
         assert self.models is not None
         self.models.found(type(module))
         self.timeline.enter(tl.FORWARD)
@@ -211,7 +211,7 @@ class Probe:
 
     def model_end(self) -> None:
         """The call of a model returned."""
-        if self._in_evaluation:
+        if self.without_gradients:
             self.timeline.leave()
             if not self.timeline.evaluating:
                 self.evaluation.returned_without_gradients()
@@ -344,7 +344,12 @@ class Probe:
     @property
     def phase(self) -> int:
         """The phase that the watched thread is in."""
-        phase = self.timeline.phase
+        return self.phase_of(self.timeline.phase, without_gradients=self.without_gradients)
+
+    def phase_of(self, phase: int, *, without_gradients: bool) -> int:
+        """Return what a phase of the timeline most likely turns out to be, which the next call of a model or loader decides."""
+        if phase == tl.FORWARD and without_gradients:
+            return tl.EVALUATION
         return tl.PREPARATION if phase == tl.OTHER and self._has_models and not self._fed else phase
 
     def loader_workers(self) -> Sequence[int] | None:
@@ -384,7 +389,9 @@ class Probe:
             return
         self._sampler = sampler
 
-    def _heartbeat(self, window_seconds: float, signals: dict[str, float], wait_samples: Counts, where: Counts) -> None:
+    def _heartbeat(
+        self, window_seconds: float, signals: dict[str, float], wait_samples: Counts, where: Counts, activity: Counts
+    ) -> None:
         self._write_collectives()
         if self.collectives.gradient_bytes:
             signals = signals | {"gradient_bytes": float(self.collectives.gradient_bytes)}
@@ -396,6 +403,7 @@ class Probe:
             signals=signals,
             wait_samples=wait_samples,
             where=where,
+            activity=activity,
             dropped_total=self.outbox.dropped,
         )
 

@@ -69,6 +69,15 @@ def _kind_of_file(target: str) -> str:
     return "pipe" if target.startswith("pipe:") else "file"
 
 
+def running_nanoseconds(thread_id: int) -> int | None:
+    """Return the CPU time of a thread of this process, or None."""
+    try:
+        with open(f"{PROC}/self/task/{thread_id}/schedstat", "rb") as schedstat:
+            return int(schedstat.read(64).split()[0])
+    except (OSError, IndexError, ValueError):
+        return None
+
+
 def cpu_seconds(pid: int) -> float | None:
     """Return user and system CPU seconds of a process with all its threads, or None when it is gone."""
     try:
