@@ -24,8 +24,7 @@ Column = Callable[[str], Matrix]
 CAUSE_OF_PHASE = {"loss": "compute", "forward": "compute", "preparation": "data_wait", "data_wait": "data_wait", "other": "other"}
 SHARED_PHASES = ("loss", "preparation", "other")
 """Phases of which the clock alone does not tell what their time belongs to."""
-RUNNING = ("cpu", "unknown", "lock")
-"""`lock`: the sampler holds the interpreter's lock whenever it looks, so that a thread that merely runs seems to wait for it."""
+RUNNING = ("cpu", "unknown")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +67,16 @@ def _seen(beats: Iterable[Heartbeat]) -> dict[str, Counter[tuple[str, str]]]:
             for key, count in counts.items():
                 belongs_to, _, kind = key.partition(" ")
                 found.setdefault(phase, Counter())[belongs_to, kind] += count
+    return found
+
+
+def seen_for_input(beats: Iterable[Heartbeat]) -> Counter[str]:
+    """Return what the thread was seen doing while it made or fetched input outside of loaders, in samples by kind."""
+    found: Counter[str] = Counter()
+    for phase, counts in _seen(beats).items():
+        for (belongs_to, kind), count in counts.items():
+            if CAUSE_OF_PHASE.get(belongs_to) == "data_wait" and phase in SHARED_PHASES:
+                found[kind] += count
     return found
 
 

@@ -103,7 +103,9 @@ def _pauses(job: JobRecords, steps: Steps, losses: Losses, memory: Matrix) -> li
                 source="step records",
             )
         )
-    if still.any():
+    if by_cause["evaluation"].sum() > lost.sum() / 2:
+        evidence += seen_lines(job, steps, "evaluation", steps.ranks if who == "all" else who)
+    elif still.any():
         evidence += _standing_still(job, steps, steps.ranks if who == "all" else who)
     return [Candidate("host_pause", lost, who, evidence)]
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tachoscope_analyzers.activity import seen_for_input
 from tachoscope_analyzers.cores import cores_of
 from tachoscope_analyzers.culprits import against_others, culprits
 from tachoscope_analyzers.judge import Candidate
@@ -55,6 +56,7 @@ def observe(job: JobRecords, steps: Steps, ranks: list[int]) -> Loader:
     kinds: Counter[str] = Counter()
     for beat in beats:
         kinds.update(beat.wait_samples.get("data_wait", {}))
+    kinds.update(seen_for_input(beats))
     sums: Counter[str] = Counter()
     for beat in beats:
         sums.update({name: value for name, value in beat.signals.items() if value > 0})

@@ -25,7 +25,7 @@ Matrix = npt.NDArray[np.float64]
 
 _COMPUTING = ("forward", "loss", "optimizer")
 _PAUSING = ("sleep", "disk", "file", "pipe")
-_SOCKET = "socket"
+_SOCKET, _LOCK = "socket", "lock"
 
 
 def split(
@@ -110,14 +110,14 @@ def pausing_share(beats: Sequence[Heartbeat], *, alone: bool, one_thread: bool) 
     """Return which share of standing still within computing was waiting for time or storage; 0 where that was hardly seen.
 
     Args:
-        alone: the job has one rank, so that it waits for no other one at a socket.
-        one_thread: the thread has no helpers to wait for. Then a lock that it seems to wait for is the interpreter's.
+        alone: the job has one rank, so that it waits for no other one at a socket or a lock.
+        one_thread: the thread has no helpers to wait for at a lock.
     """
     seen: Counter[str] = Counter()
     for beat in beats:
         for phase in _COMPUTING:
             seen.update(beat.wait_samples.get(phase, {}))
-    running = RUNNING if one_thread else RUNNING[:2]
-    waiting = {kind: count for kind, count in seen.items() if kind not in running}
-    pausing = sum(waiting.get(kind, 0) for kind in (*_PAUSING, *([_SOCKET] if alone else [])))
+    waiting = {kind: count for kind, count in seen.items() if kind not in RUNNING}
+    kinds = (*_PAUSING, *([_SOCKET] if alone else []), *([_LOCK] if alone and one_thread else []))
+    pausing = sum(waiting.get(kind, 0) for kind in kinds)
     return pausing / sum(waiting.values()) if pausing >= threshold("minimum_samples") else 0.0

@@ -91,12 +91,12 @@ def seen_line(finding: Mapping[str, Any]) -> str:
 
 
 def agrees(line: str, spot: Spot) -> bool:
-    """Whether `file:line function` is at the planted place: near its lines, or in its function if it is in one."""
+    """Whether `file:line function` is at the planted place: near its lines, in its function if it is in one, or in one it calls."""
     match = SEEN.fullmatch(f"seen at {line}")
     if not match or match["file"] != spot.file:
         return False
     near = spot.first - NEAR_LINES <= int(match["line"]) <= spot.last + NEAR_LINES
-    return near or (spot.function != "<module>" and match["function"] == spot.function)
+    return near or match["function"] in spot.calls or (spot.function != "<module>" and match["function"] == spot.function)
 
 
 def ranks_agree(ranks: Any, truth: Truth | None) -> bool:

@@ -6,6 +6,7 @@ public code has changed, and a fault that was not planted must not be counted as
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -43,12 +44,13 @@ class Edit:
 
 @dataclass(frozen=True)
 class Spot:
-    """Where a planted text stands, after all edits: lines from `first` to `last`, the function that it is in."""
+    """Where a planted text stands, after all edits: lines from `first` to `last`, the function that it is in, those it calls."""
 
     file: str
     first: int
     last: int
     function: str
+    calls: tuple[str, ...] = ()
 
 
 def apply_edits(folder: Path, edits: Sequence[Edit]) -> list[Spot]:
@@ -58,8 +60,13 @@ def apply_edits(folder: Path, edits: Sequence[Edit]) -> list[Spot]:
         path = folder / file
         lines, marks = edit_lines(path.read_text().splitlines(), [edit for edit in edits if edit.file == file])
         path.write_text("\n".join(lines) + "\n")
-        spots += [Spot(path.name, first, last, function_at(lines, first)) for first, last in marks]
+        spots += [Spot(path.name, first, last, function_at(lines, first), called(lines[first - 1 : last])) for first, last in marks]
     return spots
+
+
+def called(lines: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of the functions that some lines call by their bare name."""
+    return tuple(re.findall(r"(?<![\w.])(\w+)\(", "\n".join(lines)))
 
 
 def edit_lines(lines: list[str], edits: Sequence[Edit]) -> tuple[list[str], list[tuple[int, int]]]:

@@ -22,7 +22,7 @@ def lateness_while(work: object, monkeypatch: pytest.MonkeyPatch) -> list[float]
     lateness, found = Lateness(), []
     other.start()
     for _ in range(8):
-        lateness.before_wait()
+        lateness.before_wait(TICK_SECONDS)
         time.sleep(TICK_SECONDS)
         found.append(lateness.after_wait())
     stop.set()

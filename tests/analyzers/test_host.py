@@ -67,7 +67,7 @@ STILL = np.stack([np.where(EVERY_TENTH, 0.0, 0.0), np.where(np.arange(STEPS) % 7
     ("beats", "expected"),
     [
         ({"signals": HELD}, ("host_pause", [1])),  # the sampler came late: another thread held the interpreter
-        ({"wait_samples": {"forward": {"sleep": 20, "cpu": 70, "lock": 10}}}, ("host_pause", [1])),
+        ({"wait_samples": {"forward": {"sleep": 20, "cpu": 80}}}, ("host_pause", [1])),
         ({"wait_samples": {"forward": {"cpu": 70, "lock": 30}}}, None),  # nobody knows what it stood still for
         ({}, None),
     ],
