@@ -20,14 +20,16 @@ DISCOVERY_STEPS = 3
 MOST_STEPS_WITHOUT = 20
 """Steps without any call of a module after which nothing is looked for any longer."""
 MOST_DISCOVERIES = 5
-MOST_CALLS_A_STEP = 64
-"""With more outermost calls than this a step, the job calls layers, not models, and each call would cost."""
+MOST_CALLS_A_BACKWARD = 64
+"""With more outermost calls than this for each time that gradients are computed, the job calls layers, not models, and each call
+would cost."""
 
 
 class Watcher(Protocol):
     """What is told of outermost calls, on the thread of that identity."""
 
     thread_ident: int
+    without_gradients: bool
 
     def model_begin(self, module: Any) -> bool: ...
     def model_end(self) -> None: ...
@@ -62,10 +64,14 @@ class ModelCalls:
         self._discovering = True
         self._module_class.__call__ = _DISCOVERING
 
-    def step_ended(self) -> None:
-        """A step ended: with enough of them the classes are known; without any call the models may be others now."""
+    def step_ended(self, backward_calls: int) -> None:
+        """A step ended: with enough of them the classes are known; without any call the models may be others now.
+
+        Args:
+            backward_calls: how often gradients were computed in it. Only calls of models with gradients count, too.
+        """
         calls, self._calls = self._calls, 0
-        if calls > MOST_CALLS_A_STEP:
+        if calls > MOST_CALLS_A_BACKWARD * max(backward_calls, 1):
             self.stop()
             self._discoveries = MOST_DISCOVERIES
         elif self._discovering:
@@ -101,7 +107,7 @@ class ModelCalls:
             watcher.give_up(error)
         if not entered:
             return function(module, *args, **kwargs)
-        self._calls += 1
+        self._calls += not watcher.without_gradients
         self._inside = True
         try:
             return function(module, *args, **kwargs)

@@ -300,7 +300,7 @@ class Probe:
         self.rule.step_ended()
         self.evaluation.step_ended()
         if self.models is not None:
-            self.models.step_ended()
+            self.models.step_ended(self._backward_calls)
         had_detail = self.timeline.reads_cpu
         # The clock of the last event is near enough to decide by.
         detail = self.steps < FIRST_DETAILED_STEPS or self.timeline.last >= self._detailed_until

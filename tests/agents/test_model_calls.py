@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch.fx import symbolic_trace
 
-from tachoscope.model_calls import DISCOVERY_STEPS, MOST_CALLS_A_STEP, ModelCalls
+from tachoscope.model_calls import DISCOVERY_STEPS, MOST_CALLS_A_BACKWARD, ModelCalls
 
 
 class Watcher:
@@ -22,6 +22,7 @@ class Watcher:
 
     def __init__(self) -> None:
         self.thread_ident = threading.get_ident()
+        self.without_gradients = False
         self.begun: list[str] = []
         self.ended = 0
         self.calls = ModelCalls(self, torch)
@@ -62,7 +63,7 @@ def steps(watcher: Watcher, number: int, *models: torch.nn.Module) -> None:
     for _ in range(number):
         for model in models:
             model(torch.rand(2, 4))
-        watcher.calls.step_ended()
+        watcher.calls.step_ended(1)
 
 
 def test_only_outermost_calls_are_reported_and_go_on_to_be_once_the_classes_are_known(watcher: Watcher) -> None:
@@ -83,10 +84,22 @@ def test_another_model_is_found_when_the_first_is_no_longer_called(watcher: Watc
 
 
 def test_a_job_that_calls_layer_after_layer_is_left_alone(watcher: Watcher) -> None:
-    steps(watcher, 2, *[torch.nn.Identity() for _ in range(MOST_CALLS_A_STEP + 1)])
+    steps(watcher, 2, *[torch.nn.Identity() for _ in range(MOST_CALLS_A_BACKWARD + 1)])
 
     assert not watcher.calls.active
     assert "__call__" not in torch.nn.Identity.__dict__
+
+
+def test_an_evaluation_within_a_step_may_call_the_model_any_number_of_times(watcher: Watcher) -> None:
+    net = Net()
+    steps(watcher, DISCOVERY_STEPS, net)
+    watcher.without_gradients = True
+    for _ in range(2 * MOST_CALLS_A_BACKWARD):
+        net(torch.rand(2, 4))
+    watcher.without_gradients = False
+    steps(watcher, 1, net)
+
+    assert watcher.calls.active
 
 
 def test_an_exception_of_a_model_passes_through_and_ends_its_call(watcher: Watcher) -> None:

@@ -1,0 +1,118 @@
+"""At which line of a training the time goes, and what for: samples of real loops under the probe."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from helpers import execute, records_of
+
+SCRIPT = """
+import time
+import torch
+import tachoscope
+from torch.utils.data import DataLoader, Dataset
+
+SECONDS = 4.0
+model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+
+def tokenize():
+    words = {}
+    for number in range(20_000):
+        words[str(number % 977)] = words.get(str(number % 977), 0) + 1
+    return words
+
+def get_batch():
+    tokenize()
+    return torch.stack([torch.rand(64) for _ in range(300)])
+
+def in_the_loop():
+    while True:
+        yield get_batch()
+
+class Slow(Dataset):
+    def __len__(self):
+        return 1_000_000
+    def __getitem__(self, index):
+        tokenize()
+        return torch.rand(64)
+
+def train(batches, *, before_backward=0.0, validate_every=0):
+    end, step = time.monotonic() + SECONDS, 0
+    for batch in batches:
+        if step and validate_every and step % validate_every == 0:
+            validate()
+        loss = model(batch).square().mean()
+        if before_backward:
+            time.sleep(before_backward)  # the stall
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        step += 1
+        if time.monotonic() > end:
+            return
+
+def validate():
+    with torch.no_grad():
+        for _ in range(600):
+            model(torch.rand(64, 64))
+
+if __name__ == "__main__":
+    with tachoscope.watch(job="tokenizer"):
+        train(in_the_loop())
+    with tachoscope.watch(job="worker"):
+        train(DataLoader(Slow(), batch_size=4, num_workers=1))
+    with tachoscope.watch(job="stall"):
+        train([torch.rand(8, 64)] * 1_000_000, before_backward=0.02)
+    with tachoscope.watch(job="evaluation"):
+        train([torch.rand(8, 64)] * 1_000_000, validate_every=2)
+"""
+
+
+@pytest.fixture(scope="module")
+def jobs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Train four loops, each watched as a job of its own, one after the other in one process."""
+    tmp_path = tmp_path_factory.mktemp("lines")
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "train.py").write_text(SCRIPT)
+    done = execute(tmp_path, sys.executable, "train.py")
+    assert done.returncode == 0, done.stderr
+    assert "tachoscope" not in done.stderr
+    return tmp_path
+
+
+def seen(jobs: Path, job: str, phase: str) -> Counter[str]:
+    """Return the functions that were seen in a phase, with the numbers of samples."""
+    found: Counter[str] = Counter()
+    for beat in records_of(jobs, job).heartbeats:
+        for line, count in beat.where.get(phase, {}).items():
+            found[line.split()[-1]] += count
+    return found
+
+
+@pytest.mark.parametrize("job", ["tokenizer", "worker"])
+def test_pure_python_that_makes_the_input_is_named_though_it_holds_the_interpreters_lock(jobs: Path, job: str) -> None:
+    found = seen(jobs, job, "data_wait")
+
+    assert found.total() >= 10
+    assert found["tokenize"] >= 0.7 * found.total()
+
+
+def test_a_sleep_between_model_and_backward_is_a_pause_at_its_line(jobs: Path) -> None:
+    line = SCRIPT.splitlines().index("            time.sleep(before_backward)  # the stall") + 1
+    pauses: Counter[str] = Counter()
+    asleep: Counter[str] = Counter()
+    for beat in records_of(jobs, "stall").heartbeats:
+        pauses.update(beat.where.get("pause", {}))
+        asleep.update(beat.activity.get("loss", {}))
+
+    assert pauses.most_common(1)[0][0] == f"train.py:{line} train"
+    assert asleep.most_common(1)[0][0] == "loss sleep"
+
+
+def test_an_evaluation_is_named_by_the_function_that_evaluates(jobs: Path) -> None:
+    assert seen(jobs, "evaluation", "evaluation").most_common(1)[0][0] == "validate"
