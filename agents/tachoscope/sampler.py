@@ -264,7 +264,8 @@ _PHASE_OF_ROLE = {"input": "data_wait", "model": "forward", "result": "loss"}
 def waits_for(thread_id: int) -> str:
     """Return what a thread of this process is doing, as `procfs.waits_for`.
 
-    One that waits for the interpreter's lock, which the caller holds, merely runs: it goes on as soon as the lock is free.
+    One that waits for the interpreter's lock, which the caller holds, merely runs: it goes on, or wants a core, as soon as the lock
+    is free.
     """
     process = os.getpid()
     kind = procfs.waits_for(process, thread_id)
@@ -272,7 +273,8 @@ def waits_for(thread_id: int) -> str:
         return kind
     before = procfs.running_nanoseconds(thread_id)
     time.sleep(_SHORT_SECONDS)
-    return kind if before is not None and procfs.running_nanoseconds(thread_id) == before else "cpu"
+    ran = procfs.running_nanoseconds(thread_id) != before
+    return kind if not ran and procfs.waits_for(process, thread_id) == kind else "cpu"
 
 
 def _grouped(counts: Counter[tuple[str, str]], most: int | None = None) -> Counts:
