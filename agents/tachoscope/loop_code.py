@@ -2,7 +2,8 @@
 
 The names that a statement reads and writes are followed through the loop that calls the model. What the model's arguments are made
 of is input, also where it stands between the model and backward (nanoGPT fetches its next batch there); what is made of the model's
-result is computing. No value is read. Without the source, or with a very long one, nothing is known.
+result is computing. In a loop that calls no model, all that the loss is made of is computing. No value is read. Without the
+source, or with a very long one, nothing is known.
 """
 
 from __future__ import annotations
@@ -65,13 +66,13 @@ class LoopCode:
         """Return what a thread at the given stack, outside of all measured phases, is at work for."""
         if any(code.co_filename.endswith(MODEL_FILES) for code, _ in chain):
             return "model"
-        for code, line in chain:
-            marks = self._marks.get(code)
-            if marks is not None and marks.models:
-                roles = self._roles.get(code)
-                if roles is None:
-                    roles = self._roles[code] = _roles(code, marks)
-                return roles.get(line, "")
+        calling = [(code, line, marks) for code, line in chain if (marks := self._marks.get(code)) is not None]
+        # The innermost that calls a model; in a job without any, the innermost that computes gradients.
+        for code, line, marks in sorted(calling, key=lambda row: not row[2].models):
+            roles = self._roles.get(code)
+            if roles is None:
+                roles = self._roles[code] = _roles(code, marks)
+            return roles.get(line, "")
         return ""
 
     def _mark(self, code: CodeType, kind: Literal["models", "backwards"], line: int) -> None:
@@ -99,12 +100,20 @@ def _roles(code: CodeType, marks: Marks) -> dict[int, Role]:
     ends = [end for line in marks.backwards if (end := _innermost(statements, line)) is not None]
     results = _results(statements, calls)
     wanted = _wanted(statements, calls, results)
-    return {
-        line: _role(one, [*calls, *ends], results, wanted)
-        # The innermost statement of a line comes last: it decides.
-        for one in sorted(statements, key=lambda one: one.first - one.last)
-        for line in range(one.first, one.last + 1)
-    }
+    if not calls:  # then nothing tells input from computing
+        results, wanted = _wanted(statements, ends, set()), set()
+    makers = [one for one in statements if one.writes & wanted and not one.reads & results]
+    found: dict[int, tuple[Statement, Role]] = {}
+    # The innermost statement of a line comes last: it decides, unless it shares the line with another one.
+    for one in sorted(statements, key=lambda one: one.first - one.last):
+        role = _role(one, [*calls, *ends], results, wanted, of_writes=not calls)
+        if role == "other" and _is_between(one, makers, ends, calls):
+            role = "input"
+        for line in range(one.first, one.last + 1):
+            before = found.get(line)
+            shared = before is not None and (before[0].first, before[0].last) == (one.first, one.last)
+            found[line] = (one, "" if shared else role)
+    return {line: role for line, (_, role) in found.items()}
 
 
 def _innermost(statements: Sequence[Statement], line: int) -> Statement | None:
@@ -112,10 +121,18 @@ def _innermost(statements: Sequence[Statement], line: int) -> Statement | None:
     return min(around, key=lambda one: one.last - one.first, default=None)
 
 
-def _role(one: Statement, computing: Sequence[Statement], results: set[str], wanted: set[str]) -> Role:
-    if any(one is other for other in computing) or one.reads & results:
+def _role(one: Statement, computing: Sequence[Statement], results: set[str], wanted: set[str], *, of_writes: bool) -> Role:
+    if any(one is other for other in computing) or (one.writes if of_writes else one.reads) & results:
         return "result"
     return "input" if one.writes & wanted else "other"
+
+
+def _is_between(one: Statement, makers: Sequence[Statement], ends: Sequence[Statement], calls: Sequence[Statement]) -> bool:
+    """Say whether a statement delays a batch: it stands after what makes its model's input and before the call of the model."""
+    made = max((maker.last for maker in makers if maker.last < one.first), default=None)
+    if made is None or not any(call.first > one.last for call in calls):
+        return False
+    return not any(made < end.first <= one.first for end in ends)
 
 
 def _results(statements: Sequence[Statement], calls: Sequence[Statement]) -> set[str]:

@@ -39,6 +39,8 @@ from tachoscope_core import records
 
 _CALL_MODELS = (tl.OTHER, tl.PREPARATION, tl.FORWARD, tl.LOSS)
 """Phases in which a model is called as such: elsewhere it is called by a loader, a checkpoint, or backward once more."""
+STEPS_TO_FIND_MODELS = 20
+"""A job that called no module with gradients in so many steps computes without."""
 FIRST_DETAILED_STEPS = 100
 DETAIL_EVERY_NS = 100_000_000
 """The CPU clocks are read in the first steps, then in one step a tenth of a second: they are system calls, and cost most."""
@@ -227,7 +229,7 @@ class Probe:
             self._leave_optimizers()
         if not self._announced:
             self._announce()
-        if self.stacks_wanted and self.model_stacks:
+        if self.stacks_wanted and (self.model_stacks or self.steps >= STEPS_TO_FIND_MODELS):
             self.backward_stack = chain_of(sys._getframe(2))
             self.stacks_wanted = False
         if self.timeline.reads_cpu and self._run_delay is not None:

@@ -181,7 +181,7 @@ class Sampler:
     def _learn(self) -> None:
         """Take down from where models and backward are called, in some of the steps."""
         watched = self._watched
-        if not watched.stacks_wanted and watched.model_stacks and self._learned < _LEARN_TIMES:
+        if not watched.stacks_wanted and watched.backward_stack and self._learned < _LEARN_TIMES:
             self._code.learn(models=watched.model_stacks, backward=watched.backward_stack)
             watched.model_stacks, watched.backward_stack = [], ()
             self._learned += 1

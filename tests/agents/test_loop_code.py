@@ -25,13 +25,24 @@ FETCHED_AFTER_THE_MODEL = """
         log(loss.item())                  # result
         optimizer.zero_grad()             # other
 """
+DELAYED_BETWEEN_INPUT_AND_MODEL = """
+    for step in range(steps):             # other
+        report(step)                      # other
+        x = get_batch()                   # input
+        if step % 10 == 0:                # input
+            time.sleep(1)                 # input
+        loss = model(x).mean()            # result MODEL
+        time.sleep(1)                     # other
+        loss.backward()                   # result BACKWARD
+        optimizer.step()                  # other
+"""
 TOKENS_OF_A_LIST = """
     for document in documents:            # input
         tokens = []                       # input
         for word in document.split():     # input
             tokens.append(ids[word])      # input
         batch = torch.tensor(tokens)      # input
-        counts.append(len(tokens))        # other
+        counts.append(len(tokens))        # input
         out = self.model(batch)           # result MODEL
         loss = criterion(out, batch)      # result
         loss.backward()                   # result BACKWARD
@@ -44,6 +55,16 @@ STATE_THAT_GOES_ON = """
         criterion(output, targets).backward() # result BACKWARD
         for p in parameters:              # other
             p.data.add_(p.grad)           # other
+"""
+
+
+WITHOUT_A_MODEL = """
+    for x, y in rows:                     # result
+        hidden = (x @ w).relu()           # result
+        loss = (hidden @ v - y).mean()    # result
+        seen.append(float(y))             # other
+        loss.backward()                   # result BACKWARD
+        w.data.sub_(w.grad)               # other
 """
 
 
@@ -60,7 +81,9 @@ def lines(source: str) -> tuple[CodeType, dict[str, list[int]], dict[int, str]]:
     return namespace["train"].__code__, marks, roles  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("source", [FETCHED_AFTER_THE_MODEL, TOKENS_OF_A_LIST, STATE_THAT_GOES_ON])
+@pytest.mark.parametrize(
+    "source", [FETCHED_AFTER_THE_MODEL, DELAYED_BETWEEN_INPUT_AND_MODEL, TOKENS_OF_A_LIST, STATE_THAT_GOES_ON, WITHOUT_A_MODEL]
+)
 def test_each_statement_of_a_loop_is_input_work_on_a_result_or_neither(source: str) -> None:
     code, marks, expected = lines(source)
     loop = LoopCode()
@@ -100,3 +123,17 @@ def test_without_a_source_nothing_is_known() -> None:
     loop.learn(models=[[(code, 1)]], backward=())
 
     assert loop.role([(code, 1)]) == ""
+
+
+def test_of_statements_on_one_line_nobody_knows_which_is_at_work() -> None:
+    code, marks, _ = lines(
+        """
+        x = get_batch(); out = model(x)  # MODEL
+        y = get_batch()
+        out = model(y)  # MODEL
+        """
+    )
+    loop = LoopCode()
+    loop.learn(models=[[(code, line)] for line in marks["MODEL"]], backward=())
+
+    assert [loop.role([(code, line)]) for line in (2, 3, 4)] == ["", "input", "result"]
