@@ -38,7 +38,7 @@ def _late(job: JobTraces, split: JobLosses) -> list[Candidate]:
     for row in persistent.sort_values("waited_ns", ascending=False).drop_duplicates("rank").to_dict("records"):
         if row["rank"] in split.ranks:
             mine = (job.collectives["group_number"] == row["group_number"]) & (job.collectives["last_rank"] == row["rank"])
-            found.append(late_rank(split, row, _by_step(job.collectives[mine], "added_delay_ns", split)))
+            found += late_rank(split, row, _by_step(job.collectives[mine], "added_delay_ns", split))
     return found or _suspected(job, split) or _uneven(job, split)
 
 
@@ -52,7 +52,7 @@ def _suspected(job: JobTraces, split: JobLosses) -> list[Candidate]:
         often = row["last_collectives"] >= threshold("straggler_steps") * row["late_collectives"]
         if row["rank"] in split.ranks and often and row["coverage_ratio"] >= threshold("culprit_coverage"):
             mine = (job.collectives["group_number"] == row["group_number"]) & (job.collectives["last_rank"] == row["rank"])
-            late = late_rank(split, row, _by_step(job.collectives[mine], "added_delay_ns", split))
+            late = late_rank(split, row, _by_step(job.collectives[mine], "added_delay_ns", split))[0]
             if late.level is None:
                 found.append(replace(late, slug="unknown", certainty=0.5, alternative=(late.slug, 0.0), action=_FEW))
     return found[:1]

@@ -103,7 +103,7 @@ def _matrix(columns: list[Matrix], steps: int) -> Matrix:
 
 def _with_waits(states: dict[str, Matrix], job: JobTraces, ranks: list[int]) -> dict[str, Matrix]:
     table = job.ranks.set_index("rank").loc[ranks]
-    pairs = zip(table["wait_ns"].to_numpy(dtype=float), table["communication_ns"].to_numpy(dtype=float), strict=True)
+    pairs = zip(table["exposed_wait_ns"].to_numpy(dtype=float), table["exposed_ns"].to_numpy(dtype=float), strict=True)
     ratio = np.array([_ratio(waited, total) for waited, total in pairs])
     waiting = states["communication"] * ratio
     return states | {"communication": states["communication"] - waiting, "straggler_wait": waiting}
