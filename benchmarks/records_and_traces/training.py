@@ -4,6 +4,7 @@ FAULT SECONDS STEPS FIRST_PROFILED PROFILED FOLDER. It knows nothing of tachosco
 them.
 """
 
+import io
 import os
 import sys
 import time
@@ -50,13 +51,22 @@ def get_batch() -> torch.Tensor:
     return torch.randn(ROWS, WIDTH)
 
 
+class SlowDisk(io.FileIO):
+    """A file whose first write takes as long as the fault."""
+
+    slept = False
+
+    def write(self, data: object) -> int:
+        if not self.slept:
+            self.slept = True
+            time.sleep(SECONDS * EVERY)
+        return super().write(data)
+
+
 def save(model: torch.nn.Module) -> None:
     planted.begin()
-    with (FOLDER / "checkpoint.pt").open("wb") as file:
+    with SlowDisk(FOLDER / "checkpoint.pt", "wb") as file:
         torch.save({"model": model.state_dict()}, file)
-        file.flush()
-        os.fsync(file.fileno())
-    time.sleep(SECONDS * EVERY)
     planted.end()
 
 

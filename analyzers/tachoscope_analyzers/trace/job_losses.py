@@ -80,6 +80,15 @@ def job_losses(job: JobTraces) -> JobLosses:
     )
 
 
+def by_step(collectives: pd.DataFrame, column: str, split: JobLosses) -> Matrix:
+    """Return the sums of a column of `lateness.collective_table` by step, in seconds, shape (K,), each at most the step."""
+    by_number = collectives.groupby("step")[column].sum() / 1e9
+    sums = np.array([float(by_number.get(number, 0.0)) for number in split.numbers.tolist()])
+    if not sums.any() and len(by_number):  # collectives whose step is not known count evenly
+        sums = np.full(len(split.numbers), float(by_number.sum()) / len(split.numbers))
+    return np.asarray(np.minimum(sums, split.step))
+
+
 def _common(tables: list[pd.DataFrame]) -> tuple[npt.NDArray[np.int64], list[npt.NDArray[np.int64]]]:
     """Return the step numbers that all ranks have, and where they stand in each rank's table.
 
