@@ -19,7 +19,7 @@ class Told:
     """What one report says of the planted fault.
 
     Attributes:
-        first: class of its first finding, machine's state left out. named: class of the finding that is of the fault, "" without one.
+        first: class of its first warning that is not of the machine. named: class of the finding that is of the fault, "" for none.
         seconds, interval, true_seconds: per step; the truth is that of the report's own window. steps: in that window.
     """
 
@@ -60,7 +60,7 @@ def told(case: Case, report: Mapping[str, Any], marks: Marks) -> Told:
 
 
 def true_seconds(case: Case, marks: Marks, start: float, end: float) -> float:
-    """Return the seconds of the fault per step, of the ranks that have it. Of a transfer they are those of the last rank to arrive."""
+    """Return the seconds of the fault per step, of the ranks that have it; of a transfer, on the rank that came last."""
     faults = [own for all_marks in marks.values() if (own := [mark for mark in all_marks if mark.kind == "fault"])]
     each = [(one[0].began, [mark.seconds for mark in one]) for one in zip(*faults, strict=True)]
     transfer = case.classes == ("comm_exposed",)

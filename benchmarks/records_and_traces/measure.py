@@ -60,7 +60,9 @@ def with_command(case: Case, folder: Path, *, seconds: float, profiled: int) -> 
         try:
             environment = _environment(folder) | {"KINETO_IPC_SOCKET_DIR": sockets, "KINETO_LOG_LEVEL": "3"}
             with _running(_training(case, folder, seconds, 0, 0), environment, folder / "run.log") as run:
-                wait_for(lambda: sum(one["training_job"] == case.name for one in json.loads(agent.get("/v1/profiles"))["ranks"]) == 2)
+                wait_for(
+                    lambda: sum(one["training_job"] == case.name for one in json.loads(agent.get("/v1/profiles"))["ranks"]) == 2
+                )
                 wait_for(lambda: _steps(folder) >= STEPS_BEFORE)
                 _tachoscope(folder, "profile", "--job", case.name, "--steps", str(profiled))
                 (folder / "stop").touch()

@@ -5,7 +5,6 @@ PROFILED: so many steps in the middle are recorded by its own profiler into FOLD
 """
 
 import io
-import os
 import sys
 import time
 from pathlib import Path
@@ -16,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "loops"))
-import planted  # noqa: E402
+import planted
 
 FAULT, SECONDS = sys.argv[1], float(sys.argv[2])
 STEPS, PROFILED = (int(word) for word in sys.argv[3:5])

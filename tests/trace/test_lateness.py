@@ -7,7 +7,6 @@ from tachoscope_analyzers.trace.lateness import Lateness, collective_table, late
 from tachoscope_analyzers.trace.matching import ABSENT, Matched
 from test_clocks import EPOCH
 
-
 ALWAYS = {rank: Intervals(np.array([0]), np.array([1 << 62])) for rank in range(4)}
 """No rank computes anything."""
 

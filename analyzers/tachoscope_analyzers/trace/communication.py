@@ -12,8 +12,8 @@ import pandas as pd
 
 from tachoscope_analyzers.trace.collective_names import OTHER, bus_factor, collective_kind, host_collective
 from tachoscope_analyzers.trace.exposure import Computing
-from tachoscope_analyzers.trace.intervals import Intervals
 from tachoscope_analyzers.trace.host_collectives import backend_annotations, host_collectives, levels_above
+from tachoscope_analyzers.trace.intervals import Intervals
 from tachoscope_analyzers.trace.kernel_names import COMMUNICATION
 from tachoscope_analyzers.trace.links import Rows
 from tachoscope_analyzers.trace.message import Arguments, message_bytes

@@ -53,13 +53,14 @@ def late_rank(split: JobLosses, row: dict[Any, Any], delay: Matrix) -> list[Cand
     at_first = row["waited_at_first_ns"] / max(row["waited_ns"], 1)
     certainty = min(1.0 - float(row["chance_ratio"]), 1.0 - at_first)
     whole = float(delay.mean())
-    found, left = [], 1.0
+    found: list[Candidate] = []
+    left = 1.0
     for excess in _excesses(split, rank):
         part = min(excess.seconds / whole, left) if excess.seconds > 0 and whole > 0 else left
         left -= part
         slug, action = _class(excess)
         evidence = [*_evidence_of(row, whole), *_evidence_of_excess(split, rank, excess)]
-        # Others may be nearly as late: a fix of this one alone then saves little, which is no warning, but who is late stays a fact.
+        # Others may be nearly as late: to fix this one alone then saves little, which is no warning, but who is late stays a fact.
         small = part * whole < threshold("warning_share") * split.step.mean()
         if not found or not small:
             found.append(Candidate(slug, part * delay, [rank], evidence, certainty, action=action, level="info" if small else None))
@@ -89,7 +90,9 @@ def _excesses(split: JobLosses, rank: int) -> list[_Excess]:
     by_state = {state: _beyond(split.states[state], place) for state in _OWN_STATES}
     first, *others = sorted(by_state, key=by_state.__getitem__, reverse=True)
     states = [first, *(state for state in others if by_state[state] > 0)]
-    return [_Excess(state, _cause(split, rank, by_state[state]) if state == "host_wait" else "", by_state[state]) for state in states]
+    return [
+        _Excess(state, _cause(split, rank, by_state[state]) if state == "host_wait" else "", by_state[state]) for state in states
+    ]
 
 
 def _cause(split: JobLosses, rank: int, host_wait: float) -> str:

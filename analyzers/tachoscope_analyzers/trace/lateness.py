@@ -26,10 +26,10 @@ class Lateness:
             absent; what is left of its duration is transfer.
         added_wait: the part of `wait` that cost the rank time: it computed nothing meanwhile, and did not wait for an earlier
             collective of the group already.
-        last: position of the rank that arrived last, shape (N,). delay: ns by which the next to last waited for it: what would be
-            gained if this one rank came in time, 0 where it is not more than `error`. error: of the comparison of these two, ns.
-        added_delay: the part of `delay` in which the next to last computed nothing, and that is not the delay of an earlier collective
-            already.
+        last: position of the rank that arrived last, shape (N,). delay: ns by which the next to last waited for it, 0 where that
+            is not more than `error`. error: of the comparison of these two, ns.
+        added_delay: what would be gained if this one rank came in time: the part of `delay` in which the next to last computed
+            nothing, and that is not the delay of an earlier collective already.
         shortest: position of the rank with the shortest duration: it waited least, so it came last, whatever the clocks say.
     """
 
@@ -101,9 +101,10 @@ def collective_table(found: Lateness, group_number: int) -> pd.DataFrame:
 
     Columns: group, group_description, group_number (of the process group within the job), kind, step, bytes, ranks (that recorded
     it), start_ns (Unix time on the clock of the first to arrive), last_rank, delay_ns, error_ns (-1: the clocks could not be
-    compared), wait_mean_ns (of the others), wait_max_ns, added_delay_ns and added_wait_ns (what of delay and mean wait nothing was
-    computed in, and is not in an earlier collective of the group already, so that they can be summed), transfer_ns (median over the ranks), shortest_rank,
-    bus_bandwidth_gb_per_s (of the transfer alone; NaN where bytes or size are not known, or not all ranks are here).
+    compared), wait_mean_ns (of the others), wait_max_ns, added_delay_ns and added_wait_ns (of delay and mean wait, the part in
+    which nothing was computed and that is not in an earlier collective of the group already, so that they can be summed),
+    transfer_ns (median over the ranks), shortest_rank, bus_bandwidth_gb_per_s (of the transfer alone; NaN where bytes or size are
+    not known, or not all ranks are here).
     """
     group = found.group
     here = group.here

@@ -36,9 +36,9 @@ class JobTraces:
 
     Attributes:
         summaries: by rank, rising. quality: problem rows (rank, file, problem, detail), empty when all is well.
-        ranks: one row for each: rank, file, device, events, steps, step_mean_ns, collectives, communication_ns, wait_ns, exposed_ns,
-            exposed_wait_ns (what of the exposed time is waiting for later ranks; all four of the whole trace), own_per_step_ns (step
-            less the exposed part of collectives: what the rank itself takes).
+        ranks: one row for each: rank, file, device, events, steps, step_mean_ns, collectives, communication_ns, wait_ns,
+            exposed_ns, exposed_wait_ns (what of the exposed time is waiting for later ranks; all four of the whole trace),
+            own_per_step_ns (step less the exposed part of collectives: what the rank itself takes).
         clocks, collectives, waits, stragglers: see `clocks.clocks`, `lateness.collective_table`, `lateness.wait_table`,
             `stragglers.stragglers`.
         dimensions: exposed communication for each description of a process group (dp, tp, ...) and kind: group_description, kind,
