@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from tachoscope import references
 from tachoscope import timeline as tl
+from tachoscope.annotations import CHECKPOINT, Annotations
 from tachoscope.manifests import Manifests, Saved
 from tachoscope.notices import Notices
 from tachoscope.outbox import Outbox
@@ -44,6 +45,7 @@ class Checkpoints:
     def __init__(self, probe: Watched, notices: Notices) -> None:
         self._probe = probe
         self._notices = notices
+        self._annotations = Annotations()
         self.saves = Calls()
         self.loads = Calls()
         self._manifests = Manifests(self._manifest)
@@ -58,10 +60,12 @@ class Checkpoints:
         call = self.saves.begin()
         call.after_notice = call.after_notice or self._notices.look()
         self._probe.timeline.enter(tl.CHECKPOINT)
+        self._annotations.begin(CHECKPOINT)
         return call
 
     def save_end(self, *, raised: bool) -> None:
         """It was saved, or raised: write the record if this was the outermost call and a checkpoint was written."""
+        self._annotations.end()
         self._probe.timeline.leave()
         call = self.saves.end()
         # Ranks that write nothing only wait for the one that does; their phases say so.

@@ -2,12 +2,24 @@ import numpy as np
 import pytest
 
 from tachoscope_analyzers.trace.clocks import UNKNOWN_ERROR, Offsets
+from tachoscope_analyzers.trace.intervals import Intervals
 from tachoscope_analyzers.trace.lateness import Lateness, collective_table, lateness, wait_table
 from tachoscope_analyzers.trace.matching import ABSENT, Matched
 from test_clocks import EPOCH
 
+ALWAYS = {rank: Intervals(np.array([0]), np.array([1 << 62])) for rank in range(4)}
+"""No rank computes anything."""
 
-def late(starts: list[list[int]], end: list[int], *, error: int = 1, kind: str = "all_reduce", size: int = 0) -> Lateness:
+
+def late(
+    starts: list[list[int]],
+    end: list[int],
+    *,
+    error: int = 1,
+    kind: str = "all_reduce",
+    size: int = 0,
+    exposed: dict[int, Intervals] = ALWAYS,
+) -> Lateness:
     start = np.array(starts, dtype=np.int64)
     here = start >= 0
     begin = np.where(here, start + EPOCH, ABSENT)
@@ -26,7 +38,7 @@ def late(starts: list[list[int]], end: list[int], *, error: int = 1, kind: str =
         step=np.zeros(count, dtype=np.int64),
     )
     offsets = Offsets(np.zeros(ranks, dtype=np.int64), np.full(ranks, error), np.full(ranks, count))
-    return lateness(group, offsets)
+    return lateness(group, offsets, exposed)
 
 
 def test_all_wait_for_the_last_and_the_next_to_last_tells_what_it_costs() -> None:
@@ -52,7 +64,7 @@ def test_a_rank_waits_no_longer_than_its_collective_took() -> None:
     start = found.group.start.copy()
     start[1] += 5_000
     group = Matched(**{**found.group.__dict__, "start": start})
-    again = lateness(group, Offsets(np.zeros(2, dtype=np.int64), np.ones(2, dtype=np.int64), np.ones(2, dtype=np.int64)))
+    again = lateness(group, Offsets(np.zeros(2, dtype=np.int64), np.ones(2, dtype=np.int64), np.ones(2, dtype=np.int64)), ALWAYS)
     assert again.wait.tolist() == [[100], [0]]
     assert again.delay.tolist() == [100]
 
@@ -62,6 +74,20 @@ def test_two_collectives_that_wait_for_one_rank_at_once_cost_that_time_once() ->
     assert found.delay.tolist() == [1_000, 990, 500]
     assert found.added_delay.tolist() == [1_000, 0, 500]
     assert found.added_wait[0].tolist() == [1_000, 0, 500]
+
+
+def test_waiting_while_the_rank_still_computes_costs_nothing() -> None:
+    """Two buckets of gradients wait for a rank that is 1,000 late; the other one computes from the first until the second."""
+    idle = Intervals(np.array([EPOCH + 400]), np.array([1 << 62]))
+    found = late([[0, 400], [1_000, 1_400]], [1_100, 1_500], exposed=ALWAYS | {0: idle})
+    assert found.wait[0].tolist() == found.delay.tolist() == [1_000, 1_000]
+    assert found.added_delay.tolist() == found.added_wait[0].tolist() == [600, 400], "and not 1,000 and 400"
+
+
+def test_a_rank_that_computes_all_the_time_loses_nothing_to_a_late_one() -> None:
+    nowhere = dict.fromkeys(range(4), Intervals(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)))
+    found = late([[0, 400], [1_000, 1_400]], [1_100, 1_500], exposed=nowhere)
+    assert not found.added_delay.any() and not found.added_wait.any()
 
 
 def test_an_absent_rank_neither_waits_nor_is_waited_for() -> None:

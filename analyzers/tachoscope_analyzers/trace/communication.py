@@ -13,6 +13,7 @@ import pandas as pd
 from tachoscope_analyzers.trace.collective_names import OTHER, bus_factor, collective_kind, host_collective
 from tachoscope_analyzers.trace.exposure import Computing
 from tachoscope_analyzers.trace.host_collectives import backend_annotations, host_collectives, levels_above
+from tachoscope_analyzers.trace.intervals import Intervals
 from tachoscope_analyzers.trace.kernel_names import COMMUNICATION
 from tachoscope_analyzers.trace.links import Rows
 from tachoscope_analyzers.trace.message import Arguments, message_bytes
@@ -29,12 +30,17 @@ class Collectives:
 
     Attributes:
         each: one row for each, in order of start. by_group: one row for each process group and kind, the most exposed first.
-        exposed_ns: for how long any ran while nothing was computed beside it, each moment of a device once.
+        exposed: when any ran while nothing was computed beside it, one set for each device and the host.
     """
 
     each: pd.DataFrame
     by_group: pd.DataFrame
-    exposed_ns: int
+    exposed: list[Intervals]
+
+    @property
+    def exposed_ns(self) -> int:
+        """For how long any ran while nothing was computed beside it, each moment of a device once."""
+        return sum(one.total for one in self.exposed)
 
 
 def collectives(view: View) -> Collectives:
@@ -74,7 +80,7 @@ def _by_group(table: pd.DataFrame, computing: Computing) -> pd.DataFrame:
                 len(part),
                 int(sizes.sum()) if (sizes >= 0).all() else -1,
                 int(part["duration_ns"].sum()),
-                computing.exposed(part),
+                sum(one.total for one in computing.exposed(part)),
                 float(part["bus_bandwidth_gb_per_s"].median()),
             )
         )

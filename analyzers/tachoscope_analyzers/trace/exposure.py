@@ -55,14 +55,14 @@ class Computing:
             exposed[mine] -= covered(self.of(side, device), part["start_ns"].to_numpy(), part["end_ns"].to_numpy())
         return np.asarray(exposed, dtype=np.int64)
 
-    def exposed(self, table: pd.DataFrame) -> int:
-        """Return for how long any collective of a table ran while nothing was computed on its device, each moment once, in ns."""
-        total = 0
+    def exposed(self, table: pd.DataFrame) -> list[Intervals]:
+        """Return when any collective of a table ran while nothing was computed beside it, one set for each device and the host."""
+        found = []
         for side, device in _places(table):
             part = table[(table["side"] == side) & (table["device"] == device)]
             busy = union(part["start_ns"].to_numpy(), part["end_ns"].to_numpy())
-            total += difference(busy, self.of(side, device)).total
-        return total
+            found.append(difference(busy, self.of(side, device)))
+        return found
 
 
 def _places(table: pd.DataFrame) -> list[tuple[str, int]]:

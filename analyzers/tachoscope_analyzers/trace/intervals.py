@@ -77,6 +77,14 @@ def within(one: Intervals, start: int, end: int) -> Intervals:
     return Intervals(starts[kept], ends[kept])
 
 
+def longest(one: Intervals, most: int) -> Intervals:
+    """Return the longest intervals of the set, at most so many, in order."""
+    if len(one) <= most:
+        return one
+    kept = np.sort(np.argpartition(one.starts - one.ends, most)[:most])
+    return Intervals(one.starts[kept], one.ends[kept])
+
+
 def covered(one: Intervals, starts: Nanoseconds, ends: Nanoseconds) -> Nanoseconds:
     """Return, for each of any (possibly overlapping) spans, how much of it is in the set, in ns, shape of `starts`."""
     return _before(one, np.maximum(ends, starts)) - _before(one, starts)

@@ -11,7 +11,7 @@ import pandas as pd
 from tachoscope_analyzers.judge import Candidate
 from tachoscope_analyzers.steps import Matrix
 from tachoscope_analyzers.thresholds import threshold
-from tachoscope_analyzers.trace.job_losses import JobLosses
+from tachoscope_analyzers.trace.job_losses import JobLosses, by_step
 from tachoscope_analyzers.trace.late_rank import late_rank
 from tachoscope_analyzers.trace.ranks import JobTraces
 from tachoscope_core.report import Evidence
@@ -38,7 +38,7 @@ def _late(job: JobTraces, split: JobLosses) -> list[Candidate]:
     for row in persistent.sort_values("waited_ns", ascending=False).drop_duplicates("rank").to_dict("records"):
         if row["rank"] in split.ranks:
             mine = (job.collectives["group_number"] == row["group_number"]) & (job.collectives["last_rank"] == row["rank"])
-            found.append(late_rank(split, row, _by_step(job.collectives[mine], "added_delay_ns", split)))
+            found += late_rank(split, row, by_step(job.collectives[mine], "added_delay_ns", split))
     return found or _suspected(job, split) or _uneven(job, split)
 
 
@@ -52,7 +52,7 @@ def _suspected(job: JobTraces, split: JobLosses) -> list[Candidate]:
         often = row["last_collectives"] >= threshold("straggler_steps") * row["late_collectives"]
         if row["rank"] in split.ranks and often and row["coverage_ratio"] >= threshold("culprit_coverage"):
             mine = (job.collectives["group_number"] == row["group_number"]) & (job.collectives["last_rank"] == row["rank"])
-            late = late_rank(split, row, _by_step(job.collectives[mine], "added_delay_ns", split))
+            late = late_rank(split, row, by_step(job.collectives[mine], "added_delay_ns", split))[0]
             if late.level is None:
                 found.append(replace(late, slug="unknown", certainty=0.5, alternative=(late.slug, 0.0), action=_FEW))
     return found[:1]
@@ -61,7 +61,7 @@ def _suspected(job: JobTraces, split: JobLosses) -> list[Candidate]:
 def _uneven(job: JobTraces, split: JobLosses) -> list[Candidate]:
     """Return what even work would save, where it is large: data are to blame if the late rank of each step computed for longer."""
     ranks = len(split.ranks)
-    waited = _by_step(job.collectives, "added_wait_ns", split)
+    waited = by_step(job.collectives, "added_wait_ns", split)
     saved = waited * (ranks - 1) / ranks  # even work takes the mean of all ranks, that of the last one included
     if saved.mean() < threshold("jitter_share") * split.step.mean():
         return []
@@ -86,15 +86,6 @@ def _longer(job: JobTraces, split: JobLosses) -> Matrix:
             own = split.ranks.index(last[number])
             found[place] = compute[place, own] - np.median(np.delete(compute[place], own))
     return found
-
-
-def _by_step(collectives: pd.DataFrame, column: str, split: JobLosses) -> Matrix:
-    """Return the sums of a column by step, in seconds, shape (K,), each at most the step."""
-    by_step = collectives.groupby("step")[column].sum() / 1e9
-    sums = np.array([float(by_step.get(number, 0.0)) for number in split.numbers.tolist()])
-    if not sums.any() and len(by_step):  # collectives whose step is not known count evenly
-        sums = np.full(len(split.numbers), float(by_step.sum()) / len(split.numbers))
-    return np.asarray(np.minimum(sums, split.step))
 
 
 def _slow_links(job: JobTraces, split: JobLosses) -> list[Candidate]:

@@ -80,6 +80,15 @@ def job_losses(job: JobTraces) -> JobLosses:
     )
 
 
+def by_step(collectives: pd.DataFrame, column: str, split: JobLosses) -> Matrix:
+    """Return the sums of a column of `lateness.collective_table` by step, in seconds, shape (K,), each at most the step."""
+    by_number = collectives.groupby("step")[column].sum() / 1e9
+    sums = np.array([float(by_number.get(number, 0.0)) for number in split.numbers.tolist()])
+    if not sums.any() and len(by_number):  # collectives whose step is not known count evenly
+        sums = np.full(len(split.numbers), float(by_number.sum()) / len(split.numbers))
+    return np.asarray(np.minimum(sums, split.step))
+
+
 def _common(tables: list[pd.DataFrame]) -> tuple[npt.NDArray[np.int64], list[npt.NDArray[np.int64]]]:
     """Return the step numbers that all ranks have, and where they stand in each rank's table.
 
@@ -103,7 +112,7 @@ def _matrix(columns: list[Matrix], steps: int) -> Matrix:
 
 def _with_waits(states: dict[str, Matrix], job: JobTraces, ranks: list[int]) -> dict[str, Matrix]:
     table = job.ranks.set_index("rank").loc[ranks]
-    pairs = zip(table["wait_ns"].to_numpy(dtype=float), table["communication_ns"].to_numpy(dtype=float), strict=True)
+    pairs = zip(table["exposed_wait_ns"].to_numpy(dtype=float), table["exposed_ns"].to_numpy(dtype=float), strict=True)
     ratio = np.array([_ratio(waited, total) for waited, total in pairs])
     waiting = states["communication"] * ratio
     return states | {"communication": states["communication"] - waiting, "straggler_wait": waiting}

@@ -1,4 +1,4 @@
-"""A rank that the others wait for step after step: what mending it alone would save, and what it does meanwhile."""
+"""A rank that the others wait for step after step: what a fix of it alone would save, and what it does meanwhile."""
 
 from __future__ import annotations
 
@@ -40,22 +40,31 @@ class _Excess:
     seconds: float
 
 
-def late_rank(split: JobLosses, row: dict[Any, Any], delay: Matrix) -> Candidate:
-    """Return the candidate of a straggler.
+def late_rank(split: JobLosses, row: dict[Any, Any], delay: Matrix) -> list[Candidate]:
+    """Return the candidates of a straggler: its main cause, and what else makes it as late as it is.
+
+    A cause costs no more than the rank spends on it beyond the others; the rest of the delay is the next cause's.
 
     Args:
         row: of `stragglers.stragglers`. delay: seconds by which each step would be shorter if this rank came when the next to last
             does, shape (K,).
     """
     rank = int(row["rank"])
-    excess = _excess(split, rank)
-    slug, action = _class(excess)
     at_first = row["waited_at_first_ns"] / max(row["waited_ns"], 1)
     certainty = min(1.0 - float(row["chance_ratio"]), 1.0 - at_first)
-    evidence = [*_evidence_of(row, float(delay.mean())), *_evidence_of_excess(split, rank, excess)]
-    # Others may be nearly as late: mending this one alone then saves little, which is no warning, but who is late stays a fact.
-    small = delay.mean() < threshold("warning_share") * split.step.mean()
-    return Candidate(slug, delay, [rank], evidence, certainty, action=action, level="info" if small else None)
+    whole = float(delay.mean())
+    found: list[Candidate] = []
+    left = 1.0
+    for excess in _excesses(split, rank):
+        part = min(excess.seconds / whole, left) if excess.seconds > 0 and whole > 0 else left
+        left -= part
+        slug, action = _class(excess)
+        evidence = [*_evidence_of(row, whole), *_evidence_of_excess(split, rank, excess)]
+        # Others may be nearly as late: to fix this one alone then saves little, which is no warning, but who is late stays a fact.
+        small = part * whole < threshold("warning_share") * split.step.mean()
+        if not found or not small:
+            found.append(Candidate(slug, part * delay, [rank], evidence, certainty, action=action, level="info" if small else None))
+    return found
 
 
 def counted(late: list[Candidate]) -> dict[str, set[int]]:
@@ -75,18 +84,25 @@ def _class(excess: _Excess) -> tuple[str, str]:
     return ("host_pause", _PAUSE) if excess.cause == "host_pause" else ("compute_straggler", _SLOW_HOST)
 
 
-def _excess(split: JobLosses, rank: int) -> _Excess:
-    """Return where a rank spends most time beyond the others."""
+def _excesses(split: JobLosses, rank: int) -> list[_Excess]:
+    """Return where a rank spends time beyond the others, the most first; where it does nowhere, the least negative state."""
     place = split.ranks.index(rank)
     by_state = {state: _beyond(split.states[state], place) for state in _OWN_STATES}
-    state = max(by_state, key=by_state.__getitem__)
-    if state != "host_wait":
-        return _Excess(state, "", by_state[state])
+    first, *others = sorted(by_state, key=by_state.__getitem__, reverse=True)
+    states = [first, *(state for state in others if by_state[state] > 0)]
+    return [
+        _Excess(state, _cause(split, rank, by_state[state]) if state == "host_wait" else "", by_state[state]) for state in states
+    ]
+
+
+def _cause(split: JobLosses, rank: int, host_wait: float) -> str:
+    """Return the class that explains most of what a rank's host waits beyond the others, "" where none does."""
     if rank in split.host_only:  # without a device host_wait is the time in which the main thread is in no operator
-        return _Excess(state, "host_pause", by_state[state])
+        return "host_pause"
+    place = split.ranks.index(rank)
     by_class = {slug: _beyond(split.seconds[slug], place) for slug in _HOST_CLASSES if slug in split.seconds}
     cause = max(by_class, key=by_class.__getitem__, default="")
-    return _Excess(state, cause if cause and by_class[cause] > _MAIN_RATIO * by_state[state] else "", by_state[state])
+    return cause if cause and by_class[cause] > _MAIN_RATIO * host_wait else ""
 
 
 def _beyond(seconds: Matrix, place: int) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +11,7 @@ import pandas as pd
 
 from tachoscope_analyzers.trace.clocks import Offsets, aligned
 from tachoscope_analyzers.trace.collective_names import bus_factor
+from tachoscope_analyzers.trace.intervals import Intervals, covered
 from tachoscope_analyzers.trace.matching import ABSENT, Matched
 
 Rows = npt.NDArray[np.int64]
@@ -22,10 +24,12 @@ class Lateness:
     Attributes:
         wait: ns that each rank waited for the last one, shape (R, N), 0 where the clocks are too uncertain to say so or the rank is
             absent; what is left of its duration is transfer.
-        added_wait: the part of `wait` in which the rank did not wait for an earlier collective of the group already.
-        last: position of the rank that arrived last, shape (N,). delay: ns by which the next to last waited for it: what would be
-            gained if this one rank came in time, 0 where it is not more than `error`. error: of the comparison of these two, ns.
-        added_delay: the part of `delay` that is not the delay of an earlier collective already.
+        added_wait: the part of `wait` that cost the rank time: it computed nothing meanwhile, and did not wait for an earlier
+            collective of the group already.
+        last: position of the rank that arrived last, shape (N,). delay: ns by which the next to last waited for it, 0 where that
+            is not more than `error`. error: of the comparison of these two, ns.
+        added_delay: what would be gained if this one rank came in time: the part of `delay` in which the next to last computed
+            nothing, and that is not the delay of an earlier collective already.
         shortest: position of the rank with the shortest duration: it waited least, so it came last, whatever the clocks say.
     """
 
@@ -39,8 +43,13 @@ class Lateness:
     shortest: Rows
 
 
-def lateness(group: Matched, offsets: Offsets) -> Lateness:
-    """Return who waited for whom: a rank waits from its arrival until the last one's, at most as long as its collective took."""
+def lateness(group: Matched, offsets: Offsets, exposed: Mapping[int, Intervals]) -> Lateness:
+    """Return who waited for whom: a rank waits from its arrival until the last one's, at most as long as its collective took.
+
+    Args:
+        exposed: by rank, when any collective ran while the rank computed nothing (`RankSummary.exposed`). A collective may wait in
+            a thread or on a stream of its own while the rank still computes; that costs nothing.
+    """
     start = aligned(group, offsets)
     columns = np.arange(start.shape[1])
     last = start.argmax(axis=0)
@@ -57,20 +66,34 @@ def lateness(group: Matched, offsets: Offsets) -> Lateness:
     return Lateness(
         group=group,
         wait=wait,
-        added_wait=_added(start, start + wait),
+        added_wait=_exposed(group, offsets, exposed, *_added(start, start + wait)),
         last=last,
         delay=delay,
-        added_delay=_added(latest - delay, latest),
+        added_delay=_exposed(group, offsets, exposed, *_added(latest - delay, latest))[second, columns],
         error=error[second, columns],
         shortest=own.argmin(axis=0),
     )
 
 
-def _added(start: Rows, end: Rows) -> Rows:
-    """Return what each span adds to the union of those before it along the last axis, ns; they begin in order."""
+def _added(start: Rows, end: Rows) -> tuple[Rows, Rows]:
+    """Return of each span the part that is in none of those before it along the last axis; they begin in order."""
     reach = np.maximum.accumulate(end, axis=-1)
     before = np.concatenate([start[..., :1], reach[..., :-1]], axis=-1)
-    return np.asarray(np.maximum(end - np.maximum(start, before), 0))
+    return np.minimum(np.maximum(start, before), end), end
+
+
+def _exposed(group: Matched, offsets: Offsets, exposed: Mapping[int, Intervals], start: Rows, end: Rows) -> Rows:
+    """Return how much of spans on the common clock each rank computed nothing in, ns, shape (R, N).
+
+    Args:
+        start, end: shape (R, N), or (N,) for the same spans on all ranks.
+    """
+    spans = np.broadcast_to(start, group.start.shape), np.broadcast_to(end, group.start.shape)
+    found = np.zeros(group.start.shape, dtype=np.int64)
+    for place, rank in enumerate(group.ranks.tolist()):
+        here, offset = group.here[place], offsets.offset[place]
+        found[place, here] = covered(exposed[rank], spans[0][place, here] + offset, spans[1][place, here] + offset)
+    return found
 
 
 def collective_table(found: Lateness, group_number: int) -> pd.DataFrame:
@@ -78,9 +101,10 @@ def collective_table(found: Lateness, group_number: int) -> pd.DataFrame:
 
     Columns: group, group_description, group_number (of the process group within the job), kind, step, bytes, ranks (that recorded
     it), start_ns (Unix time on the clock of the first to arrive), last_rank, delay_ns, error_ns (-1: the clocks could not be
-    compared), wait_mean_ns (of the others), wait_max_ns, added_delay_ns and added_wait_ns (what of delay and mean wait is not in an
-    earlier collective of the group already, so that they can be summed), transfer_ns (median over the ranks), shortest_rank,
-    bus_bandwidth_gb_per_s (of the transfer alone; NaN where bytes or size are not known, or not all ranks are here).
+    compared), wait_mean_ns (of the others), wait_max_ns, added_delay_ns and added_wait_ns (of delay and mean wait, the part in
+    which nothing was computed and that is not in an earlier collective of the group already, so that they can be summed),
+    transfer_ns (median over the ranks), shortest_rank, bus_bandwidth_gb_per_s (of the transfer alone; NaN where bytes or size are
+    not known, or not all ranks are here).
     """
     group = found.group
     here = group.here
@@ -116,7 +140,8 @@ def collective_table(found: Lateness, group_number: int) -> pd.DataFrame:
 def wait_table(found: Lateness, group_number: int) -> pd.DataFrame:
     """Return one row for each rank and kind: wait_ns + transfer_ns = duration_ns, exactly.
 
-    Columns: rank, group, group_description, group_number, kind, count, duration_ns, wait_ns, transfer_ns, exposed_ns.
+    Columns: rank, group, group_description, group_number, kind, count, duration_ns, wait_ns, transfer_ns, exposed_ns, added_wait_ns
+    (what of wait_ns cost the rank time, see `Lateness.added_wait`).
     """
     group = found.group
     rows = []
@@ -126,6 +151,7 @@ def wait_table(found: Lateness, group_number: int) -> pd.DataFrame:
             here = group.here[place] & mine
             duration, wait = int(group.duration[place, here].sum()), int(found.wait[place, here].sum())
             exposed = int(group.exposed[place, here].sum())
+            added = int(found.added_wait[place, here].sum())
             rows.append(
                 (
                     rank,
@@ -138,6 +164,7 @@ def wait_table(found: Lateness, group_number: int) -> pd.DataFrame:
                     wait,
                     duration - wait,
                     exposed,
+                    added,
                 )
             )
     return pd.DataFrame(rows, columns=WAIT_COLUMNS)
@@ -154,6 +181,7 @@ WAIT_COLUMNS = [
     "wait_ns",
     "transfer_ns",
     "exposed_ns",
+    "added_wait_ns",
 ]
 COLLECTIVE_COLUMNS = [
     "group",

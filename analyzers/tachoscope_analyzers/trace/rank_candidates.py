@@ -7,11 +7,11 @@ from dataclasses import replace
 import msgspec
 import numpy as np
 
-from tachoscope_analyzers.culprits import culprits
+from tachoscope_analyzers.culprits import Culprits, culprits
 from tachoscope_analyzers.judge import Candidate
 from tachoscope_analyzers.steps import Matrix
 from tachoscope_analyzers.thresholds import threshold
-from tachoscope_analyzers.trace.job_losses import JobLosses
+from tachoscope_analyzers.trace.job_losses import JobLosses, by_step
 from tachoscope_analyzers.trace.job_quality import ranks_missing
 from tachoscope_analyzers.trace.rank_losses import SOURCE
 from tachoscope_analyzers.trace.ranks import JobTraces
@@ -27,7 +27,9 @@ _WITH_WAITS_CERTAINTY = 0.5
 
 
 def by_rank(job: JobTraces, split: JobLosses, elsewhere: dict[str, set[int]]) -> list[Candidate]:
-    """Return the candidates that each rank's own trace shows; the ranks' mean is what the job loses per step.
+    """Return the candidates that each rank's own trace shows.
+
+    The ranks' mean is what the job loses per step. Where one rank has the loss, what the others wait for it is part of that.
 
     Args:
         elsewhere: by class, the ranks whose loss beyond the others already stands in a finding of a late rank: that is not counted
@@ -58,23 +60,35 @@ def bounded(candidate: Candidate, split: JobLosses) -> Candidate:
 
 def _candidate(job: JobTraces, split: JobLosses, slug: str, seconds: Matrix) -> Candidate:
     who = culprits(seconds, split.ranks)
+    lost = seconds.mean(axis=1) + _waits_for(job, split, who, seconds)
     place = int(seconds.sum(axis=0).argmax())
     loss = split.loss[slug][split.ranks[place]]
     evidence = _of_one_rank(split, slug, list(loss.evidence), place)
     speedup, replayed = _replayed(split, slug, split.ranks[place])
     gains = speedup is None or speedup - 1 >= _LEAST_GAIN_RATIO
-    large = seconds.mean() >= threshold("warning_share") * split.step.mean()
+    large = lost.mean() >= threshold("warning_share") * split.step.mean()
     waits = _maybe_waits(job) if slug == "comm_exposed" else []
     return Candidate(
         slug,
-        seconds.mean(axis=1),
+        lost,
         who.ranks if who.persistent and len(split.ranks) > 1 else "all",
         [*evidence, *waits, *replayed],
         min(loss.certainty, _WITH_WAITS_CERTAINTY) if waits else loss.certainty,
-        (loss.alternative, loss.margin * float(seconds.mean() / split.step.mean())) if loss.alternative else None,
+        (loss.alternative, loss.margin * float(lost.mean() / split.step.mean())) if loss.alternative else None,
         speedup=speedup,
         level="info" if large and not gains else None,
     )
+
+
+def _waits_for(job: JobTraces, split: JobLosses, who: Culprits, seconds: Matrix) -> Matrix:
+    """Return the ranks' mean of what the others wait for the one rank that has a loss, at most as long as it loses, shape (K,)."""
+    if not who.persistent or not isinstance(who.ranks, list) or len(who.ranks) != 1:
+        return np.zeros(len(split.numbers))
+    (rank,) = who.ranks
+    own = float(seconds[:, split.ranks.index(rank)].mean())
+    waited = by_step(job.collectives[job.collectives["last_rank"] == rank], "added_wait_ns", split)
+    most = min(own / float(waited.mean()), 1.0) if waited.any() else 0.0
+    return np.asarray(waited * most * (len(split.ranks) - 1) / len(split.ranks))
 
 
 def _of_one_rank(split: JobLosses, slug: str, evidence: list[Evidence], place: int) -> list[Evidence]:

@@ -20,7 +20,7 @@ from tachoscope_analyzers.trace.kinds import Kind
 from tachoscope_analyzers.trace.links import Rows
 from tachoscope_analyzers.trace.lost_work import device_work_is_lost, holds_no_known_work
 from tachoscope_analyzers.trace.poor_kernels import inefficient, underfilled
-from tachoscope_analyzers.trace.standstill import odd_gaps, pauses_of_host, places_of
+from tachoscope_analyzers.trace.standstill import input_pauses_of_host, odd_gaps, pauses_of_host, places_of
 from tachoscope_analyzers.trace.states import HOST, step_states
 from tachoscope_analyzers.trace.steps import named
 from tachoscope_analyzers.trace.view import View
@@ -166,6 +166,10 @@ def _input(view: View, steps: pd.DataFrame) -> Loss | None:
     trace = view.trace
     loads = named(trace, _LOADER, (Kind.CPU_OP, Kind.ANNOTATION))
     evidence = [_of_state(steps, "data_wait")]
+    if not len(view.host.of(host.DATA_LOADING).row):
+        own = input_pauses_of_host(view)
+        evidence += places_of(view, own, len(steps), "before the forward pass the main thread is in no operator for 1 ms or more")
+        return Loss("input_workers", seconds, tuple(evidence), 0.6, "input_preprocess")
     in_process = named(trace, _SINGLE_PROCESS, (Kind.CPU_OP, Kind.ANNOTATION))
     if len(loads):
         most = trace.names(loads[[int(trace.events["duration"][loads].argmax())]])[0]

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from tachoscope_analyzers.trace.communication import Collectives, collectives
+from tachoscope_analyzers.trace.intervals import EMPTY, Intervals, longest, union
 from tachoscope_analyzers.trace.rank_judgement import RankJudgement, judge_rank
 from tachoscope_analyzers.trace.read import read
 from tachoscope_analyzers.trace.trace import Quality
@@ -52,7 +53,8 @@ class RankSummary:
             (categories), channel (-1 for named groups, else the order of the stream), sequence, step, start_ns, duration_ns, bytes,
             exposed_ns. collectives: how many there are in all.
         judgement: its losses and the quality of its data, where they were wanted. sums: to compare it by, where they were wanted.
-        by_group: as in `Collectives`, at most `MOST_GROUPS` rows. exposed_ns: of all collectives.
+        by_group: as in `Collectives`, at most `MOST_GROUPS` rows. exposed_ns: of all collectives. exposed: when that was (Unix time
+            as above), the longest stretches, at most as many as collectives were asked for.
     """
 
     path: Path
@@ -72,6 +74,7 @@ class RankSummary:
     collectives: int
     by_group: pd.DataFrame
     exposed_ns: int
+    exposed: Intervals = EMPTY
     judgement: RankJudgement | None = None
     sums: TraceProfile | None = None
 
@@ -118,7 +121,17 @@ def summary(view: View, path: Path, most_collectives: int) -> RankSummary:
         collectives=int((found.each["side"] != "launch").sum()),
         by_group=found.by_group.head(MOST_GROUPS).copy(),
         exposed_ns=found.exposed_ns,
+        exposed=_exposed(found, base, most_collectives),
     )
+
+
+def _exposed(found: Collectives, base: int, most: int) -> Intervals:
+    together = union(
+        np.concatenate([EMPTY.starts, *(one.starts for one in found.exposed)]),
+        np.concatenate([EMPTY.ends, *(one.ends for one in found.exposed)]),
+    )
+    kept = longest(together, most)
+    return Intervals(kept.starts + base, kept.ends + base)
 
 
 def _steps(view: View, base: int) -> pd.DataFrame:

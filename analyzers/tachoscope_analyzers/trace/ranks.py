@@ -36,8 +36,9 @@ class JobTraces:
 
     Attributes:
         summaries: by rank, rising. quality: problem rows (rank, file, problem, detail), empty when all is well.
-        ranks: one row for each: rank, file, device, events, steps, step_mean_ns, collectives, communication_ns, wait_ns, exposed_ns
-            (all three of the whole trace), own_per_step_ns (step less the exposed part of collectives: what the rank itself takes).
+        ranks: one row for each: rank, file, device, events, steps, step_mean_ns, collectives, communication_ns, wait_ns,
+            exposed_ns, exposed_wait_ns (what of the exposed time is waiting for later ranks; all four of the whole trace),
+            own_per_step_ns (step less the exposed part of collectives: what the rank itself takes).
         clocks, collectives, waits, stragglers: see `clocks.clocks`, `lateness.collective_table`, `lateness.wait_table`,
             `stragglers.stragglers`.
         dimensions: exposed communication for each description of a process group (dp, tp, ...) and kind: group_description, kind,
@@ -91,7 +92,8 @@ def job(found: list[RankSummary], failed: dict[Path, str] | None = None) -> JobT
     groups, strangers = match({rank: one.arrivals for rank, one in summaries.items()})
     offsets = [group_offsets(group) for group in groups]
     clock_table = clocks(groups, offsets, list(summaries))
-    late = [lateness(group, completed(group, own, clock_table)) for group, own in zip(groups, offsets, strict=True)]
+    exposed = {rank: one.exposed for rank, one in summaries.items()}
+    late = [lateness(group, completed(group, own, clock_table), exposed) for group, own in zip(groups, offsets, strict=True)]
     collectives = _joined([collective_table(one, number) for number, one in enumerate(late)], COLLECTIVE_COLUMNS)
     waits = _joined([wait_table(one, number) for number, one in enumerate(late)], WAIT_COLUMNS)
     ranks = _rank_table(summaries, waits)
@@ -197,7 +199,7 @@ def _joined(tables: list[pd.DataFrame], columns: list[str]) -> pd.DataFrame:
 
 
 def _rank_table(summaries: dict[int, RankSummary], waits: pd.DataFrame) -> pd.DataFrame:
-    waited = waits.groupby("rank")["wait_ns"].sum()
+    waited = waits.groupby("rank")[["wait_ns", "added_wait_ns"]].sum().reindex(list(summaries), fill_value=0)
     rows = []
     for rank, one in summaries.items():
         known = one.step_source != "window" and len(one.steps) > 0
@@ -213,8 +215,9 @@ def _rank_table(summaries: dict[int, RankSummary], waits: pd.DataFrame) -> pd.Da
                 "step_mean_ns": length,
                 "collectives": one.collectives,
                 "communication_ns": int(moved["total_ns"].sum()),
-                "wait_ns": int(waited.get(rank, 0)),
+                "wait_ns": int(waited["wait_ns"].loc[rank]),
                 "exposed_ns": one.exposed_ns,
+                "exposed_wait_ns": min(int(waited["added_wait_ns"].loc[rank]), one.exposed_ns),
                 "own_per_step_ns": length - one.exposed_ns / len(one.steps) if known else float("nan"),
             }
         )

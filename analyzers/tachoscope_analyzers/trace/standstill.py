@@ -33,6 +33,11 @@ def pauses_of_host(view: View) -> tuple[Intervals, Intervals, Intervals]:
     return collecting, Intervals(silent.starts[long], silent.ends[long]), Intervals(silent.starts[~long], silent.ends[~long])
 
 
+def input_pauses_of_host(view: View) -> Intervals:
+    """Return what was waited for input in the ledger of a host, of which no data loader tells."""
+    return difference(host_states(view)["data_wait"], view.host.of(host.DATA_LOADING).time)
+
+
 def places_of(view: View, time: Intervals, steps: int, what: str) -> tuple[Evidence, ...]:
     """Return in which Python frames a host's stretches of time lie, the longest first; without frames, how many there are.
 

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from tachoscope_analyzers.trace import host_spans as host
+from tachoscope_analyzers.trace.before_forward import input_pauses
 from tachoscope_analyzers.trace.breakdown import DeviceTime, device_time
 from tachoscope_analyzers.trace.host_spans import MARKER
 from tachoscope_analyzers.trace.idle import (
@@ -105,8 +106,9 @@ def device_states(view: View, device: int) -> dict[str, Intervals]:
 def host_states(view: View) -> dict[str, Intervals]:
     """Return the set of time of each state over the steps of the host, judged by its main thread.
 
-    Operators of any thread are compute (autograd has its own); a collective counts where none of them runs; what is left is
-    host_wait: the program was outside all operators.
+    Operators of any thread are compute (autograd has its own); a collective counts where none of them runs. What is left is
+    the time in which the program was outside all operators: data_wait in pauses before the forward pass (`input_pauses`), else
+    host_wait.
     """
     trace, steps = view.trace, view.device_steps
     if not len(steps):
@@ -127,7 +129,9 @@ def host_states(view: View) -> dict[str, Intervals]:
     for state, times in order:
         found[state] = intersection(rest, times)
         rest = difference(rest, times)
-    found["host_wait"] = rest
+    waiting = input_pauses(trace, steps, rest)
+    found["data_wait"] = union(*_together(found["data_wait"], waiting))
+    found["host_wait"] = difference(rest, waiting)
     return found
 
 

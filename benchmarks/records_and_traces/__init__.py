@@ -1,0 +1,1 @@
+"""Step records and profiler traces of one job, compared with each other and with the truth: see `__main__`."""
