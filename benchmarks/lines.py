@@ -99,7 +99,7 @@ def ours_of(store: Path) -> Counter[str]:
 
 
 def theirs_of(raw: str, *, workers: bool) -> Counter[str]:
-    """Return the innermost line of the script in each stack of py-spy's raw format, of what tachoscope samples too: the main thread."""
+    """Return the innermost line of the script in each stack of py-spy's raw format that tachoscope samples, too."""
     found: Counter[str] = Counter()
     for row in raw.splitlines():
         stack, _, count = row.rpartition(" ")
