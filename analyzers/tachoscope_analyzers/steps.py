@@ -12,7 +12,9 @@ import pandas as pd
 
 from tachoscope_analyzers import activity, pauses, profiled
 from tachoscope_analyzers.backward_time import own_backward
+from tachoscope_analyzers.facts import facts
 from tachoscope_analyzers.load import JobRecords
+from tachoscope_core import job_notes
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.records import PHASES, JobStarted, StepDone
 
@@ -97,8 +99,7 @@ def table(job: JobRecords) -> pd.DataFrame:
     """
     if not job.steps:
         raise TachoscopeError(
-            f"job {job.job!r} has {job.source.records} records but no training step",
-            fix="a step is an optimizer step of torch or a call of tachoscope.step(); see `tachoscope doctor`",
+            f"job {job.job!r} has {job.source.records} records but no training step: {job_notes.why_no_steps(facts(job))}",
         )
     attempt = max(row.attempt for row in job.steps)
     frame = pd.DataFrame(columns([row for row in job.steps if row.attempt == attempt]))

@@ -160,6 +160,8 @@ def run(
     from tachoscope_cli.run import run as run_command
 
     outcome = run_command(command or [], job=job, store_url=named_store(store), grace_seconds=grace)
+    for note in outcome.notes:
+        notice(note)
     if outcome.recorded and outcome.all_shipped:
         where = f" --store {outcome.store_url}" if outcome.store_url != store_module.default_url() else ""
         by = " (by the node's agent)" if outcome.by_agent else ""
@@ -173,8 +175,6 @@ def run(
 
             for line in tracking.log(outcome.store_url, outcome.job, outcome.tracker_runs):
                 notice(line)
-    elif not outcome.recorded:
-        notice("no training step was seen: no process of the command computed gradients with torch or called tachoscope.step()")
     raise typer.Exit(outcome.exit_code)
 
 

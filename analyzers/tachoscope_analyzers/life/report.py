@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tachoscope_analyzers import advisor, suspects
+from tachoscope_analyzers import advisor, odd_jobs, suspects
 from tachoscope_analyzers.allocation import Allocation
 from tachoscope_analyzers.analyze import unread
 from tachoscope_analyzers.coverage import missing_signals
@@ -102,7 +102,7 @@ def analyze_life(
         goodput=states.get("compute", 0.0) / allocated if allocated > 0 else None,
         findings=_findings(story, new_steps, advice),
         not_measured=_not_measured(story),
-        quality=[*unread(job), *notes(story.runs, story.held, story.total, job.source.dropped)],
+        quality=[*odd_jobs.notes(job), *unread(job), *notes(story.runs, story.held, story.total, job.source.dropped)],
         lineage=lineage(job),
         review=review(job, faults),
         life=_life(story, prices, queued, new_steps, advice),
