@@ -176,9 +176,9 @@ def _each_its_rank(rows: list[records.AnyRecord], shared: Iterable[SharedRank]) 
     found = []
     for row in rows:
         if row.writer in given:
-            row = msgspec.structs.replace(row, rank=given[row.writer])  # noqa: PLW2901
+            row = msgspec.structs.replace(row, rank=given[row.writer])
         elif isinstance(row, records.WorkerFailed | records.WorkerHung) and row.failed_writer in given:
-            row = msgspec.structs.replace(row, failed_rank=given[row.failed_writer])  # noqa: PLW2901
+            row = msgspec.structs.replace(row, failed_rank=given[row.failed_writer])
         found.append(row)
     return found
 

@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 
 from tachoscope_analyzers.facts import facts, steps_of_writers
-from tachoscope_analyzers.life.endings import ending
+from tachoscope_analyzers.life.endings import Ending, ending
 from tachoscope_analyzers.life.grants import held
 from tachoscope_analyzers.life.hangs import normal_of
 from tachoscope_analyzers.life.numbering import runs
@@ -39,22 +39,26 @@ def _failure(job: JobRecords, attempt: int) -> list[QualityNote]:
     run, now = mine[-1], time.time()
     launch = held(few, attempts, clock, (), now).launch_of.get((run.attempt, run.generation))
     end = ending(run, few, clock, normal_of(found), launch, last=run is attempts[-1], now=now)
-    if not end.failed or end.kind in NOBODYS:
+    # A hang counts if somebody who watched saw it: else it may only be that the records of steps were cut off.
+    seen = end.kind != "hung" or any(row.attempt == attempt for row in job.hangs)
+    if not end.failed or end.kind in NOBODYS or not seen:
         return []
     command = next((row.reason for row in job.ends if row.rank == LAUNCHER_RANK and row.attempt == attempt), "")
-    if end.kind == "hung":
-        what = f"the job hung: {end.reason}"
-    elif end.process is None:
-        what = f"the command failed: {end.reason}"
-    else:
-        own = end.process.ended.reason if end.process.ended is not None else ""
-        seen = end.process.failed.reason if end.process.failed is not None else "killed"
-        last = int(end.process.numbers[-1]) if end.process.steps else 0
-        what = job_notes.crash(end.process.rank, last, own or seen, command)
     return [
         QualityNote(
-            what=what,
+            what=_how(end, command),
             severity="limited",
             means=f"the report is on the steps before; tachoscope analyze --goodput {job.job} tells what the failure cost",
         )
     ]
+
+
+def _how(end: Ending, command: str) -> str:
+    if end.kind == "hung":
+        return f"the job hung: {end.reason}"
+    if end.process is None:
+        return f"the command failed: {end.reason}"
+    own = end.process.ended.reason if end.process.ended is not None else ""
+    seen = end.process.failed.reason if end.process.failed is not None else "killed"
+    last = int(end.process.numbers[-1]) if end.process.steps else 0
+    return job_notes.crash(end.process.rank, last, own or seen, command)

@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tachoscope_core import records
 from tachoscope_core.report import QualityNote
-from tachoscope_core.shared_ranks import Claim, SharedRank
+from tachoscope_core.shared_ranks import Claim, SharedRank, shared_ranks
 from tachoscope_core.spool import FOREIGN_PYTHON, FRAMEWORKS, PYTHON
 
 SAY_STEPS = "call tachoscope.step() at the end of each step (docs/steps.md)"
@@ -23,7 +23,7 @@ class Seen:
 
     Attributes:
         last: Unix seconds of its last record. steps: the last that it finished. threads: that train beside the watched one.
-        gradient_steps: steps that ended without an optimizer.
+        gradient_steps: steps that ended without an optimizer. phases: that it was in, in the steps that were looked at.
     """
 
     start: records.JobStarted
@@ -31,6 +31,7 @@ class Seen:
     steps: int = 0
     threads: int = 0
     gradient_steps: int = 0
+    phases: set[str] = field(default_factory=set)
     ended: records.JobEnded | None = None
 
 
@@ -61,6 +62,7 @@ class Facts:
         match row:
             case records.StepDone():
                 seen.steps = max(seen.steps, row.step)
+                seen.phases |= row.phase_seconds.keys() | row.device_seconds.keys()
             case records.Heartbeat():
                 seen.steps = max(seen.steps, row.step)
                 seen.threads = max(seen.threads, int(row.signals.get(records.OTHER_THREADS, 0)))
@@ -82,7 +84,7 @@ class Facts:
 
 def notes(found: Sequence[Seen], shared: Sequence[SharedRank]) -> list[QualityNote]:
     """Return what is unusual about an attempt with steps, given its processes and the ranks that several of them claim."""
-    return [*same_rank(shared), *training_threads(found), *without_optimizer(found)]
+    return [*same_rank(shared), *training_threads(found), *without_optimizer(found), *computing_unmeasured(found)]
 
 
 def same_rank(shared: Sequence[SharedRank]) -> list[QualityNote]:
@@ -91,8 +93,8 @@ def same_rank(shared: Sequence[SharedRank]) -> list[QualityNote]:
         QualityNote(
             what=f"{len(one.ranks)} processes say that they are rank {one.rank}",
             severity="limited",
-            means=f"they are analyzed as ranks {_listed(one.ranks)}, each by itself; start them with torchrun, or give each its own "
-            "$RANK and the $WORLD_SIZE, to say which is which",
+            means=f"they are analyzed as ranks {_listed(one.ranks)}, each by itself; start them with torchrun, or give each its "
+            "own $RANK, to say which is which",
         )
         for one in shared
     ]
@@ -122,9 +124,26 @@ def without_optimizer(found: Sequence[Seen]) -> list[QualityNote]:
         return []
     return [
         QualityNote(
-            what="no optimizer of torch.optim steps: each computation of gradients after a new batch counts as a step",
+            what="no optimizer of torch.optim stepped, so each computation of gradients after a new batch counts as a step",
             severity="limited",
-            means=f"where several of them make one update, it is that many steps too many; else {SAY_STEPS}",
+            means=f"to count them otherwise, as with gradient accumulation, {SAY_STEPS}",
+        )
+    ]
+
+
+def computing_unmeasured(found: Sequence[Seen]) -> list[QualityNote]:
+    """Note steps of which nobody says how long they computed: torch computes nothing in them, and the job marks nothing."""
+    phases: set[str] = set().union(*(seen.phases for seen in found))
+    if not any(seen.steps for seen in found) or not phases or phases & records.COMPUTING_PHASES:
+        return []
+    marked = phases - {"other", "gc"}
+    return [
+        QualityNote(
+            what="no gradients were computed with torch, so "
+            + ("the computing of a step is not measured" if marked else "only the total time of a step is measured"),
+            severity="limited" if marked else "bad",
+            means="put `with tachoscope.phase('forward'):` around what computes, and `with tachoscope.phase('data_wait'):` around "
+            "what fetches input (docs/steps.md)",
         )
     ]
 
@@ -133,14 +152,18 @@ def crash(rank: int | None, step: int, reason: str, command: str) -> str:
     """Return who failed first, and how.
 
     Args:
-        rank: None: it cannot be told. step: the last that it finished. reason: the type of the exception, or `killed`; empty: not known.
+        rank: None: it cannot be told. step: the last that it finished. reason: the type of the exception, or `killed`; empty: not
+            known.
         command: how the command ended, such as `exit code 1`; empty: not known.
     """
     how = f"was {reason}" if reason.startswith("killed") else f"failed with {reason}" if reason else "failed"
     if rank is None:
         return f"the command {how}"
-    ended = f"; the command ended with {command}" if command and not command.startswith("killed") else f"; {command}" if command else ""
-    return f"rank {rank} {how} in step {step + 1}{ended}"
+    ended = (
+        f"; the command ended with {command}" if command and not command.startswith("killed") else f"; {command}" if command else ""
+    )
+    when = f"in step {step + 1}" if step else "before its first step ended"
+    return f"rank {rank} {how} {when}{ended}"
 
 
 def first_failure(facts: Facts) -> str:
@@ -150,23 +173,31 @@ def first_failure(facts: Facts) -> str:
     if not failed or facts.launcher is None or facts.launcher.status != "failed":
         return ""
     first = min(failed, key=lambda row: row.gone_time)
-    return crash(first.failed_rank, max(first.step, writers[first.failed_writer].steps), first.reason, facts.launcher.reason)
+    given = {writer: rank for one in shared_ranks(facts.claims()) for writer, rank in one.writers.items()}
+    return crash(
+        given.get(first.failed_writer, first.failed_rank),
+        max(first.step, writers[first.failed_writer].steps),
+        first.reason,
+        facts.launcher.reason,
+    )
 
 
 def why_no_steps(facts: Facts) -> str:
     """Return why a job has no step, and the way out."""
-    found = facts.of_attempt()
-    if found:
-        failed = first_failure(facts) or next((_own_word(seen) for seen in found if seen.ended and seen.ended.status == "failed"), "")
-        if failed:
-            return f"{failed}, which is before its first step ended"
-        who = "its process" if len(found) == 1 else f"its {len(found)} processes"
-        return f"{who} computed gradients, but no optimizer of torch.optim stepped: {SAY_STEPS}"
-    end = facts.launcher
-    if end is None:
-        return _NOTHING
-    failed = f"the command ended with {end.reason} before a step; " if end.status == "failed" else ""
-    return failed + (_why_nothing_recorded(end.loaded) if end.loaded is not None else _NOTHING)
+    found, end = facts.of_attempt(), facts.launcher
+    command = f"the command ended with {end.reason}" if end is not None and end.status == "failed" else ""
+    if not found:
+        return (f"{command} before a step; " if command else "") + why_unrecorded(end)
+    failed = first_failure(facts) or next((_own_word(seen) for seen in found if seen.ended and seen.ended.status == "failed"), "")
+    if failed or command:
+        return failed or f"{command} before its first step ended"
+    who = "its process" if len(found) == 1 else f"its {len(found)} processes"
+    return f"{who} computed gradients, but no optimizer of torch.optim stepped: {SAY_STEPS}"
+
+
+def why_unrecorded(end: records.JobEnded | None) -> str:
+    """Return why no process of a command recorded anything, given what its launcher said at its end, and the way out."""
+    return _NOTHING if end is None or end.loaded is None else _why_nothing_recorded(end.loaded)
 
 
 def _own_word(seen: Seen) -> str:
@@ -187,8 +218,8 @@ def _why_nothing_recorded(loaded: Collection[str]) -> str:
     if PYTHON in loaded:
         return f"no process of it imported torch or called tachoscope.step(): {SAY_STEPS}"
     return (
-        "no Python under the probe was started: a container, ssh, `conda run` or `python -I` hides $PYTHONPATH; put `tachoscope run` "
-        "inside of it, or `with tachoscope.watch():` around the training"
+        "no Python under the probe was started: a container, ssh, `conda run` or `python -I` hides $PYTHONPATH; put `tachoscope "
+        "run` inside of it, or `with tachoscope.watch():` around the training"
     )
 
 

@@ -48,6 +48,10 @@ time from the batch to the optimizer that is not measured otherwise, and there i
 """
 
 
+COMPUTING_PHASES: frozenset[Phase] = frozenset({"forward", "loss", "backward", "optimizer"})
+"""Phases in which a step computes; without torch nothing is in them but what the job marks."""
+
+
 def check_job_name(name: str) -> str:
     """Return `name` if it is safe as a folder name and a label value.
 
