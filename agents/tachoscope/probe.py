@@ -246,7 +246,7 @@ class Probe:
         self.timeline.leave_to(tl.LOSS if self._has_models else tl.FORWARD)
         if self.timeline.reads_cpu and self._run_delay is not None:
             self._backward_delay += self._run_delay.read() - self._backward_begin_delay
-        if self.gradient_steps.computed() and not self.rule.explicit and (self.rule.fresh_batch or not self._fed):
+        if not self.rule.explicit and self.gradient_steps.computed() and (self.rule.fresh_batch or not self._fed):
             self.gradient_steps.counted += 1
             self.end_step()
 

@@ -8,10 +8,15 @@ from tachoscope_analyzers.load import JobRecords
 from tachoscope_core import job_notes
 from tachoscope_core.records import StepDone
 
+_STEPS_KEPT = 20
+"""First and last steps of a process that tell which phases it knows: of a validation at its end alone they would not."""
+
 
 def facts(job: JobRecords) -> job_notes.Facts:
     """Return what the notes are made of."""
-    return job_notes.Facts([*job.starts, *job.failures, *steps_of_writers(job, first=0, last=1), *job.heartbeats, *job.ends])
+    return job_notes.Facts(
+        [*job.starts, *job.failures, *steps_of_writers(job, first=_STEPS_KEPT, last=_STEPS_KEPT), *job.heartbeats, *job.ends]
+    )
 
 
 def steps_of_writers(job: JobRecords, *, first: int, last: int) -> list[StepDone]:

@@ -160,8 +160,6 @@ def run(
     from tachoscope_cli.run import run as run_command
 
     outcome = run_command(command or [], job=job, store_url=named_store(store), grace_seconds=grace)
-    for note in outcome.notes:
-        notice(note)
     if outcome.recorded and outcome.all_shipped:
         where = f" --store {outcome.store_url}" if outcome.store_url != store_module.default_url() else ""
         by = " (by the node's agent)" if outcome.by_agent else ""
@@ -175,6 +173,8 @@ def run(
 
             for line in tracking.log(outcome.store_url, outcome.job, outcome.tracker_runs):
                 notice(line)
+    for note in outcome.notes:
+        notice(note)
     raise typer.Exit(outcome.exit_code)
 
 

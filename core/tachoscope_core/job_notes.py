@@ -119,9 +119,8 @@ def training_threads(found: Sequence[Seen]) -> list[QualityNote]:
 
 def without_optimizer(found: Sequence[Seen]) -> list[QualityNote]:
     """Note steps that no optimizer ended."""
-    counted = sum(seen.gradient_steps for seen in found)
-    if not counted:
-        return []
+    if not any(2 * seen.gradient_steps > seen.steps for seen in found):
+        return []  # few: those before the job said its steps, or an optimizer stepped
     return [
         QualityNote(
             what="no optimizer of torch.optim stepped, so each computation of gradients after a new batch counts as a step",
@@ -148,21 +147,20 @@ def computing_unmeasured(found: Sequence[Seen]) -> list[QualityNote]:
     ]
 
 
-def crash(rank: int | None, step: int, reason: str, command: str) -> str:
+def crash(rank: int, step: int, reason: str, command: str) -> str:
     """Return who failed first, and how.
 
     Args:
-        rank: None: it cannot be told. step: the last that it finished. reason: the type of the exception, or `killed`; empty: not
-            known.
-        command: how the command ended, such as `exit code 1`; empty: not known.
+        step: the last that it finished. reason: the type of the exception, or `killed`; empty: not known.
+        command: how the command ended, such as `exit code 1` or `killed by SIGKILL`; empty: not known.
     """
-    how = f"was {reason}" if reason.startswith("killed") else f"failed with {reason}" if reason else "failed"
-    if rank is None:
-        return f"the command {how}"
-    ended = (
-        f"; the command ended with {command}" if command and not command.startswith("killed") else f"; {command}" if command else ""
-    )
     when = f"in step {step + 1}" if step else "before its first step ended"
+    by_signal = command.startswith("killed")
+    if reason.startswith("killed"):
+        how, command = f"was {command if by_signal else reason}", "" if by_signal else command
+    else:
+        how = f"failed with {reason}" if reason else "failed"
+    ended = f"; the command {'was' if by_signal else 'ended with'} {command}" if command else ""
     return f"rank {rank} {how} {when}{ended}"
 
 

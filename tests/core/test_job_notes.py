@@ -32,8 +32,10 @@ def test_the_first_rank_that_failed_is_named_with_step_cause_and_how_the_command
         "rank 1 failed with ValueError in step 7; the command ended with exit code 1"
     )
     assert first_failure(Facts([*rows, launcher("failed", reason="killed by SIGKILL")])) == (
-        "rank 1 failed with ValueError in step 7; killed by SIGKILL"
+        "rank 1 failed with ValueError in step 7; the command was killed by SIGKILL"
     )
+    killed = [started(0), failed(0, 11.0, "killed", 8), launcher("failed", reason="killed by SIGKILL")]
+    assert first_failure(Facts(killed)) == "rank 0 was killed by SIGKILL in step 9"
     assert first_failure(Facts([*rows, launcher()])) == ""
 
 
