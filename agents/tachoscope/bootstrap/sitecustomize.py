@@ -32,7 +32,7 @@ def _mark(loaded: str) -> None:
 def _switch_on() -> None:
     try:
         from tachoscope.importhook import after_import
-        from tachoscope_core.spool import FRAMEWORKS, PYTHON
+        from tachoscope_core import spool
     except ImportError:
         _mark("python-without-tachoscope")  # `spool.FOREIGN_PYTHON`, which cannot be imported here
         if importlib.util.find_spec("torch") is not None:
@@ -47,9 +47,9 @@ def _switch_on() -> None:
         start(torch=torch)
         _mark("torch")
 
-    _mark(PYTHON)
+    _mark("python")
     after_import("torch", after_torch)
-    for name in FRAMEWORKS[1:]:
+    for name in getattr(spool, "FRAMEWORKS", ())[1:]:  # this interpreter may have another version of tachoscope
         after_import(name, lambda module: _mark(module.__name__))
 
 
