@@ -122,8 +122,12 @@ def _backward(probe: Probe, torch: ModuleType) -> None:
 
     def backward_of(original: Function) -> Function:
         def backward(*args: Any, **kwargs: Any) -> Any:
-            if is_compiling() or (get_ident() != probe.thread_ident and not probe.mine()):
+            if is_compiling():
                 return original(*args, **kwargs)
+            if get_ident() != probe.thread_ident and not probe.mine():
+                probe.gradients_elsewhere()
+                if get_ident() != probe.thread_ident:
+                    return original(*args, **kwargs)
             try:
                 probe.backward_begin()
                 if probe.integrity is not None:

@@ -25,10 +25,12 @@ from tachoscope.checkpoints import Checkpoints
 from tachoscope.collectives import Collectives
 from tachoscope.device_clock import DeviceClock
 from tachoscope.evaluation import EvaluationRule
+from tachoscope.gradient_steps import GradientSteps
 from tachoscope.importhook import after_import
 from tachoscope.loop_code import MOST_CALLS
 from tachoscope.model_calls import ModelCalls
 from tachoscope.notices import NOTICES
+from tachoscope.other_threads import OtherThreads
 from tachoscope.outbox import FinishedStep, Outbox
 from tachoscope.procfs import RunDelay
 from tachoscope.profiles import Profiles
@@ -75,6 +77,8 @@ class Probe:
         self.thread_ident = self.thread_id = 0
         self.steps = 0
         self.rule = StepRule()
+        self.gradient_steps = GradientSteps()
+        self.other_threads = OtherThreads()
         self.device: DeviceClock[FinishedStep] | None = None
         self._loader: weakref.ref[Any] | None = None
         self._samples = self._elements = self._backward_calls = 0
@@ -244,6 +248,14 @@ class Probe:
         self.timeline.leave_to(tl.LOSS if self._has_models else tl.FORWARD)
         if self.timeline.reads_cpu and self._run_delay is not None:
             self._backward_delay += self._run_delay.read() - self._backward_begin_delay
+        if not self.rule.explicit and self.gradient_steps.computed() and (self.rule.fresh_batch or not self._fed):
+            self.gradient_steps.counted += 1
+            self.end_step()
+
+    def gradients_elsewhere(self) -> None:
+        """A thread that is not watched is about to compute gradients."""
+        if self.on and self.other_threads.computes(self.thread_ident):
+            self.bind()
 
     def exchanged(self) -> None:
         """The thread sent to another rank, or received: a stage of a pipeline computes a batch that no loader gave it."""
@@ -282,6 +294,7 @@ class Probe:
         """An optimizer ended its step, and perhaps a step of the job with it."""
         if self._open_optimizers:  # else watched since the middle of this step
             self.timeline.unwind(self._open_optimizers.pop())
+        self.gradient_steps.optimizer_stepped()
         if self.rule.optimizer_stepped(optimizer, nested=bool(self._open_optimizers)):
             self.end_step()
         elif self._has_models and not self.rule.explicit:
@@ -397,6 +410,8 @@ class Probe:
         self._write_collectives()
         if self.collectives.gradient_bytes:
             signals = signals | {"gradient_bytes": float(self.collectives.gradient_bytes)}
+        odd = {records.OTHER_THREADS: self.other_threads.count, records.GRADIENT_STEPS: self.gradient_steps.counted}
+        signals = signals | {name: float(count) for name, count in odd.items() if count}
         self.outbox.write(
             records.Heartbeat,
             step=self.steps,
@@ -461,7 +476,16 @@ class Probe:
     def _close_at_its_exit(self) -> None:
         from multiprocessing.util import Finalize
 
-        Finalize(None, self.close, exitpriority=0)
+        Finalize(None, self._close_as_child, exitpriority=0)
+
+    def _close_as_child(self) -> None:
+        """Close in a process of multiprocessing, whose exceptions reach no hook: one that ends it is on its way now."""
+        error = sys.exc_info()[1]
+        if isinstance(error, SystemExit) and error.code and error.__context__ is not None:
+            error = error.__context__  # torch.multiprocessing.spawn makes an exit of it
+        if error is not None:
+            self.failed(error)
+        self.close()
 
     def _after_fork_in_child(self) -> None:
         if self.on:

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import msgspec
 
-from tachoscope_analyzers import gpu_losses, hung_steps, ledger, pipeline, profiled, stragglers, waiting_unmeasured
+from tachoscope_analyzers import (
+    gpu_losses,
+    hung_steps,
+    ledger,
+    odd_jobs,
+    outside_torch,
+    pipeline,
+    profiled,
+    stragglers,
+    waiting_unmeasured,
+)
 from tachoscope_analyzers.confidence import Calibration, shipped_calibration
 from tachoscope_analyzers.course import course
 from tachoscope_analyzers.decisions import Decided, decide
@@ -43,10 +53,15 @@ def report_of(job: JobRecords, decided: Decided, calibration: Calibration | None
         sources=[job.source, *([job.gpus.source] if job.gpus.source else [])],
         step_seconds=step_seconds(split.step),
         ledgers=books,
-        goodput=books[0].states.get("compute", 0.0) / books[0].wall_seconds,
+        goodput=books[0].states.get("compute", 0.0) / books[0].wall_seconds if outside_torch.computing_measured(steps) else None,
         findings=found or [_without_unmeasured_runner_up(one, unmeasured) for one in stragglers.healthy(steps, split, found)],
         not_measured=[row for row in decided.not_measured if row.class_ not in seen],
-        quality=[*unread(job), *profiled.notes(job), *waiting_unmeasured.notes(steps)],
+        quality=[
+            *odd_jobs.notes(job, steps.attempt),
+            *unread(job),
+            *profiled.notes(job),
+            *waiting_unmeasured.notes(steps),
+        ],
         lineage=lineage(job),
         review=review(job),
         course=course(job, steps, split),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from functools import cache
 
-from tachoscope_analyzers import data_imbalance, gpu_losses, waiting_unmeasured
+from tachoscope_analyzers import data_imbalance, gpu_losses, outside_torch, waiting_unmeasured
 from tachoscope_analyzers.shipped import shipped
 from tachoscope_analyzers.steps import Steps
 from tachoscope_core.report import NotMeasured
@@ -40,7 +40,7 @@ def not_measured(steps: Steps, gpu_signals: Mapping[str, str], judged: Collectio
         missing["cpu_contention"] = "/proc/thread-self/schedstat (this kernel does not keep it)"
     if not steps.loader_seen:
         missing |= dict.fromkeys(_INPUT, "input through a DataLoader or tachoscope.phase('data_wait')")
-    missing |= waiting_unmeasured.missing(steps)
+    missing |= outside_torch.missing(steps) | waiting_unmeasured.missing(steps)
     absent = sorted(set(range(steps.world_size)) - set(steps.ranks))
     if absent:
         ranks = ", ".join(map(str, absent[:8])) + (", ..." if len(absent) > 8 else "")

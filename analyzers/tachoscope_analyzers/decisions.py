@@ -24,6 +24,7 @@ from tachoscope_analyzers import (
     integrity,
     links,
     losses,
+    outside_torch,
     pipeline,
     pipeline_candidates,
     staleness,
@@ -99,7 +100,7 @@ def _told(found: list[Candidate], job: JobRecords, steps: Steps, split: Losses, 
     """Return the candidates with what mending them brings and how, none with a look-alike of which nothing is known."""
     found = [_without_unmeasured_alternative(one, unmeasured) for one in found]
     found = waiting_unmeasured.believable(found, steps, split)
-    return advised([_with_speedup(one, steps, split) for one in found], job, steps, split)
+    return outside_torch.believable(advised([_with_speedup(one, steps, split) for one in found], job, steps, split), steps)
 
 
 def _without_unmeasured_alternative(candidate: Candidate, unmeasured: set[str]) -> Candidate:

@@ -23,6 +23,8 @@ from tachoscope_analyzers.thresholds import threshold
 from tachoscope_core.report import Evidence
 from tachoscope_core.taxonomy import BY_SLUG
 
+LOADER_WORKERS = "loader workers"
+"""Signal of the evidence of each finding on input."""
 _READING = ("disk", "file", "pipe", "socket")
 _READING_IN_PROCESS = (
     *_READING,
@@ -143,7 +145,7 @@ def _no_loader_keeps_up(job: JobRecords, steps: Steps) -> bool:
 
 
 def _evidence(loader: Loader, job: JobRecords, steps: Steps, ranks: list[int]) -> list[Evidence]:
-    rows = [Evidence(signal="loader workers", value=float(loader.workers), unit="processes per rank", source="heartbeats")]
+    rows = [Evidence(signal=LOADER_WORKERS, value=float(loader.workers), unit="processes per rank", source="heartbeats")]
     if loader.busy is not None:
         rows.append(
             Evidence(

@@ -9,12 +9,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from tachoscope_analyzers import gpu_samples
 from tachoscope_core import quarantine, records, spool
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.recent_segments import recent_segments
 from tachoscope_core.redaction import redact
 from tachoscope_core.report import Source
+from tachoscope_core.shared_ranks import SharedRank, claims, shared_ranks
 from tachoscope_core.store import Store, StoredSegment
 
 
@@ -24,6 +27,7 @@ class JobRecords:
 
     `released`: when a person last took a data shard off the quarantine list, in Unix seconds by shard; only a store knows that.
     `gpus`: what the store holds of the GPUs that it ran on. `partial`: only the first and last records were read.
+    `shared`: ranks that several processes claimed at the same time; in the records each has one of its own.
     """
 
     job: str
@@ -54,6 +58,7 @@ class JobRecords:
     released: dict[str, float] = field(default_factory=dict)
     gpus: gpu_samples.Gpus = field(default_factory=gpu_samples.Gpus)
     partial: bool = False
+    shared: list[SharedRank] = field(default_factory=list)
 
 
 def from_store(store: Store, job: str, *, ends_only: bool = False) -> JobRecords:
@@ -143,6 +148,8 @@ def _of_job(chunks: list[bytes], path: str, job: str | None) -> JobRecords:
         )
     chosen = job or max(last, key=last.__getitem__)
     rows = [row for _, row in sorted(by_job[chosen].items())]
+    shared = shared_ranks(claims(rows))
+    rows = _each_its_rank(rows, shared) if shared else rows
     dropped: dict[str, int] = {}
     for row in rows:
         if isinstance(row, records.Heartbeat | records.JobEnded | records.ServiceEnded):
@@ -159,7 +166,21 @@ def _of_job(chunks: list[bytes], path: str, job: str | None) -> JobRecords:
             dropped=sum(dropped.values()),
         ),
         **_by_kind(rows),
+        shared=shared,
     )
+
+
+def _each_its_rank(rows: list[records.AnyRecord], shared: Iterable[SharedRank]) -> list[records.AnyRecord]:
+    """Return the records with the ranks that processes are analyzed as, where several claim one."""
+    given = {writer: rank for one in shared for writer, rank in one.writers.items()}
+    found = []
+    for row in rows:
+        if row.writer in given:
+            row = msgspec.structs.replace(row, rank=given[row.writer])
+        elif isinstance(row, records.WorkerFailed | records.WorkerHung) and row.failed_writer in given:
+            row = msgspec.structs.replace(row, failed_rank=given[row.failed_writer])
+        found.append(row)
+    return found
 
 
 _LISTS: dict[type[records.Record], str] = {

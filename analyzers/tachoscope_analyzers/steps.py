@@ -12,7 +12,9 @@ import pandas as pd
 
 from tachoscope_analyzers import activity, pauses, profiled
 from tachoscope_analyzers.backward_time import own_backward
+from tachoscope_analyzers.facts import facts
 from tachoscope_analyzers.load import JobRecords
+from tachoscope_core import job_notes
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.records import PHASES, JobStarted, StepDone
 
@@ -26,6 +28,7 @@ Column = Callable[[str], Matrix]
 """Returns a column of the table as a matrix."""
 
 _WARM_UP_STEPS = 2
+_LEAST_SHARE = 0.5
 _GAP_PHASES = ("data_wait", "checkpoint", "evaluation", "gc", "other")
 
 
@@ -97,13 +100,12 @@ def table(job: JobRecords) -> pd.DataFrame:
     """
     if not job.steps:
         raise TachoscopeError(
-            f"job {job.job!r} has {job.source.records} records but no training step",
-            fix="a step is an optimizer step of torch or a call of tachoscope.step(); see `tachoscope doctor`",
+            f"job {job.job!r} has {job.source.records} records but no training step: {job_notes.why_no_steps(facts(job))}",
         )
     attempt = max(row.attempt for row in job.steps)
     frame = pd.DataFrame(columns([row for row in job.steps if row.attempt == attempt]))
     frame.attrs["attempt"] = attempt
-    return _one_writer_a_rank(frame)
+    return _without_short_ones(_one_writer_a_rank(frame), job, attempt)
 
 
 def columns(rows: Sequence[StepDone]) -> dict[str, list[object]]:
@@ -144,6 +146,18 @@ def _one_writer_a_rank(frame: pd.DataFrame) -> pd.DataFrame:
     counts = frame.groupby(["rank", "writer"]).size().sort_values(ascending=False, kind="stable").reset_index()
     kept = counts.drop_duplicates("rank")["writer"]
     return frame[frame["writer"].isin(kept)]
+
+
+def _without_short_ones(frame: pd.DataFrame, job: JobRecords, attempt: int) -> pd.DataFrame:
+    """Leave out processes that claim the rank of another and trained less than half as long: only steps that all ranks have are
+    judged, and those of the others would be lost for a trial beside them.
+    """
+    for shared in job.shared:
+        if shared.attempt == attempt:
+            counts = frame[frame["rank"].isin(shared.ranks)].groupby("rank").size()
+            short = counts[counts < counts.max() * _LEAST_SHARE].index
+            frame = frame[~frame["rank"].isin(short)]
+    return frame
 
 
 def warm_up_steps(wall: Matrix, first: int = 1) -> int:

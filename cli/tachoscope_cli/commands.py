@@ -173,8 +173,8 @@ def run(
 
             for line in tracking.log(outcome.store_url, outcome.job, outcome.tracker_runs):
                 notice(line)
-    elif not outcome.recorded:
-        notice("no training step was seen: no process of the command computed gradients with torch or called tachoscope.step()")
+    for note in outcome.notes:
+        notice(note)
     raise typer.Exit(outcome.exit_code)
 
 

@@ -48,6 +48,7 @@ class Outcome:
         several: the job has other attempts than the first of this run: restarts, or earlier runs of the name.
         tracker_runs: runs of experiment trackers that the command had open, as its lineage tells.
         services: names under which its processes served requests, as far as this process saw their records.
+        notes: lines on how its training failed, and on what bounds its records, each with the way out; none of services.
     """
 
     exit_code: int
@@ -59,6 +60,7 @@ class Outcome:
     several: bool = False
     tracker_runs: Mapping[str, str] = field(default_factory=dict)
     services: Sequence[str] = ()
+    notes: Sequence[str] = ()
 
 
 def check_command(command: Sequence[str]) -> None:
@@ -183,7 +185,18 @@ def run(
     if interrupted:
         raise KeyboardInterrupt
     several = attempt > 0 or _restarted(store, name)
-    return Outcome(code, name, url, by_agent, recorded, not run_directory.exists(), several, watching.tracker_runs, services)
+    return Outcome(
+        code,
+        name,
+        url,
+        by_agent,
+        recorded,
+        all_shipped=not run_directory.exists(),
+        several=several,
+        tracker_runs=watching.tracker_runs,
+        services=services,
+        notes=[] if services else watching.lines(),
+    )
 
 
 def _services(run_directory: Path) -> list[str]:

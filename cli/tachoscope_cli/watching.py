@@ -9,12 +9,14 @@ import time
 from collections.abc import Sequence
 from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
 from tachoscope import lineage, notice, tracker_runs
 from tachoscope.job_watch import Event, JobWatch, hang_seconds
 from tachoscope.outside_records import OutsideRecords
 from tachoscope.run_reader import RunReader
-from tachoscope_core import records, spool
+from tachoscope_core import job_notes, records, spool
+from tachoscope_core.shared_ranks import shared_ranks
 from tachoscope_node.shard_watch import ShardWatch
 
 _SIGNALS = {int(number) for number in signal.Signals}
@@ -33,6 +35,7 @@ class Watching:
         self._records = OutsideRecords(directory, job, attempt)
         self._reader = RunReader(directory, self.writer)
         self._watch = JobWatch(hang_seconds())
+        self._facts = job_notes.Facts()
         self._interrupted = False
         self._tracked: list[tuple[int, int, dict[str, str]]] = []
 
@@ -66,6 +69,7 @@ class Watching:
             except (records.UnknownKindError, records.MalformedRecordError):
                 continue  # the analysis counts them
             self._watch.take(record, now, unix_seconds)
+            self._facts.take(record)
             if isinstance(record, records.JobStarted | records.JobEnded) and (runs := tracker_runs.among(record.lineage)):
                 self._tracked.append((record.attempt, -record.rank, runs))
             if self._shards is not None:
@@ -80,9 +84,21 @@ class Watching:
 
     def _tell(self, event: Event) -> None:
         if event.kind is not None:
-            self._records.write(event.kind, **event.fields)
+            self._note(event.kind, **event.fields)
         if event.text:
             sys.stderr.write(f"tachoscope: {event.text}\n")
+
+    def _note(self, kind: type[records.Record], **fields: Any) -> None:
+        """Write a record, and keep what of it bears on how the job is told of at its end."""
+        self._facts.take(self._records.write(kind, **fields))
+
+    def lines(self) -> list[str]:
+        """Return what is to be said of the job once it ended: how it failed, and what bounds its records, each with the way out."""
+        if not any(seen.steps for seen in self._facts.of_attempt()):
+            return [f"no training step was seen: {job_notes.why_no_steps(self._facts)}"]
+        failed = "" if self._interrupted else job_notes.first_failure(self._facts)
+        found = job_notes.notes(self._facts.of_attempt(), shared_ranks(self._facts.claims()))
+        return [*([failed] if failed else []), *job_notes.texts(found)]
 
     def noticed(self, grace_seconds: float) -> float:
         """Note that this process was told to end, and leave word of it for the command.
@@ -123,7 +139,8 @@ class Watching:
             )
             if self._interrupted:
                 reason = f"{records.INTERRUPTED} ({reason})"
-        self._records.write(records.JobEnded, status="failed" if code else "completed", reason=reason, exit_code=code)
+        loaded = [name for name, mark in spool.LOADED.items() if (self._directory / mark).exists()]
+        self._note(records.JobEnded, status="failed" if code else "completed", reason=reason, exit_code=code, loaded=loaded)
         self._reader.close()
         self._watch.close()
         self._records.close()

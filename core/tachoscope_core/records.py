@@ -48,6 +48,10 @@ time from the batch to the optimizer that is not measured otherwise, and there i
 """
 
 
+COMPUTING_PHASES: frozenset[Phase] = frozenset({"forward", "loss", "backward", "optimizer"})
+"""Phases in which a step computes; without torch nothing is in them but what the job marks."""
+
+
 def check_job_name(name: str) -> str:
     """Return `name` if it is safe as a folder name and a label value.
 
@@ -147,13 +151,20 @@ class StepDone(Record, frozen=True, kw_only=True, tag="StepDone"):
     elements: int = 0
 
 
+OTHER_THREADS = "other_training_threads"
+"""Signal of a heartbeat: threads of the process that computed gradients so far, beside the one that is watched."""
+GRADIENT_STEPS = "steps_without_optimizer"
+"""Signal of a heartbeat: steps so far that ended with the gradients, since no optimizer stepped."""
+
+
 class Heartbeat(Record, frozen=True, kw_only=True, tag="Heartbeat"):
     """A process is alive, and what its sampler saw since the last heartbeat.
 
     Attributes:
         step: last finished step.
         window_seconds: length of the window that the signals are about.
-        signals: sums over the window, by name, in base units (see `tachoscope.sampler`); absent: not measured.
+        signals: sums over the window, by name, in base units (see `tachoscope.sampler`); absent: not measured. `OTHER_THREADS` and
+            `GRADIENT_STEPS` count since the process began to record; absent: zero.
         wait_samples: by phase, what the thread was seen doing (cpu, disk, file, pipe, socket, sleep, lock, poll, other) to the
             number of samples; in `data_wait` with loader workers it is what the workers were doing.
         where: by phase, the innermost line of user code that the thread was seen at, `file:line function`, to samples. A sample
@@ -518,6 +529,7 @@ class JobEnded(Record, frozen=True, kw_only=True, tag="JobEnded"):
         status: `completed`, `failed`, or `left` (the process ended and cannot say how; the launcher's word decides).
         dropped_total: records that this process could not write.
         lineage: what became known after the process's `JobStarted`, as there.
+        loaded: of the launcher: what its processes loaded, by `spool.LOADED`; None: not known.
     """
 
     status: Literal["completed", "failed", "left"]
@@ -526,6 +538,7 @@ class JobEnded(Record, frozen=True, kw_only=True, tag="JobEnded"):
     steps: int = 0
     dropped_total: int = 0
     lineage: dict[str, str] = {}
+    loaded: list[str] | None = None
 
 
 AnyRecord = (

@@ -25,7 +25,12 @@ NOTICE = "notice.json"
 """In a run's directory: a notice that its processes will be ended, `{"source", "time", "deadline"}`, in Unix seconds."""
 ASKS = "asks"
 """In a run's directory: a process of the run asks for such notices, and ends by itself after one."""
-RUN_FILES = (SHIPPER_LOCK, NOTICE, ASKS)
+PYTHON, FOREIGN_PYTHON = "python", "python-without-tachoscope"
+FRAMEWORKS = ("torch", "jax", "tensorflow", "paddle", "mxnet")
+LOADED = {name: f"loaded-{name}" for name in (PYTHON, FOREIGN_PYTHON, *FRAMEWORKS)}
+"""In a run's directory: empty files, each there if a process of the run loaded it: an interpreter under the probe, one that cannot
+import tachoscope, and frameworks."""
+RUN_FILES = (SHIPPER_LOCK, NOTICE, ASKS, *LOADED.values())
 """What lies in a run's directory beside segments, and goes with the last of them."""
 POD_MARK = ".pod"
 """Left by a pod in the directory that is mounted into it: the pod could not make that directory again."""

@@ -4,6 +4,7 @@ Python imports `sitecustomize` at start-up from the first folder on its path; `t
 `sitecustomize` of the user's that this one hides is imported as well.
 """
 
+import contextlib
 import importlib.util
 import os
 import sys
@@ -21,10 +22,19 @@ def _import_the_hidden_one() -> None:
             sys.modules["sitecustomize"] = own
 
 
+def _mark(loaded: str) -> None:
+    """Leave word in the run's directory of what a process of it loaded, for a run in which no step is seen."""
+    with contextlib.suppress(OSError):
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        os.close(os.open(os.path.join(os.environ["TACHOSCOPE_RUN_DIR"], f"loaded-{loaded}"), flags, 0o600))
+
+
 def _switch_on() -> None:
     try:
         from tachoscope.importhook import after_import
+        from tachoscope_core import spool
     except ImportError:
+        _mark("python-without-tachoscope")  # `spool.FOREIGN_PYTHON`, which cannot be imported here
         if importlib.util.find_spec("torch") is not None:
             sys.stderr.write(
                 f"tachoscope: not watching: {sys.executable} cannot import tachoscope (pip install tachoscope there)\n"
@@ -35,8 +45,12 @@ def _switch_on() -> None:
         from tachoscope.auto import start
 
         start(torch=torch)
+        _mark("torch")
 
+    _mark("python")
     after_import("torch", after_torch)
+    for name in getattr(spool, "FRAMEWORKS", ())[1:]:  # this interpreter may have another version of tachoscope
+        after_import(name, lambda module: _mark(module.__name__))
 
 
 _import_the_hidden_one()

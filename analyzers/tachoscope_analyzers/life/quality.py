@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+from tachoscope_analyzers.facts import facts
 from tachoscope_analyzers.life.books import Total
 from tachoscope_analyzers.life.grants import Held
 from tachoscope_analyzers.life.numbering import Run
+from tachoscope_analyzers.load import JobRecords
+from tachoscope_core import job_notes
 from tachoscope_core.report import QualityNote
 
 _AFTER_SHARE = 0.02
 """Of what was allocated: less of it after the last process is not worth a line."""
 
 
-def notes(runs: Sequence[Run], held: Held, total: Total, dropped: int) -> list[QualityNote]:
+def notes(job: JobRecords, runs: Sequence[Run], held: Held, total: Total) -> list[QualityNote]:
     """Return the notes, what limits most first."""
-    found = [*_without_steps(runs, held), *_of_allocation(held), *_of_numbering(runs)]
-    if dropped:
+    found = [*_without_steps(job, runs, held), *_of_allocation(held), *_of_numbering(runs)]
+    if dropped := job.source.dropped:
         found.append(_limited(f"{dropped} records were dropped", "the time of their steps is unexplained"))
     if total.after_seconds > _AFTER_SHARE * total.allocated_seconds:
         share = f"{total.after_seconds / total.allocated_seconds:.1%}"
@@ -87,8 +90,8 @@ def _of_numbering(runs: Sequence[Run]) -> list[QualityNote]:
     return [*anew, *guessed]
 
 
-def _without_steps(runs: Sequence[Run], held: Held) -> list[QualityNote]:
-    """Note starts of the command of which no process recorded anything, with how the last of them ended."""
+def _without_steps(job: JobRecords, runs: Sequence[Run], held: Held) -> list[QualityNote]:
+    """Note starts of the command of which no process recorded anything, with how the last of them ended, and why."""
     silent = [one for one in held.launches if not any(run.start <= one.end and one.start <= run.end for run in runs)]
     trained = any(run.own_steps for run in runs)
     if trained and not silent:
@@ -98,11 +101,12 @@ def _without_steps(runs: Sequence[Run], held: Held) -> list[QualityNote]:
         ended = silent[-1].ended
         how = "its end was not seen" if ended is None else ended.reason or "it completed"
         words += f" in {len(silent)} starts of the command; the last: {how}" if len(silent) > 1 else f" of a command: {how}"
+    why = job_notes.why_unrecorded(silent[-1].ended) if silent else job_notes.why_no_steps(facts(job))
     return [
         QualityNote(
             what=words,
             severity="limited" if trained else "bad",
-            means="no process of it computed gradients with torch or called tachoscope.step(); its time counts as initialisation",
+            means=f"{why}; its time counts as initialisation",
         )
     ]
 

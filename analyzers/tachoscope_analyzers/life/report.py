@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tachoscope_analyzers import advisor, suspects
+from tachoscope_analyzers import advisor, odd_jobs, outside_torch, suspects
 from tachoscope_analyzers.allocation import Allocation
 from tachoscope_analyzers.analyze import unread
 from tachoscope_analyzers.coverage import missing_signals
@@ -99,10 +99,10 @@ def analyze_life(
         sources=[job.source, *([job.gpus.source] if job.gpus.source else [])],
         step_seconds=step_seconds(walls),
         ledgers=[ledger],
-        goodput=states.get("compute", 0.0) / allocated if allocated > 0 else None,
+        goodput=states.get("compute", 0.0) / allocated if allocated > 0 and outside_torch.goodput_measured(job) else None,
         findings=_findings(story, new_steps, advice),
         not_measured=_not_measured(story),
-        quality=[*unread(job), *notes(story.runs, story.held, story.total, job.source.dropped)],
+        quality=[*odd_jobs.notes(job), *unread(job), *notes(job, story.runs, story.held, story.total)],
         lineage=lineage(job),
         review=review(job, faults),
         life=_life(story, prices, queued, new_steps, advice),
