@@ -26,6 +26,7 @@ from tachoscope.collectives import Collectives
 from tachoscope.device_clock import DeviceClock
 from tachoscope.evaluation import EvaluationRule
 from tachoscope.importhook import after_import
+from tachoscope.loaders import LoaderWatch, private_bytes
 from tachoscope.loop_code import MOST_CALLS
 from tachoscope.model_calls import ModelCalls
 from tachoscope.notices import NOTICES
@@ -75,6 +76,7 @@ class Probe:
         self.rule = StepRule()
         self.device: DeviceClock[FinishedStep] | None = None
         self._loader: weakref.ref[Any] | None = None
+        self.loaders = LoaderWatch()
         self._samples = self._elements = self._backward_calls = 0
         self._pending: list[tuple[int, int]] = []
         self.evaluation = EvaluationRule(self.timeline)
@@ -388,6 +390,9 @@ class Probe:
         self._write_collectives()
         if self.collectives.gradient_bytes:
             signals = signals | {"gradient_bytes": float(self.collectives.gradient_bytes)}
+        worker = next(iter(self.loader_workers() or ()), None)
+        if worker is not None and (size := private_bytes(worker)) is not None:
+            signals = signals | {"worker_bytes": size}
         self.outbox.write(
             records.Heartbeat,
             step=self.steps,
@@ -396,6 +401,7 @@ class Probe:
             signals=signals,
             wait_samples=wait_samples,
             where=where,
+            loader=self.loaders.settings,
             dropped_total=self.outbox.dropped,
         )
 
