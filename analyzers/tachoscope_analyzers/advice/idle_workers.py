@@ -40,7 +40,8 @@ class Idle:
 def advice(found: Idle) -> Advised:
     """Return what is missing in place of workers, as far as it can be told, and how to see whether a change helped."""
     wait = found.step - found.rest
-    head = f"not more workers: while training waits ({time(wait)} a step), the {count(found.workers, 'worker')} are idle in {percent(found.idle)} of the looks. "
+    idle = f"{count(found.workers, 'worker')} {'is' if found.workers == 1 else 'are'} idle in {percent(found.idle)} of the looks"
+    head = f"not more workers: while training waits ({time(wait)} a step), {idle}. "
     if wait <= threshold("handover_spread") * found.handover:
         return _handover(found, head)
     if found.thread_busy is not None and found.thread_busy >= threshold("loader_busy_ratio"):
@@ -60,8 +61,8 @@ def _handover(found: Idle, head: str) -> Advised:
     words = f"{head}Handing a batch over costs about {time(found.handover)}. "
     if alone is not None and alone < threshold("worthwhile_step_ratio") * found.step:
         return Advised(
-            f"{words}Load in the training process: DataLoader(num_workers=0); it takes at most {time(found.workers_cpu or 0.0)} a step. "
-            + _tell(found),
+            f"{words}Load in the training process, which takes at most {time(found.workers_cpu or 0.0)} a step: "
+            f"DataLoader(num_workers=0). {_tell(found)}",
             {"num_workers": 0},
         )
     return Advised(f"{words}Use larger batches, or index tensors that are in memory without a DataLoader. {_tell(found)}")

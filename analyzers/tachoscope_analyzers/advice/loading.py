@@ -34,7 +34,7 @@ def advice(candidate: Candidate, job: JobRecords, steps: Steps, step_seconds: fl
     if loader.workers and _in_bursts(float(waits.mean()), loader):
         return _bursts(waits.sum(), float(waits.mean()), float(candidate.seconds[waits].mean()), found, loader)
     if loader.idle is not None and loader.idle >= threshold("idle_workers_ratio"):
-        return idle_workers.advice(_idle(job, steps, ranks, found, loader))
+        return idle_workers.advice(_idle(steps, ranks, found, loader))
     return workers.advice(found) if found.making else NONE
 
 
@@ -67,7 +67,8 @@ def input_of(
         computing=loader.busy,
         cores=cores,
         bytes=_bytes(job, steps, ranks, step_seconds) if reads else 0.0,
-        handover=handover_seconds(settings.batch_bytes if settings else 0.0, _batches(job, steps, ranks)),
+        # A late rank then waits as the others do, which is in the rest of the step.
+        handover=0.0 if late else handover_seconds(settings.batch_bytes if settings else 0.0, _batches(job, steps, ranks)),
         limit=limit(_room(job, steps, loader, cores, Input(step_seconds, rest, made_in, loader.workers)), settings, ranks_on_host),
         splits=None if settings is None else not settings.iterable or settings.shards,
     )
@@ -82,7 +83,7 @@ def _bursts(count: int, ratio: float, wait: float, found: Input, loader: Loader)
     return workers.long_waits(ratio, wait, found.step, persistent=settings.persistent_workers if settings else None)
 
 
-def _idle(job: JobRecords, steps: Steps, ranks: Sequence[int], found: Input, loader: Loader) -> idle_workers.Idle:
+def _idle(steps: Steps, ranks: Sequence[int], found: Input, loader: Loader) -> idle_workers.Idle:
     columns = [steps.ranks.index(rank) for rank in ranks]
     waited = float(steps.own["data_wait"][:, columns].sum())
     busy = float(steps.data_cpu[:, columns].sum()) / waited if waited else float("nan")

@@ -66,7 +66,7 @@ def of_loading(job: JobRecords, steps: Steps, losses: Losses, findings: Sequence
     step = losses.mean_step
     waits = float((losses.common["data_wait"] + losses.excess["data_wait"].sum(axis=1)).mean())
     rests = [step / one.speedup_if_fixed for one in findings if one.class_ == "input_straggler" and one.speedup_if_fixed]
-    rest = min([step - waits, *rests])
+    rest = min(rests, default=step - waits)
     found = loading.input_of(job, steps, steps.ranks, step, rest)
     keep_up = bool(found.workers) and waits < threshold("warning_share") * step
     return Loading(found, keep_up)

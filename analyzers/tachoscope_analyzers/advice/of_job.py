@@ -59,11 +59,11 @@ def advised(candidates: Sequence[Candidate], job: JobRecords, steps: Steps, loss
 def with_advice(candidate: Candidate, made: Advised, step_seconds: float) -> Candidate:
     """Return the candidate with its advice.
 
-    Of input the finding promises what the advice does: handing batches over from workers remains, and cores may limit them. Where
-    the advice promises nothing, neither does the finding.
+    Of input that all ranks wait for, the finding promises what the advice does: handing batches over from workers remains, and
+    cores may limit them. Where the advice promises nothing, neither does the finding.
     """
     found = replace(candidate, action=made.text, advice=made.in_report)
-    if candidate.slug not in INPUT:
+    if candidate.slug not in INPUT or candidate.slug == "input_straggler":
         return found
     return replace(found, speedup=step_seconds / made.expected if made.expected else math.inf)
 

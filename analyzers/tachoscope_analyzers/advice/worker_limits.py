@@ -25,9 +25,9 @@ class Room:
     """What one rank may use.
 
     Attributes:
-        cores: its share of the cores of its host. busy: cores that its computing keeps busy in the rest of the step, 0 where the
-            loader itself does not compute. 0 cores: not known.
-        workers: that it has now. worker_bytes: memory of one more. available_bytes: of the rank's share; 0: not known, as are those.
+        cores: its share of the cores of its host, 0: not known. busy: cores that its computing keeps busy in the rest of the step,
+            0 where the loader itself does not compute.
+        workers: that it has now. worker_bytes: memory of one more, 0: not known. available_bytes: of the rank's share, 0: likewise.
     """
 
     cores: float = 0.0
@@ -43,7 +43,8 @@ def limit(room: Room, loader: LoaderSettings | None, ranks: int = 1) -> Limit | 
     Args:
         ranks: that share the host's /dev/shm.
     """
-    found = [one for one in (_data_set(loader), _cores(room), _memory(room, loader), _shared(room, loader, ranks)) if one]
+    limits = (_data_set(loader), _cores(room), _memory(room, loader), _shared(room, loader, ranks))
+    found = [one for one in limits if one is not None]
     return min(found, key=lambda one: one.most) if found else None
 
 

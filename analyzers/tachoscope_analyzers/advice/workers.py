@@ -99,6 +99,11 @@ def _computes(found: Input) -> bool:
     return found.computing is None or found.computing >= threshold("loader_busy_ratio")
 
 
+def _sure_of_cores(found: Input) -> bool:
+    """Say whether the workers have cores to run on: they need none, or were seen idle."""
+    return not _computes(found) or (found.cores is not None and not _others(found.cores))
+
+
 def _others(cores: Cores) -> float:
     """Return the cores that other processes use, 0 where they are few or it is not known of how many."""
     others = cores.all - cores.used - cores.idle
@@ -117,11 +122,15 @@ def advice(found: Input) -> Advised:
     if number_ <= found.workers or step_with(found, number_) > threshold("worthwhile_step_ratio") * found.step:
         return _limited(found)
     expected = step_with(found, number_)
-    limited = f", but at most {found.limit.most}: {found.limit.why}" if found.limit and number_ < enough else ""
-    text = f"{_head(number_, found)}: {_making(found)}; {_formula(found, goal)}{limited}{_cores(found)}{_condition(found)}. "
+    bound = f", at most {found.limit.most}: {found.limit.why}" if found.limit and number_ < enough else ""
+    cores = _cores(found) if not bound or not _sure_of_cores(found) else ""
+    text = f"{_head(number_, found)}: {_making(found)}; {_formula(found, goal)}{bound}{cores}{_condition(found)}. "
     settings = {"num_workers": number_} | ({} if found.workers else {"persistent_workers": True})
-    known = found.splits is not None and not found.ranks
-    return Advised(f"{text}{_expected(found, goal, expected)}{_reading(found)}", settings if known else {}, expected)
+    return Advised(
+        f"{text}{_expected(found, goal, expected)}{_reading(found)}",
+        settings if found.splits is not None and not found.ranks else {},
+        expected if _sure_of_cores(found) else None,
+    )
 
 
 def _head(workers: int, found: Input) -> str:
@@ -139,12 +148,12 @@ def _formula(found: Input, goal: float) -> str:
 
 
 def _condition(found: Input) -> str:
-    return ", unless the data set is an IterableDataset that does not ask get_worker_info()" if found.splits is None else ""
+    return " (not for an IterableDataset without get_worker_info())" if found.splits is None and not found.ranks else ""
 
 
 def _making(found: Input) -> str:
     rest = f"the rest of the step {time(found.rest)}"
-    rest += f", the hand-over {time(found.handover)}" if found.handover else ""
+    rest += f", hand-over {time(found.handover)}" if found.handover else ""
     if found.workers:
         bring = "bring" if found.workers > 1 else "brings"
         return f"{count(found.workers, 'worker')} now {bring} one step's input every {time(found.step)}, {rest}"
@@ -163,6 +172,8 @@ def _cores(found: Input) -> str:
 
 
 def _expected(found: Input, goal: float, expected: float) -> str:
+    if not _sure_of_cores(found):
+        return f"At best {time(expected)} a step instead of {time(found.step)}"
     if goal > found.rest + found.handover and expected <= goal:
         return f"The cores allow steps of {time(goal)}, not {time(found.step)}; {time(found.rest)} if input is made cheaper"
     return f"Expected step: {time(expected)} instead of {time(found.step)}"
@@ -180,7 +191,8 @@ def _no_cores(found: Input) -> Advised:
     return Advised(
         f"more workers cannot help: the job keeps {number(cores.used, 2)} cores busy and {number(cores.idle, 2)} are idle. A "
         f"step's input takes {time(found.making)}: prepare it ahead, make it cheaper, or decode on the device. "
-        f"Expected step without it: {time(found.rest)} instead of {time(found.step)}"
+        f"Expected step without it: {time(found.rest)} instead of {time(found.step)}",
+        expected=found.rest,
     )
 
 
@@ -204,12 +216,13 @@ def _limited(found: Input) -> Advised:
     if found.splits is False:
         what = "Let `__iter__` yield only every n-th sample, by get_worker_info(); then add workers"
     elif _computes(found):
-        what = "Make a step's input cheaper, prepare it ahead, or give loading a core (OMP_NUM_THREADS one lower, num_workers=1)"
+        what = "Make the input cheaper, prepare it ahead, or try fewer compute threads and one worker"
     else:
         what = "Ask for the samples of a batch at once (`__getitems__`, threads), or read them ahead"
+    takes = f"{'at most ' if found.workers else ''}{time(found.making)}"
     return Advised(
-        f"{at_most} a rank: {limit.why}. {what}. A step's input takes {'at most ' if found.workers else ''}{time(found.making)}, the "
-        f"rest of the step {time(found.rest)}. It helped if a step takes less than {time(found.step)}"
+        f"{at_most} a rank: {limit.why}. {what}. A step's input takes {takes}, "
+        f"the rest of the step {time(found.rest)}. It helped if a step takes less than {time(found.step)}"
     )
 
 
