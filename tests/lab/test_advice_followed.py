@@ -1,4 +1,4 @@
-"""The harness that follows advice: promises are compared with what was measured in both directions, and settings reach the training."""
+"""The harness that follows advice: promises are compared with measurements in both directions, and settings reach the training."""
 
 import json
 import os

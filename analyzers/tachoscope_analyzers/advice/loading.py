@@ -78,8 +78,9 @@ def _bursts(count: int, ratio: float, wait: float, found: Input, loader: Loader)
     """Return what to do about few long waits: where there are as many as the loader had iterators, they begin its epochs."""
     settings = loader.settings
     begin = settings is not None and not settings.persistent_workers and 2 * settings.iterators > count
-    if begin:
-        return workers.start_of_workers(ratio, wait, found.step, max(found.rest, found.step - ratio * wait))
+    expected = max(found.rest, found.step - ratio * wait)
+    if begin and expected < threshold("worthwhile_step_ratio") * found.step:
+        return workers.start_of_workers(ratio, wait, found.step, expected)
     return workers.long_waits(ratio, wait, found.step, persistent=settings.persistent_workers if settings else None)
 
 
