@@ -25,21 +25,24 @@ WARM_STEPS = 5
 
 
 class Prepared(Dataset[tuple[torch.Tensor, torch.Tensor]]):
-    """Gives one tensor again and again, with a number, as images have labels; a worker copies it into shared memory each time."""
+    """Gives a tensor with a number, as images have labels.
 
-    def __init__(self, size: int) -> None:
-        self.batch = torch.zeros(size // 4)
+    A worker must give a new tensor each time: one that was handed over before lies in shared memory and is handed over for nothing.
+    """
+
+    def __init__(self, size: int, *, new: bool) -> None:
+        self.batch, self.new = torch.zeros(size // 4), new
 
     def __len__(self) -> int:
         return 1_000_000
 
     def __getitem__(self, number: int) -> tuple[torch.Tensor, torch.Tensor]:
-        return self.batch, torch.tensor(number)
+        return self.batch.clone() if self.new else self.batch, torch.tensor(number)
 
 
 def step_seconds(size: int, workers: int, steps: int) -> float:
     """Return the median seconds that a step spends to get its batch and to read it once."""
-    found, batches = [], iter(DataLoader(Prepared(size), batch_size=None, num_workers=workers))
+    found, batches = [], iter(DataLoader(Prepared(size, new=workers > 0), batch_size=None, num_workers=workers))
     for _ in range(steps + WARM_STEPS):
         end = time.perf_counter() + REST_SECONDS
         while time.perf_counter() < end:  # the worker has its batch ready then
