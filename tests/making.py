@@ -32,6 +32,7 @@ def job(
     data_cpu: float = 0.0,
     other_cpu: float = 0.0,
     threads: int = 1,
+    cores: int = 2,
     clocks_every: int = 1,
     backward_calls: int = 1,
     pipelines: list[list[int]] | None = None,
@@ -58,7 +59,7 @@ def job(
                 pid=100 + rank,
                 device=device,
                 cpu_threads=threads,
-                cpu_count=2,
+                cpu_count=cores,
                 groups={"pp": [group for group in pipelines or [] if rank in group]} if pipelines else {},
             )
         )

@@ -125,7 +125,7 @@ def test_a_step_that_raises_does_not_keep_the_phases_that_follow(loops: Path) ->
 
     assert counted(loops, "step_that_raises") == BATCHES // 2
     # The pauses up to the last step, also those after a step that raised: so none is in the optimizer's time.
-    assert seconds["forward"] >= (BATCHES - 1) * PAUSE
+    assert seconds["forward"] + seconds["preparation"] >= (BATCHES - 1) * PAUSE
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_training_with_a_frozen_part_in_eval_mode_stays_training(loops: Path) ->
     seconds = phases(loops, "frozen_part")
 
     assert counted(loops, "frozen_part") == 2 * BATCHES
-    assert seconds["forward"] >= 2 * BATCHES * PAUSE
+    assert seconds["forward"] + seconds["preparation"] >= 2 * BATCHES * PAUSE
     assert seconds["evaluation"] < PAUSE
 
 

@@ -61,6 +61,8 @@ def _loaders(probe: Probe) -> None:
             finally:
                 try:
                     samples = getattr(getattr(self, "_index_sampler", None), "batch_size", 0) or 0
+                    if got_one and not probe.timeline.evaluating:
+                        probe.loaders.seen(self, batch)
                     probe.batch_end(samples, got_one=got_one, elements=elements_of(batch))
                 except Exception as error:
                     probe.give_up(error)

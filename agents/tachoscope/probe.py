@@ -27,6 +27,7 @@ from tachoscope.device_clock import DeviceClock
 from tachoscope.evaluation import EvaluationRule
 from tachoscope.gradient_steps import GradientSteps
 from tachoscope.importhook import after_import
+from tachoscope.loaders import LoaderWatch, private_bytes
 from tachoscope.loop_code import MOST_CALLS
 from tachoscope.model_calls import ModelCalls
 from tachoscope.notices import NOTICES
@@ -81,6 +82,7 @@ class Probe:
         self.other_threads = OtherThreads()
         self.device: DeviceClock[FinishedStep] | None = None
         self._loader: weakref.ref[Any] | None = None
+        self.loaders = LoaderWatch()
         self._samples = self._elements = self._backward_calls = 0
         self._pending: list[tuple[int, int]] = []
         self.evaluation = EvaluationRule(self.timeline)
@@ -412,6 +414,9 @@ class Probe:
             signals = signals | {"gradient_bytes": float(self.collectives.gradient_bytes)}
         odd = {records.OTHER_THREADS: self.other_threads.count, records.GRADIENT_STEPS: self.gradient_steps.counted}
         signals = signals | {name: float(count) for name, count in odd.items() if count}
+        worker = next(iter(self.loader_workers() or ()), None)
+        if worker is not None and (size := private_bytes(worker)) is not None:
+            signals = signals | {"worker_bytes": size}
         self.outbox.write(
             records.Heartbeat,
             step=self.steps,
@@ -421,6 +426,7 @@ class Probe:
             wait_samples=wait_samples,
             where=where,
             activity=activity,
+            loader=self.loaders.settings,
             dropped_total=self.outbox.dropped,
         )
 

@@ -9,7 +9,8 @@ CPU used, and number x time), `pressure_{cpu,io,memory}_seconds` and `idle_core_
 (system calls) and `storage_read_bytes`, `involuntary_switches`, `major_faults`; `ticks`, how often it looked, `late_ticks` and
 `late_seconds`, when it could do so only later, though it had a core: another thread held the interpreter's lock.
 
-Levels at its end: `workers`, the number of loader workers, `gradient_bytes`, what `DistributedDataParallel` exchanges each step,
+Levels at its end: `workers`, the number of loader workers, `worker_bytes`, the memory that one of them shares with nobody,
+`gradient_bytes`, what `DistributedDataParallel` exchanges each step,
 `resident_bytes` and `swapped_bytes` of the process, `available_bytes` of the host.
 """
 

@@ -20,6 +20,7 @@ from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.losses import Losses
 from tachoscope_analyzers.steps import Steps, lines_seen
 from tachoscope_analyzers.thresholds import threshold
+from tachoscope_core.records import LoaderSettings
 from tachoscope_core.report import Evidence
 from tachoscope_core.taxonomy import BY_SLUG
 
@@ -41,6 +42,9 @@ class Loader:
         workers: largest number of worker processes of a rank, 0: loading in the training process.
         busy: CPU seconds over wall seconds of loading, None: not measured.
         reading: share of the waiting samples that were in a read. samples: number of waiting samples.
+        idle: of all looks at workers while the training thread waited, the share at which one waited for work itself, or for an
+            answer of the network (both `poll`); None: no workers, or too few looks.
+        settings: of the loader that was seen last, None: the probe did not say.
     """
 
     workers: int
@@ -48,6 +52,8 @@ class Loader:
     reading: float
     samples: int
     kinds: Counter[str]
+    idle: float | None = None
+    settings: LoaderSettings | None = None
 
 
 def observe(job: JobRecords, steps: Steps, ranks: list[int]) -> Loader:
@@ -79,6 +85,8 @@ def observe(job: JobRecords, steps: Steps, ranks: list[int]) -> Loader:
         reading / samples if samples else 0.0,
         samples,
         kinds,
+        kinds["poll"] / kinds.total() if workers and kinds.total() >= threshold("minimum_samples") else None,
+        next((beat.loader for beat in reversed(beats) if beat.loader is not None), None),
     )
 
 
@@ -167,6 +175,17 @@ def _evidence(loader: Loader, job: JobRecords, steps: Steps, ranks: list[int]) -
                 comparison=">=" if loader.reading >= threshold("fetch_sample_ratio") else "<",
                 unit="ratio",
                 source=f"{loader.samples} waiting samples ({seen})",
+            )
+        )
+    if loader.idle is not None and loader.idle >= threshold("idle_workers_ratio"):
+        rows.append(
+            Evidence(
+                signal="loader workers waiting for work, or for the network",
+                value=loader.idle,
+                threshold=threshold("idle_workers_ratio"),
+                comparison=">=",
+                unit="ratio",
+                source=f"{loader.kinds.total()} looks while training waits",
             )
         )
     cores = cores_of(job, steps)

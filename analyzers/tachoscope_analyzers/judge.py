@@ -8,11 +8,12 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import UNSET
 
 from tachoscope_analyzers.confidence import MOST, NOT_CALIBRATED, Calibration
 from tachoscope_analyzers.steps import Matrix
 from tachoscope_analyzers.thresholds import threshold
-from tachoscope_core.report import Evidence, Finding, RunnerUp, Severity, StepSeconds
+from tachoscope_core.report import AdvisedSettings, Evidence, Finding, RunnerUp, Severity, StepSeconds
 from tachoscope_core.taxonomy import BY_SLUG
 
 RESAMPLES = 400
@@ -29,6 +30,7 @@ class Candidate:
         action: what to do, where the taxonomy's standard fix is too general.
         speedup: how much faster the step is without the loss, where that was replayed; None: the loss is subtracted. Infinite:
             what else there is does not tell how long a step would take.
+        advice: what `action` sets, for programs.
         level: its severity where the share alone does not tell it; then it is reported however small it is.
     """
 
@@ -41,6 +43,7 @@ class Candidate:
     action: str = ""
     speedup: float | None = None
     level: Severity | None = None
+    advice: AdvisedSettings | None = None
 
 
 def severity(share: float, steps: int) -> Severity | None:
@@ -130,7 +133,7 @@ def _finding(
     withheld = calibration.withheld(candidate.slug, score)
     if withheld is not None:  # that something is lost is as sure as before: only the name is not
         evidence = [withheld, *candidate.evidence]
-        candidate = replace(candidate, slug="unknown", evidence=evidence, alternative=(candidate.slug, 0.0), action="")
+        candidate = replace(candidate, slug="unknown", evidence=evidence, alternative=(candidate.slug, 0.0), action="", advice=None)
         probability = min(above, MOST)
     speedup = candidate.speedup or mean / max(mean - lost, 1e-9)
     first = Evidence(
@@ -156,6 +159,7 @@ def _finding(
         speedup_if_fixed=speedup if np.isfinite(speedup) else None,
         action=candidate.action or entry.fix,
         runbook=entry.runbook,
+        advice=candidate.advice or UNSET,
     )
 
 

@@ -157,6 +157,28 @@ GRADIENT_STEPS = "steps_without_optimizer"
 """Signal of a heartbeat: steps so far that ended with the gradients, since no optimizer stepped."""
 
 
+class LoaderSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The `DataLoader` that a process trains with, as its last iterator was made.
+
+    Attributes:
+        workers, prefetch_factor, persistent_workers, pin_memory: as in `DataLoader`; prefetch_factor 0: there are no workers.
+        iterable: an `IterableDataset`. shards: it asks for its worker (`get_worker_info`), or a `worker_init_fn` is given; where
+            neither is seen, each worker may yield all samples.
+        batch_bytes: of the tensors of its first batch. iterators: begun so far over the same data set, such as one an epoch.
+        shared_memory_bytes: free in /dev/shm, through which workers hand batches over; 0: not known.
+    """
+
+    workers: int = 0
+    prefetch_factor: int = 0
+    persistent_workers: bool = False
+    pin_memory: bool = False
+    iterable: bool = False
+    shards: bool = False
+    batch_bytes: int = 0
+    iterators: int = 1
+    shared_memory_bytes: int = 0
+
+
 class Heartbeat(Record, frozen=True, kw_only=True, tag="Heartbeat"):
     """A process is alive, and what its sampler saw since the last heartbeat.
 
@@ -172,6 +194,7 @@ class Heartbeat(Record, frozen=True, kw_only=True, tag="Heartbeat"):
             lines at which the thread stood still in a call that computes nothing.
         activity: by phase that the clock was running for, `PHASE KIND` to samples: the phase that the sample turned out to belong
             to, and what the thread was seen doing. Only phases whose time can belong to several.
+        loader: the loader that the process trains with; None: it has none, or the probe is older than this field.
         phase: the phase that the thread was in when this was written.
         dropped_total: records that this process could not write so far.
     A process that serves requests says in `signals` how many are in flight (`requests_in_flight`): they are cut if it dies.
@@ -184,6 +207,7 @@ class Heartbeat(Record, frozen=True, kw_only=True, tag="Heartbeat"):
     wait_samples: dict[str, dict[str, int]] = {}
     where: dict[str, dict[str, int]] = {}
     activity: dict[str, dict[str, int]] = {}
+    loader: LoaderSettings | None = None
     dropped_total: int = 0
 
 

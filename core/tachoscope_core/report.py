@@ -91,13 +91,30 @@ class RunnerUp(msgspec.Struct, frozen=True, kw_only=True):
     margin: float
 
 
+class AdvisedSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the action of a finding sets, for programs. The action says the same in words, with the reasons.
+
+    Attributes:
+        settings: value by name. `num_workers`, `persistent_workers`: of the `DataLoader`, on each rank. `OMP_NUM_THREADS`: the
+            environment variable. `accumulated_batches`: of which one exchange of gradients is made.
+            `checkpoint_interval_seconds`: from one save to the next, for a failure a day.
+        expected_step_seconds: for the work of one step as it is now, if this alone is changed; None: not known, so nothing is
+            promised.
+    """
+
+    settings: dict[str, bool | int | float]
+    expected_step_seconds: float | None = None
+
+
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """A bottleneck, with its cost per step and the evidence for its cause.
 
     Attributes:
         seconds_per_step: step time lost to it. share: the same as a ratio of the mean step; share_ci: its 95 % interval.
         ranks: culprits, or `all`. confidence: 0 to 1.
-        speedup_if_fixed: step time over step time without this loss; None where too little else is known to tell.
+        speedup_if_fixed: step time over step time without this loss, or with what is advised where that leaves a part of it; None
+            where it cannot be told.
+        advice: what to set, where the action is a setting; absent from the document elsewhere.
     """
 
     class_: str = msgspec.field(name="class")
@@ -112,12 +129,13 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     speedup_if_fixed: float | None
     action: str
     runbook: str
+    advice: AdvisedSettings | msgspec.UnsetType = msgspec.UNSET
 
 
 def speedup_text(finding: Finding) -> str:
     """Return what mending it would bring, in words."""
     if finding.speedup_if_fixed is None:
-        return "cannot be told: hardly anything else is in the data"
+        return "cannot be told"
     return f"{finding.speedup_if_fixed:.2f}x as fast"
 
 

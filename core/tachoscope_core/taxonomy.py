@@ -44,7 +44,7 @@ _ALL = (
     Bottleneck(
         "input_workers",
         "input",
-        "Input bound: too few loader workers",
+        "Input bound: worker processes of the loader",
         "data_wait",
         "raise DataLoader(num_workers=..., prefetch_factor=...), with persistent_workers=True, so that batches are made ahead",
     ),

@@ -16,8 +16,10 @@ def test_every_class_with_advice_stands_in_the_page() -> None:
 
 
 def test_the_examples_are_the_codes_own_words() -> None:
-    loads = workers.advice(Input(step=0.175, rest=0.095, making=0.08, workers=0, cores=Cores(2.0, 14.0, 16)))
-    saves = interval.of_attempt(Saving(0.6, step=0.1), 1.62, 0.38, "resnet", failed=False)
+    loads = workers.advice(
+        Input(step=0.175, rest=0.095, making=0.08, workers=0, cores=Cores(2.0, 14.0, 16), handover=0.0015, splits=True)
+    ).text
+    saves = interval.of_attempt(Saving(0.6, step=0.1), 1.62, 0.38, "resnet", failed=False).text
     places = {rank: Place(f"node-{rank // 2}", rank % 2, "...") for rank in range(8)}
     late = drain.advice(Late([3], 8, places, 0.08, 0.18, 9, 10))
 

@@ -23,7 +23,7 @@ def test_the_advised_batches_halve_the_share_and_one_less_does_not(step: float, 
 def test_nothing_but_exchange_has_no_number_of_batches() -> None:
     with pytest.raises(ValueError, match="nothing to share"):
         batches_for_half_the_share(1.0, 1.0)
-    assert exchange.advice(Exchange(1.0, 1.0, 2)) == ""
+    assert exchange.advice(Exchange(1.0, 1.0, 2)).text == ""
 
 
 @given(exposed=st.floats(0.0, 1.0), backward=st.none() | st.floats(0.0, 1.0))
@@ -32,7 +32,7 @@ def test_overlap_hides_no_more_than_the_exchange_or_backward(exposed: float, bac
 
 
 def test_the_words_carry_both_ways_with_their_numbers() -> None:
-    words = exchange.advice(Exchange(step=0.12, exposed=0.05, ranks=2, backward=0.03))
+    words = exchange.advice(Exchange(step=0.12, exposed=0.05, ranks=2, backward=0.03)).text
 
     assert words == (
         "start it earlier in backward (DDP with a smaller bucket_cap_mb, static_graph=True): at most min(50 ms, 30 ms) hides, 90 "
@@ -42,19 +42,19 @@ def test_the_words_carry_both_ways_with_their_numbers() -> None:
 
 
 def test_where_backward_was_not_measured_only_accumulation_is_advised() -> None:
-    assert exchange.advice(Exchange(step=0.12, exposed=0.05, ranks=2)).startswith("accumulate 3 batches")
+    assert exchange.advice(Exchange(step=0.12, exposed=0.05, ranks=2)).text.startswith("accumulate 3 batches")
 
 
 def test_calls_of_the_script_itself_are_to_be_made_asynchronous() -> None:
-    assert "async_op=True" in exchange.advice(Exchange(step=0.12, exposed=0.05, ranks=2, backward=0.03, blocking_calls=0.05))
+    assert "async_op=True" in exchange.advice(Exchange(step=0.12, exposed=0.05, ranks=2, backward=0.03, blocking_calls=0.05)).text
 
 
 def test_work_that_is_too_small_for_its_ranks_is_told_so_and_what_one_would_need() -> None:
-    words = exchange.advice(Exchange(step=0.0535, exposed=0.05, ranks=4))
+    words = exchange.advice(Exchange(step=0.0535, exposed=0.05, ranks=4)).text
 
     assert "one alone would do the 4 batches of a step in 4 x 3.5 ms = 14 ms instead of 53.5 ms (3.8x as fast)" in words
-    assert "one alone" not in exchange.advice(Exchange(step=0.0535, exposed=0.05, ranks=64))
+    assert "one alone" not in exchange.advice(Exchange(step=0.0535, exposed=0.05, ranks=64)).text
 
 
 def test_the_words_stay_short() -> None:
-    assert len(exchange.advice(Exchange(98.76, 43.21, 2048, 32.10, 0.0))) <= 310
+    assert len(exchange.advice(Exchange(98.76, 43.21, 2048, 32.10, 0.0)).text) <= 310

@@ -13,7 +13,7 @@ SAVING = Saving(blocking=0.6, step=0.1)
 
 
 def test_the_words_carry_the_present_cost_and_the_best_for_assumed_failures() -> None:
-    assert interval.of_attempt(SAVING, 1.62, 0.38, "resnet", failed=False) == (
+    assert interval.of_attempt(SAVING, 1.62, 0.38, "resnet", failed=False).text == (
         "training stands still for 600 ms every 1.62 s, 38 % of the time. Best, with the loss by saves and work done again, for a "
         "failure every 3 h: 1.9 min, 1.1 %; every 24 h: 5.4 min, 0.37 %; every 7 d: 14 min, 0.14 % (rates assumed). Or save in the "
         "background"
@@ -23,7 +23,7 @@ def test_the_words_carry_the_present_cost_and_the_best_for_assumed_failures() ->
 def test_saves_that_are_in_the_background_already_are_not_sent_there() -> None:
     saving = Saving(blocking=0.6, background=2.0, step=0.1)
 
-    assert interval.of_attempt(saving, 1.62, 0.38, "resnet", failed=False).endswith("(rates assumed)")
+    assert interval.of_attempt(saving, 1.62, 0.38, "resnet", failed=False).text.endswith("(rates assumed)")
 
 
 @pytest.mark.parametrize("between", assumed_between_failures())
@@ -35,7 +35,7 @@ def test_no_other_interval_loses_less_than_the_advised(between: float) -> None:
 
 
 def test_a_job_that_failed_before_is_told_where_its_own_rate_is_weighed() -> None:
-    words = interval.of_attempt(SAVING, 1.62, 0.38, "resnet", failed=True)
+    words = interval.of_attempt(SAVING, 1.62, 0.38, "resnet", failed=True).text
 
     assert "tachoscope analyze --goodput resnet" in words
     assert "assumed" not in words

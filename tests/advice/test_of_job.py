@@ -5,14 +5,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import UNSET
 
 from gpu_making import FakeGpu, gpu_job, memory, use, write_job, write_samples
 from loader_simulation import waits
 from making import beat, envelope, job
 from tachoscope_analyzers.analyze import analyze
 from tachoscope_analyzers.load import from_spool, from_store
+from tachoscope_analyzers.thresholds import threshold
 from tachoscope_core import records
-from tachoscope_core.report import Finding, Report
+from tachoscope_core.records import LoaderSettings
+from tachoscope_core.report import AdvisedSettings, Finding, Report, dump
 from tachoscope_core.store import Store
 from tachoscope_core.taxonomy import BY_SLUG
 
@@ -42,12 +45,20 @@ def step(**changes: float) -> dict[str, float]:
     return BASE | changes
 
 
-def loading(ranks: int, *, workers: float = 0.0, used: float = 0.5, idle: float | None = 1.0) -> list[Any]:
-    """Return heartbeats of ranks on one host that use so many cores each; loaders and their workers sleep."""
+def loading(
+    ranks: int, *, workers: float = 0.0, used: float = 0.5, idle: float | None = 1.0, looks: str = "sleep", **changes: Any
+) -> list[Any]:
+    """Return heartbeats of ranks on one host that use so many cores each; loaders and their workers sleep.
+
+    `looks` is what they were seen doing while training waits; `changes` are of the loader's settings and other signals.
+    """
+    settings = {name: changes.pop(name) for name in LoaderSettings.__struct_fields__ if name in changes}
+    loader = LoaderSettings(**{"workers": int(workers), "prefetch_factor": 2 if workers else 0, **settings})
     signals = {"workers": workers, "process_cpu_seconds": 5.0 * used}
     signals |= {"worker_seconds": 5.0 * workers, "worker_cpu_seconds": 0.0} if workers else {}
     signals |= {"idle_core_seconds": 5.0 * idle} if idle is not None else {}
-    return [beat(rank, wait_samples={"data_wait": {"sleep": 40}}, signals=signals) for rank in range(ranks)]
+    signals |= changes
+    return [beat(rank, wait_samples={"data_wait": {looks: 40}}, signals=signals, loader=loader) for rank in range(ranks)]
 
 
 def first(result: Report) -> Finding:
@@ -67,7 +78,7 @@ def workers_in(finding: Finding) -> int:
 @pytest.mark.parametrize("making", [0.05, 0.08, 0.15, 0.4, 1.0])
 def test_a_loader_in_the_training_process_gets_the_workers_that_hide_its_cost(tmp_path: Path, making: float) -> None:
     used = REST / (making + REST)
-    found = first(report(tmp_path, [[step(data_wait=making)]] * STEPS, heartbeats=loading(1, used=used)))
+    found = first(report(tmp_path, [[step(data_wait=making)]] * STEPS, heartbeats=loading(1, used=used, idle=30.0), cores=32))
 
     assert found.class_ == "input_workers"
     assert max(waits([making] * 200, REST, workers_in(found))) < 1e-9
@@ -82,7 +93,7 @@ def test_a_loader_with_too_few_workers_gets_enough_by_the_rate_at_which_they_del
     own = [[step(data_wait=seconds + 0.001)] for seconds in waited]
 
     used = REST / (REST + sum(waited) / STEPS)
-    found = first(report(tmp_path, own, heartbeats=loading(1, workers=workers, used=used)))
+    found = first(report(tmp_path, own, heartbeats=loading(1, workers=workers, used=used, idle=30.0), cores=32))
 
     assert found.class_ == "input_workers"
     assert workers_in(found) > workers
@@ -94,13 +105,13 @@ def test_a_loader_that_computes_where_no_core_is_idle_is_not_given_more_workers(
     own = [[step(data_wait=0.08)] * 2] * STEPS
 
     idle, busy, taken = (
-        first(report(tmp_path, own, heartbeats=loading(2, used=used, idle=cores), data_cpu=0.95))
-        for used, cores in ((0.5, 1.0), (0.99, 0.01), (0.2, 0.01))
+        first(report(tmp_path, own, heartbeats=loading(2, used=used, idle=idle), data_cpu=0.95, cores=cores))
+        for used, idle, cores in ((0.99, 6.0, 8), (0.99, 0.01, 2), (0.2, 0.01, 8))
     )
 
     assert idle.class_ == busy.class_ == taken.class_ == "input_preprocess"
     assert workers_in(idle) == workers_in(taken) == 2
-    assert "if cores are free: other processes use 1.6 of 2" in taken.action
+    assert "if cores are free: other processes use 7.6 of 8" in taken.action
     assert "more workers cannot help" in busy.action
     assert promised(busy) == pytest.approx(busy.speedup_if_fixed, rel=0.01)
 
@@ -129,11 +140,20 @@ def test_a_late_loader_that_is_another_ranks_each_step_gets_the_standard_fix(tmp
 
 def test_long_waits_in_few_steps_are_no_want_of_workers(tmp_path: Path) -> None:
     own = [[step(data_wait=2.0 if number % 25 == 24 else 0.001)] for number in range(100)]
-    found = first(report(tmp_path, own, heartbeats=loading(1, workers=4)))
+    found = first(report(tmp_path, own, heartbeats=loading(1, workers=4, iterators=4)))
 
     assert "persistent_workers=True" in found.action
     assert "num_workers" not in found.action
     assert promised(found) == pytest.approx(found.speedup_if_fixed, rel=0.01)
+
+
+def test_long_waits_that_begin_no_epoch_promise_nothing(tmp_path: Path) -> None:
+    own = [[step(data_wait=2.0 if number % 25 == 24 else 0.001)] for number in range(100)]
+
+    found = first(report(tmp_path, own, heartbeats=loading(1, workers=4, iterators=1, persistent_workers=True)))
+
+    assert "prefetch_factor" in found.action
+    assert (found.advice, found.speedup_if_fixed) == (UNSET, None)
 
 
 def test_reading_asks_for_the_rate_that_the_storage_must_give(tmp_path: Path) -> None:
@@ -145,6 +165,101 @@ def test_reading_asks_for_the_rate_that_the_storage_must_give(tmp_path: Path) ->
     asked, now = re.findall(r"storage gives ([\d.]+) MB/s \(now ([\d.]+)\)", found.action)[0]
     assert float(now) == pytest.approx(100.0, rel=0.01)
     assert float(asked) == pytest.approx(megabytes_a_step / REST, rel=0.02)
+
+
+QUICK = {"data_wait": 0.0003, "forward": 0.0001, "backward": 0.00015, "optimizer": 0.00005}
+
+
+def test_a_batch_that_is_made_sooner_than_a_worker_hands_it_over_gets_no_workers(tmp_path: Path) -> None:
+    found = first(report(tmp_path, [[QUICK]] * STEPS, heartbeats=loading(1, idle=30.0), data_cpu=0.95, cores=32))
+
+    assert found.class_ == "input_preprocess"
+    assert "no workers for so small batches" in found.action
+    assert "num_workers=" not in found.action
+    assert (found.advice, found.speedup_if_fixed) == (UNSET, None)
+
+
+@pytest.mark.parametrize(("size", "workers"), [(1_000, True), (300_000_000, False)])
+def test_the_bytes_of_a_batch_count_for_its_hand_over(tmp_path: Path, size: int, workers: bool) -> None:
+    found = first(report(tmp_path, [[step(data_wait=0.05)]] * STEPS, heartbeats=loading(1, idle=30.0, batch_bytes=size), cores=32))
+
+    assert ("num_workers=" in found.action) == workers
+
+
+def test_the_hand_over_stays_in_the_step_that_is_promised(tmp_path: Path) -> None:
+    beats = loading(1, idle=30.0, batch_bytes=30_000_000)
+    found = first(report(tmp_path, [[step(data_wait=0.08)]] * STEPS, heartbeats=beats, cores=32))
+
+    handover = threshold("handover_seconds") + 30e6 / threshold("handover_bytes_per_second")
+    assert isinstance(found.advice, AdvisedSettings)
+    assert found.advice.settings == {"num_workers": 2, "persistent_workers": True}
+    assert found.advice.expected_step_seconds == pytest.approx(REST - 0.001 + handover, rel=0.001)
+
+
+@pytest.mark.parametrize("wait", [0.002, 0.06])
+def test_idle_workers_are_not_what_is_missing(tmp_path: Path, wait: float) -> None:
+    own = [[{"data_wait": wait, "forward": wait / 3, "backward": wait / 2}]] * STEPS
+    beats = loading(1, workers=2, idle=30.0, looks="poll", worker_cpu_seconds=0.13 * 10.0)
+
+    found = first(report(tmp_path, own, heartbeats=beats, cores=32))
+
+    assert found.class_ == "input_workers"
+    assert found.action.startswith("not more workers")
+    assert found.speedup_if_fixed is None
+    assert ("Handing a batch over costs about 1.5 ms" in found.action) == (wait < 0.005)
+    assert found.advice == (AdvisedSettings(settings={"num_workers": 0}) if wait < 0.005 else UNSET)
+
+
+def test_workers_of_a_data_set_that_does_not_split_itself_are_never_more_than_one(tmp_path: Path) -> None:
+    def judged(workers: int, **settings: bool) -> Finding:
+        beats = loading(1, workers=workers, idle=30.0, iterable=True, **settings)
+        return first(report(tmp_path, [[step(data_wait=0.25)]] * STEPS, heartbeats=beats, cores=32))
+
+    none, one, split = judged(0), judged(1), judged(1, shards=True)
+
+    assert workers_in(none) == 1
+    assert "num_workers=" not in one.action
+    assert "get_worker_info" in one.action
+    assert workers_in(split) > 1
+
+
+@pytest.mark.parametrize(("looks", "cpu", "most"), [("sleep", 0.0, 2), ("sleep", 0.95, 1)])
+def test_no_more_workers_are_advised_than_there_are_cores(tmp_path: Path, looks: str, cpu: float, most: int) -> None:
+    own = [[step(data_wait=15.0)]] * STEPS
+    found = first(report(tmp_path, own, heartbeats=loading(1, looks=looks, used=1.0, idle=1.0), data_cpu=cpu))
+
+    assert all(int(number) <= most for number in re.findall(r"num_workers=(\d+)", found.action))
+    if not cpu:
+        assert found.advice == AdvisedSettings(
+            settings={"num_workers": 2, "persistent_workers": True}, expected_step_seconds=pytest.approx(7.5, rel=0.01)
+        )
+
+
+@pytest.mark.parametrize(
+    "room",
+    [
+        {"available_bytes": 6e9, "resident_bytes": 1.4e9},
+        {"batch_bytes": 100_000_000, "shared_memory_bytes": 500_000_000},
+    ],
+)
+def test_no_more_workers_are_advised_than_memory_holds(tmp_path: Path, room: dict[str, Any]) -> None:
+    found = first(report(tmp_path, [[step(data_wait=1.0)]] * STEPS, heartbeats=loading(1, idle=30.0, **room), cores=32))
+
+    assert workers_in(found) == 2
+
+
+def test_what_a_program_may_set_is_in_the_report_and_nothing_where_there_is_nothing(tmp_path: Path) -> None:
+    saves = [[step(checkpoint=0.6 if number % 10 == 5 else 0.0)] for number in range(STEPS)]
+    saved, late = first(report(tmp_path, saves)), report(tmp_path, [[step(), step(forward=0.11)]] * STEPS)
+    exchange = first(report(tmp_path, [[step()] * 2] * STEPS, transfer=0.05))
+
+    assert isinstance(saved.advice, AdvisedSettings)
+    assert saved.advice.settings["checkpoint_interval_seconds"] > 100
+    assert saved.advice.expected_step_seconds == pytest.approx(REST, rel=0.01)
+    assert exchange.advice == AdvisedSettings(
+        settings={"accumulated_batches": 3}, expected_step_seconds=pytest.approx(REST + 0.05 / 3, rel=0.02)
+    )
+    assert b'"advice"' not in dump(late)
 
 
 def test_a_slow_rank_is_told_with_its_host_and_its_cost(tmp_path: Path) -> None:

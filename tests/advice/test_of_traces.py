@@ -48,7 +48,7 @@ IN_PROCESS = (Evidence(signal=LOADS_IN_PROCESS, value=20.0), Evidence(signal=LOA
 def test_all_that_the_loader_takes_counts_though_the_device_waits_for_a_part_only() -> None:
     (found,) = advised([candidate("input_workers", *IN_PROCESS)], 0.1, 1)
 
-    assert "ceil(80 ms / 50 ms) + 1 = 3 workers" in found.action
+    assert "ceil((80 ms + 1.5 ms) / 51.5 ms) + 1 = 3 workers" in found.action
 
 
 def test_the_expected_step_is_the_replayed_one() -> None:

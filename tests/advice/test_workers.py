@@ -55,18 +55,18 @@ def test_no_step_is_shorter_than_its_core_seconds_over_all_cores(step: float, us
     assert shortest <= step * (1 + 1e-12)
 
 
-PLAIN = Input(step=0.175, rest=0.095, making=0.08, workers=0, computing=0.1, cores=Cores(2.0, 14.0, 16))
+PLAIN = Input(step=0.175, rest=0.095, making=0.08, workers=0, computing=0.1, cores=Cores(2.0, 14.0, 16), splits=True)
 
 
 def test_the_words_carry_the_formula_and_its_numbers() -> None:
-    assert workers.advice(PLAIN) == (
+    assert workers.advice(PLAIN).text == (
         "DataLoader(num_workers=2, persistent_workers=True): a step's input takes 80 ms in one process, the rest of the step "
         "95 ms; ceil(80 ms / 95 ms) + 1 = 2 workers a rank; 14 of 16 cores are idle. Expected step: 95 ms instead of 175 ms"
     )
 
 
 def test_where_no_core_is_idle_more_workers_are_said_to_bring_nothing() -> None:
-    words = workers.advice(Input(step=0.175, rest=0.095, making=0.08, workers=0, computing=1.0, cores=Cores(1.95, 0.05, 2)))
+    words = workers.advice(Input(step=0.175, rest=0.095, making=0.08, workers=0, computing=1.0, cores=Cores(1.95, 0.05, 2))).text
 
     assert words.startswith("more workers cannot help: the job keeps 1.9 cores busy and 0.05 are idle")
     assert words.endswith("Expected step without it: 95 ms instead of 175 ms")
@@ -76,18 +76,18 @@ def test_where_some_cores_are_idle_the_step_is_as_long_as_they_allow() -> None:
     bound = Input(step=0.379, rest=0.099, making=0.28, workers=0, computing=1.0, cores=Cores(1.9, 1.1, 3))
 
     assert expected_step(bound) == pytest.approx(0.379 * 1.9 / 3.0)
-    assert f"ceil(280 ms / 240 ms) + 1 = {math.ceil(280 / 240) + 1} workers" in workers.advice(bound)
-    assert workers.advice(bound).endswith("The cores allow steps of 240 ms, not 379 ms; 99 ms if input is made cheaper")
+    assert f"ceil(280 ms / 240 ms) + 1 = {math.ceil(280 / 240) + 1} workers" in workers.advice(bound).text
+    assert workers.advice(bound).text.endswith("The cores allow steps of 240 ms, not 379 ms; 99 ms if input is made cheaper")
 
 
 @pytest.mark.parametrize(
     ("computing", "words"), [(0.1, " a rank. Expected"), (1.0, "if cores are free: other processes use 1.8 of 2")]
 )
 def test_cores_that_other_processes_hold_are_not_the_limit(computing: float, words: str) -> None:
-    taken = Input(step=0.175, rest=0.095, making=0.08, workers=0, computing=computing, cores=Cores(0.2, 0.0, 2))
+    taken = Input(step=0.175, rest=0.095, making=0.08, workers=0, computing=computing, cores=Cores(0.2, 0.0, 2), splits=True)
 
     assert expected_step(taken) == taken.rest
-    assert words in workers.advice(taken)
+    assert words in workers.advice(taken).text
 
 
 def test_a_loader_that_sleeps_needs_no_idle_core() -> None:
@@ -97,14 +97,16 @@ def test_a_loader_that_sleeps_needs_no_idle_core() -> None:
 
 
 def test_cores_that_were_not_measured_are_a_condition_only_for_a_loader_that_computes() -> None:
-    computing, sleeping = (workers.advice(Input(step=0.2, rest=0.1, making=0.1, workers=0, computing=busy)) for busy in (0.9, 0.1))
+    computing, sleeping = (
+        workers.advice(Input(step=0.2, rest=0.1, making=0.1, workers=0, computing=busy)).text for busy in (0.9, 0.1)
+    )
 
     assert "if as many cores are free" in computing
     assert "cores" not in sleeping
 
 
 def test_workers_that_were_seen_bound_what_making_takes_from_above() -> None:
-    words = workers.advice(Input(step=0.14, rest=0.1, making=0.28, workers=2, computing=0.1))
+    words = workers.advice(Input(step=0.14, rest=0.1, making=0.28, workers=2, computing=0.1, splits=True)).text
 
     assert words == (
         "DataLoader(num_workers=4): 2 workers now bring one step's input every 140 ms, the rest of the step 100 ms; "
@@ -114,11 +116,11 @@ def test_workers_that_were_seen_bound_what_making_takes_from_above() -> None:
 
 @pytest.mark.parametrize("found", [Input(0.1, 0.0, 0.1, 0), Input(0.1, 0.05, 0.0, 0), Input(0.1, 0.1, 0.1, 0)])
 def test_a_number_that_is_missing_gives_no_advice(found: Input) -> None:
-    assert workers.advice(found) == ""
+    assert workers.advice(found).text == ""
 
 
 def test_storage_is_asked_for_the_rate_at_which_the_step_then_reads() -> None:
-    words = workers.advice(Input(step=0.2, rest=0.1, making=0.1, workers=0, bytes=12e6))
+    words = workers.advice(Input(step=0.2, rest=0.1, making=0.1, workers=0, bytes=12e6)).text
 
     assert words.endswith("if storage gives 120 MB/s (now 60)")
 
@@ -127,6 +129,6 @@ def test_no_words_are_longer_than_a_reader_takes_in() -> None:
     bound = Input(98.7, 43.2, 1579.2, 16, computing=0.9, cores=Cores(123.4, 45.6, 224))
     late = Input(98.7, 43.2, 1579.2, 16, (4, 9, 12, 77, 99), cores=Cores(63.4, 145.6, 224))
 
-    assert len(workers.advice(bound)) <= 320
-    assert len(workers.advice(late)) <= 320
-    assert len(workers.start_of_workers(0.0123, 1234.5, 98.7, 65.4)) <= 300
+    assert len(workers.advice(bound).text) <= 320
+    assert len(workers.advice(late).text) <= 320
+    assert len(workers.start_of_workers(0.0123, 1234.5, 98.7, 65.4).text) <= 300

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from tachoscope_analyzers.advice.workers import Input, expected_step
+from tachoscope_analyzers.advice.workers import Input, expected_step, step_with
 from tachoscope_analyzers.checkpoint_model import Saving, best_interval, useful_ratio
 from tachoscope_analyzers.steps import Matrix
 
@@ -20,12 +20,10 @@ _POINTS = 160
 def steps_with_workers(found: Input, most: int) -> list[float]:
     """Return the seconds of a step with 0 to `most` loader workers.
 
-    Without workers the step makes its input itself: rest + making. n workers bring a batch every making / n seconds, and a step is
-    never shorter than it is without waiting or than the cores allow, see `workers`.
+    Without workers the step makes its input itself: rest + making. With n of them see `workers.step_with`.
     """
-    goal = expected_step(found)
-    alone = max(found.rest + found.making, goal)
-    return [alone, *(min(max(goal, found.making / count), alone) for count in range(1, most + 1))]
+    alone = max(found.rest + found.making, expected_step(found) - found.handover)
+    return [alone, *(step_with(found, count) for count in range(1, most + 1))]
 
 
 def loss_by_interval(saving: Saving, between_failures: float, today: float | None = None) -> tuple[Matrix, Matrix]:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tachoscope_analyzers.advice.advised import NONE, Advised
 from tachoscope_analyzers.advice.words import count, number, time
 from tachoscope_analyzers.thresholds import threshold
 
@@ -53,27 +54,27 @@ def hidden_at_most(found: Exchange) -> float:
     return min(found.exposed, found.backward or 0.0)
 
 
-def advice(found: Exchange) -> str:
-    """Return what overlap and accumulation bring; empty where the step is nothing but exchange."""
+def advice(found: Exchange) -> Advised:
+    """Return what overlap and accumulation bring; none where the step is nothing but exchange."""
     rest = found.step - found.exposed
     if rest <= 0 or found.exposed <= 0:
-        return ""
+        return NONE
     batches = batches_for_half_the_share(found.step, found.exposed)
     if batches > threshold("most_batches_an_exchange"):
-        return _too_small(found, rest)
-    return f"{_overlap(found)}{_accumulation(found, batches)}"
+        return Advised(_too_small(found, rest))
+    after = batch_seconds(found.step, found.exposed, batches)
+    return Advised(f"{_overlap(found)}{_accumulation(found, batches, after)}", {"accumulated_batches": batches}, after)
 
 
-def of_each_batch(dimensions: Sequence[str]) -> str:
+def of_each_batch(dimensions: Sequence[str]) -> Advised:
     """Return what helps against collectives that belong to each batch: those of tensor, context or expert groups."""
-    return (
+    return Advised(
         f"most of it is collectives of {' and '.join(dimensions)}, which belong to each batch: accumulating batches does not save "
         "them. Keep the ranks of a group on the links of one node, have fewer of them, or start the calls earlier (async_op=True)"
     )
 
 
-def _accumulation(found: Exchange, batches: int) -> str:
-    after = batch_seconds(found.step, found.exposed, batches)
+def _accumulation(found: Exchange, batches: int, after: float) -> str:
     return (
         f"accumulate {count(batches, 'batch', 'es')} an exchange (no_sync()): "
         f"ceil((2 x {time(found.step)} - {time(found.exposed)}) / {time(found.step - found.exposed)}) = {batches} halve its share: "

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tachoscope_analyzers.advice.advised import Advised
 from tachoscope_analyzers.advice.words import percent, time
 from tachoscope_analyzers.checkpoint_model import Saving, best_interval, useful_ratio
 from tachoscope_analyzers.shipped import shipped
@@ -20,7 +21,7 @@ def assumed_between_failures() -> tuple[float, ...]:
     return tuple(float(assumed[f"failures_{often}_seconds"]["value"]) for often in ("often", "daily", "weekly"))
 
 
-def of_attempt(saving: Saving, interval_seconds: float, share: float, job: str, *, failed: bool) -> str:
+def of_attempt(saving: Saving, interval_seconds: float, share: float, job: str, *, failed: bool) -> Advised:
     """Return what the present interval costs and the best for assumed times between failures.
 
     Args:
@@ -31,7 +32,12 @@ def of_attempt(saving: Saving, interval_seconds: float, share: float, job: str, 
     own = f"this job's own rate: tachoscope analyze --goodput {job}" if failed else "rates assumed"
     now = f"training stands still for {time(saving.blocking)} every {time(interval_seconds)}, {percent(share)} of the time"
     other = "" if saving.background else ". Or save in the background"
-    return f"{now}. Best, with the loss by saves and work done again, for a failure every {rows} ({own}){other}"
+    text = f"{now}. Best, with the loss by saves and work done again, for a failure every {rows} ({own}){other}"
+    best = best_interval(saving, float(shipped("advisor.yaml")["failures_daily_seconds"]["value"]))
+    if best <= interval_seconds or best <= saving.blocking:
+        return Advised(text)  # rarer saves than advised cost less than these
+    settings = {"checkpoint_interval_seconds": round(best, 1)}
+    return Advised(text, settings, saving.step * best / (best - saving.blocking) if saving.step else None)
 
 
 def _row(saving: Saving, between: float) -> str:

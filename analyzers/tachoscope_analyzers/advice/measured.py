@@ -10,11 +10,9 @@ import numpy as np
 from tachoscope_analyzers.advice import loading
 from tachoscope_analyzers.advice.workers import Input
 from tachoscope_analyzers.checkpoint_model import Saving
-from tachoscope_analyzers.cores import cores_of
 from tachoscope_analyzers.failure_rate import FailureRate, failure_rate
 from tachoscope_analyzers.gpu_ranks import rank_gpus
 from tachoscope_analyzers.gpu_use import most_memory
-from tachoscope_analyzers.input import observe
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.losses import Losses
 from tachoscope_analyzers.steps import Steps
@@ -22,7 +20,6 @@ from tachoscope_analyzers.thresholds import threshold
 from tachoscope_core.life import NOBODYS, Life
 from tachoscope_core.report import Finding
 
-_INPUT = ("input_fetch", "input_preprocess", "input_workers", "input_straggler")
 _NO_FAILURES = ("completed", "running", "unknown", *NOBODYS)
 
 
@@ -68,12 +65,11 @@ def of_loading(job: JobRecords, steps: Steps, losses: Losses, findings: Sequence
         return None
     step = losses.mean_step
     waits = float((losses.common["data_wait"] + losses.excess["data_wait"].sum(axis=1)).mean())
-    rests = [step / one.speedup_if_fixed for one in findings if one.class_ in _INPUT and one.speedup_if_fixed]
-    loader = observe(job, steps, steps.ranks)
-    made_in = loader.workers * step if loader.workers else loading.making(job, steps, steps.ranks)
-    keep_up = bool(loader.workers) and waits < threshold("warning_share") * step
-    rest, cores = min(rests, default=step - waits), cores_of(job, steps)
-    return Loading(Input(step, rest, made_in, loader.workers, computing=loader.busy, cores=cores), keep_up)
+    rests = [step / one.speedup_if_fixed for one in findings if one.class_ == "input_straggler" and one.speedup_if_fixed]
+    rest = min(rests, default=step - waits)
+    found = loading.input_of(job, steps, steps.ranks, step, rest)
+    keep_up = bool(found.workers) and waits < threshold("warning_share") * step
+    return Loading(found, keep_up)
 
 
 def of_checkpoints(life: Life, step_seconds: float) -> Checkpoints | None:

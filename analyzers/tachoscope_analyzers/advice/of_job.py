@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from tachoscope_analyzers import dimensions
 from tachoscope_analyzers.advice import drain, exchange, interval, loading, threads
+from tachoscope_analyzers.advice.advised import NONE, Advised
 from tachoscope_analyzers.checkpoint_model import Saving
 from tachoscope_analyzers.judge import Candidate
 from tachoscope_analyzers.load import JobRecords
@@ -17,6 +19,9 @@ from tachoscope_analyzers.steps import Steps
 from tachoscope_analyzers.thresholds import threshold
 from tachoscope_core import records
 from tachoscope_core.taxonomy import BY_SLUG
+
+INPUT = ("input_fetch", "input_preprocess", "input_workers", "input_straggler")
+"""The classes of input that workers of the loader may help against."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,25 +51,37 @@ def advised(candidates: Sequence[Candidate], job: JobRecords, steps: Steps, loss
     for one in candidates:
         make = _BY_SLUG.get(one.slug)
         large = one.seconds.mean() >= least or one.level is not None
-        text = make(Case(one, job, steps, losses)) if make is not None and large and one.seconds.any() else ""
-        found.append(replace(one, action=text) if text else one)
+        made = make(Case(one, job, steps, losses)) if make is not None and large and one.seconds.any() else NONE
+        found.append(with_advice(one, made, losses.mean_step) if made.text else one)
     return found
 
 
-def _workers(case: Case) -> str:
+def with_advice(candidate: Candidate, made: Advised, step_seconds: float) -> Candidate:
+    """Return the candidate with its advice.
+
+    Of input that all ranks wait for, the finding promises what the advice does: handing batches over from workers remains, and
+    cores may limit them. Where the advice promises nothing, neither does the finding.
+    """
+    found = replace(candidate, action=made.text, advice=made.in_report)
+    if candidate.slug not in INPUT or candidate.slug == "input_straggler":
+        return found
+    return replace(found, speedup=step_seconds / made.expected if made.expected else math.inf)
+
+
+def _workers(case: Case) -> Advised:
     return loading.advice(case.candidate, case.job, case.steps, case.step)
 
 
-def _checkpoint(case: Case) -> str:
-    """Return advice on the interval; empty where only one save was seen, or none of the steps lies between two."""
+def _checkpoint(case: Case) -> Advised:
+    """Return advice on the interval; none where only one save was seen, or none of the steps lies between two."""
     lost = case.candidate.seconds
     saving = np.flatnonzero(lost > 0.1 * lost.max())
     if len(saving) < 2:
-        return ""
+        return NONE
     every = float(np.median(np.diff(case.steps.numbers[saving]))) * case.step
     blocking = float(lost[saving].mean())
     if every <= blocking:
-        return ""
+        return NONE
     rows = [row for row in case.job.checkpoints if row.attempt == case.steps.attempt and row.asynchronous]
     background = float(np.median([row.background_seconds for row in rows])) if rows else 0.0
     failed = bool(case.job.failures) or len({row.attempt for row in case.job.starts}) > 1
@@ -72,13 +89,13 @@ def _checkpoint(case: Case) -> str:
     return interval.of_attempt(saved, every, case.lost / case.step, case.job.job, failed=failed)
 
 
-def _exchange(case: Case) -> str:
-    """Return advice on the gradient exchange; empty in a pipeline, whose stages pass on more than gradients.
+def _exchange(case: Case) -> Advised:
+    """Return advice on the gradient exchange; none in a pipeline, whose stages pass on more than gradients.
 
     Groups that split a model exchange in each batch, whenever gradients are.
     """
     if any(start.layout.get("pp", 1) > 1 for start in case.steps.starts):
-        return ""
+        return NONE
     of_batches = [one for one in dimensions.exposed(case.job, case.steps) if one.dimension != "dp"]
     if sum(one.blocked_seconds for one in of_batches) > case.lost / 2:
         return exchange.of_each_batch([one.dimension for one in of_batches])
@@ -104,29 +121,26 @@ def _mean_of(case: Case, value: Callable[[records.StepDone], float | None]) -> f
     return float(np.mean(values)) if values else None
 
 
-def _drain(case: Case) -> str:
+def _drain(case: Case) -> Advised:
     ranks = case.candidate.ranks
     if ranks == "all":
-        return ""
+        return NONE
     late, windows = drain.windows_with_the_loss(case.candidate.seconds, case.losses.step)
     places = {start.rank: drain.Place(start.host, start.local_rank, start.gpu_uuid) for start in case.steps.starts}
-    return drain.advice(drain.Late(ranks, case.steps.world_size, places, case.lost, case.step, late, windows))
+    return Advised(drain.advice(drain.Late(ranks, case.steps.world_size, places, case.lost, case.step, late, windows)))
 
 
-def _throttle(case: Case) -> str:
-    where = _drain(case)
-    return f"{case.candidate.action or BY_SLUG['gpu_throttle'].fix}. {where}" if where else ""
+def _throttle(case: Case) -> Advised:
+    where = _drain(case).text
+    return Advised(f"{case.candidate.action or BY_SLUG['gpu_throttle'].fix}. {where}") if where else NONE
 
 
-def _threads(case: Case) -> str:
+def _threads(case: Case) -> Advised:
     return threads.advice(case.steps.starts)
 
 
-_BY_SLUG: dict[str, Callable[[Case], str]] = {
-    "input_fetch": _workers,
-    "input_preprocess": _workers,
-    "input_workers": _workers,
-    "input_straggler": _workers,
+_BY_SLUG: dict[str, Callable[[Case], Advised]] = {
+    **dict.fromkeys(INPUT, _workers),
     "compute_straggler": _drain,
     "gpu_throttle": _throttle,
     "cpu_contention": _threads,

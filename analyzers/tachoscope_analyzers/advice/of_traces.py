@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tachoscope_analyzers.advice import batch, exchange, workers
+from tachoscope_analyzers.advice.advised import NONE, Advised
 from tachoscope_analyzers.advice.expected import step_without
+from tachoscope_analyzers.advice.handover import handover_seconds
 from tachoscope_analyzers.judge import Candidate
 from tachoscope_analyzers.thresholds import threshold
 from tachoscope_analyzers.trace.poor_kernels import BLOCKS_SIGNAL
@@ -23,33 +25,34 @@ def advised(candidates: Sequence[Candidate], step_seconds: float, world_size: in
     for one in candidates:
         make = _BY_SLUG.get(one.slug)
         large = one.seconds.mean() >= threshold("warning_share") * step_seconds
-        text = make(one, step_seconds, world_size) if make is not None and large else ""
-        found.append(replace(one, action=text) if text else one)
+        made = make(one, step_seconds, world_size) if make is not None and large else NONE
+        found.append(replace(one, action=made.text, advice=made.in_report) if made.text else one)
     return found
 
 
-def _workers(candidate: Candidate, step: float, _: int) -> str:
+def _workers(candidate: Candidate, step: float, _: int) -> Advised:
     rows = {row.signal: row.value for row in candidate.evidence}
     if LOADS_IN_PROCESS not in rows or LOADER_SECONDS not in rows:
-        return ""  # with workers, a trace shows neither how many there are nor what they do
+        return NONE  # with workers, a trace shows neither how many there are nor what they do
     making = max(rows[LOADER_SECONDS], float(candidate.seconds.mean()))
     late = tuple(candidate.ranks) if candidate.slug == "input_straggler" and candidate.ranks != "all" else ()
-    return workers.advice(workers.Input(step=step, rest=step_without(candidate, step), making=making, workers=0, ranks=late))
+    rest = step_without(candidate, step)
+    return workers.advice(workers.Input(step=step, rest=rest, making=making, workers=0, ranks=late, handover=handover_seconds(0.0)))
 
 
-def _launches(candidate: Candidate, step: float, _: int) -> str:
-    return batch.for_launches(step, float(candidate.seconds.mean()), step_without(candidate, step))
+def _launches(candidate: Candidate, step: float, _: int) -> Advised:
+    return Advised(batch.for_launches(step, float(candidate.seconds.mean()), step_without(candidate, step)))
 
 
-def _blocks(candidate: Candidate, _: float, __: int) -> str:
-    return next((batch.for_blocks(row.value) for row in candidate.evidence if row.signal == BLOCKS_SIGNAL), "")
+def _blocks(candidate: Candidate, _: float, __: int) -> Advised:
+    return Advised(next((batch.for_blocks(row.value) for row in candidate.evidence if row.signal == BLOCKS_SIGNAL), ""))
 
 
-def _exchange(candidate: Candidate, step: float, world_size: int) -> str:
+def _exchange(candidate: Candidate, step: float, world_size: int) -> Advised:
     return exchange.advice(exchange.Exchange(step, float(candidate.seconds.mean()), world_size))
 
 
-_BY_SLUG: dict[str, Callable[[Candidate, float, int], str]] = {
+_BY_SLUG: dict[str, Callable[[Candidate, float, int], Advised]] = {
     "input_preprocess": _workers,
     "input_workers": _workers,
     "input_straggler": _workers,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from tachoscope_analyzers.advice.advised import NONE, Advised
 from tachoscope_analyzers.advice.words import count
 from tachoscope_core.records import JobStarted
 
@@ -17,8 +18,8 @@ def threads_that_fit(cores: int, ranks: int) -> int:
     return max(1, cores // ranks)
 
 
-def advice(starts: Sequence[JobStarted]) -> str:
-    """Return the number of threads to set, or that they are not the reason; empty where they are not known."""
+def advice(starts: Sequence[JobStarted]) -> Advised:
+    """Return the number of threads to set, or that they are not the reason; none where they are not known."""
     fits = bool(starts)
     for host, ranks in Counter(start.host for start in starts).items():
         here = [start for start in starts if start.host == host]
@@ -26,12 +27,13 @@ def advice(starts: Sequence[JobStarted]) -> str:
         fits &= 0 < threads * ranks <= cores
         fit = threads_that_fit(cores, ranks) if cores else 0
         if cores and threads * ranks > cores and fit < threads:
-            return (
+            return Advised(
                 f"OMP_NUM_THREADS={fit}, unless each rank is pinned to cores of its own: {count(ranks, 'rank')} x "
-                f"{count(threads, 'thread')} on {host} share {count(cores, 'core')}, and floor({cores} / {ranks}) = {fit} fit"
+                f"{count(threads, 'thread')} on {host} share {count(cores, 'core')}, and floor({cores} / {ranks}) = {fit} fit",
+                {"OMP_NUM_THREADS": fit},
             )
     if not fits:
-        return ""
-    return (
+        return NONE
+    return Advised(
         "the compute threads fit the cores: find who shares these (`pidstat -u 1`), move it, or pin the ranks to cores of their own"
     )

@@ -4,7 +4,8 @@ Worker processes make batches side by side, one each, while the step computes. n
 seconds, and are enough where that is no longer than the step: n = making / step, rounded up; and one more, or a tenth, since not
 all batches take the same time and they are handed out in order. These are the bounds of operational analysis (Denning and Buzen
 1978, https://doi.org/10.1145/356733.356735): throughput is at most servers / service time, and a step cannot be shorter than the
-core-seconds that it costs over the cores that there are.
+core-seconds that it costs over the cores that there are. What handing batches over costs, see `handover`, remains in each step; how
+many workers there may be, see `worker_limits`. No number is advised that would not make the step clearly shorter.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from tachoscope_analyzers.advice.advised import NONE, Advised
 from tachoscope_analyzers.advice.words import count, named_ranks, number, percent, time
+from tachoscope_analyzers.advice.worker_limits import Limit
 from tachoscope_analyzers.cores import Cores
 from tachoscope_analyzers.thresholds import threshold
 
@@ -27,6 +30,9 @@ class Input:
         workers: worker processes of a rank now. ranks: late ones; empty: all are alike.
         computing: CPU seconds over seconds of making, None: not measured. cores: of the tightest host, None: not measured.
         bytes: read for a step, 0: not known.
+        handover: what the training thread spends to take a step's batches from workers.
+        limit: of the number of workers, None: none is known. splits: whether worker processes divide the samples among them, as
+            they do of a map-style data set; None: not known.
     """
 
     step: float
@@ -37,6 +43,14 @@ class Input:
     computing: float | None = None
     cores: Cores | None = None
     bytes: float = 0.0
+    handover: float = 0.0
+    limit: Limit | None = None
+    splits: bool | None = None
+
+    @property
+    def made(self) -> float:
+        """Seconds of one worker for a step's input: it copies it into shared memory, which takes as long as taking it."""
+        return self.making if self.workers else self.making + self.handover
 
 
 def needed(making_seconds: float, step_seconds: float) -> int:
@@ -64,18 +78,30 @@ def shortest_step(step_seconds: float, cores: Cores) -> float:
 
 
 def expected_step(found: Input) -> float:
-    """Return the seconds of a step with enough workers: that without waiting, or what the cores allow where it is clearly more.
+    """Return the seconds of a step with enough workers: that without waiting, with taking the batches from them; or what the cores
+    allow where it is clearly more.
 
     A loader that does not compute needs no cores; and where other processes hold them, the job may yet get its share.
     """
+    rest = found.rest + found.handover
     if found.cores is None or not _computes(found) or _others(found.cores):
-        return found.rest
+        return rest
     floor = shortest_step(found.step, found.cores)
-    return min(floor, found.step) if floor > threshold("cores_bound_ratio") * found.rest else found.rest
+    return min(floor, found.step) if floor > threshold("cores_bound_ratio") * rest else rest
+
+
+def step_with(found: Input, workers: int) -> float:
+    """Return the seconds of a step with so many workers, one or more: they bring its input every made / workers seconds."""
+    return max(expected_step(found), found.made / workers)
 
 
 def _computes(found: Input) -> bool:
     return found.computing is None or found.computing >= threshold("loader_busy_ratio")
+
+
+def _sure_of_cores(found: Input) -> bool:
+    """Say whether the workers have cores to run on: they need none, or were seen idle."""
+    return not _computes(found) or (found.cores is not None and not _others(found.cores))
 
 
 def _others(cores: Cores) -> float:
@@ -84,18 +110,27 @@ def _others(cores: Cores) -> float:
     return others if others > threshold("others_cores_ratio") * cores.all else 0.0
 
 
-def advice(found: Input) -> str:
-    """Return how many workers to set and what it brings, or why more of them bring nothing; empty where the step is all waiting."""
+def advice(found: Input) -> Advised:
+    """Return how many workers to set and what it brings, or why more of them bring nothing; none where the step is all waiting."""
     if found.rest <= 0 or found.making <= 0 or found.step <= found.rest:
-        return ""
+        return NONE
     goal = expected_step(found)
-    if goal > found.rest and found.step < threshold("cores_bound_ratio") * goal:
-        return _no_cores(found)
-    workers = needed(found.making, goal)
-    more = spare(found.making, goal)
-    making = f"{found.workers} x {time(found.step)}" if found.workers else time(found.making)
-    formula = f"ceil({making} / {time(goal)}) + {more} = {count(workers, 'worker')} a rank"
-    return f"{_head(workers, found)}: {_making(found)}; {formula}{_cores(found)}. {_expected(found, goal)}{_reading(found)}"
+    enough = needed(found.made, goal)
+    number_ = enough if found.limit is None else min(enough, found.limit.most)
+    if goal > threshold("worthwhile_step_ratio") * found.step:
+        return _no_cores(found) if goal > found.rest + found.handover else _handover(found)
+    if number_ <= found.workers or step_with(found, number_) > threshold("worthwhile_step_ratio") * found.step:
+        return _limited(found)
+    expected = step_with(found, number_)
+    bound = f", at most {found.limit.most}: {found.limit.why}" if found.limit and number_ < enough else ""
+    cores = _cores(found) if not bound or not _sure_of_cores(found) else ""
+    text = f"{_head(number_, found)}: {_making(found)}; {_formula(found, goal)}{bound}{cores}{_condition(found)}. "
+    settings = {"num_workers": number_} | ({} if found.workers else {"persistent_workers": True})
+    return Advised(
+        f"{text}{_expected(found, goal, expected)}{_reading(found)}",
+        settings if found.splits is not None and not found.ranks else {},
+        expected if _sure_of_cores(found) else None,
+    )
 
 
 def _head(workers: int, found: Input) -> str:
@@ -103,8 +138,22 @@ def _head(workers: int, found: Input) -> str:
     return f"DataLoader(num_workers={workers}{'' if found.workers else ', persistent_workers=True'}){where}"
 
 
+def _formula(found: Input, goal: float) -> str:
+    if found.workers:
+        making = f"{found.workers} x {time(found.step)}"
+    else:
+        making = f"({time(found.making)} + {time(found.handover)})" if found.handover else time(found.making)
+    workers = needed(found.made, goal)
+    return f"ceil({making} / {time(goal)}) + {spare(found.made, goal)} = {count(workers, 'worker')} a rank"
+
+
+def _condition(found: Input) -> str:
+    return " (not for an IterableDataset without get_worker_info())" if found.splits is None and not found.ranks else ""
+
+
 def _making(found: Input) -> str:
     rest = f"the rest of the step {time(found.rest)}"
+    rest += f", hand-over {time(found.handover)}" if found.handover else ""
     if found.workers:
         bring = "bring" if found.workers > 1 else "brings"
         return f"{count(found.workers, 'worker')} now {bring} one step's input every {time(found.step)}, {rest}"
@@ -122,10 +171,12 @@ def _cores(found: Input) -> str:
     return f"; {number(found.cores.idle, 2)}{whole} cores are idle"
 
 
-def _expected(found: Input, goal: float) -> str:
-    if goal > found.rest:
+def _expected(found: Input, goal: float, expected: float) -> str:
+    if not _sure_of_cores(found):
+        return f"At best {time(expected)} a step instead of {time(found.step)}"
+    if goal > found.rest + found.handover and expected <= goal:
         return f"The cores allow steps of {time(goal)}, not {time(found.step)}; {time(found.rest)} if input is made cheaper"
-    return f"Expected step: {time(goal)} instead of {time(found.step)}"
+    return f"Expected step: {time(expected)} instead of {time(found.step)}"
 
 
 def _reading(found: Input) -> str:
@@ -135,23 +186,68 @@ def _reading(found: Input) -> str:
     return f", if storage gives {number(rate)} MB/s (now {number(found.bytes / found.step / 1e6)})" if rate >= 1 else ""
 
 
-def _no_cores(found: Input) -> str:
+def _no_cores(found: Input) -> Advised:
     cores = found.cores or Cores(0.0, 0.0)
-    return (
+    return Advised(
         f"more workers cannot help: the job keeps {number(cores.used, 2)} cores busy and {number(cores.idle, 2)} are idle. A "
         f"step's input takes {time(found.making)}: prepare it ahead, make it cheaper, or decode on the device. "
-        f"Expected step without it: {time(found.rest)} instead of {time(found.step)}"
+        f"Expected step without it: {time(found.rest)} instead of {time(found.step)}",
+        expected=found.rest,
     )
 
 
-def start_of_workers(waits_ratio: float, wait_seconds: float, step: float, rest: float) -> str:
-    """Return what to do where workers keep up, but in few steps the wait is long: as when an epoch starts them anew.
+def _handover(found: Input) -> Advised:
+    """Return what to do where a batch is made in hardly more time than a worker needs to hand it over."""
+    if found.workers:
+        what = f"{count(found.workers, 'worker')} bring a step's input every {time(found.step)}"
+    else:
+        what = f"making a step's input takes {time(found.making)}"
+    return Advised(
+        f"no workers for so small batches: {what}, and handing it over from a worker takes about {time(found.handover)}. Make a "
+        "batch in one go (`__getitems__`, or index a tensor that is in memory), or use larger batches. It helped if a step takes "
+        f"less than {time(found.step)}"
+    )
+
+
+def _limited(found: Input) -> Advised:
+    """Return what to try where the limit leaves no room for workers that would help."""
+    limit = found.limit or Limit(0, "")
+    at_most = f"at most {count(limit.most, 'worker')}" if limit.most else "no worker"
+    if found.splits is False:
+        what = "Let `__iter__` yield only every n-th sample, by get_worker_info(); then add workers"
+    elif _computes(found):
+        what = "Make the input cheaper, prepare it ahead, or try fewer compute threads and one worker"
+    else:
+        what = "Ask for the samples of a batch at once (`__getitems__`, threads), or read them ahead"
+    takes = f"{'at most ' if found.workers else ''}{time(found.making)}"
+    return Advised(
+        f"{at_most} a rank: {limit.why}. {what}. A step's input takes {takes}, "
+        f"the rest of the step {time(found.rest)}. It helped if a step takes less than {time(found.step)}"
+    )
+
+
+def start_of_workers(waits_ratio: float, wait_seconds: float, step: float, rest: float) -> Advised:
+    """Return what to do where workers keep up, but start anew for each epoch.
 
     Args:
         waits_ratio: of the steps, that wait; wait_seconds: in each of them.
     """
-    return (
-        f"the wait is in {percent(waits_ratio)} of the steps, {time(wait_seconds)} each: otherwise the workers keep up. If these "
-        "steps begin an epoch, keep the workers from one to the next: DataLoader(persistent_workers=True). "
-        f"Expected step: {time(rest)} instead of {time(step)}"
+    return Advised(
+        f"the wait is in {percent(waits_ratio)} of the steps, {time(wait_seconds)} each, as often as an epoch begins: keep the "
+        f"workers from one to the next: DataLoader(persistent_workers=True). Expected step: {time(rest)} instead of {time(step)}",
+        {"persistent_workers": True},
+        rest,
+    )
+
+
+def long_waits(waits_ratio: float, wait_seconds: float, step: float, *, persistent: bool | None) -> Advised:
+    """Return what to look at where workers keep up, but a few waits are long for a reason that the records do not show.
+
+    Args:
+        persistent: whether the workers are kept from one epoch to the next, None: not known.
+    """
+    start = "" if persistent else "If these steps begin an epoch: DataLoader(persistent_workers=True). "
+    return Advised(
+        f"the wait is in {percent(waits_ratio)} of the steps, {time(wait_seconds)} each: otherwise the workers keep up. {start}If "
+        f"a few batches take longer than others: a larger prefetch_factor. It helped if a step takes less than {time(step)}"
     )
