@@ -98,6 +98,10 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         seconds_per_step: step time lost to it. share: the same as a ratio of the mean step; share_ci: its 95 % interval.
         ranks: culprits, or `all`. confidence: 0 to 1.
         speedup_if_fixed: step time over step time without this loss; None where too little else is known to tell.
+        where: the line of user code at which it was seen most often, `file:line function`; empty: not seen.
+        cause: which of the things that the class covers it is, as `taxonomy.SENTENCES` lists them; empty: the class says it.
+        every_steps: the period of a loss that comes every so many steps. condition: it comes from what the machine does besides
+            the job. A condition is never critical and stands after what the job can change.
     """
 
     class_: str = msgspec.field(name="class")
@@ -112,6 +116,10 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     speedup_if_fixed: float | None
     action: str
     runbook: str
+    where: str = ""
+    cause: str = ""
+    every_steps: int | None = None
+    condition: bool = False
 
 
 def speedup_text(finding: Finding) -> str:
