@@ -2,7 +2,7 @@
 writes a heartbeat. It never touches torch.
 
 Signals of a heartbeat are sums over its window: `process_cpu_seconds`, `worker_cpu_seconds` and `worker_seconds` (loader workers:
-CPU used, and number x time), `pressure_{cpu,io,memory}_seconds` and `idle_core_seconds` (the host's), `read_bytes`
+CPU used, and number x time), `pressure_{cpu,io,memory}_seconds`, `idle_core_seconds` and `busy_core_seconds` (the host's), `read_bytes`
 (system calls) and `storage_read_bytes`, `involuntary_switches`, `major_faults`; `ticks`, how often it looked, `late_ticks` and
 `late_seconds`, when it could do so only later, though it had a core: another thread held the interpreter's lock.
 
@@ -132,6 +132,7 @@ class Sampler:
     def _totals(self) -> dict[str, float]:
         usage = resource.getrusage(resource.RUSAGE_SELF)
         read = procfs.bytes_read()
+        cores = procfs.core_seconds()
         totals: dict[str, float | None] = {
             "process_cpu_seconds": usage.ru_utime + usage.ru_stime,
             "involuntary_switches": usage.ru_nivcsw,
@@ -139,7 +140,8 @@ class Sampler:
             "pressure_cpu_seconds": procfs.pressure_seconds("cpu"),
             "pressure_io_seconds": procfs.pressure_seconds("io"),
             "pressure_memory_seconds": procfs.pressure_seconds("memory"),
-            "idle_core_seconds": procfs.idle_core_seconds(),
+            "idle_core_seconds": cores[0] if cores else None,
+            "busy_core_seconds": cores[1] if cores else None,
             "read_bytes": read[0] if read else None,
             "storage_read_bytes": read[1] if read else None,
         }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tachoscope_analyzers import spikes
+from tachoscope_analyzers import core_takers, spikes
 from tachoscope_analyzers.culprits import Ranks, culprits
 from tachoscope_analyzers.input import seen_lines
 from tachoscope_analyzers.judge import Candidate
@@ -59,21 +59,20 @@ def _contention(job: JobRecords, steps: Steps, losses: Losses) -> list[Candidate
                 source="heartbeats",
             )
         )
-    threads = max((start.cpu_threads for start in steps.starts), default=0)
-    cores = max((start.cpu_count for start in steps.starts), default=0)
-    if threads and cores:
-        local = max(1, len({start.rank for start in steps.starts if start.host == steps.starts[0].host}))
-        evidence.append(
-            Evidence(
-                signal="compute threads of the ranks on one host",
-                value=float(threads * local),
-                threshold=float(cores),
-                comparison=">" if threads * local > cores else "<=",
-                unit="threads; threshold: cores",
-                source="job start",
-            )
+    who = culprits(steps.own["cpu_wait"], steps.ranks).ranks
+    found = core_takers.judge(job, steps, who)
+    return [
+        Candidate(
+            "cpu_contention",
+            lost,
+            who,
+            [*evidence, *found.evidence],
+            action=found.action,
+            at_most="warning" if found.condition else "critical",
+            cause=found.cause,
+            condition=found.condition,
         )
-    return [Candidate("cpu_contention", lost, culprits(steps.own["cpu_wait"], steps.ranks).ranks, evidence)]
+    ]
 
 
 _PAUSES = {"gc": "garbage collection", "evaluation": "evaluation", "paused": "standing still within computing"}

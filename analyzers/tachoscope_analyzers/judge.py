@@ -34,7 +34,7 @@ class Candidate:
             what else there is does not tell how long a step would take.
         level: its severity where the share alone does not tell it; then it is reported however small it is.
         at_most: the highest severity that it may have. cause: which of the things that the class covers it is; see `Finding`.
-        condition: it is a condition of the machine, not of the job; see `Finding`. every_steps: the period of a periodic loss.
+        condition: it is a condition of the machine, not of the job; see `Finding`.
     """
 
     slug: str
@@ -49,7 +49,6 @@ class Candidate:
     at_most: Severity = "critical"
     cause: str = ""
     condition: bool = False
-    every_steps: int | None = None
 
 
 def severity(share: float, lowest: float, steps: int) -> Severity | None:
@@ -76,15 +75,20 @@ def resampled_shares(seconds: Matrix, step: Matrix) -> npt.NDArray[np.float64]:
     """
     count = len(step)
     block = max(1, min(max(_MINIMUM_BLOCK, count // 10), count // 4))
-    when = spikes.rhythm(seconds, np.arange(count))
-    if when.kind == "periodic":
-        period = round(when.period)
+    period = _period(seconds)
+    if period is not None:
         block = min(-(-block // period) * period, count // period * period)
     blocks = -(-count // block)
     starts = np.random.default_rng(0).integers(0, count - block + 1, size=(RESAMPLES, blocks))
     prefix = np.concatenate([[0.0], np.cumsum(seconds)]), np.concatenate([[0.0], np.cumsum(step)])
     lost, total = ((sums[starts + block] - sums[starts]).sum(axis=1) for sums in prefix)
     return np.asarray(lost / total)
+
+
+def _period(seconds: Matrix) -> int | None:
+    """Return every how many steps a loss comes; None where it is steady, rare or comes at random."""
+    when = spikes.rhythm(seconds, np.arange(len(seconds)))
+    return round(when.period) if when.kind == "periodic" else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +168,7 @@ def _finding(
         runbook=entry.runbook,
         where=next((row.signal.removeprefix(SEEN_AT) for row in candidate.evidence if row.signal.startswith(SEEN_AT)), ""),
         cause=candidate.cause,
-        every_steps=candidate.every_steps,
+        every_steps=_period(candidate.seconds),
         condition=candidate.condition,
     )
 

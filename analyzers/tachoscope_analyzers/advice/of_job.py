@@ -119,7 +119,7 @@ def _throttle(case: Case) -> str:
 
 
 def _threads(case: Case) -> str:
-    return threads.advice(case.steps.starts)
+    return "" if case.candidate.action else threads.advice(case.steps.starts)  # where others than threads take the cores
 
 
 _BY_SLUG: dict[str, Callable[[Case], str]] = {
