@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tachoscope_analyzers import gpu_losses, hung_steps, ledger, pipeline, profiled, stragglers, waiting_unmeasured
+from tachoscope_analyzers import gpu_losses, hung_steps, idle_gaps, ledger, pipeline, profiled, stragglers, waiting_unmeasured
 from tachoscope_analyzers.confidence import Calibration, shipped_calibration
 from tachoscope_analyzers.course import course
 from tachoscope_analyzers.decisions import Decided, decide
@@ -46,7 +46,7 @@ def report_of(job: JobRecords, decided: Decided, calibration: Calibration | None
         goodput=books[0].states.get("compute", 0.0) / books[0].wall_seconds,
         findings=found or [_without_unmeasured_runner_up(one, unmeasured) for one in stragglers.healthy(steps, split, found)],
         not_measured=[row for row in decided.not_measured if row.class_ not in seen],
-        quality=[*unread(job), *profiled.notes(job), *waiting_unmeasured.notes(steps)],
+        quality=[*unread(job), *profiled.notes(job), *idle_gaps.notes(steps.gaps), *waiting_unmeasured.notes(steps)],
         lineage=lineage(job),
         review=review(job),
         course=course(job, steps, split),

@@ -126,7 +126,7 @@ def beats_by_rank(job: JobRecords, steps: Steps) -> dict[int, list[Heartbeat]]:
             continue
         rank, end = steps.ranks[column], beat.monotonic_ns / 1e9
         after[rank].append(beat)
-        start = steps.ends[0, column] - steps.wall[0, column]
+        start = steps.begins[0, column]
         if end - beat.window_seconds >= start and end <= steps.ends[-1, column]:
             inside[rank].append(beat)
     return {rank: inside[rank] or beats for rank, beats in after.items()}
