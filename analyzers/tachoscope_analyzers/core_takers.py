@@ -14,6 +14,7 @@ from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.steps import Steps
 from tachoscope_analyzers.thresholds import threshold
 from tachoscope_core.report import Evidence
+from tachoscope_core.sentences import CORES_USED
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +37,14 @@ def judge(job: JobRecords, steps: Steps, ranks: Ranks) -> Verdict:
     few = threshold("others_cores_ratio") * found.all
     if found.others >= max(few, found.workers):
         action = (
-            f"other processes use {found.others:.1f} of the {found.all} cores: find them (`pidstat -u 1`), stop or move them, or pin "
-            "the ranks to cores of their own"
+            f"other processes use {found.others:.1f} of the {found.all} cores: find them (`pidstat -u 1`), stop or move them, or "
+            "pin the ranks to cores of their own"
         )
         return Verdict("other_processes", condition=True, action=action, evidence=evidence)
     if found.workers_per_rank and found.workers >= few:
         action = (
-            f"the loader workers use {found.workers:.1f} of the {found.all} cores, and the training thread waits for one: fewer than "
-            f"the {found.workers_per_rank} workers of each rank (num_workers), a cheaper transform, or fewer than the "
+            f"the loader workers use {found.workers:.1f} of the {found.all} cores, and the training thread waits for one: fewer "
+            f"than the {found.workers_per_rank} workers of each rank (num_workers), a cheaper transform, or fewer than the "
             f"{found.threads_per_rank} compute threads (torch.set_num_threads)"
         )
         return Verdict("loader_workers", condition=False, action=action, evidence=evidence)
@@ -83,12 +84,19 @@ def _too_many(ranks: int, threads: int, cores: int, evidence: list[Evidence]) ->
 
 def _evidence(found: Takers) -> list[Evidence]:
     rows = {
-        "the training processes of these ranks": found.ranks,
-        "their loader workers": found.workers,
-        "other ranks of the job": found.other_ranks,
-        "other processes": found.others,
+        "cores used by the training processes of these ranks": found.ranks,
+        CORES_USED["loader_workers"]: found.workers,
+        "cores used by other ranks of the job": found.other_ranks,
+        CORES_USED["other_processes"]: found.others,
     }
     return [
-        Evidence(signal=f"cores used by {who}", value=used, unit="cores", source=f"heartbeats; the host has {found.all}")
-        for who, used in rows.items()
+        Evidence(
+            signal=signal,
+            value=used,
+            threshold=float(found.all),
+            comparison="<=",
+            unit="cores",
+            source="heartbeats; threshold: the host's cores",
+        )
+        for signal, used in rows.items()
     ]

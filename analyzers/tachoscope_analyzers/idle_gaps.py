@@ -23,7 +23,8 @@ Matrix = npt.NDArray[np.float64]
 
 PHASES = ("preparation", "other")
 """Where the time between two loops is counted: before the model of the next step is called."""
-_IDLE = ("poll", "sleep", "lock", "socket", "pipe")
+_IDLE = ("poll", "sleep", "lock")
+"""What a thread is seen doing that waits for a person or for time, and not for data."""
 _EVENT_LOOPS = ("selectors.py", "base_events.py", "kernelapp.py", "kernelbase.py", "zmqstream.py")
 """Files in which the thread of a notebook or a server of its own waits for what to do next."""
 
@@ -68,6 +69,7 @@ def take(frame: pd.DataFrame, job: JobRecords, writers: Sequence[str]) -> tuple[
     for phase in PHASES:
         kept[f"{phase}_seconds"] = (parts[phase] - np.where(taken > 0, beyond[phase], 0.0)).ravel()
     kept["wall_seconds"] = (wall - taken).ravel()
+    kept["device_gap_seconds"] = np.maximum(frame["device_gap_seconds"].to_numpy(dtype=float) - taken.ravel(), 0.0)
     numbers = frame["step"].to_numpy().reshape(shape)[:, 0]
     return kept, taken, [Gap(int(numbers[row]), float(taken[row].max()), where) for row, where in gaps.items()]
 

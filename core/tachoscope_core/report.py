@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -99,7 +99,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         ranks: culprits, or `all`. confidence: 0 to 1.
         speedup_if_fixed: step time over step time without this loss; None where too little else is known to tell.
         where: the line of user code at which it was seen most often, `file:line function`; empty: not seen.
-        cause: which of the things that the class covers it is, as `taxonomy.SENTENCES` lists them; empty: the class says it.
+        cause: which of the things that the class covers it is, as `sentences.SENTENCES` lists them; empty: the class says it.
         every_steps: the period of a loss that comes every so many steps. condition: it comes from what the machine does besides
             the job. A condition is never critical and stands after what the job can change.
     """
@@ -257,3 +257,8 @@ def parse(data: bytes, where: str) -> Report:
 def worst_severity(findings: list[Finding]) -> Severity | None:
     """Return the highest severity among the findings, or None where there are none."""
     return min((finding.severity for finding in findings), key=SEVERITY_ORDER.__getitem__, default=None)
+
+
+def gravest(findings: Iterable[Finding]) -> Finding | None:
+    """Return the worst finding: of the highest severity, what the job can change before conditions, the largest loss."""
+    return min(findings, key=lambda one: (SEVERITY_ORDER[one.severity], one.condition, -one.share), default=None)
