@@ -3,8 +3,8 @@ writes a heartbeat. It never touches torch.
 
 Signals of a heartbeat are sums over its window: `process_cpu_seconds`, `worker_cpu_seconds` and `worker_seconds` (loader workers:
 CPU used, and number x time), `pressure_{cpu,io,memory}_seconds`, `idle_core_seconds` and `busy_core_seconds` (the host's),
-`read_bytes` (system calls) and `storage_read_bytes`, `involuntary_switches`, `major_faults`; `ticks`, how often it looked, `late_ticks` and
-`late_seconds`, when it could do so only later, though it had a core: another thread held the interpreter's lock.
+`read_bytes` (system calls) and `storage_read_bytes`, `involuntary_switches`, `major_faults`; `ticks`, how often it looked,
+`late_ticks` and `late_seconds`, when it could do so only later, though it had a core: another thread held the interpreter's lock.
 
 Levels at its end: `workers`, the number of loader workers, `gradient_bytes`, what `DistributedDataParallel` exchanges each step,
 `resident_bytes` and `swapped_bytes` of the process, `available_bytes` of the host.

@@ -44,8 +44,8 @@ _QUALITY_STYLE = {"bad": "bold red", "limited": "yellow", "note": "dim"}
 
 def render(report: Report, console: Console, *, then: Sequence[str] = ()) -> None:
     """Print the report, then the given lines; where nothing is wrong that is the last line."""
-    for line in _first_lines(report):
-        console.print(line, soft_wrap=True)
+    for sentence in _first_lines(report):
+        console.print(sentence, soft_wrap=True)
     console.print()
     console.print(_head(report), soft_wrap=True)
     for note in report.quality:
