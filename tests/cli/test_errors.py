@@ -152,7 +152,8 @@ def test_fail_on_gives_three_and_json_is_exactly_the_schema(tmp_path: Path) -> N
     parts = "schema job window ranks sources step_seconds ledgers goodput findings not_measured quality baseline changes"
     assert set(report) == {*parts.split(), "lineage", "review", "life", "serving", "course", "comparison", "step_sum"}
     assert set(report["findings"][0]) == set(
-        "class severity seconds_per_step share share_ci ranks confidence runner_up evidence speedup_if_fixed action runbook".split()
+        "class severity seconds_per_step share share_ci ranks confidence runner_up evidence speedup_if_fixed action runbook "
+        "where cause every_steps condition".split()
     )
 
 
