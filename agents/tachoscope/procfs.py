@@ -107,12 +107,16 @@ def pressure_seconds(resource: str) -> float | None:
         return None
 
 
-def idle_core_seconds() -> float | None:
-    """Return the seconds that cores of the host were idle, summed over cores, or None."""
+def core_seconds() -> tuple[float, float] | None:
+    """Return the seconds that cores of the host were idle and busy so far, each summed over cores, or None.
+
+    Busy is what other virtual machines took as well (`steal`).
+    """
     try:
         with open(f"{PROC}/stat", "rb") as stat:
-            fields = stat.readline().split()
-        return (int(fields[4]) + int(fields[5])) / CLOCK_TICKS
+            ticks = [int(field) for field in stat.readline().split()[1:9]]  # guests are part of user and nice
+        idle = ticks[3] + ticks[4]
+        return idle / CLOCK_TICKS, (sum(ticks) - idle) / CLOCK_TICKS
     except (OSError, IndexError, ValueError):
         return None
 

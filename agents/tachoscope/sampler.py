@@ -5,9 +5,9 @@ Where the training thread stands still, a look tells its line. Where it runs, th
 interpreter's lock away: there the lines come from `running_stacks`, by the thread's own CPU clock, about as many a second.
 
 Signals of a heartbeat are sums over its window: `process_cpu_seconds`, `worker_cpu_seconds` and `worker_seconds` (loader workers:
-CPU used, and number x time), `pressure_{cpu,io,memory}_seconds` and `idle_core_seconds` (the host's), `read_bytes`
-(system calls) and `storage_read_bytes`, `involuntary_switches`, `major_faults`; `ticks`, how often it looked, `late_ticks` and
-`late_seconds`, when it could do so only later, though it had a core: another thread held the interpreter's lock.
+CPU used, and number x time), `pressure_{cpu,io,memory}_seconds`, `idle_core_seconds` and `busy_core_seconds` (the host's),
+`read_bytes` (system calls) and `storage_read_bytes`, `involuntary_switches`, `major_faults`; `ticks`, how often it looked,
+`late_ticks` and `late_seconds`, when it could do so only later, though it had a core: another thread held the interpreter's lock.
 
 Levels at its end: `workers`, the number of loader workers, `worker_bytes`, the memory that one of them shares with nobody,
 `gradient_bytes`, what `DistributedDataParallel` exchanges each step,
@@ -199,6 +199,7 @@ class Sampler:
     def _totals(self) -> dict[str, float]:
         usage = resource.getrusage(resource.RUSAGE_SELF)
         read = procfs.bytes_read()
+        cores = procfs.core_seconds()
         totals: dict[str, float | None] = {
             "process_cpu_seconds": usage.ru_utime + usage.ru_stime,
             "involuntary_switches": usage.ru_nivcsw,
@@ -206,7 +207,8 @@ class Sampler:
             "pressure_cpu_seconds": procfs.pressure_seconds("cpu"),
             "pressure_io_seconds": procfs.pressure_seconds("io"),
             "pressure_memory_seconds": procfs.pressure_seconds("memory"),
-            "idle_core_seconds": procfs.idle_core_seconds(),
+            "idle_core_seconds": cores[0] if cores else None,
+            "busy_core_seconds": cores[1] if cores else None,
             "read_bytes": read[0] if read else None,
             "storage_read_bytes": read[1] if read else None,
         }

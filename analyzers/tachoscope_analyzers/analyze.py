@@ -7,6 +7,7 @@ import msgspec
 from tachoscope_analyzers import (
     gpu_losses,
     hung_steps,
+    idle_gaps,
     ledger,
     odd_jobs,
     outside_torch,
@@ -60,6 +61,7 @@ def report_of(job: JobRecords, decided: Decided, calibration: Calibration | None
             *odd_jobs.notes(job, steps.attempt),
             *unread(job),
             *profiled.notes(job),
+            *idle_gaps.notes(steps.gaps),
             *waiting_unmeasured.notes(steps),
         ],
         lineage=lineage(job),

@@ -6,6 +6,7 @@ import numpy as np
 
 from tachoscope_analyzers import spikes
 from tachoscope_analyzers.culprits import culprits
+from tachoscope_analyzers.input import seen_lines
 from tachoscope_analyzers.judge import Candidate
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.losses import Losses
@@ -42,4 +43,6 @@ def candidates(job: JobRecords, steps: Steps, losses: Losses) -> list[Candidate]
         evidence.append(
             Evidence(signal="size of a checkpoint", value=float(np.median(sizes)), unit="bytes", source="checkpoint records")
         )
-    return [Candidate("checkpoint_stall", lost, culprits(steps.own["checkpoint"], steps.ranks).ranks, evidence)]
+    who = culprits(steps.own["checkpoint"], steps.ranks).ranks
+    evidence += seen_lines(job, steps, "checkpoint", steps.ranks if who == "all" else who)
+    return [Candidate("checkpoint_stall", lost, who, evidence)]

@@ -20,6 +20,7 @@ from tachoscope_analyzers import (
     host,
     host_memory,
     hung_steps,
+    idle_gaps,
     input,  # noqa: A004
     integrity,
     links,
@@ -57,6 +58,7 @@ class Decided:
 
 def decide(job: JobRecords, steps: Steps) -> Decided:
     """Return the causes of what the steps lost, with their seconds."""
+    job = idle_gaps.without(job, steps.writers, steps.begins, steps.gap_seconds)
     numbers, updates = integrity.judge(job, steps), staleness.judge(job, steps)
     flows = links.flows(job, steps)
     stages = pipeline.find(job, steps)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
-from tachoscope_analyzers import spikes
+from tachoscope_analyzers import core_takers, spikes
 from tachoscope_analyzers.culprits import Ranks, culprits
 from tachoscope_analyzers.input import seen_lines
 from tachoscope_analyzers.judge import Candidate
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.losses import Losses
-from tachoscope_analyzers.steps import Matrix, Steps
+from tachoscope_analyzers.steps import Matrix, Steps, lines_seen
 from tachoscope_analyzers.stragglers import busy_other
+from tachoscope_analyzers.thresholds import threshold
 from tachoscope_core.report import Evidence
 
 
@@ -59,21 +62,20 @@ def _contention(job: JobRecords, steps: Steps, losses: Losses) -> list[Candidate
                 source="heartbeats",
             )
         )
-    threads = max((start.cpu_threads for start in steps.starts), default=0)
-    cores = max((start.cpu_count for start in steps.starts), default=0)
-    if threads and cores:
-        local = max(1, len({start.rank for start in steps.starts if start.host == steps.starts[0].host}))
-        evidence.append(
-            Evidence(
-                signal="compute threads of the ranks on one host",
-                value=float(threads * local),
-                threshold=float(cores),
-                comparison=">" if threads * local > cores else "<=",
-                unit="threads; threshold: cores",
-                source="job start",
-            )
+    who = culprits(steps.own["cpu_wait"], steps.ranks).ranks
+    found = core_takers.judge(job, steps, who)
+    return [
+        Candidate(
+            "cpu_contention",
+            lost,
+            who,
+            [*evidence, *found.evidence],
+            action=found.action,
+            at_most="warning" if found.condition else "critical",
+            cause=found.cause,
+            condition=found.condition,
         )
-    return [Candidate("cpu_contention", lost, culprits(steps.own["cpu_wait"], steps.ranks).ranks, evidence)]
+    ]
 
 
 _PAUSES = {"gc": "garbage collection", "evaluation": "evaluation", "paused": "standing still within computing"}
@@ -103,11 +105,13 @@ def _pauses(job: JobRecords, steps: Steps, losses: Losses, memory: Matrix) -> li
                 source="step records",
             )
         )
-    if by_cause["evaluation"].sum() > lost.sum() / 2:
-        evidence += seen_lines(job, steps, "evaluation", steps.ranks if who == "all" else who)
+    cause = max(by_cause, key=lambda one: float(by_cause[one].sum()))
+    ranks = steps.ranks if who == "all" else who
+    if cause != "paused":
+        evidence += seen_lines(job, steps, cause, ranks)
     elif still.any():
-        evidence += _standing_still(job, steps, steps.ranks if who == "all" else who)
-    return [Candidate("host_pause", lost, who, evidence)]
+        evidence += _standing_still(job, steps, ranks)
+    return [Candidate("host_pause", lost, who, evidence, cause=cause)]
 
 
 def _standing_still(job: JobRecords, steps: Steps, ranks: list[int]) -> list[Evidence]:
@@ -123,6 +127,16 @@ def _standing_still(job: JobRecords, steps: Steps, ranks: list[int]) -> list[Evi
     return rows
 
 
+_OF_MODELS = ("forward", "backward", "_call_impl", "_wrapped_call_impl")
+
+
+def model_share(lines: Mapping[str, int]) -> float:
+    """Return the ratio of the samples whose line, `file:line function`, is in a function that runs a model."""
+    functions = {line: line.rpartition(" ")[2].rpartition(".")[2] for line in lines}
+    of_models = sum(count for line, count in lines.items() if functions[line].endswith(_OF_MODELS))
+    return of_models / max(sum(lines.values()), 1)
+
+
 def _unexplained(job: JobRecords, steps: Steps, losses: Losses) -> list[Candidate]:
     """What happened outside of all phases. A rank that is late because it computed there is a straggler, not unexplained."""
     late = losses.excess["other"] * ~busy_other(steps).astype(bool)
@@ -134,6 +148,8 @@ def _unexplained(job: JobRecords, steps: Steps, losses: Losses) -> list[Candidat
         columns = [steps.ranks.index(rank) for rank in (steps.ranks if ranks == "all" else ranks)]
         total = sum(float(steps.own["other"][:, column].sum()) for column in columns)
         busy = sum(float(steps.other_cpu[:, column].sum()) for column in columns)
+        seen_ranks = [steps.ranks[column] for column in columns]
+        in_model = model_share(lines_seen(job, steps, "other", seen_ranks))
         evidence = [
             Evidence(
                 signal="CPU used in the unexplained time",
@@ -142,9 +158,21 @@ def _unexplained(job: JobRecords, steps: Steps, losses: Losses) -> list[Candidat
                 source="step records",
             ),
             *spikes.evidence(spikes.rhythm(seconds, steps.numbers)),
-            *seen_lines(job, steps, "other", [steps.ranks[column] for column in columns]),
+            *seen_lines(job, steps, "other", seen_ranks),
         ]
-        found.append(Candidate("unknown", seconds, ranks, evidence))
+        if in_model:
+            evidence.append(
+                Evidence(
+                    signal="samples of it within the model, which is computing and no loss",
+                    value=in_model,
+                    threshold=threshold("model_samples_ratio"),
+                    comparison=">=" if in_model >= threshold("model_samples_ratio") else "<",
+                    unit="ratio",
+                    source="stack samples in other",
+                )
+            )
+        computing = in_model >= threshold("model_samples_ratio")
+        found.append(Candidate("unknown", seconds, ranks, evidence, at_most="info" if computing else "critical"))
     launching = _lost(losses, "launch")
     if launching.any():
         evidence = [

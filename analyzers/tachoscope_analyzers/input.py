@@ -15,7 +15,7 @@ import numpy as np
 from tachoscope_analyzers.activity import seen_for_input
 from tachoscope_analyzers.cores import cores_of
 from tachoscope_analyzers.culprits import against_others, culprits
-from tachoscope_analyzers.judge import Candidate
+from tachoscope_analyzers.judge import SEEN_AT, Candidate
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.losses import Losses
 from tachoscope_analyzers.steps import Steps, lines_seen
@@ -203,7 +203,7 @@ def seen_lines(job: JobRecords, steps: Steps, phase: str, ranks: list[int]) -> l
     line, count = lines.most_common(1)[0]
     return [
         Evidence(
-            signal=f"seen at {line}",
+            signal=f"{SEEN_AT}{line}",
             value=count / lines.total(),
             unit="ratio",
             source=f"{lines.total()} stack samples in {phase}",

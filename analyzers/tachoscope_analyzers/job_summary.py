@@ -24,7 +24,7 @@ from tachoscope_analyzers.steps import table, warm_up_steps
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.life import Cost
 from tachoscope_core.records import LAUNCHER_RANK
-from tachoscope_core.report import SEVERITY_ORDER, Finding, Report
+from tachoscope_core.report import Finding, Report, gravest
 from tachoscope_core.taxonomy import HEALTHY
 
 MOST_POINTS = 60
@@ -128,8 +128,7 @@ def _training(job: JobRecords, common: JobSummary, now: float, prices: Sequence[
     if steps is not None:
         report, why = _told(lambda: analyze(job))
     life, _ = _told(lambda: analyze_life(job, prices=prices, now=now))
-    found = [*_faults(report, of_life=False), *_faults(life, of_life=True)]
-    worst = _gravest(found)
+    worst = _gravest(report, life)
     bad = next((note.what for note in report.quality if note.severity == "bad"), "") if report is not None else why
     summary = msgspec.structs.replace(
         common,
@@ -203,7 +202,7 @@ def _service(job: JobRecords, common: JobSummary, now: float) -> JobSummary:
         return msgspec.structs.replace(summary, reason=why)
     events, _ = _told(lambda: job_events.of_traffic(seen))
     report, why = _told(lambda: analyze_traffic(seen, job=job.job, sources=[job.source]))
-    worst = min(_faults(report, of_life=False), key=lambda one: (SEVERITY_ORDER.get(one.severity, 0), -one.share), default=None)
+    worst = _gravest(report, None)
     return msgspec.structs.replace(
         summary,
         events=events or summary.events,
@@ -214,13 +213,11 @@ def _service(job: JobRecords, common: JobSummary, now: float) -> JobSummary:
     )
 
 
-def _faults(report: Report | None, *, of_life: bool) -> list[Worst]:
-    findings = [] if report is None else [one for one in report.findings if one.class_ not in HEALTHY]
-    return [_worst(one, of_life=of_life) for one in findings]
-
-
-def _gravest(found: list[Worst]) -> Worst | None:
-    return min(found, key=lambda one: (SEVERITY_ORDER.get(one.severity, 0), -one.share), default=None)
+def _gravest(report: Report | None, life: Report | None) -> Worst | None:
+    of_life = [] if life is None else [one for one in life.findings if one.class_ not in HEALTHY]
+    of_steps = [] if report is None else [one for one in report.findings if one.class_ not in HEALTHY]
+    worst = gravest([*of_steps, *of_life])
+    return None if worst is None else _worst(worst, of_life=any(one is worst for one in of_life))
 
 
 def _worst(finding: Finding, *, of_life: bool) -> Worst:

@@ -27,7 +27,7 @@ def ledgers(steps: Steps, waits: dict[str, Matrix] | None = None, hung: Matrix |
     """Return the ledger over all ranks, then one for each rank, in rank-seconds over the judged steps.
 
     The wall time is that of the clock from the first step's begin to the last one's end, so seconds that no record covers show up
-    as unexplained. Raises ValueError if the states do not sum to it.
+    as unexplained. Pauses of the job between steps are no part of it. Raises ValueError if the states do not sum to it.
 
     Args:
         waits: the waiting of each rank by state, shape (K, R), where stages of a pipeline wait for each other; None: all ranks do
@@ -68,8 +68,8 @@ def by_step(steps: Steps, waits: dict[str, Matrix] | None = None, hung: Matrix |
 def _of_rank(steps: Steps, column: int, by_state: dict[str, Matrix]) -> Ledger:
     states = {state: float(seconds[:, column].sum()) for state, seconds in by_state.items()}
     states[UNEXPLAINED] += float(steps.lost_seconds[column])
-    profiled_seconds = profiled.seconds(steps.numbers, steps.profiled, steps.ends - steps.wall, steps.ends)[column]
-    wall = float(steps.ends[-1, column] - steps.ends[0, column] + steps.wall[0, column] - profiled_seconds)
+    left_out = profiled.seconds(steps.numbers, steps.profiled, steps.begins, steps.ends) + steps.gap_seconds.sum(axis=0)
+    wall = float(steps.ends[-1, column] - steps.begins[0, column] - left_out[column])
     return Ledger(
         unit="rank",
         rank=steps.ranks[column],

@@ -39,7 +39,8 @@ def compared(report: Report, baseline: Report) -> Report:
     names = sorted({*now.states, *before.states})
     nothing = Estimate(seconds=0.0, error=0.0)
     states = [_difference(name, before.states.get(name, nothing), now.states.get(name, nothing)) for name in names]
-    level = severity(share, steps) if verdict == "slower" else None
+    least = step.interval[0] / max(before.step.seconds, 1e-12)
+    level = severity(share, least, steps) if verdict == "slower" else None
     return msgspec.structs.replace(
         report,
         comparison=Comparison(

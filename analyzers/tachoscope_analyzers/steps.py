@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tachoscope_analyzers import activity, pauses, profiled
+from tachoscope_analyzers import activity, idle_gaps, pauses, profiled
 from tachoscope_analyzers.backward_time import own_backward
 from tachoscope_analyzers.facts import facts
 from tachoscope_analyzers.load import JobRecords
@@ -57,6 +57,7 @@ class Steps:
         optimizer: seconds in the optimizer, part of `own`, shape (K, R). backward_calls: micro-batches of the step, shape (K, R).
         starts: the `JobStarted` of each rank. lost_seconds: wall time within the window that no record covers, by rank.
         profiled: numbers of steps that were left out since they ran under a profiler; their time is not in the window.
+        gap_seconds: pauses of the job before each step, shape (K, R), not part of `wall`; gaps: what is known of them.
     """
 
     job: str
@@ -90,6 +91,13 @@ class Steps:
     window_end: float
     lost_seconds: npt.NDArray[np.float64]
     profiled: npt.NDArray[np.int64]
+    gap_seconds: Matrix
+    gaps: list[idle_gaps.Gap]
+
+    @property
+    def begins(self) -> Matrix:
+        """Begin of each step in seconds of the host's monotonic clock, shape (K, R); a gap lies after it."""
+        return self.ends - self.wall - self.gap_seconds
 
 
 def table(job: JobRecords) -> pd.DataFrame:
@@ -188,6 +196,8 @@ def aligned(job: JobRecords, frame: pd.DataFrame | None = None) -> Steps:
     common, under_profiler = _judged(frame, job, attempt)
     frame = frame[frame["step"].isin(common)].sort_values(["step", "rank"], kind="stable")
     shape = (len(common), len(ranks))
+    writers = [str(writer) for writer in frame["writer"].to_numpy().reshape(shape)[0]]
+    frame, gap_seconds, gaps = idle_gaps.take(frame, job, writers)
 
     def column(name: str) -> Matrix:
         return frame[name].to_numpy(dtype=float, copy=True).reshape(shape)
@@ -198,6 +208,8 @@ def aligned(job: JobRecords, frame: pd.DataFrame | None = None) -> Steps:
     device = next((start.device for start in starts), "cuda" if on_device.any() else "cpu")
     world = max((start.world_size for start in starts), default=len(ranks))
     wall, ends = column("wall_seconds"), column("end_seconds")
+    begins = ends - wall - gap_seconds
+    job = idle_gaps.without(job, writers, begins, gap_seconds)
     clocks_measured = bool(_ever_read(column("step_delay_seconds")).all())
     waited = on_device if device != "cpu" else _ever_read(column("backward_cpu_seconds"))
     own_input = column("preparation_seconds")
@@ -215,7 +227,7 @@ def aligned(job: JobRecords, frame: pd.DataFrame | None = None) -> Steps:
         own_input = np.minimum(own_input, own["data_wait"])
         backward, still = np.full_like(wall, np.nan), np.zeros_like(wall)
     checkpoints_take_what_surrounds_them(own)
-    spans = ends[-1] - (ends[0] - wall[0]) - profiled.seconds(common, under_profiler, ends - wall, ends)
+    spans = ends[-1] - begins[0] - profiled.seconds(common, under_profiler, begins, ends) - gap_seconds.sum(axis=0)
     return Steps(
         job=job.job,
         attempt=attempt,
@@ -244,10 +256,12 @@ def aligned(job: JobRecords, frame: pd.DataFrame | None = None) -> Steps:
         loader_seen=bool((column("data_wait_seconds") + column("preparation_seconds")).any()),
         writers=writers,
         starts=starts,
-        window_start=float(column("time")[0].min() - wall[0].max()),
+        window_start=float(column("time")[0].min() - (wall + gap_seconds)[0].max()),
         window_end=float(column("time")[-1].max()),
         lost_seconds=np.maximum(spans - wall.sum(axis=0), 0.0),
         profiled=under_profiler,
+        gap_seconds=gap_seconds,
+        gaps=gaps,
     )
 
 

@@ -75,10 +75,9 @@ def _verdict(store: Store, job: str, written: list[StoredTrace]) -> str:
     from tachoscope_analyzers.trace.rank_summary import Wanted
     from tachoscope_analyzers.trace.ranks import read_job
     from tachoscope_core import stored_traces
-    from tachoscope_show import render_text
+    from tachoscope_core.report import gravest
+    from tachoscope_show import verdict_words
 
     found = report(read_job([stored_traces.local(store, trace) for trace in written], wanted=Wanted(what_if=False)), job)
-    if not found.findings:
-        return render_text.verdict_text(found)
-    worst = found.findings[0]
-    return f"{worst.class_}{render_text.culprits_text(worst, found)}: {render_text.loss_text(worst, found)}"
+    worst = gravest(found.findings)
+    return verdict_words.first_lines(found).verdict + (f" ({worst.class_})" if worst is not None else "")

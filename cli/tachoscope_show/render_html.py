@@ -6,10 +6,9 @@ import re
 from html import escape
 
 from tachoscope_core.report import Evidence, Finding, Ledger, Report, speedup_text
-from tachoscope_core.taxonomy import BY_SLUG
-from tachoscope_show import comparison_html, course_html, life_html, serving_html, step_sum
+from tachoscope_show import comparison_html, course_html, life_html, serving_html, step_sum, verdict_words
 from tachoscope_show.change_rows import ChangeRow, rows
-from tachoscope_show.render_text import (
+from tachoscope_show.report_words import (
     culprits_text,
     goodput,
     loss_text,
@@ -36,6 +35,7 @@ border-radius:6px;padding:.8rem 1rem;margin:1rem 0} .critical{border-left-color:
 .info{border-left-color:#0969da} .tag{font-size:.8rem;font-weight:600;text-transform:uppercase}
 .wide{overflow-x:auto;background:linear-gradient(90deg,#fff 30%,#fff0) left/3rem 100% local no-repeat,linear-gradient(270deg,#fff 30%,#fff0) right/3rem 100% local no-repeat,
 linear-gradient(90deg,#59636e66,#59636e00) left/1rem 100% scroll no-repeat,linear-gradient(270deg,#59636e66,#59636e00) right/1rem 100% scroll no-repeat} td.name{overflow-wrap:anywhere;min-width:14rem} .thin{height:1.1rem;margin:.1rem 0 .6rem}
+.first{margin:.6rem 0 1rem} .first p{margin:.2rem 0} .verdict{font-size:1.25rem;font-weight:600} .first .condition{margin-top:.5rem;padding-left:.6rem;border-left:4px solid #bf8700}
 .late{border-left:4px solid #cf222e;padding-left:.6rem;margin-left:calc(-.6rem - 4px)} .card td,.note{overflow-wrap:anywhere}
 pre{white-space:pre-wrap;overflow-wrap:anywhere;font-size:.85rem} summary{cursor:pointer}
 @media(max-width:40rem){body{margin:1rem auto} .card{padding:.6rem} .card tr,.card th,.card td,.note tr,.note th,.note td{display:block;padding:0}
@@ -54,6 +54,7 @@ def render(report: Report) -> str:
     return f"""<!doctype html><html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width"><title>{escape(report.job)}: tachoscope</title><style>{_STYLE}{life_html.STYLE if report.life else ""}{course_html.STYLE if report.course else ""}</style></head><body>
 <h1>{escape(report.job)}</h1>
+{_first_lines(report)}
 {_head(report)}
 {_quality(report)}{_review(report)}{"" if stands(report) else _bar(ledger, _label(report))}
 {_body(report)}{step_sum.html(report)}{_against(report)}{course_html.body(report)}{verdict}{cards}
@@ -61,6 +62,14 @@ def render(report: Report) -> str:
 <details><summary>Not measured: neither found nor ruled out</summary><table class="note">{missing}</table></details>
 <p class="dim">{"<br>".join(escape(f"{s.records:,} {s.unit} from {s.path}") for s in report.sources)}</p></body></html>
 """
+
+
+def _first_lines(report: Report) -> str:
+    lines = verdict_words.first_lines(report)
+    rows = [escape(lines.size), f"Do: {_coded(lines.action)}" if lines.action else ""]
+    conditions = "".join(f'<p class="condition">{escape(line)}</p>' for line in lines.conditions)
+    body = "".join(f"<div>{row}</div>" for row in rows if row)
+    return f'<div class="first"><p class="verdict">{escape(lines.verdict)}</p>{body}{conditions}</div>'
 
 
 def _head(report: Report) -> str:
@@ -190,7 +199,7 @@ def _states(report: Report) -> str:
 
 
 def _card(finding: Finding, report: Report) -> str:
-    title = BY_SLUG[finding.class_].title if finding.class_ in BY_SLUG else ""
+    title = verdict_words.title(finding, report)
     runner_up = (
         f"<tr><th>Runner-up</th><td>{escape(finding.runner_up.class_)}, {percent(finding.runner_up.margin)} behind</td></tr>"
         if finding.runner_up
@@ -198,7 +207,7 @@ def _card(finding: Finding, report: Report) -> str:
     )
     fixed = f"<tr><th>If fixed</th><td><b>{speedup_text(finding)}</b></td></tr>" if tells_speedup(finding, report) else ""
     evidence = "<br>".join(_evidence(row) for row in finding.evidence[1:] or finding.evidence)
-    return f"""<div class="card {finding.severity}"><span class="tag">{finding.severity}</span>
+    return f"""<div class="card {finding.severity}"><span class="tag">{verdict_words.level(finding)}</span>
 <h2>{escape(finding.class_)}{culprits_text(finding, report)}: {loss_text(finding, report)}</h2>
 <p>{escape(title)}</p><table>
 <tr><th>Share</th><td>{share_text(finding, report)}</td></tr>

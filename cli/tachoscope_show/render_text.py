@@ -10,20 +10,43 @@ from rich.table import Table
 from rich.text import Text
 
 from tachoscope_core.report import Evidence, Finding, QualityNote, Report, Source, speedup_text
-from tachoscope_core.taxonomy import BY_SLUG, HEALTHY
-from tachoscope_show import comparison_text, course_words, life_text, lineage_words, serving_text, serving_words, step_sum
+from tachoscope_core.taxonomy import BY_SLUG
+from tachoscope_show import (
+    comparison_text,
+    course_words,
+    life_text,
+    lineage_words,
+    serving_text,
+    step_sum,
+    verdict_words,
+)
 from tachoscope_show.change_rows import rows
+from tachoscope_show.report_words import (
+    culprits_text,
+    goodput,
+    loss_text,
+    nothing_found,
+    quantity,
+    share_text,
+    stands,
+    tells_speedup,
+    unit_of,
+    unit_seconds,
+    verdict_text,
+)
 from tachoscope_show.runbooks import path_of
 from tachoscope_show.state_bar import bar, filled
 from tachoscope_show.units import counted, percent, seconds
 
 _SEVERITY_STYLE = {"critical": "bold white on red", "warning": "bold black on yellow", "info": "bold black on green"}
 _QUALITY_STYLE = {"bad": "bold red", "limited": "yellow", "note": "dim"}
-WARNING_SHARE_TEXT = "10 %"
 
 
 def render(report: Report, console: Console, *, then: Sequence[str] = ()) -> None:
     """Print the report, then the given lines; where nothing is wrong that is the last line."""
+    for sentence in _first_lines(report):
+        console.print(sentence, soft_wrap=True)
+    console.print()
     console.print(_head(report), soft_wrap=True)
     for note in report.quality:
         console.print(_quality(note), soft_wrap=True)
@@ -49,6 +72,13 @@ def render(report: Report, console: Console, *, then: Sequence[str] = ()) -> Non
         console.print(Text(verdict_text(report), style="bold green"))
 
 
+def _first_lines(report: Report) -> Iterator[Text]:
+    found = verdict_words.first_lines(report)
+    yield Text(found.verdict, style="bold")
+    yield from (Text(f"  {line}") for line in (found.size, f"do: {found.action}" if found.action else "") if line)
+    yield from (Text(line, style="yellow") for line in found.conditions)
+
+
 def _head(report: Report) -> Text:
     if report.life:
         return life_text.headline(report, report.life)
@@ -66,91 +96,6 @@ def _parts(report: Report, console: Console) -> Iterator[RenderableType]:
         yield Group(*comparison_text.parts(report.comparison))
     if over_run := course_words.lines(report):
         yield Group(Text("over the run", style="bold"), *(Padding(Text(line), (0, 0, 0, 2)) for line in over_run))
-
-
-def nothing_found(report: Report) -> bool:
-    """Say whether data that can be trusted hold no finding but that the step is as it should be."""
-    trusted = all(note.severity != "bad" for note in report.quality)
-    return trusted and all(finding.class_ in HEALTHY for finding in report.findings)
-
-
-def verdict_text(report: Report) -> str:
-    """Return what it means that nothing was found."""
-    if stands(report):
-        return "no rank keeps the others waiting in these dumps"
-    what = "lost work, checkpoint stall or hang" if report.life else "bottleneck"
-    return f"no {what} above {WARNING_SHARE_TEXT}"
-
-
-def goodput(report: Report) -> str:
-    """Return the share of productive time in words."""
-    return "not known" if report.goodput is None else percent(report.goodput)
-
-
-def quantity(value: float, unit: str) -> str:
-    """Return an evidence value with its unit."""
-    if unit.startswith("seconds"):
-        return seconds(value)
-    if unit == "ratio":
-        return percent(value)
-    if unit == "bytes":
-        return f"{value / 2**20:.1f} MiB"
-    number = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-    return f"{number} {unit.split(';')[0]}".strip()
-
-
-def stands(report: Report) -> bool:
-    """Say whether the report is on a moment in which a job stands still, not on steps: one made of a flight recorder's dumps."""
-    return report.window.steps == 0 and report.life is None and report.serving is None
-
-
-def share_text(finding: Finding, report: Report) -> str:
-    """Return how large a finding is, and how certain that is."""
-    if stands(report):
-        return f"nothing goes on (no interval: it is one moment), confidence {finding.confidence:.2f}"
-    low, high = finding.share_ci
-    interval = f"95 % interval {low * 100:.1f} to {high * 100:.1f} %" if report.window.steps > 1 else "of one step, so no interval"
-    return f"{percent(finding.share)} of the {_whole(finding, report)} ({interval}), confidence {finding.confidence:.2f}"
-
-
-def _whole(finding: Finding, report: Report) -> str:
-    """Return what a finding's share is of."""
-    if report.serving and finding.evidence:
-        return serving_words.whole(finding)
-    return "allocated time" if report.life else "step"
-
-
-def tells_speedup(finding: Finding, report: Report) -> bool:
-    """Say whether there is something to say of what mending it would bring."""
-    if stands(report):
-        return False
-    return finding.class_ not in HEALTHY and not (report.serving and finding.speedup_if_fixed is None)
-
-
-def unit_of(report: Report) -> str:
-    """Return what seconds are given for: a step of training, or a request."""
-    return "request" if report.serving else "step"
-
-
-def unit_seconds(report: Report) -> float:
-    """Return the mean seconds of a step; of a server, the seconds that requests spent in the window for each that was served."""
-    return report.ledgers[0].wall_seconds / max(report.window.steps, 1) if report.serving else report.step_seconds.mean
-
-
-def loss_text(finding: Finding, report: Report) -> str:
-    """Return the seconds of a finding and what they are of."""
-    if report.life:
-        return f"{seconds(finding.seconds_per_step)} for each new step"
-    if report.serving:
-        return serving_words.loss(finding, report)
-    if stands(report):
-        return "others wait; since when the dumps do not tell"
-    return f"{seconds(finding.seconds_per_step)} of {seconds(report.step_seconds.mean)}"
-
-
-def culprits_text(finding: Finding, report: Report) -> str:
-    """Return whose loss it is, after the class: ranks; a server's is that of all requests."""
-    return "" if report.serving else f", {course_words.whose(finding.ranks)}"
 
 
 def _headline(report: Report) -> Text:
@@ -190,7 +135,7 @@ def _states(report: Report, console: Console) -> RenderableType:
 
 def _finding(finding: Finding, report: Report) -> RenderableType:
     title = Text()
-    title.append(f" {finding.severity.upper()} ", style=_SEVERITY_STYLE[finding.severity])
+    title.append(f" {verdict_words.level(finding).upper()} ", style=_SEVERITY_STYLE[finding.severity])
     title.append(f" {finding.class_}", style="bold")
     title.append(f"{culprits_text(finding, report)}: {loss_text(finding, report)}")
     facts = Table.grid(padding=(0, 2))
@@ -207,7 +152,7 @@ def _finding(finding: Finding, report: Report) -> RenderableType:
     facts.add_row("runbook", path_of(finding.runbook))
     return Group(
         title,
-        Text(f"  {BY_SLUG[finding.class_].title}" if finding.class_ in BY_SLUG else ""),
+        Text(f"  {verdict_words.title(finding, report)}"),
         Padding(facts, (0, 0, 0, 2)),
     )
 

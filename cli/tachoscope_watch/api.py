@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from tachoscope_core.report import SEVERITY_ORDER, Finding
+from tachoscope_core.report import Finding, gravest
 from tachoscope_watch.profile_view import Profile
 from tachoscope_watch.profiles import MOST_STEPS
 from tachoscope_watch.view import JobView
@@ -45,7 +45,7 @@ def line(view: JobView) -> JobLine:
         heartbeat=max((worker.heartbeat for worker in view.workers), default=0.0),
         step=max((worker.step for worker in view.workers), default=0),
         goodput=view.report.goodput if view.report is not None else None,
-        worst=min(findings, key=lambda one: (SEVERITY_ORDER[one.severity], -one.share), default=None),
+        worst=gravest(findings),
         reason=view.reason,
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -115,6 +115,10 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         speedup_if_fixed: step time over step time without this loss, or with what is advised where that leaves a part of it; None
             where it cannot be told.
         advice: what to set, where the action is a setting; absent from the document elsewhere.
+        where: the line of user code at which it was seen most often, `file:line function`; empty: not seen.
+        cause: which of the things that the class covers it is, as `sentences.SENTENCES` lists them; empty: the class says it.
+        every_steps: the period of a loss that comes every so many steps. condition: it comes from what the machine does besides
+            the job. A condition is never critical and stands after what the job can change.
     """
 
     class_: str = msgspec.field(name="class")
@@ -130,6 +134,10 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     action: str
     runbook: str
     advice: AdvisedSettings | msgspec.UnsetType = msgspec.UNSET
+    where: str = ""
+    cause: str = ""
+    every_steps: int | None = None
+    condition: bool = False
 
 
 def speedup_text(finding: Finding) -> str:
@@ -267,3 +275,8 @@ def parse(data: bytes, where: str) -> Report:
 def worst_severity(findings: list[Finding]) -> Severity | None:
     """Return the highest severity among the findings, or None where there are none."""
     return min((finding.severity for finding in findings), key=SEVERITY_ORDER.__getitem__, default=None)
+
+
+def gravest(findings: Iterable[Finding]) -> Finding | None:
+    """Return the worst finding: of the highest severity, what the job can change before conditions, the largest loss."""
+    return min(findings, key=lambda one: (SEVERITY_ORDER[one.severity], one.condition, -one.share), default=None)

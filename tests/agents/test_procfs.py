@@ -71,7 +71,7 @@ def test_a_process_that_is_gone_is_unknown_not_idle() -> None:
     assert procfs.cpu_seconds(process.pid) is None
 
 
-@pytest.mark.parametrize("read", [procfs.idle_core_seconds, lambda: procfs.pressure_seconds("cpu"), procfs.bytes_read])
+@pytest.mark.parametrize("read", [lambda: procfs.core_seconds(), lambda: procfs.pressure_seconds("cpu"), procfs.bytes_read])
 def test_counters_never_run_backwards(read: Callable[[], float]) -> None:
     first, second = read(), read()
     if first is None:
@@ -84,7 +84,7 @@ def test_absent_counters_are_none_not_zero(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(procfs, "PROC", "/nonexistent")
 
     assert procfs.pressure_seconds("cpu") is None
-    assert procfs.idle_core_seconds() is None
+    assert procfs.core_seconds() is None
     assert procfs.bytes_read() is None
     assert not procfs.RunDelay().measured
     assert procfs.RunDelay().read() == 0

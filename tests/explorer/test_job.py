@@ -60,8 +60,16 @@ def test_the_verdict_comes_first_with_what_how_much_whose_and_what_to_do(store: 
     told = words(shown)
     assert not shown.exception
     assert [one.value for one in shown.title] == [NAME]
-    assert told.index("all ranks wait for it, rank 1: ") < told.index('<table class="f-facts">')
-    for part in ("input_straggler, rank 1", "a step, ", "very likely", "Runner-up", "If fixed", "data wait of the late rank"):
+    assert told.index("Rank 1 is late with the data: all ranks wait for ") < told.index('<table class="f-facts">')
+    for part in (
+        "input_straggler, rank 1",
+        " of each step",
+        "95 % interval",
+        "very likely",
+        "Runner-up",
+        "If fixed",
+        "data wait of the late rank",
+    ):
         assert part in told
     assert "## " not in told.replace("##### ", "")
 
@@ -235,7 +243,7 @@ def test_a_life_of_several_attempts_can_be_judged_as_a_whole(tmp_path: Path) -> 
     shown.get("button_group")[0].set_value("whole life").run()
 
     assert not shown.exception
-    assert "No lost work, checkpoint stall or hang above 10 %." in words(shown)
+    assert "Nothing to fix: no lost work, checkpoint stall or hang above 10 %." in words(shown)
     assert "Goodput 18.0 %" in words(shown)
 
 

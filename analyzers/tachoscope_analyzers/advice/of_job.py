@@ -136,7 +136,7 @@ def _throttle(case: Case) -> Advised:
 
 
 def _threads(case: Case) -> Advised:
-    return threads.advice(case.steps.starts)
+    return NONE if case.candidate.action else threads.advice(case.steps.starts)  # where others than threads take the cores
 
 
 _BY_SLUG: dict[str, Callable[[Case], Advised]] = {

@@ -53,7 +53,8 @@ def findings(losses: Sequence[Loss], base: Base) -> list[Finding]:
     shares = {loss.slug: sum(loss.events) / base.allocated_seconds for loss in losses}
     found = []
     for loss in losses:
-        level = severity(shares[loss.slug], base.new_steps) or (loss.level if loss.events else None)
+        share = shares[loss.slug]  # of the whole life, so it is no estimate: the interval is about another life like it
+        level = severity(share, share, base.new_steps) or (loss.level if loss.events else None)
         if level is not None:
             found.append(_finding(loss, level, shares, base))
     return sorted(found, key=lambda one: -one.share)

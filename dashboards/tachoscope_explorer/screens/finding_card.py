@@ -9,19 +9,19 @@ from html import escape
 import streamlit as st
 
 from tachoscope_core.palette import BAD, OK, SERIES, UNKNOWN, WARN
-from tachoscope_core.report import Evidence, Finding, Report, speedup_text
+from tachoscope_core.report import Evidence, Finding, Report, gravest, speedup_text
 from tachoscope_core.taxonomy import BY_SLUG, HEALTHY
 from tachoscope_explorer.context import Context
 from tachoscope_explorer.view import View
 from tachoscope_explorer.widgets import plain
-from tachoscope_show.render_text import (
+from tachoscope_show import verdict_words
+from tachoscope_show.report_words import (
     culprits_text,
     loss_text,
     nothing_found,
     quantity,
     share_text,
     tells_speedup,
-    verdict_text,
 )
 from tachoscope_show.runbooks import text_of
 from tachoscope_show.units import percent
@@ -55,17 +55,11 @@ def title_of(class_: str) -> str:
 
 
 def verdict(report: Report) -> str:
-    """Return what a report comes to, in one sentence."""
-    if any(note.severity == "bad" for note in report.quality):
-        return "The data cannot be trusted, so nothing is concluded from them: see below why."
-    largest = next((one for one in report.findings if one.class_ not in HEALTHY), None)
-    if largest is None:
-        sentence = verdict_text(report)
-        return f"{sentence[0].upper()}{sentence[1:]}."
-    more = sum(one.class_ not in HEALTHY for one in report.findings) - 1
-    rest = f"; {more} more below" if more else ""
-    what = f"{title_of(largest.class_)}{culprits_text(largest, report)}"
-    return f"{what}: {loss_text(largest, report)}{_each(report)}, {percent(largest.share)}{rest}."
+    """Return what a report comes to: its first lines, without what the cards below say."""
+    lines = verdict_words.first_lines(report)
+    more = sum(one.class_ not in HEALTHY and not one.condition for one in report.findings) - 1
+    rest = f"{more} more below." if more > 0 and lines.size else ""
+    return " ".join(filter(None, (lines.verdict, f"{lines.size}." if lines.size else "", rest)))
 
 
 def _each(report: Report) -> str:
@@ -94,11 +88,13 @@ def show_findings(context: Context, report: Report) -> None:
 def show_verdict(report: Report) -> None:
     """Show the sentence in the colour and the word of what is worst."""
     bad = any(note.severity == "bad" for note in report.quality)
-    worst = next((one for one in report.findings if one.class_ not in HEALTHY), None)
+    worst = gravest(one for one in report.findings if one.class_ not in HEALTHY)
     color, word = (BAD, "no verdict") if bad else (OK, "healthy") if nothing_found(report) else (UNKNOWN, "not told")
     if worst is not None and not bad:
         color, word = COLORS.get(worst.severity, UNKNOWN), worst.severity
     st.html(f'<p class="f-head">{_tag(word, color)}<span class="f-name">{escape(verdict(report))}</span></p>')
+    for line in [] if bad else verdict_words.first_lines(report).conditions:
+        st.html(f'<p class="f-name">{_tag("condition of the machine", WARN)}{escape(line)}</p>')
 
 
 def show_bounds(report: Report) -> None:
@@ -117,11 +113,11 @@ def _tag(word: str, color: str) -> str:
 def _card(context: Context, report: Report, finding: Finding, index: int) -> None:
     healthy = finding.class_ in HEALTHY
     color = OK if healthy else COLORS.get(finding.severity, UNKNOWN)
-    title, rows = title_of(finding.class_), _facts(finding, report)
+    title, rows = verdict_words.title(finding, report), _facts(finding, report)
     facts = "".join(f"<tr><th>{escape(name)}</th><td>{cell}</td></tr>" for name, cell in rows)
     with st.container(border=True):
         st.html(
-            f'<div class="f-name">{_tag("healthy" if healthy else finding.severity, color)}'
+            f'<div class="f-name">{_tag("healthy" if healthy else verdict_words.level(finding), color)}'
             f'<span class="f-head">{escape(title)}</span> <span class="f-dim">{escape(finding.class_)}'
             f"{escape(culprits_text(finding, report))}</span></div>"
             f'<table class="f-facts">{facts}</table>'

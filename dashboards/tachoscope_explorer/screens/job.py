@@ -18,7 +18,7 @@ from tachoscope_explorer.screens.finding_card import show_findings
 from tachoscope_explorer.view import View
 from tachoscope_explorer.widgets import nothing, plain, problem
 from tachoscope_show.course_words import at
-from tachoscope_show.render_text import goodput
+from tachoscope_show.report_words import goodput
 from tachoscope_show.units import duration, seconds
 
 

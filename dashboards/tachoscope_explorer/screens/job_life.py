@@ -14,7 +14,7 @@ from tachoscope_explorer.job_sources import Run
 from tachoscope_explorer.widgets import chart, nothing, plain, table
 from tachoscope_show import life_words
 from tachoscope_show.life_html import LEGEND
-from tachoscope_show.render_text import goodput
+from tachoscope_show.report_words import goodput
 
 LAST, WHOLE = "last attempt", "whole life"
 

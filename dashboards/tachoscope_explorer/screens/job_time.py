@@ -17,7 +17,7 @@ from tachoscope_explorer.screens import job_window
 from tachoscope_explorer.screens.job_window import Window
 from tachoscope_explorer.widgets import chart, plain, table
 from tachoscope_show import course_words
-from tachoscope_show.render_text import unit_seconds
+from tachoscope_show.report_words import unit_seconds
 from tachoscope_show.units import percent, seconds
 
 

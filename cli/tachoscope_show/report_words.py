@@ -1,0 +1,95 @@
+"""Findings and their sizes in words, for terminal, page and explorer alike."""
+
+from __future__ import annotations
+
+from tachoscope_core.report import Finding, Report
+from tachoscope_core.taxonomy import HEALTHY
+from tachoscope_show import course_words, serving_words
+from tachoscope_show.units import percent, seconds
+
+WARNING_SHARE_TEXT = "10 %"
+
+
+def nothing_found(report: Report) -> bool:
+    """Say whether data that can be trusted hold no finding but that the step is as it should be."""
+    trusted = all(note.severity != "bad" for note in report.quality)
+    return trusted and all(finding.class_ in HEALTHY for finding in report.findings)
+
+
+def verdict_text(report: Report) -> str:
+    """Return what it means that nothing was found."""
+    if stands(report):
+        return "no rank keeps the others waiting in these dumps"
+    what = "lost work, checkpoint stall or hang" if report.life else "bottleneck"
+    return f"no {what} above {WARNING_SHARE_TEXT}"
+
+
+def goodput(report: Report) -> str:
+    """Return the share of productive time in words."""
+    return "not known" if report.goodput is None else percent(report.goodput)
+
+
+def quantity(value: float, unit: str) -> str:
+    """Return an evidence value with its unit."""
+    if unit.startswith("seconds"):
+        return seconds(value)
+    if unit == "ratio":
+        return percent(value)
+    if unit == "bytes":
+        return f"{value / 2**20:.1f} MiB"
+    number = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return f"{number} {unit.split(';')[0]}".strip()
+
+
+def stands(report: Report) -> bool:
+    """Say whether the report is on a moment in which a job stands still, not on steps: one made of a flight recorder's dumps."""
+    return report.window.steps == 0 and report.life is None and report.serving is None
+
+
+def share_text(finding: Finding, report: Report) -> str:
+    """Return how large a finding is, and how certain that is."""
+    if stands(report):
+        return f"nothing goes on (no interval: it is one moment), confidence {finding.confidence:.2f}"
+    low, high = finding.share_ci
+    interval = f"95 % interval {low * 100:.1f} to {high * 100:.1f} %" if report.window.steps > 1 else "of one step, so no interval"
+    return f"{percent(finding.share)} of the {_whole(finding, report)} ({interval}), confidence {finding.confidence:.2f}"
+
+
+def _whole(finding: Finding, report: Report) -> str:
+    """Return what a finding's share is of."""
+    if report.serving and finding.evidence:
+        return serving_words.whole(finding)
+    return "allocated time" if report.life else "step"
+
+
+def tells_speedup(finding: Finding, report: Report) -> bool:
+    """Say whether there is something to say of what mending it would bring."""
+    if stands(report):
+        return False
+    return finding.class_ not in HEALTHY and not (report.serving and finding.speedup_if_fixed is None)
+
+
+def unit_of(report: Report) -> str:
+    """Return what seconds are given for: a step of training, or a request."""
+    return "request" if report.serving else "step"
+
+
+def unit_seconds(report: Report) -> float:
+    """Return the mean seconds of a step; of a server, the seconds that requests spent in the window for each that was served."""
+    return report.ledgers[0].wall_seconds / max(report.window.steps, 1) if report.serving else report.step_seconds.mean
+
+
+def loss_text(finding: Finding, report: Report) -> str:
+    """Return the seconds of a finding and what they are of."""
+    if report.life:
+        return f"{seconds(finding.seconds_per_step)} for each new step"
+    if report.serving:
+        return serving_words.loss(finding, report)
+    if stands(report):
+        return "others wait; since when the dumps do not tell"
+    return f"{seconds(finding.seconds_per_step)} of {seconds(report.step_seconds.mean)}"
+
+
+def culprits_text(finding: Finding, report: Report) -> str:
+    """Return whose loss it is, after the class: ranks; a server's is that of all requests."""
+    return "" if report.serving else f", {course_words.whose(finding.ranks)}"

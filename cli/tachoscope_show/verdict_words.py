@@ -1,0 +1,99 @@
+"""What a report comes to, in sentences that need no glossary: its first lines in the terminal, on the page and in the explorer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tachoscope_core.report import SEVERITY_ORDER, Finding, Report
+from tachoscope_core.sentences import CORES_USED, template
+from tachoscope_core.taxonomy import BY_SLUG, HEALTHY
+from tachoscope_show import report_words, serving_words
+from tachoscope_show.course_words import whose
+
+
+@dataclass(frozen=True, slots=True)
+class FirstLines:
+    """The verdict; how large it is and what the fix brings; what to do; conditions of the machine. Empty: nothing to say."""
+
+    verdict: str
+    size: str
+    action: str
+    conditions: list[str]
+
+
+def first_lines(report: Report) -> FirstLines:
+    """Return the lines, of the gravest finding that the job can change."""
+    if any(note.severity == "bad" for note in report.quality):
+        return FirstLines("The data cannot be trusted, so nothing is concluded from them: see below why.", "", "", [])
+    conditions = [sentence(one, report) for one in report.findings if one.condition]
+    own = [one for one in report.findings if not one.condition]
+    faults = [one for one in own if one.class_ not in HEALTHY]
+    if faults:
+        worst = min(faults, key=lambda one: SEVERITY_ORDER[one.severity])  # of one severity the first: it lost the most
+        return FirstLines(sentence(worst, report), _size(worst, report), worst.action, conditions)
+    if own:
+        return FirstLines(sentence(own[0], report), "", "", conditions)
+    nothing = "Nothing in the job to fix" if conditions else "Nothing to fix"
+    return FirstLines(f"{nothing}: {report_words.verdict_text(report)}.", "", "", conditions)
+
+
+def sentence(finding: Finding, report: Report) -> str:
+    """Return what was found, in one sentence."""
+    title = BY_SLUG[finding.class_].title if finding.class_ in BY_SLUG else finding.class_
+    words = template(finding.class_, finding.cause)
+    if not words or report_words.stands(report):
+        return f"{title}{report_words.culprits_text(finding, report)}."
+    of_all = isinstance(finding.ranks, str) or bool(report.serving) or report.ranks == 1
+    ranks = "Some ranks" if isinstance(finding.ranks, str) else whose(finding.ranks).capitalize()
+    used = next((row for row in finding.evidence if row.signal == CORES_USED.get(finding.cause)), None)
+    return words.format(
+        share=_percent(finding.share),
+        whole=_whole(finding, report),
+        ranks=ranks,
+        are="is" if not isinstance(finding.ranks, str) and len(finding.ranks) == 1 else "are",
+        on="" if of_all else f" on {whose(finding.ranks)}",
+        slower=_percent((finding.speedup_if_fixed or 1.0) - 1),
+        place=_place(finding),
+        used="some" if used is None else f"{used.value:.1f}",
+        cores="the" if used is None or used.threshold is None else f"{used.threshold:.0f}",
+    )
+
+
+def title(finding: Finding, report: Report) -> str:
+    """Return what stands below a finding's class: its title, or of what nobody can name, its sentence, which has the line."""
+    entry = BY_SLUG.get(finding.class_)
+    return sentence(finding, report) if entry is None or finding.class_ == "unknown" or finding.cause else entry.title
+
+
+def level(finding: Finding) -> str:
+    """Return the severity, and whether it is a condition of the machine."""
+    return f"{finding.severity}, condition of the machine" if finding.condition else finding.severity
+
+
+def _size(finding: Finding, report: Report) -> str:
+    if report_words.stands(report):
+        return ""
+    parts = [report_words.loss_text(finding, report)]
+    if report.window.steps > 1:
+        low, high = finding.share_ci
+        parts.append(f"95 % interval {low * 100:.1f} to {high * 100:.1f} %")
+    if report_words.tells_speedup(finding, report) and finding.speedup_if_fixed is not None:
+        parts.append(f"{finding.speedup_if_fixed:.2f}x as fast if fixed")
+    return "; ".join(parts)
+
+
+def _whole(finding: Finding, report: Report) -> str:
+    if report.serving and finding.evidence:
+        return serving_words.whole(finding)
+    return "the allocated time" if report.life else "each step"
+
+
+def _percent(ratio: float) -> str:
+    return f"{ratio * 100:.0f} %"
+
+
+def _place(finding: Finding) -> str:
+    """Return how often, if it comes every so many steps, and the line of code."""
+    often = f"every {finding.every_steps} steps" if finding.every_steps else ""
+    found = ", ".join(filter(None, (often, finding.where)))
+    return f" ({found})" if found else ""

@@ -1,0 +1,110 @@
+"""The first lines of a report: sentences that a user understands, alike in the terminal and on the page."""
+
+import io
+import string
+from typing import Any
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from tachoscope_core.report import Evidence, Finding, Ledger, QualityNote, Report, StepSeconds, Window
+from tachoscope_core.sentences import CORES_USED, SENTENCES
+from tachoscope_core.taxonomy import BY_SLUG
+from tachoscope_show import render_html, render_text
+from tachoscope_show.verdict_words import first_lines, sentence
+
+
+def finding(class_: str, **values: Any) -> Finding:
+    made = Finding(
+        class_=class_, severity="warning", seconds_per_step=0.1, share=0.254, share_ci=(0.2, 0.3), ranks="all", confidence=0.9,
+        runner_up=None, evidence=[], speedup_if_fixed=1.34, action="do this", runbook="",
+    )  # fmt: skip
+    return msgspec.structs.replace(made, **values)
+
+
+def report(*found: Finding, **values: Any) -> Report:
+    made = Report(
+        job="planted", window=Window(start=0.0, end=10.0, steps=100), ranks=2, sources=[],
+        step_seconds=StepSeconds(mean=0.4, p50=0.4, p95=0.4, p99=0.4),
+        ledgers=[Ledger(unit="rank", wall_seconds=1.0, states={"compute": 1.0})], goodput=0.5,
+        findings=list(found), not_measured=[],
+    )  # fmt: skip
+    return msgspec.structs.replace(made, **values)
+
+
+SHARED = finding(
+    "cpu_contention",
+    share=0.6,
+    cause="other_processes",
+    condition=True,
+    evidence=[Evidence(signal=CORES_USED["other_processes"], value=0.8, threshold=2.0, unit="cores")],
+)
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (
+            finding("input_workers", where="train.py:122 get_batch"),
+            "The data loader takes 25 % of each step (train.py:122 get_batch).",
+        ),
+        (
+            finding("host_pause", cause="evaluation", every_steps=200, where="train.py:88 validate"),
+            "Validation takes 25 % of each step (every 200 steps, train.py:88 validate).",
+        ),
+        (finding("checkpoint_stall", ranks=[0]), "Saving checkpoints on rank 0 takes 25 % of each step."),
+        (finding("compute_straggler", ranks=[1]), "Rank 1 is slower than the others: the step takes 34 % longer."),
+        (finding("unknown", where="train.py:88 log_images"), "Unexplained: 25 % of each step (train.py:88 log_images)."),
+        (finding("compute_bound", severity="info", share=0.94), "Nothing to fix: 94 % of each step is computing."),
+        (finding("of_a_newer_version"), "of_a_newer_version, all ranks."),
+    ],
+)
+def test_the_first_line_is_a_sentence_with_who_how_much_and_where(found: Finding, expected: str) -> None:
+    text, made = io.StringIO(), report(found)
+    render_text.render(made, Console(file=text, width=120))
+
+    assert text.getvalue().splitlines()[0] == expected
+    assert f'<p class="verdict">{expected}</p>' in render_html.render(made)
+
+
+def test_a_condition_of_the_machine_follows_what_the_job_can_change() -> None:
+    lines = first_lines(report(finding("input_fetch"), SHARED))
+
+    assert lines.verdict == "Reading data takes 25 % of each step."
+    assert lines.size == "100.0 ms of 400.0 ms; 95 % interval 20.0 to 30.0 %; 1.34x as fast if fixed"
+    assert lines.action == "do this"
+    (condition,) = lines.conditions
+    assert condition.startswith("The machine is shared: other processes took 0.8 of 2 cores")
+
+
+def test_with_a_condition_alone_the_job_has_nothing_to_fix() -> None:
+    assert first_lines(report(SHARED)).verdict == "Nothing in the job to fix: no bottleneck above 10 %."
+    assert first_lines(report()).verdict == "Nothing to fix: no bottleneck above 10 %."
+
+
+def test_a_warning_is_said_before_a_larger_loss_that_is_not_certain() -> None:
+    uncertain = finding("host_pause", severity="info", share=0.5)
+
+    assert first_lines(report(uncertain, finding("input_fetch"))).verdict.startswith("Reading data")
+
+
+def test_from_bad_data_nothing_is_concluded() -> None:
+    bad = QualityNote(what="half is missing", severity="bad", means="nothing")
+
+    assert "cannot be trusted" in first_lines(report(finding("input_fetch"), quality=[bad])).verdict
+
+
+@pytest.mark.parametrize("key", SENTENCES)
+@pytest.mark.parametrize("ranks", ["all", [3], [1, 2]])
+def test_every_class_has_a_sentence_that_can_be_filled(key: str, ranks: Any) -> None:
+    class_, _, cause = key.partition(".")
+
+    made = sentence(finding(class_, cause=cause, ranks=ranks), report())
+
+    assert made[0] in string.ascii_uppercase and made.endswith(".") and "{" not in made
+
+
+def test_no_class_is_without_one() -> None:
+    assert BY_SLUG.keys() <= SENTENCES.keys()
+    assert {key.partition(".")[0] for key in SENTENCES} == BY_SLUG.keys()
