@@ -2,7 +2,7 @@
 
 The names that a statement reads and writes are followed through the loop that calls the model. What the model's arguments are made
 of is input, also where it stands between the model and backward (nanoGPT fetches its next batch there); what is made of the model's
-result is computing. In a loop that calls no model, all that the loss is made of is computing. No value is read. Without the
+result is computing. Whatever else stands before the model delays it, and counts as input. In a loop that calls no model, all that the loss is made of is computing. No value is read. Without the
 source, or with a very long one, nothing is known.
 """
 
@@ -102,12 +102,11 @@ def _roles(code: CodeType, marks: Marks) -> dict[int, Role]:
     wanted = _wanted(statements, calls, results)
     if not calls:  # then nothing tells input from computing
         results, wanted = _wanted(statements, ends, set()), set()
-    makers = [one for one in statements if one.writes & wanted and not one.reads & results]
     found: dict[int, tuple[Statement, Role]] = {}
     # The innermost statement of a line comes last: it decides, unless it shares the line with another one.
     for one in sorted(statements, key=lambda one: one.first - one.last):
         role = _role(one, [*calls, *ends], results, wanted, of_writes=not calls)
-        if role == "other" and _is_between(one, makers, ends, calls):
+        if role == "other" and _delays_the_model(one, ends, calls):
             role = "input"
         for line in range(one.first, one.last + 1):
             before = found.get(line)
@@ -127,12 +126,10 @@ def _role(one: Statement, computing: Sequence[Statement], results: set[str], wan
     return "input" if one.writes & wanted else "other"
 
 
-def _is_between(one: Statement, makers: Sequence[Statement], ends: Sequence[Statement], calls: Sequence[Statement]) -> bool:
-    """Say whether a statement delays a batch: it stands after what makes its model's input and before the call of the model."""
-    made = max((maker.last for maker in makers if maker.last < one.first), default=None)
-    if made is None or not any(call.first > one.last for call in calls):
-        return False
-    return not any(made < end.first <= one.first for end in ends)
+def _delays_the_model(one: Statement, ends: Sequence[Statement], calls: Sequence[Statement]) -> bool:
+    """Say whether a statement stands before a call of the model, with no backward between the two."""
+    call = min((call.first for call in calls if call.first > one.last), default=None)
+    return call is not None and not any(one.last < end.first < call for end in ends)
 
 
 def _results(statements: Sequence[Statement], calls: Sequence[Statement]) -> set[str]:

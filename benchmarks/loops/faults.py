@@ -14,6 +14,8 @@ EVERY = 5
 """Checkpoints and evaluations come once in as many steps."""
 EVALUATED_BATCHES = 6
 CHECKPOINT_MEGABYTES = 40
+MEGABYTES_PER_SECOND = 600
+"""About what `torch.save` and `fsync` write here. A checkpoint takes the share of its steps, and has at least the megabytes above."""
 
 TOKENIZE = """
 def tokenize(count):
@@ -110,7 +112,7 @@ def _planted(loop: Loop, fault: Fault, step_seconds: float, words_per_second: fl
         assert loop.before_backward is not None
         return [loop.before_backward.edit(_measured(f"{loop.loss}.item()"), marked=True)]
     if fault.name == "checkpoint":
-        return [_imports(loop.step.file), loop.step.edit(_checkpoint(loop), marked=True)]
+        return [_imports(loop.step.file), loop.step.edit(_checkpoint(loop, EVERY * seconds), marked=True)]
     return _evaluation(loop, with_eval=fault.name == "evaluation")
 
 
@@ -138,10 +140,11 @@ def _evaluation(loop: Loop, *, with_eval: bool) -> list[Edit]:
     return edits if with_eval else [*edits, *(site.edit("pass") for site in loop.own_eval)]
 
 
-def _checkpoint(loop: Loop) -> str:
+def _checkpoint(loop: Loop, seconds: float) -> str:
+    megabytes = max(CHECKPOINT_MEGABYTES, int(seconds * MEGABYTES_PER_SECOND))
     save = (
         'with open("planted_checkpoint.pt", "wb") as planted_file:\n'
-        f'    torch.save({{"model": {loop.state}, "ballast": planted.ballast({CHECKPOINT_MEGABYTES})}}, planted_file)\n'
+        f'    torch.save({{"model": {loop.state}, "ballast": planted.ballast({megabytes})}}, planted_file)\n'
         "    planted_file.flush()\n"
         "    os.fsync(planted_file.fileno())"
     )

@@ -13,9 +13,9 @@ from tachoscope.loop_code import LoopCode
 FETCHED_AFTER_THE_MODEL = """
     x, y = get_batch()                    # first
     while True:
-        lr = schedule(step)               # other
-        if step % 100 == 0:
-            losses = estimate()           # other
+        lr = schedule(step)               # input
+        if step % 100 == 0:               # input
+            losses = estimate()           # input
         for micro in range(4):
             logits, loss = model(x, y)    # result MODEL
             loss = loss / 4               # result
@@ -25,9 +25,9 @@ FETCHED_AFTER_THE_MODEL = """
         log(loss.item())                  # result
         optimizer.zero_grad()             # other
 """
-DELAYED_BETWEEN_INPUT_AND_MODEL = """
-    for step in range(steps):             # other
-        report(step)                      # other
+DELAYED_BEFORE_THE_MODEL = """
+    for step in range(steps):             # input
+        report(step)                      # input
         x = get_batch()                   # input
         if step % 10 == 0:                # input
             time.sleep(1)                 # input
@@ -82,7 +82,7 @@ def lines(source: str) -> tuple[CodeType, dict[str, list[int]], dict[int, str]]:
 
 
 @pytest.mark.parametrize(
-    "source", [FETCHED_AFTER_THE_MODEL, DELAYED_BETWEEN_INPUT_AND_MODEL, TOKENS_OF_A_LIST, STATE_THAT_GOES_ON, WITHOUT_A_MODEL]
+    "source", [FETCHED_AFTER_THE_MODEL, DELAYED_BEFORE_THE_MODEL, TOKENS_OF_A_LIST, STATE_THAT_GOES_ON, WITHOUT_A_MODEL]
 )
 def test_each_statement_of_a_loop_is_input_work_on_a_result_or_neither(source: str) -> None:
     code, marks, expected = lines(source)
