@@ -2,8 +2,8 @@
 
 The names that a statement reads and writes are followed through the loop that calls the model. What the model's arguments are made
 of is input, also where it stands between the model and backward (nanoGPT fetches its next batch there); what is made of the model's
-result is computing. Whatever else stands before the model delays it, and counts as input. In a loop that calls no model, all that the loss is made of is computing. No value is read. Without the
-source, or with a very long one, nothing is known.
+result is computing. Whatever else stands before the model delays it, and counts as input. In a loop that calls no model, all that
+the loss is made of is computing. No value is read. Without the source, or with a very long one, nothing is known.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ EVERY = 5
 EVALUATED_BATCHES = 6
 CHECKPOINT_MEGABYTES = 40
 MEGABYTES_PER_SECOND = 600
-"""About what `torch.save` and `fsync` write here. A checkpoint takes the share of its steps, and has at least the megabytes above."""
+"""About what `torch.save` and `fsync` write here. A checkpoint is so large that it takes the share, or as above."""
 
 TOKENIZE = """
 def tokenize(count):
