@@ -85,15 +85,16 @@ def record(loop: str, seconds: float, folder: Path) -> tuple[Counter[str], Count
     if watched.poll() is None:
         watched.send_signal(signal.SIGINT)
     watched.wait(timeout=60)
-    return ours_of(folder / "store"), theirs_of((folder / "raw").read_text(), workers=loop == "workers")
+    workers = loop == "workers"
+    return ours_of(folder / "store", workers=workers), theirs_of((folder / "raw").read_text(), workers=workers)
 
 
-def ours_of(store: Path) -> Counter[str]:
-    """Return the lines of the heartbeats, but for those that are told a second time as pauses."""
+def ours_of(store: Path, *, workers: bool) -> Counter[str]:
+    """Return the lines of the heartbeats, but for those that are told a second time as pauses; of workers what they load."""
     found: Counter[str] = Counter()
     for beat in from_store(Store(str(store)), "lines").heartbeats:
         for phase, lines in beat.where.items():
-            if phase != "pause":
+            if phase == "data_wait" if workers else phase != "pause":
                 found.update(lines)
     return Counter({line: count for line, count in found.items() if line.startswith(SCRIPT.name)})
 
@@ -117,7 +118,8 @@ def theirs_of(raw: str, *, workers: bool) -> Counter[str]:
             frames = frames[: next((i for i, frame in enumerate(frames) if "module.py" in frame), len(frames))]
         mine = [frame for frame in frames if f"{SCRIPT.name}:" in frame]
         if mine and "<module>" not in mine[-1]:
-            function, _, place = mine[-1].partition(" (")
+            qualified, _, place = mine[-1].partition(" (")
+            function = qualified.split(".")[-1]
             found[f"{Path(place.rstrip(')').split(':')[0]).name}:{place.rstrip(')').split(':')[1]} {function}"] += int(count)
     return found
 
