@@ -78,6 +78,11 @@ def _contention(job: JobRecords, steps: Steps, losses: Losses) -> list[Candidate
     ]
 
 
+_FIXES = {
+    "gc": "gc.freeze() after the set-up, and collect garbage on all ranks at the same step",
+    "evaluation": "validate less often, or on fewer batches",
+    "paused": "look at the line that the evidence names: take it out of the loop, or do it in another thread or process",
+}
 _PAUSES = {"gc": "garbage collection", "evaluation": "evaluation", "paused": "standing still within computing"}
 
 
@@ -111,7 +116,7 @@ def _pauses(job: JobRecords, steps: Steps, losses: Losses, memory: Matrix) -> li
         evidence += seen_lines(job, steps, cause, ranks)
     elif still.any():
         evidence += _standing_still(job, steps, ranks)
-    return [Candidate("host_pause", lost, who, evidence, cause=cause)]
+    return [Candidate("host_pause", lost, who, evidence, action=_FIXES[cause], cause=cause)]
 
 
 def _standing_still(job: JobRecords, steps: Steps, ranks: list[int]) -> list[Evidence]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from tachoscope_core.job_notes import STEPS_BEFORE
 from tachoscope_core.report import SEVERITY_ORDER, Finding, Report
 from tachoscope_core.sentences import CORES_USED, template
 from tachoscope_core.taxonomy import BY_SLUG, HEALTHY
@@ -22,7 +23,13 @@ class FirstLines:
 
 
 def first_lines(report: Report) -> FirstLines:
-    """Return the lines, of the gravest finding that the job can change."""
+    """Return the lines: how the job failed, if it did, and the gravest finding that it can change."""
+    found = _of_steps(report)
+    failure = next((note.what for note in report.quality if note.means.startswith(STEPS_BEFORE)), "")
+    return replace(found, verdict=f"{failure[0].upper()}{failure[1:]}. Before that: {found.verdict}") if failure else found
+
+
+def _of_steps(report: Report) -> FirstLines:
     if any(note.severity == "bad" for note in report.quality):
         return FirstLines("The data cannot be trusted, so nothing is concluded from them: see below why.", "", "", [])
     conditions = [sentence(one, report) for one in report.findings if one.condition]

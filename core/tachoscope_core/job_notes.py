@@ -13,6 +13,8 @@ from tachoscope_core.report import QualityNote
 from tachoscope_core.shared_ranks import Claim, SharedRank, shared_ranks
 from tachoscope_core.spool import FOREIGN_PYTHON, FRAMEWORKS, PYTHON
 
+STEPS_BEFORE = "the report is on the steps before"
+"""How the note of a failure begins what it means."""
 SAY_STEPS = "call tachoscope.step() at the end of each step (docs/steps.md)"
 _NOTHING = f"no process of it computed gradients with torch or called tachoscope.step(): {SAY_STEPS}"
 
@@ -93,8 +95,8 @@ def same_rank(shared: Sequence[SharedRank]) -> list[QualityNote]:
         QualityNote(
             what=f"{len(one.ranks)} processes say that they are rank {one.rank}",
             severity="limited",
-            means=f"they are analyzed as ranks {_listed(one.ranks)}, each by itself; start them with torchrun, or give each its "
-            "own $RANK, to say which is which",
+            means=f"they are analyzed as ranks {_listed(one.ranks)}, but for those with less than half the steps of the "
+            "others; give each its own $RANK and $WORLD_SIZE, as torchrun does, to say which is which",
         )
         for one in shared
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -57,8 +58,7 @@ def input_of(
     made_in = loader.workers * step_seconds if loader.workers else making(job, steps, ranks)
     cores, settings = cores_of(job, steps), loader.settings
     reads = not loader.workers and (loader.busy is None or loader.busy < threshold("loader_busy_ratio")) and loader.reading > 0.5
-    ranks_on_host = _ranks_on_a_host(steps)
-    return Input(
+    found = Input(
         step=step_seconds,
         rest=rest,
         making=made_in,
@@ -69,9 +69,9 @@ def input_of(
         bytes=_bytes(job, steps, ranks, step_seconds) if reads else 0.0,
         # A late rank then waits as the others do, which is in the rest of the step.
         handover=0.0 if late else handover_seconds(settings.batch_bytes if settings else 0.0, _batches(job, steps, ranks)),
-        limit=limit(_room(job, steps, loader, cores, Input(step_seconds, rest, made_in, loader.workers)), settings, ranks_on_host),
         splits=None if settings is None else not settings.iterable or settings.shards,
     )
+    return replace(found, limit=limit(_room(job, steps, loader, cores, found), settings, _ranks_on_a_host(steps)))
 
 
 def _bursts(count: int, ratio: float, wait: float, found: Input, loader: Loader) -> Advised:
@@ -122,7 +122,9 @@ def _room(job: JobRecords, steps: Steps, loader: Loader, cores: Cores | None, co
     whole = max((beat.signals.get("resident_bytes", 0.0) for beat in beats), default=0.0)
     free = [beat.signals["available_bytes"] for beat in beats if "available_bytes" in beat.signals]
     # A worker that was not seen yet may come to hold all that the training process does.
-    return Room(share, busy, loader.workers, worker or whole, min(free, default=0.0) / ranks)
+    goal = workers.expected_step(costs) if costs.rest > 0 else 0.0
+    needed = workers.keeping_up(costs.made, goal) if goal > 0 else 0
+    return Room(share, busy, needed, loader.workers, worker or whole, min(free, default=0.0) / ranks)
 
 
 def _computing(steps: Steps, loader: Loader, cores: Cores | None, costs: Input) -> float:

@@ -27,11 +27,14 @@ class Room:
     Attributes:
         cores: its share of the cores of its host, 0: not known. busy: cores that its computing keeps busy in the rest of the step,
             0 where the loader itself does not compute.
+        needed: workers without which the step lasts longer than its cores need for all of its work: they have the cores while
+            computing waits.
         workers: that it has now. worker_bytes: memory of one more, 0: not known. available_bytes: of the rank's share, 0: likewise.
     """
 
     cores: float = 0.0
     busy: float = 0.0
+    needed: int = 0
     workers: int = 0
     worker_bytes: float = 0.0
     available_bytes: float = 0.0
@@ -55,11 +58,13 @@ def _data_set(loader: LoaderSettings | None) -> Limit | None:
 
 
 def _cores(room: Room) -> Limit | None:
-    """Return the workers for which there are cores: one each, and beside the computing where loading computes too."""
+    """Return the workers for which there are cores: one each, and beside the computing where loading computes too, unless the
+    computing waits for them most of the time.
+    """
     if room.cores < 1:
         return None
     slack = threshold("core_slack") if room.busy else 0.0
-    most = max(int(room.cores - room.busy + slack), 0)
+    most = max(int(room.cores - room.busy + slack), min(room.needed, int(room.cores)), 0)
     beside = f", of which computing keeps {number(room.busy, 2)} busy" if room.busy else ""
     return Limit(most, f"a rank has {count(int(room.cores), 'core')}{beside}")
 

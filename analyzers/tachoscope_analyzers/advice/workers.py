@@ -61,7 +61,12 @@ def needed(making_seconds: float, step_seconds: float) -> int:
     """
     if step_seconds <= 0:
         raise ValueError(f"a step takes {step_seconds} s: no number of workers keeps up with it")
-    return math.ceil(making_seconds / step_seconds - 1e-9) + spare(making_seconds, step_seconds)
+    return keeping_up(making_seconds, step_seconds) + spare(making_seconds, step_seconds)
+
+
+def keeping_up(making_seconds: float, step_seconds: float) -> int:
+    """Return how many worker processes bring a step's input as fast as the steps go, if all batches take the same time."""
+    return math.ceil(making_seconds / step_seconds - 1e-9)
 
 
 def spare(making_seconds: float, step_seconds: float) -> int:
