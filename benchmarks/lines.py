@@ -28,7 +28,6 @@ from tachoscope_core.store import Store
 
 SCRIPT = Path(__file__).with_name("lines_loops.py")
 LOOPS = ("tokenizer", "numpy", "generator", "workers", "sleep", "file", "queue", "evaluation")
-IDLE = ("_worker_loop", "_try_get_data")
 
 
 def main() -> None:

@@ -101,7 +101,7 @@ class WorkerSampler:
     def _tick(self) -> None:
         for taken in self._running.take():
             self._count(lines_of(taken.places))
-        if procfs.waits_for(os.getpid(), self._thread_id) in _WORKING or not self._running.on:
+        if procfs.thread_waits_for(self._thread_id) in _WORKING or not self._running.on:
             self._count(chain_of(sys._current_frames().get(self._thread_ident)))
 
     def _count(self, chain: Chain) -> None:

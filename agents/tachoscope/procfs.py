@@ -63,6 +63,22 @@ def waits_for(pid: int, tid: int | None = None) -> str:
         return "unknown"
 
 
+def thread_waits_for(thread_id: int) -> str:
+    """Return what another thread of this process is doing, as `waits_for`.
+
+    A thread that waits for the interpreter's lock, which the caller holds, runs: it goes on, or wants a core, once the lock is
+    free. To tell it from one at a lock of its own, the caller gives the interpreter's lock away for a millisecond.
+    """
+    process = os.getpid()
+    kind = waits_for(process, thread_id)
+    if kind != "lock":
+        return kind
+    before = running_nanoseconds(thread_id)
+    time.sleep(0.001)
+    ran = running_nanoseconds(thread_id) != before
+    return kind if not ran and waits_for(process, thread_id) == kind else "cpu"
+
+
 def _kind_of_file(target: str) -> str:
     if target.startswith("socket:"):
         return "socket"

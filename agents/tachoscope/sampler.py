@@ -16,7 +16,6 @@ Levels at its end: `workers`, the number of loader workers, `worker_bytes`, the 
 
 from __future__ import annotations
 
-import os
 import random
 import resource
 import sys
@@ -31,7 +30,7 @@ from tachoscope.loop_code import LoopCode
 from tachoscope.running_stacks import RunningStacks
 from tachoscope.stacks import Chain, chain_of, innermost_line, lines_of, outside_models, user_line
 from tachoscope.timeline import BACKWARD, DATA_WAIT, EVALUATION
-from tachoscope_core.records import PHASES
+from tachoscope_core.records import PHASES, SHARED_PHASES
 
 TICK_SECONDS = 0.1
 HEARTBEAT_SECONDS = 5.0
@@ -43,9 +42,6 @@ _LINES_PER_PHASE = 3
 _LEARN_TIMES = 8
 """How often it is taken down from where the loop calls its models: in the first steps not every branch was taken."""
 _LEARN_EVERY_TICKS = 20
-_SHORT_SECONDS = 0.001
-_SHARED = ("loss", "preparation", "other")
-"""Phases of which the clock alone does not tell what their time belongs to."""
 _COMPUTING = ("forward", "loss", "optimizer")
 _STANDING = ("sleep", "disk", "file", "pipe", "socket", "poll", "lock")
 
@@ -159,7 +155,7 @@ class Sampler:
 
     def _look(self, phase: int) -> None:
         chain = chain_of(sys._current_frames().get(self._watched.thread_ident))
-        kind = waits_for(self._watched.thread_id)
+        kind = procfs.thread_waits_for(self._watched.thread_id)
         self._waits[phase, kind] += 1
         if chain and (kind in _STANDING or not self._running.on):
             self._seen(phase, kind, chain)
@@ -168,7 +164,7 @@ class Sampler:
         """Count a sample for the phase that it belongs to."""
         phase: str = PHASES[clock_phase]
         belongs_to = phase
-        if phase in _SHARED:
+        if phase in SHARED_PHASES:
             role = self._code.role(chain)
             belongs_to = _PHASE_OF_ROLE.get(role, "other" if phase == "preparation" and role == "other" else phase)
             self._activity[phase, f"{belongs_to} {kind}"] += 1
@@ -262,22 +258,6 @@ class Lateness:
 
 
 _PHASE_OF_ROLE = {"input": "data_wait", "model": "forward", "result": "loss"}
-
-
-def waits_for(thread_id: int) -> str:
-    """Return what a thread of this process is doing, as `procfs.waits_for`.
-
-    One that waits for the interpreter's lock, which the caller holds, merely runs: it goes on, or wants a core, as soon as the lock
-    is free.
-    """
-    process = os.getpid()
-    kind = procfs.waits_for(process, thread_id)
-    if kind != "lock":
-        return kind
-    before = procfs.running_nanoseconds(thread_id)
-    time.sleep(_SHORT_SECONDS)
-    ran = procfs.running_nanoseconds(thread_id) != before
-    return kind if not ran and procfs.waits_for(process, thread_id) == kind else "cpu"
 
 
 def _grouped(counts: Counter[tuple[str, str]], most: int | None = None) -> Counts:

@@ -16,7 +16,7 @@ Places = Sequence[tuple[CodeType, int]]
 
 MOST_FRAMES = 48
 MODEL_FILES = ("torch/nn/modules/module.py", "torch/_dynamo/eval_frame.py")
-"""Whoever calls these calls a model."""
+"""Files of torch through which every call of a model goes."""
 
 _LIBRARIES = tuple(
     {
@@ -57,7 +57,7 @@ def user_line(chain: Chain) -> str:
 
 
 def innermost_line(chain: Chain) -> str:
-    """Return `file:line function` of the innermost frame, whoever's code it is."""
+    """Return `file:line function` of the innermost frame, of the user's code or a library."""
     return next((f"{_short_name(code.co_filename)}:{line} {code.co_name}" for code, line in chain), "")
 
 

@@ -16,14 +16,12 @@ import numpy.typing as npt
 
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.thresholds import threshold
-from tachoscope_core.records import Heartbeat
+from tachoscope_core.records import SHARED_PHASES, Heartbeat
 
 Matrix = npt.NDArray[np.float64]
 Column = Callable[[str], Matrix]
 
 CAUSE_OF_PHASE = {"loss": "compute", "forward": "compute", "preparation": "data_wait", "data_wait": "data_wait", "other": "other"}
-SHARED_PHASES = ("loss", "preparation", "other")
-"""Phases of which the clock alone does not tell what their time belongs to."""
 RUNNING = ("cpu", "unknown")
 
 

@@ -202,7 +202,6 @@ def aligned(job: JobRecords, frame: pd.DataFrame | None = None) -> Steps:
     def column(name: str) -> Matrix:
         return frame[name].to_numpy(dtype=float, copy=True).reshape(shape)
 
-    writers = [str(writer) for writer in frame["writer"].to_numpy().reshape(shape)[0]]
     starts = [start for start in job.starts if start.writer in writers]
     on_device = _ever_read(column("device_backward_seconds"))
     device = next((start.device for start in starts), "cuda" if on_device.any() else "cpu")

@@ -52,6 +52,10 @@ COMPUTING_PHASES: frozenset[Phase] = frozenset({"forward", "loss", "backward", "
 """Phases in which a step computes; without torch nothing is in them but what the job marks."""
 
 
+SHARED_PHASES: tuple[Phase, ...] = ("loss", "preparation", "other")
+"""Phases of which the clock alone does not tell what their time belongs to: samples do, see `Heartbeat.activity`."""
+
+
 def check_job_name(name: str) -> str:
     """Return `name` if it is safe as a folder name and a label value.
 

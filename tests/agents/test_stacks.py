@@ -10,7 +10,7 @@ from types import CodeType, SimpleNamespace
 
 import pytest
 
-from tachoscope.sampler import waits_for
+from tachoscope.procfs import thread_waits_for
 from tachoscope.stacks import chain_of, lines_of, outside_models, user_line
 
 
@@ -91,4 +91,4 @@ def test_a_thread_that_merely_waits_for_the_interpreter_runs_and_one_at_a_lock_d
 
 def kind_of(thread_id: int) -> str:
     time.sleep(0.001)
-    return waits_for(thread_id)
+    return thread_waits_for(thread_id)

@@ -13,7 +13,7 @@ class Advised:
     """What to do.
 
     Attributes:
-        text: for a person; empty: there is no advice. settings: what to set, by name, see `AdvisedSettings`; empty where it is not
+        text: for a person, empty without advice. settings: what to set, by name, see `AdvisedSettings`; empty where it is not
             a setting, or a condition must be looked at first.
         expected: seconds of a step then, None: the model does not know.
     """

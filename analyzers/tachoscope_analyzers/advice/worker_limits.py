@@ -64,8 +64,9 @@ def _cores(room: Room) -> Limit | None:
     if room.cores < 1:
         return None
     slack = threshold("core_slack") if room.busy else 0.0
-    most = max(int(room.cores - room.busy + slack), min(room.needed, int(room.cores)), 0)
-    beside = f", of which computing keeps {number(room.busy, 2)} busy" if room.busy else ""
+    beside_computing = max(int(room.cores - room.busy + slack), 0)
+    most = max(beside_computing, min(room.needed, int(room.cores)))
+    beside = f", of which computing keeps {number(room.busy, 2)} busy" if room.busy and most == beside_computing else ""
     return Limit(most, f"a rank has {count(int(room.cores), 'core')}{beside}")
 
 

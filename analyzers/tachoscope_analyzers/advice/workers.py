@@ -232,7 +232,7 @@ def _limited(found: Input) -> Advised:
 
 
 def start_of_workers(waits_ratio: float, wait_seconds: float, step: float, rest: float) -> Advised:
-    """Return what to do where workers keep up, but start anew for each epoch.
+    """Return what to do where workers keep up, but each epoch starts new ones.
 
     Args:
         waits_ratio: of the steps, that wait; wait_seconds: in each of them.
