@@ -5,12 +5,14 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 RUNS ?= 30
 OUT ?= build/lab
+LOCKER := uv==0.13.9
+SBOM_MAKER := cyclonedx-bom==7.5.0
 
 # Hundreds of processes of the tests import the same modules: what is compiled once serves them all.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bars bench lab lint generate boards pages lock clean
+.PHONY: help demo test bars bench lab lint generate boards pages lock sbom clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
@@ -64,23 +66,32 @@ boards: $(READY) ## draw the pictures of the Grafana boards in the docs, from a 
 pages: $(READY) ## draw the pictures of the explorer in the docs, from recorded demos
 	PYTHONPATH=tests/explorer $(BIN)/python tests/explorer/explorer_pictures.py
 
-lock: ## resolve the newest versions again and write requirements.lock
+lock: ## resolve the newest versions again and write requirements.lock with the hashes of their files (KEEP=1: change only what must)
 	rm -rf build/lock && $(PYTHON) -m venv build/lock
-	build/lock/bin/pip install --quiet 'pip>=25.1' # for --group
-	build/lock/bin/pip install --quiet torch==2.13.0
-	build/lock/bin/pip install --quiet --group dev '.[all]'
-	build/lock/bin/pip freeze --exclude tachoscope | sed 's/^torch==.*/torch==2.13.0/' > requirements.lock
+	build/lock/bin/pip install --quiet --disable-pip-version-check $(LOCKER)
+	$(if $(KEEP),cp requirements.lock build/lock/all)
+	build/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --all-extras --group dev --constraint requirements-torch.lock \
+	  --generate-hashes --no-header --no-annotate --no-emit-package torch --output-file build/lock/all pyproject.toml
+	( echo "# Written by make lock: the exact versions that make installs, and the SHA-256 of their files. PyTorch is in requirements-torch.lock."; \
+	  awk '/^[^ ]/ { cuda = /^(cuda-|nvidia-|triton==)/ && !/^nvidia-ml-py==/ } !cuda' build/lock/all ) > requirements.lock
+
+sbom: $(READY) ## write build/sbom.cdx.json: what is installed in .venv, with licences and what needs what, in CycloneDX's form
+	rm -rf build/sbom && $(PYTHON) -m venv build/sbom
+	build/sbom/bin/pip install --quiet --disable-pip-version-check $(SBOM_MAKER)
+	build/sbom/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --output-file build/sbom.cdx.json $(BIN)/python
+	@echo "written: $(CURDIR)/build/sbom.cdx.json"
 
 clean: ## remove the virtual environment and caches
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 
-# torch comes first and by its exact version, so that nothing pulls in another build of it.
-$(READY): requirements.lock pyproject.toml
+# The lock is whole: nothing else is resolved (--no-deps), nothing without a hash is installed, and the project is built by what it holds.
+# torch comes last, so that of what it needs only what PyPI's build needs beyond the CPU's is taken without a hash.
+$(READY): requirements.lock requirements-torch.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed (PYTHON=python3.12 make ...)"; exit 1; }
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { echo "installing python3-venv"; \
 	  $$([ $$(id -u) = 0 ] || echo sudo) apt-get update -qq && $$([ $$(id -u) = 0 ] || echo sudo) apt-get install -y -qq python3-venv; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check $$(grep '^torch==' requirements.lock)
-	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.lock
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -e .
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-torch.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $(READY)

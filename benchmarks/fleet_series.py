@@ -11,7 +11,7 @@ import numpy as np
 from remote_write import Floats
 
 from tachoscope_core import gpu_metrics, serving_metrics, training_metrics
-from tachoscope_core.metric import Metric
+from tachoscope_core.metric import NAMESPACE, Metric
 from tachoscope_core.names import BY_NAME
 
 Labels = dict[str, str]
@@ -187,7 +187,7 @@ def series_of(name: str, fleet: Fleet, now: float) -> Iterator[Planted]:
     metric = metric_of(name)
     assert metric is not None
     entities = list(fleet.entities(metric))
-    free = [label for label in metric.labels if label not in entities[0]]
+    free = [label for label in metric.labels if label not in entities[0] and label != NAMESPACE]  # a fleet outside of Kubernetes
     combinations = [dict(zip(free, values, strict=True)) for values in _combinations(metric, free)]
     bounds = [*map(str, metric.buckets), "+Inf"] if name.endswith("_bucket") else [""]
     for entity in entities:

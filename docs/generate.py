@@ -52,6 +52,7 @@ COMMANDS = (
         ["agent"],
         ["doctor"],
     ),
+    ["job", "processes"],
     *(["store", "ls"], ["store", "add-traces"], ["store", "traces"], ["store", "quarantine"]),
     *(["slo", "check"], ["slo", "build"], ["slo", "report"]),
     *(["dashboards", "build"], ["dashboards", "check"], ["dashboards", "preview"], ["dashboards", "push"]),

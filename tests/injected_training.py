@@ -21,9 +21,12 @@ SLOW = 0.08
 
 
 class Images(Dataset):
-    def __init__(self, folder: Path, slow: bool) -> None:
+    """Batches in files; `kept` in memory, so that reading one does not take as long as exchanging a tiny model."""
+
+    def __init__(self, folder: Path, slow: bool, kept: bool) -> None:
         self.files = sorted(folder.glob("*.pt"))
         self.slow = slow
+        self.batches = [torch.load(file) for file in self.files] if kept else None
 
     def __len__(self) -> int:
         return 100_000
@@ -31,7 +34,7 @@ class Images(Dataset):
     def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
         if self.slow:
             time.sleep(SLOW)
-        return torch.load(self.files[index % len(self.files)])
+        return self.batches[index % len(self.files)] if self.batches else torch.load(self.files[index % len(self.files)])
 
 
 class Net(nn.Module):
@@ -66,7 +69,7 @@ def main(rank: int, options: argparse.Namespace) -> None:
         for number in range(16):
             torch.save((torch.rand(40, 3, 32, 32), torch.randint(0, 10, (40,))), folder / f"{number}.pt")
     dist.barrier()
-    images = Images(folder, slow=fault == "data_both" or (fault == "data_one" and guilty))
+    images = Images(folder, slow=fault == "data_both" or (fault == "data_one" and guilty), kept=fault == "tiny")
     loader = DataLoader(images, batch_size=None, num_workers=options.workers)
     net: nn.Module = nn.Linear(32, 10) if fault == "tiny" else Net(16)
     if fault == "large":  # about 8 MB of gradients

@@ -182,3 +182,74 @@ HOSTILE = (
     "login a password ",
 )
 """Pieces which, repeated, make patterns that go back and forth take hours."""
+
+OF_COMMANDS: dict[str, tuple[list[str], str]] = {
+    "curl -u": (["curl", "-sS", "-u", "bob:hunter2", "https://host/x"], "hunter2"),
+    "curl -uUSER": (["curl", "-ubob:hunter2", "https://host/x"], "hunter2"),
+    "curl --user=": (["curl", "--user=bob:hunter2", "https://host/x"], "hunter2"),
+    "curl with a cookie": (["curl", "-b", "session=hunter2", "https://host/x"], "hunter2"),
+    "curl with a header": (["curl", "-H", "X-Api-Key: hunter2", "https://host/x"], "hunter2"),
+    "curl within a shell": (["sh", "-c", "nvidia-smi && curl -u bob:hunter2 https://host/x"], "hunter2"),
+    "HTTPie": (["http", "-a", "bob:hunter2", "host/x"], "hunter2"),
+    "mysql -pX": (["mysql", "-h", "db", "-uroot", "-phunter2", "runs"], "hunter2"),
+    "mysqldump in a pipe": (["bash", "-c", "mysqldump -phunter2 runs | gzip > runs.gz"], "hunter2"),
+    "sshpass -p": (["sshpass", "-p", "hunter2", "ssh", "-p", "2222", "host"], "hunter2"),
+    "sshpass -pX": (["sshpass", "-phunter2", "scp", "a", "host:"], "hunter2"),
+    "docker login -p": (["docker", "login", "-u", "bob", "-p", "hunter2", "ghcr.io"], "hunter2"),
+    "skopeo": (["skopeo", "copy", "--src-creds", "bob:hunter2", "docker://a", "dir:b"], "hunter2"),
+    "redis-cli": (["redis-cli", "-h", "cache", "-a", "hunter2", "ping"], "hunter2"),
+    "mongosh": (["mongosh", "-u", "bob", "-p", "hunter2", "runs"], "hunter2"),
+    "ldapsearch": (["ldapsearch", "-D", "cn=bob", "-w", "hunter2"], "hunter2"),
+    "openssl": (["openssl", "enc", "-aes-256-cbc", "-pass", "pass:hunter2"], "hunter2"),
+    "zip": (["zip", "-P", "hunter2", "runs.zip", "runs"], "hunter2"),
+    "7z": (["7z", "x", "-phunter2", "runs.7z"], "hunter2"),
+    "smbclient": (["smbclient", "//host/data", "-U", "bob%hunter2"], "hunter2"),
+    "az login": (["az", "login", "-u", "bob", "-p", "hunter2"], "hunter2"),
+    "wandb login": (["wandb", "login", _HEX_40], _HEX_40),
+    "vault login": (["vault", "login", "hunter2hunter2"], "hunter2hunter2"),
+    "aws configure": (["aws", "configure", "set", "aws_secret_access_key", _AWS], _AWS),
+    "kubectl": (["kubectl", "create", "secret", "generic", "db", "--from-literal=password=hunter2"], "hunter2"),
+    "a number": (["train.py", "--db-password", "12345678"], "12345678"),
+    "a nested override": (["train.py", "+logger.auth.password=hunter2"], "hunter2"),
+    "Telegram": (["notify", "https://api.telegram.org/bot110201543:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw/sendMessage"], "AAHdqTcv"),
+    "Teams": (["notify", "https://acme.webhook.office.com/webhookb2/4b5f@7c/IncomingWebhook/8d9e/1a2b"], "8d9e"),
+    "Discord": (["notify", "https://discord.com/api/webhooks/1234/hunter2-hunter2"], "hunter2"),
+    "Feishu": (["notify", "https://open.feishu.cn/open-apis/bot/v2/hook/hunter2-hunter2"], "hunter2"),
+    "Zapier": (["notify", "https://hooks.zapier.com/hooks/catch/123/hunter2/"], "hunter2"),
+}
+"""Commands as users type them, and the secret in them that only the program's own options tell to be one."""
+
+HYPERPARAMETERS: dict[str, tuple[dict[str, object], str]] = {
+    "a number": ({"password": 12345678}, "12345678"),
+    "a number with a point": ({"api_key": 1234.5678}, "1234.5678"),
+    "nested": ({"db": {"password": "hunter2"}}, "hunter2"),
+    "below a name": ({"password": {"value": "hunter2"}}, "hunter2"),
+    "a number below a name": ({"credentials": {"pin": 12345678}}, "12345678"),
+    "in a list": ({"api_keys": {"secrets": ["hunter2", "b"]}}, "hunter2"),
+    "in a list of mappings": ({"loggers": [{"name": "wandb", "api_key": "hunter2"}]}, "hunter2"),
+    "in a set": ({"secrets": {"hunter2"}}, "hunter2"),
+    "in an object's text": ({"config": type("C", (), {"__str__": lambda _: "C(password='hunter2')"})()}, "hunter2"),
+    "in a URL": ({"tracking_uri": "https://bob:hunter2@mlflow.example.org"}, "hunter2"),
+    "of a service": ({"hf_token": "hunter2"}, "hunter2"),
+    "a connection string": ({"connection_string": "hunter2"}, "hunter2"),
+    "pass": ({"db": {"pass": "hunter2"}}, "hunter2"),
+    "auth, as a pair": ({"http_auth": ("hunter2", "b")}, "hunter2"),
+    "a cookie": ({"sessionCookie": "sid=hunter2"}, "hunter2"),
+    "JSON in a text": ({"extra": '{"client_secret": "hunter2"}'}, "hunter2"),
+}
+"""Hyper-parameters, and the secret in them."""
+
+PLAIN_HYPERPARAMETERS: dict[str, object] = {
+    "passes": "two",
+    "author": "me",
+    "bypass": "all",
+    "compass": "north",
+    "pass": 2,
+    "auth": "none",
+    "auth_type": "basic",
+    "cookie": "/etc/cookies.txt",
+    "max_tokens": 4096,
+    "token": 17,
+    "sort_key": "name",
+}
+"""Hyper-parameters that must stay as they are."""

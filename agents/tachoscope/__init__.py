@@ -1,19 +1,24 @@
 """What users import in a job or a server: `watch`, `step`, `phase`, `service` and so on. Light: imports neither torch nor pandas.
 
-import tachoscope
+    import tachoscope
 
-with tachoscope.watch(job="resnet"):
-    train()
+    with tachoscope.watch(job="resnet"):
+        train()
+
+No call raises a fault of the probe, or of what it is given to record: that is one line on stderr. Numbers may be those of numpy or
+torch, on the host. What raises is a mistake in the code itself that each run would show, such as a phase that does not exist.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Literal
 
+from tachoscope import arguments
+from tachoscope.guard import QUIETLY
 from tachoscope.notices import NOTICES
 from tachoscope_core.records import PHASES, Phase
 
@@ -60,23 +65,33 @@ def watch(job: str | None = None, *, store: str | None = None) -> Iterator[None]
         job: name that all ranks and attempts of the job share; default: what the scheduler says.
         store: directory or URL; default: `$TACHOSCOPE_STORE`, else the user's data directory.
     """
-    from tachoscope import auto, shards, staleness
+    started = False
+    with QUIETLY:
+        from tachoscope import auto
 
-    started = auto.start(job)
+        started = auto.start(job)
     try:
         yield
     except BaseException as error:
-        auto.PROBE.failed(error)
+        with QUIETLY:
+            auto.PROBE.failed(error)
         raise
     finally:
         if started:
-            auto.PROBE.close()
-            shards.RECORDS.close()
-            staleness.UPDATES.close()
-            if not os.environ.get("TACHOSCOPE_RUN_DIR"):
-                from tachoscope.ship import ship_quietly
+            with QUIETLY:
+                _end_watching(store)
 
-                ship_quietly(auto.PROBE.directory, store)
+
+def _end_watching(store: str | None) -> None:
+    from tachoscope import auto, shards, staleness
+
+    auto.PROBE.close()
+    shards.RECORDS.close()
+    staleness.UPDATES.close()
+    if not os.environ.get("TACHOSCOPE_RUN_DIR"):
+        from tachoscope.ship import ship_quietly
+
+        ship_quietly(auto.PROBE.directory, store)
 
 
 def step(*, samples: int = 0, tokens: int = 0) -> None:
@@ -85,9 +100,10 @@ def step(*, samples: int = 0, tokens: int = 0) -> None:
     Args:
         samples: samples that the step consumed. tokens: tokens that it consumed. 0: not known.
     """
-    probe = _watching()
-    if probe is not None and probe.mine():
-        probe.explicit_step(samples=samples, tokens=tokens)
+    with QUIETLY:
+        probe = _watching()
+        if probe is not None and probe.mine():
+            probe.explicit_step(samples=arguments.whole(samples, "step(samples)"), tokens=arguments.whole(tokens, "step(tokens)"))
 
 
 @contextmanager
@@ -97,21 +113,20 @@ def phase(name: Phase) -> Iterator[None]:
     Raises:
         ValueError: no phase of that name; the message lists them.
     """
-    from tachoscope import auto
-    from tachoscope.timeline import INDEX
-
-    if name not in INDEX:
+    if name not in PHASES:
         raise ValueError(f"no phase {name!r}; there are {', '.join(PHASES)}")
-    if not auto.PROBE.on and os.environ.get("TACHOSCOPE_RUN_DIR"):
-        auto.start()
-    if not auto.PROBE.mine():
-        yield
-        return
-    auto.PROBE.timeline.enter(INDEX[name])
+    entered = False
+    with QUIETLY:
+        from tachoscope import auto
+
+        _watching()
+        entered = auto.PROBE.entered(PHASES.index(name))
     try:
         yield
     finally:
-        auto.PROBE.timeline.leave()
+        if entered:
+            with QUIETLY:
+                auto.PROBE.left()
 
 
 def saved(*, reference: str | os.PathLike[str] = "", seconds: float = 0.0, size_bytes: int = 0) -> None:
@@ -121,9 +136,14 @@ def saved(*, reference: str | os.PathLike[str] = "", seconds: float = 0.0, size_
         reference: path or URL of the file or folder, the same as `restored` will be given; a file's checksum is taken.
         seconds: how long training stood still for it. size_bytes: what this process wrote; 0: the size of the file, if it is one.
     """
-    probe = _watching()
-    if probe is not None:
-        probe.checkpoints.said_saved(reference=reference, seconds=seconds, size_bytes=size_bytes)
+    with QUIETLY:
+        probe = _watching()
+        if probe is not None:
+            probe.checkpoints.said_saved(
+                reference=arguments.place(reference, "saved(reference)"),
+                seconds=arguments.amount(seconds, "saved(seconds)"),
+                size_bytes=arguments.whole(size_bytes, "saved(size_bytes)"),
+            )
 
 
 def restored(*, step: int = -1, reference: str | os.PathLike[str] = "", seconds: float = 0.0) -> None:
@@ -133,11 +153,16 @@ def restored(*, step: int = -1, reference: str | os.PathLike[str] = "", seconds:
         step: the step of the whole job that it is of, over all attempts; -1: the save of the same reference tells it.
         reference: path or URL of the file or folder. seconds: how long reading it took.
     """
-    from tachoscope.references import reference_of
+    with QUIETLY:
+        from tachoscope.references import reference_of
 
-    probe = _watching()
-    if probe is not None:
-        probe.checkpoints.said_restored(reference=reference_of(reference), seconds=seconds, step=step)
+        probe = _watching()
+        if probe is not None:
+            probe.checkpoints.said_restored(
+                reference=reference_of(arguments.place(reference, "restored(reference)")),
+                seconds=arguments.amount(seconds, "restored(seconds)"),
+                step=arguments.whole(step, "restored(step)", default=-1, least=-1),
+            )
 
 
 def describe(
@@ -160,12 +185,19 @@ def describe(
     Raises:
         ValueError: the layout has another dimension than pp, dp, tp, cp and ep, or something that is no size.
     """
-    from tachoscope import layout as parallel
-    from tachoscope import lineage
+    mistake: ValueError | None = None
+    with QUIETLY:
+        from tachoscope import layout as parallel
+        from tachoscope import lineage
 
-    if layout is not None:
-        parallel.describe(layout)
-    lineage.describe(hyperparameters=hyperparameters, data_snapshot=data_snapshot, image=image, parents=parents)
+        try:
+            if layout is not None:
+                parallel.describe(layout)
+        except ValueError as error:
+            mistake = error
+        lineage.describe(hyperparameters=hyperparameters, data_snapshot=data_snapshot, image=image, parents=parents)
+    if mistake is not None:
+        raise mistake
 
 
 def integrity(model: Any, *, every: int = 100, replicas: Sequence[int] | None = None) -> None:
@@ -183,15 +215,16 @@ def integrity(model: Any, *, every: int = 100, replicas: Sequence[int] | None = 
     Raises:
         ValueError: `every` is less than 1.
     """
-    from tachoscope.integrity_checks import Checks
-
     if every < 1:
         raise ValueError(f"every={every} is no number of steps: use 1 or more")
-    probe = _watching()
-    if probe is not None:
-        if probe.integrity is None or probe.integrity.every != every:
-            probe.integrity = Checks(every)
-        probe.integrity.add(model, replicas)
+    with QUIETLY:
+        from tachoscope.integrity_checks import Checks
+
+        probe = _watching()
+        if probe is not None:
+            if probe.integrity is None or probe.integrity.every != every:
+                probe.integrity = Checks(every)
+            probe.integrity.add(model, replicas)
 
 
 def parameters_read(version: int) -> None:
@@ -200,9 +233,10 @@ def parameters_read(version: int) -> None:
     Args:
         version: how many updates had been applied to them.
     """
-    from tachoscope.staleness import UPDATES
+    with QUIETLY:
+        from tachoscope.staleness import UPDATES
 
-    UPDATES.read(version)
+        UPDATES.read(arguments.whole(version, "parameters_read(version)"))
 
 
 def parameters_applied(version: int, *, read: int | None = None, bound: int | None = None) -> None:
@@ -216,9 +250,14 @@ def parameters_applied(version: int, *, read: int | None = None, bound: int | No
         read: the version that it was computed from, where another process read it; default: what this thread read last.
         bound: the largest staleness that the job allows; reports hold the measured one against it.
     """
-    from tachoscope.staleness import UPDATES
+    with QUIETLY:
+        from tachoscope.staleness import UPDATES
 
-    UPDATES.applied(version, read=read, bound=bound)
+        UPDATES.applied(
+            arguments.whole(version, "parameters_applied(version)"),
+            read=None if read is None else arguments.whole(read, "parameters_applied(read)"),
+            bound=None if bound is None else arguments.whole(bound, "parameters_applied(bound)"),
+        )
 
 
 def preempted() -> bool:
@@ -227,7 +266,9 @@ def preempted() -> bool:
     True after `tachoscope run` or the node agent saw SIGTERM or a cloud's notice; without either of them it is False. Cheap enough
     for each step: it looks twice a second at most.
     """
-    return NOTICES.ask()
+    with QUIETLY:
+        return NOTICES.ask()
+    return False
 
 
 def _watching() -> Probe | None:
@@ -251,9 +292,11 @@ def shard(name: str | os.PathLike[str], *, size_bytes: int = 0) -> AbstractConte
     Args:
         name: path or URL; of a URL user, password and query are not recorded. size_bytes: 0: that of the file, if it is one.
     """
-    from tachoscope.shards import Reading
+    with QUIETLY:
+        from tachoscope.shards import Reading
 
-    return Reading(name, size_bytes=size_bytes)
+        return Reading(name, size_bytes=size_bytes)
+    return nullcontext()
 
 
 def quarantined() -> frozenset[str]:
@@ -262,9 +305,11 @@ def quarantined() -> frozenset[str]:
     Read from `$TACHOSCOPE_QUARANTINE`, else from beside the spool, again every two seconds at most: cheap enough for each shard.
     Empty where nobody watches the job.
     """
-    from tachoscope.shards import LIST
+    with QUIETLY:
+        from tachoscope.shards import LIST
 
-    return LIST.names()
+        return LIST.names()
+    return frozenset()
 
 
 def without_quarantined(shards: Iterable[str]) -> list[str]:
@@ -273,11 +318,14 @@ def without_quarantined(shards: Iterable[str]) -> list[str]:
     Raises:
         TypeError: a single string was given, such as `part-{000..099}.tar`, which is to be expanded first.
     """
-    from tachoscope_core.quarantine import without
-
     if isinstance(shards, str):
         raise TypeError(f"{shards!r} is one string, not a list of shards: expand it first, with list(braceexpand.braceexpand(...))")
-    return without(shards, quarantined())
+    given = list(shards)
+    with QUIETLY:
+        from tachoscope_core.quarantine import without
+
+        return without(given, quarantined())
+    return given
 
 
 def service(name: str, *, model: str = "", version: str = "", role: Literal["server", "engine", "client"] = "server") -> Service:

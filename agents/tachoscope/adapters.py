@@ -41,11 +41,11 @@ def _evaluating(probe: Probe) -> Callable[[Function], Function]:
         def call(*args: Any, **kwargs: Any) -> Any:
             if not probe.mine():
                 return original(*args, **kwargs)
-            probe.timeline.begin_evaluation()
+            quietly(probe, probe.timeline.begin_evaluation)
             try:
                 return original(*args, **kwargs)
             finally:
-                probe.end_evaluation()
+                quietly(probe, probe.end_evaluation)
 
         return call
 
@@ -64,8 +64,8 @@ def _step_after(probe: Probe, optimizer_steps: Callable[[], bool]) -> Callable[[
                 return original(*args, **kwargs)
             finally:
                 probe.rule.explicit = previous  # a loop of the user's own may follow
-                if optimizer_steps():
-                    probe.end_step()
+                if quietly(probe, optimizer_steps):
+                    quietly(probe, probe.end_step)
 
         return call
 
@@ -93,7 +93,7 @@ def _handing_out(probe: Probe) -> Callable[[Function], Function]:
         def hand_out(self: Any) -> Iterator[Any]:
             for batch in original(self):
                 if probe.mine():
-                    probe.batch_handed_out()
+                    quietly(probe, probe.batch_handed_out)
                 yield batch
 
         return hand_out

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from tachoscope import guard
+
 CHECKPOINT = "checkpoint"
 """As `tachoscope_analyzers.trace.host_spans` reads it."""
 
@@ -25,8 +27,9 @@ class Annotations:
         if span is not None:
             try:
                 span.__exit__(None, None, None)
-            except Exception:  # the profiler may have ended meanwhile
-                return
+            except Exception as error:  # the profiler may have ended meanwhile
+                if guard.is_of_the_job(error):
+                    raise
 
 
 def _begun(name: str) -> Any:
@@ -36,6 +39,8 @@ def _begun(name: str) -> Any:
     try:
         span = profiler.record_function(name)
         span.__enter__()
-    except Exception:
+    except Exception as error:
+        if guard.is_of_the_job(error):
+            raise
         return None
     return span

@@ -7,6 +7,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from tachoscope import guard
 from tachoscope.procfs import start_time
 from tachoscope.whereabouts import gpu_uuid, pod_uid
 
@@ -46,7 +47,9 @@ def _lineage() -> dict[str, str]:
         from tachoscope.lineage import of_this_process
 
         return of_this_process()
-    except Exception:  # what the run is made of is worth knowing, but not the run
+    except Exception as error:  # what the run is made of is worth knowing, but not the run
+        if guard.is_of_the_job(error):
+            raise
         return {}
 
 

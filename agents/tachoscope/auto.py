@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
 import uuid
 from pathlib import Path
 from types import ModuleType
 
-from tachoscope import adapters, identity, shard_adapters
+from tachoscope import adapters, guard, identity, shard_adapters
 from tachoscope.importhook import after_import
 from tachoscope.probe import Probe
 from tachoscope_core import spool
@@ -30,7 +29,7 @@ def start(job: str | None = None, *, torch: ModuleType | None = None) -> bool:
     try:
         who = identity.resolve(os.environ, job=job)
     except TachoscopeError as error:
-        sys.stderr.write(f"tachoscope: not watching: {error}\n")
+        guard.say(f"not watching: {error}")
         return False
     run_directory = os.environ.get(identity.RUN_DIR)
     PROBE.open(who, Path(run_directory) if run_directory else spool.default_root() / f"watch-{uuid.uuid4()}")

@@ -101,10 +101,10 @@ def _saves_file(probe: Probe, target_of: NameOf, original: Function) -> Function
     """Return a function that saves to a path or file object, recorded; by another thread to a path as well."""
 
     def save(*args: Any, **kwargs: Any) -> Any:
-        target = target_of(args, kwargs, None)
+        target = quietly(probe, target_of, args, kwargs, None)
         if not probe.mine():
             return _save_in_background(probe, original, args, kwargs, target)
-        before = size_of(target) if hasattr(target, "tell") else 0
+        before = quietly(probe, _position_of, target) or 0
 
         def returned(call: Call, _: Any) -> None:
             call.took_part += 1
@@ -116,6 +116,10 @@ def _saves_file(probe: Probe, target_of: NameOf, original: Function) -> Function
         return _within_save(probe, original, args, kwargs, returned)
 
     return save
+
+
+def _position_of(target: Any) -> int:
+    return size_of(target) if hasattr(target, "tell") else 0
 
 
 def _save_in_background(probe: Probe, original: Function, args: Any, kwargs: Any, target: Any) -> Any:
@@ -141,9 +145,8 @@ def _saves_distributed(probe: Probe, original: Function) -> Function:
     def save(*args: Any, **kwargs: Any) -> Any:
         if not probe.mine():
             return original(*args, **kwargs)
-        bytes_before, files_before = probe.checkpoints.saves.current.bytes, len(probe.checkpoints.saves.current.files)
-        if not probe.checkpoints.saves.depth:
-            bytes_before = files_before = 0
+        around = probe.checkpoints.saves.current if probe.checkpoints.saves.depth else None
+        bytes_before, files_before = (around.bytes, len(around.files)) if around is not None else (0, 0)
 
         def returned(call: Call, result: Any) -> None:
             folder = reference_of(_folder(args, kwargs, "storage_writer"))
@@ -199,7 +202,7 @@ def loading(probe: Probe, original: Function, *, name_of: NameOf) -> Function:
     """Return a function that restores from what `name_of` tells, timed, with one record; None: it restores nothing."""
 
     def load(*args: Any, **kwargs: Any) -> Any:
-        if not probe.on or not probe.checkpoints.may_load():
+        if not probe.on or not quietly(probe, probe.checkpoints.may_load):
             return original(*args, **kwargs)
 
         def returned(call: Call, result: Any) -> None:
@@ -214,9 +217,9 @@ def loading(probe: Probe, original: Function, *, name_of: NameOf) -> Function:
 
 def _loads_file(probe: Probe, target_of: NameOf, original: Function) -> Function:
     def load(*args: Any, **kwargs: Any) -> Any:
-        if not probe.on or not probe.checkpoints.may_load():
+        if not probe.on or not quietly(probe, probe.checkpoints.may_load):
             return original(*args, **kwargs)
-        target = target_of(args, kwargs, None)
+        target = quietly(probe, target_of, args, kwargs, None)
 
         def returned(call: Call, result: Any) -> None:
             if probe.checkpoints.counts(result, target):
@@ -250,7 +253,7 @@ def _makes_optimizer_state(probe: Probe, original: Function) -> Function:
 
 def _loads_distributed(probe: Probe, original: Function) -> Function:
     def load(*args: Any, **kwargs: Any) -> Any:
-        if not probe.on or not probe.checkpoints.may_load():
+        if not probe.on or not quietly(probe, probe.checkpoints.may_load):
             return original(*args, **kwargs)
 
         def returned(call: Call, _: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Protocol
@@ -20,8 +21,10 @@ from tachoscope_core import records
 from tachoscope_core.records import ShardSum
 
 LAST_MANIFEST_SECONDS = 3.0
+LAST_MANIFEST_VARIABLE = "TACHOSCOPE_MANIFEST_WAIT_SECONDS"
 LAST_MANIFEST_SECONDS_AFTER_FAILURE = 0.3
-"""How long the end of the process waits for a manifest under way. One that failed must be seen gone by its peers soon."""
+"""How long the end of the process waits for a manifest under way, unless the variable says another number. One that failed must be
+seen gone by its peers soon."""
 
 
 class Watched(Protocol):
@@ -49,25 +52,25 @@ class Checkpoints:
         self.saves = Calls()
         self.loads = Calls()
         self._manifests = Manifests(self._manifest)
-        self._held: list[Callable[[tuple[str, str] | None], bool]] = []
+        self._held: deque[Callable[[tuple[str, str] | None], bool]] = deque()
         self._saved: set[str] = set()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler of the job may save in the middle of `_release`
 
     # --- saving ------------------------------------------------------------------------------------------------------------
 
     def save_begin(self) -> Call:
         """Something is about to be saved; a framework's checkpoint holds several such calls."""
+        self._probe.timeline.enter(tl.CHECKPOINT)  # first, and left last: all that blocks is in the phase
+        self._annotations.begin(CHECKPOINT)
         call = self.saves.begin()
         call.after_notice = call.after_notice or self._notices.look()
-        self._probe.timeline.enter(tl.CHECKPOINT)
-        self._annotations.begin(CHECKPOINT)
         return call
 
     def save_end(self, *, raised: bool) -> None:
         """It was saved, or raised: write the record if this was the outermost call and a checkpoint was written."""
+        call = self.saves.end()
         self._annotations.end()
         self._probe.timeline.leave()
-        call = self.saves.end()
         # Ranks that write nothing only wait for the one that does; their phases say so.
         wrote = call is not None and (call.took_part or self._probe.outbox.rank == 0)
         step = self._probe.steps_in_parameters
@@ -146,7 +149,11 @@ class Checkpoints:
 
     def _release(self, renamed: tuple[str, str] | None) -> None:
         with self._lock:
-            self._held = [release for release in self._held if not release(renamed)]
+            for _ in range(len(self._held)):
+                if self._held:
+                    release = self._held.popleft()
+                    if not release(renamed):
+                        self._held.append(release)
 
     def _write_saved(self, call: Call, step: int, background_seconds: float, *, asynchronous: bool) -> None:
         self._saved.add(call.reference)
@@ -221,7 +228,7 @@ class Checkpoints:
     def close(self, *, failed: bool) -> None:
         """Write what is left; the probe is off already."""
         self._release(None)
-        self._manifests.close(LAST_MANIFEST_SECONDS_AFTER_FAILURE if failed else LAST_MANIFEST_SECONDS)
+        self._manifests.close(LAST_MANIFEST_SECONDS_AFTER_FAILURE if failed else _last_manifest_seconds())
 
 
 def _add_files(call: Call) -> None:
@@ -233,3 +240,11 @@ def _add_files(call: Call) -> None:
     elif not call.files and call.reference and (file := written(call.reference)) is not None and os.path.isfile(file.path):
         call.files = [file]
         call.bytes = call.bytes or os.path.getsize(file.path)
+
+
+def _last_manifest_seconds() -> float:
+    try:
+        seconds = float(os.environ.get(LAST_MANIFEST_VARIABLE, LAST_MANIFEST_SECONDS))
+    except ValueError:
+        seconds = LAST_MANIFEST_SECONDS
+    return min(seconds, threading.TIMEOUT_MAX) if seconds >= 0 else LAST_MANIFEST_SECONDS

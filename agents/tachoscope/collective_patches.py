@@ -116,16 +116,15 @@ def _blocking(probe: Probe, name: str, reader: _Reader) -> Callable[[Function], 
 
     def wrapper_of(original: Function) -> Function:
         def call(*args: Any, **kwargs: Any) -> Any:
-            if is_compiling() or not probe.mine() or probe.timeline.phase in _TAKE_THEIR_COLLECTIVES:
-                return original(*args, **kwargs)
             timeline, sums = probe.timeline, probe.collectives
-            timeline.enter(tl.COLLECTIVE)
+            if is_compiling() or timeline.phase in _TAKE_THEIR_COLLECTIVES or not probe.entered(tl.COLLECTIVE):
+                return original(*args, **kwargs)
             begin = timeline.last
             sums.peer = NOBODY
             try:
                 result = original(*args, **kwargs)
             finally:
-                timeline.leave()
+                probe.left()
             try:
                 found = reader.read(args, kwargs)
                 if found is not None:
@@ -179,15 +178,14 @@ def _waiting(probe: Probe) -> Callable[[Function], Function]:
 
     def wrapper_of(original: Function) -> Function:
         def wait(self: Any, *args: Any, **kwargs: Any) -> Any:
-            if is_compiling() or not probe.mine() or probe.timeline.phase in _TAKE_THEIR_COLLECTIVES:
-                return original(self, *args, **kwargs)
             timeline = probe.timeline
-            timeline.enter(tl.COLLECTIVE)
+            if is_compiling() or timeline.phase in _TAKE_THEIR_COLLECTIVES or not probe.entered(tl.COLLECTIVE):
+                return original(self, *args, **kwargs)
             begin = timeline.last
             try:
                 return original(self, *args, **kwargs)
             finally:
-                timeline.leave()
+                probe.left()
                 try:
                     if probe.collectives.waited(self, timeline.last - begin) in _POINT_TO_POINT:
                         probe.exchanged()

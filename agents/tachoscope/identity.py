@@ -13,6 +13,8 @@ from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.records import check_job_name
 
 JOB = "TACHOSCOPE_JOB"
+RANKS = ("RANK", "SLURM_PROCID")
+"""Environment variables in which launchers tell a process its rank, in the order in which they are asked."""
 JOB_IS_DEFAULT = "TACHOSCOPE_JOB_IS_DEFAULT"
 ATTEMPT = "TACHOSCOPE_ATTEMPT"
 RUN_DIR = "TACHOSCOPE_RUN_DIR"

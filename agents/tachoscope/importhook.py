@@ -9,6 +9,8 @@ import threading
 from collections.abc import Callable, Sequence
 from types import ModuleType
 
+from tachoscope import guard
+
 Callback = Callable[[ModuleType], None]
 
 
@@ -63,7 +65,9 @@ def _call(callback: Callback, module: ModuleType) -> None:
     try:
         callback(module)
     except Exception as error:  # never into the user's import
-        sys.stderr.write(f"tachoscope: not watching {module.__name__}: {type(error).__name__}: {error}\n")
+        if guard.is_of_the_job(error):
+            raise
+        guard.say(f"not watching {module.__name__}: {type(error).__name__}: {error}")
 
 
 def after_import(name: str, callback: Callback) -> None:

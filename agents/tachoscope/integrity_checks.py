@@ -17,6 +17,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from tachoscope import guard
+
 EVERY = 100
 VARIABLE = "TACHOSCOPE_INTEGRITY_EVERY"
 
@@ -32,7 +34,7 @@ def from_environment(environ: Mapping[str, str]) -> Checks | None:
     if not text:
         return None
     if not text.isdigit() or int(text) < 1:
-        sys.stderr.write(f"tachoscope: {VARIABLE}={text!r} is not a number of steps: no integrity checks\n")
+        guard.say(f"{VARIABLE}={text!r} is not a number of steps: no integrity checks")
         return None
     return Checks(int(text))
 
@@ -85,8 +87,10 @@ class Checks:
         try:
             return self._look()
         except Exception as error:
+            if guard.is_of_the_job(error):
+                raise
             self._broken = True
-            sys.stderr.write(f"tachoscope: no more integrity checks: {type(error).__name__}: {error}\n")
+            guard.say(f"no more integrity checks: {type(error).__name__}: {error}")
             return None
 
     def _look(self) -> dict[str, Any] | None:

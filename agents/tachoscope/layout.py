@@ -9,9 +9,10 @@ Megatron and torch's device meshes number them. What the given dimensions do not
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Mapping
 from typing import Any
+
+from tachoscope import guard
 
 VARIABLE = "TACHOSCOPE_LAYOUT"
 DIMENSIONS = ("pp", "dp", "tp", "cp", "ep")
@@ -35,7 +36,7 @@ def of_process(environ: Mapping[str, str], rank: int, world_size: int) -> dict[s
     try:
         sizes = complete(_said or parsed(environ.get(VARIABLE, "")), world_size)
     except ValueError as error:
-        sys.stderr.write(f"tachoscope: the layout of the ranks is not recorded: {error}\n")
+        guard.say(f"the layout of the ranks is not recorded: {error}")
         return {}
     return {"layout": sizes, "groups": groups_of(rank, sizes)} if sizes else {}
 

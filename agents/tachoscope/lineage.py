@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from tachoscope import tracker_runs
+from tachoscope.arguments import Taking
 from tachoscope.git_commit import repository_of
-from tachoscope_core.redaction import redact, redact_arguments, redact_environment, redact_value
+from tachoscope_core.redaction import names_secret, redact, redact_arguments, redact_environment, redact_value
 
 MAX_VALUE_BYTES = 2_000
 MAX_BYTES = 32_000
@@ -64,13 +65,15 @@ def describe(
 ) -> None:
     """Remember what the job says of itself; see `tachoscope.describe`."""
     if hyperparameters is not None:
-        _described.update(hyperparameters_of(hyperparameters))
-    if data_snapshot is not None:
-        _described["data_snapshot"] = redact(str(data_snapshot))
-    if image is not None:
-        _described["image"] = redact(str(image))
+        with Taking(hyperparameters, "describe(hyperparameters)"):
+            _described.update(hyperparameters_of(hyperparameters))
+    for name, text in (("data_snapshot", data_snapshot), ("image", image)):
+        if text is not None:
+            with Taking(text, f"describe({name})"):
+                _described[name] = redact(str(text))
     if parents is not None:
-        _parents[:] = [redact(os.fspath(parent)) for parent in parents]
+        with Taking(parents, "describe(parents)"):
+            _parents[:] = [redact(os.fsdecode(parent)) for parent in parents]
 
 
 def saw_hyperparameters(values: Mapping[str, Any]) -> None:
@@ -172,12 +175,18 @@ def _cuda_version() -> dict[str, str]:
 
 def _plain(value: Any, name: str = "", depth: int = 0) -> Any:
     """Return a value as JSON knows it, secrets redacted by name and by format."""
-    if value is None or isinstance(value, bool | int):
+    if value is None or isinstance(value, bool):
+        return value
+    if names_secret(name) and not isinstance(value, Mapping | list | tuple | set | frozenset):
+        shown = redact_value(name, str(value))
+        return shown if shown != str(value) or not isinstance(value, int | float) else value
+    if isinstance(value, int):
         return value
     if isinstance(value, float):
         return value if value == value and abs(value) != float("inf") else str(value)  # NaN is no JSON
     if isinstance(value, Mapping) and depth < 10:
-        return {str(key): _plain(one, str(key), depth + 1) for key, one in value.items()}
+        # What lies below a secret's name is one too, such as {"password": {"value": 12345}}.
+        return {str(key): _plain(one, name if names_secret(name) else str(key), depth + 1) for key, one in value.items()}
     if isinstance(value, list | tuple) and depth < 10:
         return [_plain(one, name, depth + 1) for one in value]
     if isinstance(value, set | frozenset):

@@ -84,9 +84,11 @@ class WorkerSampler:
         threading.Thread(target=self._run, name="tachoscope-worker-sampler", daemon=True).start()
 
     def stop(self) -> None:
-        """End; what was not sent yet is lost."""
+        """End, and send what was seen last."""
         self._stop.set()
         self._running.stop()
+        if self._lines:
+            LINES.send(self._lines)
 
     def _run(self) -> None:
         ticks = 0

@@ -43,8 +43,20 @@ class FinishedStep(NamedTuple):
     elements: int = 0
 
 
+class _Made(NamedTuple):
+    """A record beside its envelope, and the moment at which it was made."""
+
+    kind: type[records.Record]
+    fields: dict[str, Any]
+    unix_seconds: float
+    monotonic_ns: int
+
+
 class Outbox:
     """The records of one process: one writer, one spool. No method raises for a spool that cannot be written.
+
+    All records pass through one queue, which one thread at a time writes. A signal handler of the job may call tachoscope while
+    the thread that it interrupted writes: what it adds to the queue is then written by that thread, or at the next flush.
 
     Args:
         waits: records are kept until `start`, and dropped if it never comes.
@@ -57,19 +69,21 @@ class Outbox:
         self._spool = SpoolWriter(directory, self.writer)
         self._seq = 0
         self._lock = threading.Lock()
-        self._queue: deque[tuple[FinishedStep, dict[str, float]]] = deque()
-        self._overflow = 0
-        self._early: list[tuple[type[records.Record], float, int, dict[str, Any]]] | None = [] if waits else None
+        self._writing_thread = 0
+        self._queue: deque[tuple[FinishedStep, dict[str, float]] | list[_Made]] = deque()
+        self._overflow = self._unwritable = 0
+        self._why = ""
+        self._early: list[_Made] | None = [] if waits else None
 
     @property
     def dropped(self) -> int:
         """Records that could not be written so far."""
-        return self._spool.dropped + self._overflow
+        return self._spool.dropped + self._overflow + self._unwritable
 
     @property
     def error(self) -> str:
         """Why the last record was dropped."""
-        return self._spool.error or "too many steps waited to be written"
+        return self._spool.error or self._why or "too many steps waited to be written"
 
     def put(self, step: FinishedStep, device_seconds: dict[str, float]) -> None:
         """Queue a step; this is all that the training thread does."""
@@ -79,53 +93,76 @@ class Outbox:
             self._overflow += 1
 
     def flush(self, *, wait: bool = True) -> None:
-        """Write all queued steps; without `wait`, not if another thread is at it."""
-        if self._lock.acquire(blocking=wait):
+        """Write all that is queued; without `wait`, not if another thread is at it."""
+        if not wait and self._lock.locked():
+            return
+        thread = threading.get_ident()
+        if self._writing_thread == thread:  # a signal handler, on top of the call that holds the lock
+            return
+        with self._lock:  # and not `acquire`: what a signal handler raises right after that would leave it locked
+            self._writing_thread = thread
             try:
-                offset = time.time() - time.monotonic()
-                while self._queue:
-                    step, device_seconds = self._queue.popleft()
-                    self._append(_record(self._envelope(offset + step.end / 1e9, step.end), step, device_seconds))
+                self._write_queued()
             finally:
-                self._lock.release()
+                self._writing_thread = 0
 
     def write(self, kind: type[records.Record], **fields: Any) -> None:
         """Write a record of `kind` at this moment; the envelope is added."""
-        now, monotonic = time.time(), time.monotonic_ns()
-        with self._lock:
-            if self._early is None:
-                self._append(kind(**self._envelope(now, monotonic), **fields))
-            elif len(self._early) < MAX_EARLY:
-                self._early.append((kind, now, monotonic, fields))
+        self._queue.append([_Made(kind, fields, time.time(), time.monotonic_ns())])
+        self.flush()
 
     def write_all(self, rows: Iterable[tuple[type[records.Record], int, dict[str, Any]]]) -> None:
         """Write records of earlier moments, each at its monotonic nanoseconds, by one system call."""
         offset = time.time() - time.monotonic()
-        with self._lock:
-            lines = [
-                records.encode(kind(**self._envelope(offset + moment / 1e9, moment), **fields)) for kind, moment, fields in rows
-            ]
-            self._spool.append(b"".join(lines), lines=len(lines))
+        self._queue.append([_Made(kind, fields, offset + moment / 1e9, moment) for kind, moment, fields in rows])
+        self.flush()
 
     @property
     def early(self) -> list[tuple[type[records.Record], dict[str, Any]]]:
         """What is kept for `start`."""
-        return [(kind, fields) for kind, _, _, fields in self._early or ()]
+        return [(made.kind, made.fields) for made in self._early or ()]
 
     def start(self, **fields: Any) -> None:
         """Write the process's `JobStarted`, and then what was kept, with the times at which that was."""
-        with self._lock:
-            self._append(records.JobStarted(**self._envelope(time.time(), time.monotonic_ns()), **fields))
-            early, self._early = self._early or [], None
-            for kind, moment, monotonic, kept in early:
-                self._append(kind(**self._envelope(moment, monotonic), **kept))
+        self.write(records.JobStarted, **fields)
 
     def close(self) -> None:
         """Release the spool."""
         self._spool.close()
 
-    def _append(self, record: records.Record) -> None:
-        self._spool.append(records.encode(record))
+    def _write_queued(self) -> None:
+        offset = time.time() - time.monotonic()
+        while self._queue:
+            queued = self._queue.popleft()
+            if isinstance(queued, list):
+                self._append(self._due(queued))
+            else:
+                step, device_seconds = queued
+                self._append([_Made(records.StepDone, _fields_of(step, device_seconds), offset + step.end / 1e9, step.end)])
+
+    def _due(self, rows: list[_Made]) -> list[_Made]:
+        """Return what is to be written of these: nothing before the process's `JobStarted`, and with that what was kept for it."""
+        if self._early is None:
+            return rows
+        if rows and rows[0].kind is records.JobStarted:
+            early, self._early = self._early, None
+            return rows + early
+        self._early += rows[: max(0, MAX_EARLY - len(self._early))]
+        return []
+
+    def _append(self, rows: list[_Made]) -> None:
+        lines = [line for made in rows if (line := self._line(*made))]
+        if lines:
+            self._spool.append(b"".join(lines), lines=len(lines))
+
+    def _line(self, kind: type[records.Record], fields: dict[str, Any], unix_seconds: float, monotonic_ns: int) -> bytes:
+        """Return a record as a line; empty, and counted as dropped, where a field is not what the record can hold."""
+        try:
+            return records.encode(kind(**self._envelope(unix_seconds, monotonic_ns), **fields))
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            self._unwritable += 1
+            self._why = f"{kind.__name__}: {error}"
+            return b""
 
     def _envelope(self, unix_seconds: float, monotonic_ns: int) -> dict[str, Any]:
         self._seq += 1
@@ -142,21 +179,21 @@ class Outbox:
         }
 
 
-def _record(envelope: dict[str, Any], step: FinishedStep, device_seconds: dict[str, float]) -> records.StepDone:
+def _fields_of(step: FinishedStep, device_seconds: dict[str, float]) -> dict[str, Any]:
+    """Return the fields of a step's `StepDone` beside its envelope."""
     delay = {}
     if step.step_delay is not None and step.backward_delay is not None:
         delay = {"step": step.step_delay / 1e9, "backward": step.backward_delay / 1e9}
     cpu = step.cpu or []
-    return records.StepDone(
-        **envelope,
-        step=step.number,
-        wall_seconds=step.wall_total / 1e9,
-        phase_seconds={name: value / 1e9 for name, value in zip(PHASES, step.wall, strict=True) if value},
-        cpu_seconds={name: used / 1e9 for name, used, value in zip(PHASES, cpu, step.wall, strict=False) if value},
-        run_delay_seconds=delay,
-        device_seconds=device_seconds,
-        samples=step.samples,
-        tokens=step.tokens,
-        backward_calls=step.backward_calls,
-        elements=step.elements,
-    )
+    return {
+        "step": step.number,
+        "wall_seconds": step.wall_total / 1e9,
+        "phase_seconds": {name: value / 1e9 for name, value in zip(PHASES, step.wall, strict=True) if value},
+        "cpu_seconds": {name: used / 1e9 for name, used, value in zip(PHASES, cpu, step.wall, strict=False) if value},
+        "run_delay_seconds": delay,
+        "device_seconds": device_seconds,
+        "samples": step.samples,
+        "tokens": step.tokens,
+        "backward_calls": step.backward_calls,
+        "elements": step.elements,
+    }

@@ -21,7 +21,7 @@ from tachoscope import checkpoint_patches, collective_patches, integrity_checks,
 from tachoscope import timeline as tl
 from tachoscope.model_calls import ModelCalls
 from tachoscope.probe import Probe
-from tachoscope.wrapping import Function, during, wrap
+from tachoscope.wrapping import Function, during, quietly, wrap
 
 
 def install(probe: Probe, torch: ModuleType) -> None:
@@ -97,7 +97,8 @@ def _workers(probe: Probe, dataloader: ModuleType) -> None:
                 return original(*args, **kwargs)
             finally:
                 if sampler is not None:
-                    sampler.stop()
+                    with contextlib.suppress(Exception):  # it is about to end
+                        sampler.stop()
 
         return _worker_loop
 
@@ -127,7 +128,7 @@ def _backward(probe: Probe, torch: ModuleType) -> None:
             if is_compiling():
                 return original(*args, **kwargs)
             if get_ident() != probe.thread_ident and not probe.mine():
-                probe.gradients_elsewhere()
+                quietly(probe, probe.gradients_elsewhere)
                 if get_ident() != probe.thread_ident:
                     return original(*args, **kwargs)
             try:
@@ -154,28 +155,30 @@ def _optimizers(probe: Probe) -> None:
     from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
     def before(optimizer: Any, args: Any, kwargs: Any) -> Any:  # noqa: ARG001
-        if is_compiling() or (get_ident() != probe.thread_ident and not probe.mine()):
-            return None
-        closure = kwargs.get("closure", args[1] if len(args) > 1 else None) if kwargs or len(args) > 1 else None
-        if not callable(closure):
-            try:
+        try:
+            if is_compiling() or (get_ident() != probe.thread_ident and not probe.mine()):
+                return None
+            closure = kwargs.get("closure", args[1] if len(args) > 1 else None) if kwargs or len(args) > 1 else None
+            if not callable(closure):
                 probe.optimizer_begin()
-            except Exception as error:
-                probe.give_up(error)
+                return None
+            # Forward and backward run inside the step: so does Lightning, and so must LBFGS.
+            probe.optimizer_begin(with_closure=True)
+            closure = functools.wraps(closure)(_closure(probe, closure))
+            return (args, {**kwargs, "closure": closure}) if "closure" in kwargs else ((args[0], closure, *args[2:]), kwargs)
+        except Exception as error:
+            probe.give_up(error)
             return None
-        # Forward and backward run inside the step: so does Lightning, and so must LBFGS.
-        probe.optimizer_begin(with_closure=True)
-        closure = functools.wraps(closure)(_closure(probe, closure))
-        return (args, {**kwargs, "closure": closure}) if "closure" in kwargs else ((args[0], closure, *args[2:]), kwargs)
 
     def after(optimizer: Any, args: Any, kwargs: Any) -> None:  # noqa: ARG001
-        if not is_compiling() and (get_ident() == probe.thread_ident or probe.mine()):
-            try:
-                if probe.integrity is not None:
-                    probe.integrity.optimizer_stepped(optimizer)
-                probe.optimizer_end(optimizer)
-            except Exception as error:
-                probe.give_up(error)
+        try:
+            if is_compiling() or (get_ident() != probe.thread_ident and not probe.mine()):
+                return
+            if probe.integrity is not None:
+                probe.integrity.optimizer_stepped(optimizer)
+            probe.optimizer_end(optimizer)
+        except Exception as error:
+            probe.give_up(error)
 
     register_optimizer_step_pre_hook(before)
     register_optimizer_step_post_hook(after)
@@ -185,11 +188,11 @@ def _closure(probe: Probe, original: Function) -> Function:
     def closure(*args: Any, **kwargs: Any) -> Any:
         if not probe.mine():
             return original(*args, **kwargs)
-        probe.closure_begin()
+        quietly(probe, probe.closure_begin)
         try:
             return original(*args, **kwargs)
         finally:
-            probe.closure_end()
+            quietly(probe, probe.closure_end)
 
     return closure
 
@@ -198,10 +201,7 @@ def _modes(probe: Probe, torch: ModuleType) -> None:
     def train_of(original: Function) -> Function:
         def train(self: Any, mode: bool = True) -> Any:  # noqa: FBT001, FBT002  # torch's own signature
             if probe.on and get_ident() == probe.thread_ident:
-                if mode:
-                    probe.end_evaluation()
-                elif probe.steps:  # before the first step it is a model being built
-                    probe.timeline.begin_evaluation()
+                quietly(probe, probe.mode_changed, training=bool(mode))
             return original(self, mode)
 
         return train
@@ -234,15 +234,14 @@ def _copies(probe: Probe, torch: ModuleType) -> None:
 
     def to_of(original: Function) -> Function:
         def to(self: Any, *args: Any, **kwargs: Any) -> Any:
-            if is_compiling() or self.is_cuda or probe.device is None or not probe.mine():
+            if is_compiling() or self.is_cuda or probe.device is None or not probe.entered(tl.HOST_TO_DEVICE):
                 return original(self, *args, **kwargs)
-            probe.timeline.enter(tl.HOST_TO_DEVICE)
             try:
                 result = original(self, *args, **kwargs)
             finally:
-                probe.timeline.leave()
-            if result.is_cuda:  # not a change of type on the host
-                probe.device.mark_last("forward")
+                probe.left()
+            if result.is_cuda and probe.device is not None:  # not a change of type on the host
+                quietly(probe, probe.device.mark_last, "forward")
             return result
 
         return to

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tachoscope import announcement, integrity_checks, layout, lineage
+from tachoscope import announcement, guard, integrity_checks, layout, lineage
 from tachoscope import identity as ident
 from tachoscope import timeline as tl
 from tachoscope.checkpoints import Checkpoints
@@ -105,15 +105,37 @@ class Probe:
     # --- the training thread -------------------------------------------------------------------------------------------
 
     def mine(self) -> bool:
-        """Say whether the calling thread is the one that is watched; the first that trains is."""
-        if not self.on:
-            return False
-        me = threading.get_ident()
-        if me != self.thread_ident:
-            if self.thread_ident and (self.steps or me != threading.main_thread().ident):
+        """Say whether the calling thread is the one that is watched; the first that trains is. Never raises."""
+        try:
+            if not self.on:
                 return False
-            self.bind()
+            me = threading.get_ident()
+            if me != self.thread_ident:
+                if self.thread_ident and (self.steps or me != threading.main_thread().ident):
+                    return False
+                self.bind()
+        except Exception as error:
+            self.give_up(error)
+            return False
         return True
+
+    def entered(self, phase: int) -> bool:
+        """Begin a phase, if the calling thread is watched; say whether it did, and `left` is to be called. Never raises."""
+        try:
+            if not self.mine():
+                return False
+            self.timeline.enter(phase)
+        except Exception as error:
+            self.give_up(error)
+            return False
+        return True
+
+    def left(self) -> None:
+        """End the phase that `entered` began. Never raises."""
+        try:
+            self.timeline.leave()
+        except Exception as error:
+            self.give_up(error)
 
     def bind(self) -> None:
         """Watch the calling thread from now on."""
@@ -189,6 +211,13 @@ class Probe:
         if self.timeline.evaluating:
             self.timeline.end_evaluation()
             self._pending.clear()
+
+    def mode_changed(self, *, training: bool) -> None:
+        """The job called `train` or `eval` of a module."""
+        if training:
+            self.end_evaluation()
+        elif self.steps:  # before the first step it is a model being built
+            self.timeline.begin_evaluation()
 
     def model_begin(self, module: Any) -> bool:
         """A model is called that no other called; False where this belongs to another phase, such as backward."""
@@ -444,18 +473,28 @@ class Probe:
     # --- life ------------------------------------------------------------------------------------------------------------
 
     def give_up(self, error: Exception) -> None:
-        """Stop watching after a fault of the probe's own: the job goes on as if it had never been there."""
+        """Stop watching after a fault of the probe's own: the job goes on as if it had never been there.
+
+        Raises:
+            Exception: the error, if it is the job's own, such as one that a signal handler raised at this moment.
+        """
+        if guard.is_of_the_job(error):
+            self.timeline.unwind(0)  # it skips the ends of phases
+            raise error
         self.on = False
         self.thread_ident = 0
-        sys.stderr.write(f"tachoscope: not watching any longer, a fault of the probe: {type(error).__name__}: {error}\n")
+        guard.say(f"not watching any longer, a fault of the probe: {type(error).__name__}: {error}")
 
     def on_gc(self, phase: str, info: dict[str, int]) -> None:  # noqa: ARG002  # the signature of gc.callbacks
         """Account a garbage collection of the watched thread."""
-        if self.on and threading.get_ident() == self.thread_ident:
-            if phase == "start":
-                self.timeline.enter(tl.GC)
-            else:
-                self.timeline.leave()
+        try:
+            if self.on and threading.get_ident() == self.thread_ident:
+                if phase == "start":
+                    self.timeline.enter(tl.GC)
+                else:
+                    self.timeline.leave()
+        except Exception as error:
+            self.give_up(error)
 
     def failed(self, error: BaseException) -> None:
         """Remember that the training failed; the message stays out of the record, since it may hold secrets."""
@@ -464,7 +503,8 @@ class Probe:
 
     def on_exception(self, kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
         """Remember that the process fails, and let the next hook print it."""
-        self.failed(value)
+        with guard.QUIETLY:
+            self.failed(value)
         self._next_hook(kind, value, trace)
 
     def _set_hooks(self) -> None:
@@ -495,8 +535,10 @@ class Probe:
 
     def _after_fork_in_child(self) -> None:
         if self.on:
-            self.outbox.close()  # the parent's segment: its lock stays with the parent
-            self.open(self.identity, self.directory)
+            self.on = False
+            with guard.QUIETLY:
+                self.outbox.close()  # the parent's segment: its lock stays with the parent
+                self.open(self.identity, self.directory)
 
     def close(self) -> None:
         """Write the last records and release the spool; the process may go on without being watched."""
@@ -506,13 +548,25 @@ class Probe:
         self.thread_ident = 0
         if not self._announced:
             return
+        for part in (self._stop, self._write_last, self._write_end):
+            with guard.QUIETLY:  # what the next one writes is not lost with it
+                part()
+        if self.outbox.dropped:
+            lost = f"{self.outbox.dropped} records dropped, the training was not affected ({self.outbox.error})"
+            guard.say(f"rank {self.outbox.rank}: {lost}")
+
+    def _stop(self) -> None:
         self.profiles.close()
-        self.checkpoints.close(failed=bool(self._failure))
-        self._queue_ready_steps(everything=True)
         if self._sampler is not None:
             self._sampler.stop()
+
+    def _write_last(self) -> None:
+        self.checkpoints.close(failed=bool(self._failure))
+        self._queue_ready_steps(everything=True)
         self._write_collectives()
         self.flush()
+
+    def _write_end(self) -> None:
         self.outbox.write(
             records.JobEnded,
             status="failed" if self._failure else "left",
@@ -522,8 +576,3 @@ class Probe:
             lineage=lineage.since_start(),
         )
         self.outbox.close()
-        if self.outbox.dropped:
-            sys.stderr.write(
-                f"tachoscope: rank {self.outbox.rank}: {self.outbox.dropped} records dropped, the training was not affected"
-                f" ({self.outbox.error})\n"
-            )

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tachoscope import guard
 from tachoscope_core.kineto_wire import Order
 
 MOST_SECONDS = 60.0
@@ -55,6 +56,8 @@ class ProfileRecording:
             elif self._clock() >= self._order.start:
                 self._begin(step)
         except Exception as error:
+            if guard.is_of_the_job(error):
+                raise
             self._give_up(error)
 
     def _begin(self, step: int) -> None:
@@ -121,4 +124,4 @@ class ProfileRecording:
 
     def _give_up(self, error: Exception) -> None:
         self.end()
-        sys.stderr.write(f"tachoscope: no profile of this process: {type(error).__name__}: {error}\n")
+        guard.say(f"no profile of this process: {type(error).__name__}: {error}")

@@ -7,6 +7,8 @@ import re
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
+from tachoscope_core.records import MAX_TEXT
+
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _TEMPORARY = re.compile(
     r"""\..*            # hidden, as editors and rsync write
@@ -18,7 +20,7 @@ _TEMPORARY = re.compile(
 
 
 def reference_of(target: Any) -> str:
-    """Return the absolute path or the URL of a path, URL or open file, empty where it has none.
+    """Return the absolute path or the URL of a path, URL or open file, empty where it has none that can be recorded.
 
     Links are followed, so that what is read by `latest` is what was saved as `step-100`. Of a URL user, password, query and
     fragment are left out: there secrets stand, and what is signed anew for each request would never be the same twice.
@@ -26,14 +28,11 @@ def reference_of(target: Any) -> str:
     name = target if isinstance(target, (str, os.PathLike)) else getattr(target, "name", None)
     if not isinstance(name, (str, os.PathLike)):  # a buffer in memory; a file opened by its descriptor has a number
         return ""
-    path = os.fspath(name)
-    if not isinstance(path, str):
-        path = os.fsdecode(path)
-    if not path:
+    path = os.fsdecode(name)
+    if not path or "\0" in path:  # no file system allows a null byte
         return ""
-    if _URL.match(path):
-        return without_secrets(path)
-    return os.path.realpath(path)
+    reference = without_secrets(path) if _URL.match(path) else os.path.realpath(path)
+    return reference if len(reference) <= MAX_TEXT else ""
 
 
 def without_secrets(url: str) -> str:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any, Protocol
 
+from tachoscope import guard
 from tachoscope.stacks import MOST_FRAMES, Places
 
 EVERY_SECONDS = 0.1
@@ -146,11 +147,15 @@ class RunningStacks:
 def _handler(watched: Watched, taken: deque[tuple[int, bool, Places]]) -> Any:
     def on_signal(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  # the signature of handlers
         # Calls no Python function: each costs, and torch.compile would look at it.
-        places: list[tuple[CodeType, int]] = []
-        while frame is not None and len(places) < MOST_FRAMES:
-            places.append((frame.f_code, frame.f_lasti))
-            frame = frame.f_back
-        taken.append((watched.timeline.phase, watched.without_gradients, places))
+        try:
+            places: list[tuple[CodeType, int]] = []
+            while frame is not None and len(places) < MOST_FRAMES:
+                places.append((frame.f_code, frame.f_lasti))
+                frame = frame.f_back
+            taken.append((watched.timeline.phase, watched.without_gradients, places))
+        except Exception as error:  # never into the job
+            if guard.is_of_the_job(error):
+                raise
 
     return on_signal
 

@@ -44,6 +44,8 @@ _LEARN_TIMES = 8
 _LEARN_EVERY_TICKS = 20
 _COMPUTING = ("forward", "loss", "optimizer")
 _STANDING = ("sleep", "disk", "file", "pipe", "socket", "poll", "lock")
+_PAUSING = ("sleep", "disk", "file", "pipe")
+"""Outside of computing, what waits for a socket or a lock may wait for input that another thread makes."""
 
 Counts = dict[str, dict[str, int]]
 Emit = Callable[[float, dict[str, float], Counts, Counts, Counts], None]
@@ -172,7 +174,7 @@ class Sampler:
             chain = outside_models(chain)
         line = user_line(chain) or innermost_line(chain)
         self._where[belongs_to, line] += 1
-        if belongs_to in _COMPUTING and kind in _STANDING:
+        if kind in (_PAUSING if belongs_to == "other" else _STANDING if belongs_to in _COMPUTING else ()):
             self._where["pause", line] += 1
 
     def _learn(self) -> None:

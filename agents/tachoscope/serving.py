@@ -11,7 +11,7 @@ import uuid
 from pathlib import Path
 from typing import Literal
 
-from tachoscope import identity
+from tachoscope import guard, identity
 from tachoscope.announcement import device_of, environment_integer
 from tachoscope.importhook import after_import
 from tachoscope.procfs import start_time
@@ -92,8 +92,10 @@ class Service:
                 try:
                     self._outbox = self._opened()
                 except Exception as error:  # never into the server
+                    if guard.is_of_the_job(error):
+                        raise
                     self._broken = True
-                    sys.stderr.write(f"tachoscope: requests of {self.name} are not recorded: {error}\n")
+                    guard.say(f"requests of {self.name} are not recorded: {error}")
             return self._outbox
 
     def close(self) -> None:
@@ -114,7 +116,9 @@ class Service:
 
                 ship_quietly(outbox.directory, None)
         except Exception as error:  # never into the server
-            sys.stderr.write(f"tachoscope: the last records of {self.name} are lost: {type(error).__name__}: {error}\n")
+            if guard.is_of_the_job(error):
+                raise
+            guard.say(f"the last records of {self.name} are lost: {type(error).__name__}: {error}")
 
     def forget(self) -> None:
         """Begin anew in a forked process: its records have a writer of their own."""

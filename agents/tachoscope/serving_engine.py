@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from tachoscope import arguments
 from tachoscope_core.serving_metrics import ENGINE_STATES
 
 _STATES = tuple(state for state in ENGINE_STATES if state != "unexplained")
@@ -32,7 +33,8 @@ class Engine:
         used: Callable[[], object] = lambda: None,
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        self.name, self.capacity, self.model = name, capacity, model
+        self.name, self.model = arguments.text(name), arguments.text(model)
+        self.capacity = arguments.whole(capacity, "engine(capacity)")
         self._used = used
         self._clock = clock
         self.forget()
@@ -71,7 +73,9 @@ class Engine:
             running: requests in the batch. waiting: those that wait, from now until it is said again.
             kv_used: share of the KV cache in use, 0 to 1. preempted: requests put back in the queue since the last iteration.
         """
-        return Batch(self, prefill_tokens, decode_tokens, (running, waiting, kv_used), preempted)
+        said = _whole(running, "batch(running)"), _whole(waiting, "batch(waiting)"), _ratio(kv_used, "batch(kv_used)")
+        tokens = arguments.whole(prefill_tokens, "batch(prefill_tokens)"), arguments.whole(decode_tokens, "batch(decode_tokens)")
+        return Batch(self, tokens, said, arguments.whole(preempted, "batch(preempted)"))
 
     def loading(self) -> Loading:
         """Return the context in which the engine is not ready yet, such as while it reads its weights."""
@@ -82,7 +86,7 @@ class Engine:
         self._used()
         with self._lock:
             self._pass()
-            self._say(None, waiting, kv_used)
+            self._say(None, _whole(waiting, "update(waiting)"), _ratio(kv_used, "update(kv_used)"))
 
     def begin(self, running: int | None, waiting: int | None, kv_used: float | None) -> int:
         """A batch begins; return when, in nanoseconds."""
@@ -162,6 +166,14 @@ class Engine:
             self._kv_used = kv_used
 
 
+def _whole(value: int | None, name: str) -> int | None:
+    return None if value is None else arguments.whole(value, name)
+
+
+def _ratio(value: float | None, name: str) -> float | None:
+    return None if value is None else arguments.amount(value, name)
+
+
 class Batch:
     """One iteration of an engine, as a context. Of one that raises, the time counts and the tokens do not."""
 
@@ -170,13 +182,11 @@ class Batch:
     def __init__(
         self,
         engine: Engine,
-        prefill_tokens: int,
-        decode_tokens: int,
+        tokens: tuple[int, int],
         said: tuple[int | None, int | None, float | None],
         preempted: int,
     ) -> None:
-        self._engine, self._said, self._preempted = engine, said, preempted
-        self._tokens = (prefill_tokens, decode_tokens)
+        self._engine, self._tokens, self._said, self._preempted = engine, tokens, said, preempted
 
     def __enter__(self) -> None:
         self._began = self._engine.begin(*self._said)

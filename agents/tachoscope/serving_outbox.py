@@ -6,7 +6,6 @@ A request that ends is put into a bounded queue, and no more: no lock is waited 
 from __future__ import annotations
 
 import concurrent.futures.thread  # noqa: F401  # the store needs it, and at the end of the process it is too late to import it
-import sys
 import threading
 import time
 from collections import deque
@@ -14,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tachoscope import guard
 from tachoscope.identity import Identity
 from tachoscope.outbox import Outbox
 from tachoscope.serving_engine import Engine
@@ -109,7 +109,7 @@ class ServiceOutbox:
         self._outbox.write(records.ServiceEnded, in_flight=self.in_flight, dropped_total=self.dropped)
         self._outbox.close()
         if self.dropped:
-            sys.stderr.write(f"tachoscope: {self.dropped} records dropped, no request was affected ({self._outbox.error})\n")
+            guard.say(f"{self.dropped} records dropped, no request was affected ({self._outbox.error})")
 
     def _run(self) -> None:
         while not self._stop.wait(FLUSH_SECONDS):
@@ -117,7 +117,7 @@ class ServiceOutbox:
                 self._write()
             except Exception as error:  # never into the server
                 self._lost += 1
-                sys.stderr.write(f"tachoscope: records of requests are lost: {type(error).__name__}: {error}\n")
+                guard.say(f"records of requests are lost: {type(error).__name__}: {error}")
                 return
 
     def _write(self, *, everything: bool = False) -> None:

@@ -15,6 +15,7 @@ from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Protocol
 
+from tachoscope import arguments
 from tachoscope_core.serving_metrics import INTER_TOKEN_BUCKETS, OUTCOMES, REQUEST_STATES
 
 STATES = tuple(state for state in REQUEST_STATES if state != "unexplained")
@@ -119,6 +120,7 @@ class Request:
 
     def token(self, count: int = 1) -> None:
         """Say that tokens come, now: the first ends the time to first token, and each has its time from the one before."""
+        count = arguments.whole(count, "token(count)")
         if count > 0:
             now = self._clock()
             with self._lock:
@@ -177,11 +179,11 @@ class Request:
             "wall_seconds": (self.ended_ns - arrived) / 1e9,
             "phase_seconds": {state: used / 1e9 for state, used in spent if used} if self._entered else {},
             "outcome": self.outcome,
-            "status": self.status,
-            "tokens_in": self.tokens_in,
-            "tokens_out": self.tokens_out,
-            "model": self.model,
-            "version": self.version,
+            "status": arguments.whole(self.status, "status"),
+            "tokens_in": arguments.whole(self.tokens_in, "tokens_in"),
+            "tokens_out": arguments.whole(self.tokens_out, "tokens_out"),
+            "model": arguments.text(self.model),
+            "version": arguments.text(self.version),
             "first_token_seconds": (first - arrived) / 1e9 if first else None,
             "inter_token_seconds": (last - first) / 1e9,
             "inter_token_count": self._gap_count,

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tachoscope import identity
+from tachoscope import arguments, guard, identity
 from tachoscope.outbox import Outbox
 from tachoscope_core import quarantine, records, spool
 from tachoscope_core.errors import TachoscopeError
@@ -64,7 +64,7 @@ class ShardRecords:
         self._forget()
 
     def _forget(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler of the job may use it as well
         self._outbox: Outbox | None = None
         self._tokens, self._filled_at = float(READS_AT_ONCE), self._clock()
         self._failed_at: dict[str, float] = {}
@@ -110,7 +110,9 @@ class ShardRecords:
                 self._hook()
                 outbox.write(kind, **fields)
         except Exception as error:  # never into the job
-            sys.stderr.write(f"tachoscope: a record about a shard is lost: {type(error).__name__}: {error}\n")
+            if guard.is_of_the_job(error):
+                raise
+            guard.say(f"a record about a shard is lost: {type(error).__name__}: {error}")
 
     def _hook(self) -> None:
         if not self._hooked:
@@ -137,43 +139,42 @@ class Reading:
     def __init__(self, shard: str | os.PathLike[str], *, size_bytes: int = 0) -> None:
         self._shard, self._size_bytes = shard, size_bytes
         self._is_settled = False
+        self._began = time.monotonic()
 
     def __enter__(self) -> Reading:
-        self._began = time.monotonic()
         return self
 
     def failed(self, error: BaseException) -> None:
         """Say that it could not be read, where the reader takes the exception itself."""
-        if not self._is_settled:
-            self._is_settled = True
-            RECORDS.failed(_name(self._shard), error)
+        with guard.QUIETLY:
+            if not self._is_settled:
+                self._is_settled = True
+                RECORDS.failed(_name(self._shard), error)
 
     def set_aside(self) -> None:
         """Say nothing of it: it was not read to its end, and that is not its fault."""
         self._is_settled = True
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if error is not None:
-            self.failed(error)
-        elif not self._is_settled:
-            RECORDS.read(
-                _name(self._shard), size_bytes=self._size_bytes or _size(self._shard), seconds=time.monotonic() - self._began
-            )
+        with guard.QUIETLY:
+            if error is not None:
+                self.failed(error)
+            elif not self._is_settled:
+                size = arguments.whole(self._size_bytes, "shard(size_bytes)") or _size(self._shard)
+                RECORDS.read(_name(self._shard), size_bytes=size, seconds=time.monotonic() - self._began)
 
 
 def _name(shard: object) -> str:
     """Return a name for whatever a loader gave: nothing is raised into it."""
-    try:
+    with arguments.Taking(shard, "shard(name)"), contextlib.suppress(TypeError, ValueError):
         return quarantine.shard_name(shard)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        return type(shard).__name__
+    return type(shard).__name__
 
 
 def _size(shard: object) -> int:
-    try:
+    with arguments.Taking(shard, "shard(name)"), contextlib.suppress(OSError, TypeError, ValueError):
         return os.stat(quarantine.shard_name(shard)).st_size  # type: ignore[arg-type]
-    except (OSError, TypeError, ValueError):
-        return 0
+    return 0
 
 
 def _who() -> tuple[identity.Identity, Path] | None:
@@ -244,7 +245,7 @@ class QuarantineList:
         except (OSError, TachoscopeError) as error:
             if str(error) != self._told:
                 self._told = str(error)
-                sys.stderr.write(f"tachoscope: the quarantine list is not read: {error}\n")
+                guard.say(f"the quarantine list is not read: {error}")
         return self._names
 
 

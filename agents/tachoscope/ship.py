@@ -4,29 +4,35 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+import stat
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import msgspec
 
+from tachoscope import guard
 from tachoscope_core import spool
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.owner import of_this_process
 from tachoscope_core.quarantine import DIRECTORY
+from tachoscope_core.records import Count, Name, UnixSeconds, check_job_name
 from tachoscope_core.store import Store, default_url
 
 
 class _Address(msgspec.Struct):
     """The part of a record that says where it belongs."""
 
-    job: str
-    attempt: int
-    host: str
-    time: float
+    job: Name
+    attempt: Count
+    host: Name
+    time: UnixSeconds
 
 
 _address = msgspec.json.Decoder(_Address)
+_MOST_BYTES = 8 << 20
+"""Largest object, and longest line that is read; a longer line cannot be a record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,23 +49,43 @@ class Shipped:
 def ship(directory: Path, store: Store) -> Shipped:
     """Copy each segment whose process is gone into the store, verbatim, and delete it; then the directory if it is empty.
 
-    A line that is no record goes along with the record before it, where readers count it.
+    A line that is not a record is stored with the record before it, and readers count it. Segments of other users are left alone.
 
     Raises:
+        OtherOwnerError: a job in it belongs to another user. OtherContentError: the store has other records of a writer.
         TachoscopeError: the store cannot be written; nothing that was not stored is deleted.
     """
     shipped = Shipped()
+    owned: set[str] = set()
     for path in spool.segments(directory):
-        if spool.is_locked(path):
+        if spool.is_locked(path) or path.lstat().st_uid != os.geteuid():
             continue
         try:
             writer, number = spool.writer_and_number(path)
         except ValueError:
             continue
-        data = path.read_bytes()
-        whole = data.rfind(b"\n") + 1
-        groups = list(_by_address(data[:whole]))
-        for offset, address, lines in groups:
+        part = _ship_segment(path, writer, number, store, owned)
+        if part is None:
+            continue  # nothing in it says where it belongs: left for a person to look at
+        path.unlink()
+        shipped = _sum(shipped, part)
+    return shipped
+
+
+def _ship_segment(path: Path, writer: str, number: int, store: Store, owned: set[str]) -> Shipped | None:
+    """Store the runs of lines of a segment; None: it has lines, and none of them says where it belongs.
+
+    Args:
+        owned: jobs that are known to be this user's.
+    """
+    lines = kept = 0
+    jobs: set[str] = set()
+    with path.open("rb") as file:
+        reading = _Lines(file)
+        for offset, address, run in _by_address(reading):
+            if address.job not in owned:
+                store.claim(check_job_name(address.job), of_this_process())
+                owned.add(address.job)
             store.write(
                 address.job,
                 host=address.host,
@@ -67,38 +93,72 @@ def ship(directory: Path, store: Store) -> Shipped:
                 attempt=address.attempt,
                 offset=spool.offset_of_writer(number, offset),
                 time=address.time,
-                lines=lines,
+                lines=run,
             )
-        kept = sum(len(lines) for _, _, lines in groups)
-        if whole and not kept:
-            continue  # nothing in it says where it belongs: left for a person to look at
-        path.unlink()
-        shipped = replace(
-            shipped,
-            segments=shipped.segments + 1,
-            lines=shipped.lines + data[:whole].count(b"\n"),
-            cut_lines=shipped.cut_lines + (whole < len(data)),
-            lost_lines=shipped.lost_lines + data[: whole - kept].count(b"\n"),
-            jobs=shipped.jobs | {address.job for _, address, _ in groups},
-        )
-    return shipped
+            jobs.add(address.job)
+            kept += run.count(b"\n")
+        lines = reading.count
+    if lines and not kept:
+        return None
+    return Shipped(1, lines, int(reading.cut), lines - kept, frozenset(jobs))
 
 
-def _by_address(data: bytes) -> Iterator[tuple[int, _Address, bytes]]:
-    """Yield runs of lines of one job, attempt, host and day with their offset in `data`."""
-    start = offset = 0
+def _sum(one: Shipped, other: Shipped) -> Shipped:
+    return Shipped(
+        one.segments + other.segments,
+        one.lines + other.lines,
+        one.cut_lines + other.cut_lines,
+        one.lost_lines + other.lost_lines,
+        one.jobs | other.jobs,
+    )
+
+
+class _Lines:
+    """The whole lines of a file with their offsets, without more than one in memory.
+
+    Attributes:
+        count: of the lines so far. cut: the last one has no end.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.count = 0
+        self.cut = False
+
+    def __iter__(self) -> Iterator[tuple[int, bytes]]:
+        offset = 0
+        while line := self._file.readline(_MOST_BYTES):
+            if line.endswith(b"\n"):
+                self.count += 1
+                yield offset, line
+            else:
+                self.cut = True  # the end of the file, or a line too long to be a record: skip to its end
+                while len(line) == _MOST_BYTES and not line.endswith(b"\n"):
+                    offset += len(line)
+                    line = self._file.readline(_MOST_BYTES)
+            offset += len(line)
+
+
+def _by_address(lines: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, _Address, bytes]]:
+    """Yield runs of neighbouring lines of one job, attempt, host and day with their offset, of at most `_MOST_BYTES` each."""
+    start = end = 0
     current: _Address | None = None
-    for line in data.splitlines(keepends=True):
-        address: _Address | None = current
-        with contextlib.suppress(msgspec.DecodeError):
+    run: list[bytes] = []
+    for offset, line in lines:
+        address = current
+        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             address = _address.decode(line)
-        if address is not None and (current is None or not _same_object(address, current)):
-            if current is not None:
-                yield start, current, data[start:offset]
-            start, current = offset, address
-        offset += len(line)
-    if current is not None:
-        yield start, current, data[start:]
+        if address is None:
+            continue
+        full = end - start + len(line) > _MOST_BYTES
+        if current is None or not _same_object(address, current) or full or offset != end:
+            if current is not None and run:
+                yield start, current, b"".join(run)
+            start, current, run = offset, address, []
+        run.append(line)
+        end = offset + len(line)
+    if current is not None and run:
+        yield start, current, b"".join(run)
 
 
 def _same_object(one: _Address, other: _Address) -> bool:
@@ -111,24 +171,18 @@ def _same_object(one: _Address, other: _Address) -> bool:
 
 
 def ship_left_behind(root: Path, store: Store) -> Shipped:
-    """Ship what runs that are no longer alive left below the spool's root; what cannot be shipped stays there."""
+    """Ship what this user's runs that are no longer alive left below the spool's root; what cannot be shipped stays there."""
     total = Shipped()
     for directory in sorted(root.iterdir()) if root.is_dir() else []:
-        if directory.name == DIRECTORY or not directory.is_dir() or directory.is_symlink():
-            continue
         try:
+            status = directory.lstat()
+            if directory.name == DIRECTORY or not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+                continue  # another user's word is not taken for one of this user's jobs
             part = ship_alone(directory, store)
         except (OSError, TachoscopeError):
-            continue  # another user's, or not to be stored: the others must not wait for it
-        if part is None:
-            continue
-        total = Shipped(
-            total.segments + part.segments,
-            total.lines + part.lines,
-            total.cut_lines + part.cut_lines,
-            total.lost_lines + part.lost_lines,
-            total.jobs | part.jobs,
-        )
+            continue  # not to be stored: the others must not wait for it
+        if part is not None:
+            total = _sum(total, part)
     return total
 
 
@@ -165,4 +219,4 @@ def ship_quietly(directory: Path, store_url: str | None) -> None:
         ship_alone(directory, Store(store_url or default_url()))
     except (TachoscopeError, OSError) as error:
         if directory.is_dir():
-            sys.stderr.write(f"tachoscope: the records stay in {directory}: {error}\n")
+            guard.say(f"the records stay in {directory}: {error}")

@@ -9,7 +9,7 @@ import time
 from collections import deque
 from pathlib import Path
 
-from tachoscope_core.spool import segment_name
+from tachoscope_core.spool import make_directory, segment_name
 
 SEGMENT_BYTES = 4 << 20
 MAX_UNSHIPPED_BYTES = 64 << 20
@@ -90,7 +90,7 @@ class SpoolWriter:
             self._full_segments.append((path, self._size, self._lines))
             self.close()
         self._drop_oldest()
-        self._directory.mkdir(parents=True, exist_ok=True)
+        make_directory(self._directory)
         path = self._directory / segment_name(self._writer, self._next_number)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         self._descriptor = os.open(path, flags, 0o600)

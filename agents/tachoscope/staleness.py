@@ -6,12 +6,12 @@ Any process of the job may say it, also a parameter server that computes no grad
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
 
+from tachoscope import guard
 from tachoscope.importhook import after_import
 from tachoscope.outbox import Outbox
 from tachoscope_core import records
@@ -31,7 +31,7 @@ class Updates:
         self._forget()
 
     def _forget(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler of the job may use it as well
         self._read = threading.local()
         self._counts: Counter[int] = Counter()
         self._bound: int | None = None
@@ -81,7 +81,9 @@ class Updates:
                 self._hook()
                 self._outbox.write(records.UpdatesApplied, staleness=dict(self._counts), bound=self._bound)
         except Exception as error:  # never into the job
-            sys.stderr.write(f"tachoscope: a record about updates is lost: {type(error).__name__}: {error}\n")
+            if guard.is_of_the_job(error):
+                raise
+            guard.say(f"a record about updates is lost: {type(error).__name__}: {error}")
         self._counts.clear()
 
     def _hook(self) -> None:

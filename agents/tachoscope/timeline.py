@@ -25,7 +25,6 @@ from tachoscope_core.records import PHASES
     PREPARATION,
     LOSS,
 ) = range(len(PHASES))
-INDEX = {name: index for index, name in enumerate(PHASES)}
 
 _KEPT_IN_EVALUATION = (CHECKPOINT, GC)
 

@@ -27,19 +27,18 @@ def during(probe: Probe, phase: int, original: Function) -> Function:
     from torch.compiler import is_compiling
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        if is_compiling() or not probe.mine():
+        if is_compiling() or not probe.entered(phase):
             return original(*args, **kwargs)
-        probe.timeline.enter(phase)
         try:
             return original(*args, **kwargs)
         finally:
-            probe.timeline.leave()
+            probe.left()
 
     return call
 
 
 def quietly(probe: Probe, function: Callable[..., T], *args: Any, **kwargs: Any) -> T | None:
-    """Return what the probe's own function returns; a fault of it ends the watching, not the job."""
+    """Return what the probe's own function returns; a fault of it ends the watching, not the job. Raises what is the job's."""
     try:
         return function(*args, **kwargs)
     except Exception as error:

@@ -18,7 +18,7 @@ from tachoscope_core.store import Store
 from tachoscope_node import host_causes, live_families, live_service_families, saved, self_families
 from tachoscope_node.collecting import Collecting
 from tachoscope_node.endings import Ended
-from tachoscope_node.families import Family, joined
+from tachoscope_node.families import Family, joined, with_namespaces
 from tachoscope_node.follow import Follower
 from tachoscope_node.journal import Journal
 from tachoscope_node.keeper import Keeper
@@ -29,6 +29,7 @@ from tachoscope_node.logs import Log
 from tachoscope_node.newborn import Newborn
 from tachoscope_node.notices import Notices
 from tachoscope_node.own_records import OwnRecords
+from tachoscope_node.owners import Owners
 from tachoscope_node.profiled import profiler_of
 from tachoscope_node.samples import Samples
 from tachoscope_node.segment import Address, Segment
@@ -71,7 +72,16 @@ class Agent:
         self.samples = Samples(state / "samples", store, config.node_name, max_age_seconds=max(config.flush_seconds, 60.0))
         least = hang_seconds()
         known = self._saved
-        self.live = Live(config.limits, known.jobs, known.services, known.finished, hang_seconds=least, heard=self._heard)
+        self.owners = Owners(known.owners)
+        self.live = Live(
+            config.limits,
+            known.jobs,
+            known.services,
+            known.finished,
+            hang_seconds=least,
+            heard=self._heard,
+            owner=self.owners.known.get,
+        )
         self.keeper = Keeper(
             self.live,
             config.spool_path,
@@ -84,7 +94,12 @@ class Agent:
         self.shards = ShardWatch(config.spool_path, lambda line: log.warning("quarantine", line))
         self._store = store
         self.follower = Follower(
-            config.spool_path, config.limits, remember=self._remember, writer_gone=self._writer_gone, rejected=self.live.rejected
+            config.spool_path,
+            config.limits,
+            remember=self._remember,
+            writer_gone=self._writer_gone,
+            may_write=self._may_write,
+            rejected=self.live.rejected,
         )
         self.records = OwnRecords(config.spool_path, config.node_name)
         self.verifier = Verifier(state, config.checkpoints, config.limits, self.live, self.records, log, clock=unix_clock)
@@ -115,13 +130,15 @@ class Agent:
                 self.log.warning("spool", f"could not read the spool {self.config.spool_path}: {error.strerror}")
             self.follower.take_locks()
             self.keeper.before_reading()
-            more = self.follower.read(now, self._apply, seconds)
+            unread = self.follower.read(now, self._apply, seconds)
+
+            def all_read(job: str) -> bool:  # else its next steps may wait to be read
+                return self.owners.known.get(job) not in unread
+
             self.live.settle()
-            if not more:  # else the next steps may wait to be read
-                self._changed = self.live.stand_still(now) or self._changed
-            self.keeper.look(all_read=not more)
-            if not more:
-                self._changed = self.live.count_ends(now, self._ended_by_host) or self._changed
+            self._changed = self.live.stand_still(now, all_read) or self._changed
+            self.keeper.look(all_read)
+            self._changed = self.live.count_ends(now, self._ended_by_host, all_read) or self._changed
             notice = self._notice()
             self._notices.pass_on(notice, self.live.jobs.values(), self.follower.directories)
             self._watch_shards(now)
@@ -134,7 +151,7 @@ class Agent:
         self.collecting.frame.tick(now)
         self._sample(now)
         self.tick_seconds = time.perf_counter() - began
-        return more
+        return bool(unread)
 
     def _apply(self, segment: Segment, lines: list[bytes]) -> None:
         self._changed = True
@@ -168,6 +185,16 @@ class Agent:
     def _heard(self, record: AnyRecord) -> None:
         self.keeper.heard(record)
 
+    def _may_write(self, segment: Segment) -> bool:
+        assert segment.address is not None
+        job = segment.address.job
+        allowed = self.owners.may_write(job, segment.owner, segment.directory)
+        if not allowed:
+            owner = self.owners.known.get(job, "another")
+            why = f"job {job} belongs to {owner}; records of {segment.owner} in {segment.directory} are not taken"
+            self.log.warning(f"owner {segment.directory}", why)
+        return allowed
+
     def _writer_gone(self, segment: Segment) -> None:
         if segment.address is not None:
             self._changed = True
@@ -196,6 +223,8 @@ class Agent:
             gone = [key for key in self._entries if not (self.config.spool_path / key[0] / key[1]).exists()]
             self.live.services.only({segment.writer for segment in (*self.follower.segments(), *done)}, now)
         self.live.forget(now, self.config.retention_seconds)
+        followed = {segment.address.job for segment in self.follower.segments() if segment.address is not None}
+        self.owners.forget(followed | self.live.jobs.keys() | {service.name for service in self.live.services.services.values()})
         self._changed = self._changed or bool(done)
         try:
             self.journal.forget([*gone, *(segment.key for segment in done)])
@@ -231,7 +260,7 @@ class Agent:
         following = self._samples_due + self.config.sample_seconds
         self._samples_due = following if following > now else now + self.config.sample_seconds
         try:
-            self.samples.append(self.families(), now=now, unix_seconds=self._unix_clock())
+            self.samples.append(self.exported(), now=now, unix_seconds=self._unix_clock())
         except TachoscopeError as error:
             self.errors["samples"] += 1
             self.log.warning("samples", str(error))
@@ -307,6 +336,16 @@ class Agent:
             verified = self.verifier.families(self.live.jobs)
             ended = live_families.finished(self.live.finished.counts)
         return self._newborn.shown(joined([*jobs, ended, *services, *verified, *self.collecting.frame.families(), *own]), now)
+
+    def exported(self) -> list[Family]:
+        """Return all metrics of this moment as they leave the agent: those of jobs and services with their namespaces."""
+        return with_namespaces(self.families(), self._namespace_of)
+
+    def _namespace_of(self, workload: str) -> str:
+        owner = self.owners.known.get(workload)
+        if owner is not None:
+            return owner.namespace
+        return next((server.namespace for server in self.config.servers if server.name == workload), "")
 
     def health(self) -> dict[str, object]:
         """Return the verdicts on the node's GPUs, for people and programs."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -18,9 +19,9 @@ def take_spool(root: Path) -> int:
         TachoscopeError: another agent serves the spool, or it cannot be opened.
     """
     try:
-        if not root.exists():
-            root.mkdir(parents=True)
-            root.chmod(0o1777)  # like /tmp: every user's runs, none can remove another's
+        if os.geteuid() == 0:
+            _take_over(root)
+        spool.make_root(root)
         lock = spool.try_lock(root / spool.AGENT_LOCK, mode=0o644)
     except OSError as error:
         raise TachoscopeError(f"could not open the spool {root}: {error.strerror}", fix="choose another with spool:") from None
@@ -28,6 +29,23 @@ def take_spool(root: Path) -> int:
         fix = "stop it, or choose another with spool:"
         raise TachoscopeError(f"another agent serves the spool {root}{_holder(root)}", fix=fix)
     return lock
+
+
+def _take_over(root: Path) -> None:
+    """Make a spool root's that another user made first, and a lock in it free that is not of root's: any user could keep us out."""
+    try:
+        descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        if os.fstat(descriptor).st_uid != 0:
+            os.fchown(descriptor, 0, 0)
+            os.fchmod(descriptor, 0o1777)
+        with contextlib.suppress(FileNotFoundError):
+            if os.stat(spool.AGENT_LOCK, dir_fd=descriptor, follow_symlinks=False).st_uid != 0:
+                os.unlink(spool.AGENT_LOCK, dir_fd=descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def take_state(directory: Path) -> int:

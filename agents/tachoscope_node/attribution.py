@@ -6,13 +6,10 @@ that was not read in a step has the value of the last step in which it was.
 
 from __future__ import annotations
 
-import math
-
 import msgspec
 
 from tachoscope_core.records import StepDone
 
-MAX_STEP_SECONDS = 7 * 86400.0
 _HOST_STATES = {
     "data_wait": "data_wait",
     "preparation": "data_wait",
@@ -70,16 +67,6 @@ class Waited(msgspec.Struct, gc=False):
     exchange: float = 0.0
     seconds: float = 0.0
     excused: float = 0.0
-
-
-def plausible(step: StepDone) -> bool:
-    """Say whether a step's numbers can be true: a spool is foreign input, and a counter that took in nonsense keeps it."""
-    if not 0.0 <= step.wall_seconds <= MAX_STEP_SECONDS:  # false for NaN as well
-        return False
-    tables = (step.phase_seconds, step.cpu_seconds, step.run_delay_seconds, step.device_seconds)
-    if not all(math.isfinite(value) and value >= 0.0 for table in tables for value in table.values()):
-        return False
-    return abs(sum(step.phase_seconds.values()) - step.wall_seconds) <= 1e-6 + 0.01 * step.wall_seconds
 
 
 def data_wait_ratio(step: StepDone) -> float:

@@ -61,6 +61,7 @@ class Auth:
         self._queue: queue.Queue[tuple[bytes, bytes, bytes] | None] = queue.Queue(WAITING)
         self._worker: threading.Thread | None = None
         self._closed = False
+        self.asks = bool(users or tokens)
 
     @property
     def challenges(self) -> tuple[str, ...]:

@@ -57,7 +57,10 @@ def _name(metric: Metric, labels: Labels, suffix: str = "", bound: str = "") -> 
     key = (metric.name + suffix, (*labels, bound))
     name = _names.get(key)
     if name is None:
-        pairs = [*zip(metric.labels, labels, strict=True), *([("le", bound)] if bound else [])]
+        pairs = list(zip(metric.labels, labels, strict=True))
+        if metric.namespaced and not labels[-1]:
+            del pairs[-1]
+        pairs += [("le", bound)] if bound else []
         text = ",".join(f'{label}="{_escaped(value)}"' for label, value in sorted(pairs))
         name = _names[key] = metric.name + suffix + (f"{{{text}}}" if text else "")
     return name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tachoscope_core.metric import Metric
@@ -42,3 +42,20 @@ def joined(families: Sequence[Family]) -> list[Family]:
     for family in families:
         points.setdefault(family.metric.name, (family.metric, []))[1].extend(family.points)
     return [Family(metric, rows) for metric, rows in points.values()]
+
+
+def with_namespaces(families: Sequence[Family], namespace_of: Callable[[str], str]) -> list[Family]:
+    """Return the families with the namespace of the job or service that each point is of.
+
+    Args:
+        namespace_of: gives the Kubernetes namespace of a job or service; empty: it has none, or it is not known.
+    """
+    found = []
+    for family in families:
+        at = family.metric.workload
+        if at is None:
+            found.append(family)
+        else:
+            points = [((*labels, namespace_of(labels[at])), value) for labels, value in family.points]
+            found.append(Family(family.metric.exported(), points))
+    return found

@@ -8,24 +8,29 @@ import re
 import resource
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 
 import msgspec
 
 from tachoscope_core import spool
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.owner import Owner
 from tachoscope_core.quarantine import DIRECTORY
 from tachoscope_core.records import check_job_name
 from tachoscope_node.segment import CHUNK_BYTES, Address, Segment
 from tachoscope_node.settings import Limits
+from tachoscope_node.shares import has_room
 
 _IDLE_SECONDS = 1.0
 _OLD_SECONDS = 60.0
 _DIRECTORY_NAME = re.compile(r"[A-Za-z0-9._-]{1,255}")
 _MAX_ATTEMPT = 1 << 20
 _MAX_UNIX_SECONDS = 1 << 32
+_MOST_NEW = 10_000
+"""Directories of a user that are not followed and are looked at: anybody can make a million."""
 _DIRECTORIES_AT_ONCE = 4
 """So many directories may be read at their full rate at a time; more share that."""
 
@@ -41,13 +46,14 @@ class Directory:
     """One run's directory, open; `lock` is held while this agent ships what is in it.
 
     Attributes:
-        of_pod: it is mounted into a pod, which may be alive although it writes nothing.
+        uid: of the user who made it. of_pod: it is mounted into a pod, which may be alive although it writes nothing.
     """
 
     name: str
     path: Path
     inode: int
     descriptor: int
+    uid: int
     modified_ns: int = -1
     of_pod: bool = False
     lock: int | None = None
@@ -71,6 +77,7 @@ class Follower:
     Args:
         remember: called for a new segment; takes up what is known of it from before a restart, and says whether there is any.
         writer_gone: called with the last segment of a process that is gone.
+        may_write: says whether who writes a segment may write of the job that it names.
         rejected: counts what is left alone, by reason.
 
     Attributes:
@@ -86,12 +93,14 @@ class Follower:
         *,
         remember: Callable[[Segment], bool],
         writer_gone: Callable[[Segment], None],
+        may_write: Callable[[Segment], bool],
         rejected: Counter[str],
     ) -> None:
         self._root = root
         self.limits = limits
         self._remember = remember
         self._gone_writer = writer_gone
+        self._may_write = may_write
         # Of the files that the process may have open, the pages and the store need theirs.
         self._most_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4
         self.directories: dict[str, Directory] = {}
@@ -99,7 +108,7 @@ class Follower:
         self._rejected = rejected
         self.unreadable: dict[str, str] = {}
         self._turn = 0
-        self._room = self._most_files
+        self._open_files: Counter[int] = Counter()
 
     def segments(self) -> list[Segment]:
         """Return all segments that are followed."""
@@ -114,34 +123,56 @@ class Follower:
         Raises:
             OSError: the root cannot be read; one that is not there yet is empty.
         """
+        self.unreadable = {}
+        self._open_files = Counter(segment.uid for segment in self.segments())
         try:
             with os.scandir(self._root) as entries:
-                found = {entry.name: entry for entry in entries if entry.name != DIRECTORY and entry.is_dir(follow_symlinks=False)}
+                found = self._found(entry for entry in entries if entry.name != DIRECTORY and entry.is_dir(follow_symlinks=False))
         except FileNotFoundError:
             found = {}
-        self.unreadable = {}
-        self._room = self._most_files - len(self.segments())
         for name, directory in list(self.directories.items()):
             if name not in found or found[name].inode() != directory.inode:
                 self._gone.append(self.directories.pop(name))
         for directory in self.directories.values():
             self._look_into(directory, now)
         for name, entry in found.items():
-            if name not in self.directories:
-                if len(self.directories) >= self.limits.directories:
-                    self._drop_empty()
-                if len(self.directories) >= self.limits.directories:
+            if name in self.directories:
+                continue
+            with contextlib.suppress(FileNotFoundError):
+                uid = entry.stat(follow_symlinks=False).st_uid
+                if not self._room_for(uid):
+                    self._drop_empty(uid)
+                if self._room_for(uid):
+                    self._take_up(entry, uid, now)
+                else:
                     self._rejected["directories"] += 1
-                    break
-                self._take_up(entry, now)
 
-    def _drop_empty(self) -> None:
-        """Make room: directories without segments are nothing yet, and anybody can make many."""
+    def _found(self, entries: Iterable[os.DirEntry[str]]) -> dict[str, os.DirEntry[str]]:
+        """Return the directories that are followed, and of the others so many of each user as memory is for."""
+        found: dict[str, os.DirEntry[str]] = {}
+        new: Counter[int] = Counter()
+        for entry in entries:
+            if entry.name not in self.directories:
+                try:
+                    uid = entry.stat(follow_symlinks=False).st_uid
+                except FileNotFoundError:
+                    continue
+                if new[uid] >= _MOST_NEW:
+                    continue
+                new[uid] += 1
+            found[entry.name] = entry
+        return found
+
+    def _room_for(self, uid: int) -> bool:
+        return has_room(Counter(directory.uid for directory in self.directories.values()), uid, self.limits.directories)
+
+    def _drop_empty(self, uid: int) -> None:
+        """Make room for a user's: directories without segments are nothing yet, and anybody can make many."""
         for name, directory in list(self.directories.items()):
-            if not directory.segments:
+            if directory.uid == uid and not directory.segments:
                 self.directories.pop(name).close()
 
-    def _take_up(self, entry: os.DirEntry[str], now: float) -> None:
+    def _take_up(self, entry: os.DirEntry[str], uid: int, now: float) -> None:
         if not _DIRECTORY_NAME.fullmatch(entry.name):
             self._rejected["name"] += 1
             return
@@ -152,7 +183,7 @@ class Follower:
             self.unreadable[entry.name] = error.strerror or str(error)
             return
         inode = os.fstat(descriptor).st_ino
-        directory = self.directories[entry.name] = Directory(entry.name, Path(entry.path), inode, descriptor)
+        directory = self.directories[entry.name] = Directory(entry.name, Path(entry.path), inode, descriptor, uid)
         self._look_into(directory, now)
 
     def _look_into(self, directory: Directory, now: float) -> None:
@@ -170,7 +201,7 @@ class Follower:
                 directory.of_pod = directory.of_pod or entry.name == spool.POD_MARK
                 if entry.name in directory.segments or not entry.name.endswith(spool.SEGMENT_SUFFIX):
                     continue
-                if len(directory.segments) >= self.limits.segments or self._room <= 0:
+                if len(directory.segments) >= self.limits.segments or not self._may_open(entry):
                     self._rejected["segments"] += 1
                     return  # looked at again as soon as one is done
                 self._open(directory, entry, now)
@@ -191,24 +222,47 @@ class Follower:
         if not self._remember(segment) and left_behind:
             segment.applied = segment.size()  # goes to the store, but is no news for the metrics
         directory.segments[entry.name] = segment
-        self._room -= 1
+        self._open_files[segment.uid] += 1
 
-    def read(self, now: float, apply: Apply, seconds: float) -> bool:
-        """Read what was appended to all segments, each directory within its rate; say whether something is left to read."""
+    def _may_open(self, entry: os.DirEntry[str]) -> bool:
+        with contextlib.suppress(FileNotFoundError):
+            return has_room(self._open_files, entry.stat(follow_symlinks=False).st_uid, self._most_files)
+        return True
+
+    def read(self, now: float, apply: Apply, seconds: float) -> set[Owner]:
+        """Read what was appended to all segments, each directory within its rate; return of whom something is left to read."""
         most = max(int(self.limits.bytes_per_second * seconds), CHUNK_BYTES)
         left = most * _DIRECTORIES_AT_ONCE
-        directories = self._all()
+        unread: set[Owner] = set()
         self._turn += 1
-        start = self._turn % max(len(directories), 1)
-        for directory in (*directories[start:], *directories[:start]):
+        for directory in self._in_turn():
             budget = min(most, left)
             for segment in directory.segments.values():
                 before = segment.bytes_read
-                if budget > 0 and not segment.finished:
-                    self._read(directory, segment, now, apply, budget)
+                if segment.finished:
+                    continue
+                if budget > 0:
+                    try:
+                        self._read(directory, segment, now, apply, budget)
+                    except Exception:  # set aside: nothing in one file may keep the others from being read
+                        self._rejected["fault"] += 1
+                        segment.refused = segment.finished = True
                     budget -= segment.bytes_read - before
                     left -= segment.bytes_read - before
-        return left <= 0 or any(segment.behind for segment in self.segments())
+                if budget <= 0 or segment.behind:
+                    unread.add(segment.owner)
+        return unread
+
+    def _in_turn(self) -> Iterator[Directory]:
+        """Yield the directories in the order of reading: one of each user, then another of each; each time others are first."""
+        by_user: dict[int, list[Directory]] = {}
+        for directory in self._all():
+            by_user.setdefault(directory.uid, []).append(directory)
+        users = list(by_user.values())
+        start = self._turn % max(len(users), 1)
+        turned = [own[self._turn % len(own) :] + own[: self._turn % len(own)] for own in (*users[start:], *users[:start])]
+        for row in zip_longest(*turned):
+            yield from filter(None, row)
 
     def _read(self, directory: Directory, segment: Segment, now: float, apply: Apply, budget: int) -> None:
         size = segment.size()
@@ -222,7 +276,10 @@ class Follower:
         for lines, new in segment.lines(budget):
             if segment.address is None:
                 segment.address = self._first_address(lines)
-            if new:
+            if not segment.checked and segment.address is not None:
+                segment.checked, segment.refused = True, not self._may_write(segment)
+                self._rejected["owner"] += segment.refused
+            if new and not segment.refused:
                 apply(segment, lines)
         self._rejected["oversized"] += segment.oversized - oversized
         if segment.read > segment.shipped and segment.unshipped_since is None:
@@ -234,7 +291,7 @@ class Follower:
         # What it wrote just before it ended shows in the size now, and is read the next time.
         if (later or not segment.writer_lives()) and segment.size() == segment.seen_size:
             self._rejected["cut"] += segment.finish()
-            if not later:
+            if not later and not segment.refused:
                 self._gone_writer(segment)
 
     def _first_address(self, lines: list[bytes]) -> Address | None:
@@ -268,7 +325,8 @@ class Follower:
             for directory in self._all()
             if directory.lock is not None
             for segment in directory.segments.values()
-            if segment.address is not None and (segment.pending > segment.shipped or segment.shippable() > segment.shipped)
+            if segment.address is not None and not segment.refused
+            if segment.pending > segment.shipped or segment.shippable() > segment.shipped
         ]
 
     def drop_done(self, now: float, retention_seconds: float) -> list[Segment]:
@@ -303,9 +361,9 @@ class Follower:
 def _may_go(directory: Directory, segment: Segment, now: float, retention_seconds: float) -> bool:
     if directory.lock is None:  # another process ships it, and removes it then
         return not segment.is_there()
-    if segment.pending > segment.shipped:
+    if segment.pending > segment.shipped and not segment.refused:
         return False
-    whole = segment.address is not None and segment.shippable() <= segment.shipped
+    whole = segment.address is not None and not segment.refused and segment.shippable() <= segment.shipped
     return whole or now - segment.grew_at > retention_seconds
 
 

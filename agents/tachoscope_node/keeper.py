@@ -18,7 +18,8 @@ from tachoscope.job_watch import JobWatch, Process
 from tachoscope.outside_records import OutsideRecords
 from tachoscope_core import records
 from tachoscope_node import endings
-from tachoscope_node.live import AGENT_DIRECTORY, Job, Live, Rank
+from tachoscope_node.live import Job, Live, Rank
+from tachoscope_node.owners import AGENT_DIRECTORY
 
 SETTLE_SECONDS = 2.0
 """A job is watched once it was seen for so long: its launcher's first record may be read after its ranks'."""
@@ -83,11 +84,11 @@ class Keeper:
         if job in self._held:
             self._held[job].watch.gone(writer, self._unix_clock())
 
-    def look(self, *, all_read: bool) -> None:
+    def look(self, all_read: Callable[[str], bool]) -> None:
         """Judge the jobs, and take up those that nobody watches.
 
         Args:
-            all_read: everything that is in the spool was read; else who is gone may have said so.
+            all_read: says whether all that was written of a job is read; else who is gone may have said so.
         """
         if self._closed:
             return
@@ -101,7 +102,7 @@ class Keeper:
             if not job.launcher and now - self._seen[job.name] >= SETTLE_SECONDS and _works(job):
                 self._hold(job, now, unix_seconds)
         for name, held in list(self._held.items()):
-            if all_read:
+            if all_read(name):
                 self._judge(name, held, now, unix_seconds)
 
     def _hold(self, job: Job, now: float, unix_seconds: float) -> None:

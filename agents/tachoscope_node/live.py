@@ -8,18 +8,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
+import msgspec
+
 from tachoscope.job_watch import HANG_SECONDS
-from tachoscope_core import records
+from tachoscope_core import quarantine, records
+from tachoscope_core.owner import Owner
 from tachoscope_core.training_metrics import CHECKPOINT_BACKGROUND, CHECKPOINT_BLOCKING, STEP_DATA_WAIT, STEP_SECONDS
 from tachoscope_node import account, endings, live_services, open_steps
-from tachoscope_node.attribution import Clocks, attribute, data_wait_ratio, data_wait_seconds, plausible
+from tachoscope_node.attribution import Clocks, attribute, data_wait_ratio, data_wait_seconds
 from tachoscope_node.endings import Ended, Finished
 from tachoscope_node.integrity_counts import Integrity
 from tachoscope_node.live_services import Services
 from tachoscope_node.live_state import RECENT_STEPS, Buckets, Job, Rank, layout_of
+from tachoscope_node.owners import AGENT_DIRECTORY
 from tachoscope_node.regularity import Regularity
 from tachoscope_node.service_state import Service
 from tachoscope_node.settings import Limits
+from tachoscope_node.shares import has_room
 
 MAX_SHARDS = 20
 MAX_SHARD_RECORDS = 10_000
@@ -30,14 +35,14 @@ TAKEN_OVER_SECONDS = 60.0
 """Another process may say that it is a rank when the one before ended, or wrote nothing for this long."""
 
 
-AGENT_DIRECTORY = "agent-"
-"""How the names of the directories begin in which agents write: what lies there is no launcher's."""
-
 __all__ = ["Buckets", "Job", "Live", "Rank"]
 
 
 class Live:
     """The jobs, and how many records were taken and left out, by reason.
+
+    Args:
+        owner: says whom a job belongs to; None: it is not known.
 
     Attributes:
         services: what serves requests, and is no job. shard_records: about data shards, taken since somebody last emptied it.
@@ -53,15 +58,18 @@ class Live:
         *,
         hang_seconds: float = HANG_SECONDS,
         heard: Callable[[records.AnyRecord], None] = lambda _: None,
+        owner: Callable[[str], Owner | None] = lambda _: None,
     ) -> None:
         self.limits = limits
+        self._owner = owner
         self._hang_seconds = hang_seconds
         self._heard = heard
         self.jobs: dict[str, Job] = jobs if jobs is not None else {}
         self.records = 0
         self.rejected: Counter[str] = Counter()
-        self.services = Services(self.rejected, services)
+        self.services = Services(self.rejected, services, owner=owner)
         self.shard_records: list[records.ShardRead | records.ShardFailed] = []
+        self._shard_records_held: Counter[Owner | None] = Counter()
         self.finished = finished if finished is not None else Finished()
 
     def apply(self, directory: str, writer: str, job: str | None, lines: list[bytes], now: float) -> None:
@@ -80,8 +88,11 @@ class Live:
             self.records += 1
             if record.job != job or record.writer != writer:
                 self.rejected["identity"] += 1
-            else:
+                continue
+            try:
                 self._take(directory, record, now)
+            except Exception:  # of this record: those after it, and other jobs, must not be lost with it
+                self.rejected["fault"] += 1
 
     def _take(self, directory: str, record: records.AnyRecord, now: float) -> None:
         # The same clock, on the same host: one in the future, or before the host's start, is forged.
@@ -142,8 +153,13 @@ class Live:
         """Take what a reader of data shards says: perhaps a loader worker, so its writer is not the rank's process."""
         if isinstance(record, records.ShardFailed):
             _count_shard(job, record.shard[:128])
-        if len(self.shard_records) < MAX_SHARD_RECORDS:
-            self.shard_records.append(record)
+        if not self.shard_records:
+            self._shard_records_held.clear()
+        owner = self._owner(job.name)
+        if has_room(self._shard_records_held, owner, MAX_SHARD_RECORDS):
+            self._shard_records_held[owner] += 1
+            name = record.shard[: quarantine.MAX_NAME]  # what waits is bounded in bytes as well
+            self.shard_records.append(record if name == record.shard else msgspec.structs.replace(record, shard=name))
         else:
             self.rejected["over_limit"] += 1
 
@@ -160,13 +176,13 @@ class Live:
                 job.launcher, job.released = "", at
                 self._idle_if_ended(job, now)
 
-    def count_ends(self, now: float, by_host: Callable[[Ended], bool]) -> bool:
-        """Count the attempts that ended, after all that was written is read; say whether anything changed.
+    def count_ends(self, now: float, by_host: Callable[[Ended], bool], all_read: Callable[[str], bool] = lambda _: True) -> bool:
+        """Count the attempts that ended; say whether anything changed.
 
         Args:
-            by_host: says whether the node itself was at fault.
+            by_host: says whether the node itself was at fault. all_read: says whether all that was written of a job is read.
         """
-        ended = [job for job in self.jobs.values() if job.ending.open and job.idle_since is not None]
+        ended = [job for job in self.jobs.values() if job.ending.open and job.idle_since is not None and all_read(job.name)]
         for job in ended:
             self._close(job, job.idle_since or now)
         return self.finished.count(now, by_host) or bool(ended)
@@ -189,7 +205,7 @@ class Live:
 
     def _job(self, name: str, now: float) -> Job | None:
         if name not in self.jobs:
-            if len(self.jobs) >= self.limits.jobs:
+            if not has_room(Counter(map(self._owner, self.jobs)), self._owner(name), self.limits.jobs):
                 self.rejected["over_limit"] += 1
                 return None
             self.jobs[name] = Job(name, idle_since=now)
@@ -204,7 +220,10 @@ class Live:
             self.rejected["implausible"] += 1
             return None
         if rank is None:
-            if sum(len(other.ranks) for other in self.jobs.values()) >= self.limits.ranks:
+            held: Counter[Owner | None] = Counter()
+            for other in self.jobs.values():
+                held[self._owner(other.name)] += len(other.ranks)
+            if not has_room(held, self._owner(job.name), self.limits.ranks):
                 self.rejected["over_limit"] += 1
                 return None
             job.ranks[record.rank] = rank = Rank(record.rank, record.writer, directory)
@@ -223,7 +242,7 @@ class Live:
         return rank
 
     def _step(self, job: Job, rank: Rank, step: records.StepDone, at: float) -> None:
-        if not plausible(step):
+        if not records.plausible(step):
             self.rejected["implausible"] += 1
             return
         rest, new = account.step_done(job, rank, step, at, self._hang_seconds)
@@ -279,11 +298,12 @@ class Live:
             job.worker_failures += 1
         self._idle_if_ended(job, now)
 
-    def stand_still(self, now: float) -> bool:
-        """Count how long ranks have hung so far, after all that was written is read; say whether anything changed."""
+    def stand_still(self, now: float, all_read: Callable[[str], bool] = lambda _: True) -> bool:
+        """Count how long ranks of jobs that are read to their ends have hung so far; say whether anything changed."""
         grown = [
             account.stands_still(job, rank, now, self._hang_seconds)
             for job in self.jobs.values()
+            if all_read(job.name)
             for rank in job.running()
             if rank.last_end is not None
         ]

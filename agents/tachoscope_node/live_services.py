@@ -7,9 +7,10 @@ A service is no training job: its processes are no ranks, and several of them ar
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from tachoscope_core import records, serving_records
+from tachoscope_core.owner import Owner
 from tachoscope_core.serving_metrics import (
     FIRST_TOKEN_SECONDS,
     JOINT_FIRST_TOKEN_SECONDS,
@@ -21,6 +22,7 @@ from tachoscope_core.serving_metrics import (
 from tachoscope_node.live_state import Job
 from tachoscope_node.service_state import Engines, Look, Requests, Service, ServiceProcess
 from tachoscope_node.settings import Limits
+from tachoscope_node.shares import has_room
 
 OTHER = "other"
 MAX_VERSIONS = 8
@@ -51,8 +53,15 @@ def of_service(record: records.AnyRecord) -> ServiceRecord | None:
 class Services:
     """The services of the node. `rejected` counts what is left out, by reason."""
 
-    def __init__(self, rejected: Counter[str], services: dict[str, Service] | None = None) -> None:
+    def __init__(
+        self,
+        rejected: Counter[str],
+        services: dict[str, Service] | None = None,
+        *,
+        owner: Callable[[str], Owner | None] = lambda _: None,
+    ) -> None:
         self._rejected = rejected
+        self._owner = owner
         self.services: dict[str, Service] = services if services is not None else {}
 
     def take(self, directory: str, record: ServiceRecord, at: float, now: float, limits: Limits) -> None:
@@ -91,27 +100,31 @@ class Services:
                 self._end(service, process, "left", now)
 
     def _service(self, name: str, limits: Limits, now: float) -> Service | None:
-        if len(self.services) >= limits.jobs:
+        if not has_room(Counter(map(self._owner, self.services)), self._owner(name), limits.jobs):
             self._rejected["over_limit"] += 1
             return None
         self.services[name] = Service(name, idle_since=now)
         return self.services[name]
 
     def _process(self, service: Service, directory: str, record: ServiceRecord, at: float, limits: Limits) -> ServiceProcess | None:
-        if sum(len(other.processes) for other in self.services.values()) >= limits.ranks and not self._drop_ended():
+        held: Counter[Owner | None] = Counter()
+        for other in self.services.values():
+            held[self._owner(other.name)] += len(other.processes)
+        owner = self._owner(service.name)
+        if not has_room(held, owner, limits.ranks) and not self._drop_ended(owner):
             self._rejected["over_limit"] += 1
             return None
         made = ServiceProcess(directory, began=at, first_record=at, began_unix=record.time)
         service.processes[record.writer] = made
         return made
 
-    def _drop_ended(self) -> bool:
-        """Make room for a process; say whether there is any: workers may come and go for as long as the service lives."""
+    def _drop_ended(self, owner: Owner | None) -> bool:
+        """Make room for a process of a user's; say whether there is any: workers come and go for as long as the service lives."""
         ended = [
             (process.last_record, service, writer)
             for service in self.services.values()
             for writer, process in service.processes.items()
-            if process.ended
+            if process.ended and self._owner(service.name) == owner
         ]
         if not ended:
             return False

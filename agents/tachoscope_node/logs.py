@@ -40,6 +40,7 @@ class Log:
                 return
             if len(self._last) >= _MAX_SUBJECTS:
                 self._last.clear()
+                self._left_out.clear()
             self._last[subject] = now
             left_out = self._left_out.pop(subject, 0)
         self._logger.warning(redact(f"{text} ({left_out} more since the last such line)" if left_out else text))

@@ -132,6 +132,8 @@ def boot_time(proc: str = "/proc") -> float:
 
 def _attributes(metric: Metric, labels: Labels) -> dict[str, str]:
     attributes = dict(zip(metric.labels, labels, strict=True))
+    if metric.namespaced and not labels[-1]:
+        del attributes[metric.labels[-1]]
     hw_type = next((kind for prefix, kind in _HW_TYPES if metric.name.startswith(prefix)), None)
     hw_id = next((attributes[label] for label in _HW_LABELS if label in attributes), None)
     if hw_type is not None and hw_id is not None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.owner import Owner
 from tachoscope_node.endings import Finished
 from tachoscope_node.live import Job
 from tachoscope_node.segment import Address, Segment
@@ -32,6 +33,7 @@ class Saved(msgspec.Struct):
     jobs: dict[str, Job] = {}
     services: dict[str, Service] = {}
     positions: dict[str, Position] = {}
+    owners: dict[str, Owner] = {}
     finished: Finished = msgspec.field(default_factory=Finished)
 
 

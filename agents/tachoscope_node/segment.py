@@ -13,6 +13,7 @@ import msgspec
 
 from tachoscope_core.records import MAX_LINE_BYTES
 from tachoscope_core.spool import MAX_SEGMENT_BYTES, writer_and_number
+from tachoscope_node.owners import writer_of
 
 CHUNK_BYTES = 256 << 10
 
@@ -32,12 +33,14 @@ class Segment:
     open directory `dir_fd`: nobody can put a link in the directory's place under an agent that runs as root.
 
     Attributes:
-        inode, uid: the file's, and the user's whose process writes it.
+        inode, uid: the file's, and the user's whose process writes it. owner: whom a job belongs to that it names first.
         read: offset up to which lines were read. shipped: offset up to which the store has them.
         pending: offset up to which they are being shipped, or `shipped`.
         applied: offset up to which lines were counted before the agent was started again. bytes_read: what reading cost so far.
         oversized: lines longer than a record may be; they are cut out and not shipped.
         unshipped_since, grew_at: when the oldest line that is not in the store was read, and when the file last grew.
+        checked: it was asked whether its writer may write of its job.
+        refused: its records are not taken, since the job is another user's, or the store has others of that writer; the file stays.
         behind: there is more to read than the last time allowed. finished: nothing will be appended, and everything was read.
     """
 
@@ -51,6 +54,8 @@ class Segment:
         self._descriptor = os.open(self._place, flags, dir_fd=dir_fd)
         status = os.fstat(self._descriptor)
         self.inode, self.uid = status.st_ino, status.st_uid
+        folder = os.stat(path.parent) if dir_fd is None else os.fstat(dir_fd)
+        self.owner = writer_of(self.uid, directory, folder.st_uid)
         self.read = self.shipped = self.pending = self.applied = 0
         self.bytes_read = 0
         self.address: Address | None = None
@@ -61,6 +66,8 @@ class Segment:
         self.oversized = 0
         self.failures = 0
         self.finished = False
+        self.refused = False
+        self.checked = False
         self._skipping_from: int | None = None
         self._holes: deque[tuple[int, int]] = deque()
 

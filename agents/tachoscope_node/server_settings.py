@@ -15,6 +15,7 @@ from tachoscope_node.places import page_fault
 MOST_SERVERS = 64
 """Each has a thread of its own."""
 _INTERVAL_SECONDS = (1.0, 3600.0)
+_NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _SERVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,62}")
 
 
@@ -22,7 +23,8 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An inference server on this node.
 
     Attributes:
-        name: of the service, the label `service`. url: of its metrics page. kind: its make; auto: by what is on the page.
+        name: of the service, the label `service`. namespace: its Kubernetes namespace, if any. url: of its
+            metrics page. kind: its make; auto: by what is on the page.
         interval_seconds: between two looks. headers: sent with each; secrets, never shown.
     """
 
@@ -31,6 +33,7 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     kind: Literal["auto", "triton", "vllm", "sglang", "tgi", "tachoscope", "otel"] = "auto"
     interval_seconds: float = 15.0
     headers: dict[str, str] = {}
+    namespace: str = ""
 
     def __repr__(self) -> str:
         """All but secrets: headers by name."""
@@ -53,6 +56,8 @@ def _faults(server: Server) -> list[str]:
     found = []
     if not _SERVICE.fullmatch(server.name):
         found.append(f"name: {server.name!r} is not the name of a service: give 1 to 63 letters, digits and any of . _ / -")
+    if server.namespace and not _NAMESPACE.fullmatch(server.namespace):
+        found.append(f"namespace: {server.namespace!r} is not a namespace: give 1 to 63 small letters, digits and -")
     if "@" in server.url.partition("://")[2].partition("/")[0]:
         found.append("url: (not shown): has a user in it: give the password as headers, Authorization")
     elif fault := page_fault(server.url):

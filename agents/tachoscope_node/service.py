@@ -239,7 +239,7 @@ class Service:
         """Return all metrics of this moment, those of the pages and the push included."""
         push = self._otlp.exports if self._otlp is not None else {}
         return [
-            *self.agent.families(),
+            *self.agent.exported(),
             Family(names.CONFIG_RELOAD_SUCCESS, [((), float(self._reloaded))]),
             Family(names.HTTP_REFUSED, [((reason,), float(count)) for reason, count in self.web.refused.items()]),
             Family(names.OTLP_EXPORTS, [((outcome,), float(count)) for outcome, count in push.items()]),

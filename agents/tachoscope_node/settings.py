@@ -20,6 +20,8 @@ DEFAULT_PORT = 9465
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What one node may ask of the agent: a spool is foreign input. What is beyond a limit is counted.
 
+    Where several users could be, none may have all jobs, ranks, directories and open files: see `shares`.
+
     Attributes:
         jobs, ranks: that have series at a time; the others are shipped all the same.
         directories: of the spool that are followed at a time; the others wait in the spool.

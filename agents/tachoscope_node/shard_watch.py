@@ -24,6 +24,9 @@ NEEDED = 2
 MANY = 4
 """So many shards that fail, while fewer are read, tell of their storage, or of the code that reads them."""
 MAX_FAILED_SHARDS = 10_000
+MAX_BYTES = 1 << 20
+"""What is known of the failures of a job's shards: names, errors, and what each failure takes besides."""
+_BYTES_OF_FAILURE = 128
 SAVE_SECONDS = 2.0
 SYNC_SECONDS = 30.0
 SYNC_IDLE_SECONDS = 300.0
@@ -93,6 +96,19 @@ class _Job:
     saved_at: float = float("-inf")
     is_synced: bool = True
     synced_at: float = float("-inf")
+    bytes: int = 0
+
+    def take_room(self, name: str, failure: quarantine.Failure) -> bool:
+        """Take the room for a failure; False: there is none left. A repeated one, or of a shard that often fails, needs none."""
+        known = self.shards.get(name, quarantine.Shard()).failures
+        same = any((one.rank, one.attempt) == (failure.rank, failure.attempt) for one in known)
+        if same or len(known) >= quarantine.MAX_FAILURES:
+            return True
+        needed = len(name) + len(failure.error) + _BYTES_OF_FAILURE
+        if self.bytes + needed > MAX_BYTES:
+            return False
+        self.bytes += needed
+        return True
 
     def sync_due(self, now: float) -> bool:
         return now - self.synced_at >= (SYNC_SECONDS if self.shards else SYNC_IDLE_SECONDS)
@@ -126,6 +142,8 @@ class ShardWatch:
             if not name or record.error in STORAGE_ERRORS or (name not in job.shards and len(job.shards) >= MAX_FAILED_SHARDS):
                 return
             failure = quarantine.Failure(rank=record.rank, attempt=record.attempt, time=record.time, error=record.error[:128])
+            if not job.take_room(name, failure):
+                return
             quarantine.add_failure(job.shards, name, failure)
             job.undecided.add(name)
             job.is_saved = job.is_synced = False

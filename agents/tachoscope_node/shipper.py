@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import Counter
@@ -9,15 +10,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.owner import Owner
 from tachoscope_core.spool import offset_of_writer
-from tachoscope_core.store import Store
+from tachoscope_core.store import OtherContentError, OtherOwnerError, Store
 from tachoscope_node.journal import Entry, Journal
 from tachoscope_node.logs import Log
+from tachoscope_node.owners import AGENT_DIRECTORY
 from tachoscope_node.segment import Segment
 
 MAX_RANGE_BYTES = 8 << 20
 _FULL_SEGMENT_BYTES = 4 << 20
 _MAX_WAIT_SECONDS = 60.0
+_MAX_OWNERS = 10_000
+"""Jobs of which is remembered that the store knows whose they are."""
 _FAILURES_IN_A_ROUND = 2
 """After so many failed writes the store is taken to be away: each may have cost seconds of waiting for it."""
 
@@ -59,6 +64,7 @@ class Shipper:
         self.objects = 0
         self.errors: Counter[str] = Counter()
         self.failing = ""
+        self._owners: dict[str, Owner] = {}
 
     def ship(self, segments: Sequence[Segment], lock: threading.Lock, *, anyway: bool = False) -> int:
         """Ship one range of each segment; return how many went.
@@ -85,6 +91,8 @@ class Shipper:
             try:
                 self._ship_range(segment)
                 done.append(segment)
+            except (OtherOwnerError, OtherContentError) as error:
+                self._refuse(segment, error)
             except TachoscopeError as error:
                 segment.failures += 1
                 errors.append(error)
@@ -97,6 +105,21 @@ class Shipper:
         self._note(done, lock)
         return len(done)
 
+    def _refuse(self, segment: Segment, error: TachoscopeError) -> None:
+        """Set a segment aside that the store does not take, now or ever; its file stays."""
+        segment.refused = True
+        self.errors["refused"] += 1
+        self._log.warning(f"refused {segment.directory}", f"{segment.path}: {error}")
+
+    def _claim(self, job: str, segment: Segment) -> None:
+        """Have the store know whose job it is; what the agent itself writes is of jobs that are others'."""
+        of_agent = segment.uid == os.geteuid() and segment.directory.startswith(AGENT_DIRECTORY)
+        if not of_agent and self._owners.get(job) != segment.owner:
+            self._store.claim(job, segment.owner)
+            if len(self._owners) >= _MAX_OWNERS:
+                self._owners.clear()
+            self._owners[job] = segment.owner
+
     def _ship_range(self, segment: Segment) -> None:
         assert segment.address is not None
         start, end = segment.shipped, segment.pending
@@ -106,6 +129,7 @@ class Shipper:
             self.errors["spool"] += 1
             self._log.warning("cut short", str(error))
             return
+        self._claim(segment.address.job, segment)
         self._store.write(
             segment.address.job,
             host=self._node,

@@ -19,6 +19,7 @@ from tachoscope_core import records
 from tachoscope_core.checkpoints import Checkpoint, Said, take
 from tachoscope_core.verification import Result, Verdict
 from tachoscope_node.families import Family
+from tachoscope_node.shares import has_room
 
 RESULTS = get_args(Result)
 SETTLE_SECONDS = 5.0
@@ -30,8 +31,12 @@ LOOK_AGAIN_SECONDS = 60.0
 VERIFIED_AGAIN = 2
 MAX_CHECKPOINTS = 8
 """Of a job that are known at a time; the oldest gives way."""
-MAX_SHARDS = 50_000
-"""Files of a job's checkpoints that are known at a time."""
+MAX_BYTES = 2 << 20
+"""What is known of the files of a job's checkpoints: their paths and checksums. It is saved whenever something changes."""
+MAX_BYTES_OF_USER = 6 << 20
+"""The same over all jobs of a user."""
+_BYTES_OF_FILE = 64
+"""Of a file in memory beside its path and checksum."""
 
 
 class Known(msgspec.Struct):
@@ -55,6 +60,7 @@ class JobChecks(msgspec.Struct):
     Attributes:
         uid: of the user whose processes write its records. attempt, world_size: the newest. ranks: of that attempt on this node.
         known: by reference. counts: times that a checkpoint was read back, by result.
+        bytes: of what is known of the files.
     """
 
     uid: int
@@ -64,6 +70,7 @@ class JobChecks(msgspec.Struct):
     known: dict[str, Known] = {}
     counts: dict[str, int] = {}
     served_at: float = 0.0
+    bytes: int = 0
 
     def newest_first(self) -> list[Known]:
         """Return all that are known, by when they were saved."""
@@ -127,7 +134,7 @@ class VerifyQueue:
     def _job(self, name: str, uid: int) -> JobChecks | None:
         checks = self.jobs.get(name)
         if checks is None:
-            if len(self.jobs) >= self.most_jobs:
+            if not has_room(Counter(checks.uid for checks in self.jobs.values()), uid, self.most_jobs):
                 self._rejected["over_limit"] += 1
                 return None
             checks = self.jobs[name] = JobChecks(uid)
@@ -138,10 +145,15 @@ class VerifyQueue:
 
     def _bound(self, checks: JobChecks) -> None:
         ranked = checks.newest_first()
-        shards = 0
+        used = 0
+        others = sum(other.bytes for other in self.jobs.values() if other.uid == checks.uid and other is not checks)
+        checks.bytes = 0
         for place, known in enumerate(ranked):
-            shards += sum(len(manifest.shards) for manifest in known.checkpoint.manifests.values())
-            if place >= MAX_CHECKPOINTS or shards > MAX_SHARDS:
+            files = (shard for manifest in known.checkpoint.manifests.values() for shard in manifest.shards)
+            used += sum(len(shard.path) + len(shard.checksum) + _BYTES_OF_FILE for shard in files)
+            if place < MAX_CHECKPOINTS and used <= min(MAX_BYTES, MAX_BYTES_OF_USER - others):
+                checks.bytes = used
+            else:
                 del checks.known[known.checkpoint.reference]
                 if place < VERIFIED_AGAIN:
                     self._rejected["over_limit"] += 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import http
+import ipaddress
 import os
 import resource
 import socket
@@ -75,6 +76,7 @@ class WebServer:
         self._logged: dict[str, float] = {}
         self._web_config = web_config
         self._listener: socket.socket | None = None
+        self._loopback = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._connections: dict[Connection, None] = {}
@@ -88,7 +90,8 @@ class WebServer:
         """
         self.site = _site(self._web_config)
         self._listener = _listen(self.address, self.port)
-        self.port = self._listener.getsockname()[1]
+        host, self.port, *_ = self._listener.getsockname()
+        self._loopback = ipaddress.ip_address(host).is_loopback
         self._loop = asyncio.new_event_loop()
         self._loop.set_exception_handler(self._unhandled)
         self._loop.call_soon(self._accept_again)
@@ -119,10 +122,17 @@ class WebServer:
         loop.call_soon_threadsafe(self._replace_site, site, done)
         done.wait(5.0)
 
+    @property
+    def _is_open(self) -> bool:
+        """Whether nothing but the address keeps anybody out; a page in a browser knows neither certificate nor password."""
+        return self.site.door.context is None and not self.site.auth.asks
+
     # In the server's thread.
 
     def answer(self, head: Head) -> Response:
         """Return the page that an authorised client asks for."""
+        if self._loopback and self._is_open and not _means_this_machine(head.host):
+            return plain(421)
         path = head.request.path
         shown, posted = _of_path(self._routes, path), _of_path(self._posts, path)
         allowed = [*(("GET", "HEAD") if shown else ()), *(("POST",) if posted else ())]
@@ -222,6 +232,16 @@ class WebServer:
         if now - self._logged.get(subject, -_LOG_SECONDS) >= _LOG_SECONDS:
             self._logged[subject] = now
             self._log(line)
+
+
+def _means_this_machine(host: str) -> bool:
+    """Say whether a name is one of this machine itself: another that leads here is a page's in a browser (DNS rebinding)."""
+    if host in {"", "localhost", socket.gethostname().lower()} or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _of_path(routes: Mapping[str, Handler], path: str) -> Handler | None:

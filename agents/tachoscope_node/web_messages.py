@@ -56,6 +56,8 @@ class Head:
     request: Request
     authorization: str | None
     has_body: bool
+    host: str = ""
+    """The name that the client knows this server by, without a port."""
     from_page: bool = False
     """Whether a page in a browser asks, whoever wrote it: browsers say so of all that a page can send, and nothing else does."""
 
@@ -135,6 +137,13 @@ class HttpStream:
         return True
 
 
+def _host(header: str) -> str:
+    try:
+        return (urlsplit(f"//{header}").hostname or "").removesuffix(".")
+    except ValueError:
+        return ""
+
+
 def _head(event: h11.Request) -> Head:
     if event.http_version not in (b"1.0", b"1.1"):  # h11 takes any number for 1.1
         raise BadRequestError(505)
@@ -155,6 +164,7 @@ def _head(event: h11.Request) -> Head:
         method=event.method.decode("ascii"),
         request=Request(path, query, text[b"accept"], text[b"accept-encoding"]),
         authorization=None if authorization is None else authorization.decode("latin-1"),
+        host=_host(headers.get(b"host", b"").decode("latin-1")),
         from_page=b"origin" in headers or b"sec-fetch-site" in headers,
         has_body=b"transfer-encoding" in headers or headers.get(b"content-length", b"0").strip(b"0") != b"",
     )

@@ -137,7 +137,7 @@ def _replayed(slo: Slo, group: Group, sums: _Sums, start: float, end: float, tim
     told = [one for tier in tiers(slo) for one in _told(slo, tier, sums, timing, end)]
     shown = [one for severity in ("page", "ticket") for one in _merged([row for row in told if row.severity == severity])]
     return Replayed(
-        labels=dict(zip(slo.by, group, strict=False)),
+        labels=slo.labels_of(group),
         bad=bad * timing.interval,
         total=total * timing.interval,
         coverage=min(there * timing.interval / (end - start), 1.0) if end > start else 0.0,

@@ -1,7 +1,7 @@
 """Alertmanager's configuration: whom an alert reaches, with which others together, and what keeps it quiet.
 
 Knows nothing of single alerts but their labels: `severity` (page, ticket), `owner`, and for those of an objective `slo` and `area`,
-beside `service` and `model` of what serves. Valid for Alertmanager 0.25.
+beside those that tell workloads apart. Valid for Alertmanager 0.25.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any, get_args
 from tachoscope_alerts.policy import Owner, Policy, Receiver
 from tachoscope_alerts.slo import Severity, Slo
 from tachoscope_alerts.windows import DAY, HOUR, Timing, duration
+from tachoscope_core.metric import IDENTITY, WORKLOADS
 
 WATCHDOG = "Watchdog"
 """The alert that always fires: its silence says that no other would arrive."""
@@ -19,8 +20,14 @@ DEAD_MANS_SWITCH = "dead-mans-switch"
 SERVICE_DOWN = "InferenceDown"
 """Says that a whole service is down, and with that why the budgets of its objectives burn."""
 
-_GROUP_BY: Mapping[Severity, list[str]] = {"page": ["slo", "area", "owner"], "ticket": ["alertname", "owner"]}
-"""One outage is one page, however many tiers and services it burns; tickets are for one fault each."""
+_INCIDENT = [*IDENTITY, *WORKLOADS]
+"""What an incident is of. A group has one key at PagerDuty and others, so that what is of another job or service must be another
+group: it would only update an incident that somebody works on. Nodes and models are not among them: a hang is told by each node."""
+_GROUP_BY: Mapping[Severity, list[str]] = {
+    "page": ["slo", "area", "owner", *_INCIDENT],
+    "ticket": ["alertname", "owner", *_INCIDENT],
+}
+"""One outage is one page, however many tiers and models it burns; tickets are for one fault each."""
 _WAITS: Mapping[Severity, tuple[float, float, float]] = {
     "page": (30.0, 300.0, HOUR),
     "ticket": (120.0, HOUR / 2, DAY),
@@ -29,8 +36,8 @@ _WAITS: Mapping[Severity, tuple[float, float, float]] = {
 also how often a receiver that was down is tried anew; before it is told again. The first two of a page are Alertmanager's defaults.
 """
 _HEARTBEAT_SECONDS = 60.0
-_SERVED = ("service", "model")
-"""Labels of what serves, by which alerts differ even where no objective is kept by them."""
+_KEPT = (*IDENTITY, "service", "model")
+"""Labels by which alerts differ even where no objective is kept by them."""
 
 _TITLE = (
     "{{ with index .Alerts 0 }}{{ .Annotations.summary }}{{ end }}{{ if gt (len .Alerts) 1 }} (1 of {{ len .Alerts }}){{ end }}"
@@ -72,7 +79,7 @@ def configuration(policy: Policy, slos: Iterable[Slo] = (), *, webhook: str = ""
             **_grouping("ticket", timing),
             "routes": [watchdog, *(_route(policy, severity, timing) for severity in get_args(Severity))],
         },
-        "inhibit_rules": _inhibit_rules(_SERVED + tuple(sorted({label for slo in slos for label in slo.by} - set(_SERVED)))),
+        "inhibit_rules": _inhibit_rules(_KEPT + tuple(sorted({label for slo in slos for label in slo.by} - set(_KEPT)))),
         "receivers": receivers,
         "time_intervals": [
             {"name": window.name, "time_intervals": [dict(interval) for interval in window.intervals]}
@@ -126,7 +133,7 @@ def _inhibit_rules(kept: tuple[str, ...]) -> list[dict[str, Any]]:
         {  # Of a service that is down each of its budgets burns.
             "source_matchers": [f'alertname="{SERVICE_DOWN}"', 'severity="page"', 'area=~".+"', 'service=~".+"'],
             "target_matchers": [f'alertname!="{SERVICE_DOWN}"', 'long=~".+"', 'service=~".+"', *objective],
-            "equal": ["area", "service"],
+            "equal": ["area", "service", *IDENTITY],
         },
     ]
 

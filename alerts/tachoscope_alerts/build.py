@@ -5,7 +5,7 @@ The same input gives the same bytes, so that what is committed can be compared w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +31,10 @@ def build(
     timing: Timing,
     out: Path,
     recordings: Sequence[Recording] = (),
+    labels: Mapping[str, str] | None = None,
 ) -> list[Path]:
     """Write all files below `out`, and remove those that an earlier build made and this one does not; return those written."""
-    made = contents(slos, events, policy, timing, recordings)
+    made = contents(slos, events, policy, timing, recordings, labels)
     for name, text in made.items():
         path = out / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -50,23 +51,33 @@ def check(
     timing: Timing,
     out: Path,
     recordings: Sequence[Recording] = (),
+    labels: Mapping[str, str] | None = None,
 ) -> list[Path]:
     """Return the files below `out` that a build would change, write or remove."""
-    made = contents(slos, events, policy, timing, recordings)
+    made = contents(slos, events, policy, timing, recordings, labels)
     changed = [out / name for name, text in made.items() if not (out / name).exists() or (out / name).read_text() != text]
     return changed + _left_over(made, out)
 
 
 def contents(
-    slos: Sequence[Slo], events: Sequence[EventAlert], policy: Policy, timing: Timing, recordings: Sequence[Recording] = ()
+    slos: Sequence[Slo],
+    events: Sequence[EventAlert],
+    policy: Policy,
+    timing: Timing,
+    recordings: Sequence[Recording] = (),
+    labels: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Return what each file holds, by its path below the folder of generated files; rules of a drill come without tests."""
+    """Return what each file holds, by its path below the folder of generated files; rules of a drill come without tests.
+
+    Args:
+        labels: of the PrometheusRule resources, beside our own.
+    """
     documents: dict[str, Any] = {}
     for name, of_spec in _specs(slos).items():
         groups = [group for slo in of_spec for group in rules.groups(slo, policy, timing)]
         file = f"{name}.rules.yaml"
         documents[f"prometheus/{file}"] = {"groups": groups}
-        documents[f"kubernetes/{name}.yaml"] = prometheus_rule(name, groups)
+        documents[f"kubernetes/{name}.yaml"] = prometheus_rule(name, groups, labels)
         if timing.scale == 1.0:
             documents[f"prometheus/{name}_test.yaml"] = promtests.of_pages(of_spec, policy, timing, file)
             documents[f"prometheus/{name}_tickets_test.yaml"] = promtests.of_tickets(of_spec, policy, timing, file)
@@ -74,12 +85,12 @@ def contents(
         of_group = [event for event in events if event.group == group]
         name, groups = f"events-{group}", event_alerts.groups(of_group, policy, timing)
         documents[f"prometheus/{name}.rules.yaml"] = {"groups": groups}
-        documents[f"kubernetes/{name}.yaml"] = prometheus_rule(name, groups)
+        documents[f"kubernetes/{name}.yaml"] = prometheus_rule(name, groups, labels)
         if timing.scale == 1.0:
             documents[f"prometheus/{name}_test.yaml"] = promtests.of_event_alerts(of_group, timing, f"{name}.rules.yaml")
     if made := board_recordings.groups(recordings, timing):
         documents[f"prometheus/{GROUP}.rules.yaml"] = {"groups": made}
-        documents[f"kubernetes/{GROUP}.yaml"] = prometheus_rule(GROUP, made)
+        documents[f"kubernetes/{GROUP}.yaml"] = prometheus_rule(GROUP, made, labels)
     documents["alertmanager.yaml"] = alertmanager.configuration(policy, slos, timing=timing)
     return {name: _header(name) + to_yaml(document) for name, document in sorted(documents.items())}
 

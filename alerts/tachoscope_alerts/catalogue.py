@@ -23,12 +23,12 @@ from tachoscope_alerts.slo import Slo
 from tachoscope_core import agent_metrics, checkpoint_metrics, gpu_metrics, serving_metrics, training_metrics, verification
 from tachoscope_core.dcgm_names import DCGM_METRICS
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.metric import Metric
+from tachoscope_core.metric import IDENTITY, Metric
 from tachoscope_core.names import METRICS
 
 Type = Literal["counter", "gauge", "histogram"]
-SCRAPE_LABELS = frozenset({"job", "instance", "cluster", "namespace", "pod", "container", "endpoint", "node"})
-"""What a scrape adds, or its service discovery in Kubernetes; `cluster` where several send to one server.
+SCRAPE_LABELS = frozenset({"job", "instance", "namespace", "pod", "container", "endpoint", "node", *IDENTITY})
+"""What a scrape adds, or its service discovery in Kubernetes; cluster and team where a site adds them.
 https://prometheus.io/docs/concepts/jobs_instances/"""
 PARTS = ("_bucket", "_count", "_sum")
 _FOREIGN = ("alertmanager", "gateway", "node_exporter", "prometheus", "vllm")
@@ -142,6 +142,7 @@ def recorded(slos: Iterable[Slo]) -> dict[str, Known]:
     windows = frozenset({"window"})
     series = {
         **{name: labels for level in expressions.LEVELS for name in level},
+        expressions.UNMEASURED: labels,
         expressions.ERROR_RATIO: labels | windows,
         expressions.BUDGET_REMAINING: labels,
         expressions.OBJECTIVE: labels,

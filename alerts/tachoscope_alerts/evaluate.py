@@ -91,11 +91,15 @@ def bad_and_total(slo: Slo, series: ByMetric, start: float, end: float, timing: 
         return Events(times, *_slices(slo, indicator, series, times, timing))
     if isinstance(indicator, AtMost | MoreThan):
         chosen, bound = indicator.histogram, indicator.bound
-        total = _rates(slo, chosen, series.get(f"{chosen.metric}_count", ()), times, window)
         buckets = [one for one in series.get(f"{chosen.metric}_bucket", ()) if float(one.labels["le"]) == bound]
+        total = _of_count(slo, chosen, series.get(f"{chosen.metric}_count", ()), buckets, times, window)
         within = _rates(slo, chosen, buckets, times, window)
-        return Events(times, _without(total, within) if isinstance(indicator, AtMost) else _or(within, total), total)
+        return Events(times, _without(total, within) if isinstance(indicator, AtMost) else within, total)
     total = _rates(slo, indicator.total, series.get(indicator.total.metric, ()), times, window)
+    part = indicator.bad or indicator.good
+    assert part is not None, "one of both is given"
+    if part.metric != indicator.total.metric:
+        total = _where(total, _rates(slo, Selector(part.metric), series.get(part.metric, ()), times, window))
     if indicator.bad is None:
         assert indicator.good is not None
         good = _rates(slo, indicator.good, series.get(indicator.good.metric, ()), times, window)
@@ -147,6 +151,29 @@ def _rates(slo: Slo, chosen: Selector, series: Iterable[Series], times: Times, w
             group, own = _group(one.labels, slo.by), rate(one, times, window_ms)
             found[group] = _added(found[group], own) if group in found else own
     return {group: values for group, values in found.items() if not np.isnan(values).all()}
+
+
+def _of_count(
+    slo: Slo, chosen: Selector, counts: Iterable[Series], buckets: Iterable[Series], times: Times, window_ms: int
+) -> dict[Group, Floats]:
+    """Return the rates of a histogram's events whose series has the bucket of the bound: of others nothing is known."""
+    there = {_without_bound(one.labels): rate(one, times, window_ms) for one in buckets}
+    found: dict[Group, Floats] = {}
+    for one in counts:
+        bucket = there.get(_without_bound(one.labels))
+        if bucket is not None and matches(chosen, one.labels):
+            group, own = _group(one.labels, slo.by), np.where(np.isnan(bucket), np.nan, rate(one, times, window_ms))
+            found[group] = _added(found[group], own) if group in found else own
+    return {group: values for group, values in found.items() if not np.isnan(values).all()}
+
+
+def _without_bound(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((label, value) for label, value in labels.items() if label != "le" and value))
+
+
+def _where(one: Mapping[Group, Floats], other: Mapping[Group, Floats]) -> dict[Group, Floats]:
+    """Return what one has where the other has something too."""
+    return {group: np.where(np.isnan(other[group]), np.nan, values) for group, values in one.items() if group in other}
 
 
 def _added(one: Floats, other: Floats) -> Floats:

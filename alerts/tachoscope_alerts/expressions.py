@@ -1,5 +1,8 @@
 """PromQL of an objective: bad and total events at one moment, and their ratio over a window.
 
+There are three answers: an event is good, bad, or not measured. Of a histogram without the bucket of the threshold, and of a total
+without the counter of its good or bad events, nothing is known: it is in neither number, and `unmeasured_events` counts it.
+
 Counters become rates over the shortest window before anything is summed (a sum of counters cannot be told from a reset), and ratios
 are made of sums only (a mean of ratios weighs a quiet hour like a busy one). No events give no sample and never NaN.
 """
@@ -30,6 +33,8 @@ LEVELS = (MOMENTS, SUMS, LONG_SUMS)
 LEAST_SUMS = 72
 """A window with fewer sums than this would be too coarse: it begins and ends with one."""
 BAD, TOTAL = MOMENTS
+UNMEASURED = "slo:unmeasured_events:base"
+"""Events that are neither known to be good nor known to be bad."""
 ERROR_RATIO = "slo:error:ratio"
 """Of a window, which is a label of it."""
 BUDGET_REMAINING = "slo:error_budget:remaining_ratio"
@@ -66,40 +71,65 @@ def number(value: float) -> str:
 
 
 def total_events(slo: Slo, timing: Timing) -> str:
-    """Return the events of the moment: a second's, or of slices the entities."""
+    """Return the events of the moment that are known to be good or bad: a second's, or of slices the entities."""
     indicator = slo.indicator
     if isinstance(indicator, Ratio):
-        return _rate(slo, selector(indicator.total), timing)
+        total, part = _rate(slo, selector(indicator.total), timing), _other_metric(indicator)
+        return f"({total}) and {_on(slo)} ({_rate(slo, part, timing)})" if part else total
     if isinstance(indicator, AtMost | MoreThan):
-        return _rate(slo, selector(indicator.histogram, "_count"), timing)
+        return _of_count(slo, indicator, timing, "and")
     if indicator.gate is not None and indicator.missing == "bad":
         return f"count{_by(slo)} ({_open(indicator.gate, timing)})"
     return f"count{_by(slo)} ({_entities(indicator, timing)})"
 
 
-def just_recorded_total(slo: Slo, timing: Timing) -> str:
-    """Return the events of the moment, which a rule of the same group recorded in this very evaluation.
+def unmeasured_events(slo: Slo, timing: Timing) -> str:
+    """Return the events of the moment of which is not known whether they are good; nothing where that cannot be."""
+    indicator = slo.indicator
+    if isinstance(indicator, AtMost | MoreThan):
+        return _of_count(slo, indicator, timing, "unless")
+    part = _other_metric(indicator) if isinstance(indicator, Ratio) else ""
+    if not part:
+        return ""
+    assert isinstance(indicator, Ratio)
+    return f"({_rate(slo, selector(indicator.total), timing)}) unless {_on(slo)} ({_rate(slo, part, timing)})"
 
-    Not as a plain selector, which looks back five minutes: when Prometheus comes back from a restart, rates need two scrapes, and
-    nothing has told it that the recorded series ended. It would find the events of before, none of them known to be good.
+
+def _other_metric(ratio: Ratio) -> str:
+    """Return the metric of the good or bad events, where it is not that of the total: a server may lack it.
+
+    Of one metric a value of a label that never was is 0: a server whose requests all succeed may have no counter of failures.
     """
-    return f"sum{_by(slo)} (last_over_time({recorded(TOTAL, slo)}[{duration(timing.interval / 2)}]))"
+    part = ratio.bad or ratio.good
+    assert part is not None, "one of both is given"
+    return part.metric if part.metric != ratio.total.metric else ""
 
 
-def bad_events(slo: Slo, timing: Timing, total: str = "") -> str:
+def _of_count(slo: Slo, indicator: AtMost | MoreThan, timing: Timing, operator: str) -> str:
+    """Return the events of the series that have the bucket of the bound (operator `and`), or that lack it (`unless`)."""
+    window = duration(timing.base)
+    count = f"rate({selector(indicator.histogram, '_count')}[{window}])"
+    return f"sum{_by(slo)} ({count} {operator} ignoring (le) {_bucket(indicator, timing)})"
+
+
+def bad_events(slo: Slo, timing: Timing) -> str:
     """Return those of the moment's events that were bad: 0 where there were events, and none where there were not.
 
-    Args:
-        total: an expression of all events, such as `just_recorded_total`; by default they are counted once more.
+    It reads raw series only, and not the total that the same evaluation records: a server that writes what it records to another
+    one, as vmalert does, would find that of the evaluation before, or nothing.
     """
     indicator = slo.indicator
-    total = total or f"({total_events(slo, timing)})"
+    if isinstance(indicator, MoreThan):
+        return _within(slo, indicator, timing)
+    if isinstance(indicator, AtMost):
+        window = duration(timing.base)
+        count = f"rate({selector(indicator.histogram, '_count')}[{window}])"
+        return f"clamp_min(sum{_by(slo)} ({count} - ignoring (le) {_bucket(indicator, timing)}), 0)"
+    if isinstance(indicator, Slices) and indicator.missing == "ignored":
+        return f"sum{_by(slo)} ((({_entities(indicator, timing)}) {_compared(indicator, timing, 'bool ')}) == bool 0)"
+    total = f"({total_events(slo, timing)})"
     if isinstance(indicator, Ratio) and indicator.bad is not None:
         return f"({_rate(slo, selector(indicator.bad), timing)}) or 0 * {total}"
-    if isinstance(indicator, MoreThan):  # without a bucket nothing is known to be good
-        return f"({_within(slo, indicator, timing)}) or {total}"
-    if isinstance(indicator, Slices) and indicator.missing == "ignored":
-        return f"(count{_by(slo)} (({_entities(indicator, timing)}) {_compared(indicator, timing, 'bool ')} == 0)) or 0 * {total}"
     return f"clamp_min({total} - (({_good_events(slo, timing)}) or 0 * {total}), 0)"
 
 
@@ -107,15 +137,17 @@ def _good_events(slo: Slo, timing: Timing) -> str:
     indicator = slo.indicator
     if isinstance(indicator, Slices):
         return f"count{_by(slo)} (({_entities(indicator, timing)}) {_compared(indicator, timing)})"
-    if isinstance(indicator, AtMost):
-        return _within(slo, indicator, timing)
     assert isinstance(indicator, Ratio) and indicator.good is not None, "of all others the bad ones are counted"
     return _rate(slo, selector(indicator.good), timing)
 
 
 def _within(slo: Slo, indicator: AtMost | MoreThan, timing: Timing) -> str:
     """Return the events of at most the bound."""
-    return _rate(slo, selector(indicator.histogram, "_bucket", (bound_matcher(indicator.bound),)), timing)
+    return f"sum{_by(slo)} ({_bucket(indicator, timing)})"
+
+
+def _bucket(indicator: AtMost | MoreThan, timing: Timing) -> str:
+    return f"rate({selector(indicator.histogram, '_bucket', (bound_matcher(indicator.bound),))}[{duration(timing.base)}])"
 
 
 def level(window_seconds: float, timing: Timing) -> Level:
@@ -183,6 +215,10 @@ def _compared(slices: Slices, timing: Timing, modifier: str = "") -> str:
 
 def _by(slo: Slo) -> str:
     return f" by ({', '.join(slo.by)})" if slo.by else ""
+
+
+def _on(slo: Slo) -> str:
+    return f"on ({', '.join(slo.by)})"
 
 
 def _matcher(label: str, values: tuple[str, ...], *, negated: bool = False) -> str:

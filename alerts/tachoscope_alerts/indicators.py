@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from tachoscope_alerts.marked_yaml import Section, Value
-from tachoscope_alerts.slo import AtMost, Comparison, Gate, Indicator, MoreThan, Ratio, Selector, Slices
+from tachoscope_alerts.slo import AtMost, Comparison, Gate, Indicator, MoreThan, Ratio, Selector, Slices, with_identity
 
 SLI = ("description", "thresholdMetric", "ratioMetric")
 OBJECTIVE = ("displayName", "op", "value", "target", "targetPercent", "timeSliceTarget", "timeSliceWindow")
@@ -151,7 +151,7 @@ def _slices(value: Value, objective: Section) -> Slices:
     source = _source(value, _SLICES)
     _check_slice(objective)
     operator, bound = _comparison(objective)
-    by = _labels(source.need("by", "add by: [label, ...]: the labels of which each set of values is one entity"))
+    by = with_identity(_labels(source.need("by", "add by: [label, ...]: the labels of which each set of values is one entity")))
     age, gate, missing = source.get("age"), source.get("while"), source.get("missing")
     found = Slices(
         value=_selector(source),
@@ -181,7 +181,8 @@ def _check_slice(objective: Section) -> None:
 
 def _gate(value: Value, by: tuple[str, ...]) -> Gate:
     section = value.section(_GATE)
-    on, since = _labels(section.need("on", "add on: [label, ...]: the labels that it shares with the entities")), section.get("for")
+    on = with_identity(_labels(section.need("on", "add on: [label, ...]: the labels that it shares with the entities")))
+    since = section.get("for")
     if not set(on) <= set(by):
         foreign = sorted(set(on) - set(by))[0]
         raise section.values["on"].error(f"holds {foreign}, which no entity has", f"take labels of by: {', '.join(by)}")

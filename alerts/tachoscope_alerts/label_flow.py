@@ -20,7 +20,8 @@ from tachoscope_alerts.promql import Aggregation, Binary, Call, Constant, Expres
 _OF_COUNTERS = frozenset({"rate", "irate", "increase", "resets"})
 _SCALARS = frozenset({"scalar", "time", "pi"})
 _WITHOUT_LABELS = frozenset({"scalar", "time", "pi", "vector"})
-_KEEPING = frozenset({"topk", "bottomk", "limitk"})
+KEEPING = frozenset({"topk", "bottomk", "limitk"})
+"""Aggregations whose series keep all their labels."""
 _Labels = frozenset[str] | None
 """Labels that a vector may have; None: any, of a series that is not known."""
 
@@ -195,7 +196,7 @@ class _Flow:
         own = aggregation.labels or ()
         word = "without" if aggregation.without else "by"
         self.check(own, [operand], f"{aggregation.function} {word} ({', '.join(own)})")
-        if aggregation.function in _KEEPING:
+        if aggregation.function in KEEPING:
             return operand
         added = aggregation.arguments[0] if aggregation.function == "count_values" else None
         extra = {added.text} if isinstance(added, Constant) else set()

@@ -13,7 +13,12 @@ def runbook_url(policy: Policy, alert: str) -> str:
 
 
 _VARIABLES = {"training_job": "training_job", "service": "service", "model": "model"}
-_OF_BOARD = {"gpu-node": {"instance": "node", "gpu": "gpu"}, "nccl": {"instance": "node"}, "agents": dict[str, str]()}
+_OF_BOARD = {
+    "gpu-node": {"instance": "node", "gpu": "gpu"},
+    "nccl": {"instance": "node"},
+    "agents": dict[str, str](),
+    "slos": {"slo": "slo"},
+}
 """Variables of boards by the label of an alert that chooses them; on other boards an instance is not always a node."""
 
 

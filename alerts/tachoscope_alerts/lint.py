@@ -19,7 +19,7 @@ from tachoscope_alerts.label_flow import Fault, faults, impossible_values, unkno
 from tachoscope_alerts.promql import Matcher
 from tachoscope_alerts.shipped import NOTHING_SHIPPED, Shipped, is_whole, left_out
 from tachoscope_alerts.slo import AtMost, MoreThan, Ratio, Selector, Slices, Slo
-from tachoscope_alerts.windows import DAY, FEASIBLE, TIERS, Tier, Timing, duration, tiers
+from tachoscope_alerts.windows import AIMS, DAY, FEASIBLE, LEAST_PAGING_BURN_RATE, Timing, duration, tiers
 from tachoscope_core.errors import TachoscopeError
 
 if TYPE_CHECKING:
@@ -137,8 +137,13 @@ def _people(of: Slo | EventAlert, around: Surroundings) -> Iterator[Problem]:
     if of.owner not in around.owners:
         there = f"there are {', '.join(around.owners)}"
         yield _error(of, f"{of.alert} has the owner {of.owner!r}, who is not in the policy", there, "owner")
-    if around.runbooks is not None and not (around.runbooks / f"{of.alert}.md").is_file():
-        yield _error(of, f"{of.alert} has no runbook", f"write {around.runbooks / of.alert}.md: see docs/slos.md", "alert")
+    if around.runbooks is None:
+        return
+    page = around.runbooks / f"{of.alert}.md"
+    if not page.is_file():
+        yield _error(of, f"{of.alert} has no runbook", f"write {page}: see docs/slos.md", "alert")
+    elif unfinished := sum("TODO" in line for line in page.read_text(errors="replace").splitlines()):
+        yield _error(of, f"the runbook of {of.alert} has {unfinished} lines with TODO", f"finish {page}", "alert")
 
 
 def _faulty(of: Slo | EventAlert, found: Iterable[Fault], where: str, at: str = "") -> list[Problem]:
@@ -170,43 +175,51 @@ def _of_slo(slo: Slo, around: Surroundings, *, companion: bool) -> list[Problem]
     wrong = [problem for at, fault in _indicator(slo, around.known) for problem in _faulty(slo, [fault], slo.name, at)]
     if not wrong:
         timing = Timing()
-        recorded = expressions.just_recorded_total(slo, timing)
-        made = (expressions.total_events(slo, timing), expressions.bad_events(slo, timing, recorded))
+        made = (expressions.total_events(slo, timing), expressions.bad_events(slo, timing))
         wrong = [problem for one in made for problem in _faulty(slo, faults(one, around.known), f"{slo.name} becomes {one}")]
     return found + wrong
 
 
 def _feasibility(slo: Slo, *, companion: bool) -> Iterator[Problem]:
-    """Yield tiers that cannot fire: their threshold is a factor times the budget, and may be more than all."""
-    possible = tiers(slo)
-    wanted = [tier for tier in TIERS if slo.pages or tier.severity == "ticket"]
-    pages = [tier for tier in possible if tier.severity == "page"]
-    impossible = ", ".join(_tier(tier, slo) for tier in wanted if tier not in possible)
+    """Yield alerts that cannot fire or that come late: what the target and the period do not allow."""
+    found = tiers(slo)
+    pages = [tier for tier in found if tier.severity == "page"]
     fix = f"raise the target, or add a page with slo: {slo.name} to alerts/events that fires when all is down"
-    if not possible:
-        yield _error(slo, f"no alert of {slo.name} can fire: {impossible}", "raise the target", "target")
+    if not found:
+        what = (
+            f"no alert of {slo.name} can fire: its budget is {_percent(slo.budget)} of all, and no more than {_percent(FEASIBLE)}"
+        )
+        yield _error(slo, f"{what} is bad when everything fails", "raise the target", "target")
     elif slo.pages and not pages and not companion:
-        yield _error(slo, f"{slo.name} pages, and no page of it can fire: {impossible}", fix, "target")
-    elif impossible and not companion:
-        yield Problem(slo.path, _line(slo, "target"), "note", f"some alerts of {slo.name} cannot fire: {impossible}", fix)
+        what = f"{slo.name} pages, and no page of it can fire: {LEAST_PAGING_BURN_RATE:g} times its budget"
+        yield _error(slo, f"{what} is {_percent(LEAST_PAGING_BURN_RATE * slo.budget)} of all events", fix, "target")
     soonest = min((tier.long_seconds * tier.threshold(slo) for tier in pages), default=0.0)
     if soonest > SLOW_PAGE_SECONDS and not companion:
         what = f"when all of {slo.name} fails, its first page comes after {soonest / 60:.0f} minutes"
         yield Problem(slo.path, _line(slo, "target"), "note", what, fix)
+    yield from _short_period(slo)
 
 
-def _tier(tier: Tier, slo: Slo) -> str:
-    windows = f"{duration(tier.long_seconds)}/{duration(tier.short_seconds)}"
-    needed, most = float(f"{100 * tier.threshold(slo):.3g}"), 100 * FEASIBLE
-    return f"{windows} needs {number(needed)} % of all to be bad, and above {number(most)} % it hardly fires even when all is"
+def _short_period(slo: Slo) -> Iterator[Problem]:
+    """Yield that the first alert of a short period comes when more of its budget is spent than of a long one's."""
+    first = min(tiers(slo), key=lambda tier: tier.long_seconds, default=None)
+    if first is None:
+        return
+    aimed = min(aim.part for aim in AIMS if aim.severity == first.severity)
+    spent = first.part(slo.period_days * DAY)
+    if spent > 1.5 * aimed:
+        what = f"{_percent(spent)} of the budget of {slo.name} is spent before its first {first.severity}, not {_percent(aimed)}"
+        why = f"a period of {slo.period_days:g} days would need a window shorter than {duration(first.long_seconds)}"
+        yield Problem(slo.path, _line(slo, "duration"), "note", f"{what}: {why}", "write a longer period, or accept that")
+
+
+def _percent(ratio: float) -> str:
+    return f"{number(float(f'{100 * ratio:.3g}'))} %"
 
 
 def _lengths(slo: Slo, retention_seconds: float) -> Iterator[Problem]:
-    longest = max(tier.long_seconds for tier in TIERS)
+    longest = max((tier.long_seconds for tier in tiers(slo)), default=0.0)
     needed = slo.period_days * DAY + longest
-    if slo.period_days * DAY < longest:
-        what = f"the period of {slo.name}, {slo.period_days:g} days, is shorter than the window {duration(longest)} of its alerts"
-        yield _error(slo, what, "write a longer one, such as 28d", "duration")
     if retention_seconds < needed:
         what = f"{slo.name} needs {needed / DAY:g} days of samples, and the server keeps {retention_seconds / DAY:g}"
         yield _error(

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tachoscope_alerts.rules import Group
 
 LABELS = {"app.kubernetes.io/name": "tachoscope", "app.kubernetes.io/component": "alerts"}
-"""What a Prometheus selects rules by; a `ruleSelector` for others adds its own with kustomize."""
+"""Labels of each resource."""
 
 
-def prometheus_rule(name: str, groups: Sequence[Group]) -> dict[str, Any]:
-    """Return the resource of one rule file; `name` is that of the file, of small letters, digits and hyphens."""
+def prometheus_rule(name: str, groups: Sequence[Group], labels: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return the resource of one rule file.
+
+    Args:
+        name: of the file, of small letters, digits and hyphens. labels: more of them, which a Prometheus's `ruleSelector` asks for,
+            such as `release`.
+    """
     return {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PrometheusRule",
-        "metadata": {"name": f"tachoscope-{name}", "labels": LABELS},
+        "metadata": {"name": f"tachoscope-{name}", "labels": LABELS | dict(labels or {})},
         "spec": {"groups": list(groups)},
     }

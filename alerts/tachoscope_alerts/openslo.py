@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tachoscope_alerts import indicators
 from tachoscope_alerts.marked_yaml import Section, Value, documents, known_instead
-from tachoscope_alerts.slo import Slo
+from tachoscope_alerts.slo import Slo, with_identity
 from tachoscope_core.errors import TachoscopeError
 
 PREFIX = "tachoscope.dev/"
@@ -181,9 +181,10 @@ def _objective_name(section: Section, document: str, *, alone: bool) -> str:
 
 
 def _slo(common: _Spec, objective: Section, names: list[str], number: int) -> Slo:
-    by = tuple(part.strip() for part in common.annotation("by").split(",") if part.strip())
+    chosen = tuple(part.strip() for part in common.annotation("by").split(",") if part.strip())
     indicator = indicators.indicator(common.indicator, common.method, objective)
-    indicators.check_by(indicator, by, common.annotations.get("by"))
+    indicators.check_by(indicator, chosen, common.annotations.get("by"))
+    by = with_identity(chosen)
     display, description = common.metadata.get("displayName"), common.spec.get("description")
     return Slo(
         name=names[number],

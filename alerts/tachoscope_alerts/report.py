@@ -13,6 +13,7 @@ from tachoscope_alerts.rules import HISTORY, least_bad
 from tachoscope_alerts.slo import Gate, Ratio, Slices, Slo
 from tachoscope_alerts.slo_report import Budget, BudgetPoint, Burn, Objective, Offender, SloReport, State
 from tachoscope_alerts.windows import DAY, HOUR, Tier, Timing, duration, tiers
+from tachoscope_core.metric import IDENTITY
 from tachoscope_core.names import BY_NAME
 
 BINS = 28
@@ -192,13 +193,14 @@ def _summed_over(slo: Slo) -> str:
     """Return whose seconds are counted: a second of two ranks is two."""
     indicator = slo.indicator
     if isinstance(indicator, Slices):
-        return f"{_LABELS.get(indicator.by[0], indicator.by[0])}s" if indicator.by else ""
+        own = [label for label in indicator.by if label not in IDENTITY]
+        return f"{_LABELS.get(own[0], own[0])}s" if own else ""
     return "ranks" if isinstance(indicator, Ratio) and indicator.total.metric in _OF_RANKS else ""
 
 
 def _budget(plan: _Plan, group: Group, sums: list[Sums], worst: _Worst) -> Budget:
     slo, interval = plan.slo, plan.timing.interval
-    labels = dict(zip(slo.by, group, strict=True))
+    labels = slo.labels_of(group)
     of_length = dict(zip(plan.lengths, sums, strict=False))
     period_seconds = plan.length(plan.period_days * DAY)
     period = of_length[period_seconds]

@@ -8,11 +8,12 @@ from pathlib import Path
 
 from tachoscope_alerts import expressions, promql
 from tachoscope_alerts.catalogue import Catalogue
-from tachoscope_alerts.label_flow import Fault, faults
+from tachoscope_alerts.label_flow import KEEPING, Fault, faults
 from tachoscope_alerts.marked_yaml import Section, Value, documents
-from tachoscope_alerts.promql import Binary, Constant, Series
+from tachoscope_alerts.promql import Aggregation, Binary, Constant, Series
 from tachoscope_alerts.windows import FEASIBLE, RAW_LIMIT_SECONDS, duration
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.metric import IDENTITY, WORKLOADS
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,16 @@ class RuleFault:
 
 
 def faults_of(expression: str, known: Catalogue) -> list[Fault]:
-    """Return what is wrong with an expression of a rule.
+    """Return what is wrong with an expression of a rule: all that is wrong with a query, and labels that a rule has to keep.
+
+    Raises:
+        TachoscopeError: it cannot be read.
+    """
+    return [*faults_of_query(expression, known), *_identity(promql.parse(expression))]
+
+
+def faults_of_query(expression: str, known: Catalogue) -> list[Fault]:
+    """Return what is wrong with an expression that people look at, such as a board's, which is of the cluster that they choose.
 
     Raises:
         TachoscopeError: it cannot be read.
@@ -75,6 +85,26 @@ def _long_windows(tree: promql.Expression, known: Catalogue) -> Iterator[Fault]:
         if seconds > RAW_LIMIT_SECONDS and not (of is not None and of.recorded):
             what = f"raw series {series.metric or 'without a name'} over {duration(seconds)}"
             yield Fault(what, f"record it over a shorter window: above {duration(RAW_LIMIT_SECONDS)} only recorded series are read")
+
+
+def _identity(tree: promql.Expression) -> Iterator[Fault]:
+    """Yield where labels are dropped that tell workloads of one name apart: a healthy one would hide the fault of another."""
+    for node in promql.walk(tree):
+        if isinstance(node, Aggregation) and node.function not in KEEPING:
+            yield from _dropped(node.function, node.labels or (), listed_are_dropped=node.without)
+        elif isinstance(node, Binary) and node.matching is not None:
+            yield from _dropped(f"`{node.operator}`", node.matching, listed_are_dropped=node.ignoring)
+
+
+def _dropped(where: str, labels: tuple[str, ...], *, listed_are_dropped: bool) -> Iterator[Fault]:
+    if listed_are_dropped:
+        dropped = [label for label in IDENTITY if label in labels]
+    else:
+        wanted = IDENTITY if set(WORKLOADS) & set(labels) else IDENTITY[:1]
+        dropped = [label for label in wanted if label not in labels]
+    if dropped:
+        what = f"{where} ({', '.join(labels)}) drops {', '.join(dropped)}: jobs or services of one name hide each other"
+        yield Fault(what, f"keep {', '.join(IDENTITY)}; of nodes {IDENTITY[0]} (docs/alerting.md)")
 
 
 def _impossible(tree: promql.Expression) -> Iterator[Fault]:

@@ -1,8 +1,8 @@
 """Prometheus rules of an objective: what it counts, its ratios over windows, what is left of its budget, and its burn-rate alerts.
 
-Three groups, of which only the first reads raw series: it counts the events and, in the same evaluation, sums them over windows up
-to six hours. The second sums what the first recorded since its own last evaluation, the third these sums by the half hour. A day is
-made of the former, three days and the period of the latter: what is left of the budget is up to half an hour old.
+Three groups, of which only the first reads raw series: it counts the events, and sums them over windows up to six hours. The second
+sums what the first recorded since its own last evaluation, the third these sums by the half hour. A day is made of the former, and
+longer windows and the period of the latter: what is left of the budget is up to half an hour old.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ from tachoscope_alerts.expressions import (
     OBJECTIVE,
     SUMS,
     TOTAL,
+    UNMEASURED,
     Level,
     bad_events,
     budget_remaining,
     error_ratio,
-    just_recorded_total,
     level,
     number,
     recorded,
     summed,
     total_events,
+    unmeasured_events,
 )
 from tachoscope_alerts.policy import Policy
 from tachoscope_alerts.slo import Slices, Slo
@@ -37,8 +38,8 @@ from tachoscope_alerts.wording import annotations_of
 Rule = dict[str, Any]
 Group = dict[str, Any]
 
-LOOKED_AT_SECONDS = (HOUR / 12, HOUR)
-"""Windows that are recorded of every objective, whichever its tiers are: the first that people look at."""
+LOOKED_AT_SECONDS = (HOUR / 12, HOUR, DAY, 3 * DAY)
+"""Windows that are recorded of every objective whose period is as long, whichever its tiers are: those of the boards."""
 SUFFIXES = ("", "-long", "-budget")
 """Of the names of an objective's groups, in the order in which one reads the other."""
 KEEP_FIRING_SECONDS = 300.0
@@ -69,7 +70,7 @@ def groups(slo: Slo, policy: Policy, timing: Timing) -> list[Group]:
 def windows_of(slo: Slo) -> list[float]:
     """Return the windows in seconds, not scaled, over which the ratio of an objective is recorded, the shortest first."""
     used = {seconds for tier in tiers(slo) for seconds in (tier.long_seconds, tier.short_seconds)}
-    return sorted(used | set(LOOKED_AT_SECONDS))
+    return sorted(used | {seconds for seconds in LOOKED_AT_SECONDS if seconds <= slo.period_days * DAY})
 
 
 def alert(slo: Slo, tier: Tier, policy: Policy, timing: Timing) -> Rule:
@@ -113,8 +114,9 @@ def _recorded_ratio(slo: Slo, window_seconds: float) -> str:
 
 
 def _events(slo: Slo, timing: Timing) -> list[Rule]:
-    bad = bad_events(slo, timing, just_recorded_total(slo, timing))
-    return [_rule(slo, TOTAL, total_events(slo, timing)), _rule(slo, BAD, bad)]
+    found = [_rule(slo, TOTAL, total_events(slo, timing)), _rule(slo, BAD, bad_events(slo, timing))]
+    unmeasured = unmeasured_events(slo, timing)
+    return [*found, _rule(slo, UNMEASURED, f"({unmeasured}) > 0")] if unmeasured else found
 
 
 def _sums(slo: Slo, of: Level, into: Level, seconds: float) -> list[Rule]:

@@ -17,7 +17,7 @@ from tachoscope_alerts.events import EventAlert
 from tachoscope_alerts.expressions import number
 from tachoscope_alerts.policy import Policy
 from tachoscope_alerts.slo import Ratio, Severity, Slices, Slo
-from tachoscope_alerts.windows import DAY, TIERS, Tier, Timing, duration, seconds_of, tiers
+from tachoscope_alerts.windows import DAY, Tier, Timing, duration, seconds_of, tiers
 from tachoscope_core.errors import TachoscopeError
 
 HEADINGS = (
@@ -213,21 +213,16 @@ def _burn_urgency(slo: Slo) -> str:
 
 
 def _tier_row(tier: Tier, slo: Slo, period_seconds: float) -> str:
-    factor, threshold = tier.factor(period_seconds), tier.threshold(slo)
+    burn_rate, threshold = tier.burn_rate, tier.threshold(slo)
     windows = f"{duration(tier.long_seconds)} / {duration(tier.short_seconds)}"
-    gone, after = in_two_units(period_seconds / factor), in_words(fires(slo, tier, 1.0, Timing()))
-    return f"| {windows} | {tier.severity} | {_percent(threshold)} | {factor:.3g} | {gone} | {after} |"
+    gone, after = in_two_units(period_seconds / burn_rate), in_words(fires(slo, tier, 1.0, Timing()))
+    return f"| {windows} | {tier.severity} | {_percent(threshold)} | {burn_rate:.3g} | {gone} | {after} |"
 
 
 def _objective(slo: Slo) -> str:
     words = [f"`{slo.name}`: {number(slo.target * 100)} % good over {slo.period_days:g} d ({_linked(slo.target_source)})."]
     if slo.least_bad_events:
         words.append(f"Quiet below {number(slo.least_bad_events)} bad {_counted(slo)} in the long window.")
-    # A tier that is left out for being a page where nothing pages is no loss that anybody has to know of.
-    lost = [tier for tier in TIERS if tier not in tiers(slo) and (slo.pages or tier.severity == "ticket")]
-    if lost:
-        windows = ", ".join(duration(tier.long_seconds) for tier in lost)
-        words.append(f"No tier of {windows}: with everything bad the budget is hardly spent that fast.")
     return " ".join(words)
 
 

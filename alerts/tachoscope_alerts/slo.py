@@ -6,12 +6,19 @@ are summed and then divided, so that a busy hour weighs more than a quiet one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from tachoscope_core.metric import IDENTITY
+
 Severity = Literal["page", "ticket"]
 Comparison = Literal["lt", "lte", "gt", "gte"]
+
+
+def with_identity(labels: Iterable[str]) -> tuple[str, ...]:
+    """Return labels after those that tell workloads of the same name apart (`tachoscope_core.metric.IDENTITY`)."""
+    return tuple(dict.fromkeys((*IDENTITY, *labels)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +104,8 @@ class Slo:
 
     Attributes:
         name: of the objective, unique, such as `inference-ttft-p99`. area: `training` or `inference`, the label of its alerts.
-        indicator: what is counted. by: the labels that are kept in the rules, such as service and model: one budget for each.
+        indicator: what is counted. by: the labels that are kept in the rules, such as service and model: one budget for each. A
+            spec's begin with those of `with_identity`, so that no cluster or namespace hides another's events.
         target: ratio of good events, 0 to 1. period_days: of the budget, rolling.
         alert: name of its burn alert, and of the runbook: `runbooks/<alert>.md`. pages: False: all its tiers are tickets.
         least_bad_events: fewer within the long window are no alert (low traffic); of slices minutes of bad entities. owner: team.
@@ -122,6 +130,10 @@ class Slo:
     path: str = ""
     line: int = 0
     lines: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
+
+    def labels_of(self, group: Sequence[str]) -> dict[str, str]:
+        """Return the values of the labels that it keeps by label, without cluster, namespace or team where there is none."""
+        return {label: value for label, value in zip(self.by, group, strict=True) if value or label not in IDENTITY}
 
     @property
     def budget(self) -> float:

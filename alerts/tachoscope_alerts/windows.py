@@ -1,11 +1,14 @@
 """Burn-rate tiers: how fast a budget is spent before somebody is told, and by which windows that is measured.
 
-A factor is the part of the budget that may go within the long window, times the period over that window (SRE Workbook, chapter 5,
-https://sre.google/workbook/alerting-on-slos/): 14.4 holds for 2 % in an hour of 30 days only.
+A burn rate is the part of the budget that may go within the long window, times the period over that window: 14.4 is 2 % in an hour
+of 30 days, and only of 30 days (SRE Workbook, chapter 5, https://sre.google/workbook/alerting-on-slos/). So windows follow from the
+period: those of a week are shorter, those of a quarter longer. They follow from the target too: where 14.4 times the budget is more
+than everything, the same part of the budget is measured at a lower rate over a longer window.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 
@@ -16,36 +19,46 @@ _DURATION = r"(?:\d+(?:ms|[smhdwy]))+"
 _WINDOW = re.compile(rf"\[(?P<window>{_DURATION})(?::(?P<step>{_DURATION})?)?\]|\boffset\s+(?P<offset>{_DURATION})")
 _UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": HOUR, "d": DAY, "w": 7 * DAY, "y": 365 * DAY}
 FEASIBLE = 0.9
-"""A tier whose threshold is above this ratio of bad events would not even fire, or hardly, when everything fails."""
+"""An alert whose threshold is above this ratio of bad events would not fire, or hardly, when everything fails."""
 RAW_LIMIT_SECONDS = 6 * HOUR
 """Windows above this read recorded series only."""
+LEAST_LONG_SECONDS = HOUR / 4
+"""No long window is shorter: its twelfth, 75 s, holds two evaluations and five scrapes."""
+LEAST_PAGING_BURN_RATE = 2.0
+"""Nobody is woken for a budget that lasts half its period or longer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tier:
-    """A pair of windows, in seconds. `part`: of the budget that is spent within the long one when the alert fires."""
+    """A pair of windows, in seconds. `burn_rate`: how many times faster than allowed the budget is spent when the alert fires."""
 
     long_seconds: float
     short_seconds: float
-    part: float
+    burn_rate: float
     severity: Severity
 
-    def factor(self, period_seconds: float) -> float:
-        """Return how many times faster than allowed the budget is spent."""
-        return self.part * period_seconds / self.long_seconds
-
     def threshold(self, slo: Slo) -> float:
-        """Return the ratio of bad events from which on it fires."""
-        return self.factor(slo.period_days * DAY) * slo.budget
+        """Return the ratio of bad events above which it fires."""
+        return self.burn_rate * slo.budget
+
+    def part(self, period_seconds: float) -> float:
+        """Return the part of the budget that is spent within the long window when it fires."""
+        return self.burn_rate * self.long_seconds / period_seconds
 
 
-TIERS = (
-    Tier(HOUR, HOUR / 12, 0.02, "page"),
-    Tier(6 * HOUR, HOUR / 2, 0.05, "page"),
-    Tier(DAY, 2 * HOUR, 0.10, "ticket"),
-    Tier(3 * DAY, 6 * HOUR, 0.10, "ticket"),
-)
-"""Table 5-8 of the workbook, and the tier of a day that Sloth and kubernetes-mixin add. The short window is 1/12 of the long."""
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """What a tier is for: to tell when this part of the budget is spent, at this rate or a lower one that a target allows."""
+
+    part: float
+    burn_rate: float
+    severity: Severity
+
+
+AIMS = (Aim(0.02, 14.4, "page"), Aim(0.05, 6.0, "page"), Aim(0.10, 3.0, "ticket"), Aim(0.10, 1.0, "ticket"))
+"""Table 5-8 of the workbook, and the tier of a day in 30 that Sloth and kubernetes-mixin add."""
+_LONG_MINUTES = (15, 30, 45, 60, 90, 120, 180, 240, 360, 480, 720, 1080, 1440, 2160, 2880, 4320)
+"""Long windows to choose from, to three days; above, whole days."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +74,21 @@ class Timing:
     scale: float = 1.0
 
     @property
-    def base(self) -> float:
-        """The window of the first rates: four scrapes, so that one may be missed."""
+    def least_window(self) -> float:
+        """The shortest window of a rate: four scrapes, so that one may be missed."""
         return 4 * self.scrape
+
+    @property
+    def base(self) -> float:
+        """The window of the rates that count events.
+
+        A rate is what a counter grew by between the first and the last scrape in its window, which are a scrape less apart than it
+        is long. That is a whole number of intervals here: each event is counted by as many evaluations, so that their sum is the
+        number of events, of a short burst as well. The first events of a counter that began at 0 are up to a fifth too few:
+        Prometheus extends what it saw to the begin of the window only as far as the counter was not below 0.
+        """
+        intervals = max(math.ceil((self.least_window - self.scrape) / self.interval - 1e-9), 2)
+        return intervals * self.interval + self.scrape
 
     @property
     def slow_interval(self) -> float:
@@ -89,9 +114,33 @@ class Timing:
 
 
 def tiers(slo: Slo) -> list[Tier]:
-    """Return the tiers that can fire for an objective; where it does not page, those of tickets only."""
-    feasible = [tier for tier in TIERS if tier.threshold(slo) <= FEASIBLE]
-    return [tier for tier in feasible if slo.pages or tier.severity == "ticket"]
+    """Return the tiers of an objective, the shortest window first; where it does not page, those of tickets only."""
+    found: dict[tuple[float, Severity], Tier] = {}
+    for aim in AIMS:
+        tier = _tier(aim, slo)
+        if tier is not None and (slo.pages or aim.severity == "ticket"):
+            found[tier.long_seconds, tier.severity] = tier  # of two with the same windows the one with the lower rate tells of both
+    return list(found.values())
+
+
+def _tier(aim: Aim, slo: Slo) -> Tier | None:
+    """Return the tier that meets an aim; None where its burn rate would be below what tells anything."""
+    period, least = slo.period_days * DAY, LEAST_PAGING_BURN_RATE if aim.severity == "page" else 1.0
+    highest = min(aim.burn_rate, FEASIBLE / slo.budget)
+    if highest < least:
+        return None
+    long_seconds, burn_rate = _long_window(aim.part * period / highest), highest
+    if highest == aim.burn_rate and long_seconds > LEAST_LONG_SECONDS:
+        burn_rate = aim.part * period / long_seconds  # exactly the part that is aimed at; else the most that can still fire
+    return Tier(long_seconds, long_seconds / 12, max(burn_rate, least), aim.severity)
+
+
+def _long_window(seconds: float) -> float:
+    """Return the window that is used where one of `seconds` would be exact: the next longer one that people read at a glance."""
+    for minutes in _LONG_MINUTES:
+        if seconds <= minutes * 60 * 1.001:
+            return minutes * 60.0
+    return math.ceil(seconds / DAY - 0.001) * DAY
 
 
 def duration(seconds: float) -> str:
@@ -123,7 +172,7 @@ def scaled_expression(expression: str, timing: Timing) -> str:
 
     def scaled(match: re.Match[str]) -> str:
         if match["window"]:
-            window = duration(max(seconds_of(match["window"]) * timing.scale, timing.base))
+            window = duration(max(seconds_of(match["window"]) * timing.scale, timing.least_window))
             step = duration(max(seconds_of(match["step"]) * timing.scale, timing.interval)) if match["step"] else ""
             return f"[{window}:{step}]" if ":" in match[0] else f"[{window}]"
         return f"offset {duration(seconds_of(match['offset']) * timing.scale)}"

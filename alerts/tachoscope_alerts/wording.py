@@ -14,6 +14,12 @@ from tachoscope_alerts.links import dashboard_url, runbook_url
 from tachoscope_alerts.policy import Policy
 from tachoscope_alerts.slo import Slices, Slo
 from tachoscope_alerts.windows import DAY, HOUR, Tier, Timing, duration
+from tachoscope_core.metric import IDENTITY, NAMESPACE
+
+_PLACES = {"cluster": "cluster", NAMESPACE: "namespace", "team": "team"}
+WHERE = "".join(f"{{{{ with $labels.{label} }}}}, {word} {{{{ . }}}}{{{{ end }}}}" for label, word in _PLACES.items())
+"""Cluster, namespace and team of an alert, each if it has one, as Prometheus's template."""
+CHOSEN_CLUSTER = "{{ with $labels.cluster }}&var-cluster={{ . | urlquery }}{{ end }}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +27,8 @@ class Said:
     """What is known only when the alert fires, as text.
 
     Attributes:
-        labels: values of the labels that the objective keeps, by label.
+        labels: values of the labels that the objective keeps, by label. where: cluster, namespace and team of it, as far as it has
+            them. cluster: it as a variable of a board's URL.
         bad: ratio of bad events, as a percentage. burn: times the ratio that the objective allows.
         left: of the budget, as a percentage, not below 0. hours: that an untouched budget lasts at this rate.
     """
@@ -31,44 +38,54 @@ class Said:
     burn: str
     left: str
     hours: str
+    where: str = ""
+    cluster: str = ""
 
 
 def annotations_of(slo: Slo, tier: Tier, policy: Policy, timing: Timing, said: Said | None = None) -> dict[str, str]:
     """Return the annotations of a tier's alert; `said` by default as templates."""
-    said = said or templates(slo, timing)
-    variables = {label: _escaped(said.labels[label]) for label in slo.by}
+    said = said or templates(slo, tier, timing)
+    variables = {label: _escaped(said.labels[label]) for label in slo.by if label not in IDENTITY}
     long, period = duration(timing.scaled(tier.long_seconds)), duration(timing.scaled(slo.period_days * DAY))
     what = "of the time" if isinstance(slo.indicator, Slices) else "of the events"
-    whose = ", ".join(f"{label} {said.labels[label]}" for label in slo.by)
+    own = ", ".join(f"{label} {said.labels[label]}" for label in slo.by if label not in IDENTITY)
     return {
         "summary": (
-            f"{slo.title or slo.name}{f' ({whose})' if whose else ''}: {said.bad} {what} in {long} were bad, {said.burn} times "
-            f"what the objective allows; {said.left} of the error budget of {period} is left"
+            f"{slo.title or slo.name}{f' of {own}' if own else ''}{said.where}: {said.bad} {what} in {long} were bad, "
+            f"{said.burn} times what the objective allows; {said.left} of the error budget of {period} is left"
         ),
         "description": (
             f"{_sentence(slo.description)}The objective is {number(slo.target * 100)} % over {period}; at this rate the whole "
             f"budget is gone in {said.hours} h."
         ),
         "runbook_url": runbook_url(policy, slo.alert),
-        "dashboard_url": dashboard_url(policy, slo.dashboard, {"slo": slo.name, **variables}),
+        "dashboard_url": dashboard_url(policy, slo.dashboard, {"slo": slo.name, **variables})
+        + (said.cluster if slo.dashboard else ""),
     }
 
 
-def templates(slo: Slo, timing: Timing) -> Said:
-    """Return what Prometheus fills in."""
+def templates(slo: Slo, tier: Tier, timing: Timing) -> Said:
+    """Return what Prometheus fills in.
+
+    What is left of the budget was recorded up to half an hour ago: it is at most what the events of the long window have left.
+    """
     # Two evaluations back: the first group may be evaluated a moment before the second writes again.
     span = duration(2 * timing.slow_interval)
     quoted = dict.fromkeys(slo.by, "%q")
     series = recorded(BUDGET_REMAINING, slo, **quoted).replace('"%q"', "%q")
     arguments = "".join(f" $labels.{label}" for label in slo.by)
-    ask = f"printf `clamp_min(100 * last_over_time({series}[{span}]), 0)`{arguments}"
     budget, hours = number(slo.budget), timing.scaled(slo.period_days * DAY) / HOUR
+    spent = number(100 * tier.long_seconds / (slo.period_days * DAY) / slo.budget)
+    left = f"clamp_min(clamp_max(100 * last_over_time({series}[{span}]), 100 - {spent} * %g), 0)"
+    ask = f"printf `{left}`{arguments} $value"
     return Said(
         labels={label: f"{{{{ $labels.{label} }}}}" for label in slo.by},
         bad="{{ $value | humanizePercentage }}",
         burn=f'{{{{ printf "%g / {budget}" $value | query | first | value | printf "%.1f" }}}}',
         left=f'{{{{ with {ask} | query }}}}{{{{ . | first | value | printf "%.0f" }}}} %{{{{ else }}}}an unknown part{{{{ end }}}}',
         hours=f'{{{{ printf "{number(hours)} * {budget} / %g" $value | query | first | value | printf "%.1f" }}}}',
+        where=WHERE,
+        cluster=CHOSEN_CLUSTER,
     )
 
 
@@ -81,6 +98,8 @@ def filled_in(slo: Slo, timing: Timing, labels: Mapping[str, str], ratio: float,
         burn=f"{ratio / budget:.1f}",
         left=f"{max(100 * left, 0.0):.0f} %",
         hours=f"{hours * budget / ratio:.1f}",
+        where="".join(f", {word} {labels[label]}" for label, word in _PLACES.items() if labels.get(label)),
+        cluster=f"&var-cluster={labels['cluster']}" if labels.get("cluster") else "",
     )
 
 

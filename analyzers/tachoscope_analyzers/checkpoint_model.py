@@ -65,6 +65,8 @@ def lost_at_failure(saving: Saving, interval: float, between_failures: float) ->
     """
     work = max(interval - saving.blocking, 0.0)
     uptimes = -math.expm1(-interval / between_failures)
+    if not uptimes:  # an interval of nothing keeps everything
+        return 0.0
     done = between_failures * -math.expm1(-work / between_failures) / uptimes
     kept = work * math.exp(-(saving.background + interval) / between_failures) / uptimes
     return done - kept

@@ -13,6 +13,8 @@ from tachoscope_core.taxonomy import BY_SLUG
 
 _INPUT = ("input_fetch", "input_preprocess", "input_workers", "input_straggler")
 _OF_ALL_RANKS = ("input_straggler", "compute_straggler", "comm_exposed")
+_BETWEEN_RANKS = ("pipeline_bubble", "stage_imbalance", "network_degraded", "slow_link", "data_imbalance")
+"""A job of one rank cannot have them, so of these nothing is missing."""
 
 
 @cache
@@ -46,4 +48,5 @@ def not_measured(steps: Steps, gpu_signals: Mapping[str, str], judged: Collectio
         ranks = ", ".join(map(str, absent[:8])) + (", ..." if len(absent) > 8 else "")
         of_absent = (*_OF_ALL_RANKS, *(["gpu_throttle"] if steps.device != "cpu" else []))
         missing |= dict.fromkeys(of_absent, f"records of rank {ranks}")
-    return [NotMeasured(class_=slug, missing=missing[slug]) for slug in BY_SLUG if slug in missing]
+    impossible = _BETWEEN_RANKS if steps.world_size == 1 else ()
+    return [NotMeasured(class_=slug, missing=missing[slug]) for slug in BY_SLUG if slug in missing and slug not in impossible]

@@ -83,7 +83,7 @@ _FIXES = {
     "evaluation": "validate less often, or on fewer batches",
     "paused": "look at the line that the evidence names: take it out of the loop, or do it in another thread or process",
 }
-_PAUSES = {"gc": "garbage collection", "evaluation": "evaluation", "paused": "standing still within computing"}
+_PAUSES = {"gc": "garbage collection", "evaluation": "evaluation", "paused": "standing still"}
 
 
 def _pauses(job: JobRecords, steps: Steps, losses: Losses, memory: Matrix) -> list[Candidate]:

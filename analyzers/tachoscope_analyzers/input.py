@@ -153,7 +153,7 @@ def _no_loader_keeps_up(job: JobRecords, steps: Steps) -> bool:
 
 
 def _evidence(loader: Loader, job: JobRecords, steps: Steps, ranks: list[int]) -> list[Evidence]:
-    rows = [Evidence(signal=LOADER_WORKERS, value=float(loader.workers), unit="processes per rank", source="heartbeats")]
+    rows = [Evidence(signal=LOADER_WORKERS, value=float(loader.workers), unit="per rank", source="heartbeats")]
     if loader.busy is not None:
         rows.append(
             Evidence(
@@ -213,5 +213,6 @@ def seen_lines(job: JobRecords, steps: Steps, phase: str, ranks: list[int]) -> l
 
 def _action(slug: str, loader: Loader) -> str:
     if slug in {"input_workers", "input_preprocess"} and loader.workers == 0:
-        return f"load outside of the training process: DataLoader(num_workers=2 or more); then {BY_SLUG[slug].fix}"
+        beside = "make the input beside the training, in a Dataset that a DataLoader(num_workers=2 or more) reads"
+        return f"{beside}; then {BY_SLUG[slug].fix}"
     return ""

@@ -27,7 +27,7 @@ def ledgers(steps: Steps, waits: dict[str, Matrix] | None = None, hung: Matrix |
     """Return the ledger over all ranks, then one for each rank, in rank-seconds over the judged steps.
 
     The wall time is that of the clock from the first step's begin to the last one's end, so seconds that no record covers show up
-    as unexplained. Pauses of the job between steps are no part of it. Raises ValueError if the states do not sum to it.
+    as unexplained. Pauses of the job between steps are not part of it. Raises LedgerError if the states do not sum to it.
 
     Args:
         waits: the waiting of each rank by state, shape (K, R), where stages of a pipeline wait for each other; None: all ranks do

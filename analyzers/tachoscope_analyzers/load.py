@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import io
+from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,7 @@ from tachoscope_core.recent_segments import recent_segments
 from tachoscope_core.redaction import redact
 from tachoscope_core.report import Source
 from tachoscope_core.shared_ranks import SharedRank, claims, shared_ranks
-from tachoscope_core.store import Store, StoredSegment
+from tachoscope_core.store import BrokenObjectError, Store, StoredSegment
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +76,9 @@ def from_store(store: Store, job: str, *, ends_only: bool = False) -> JobRecords
         for segment in sorted(segments, key=lambda segment: segment.offset):
             by_writer[segment.writer].append(segment)
         segments = [one for all_ in by_writer.values() for one in dict.fromkeys((all_[0], all_[-1]))]
-    chunks = [store.read(segment) for segment in segments]
-    if not chunks:
+    if not segments:
         raise TachoscopeError(f"store {store.url} has no records of job {job!r}", fix="tachoscope store ls")
-    found = _of_job(chunks, f"{redact(store.url)}: jobs/{job}", job)
+    found = _of_objects(store, segments, job)
     if ends_only:
         return replace(found, partial=len(segments) < len(every))
     hosts = {segment.writer: segment.host for segment in segments}
@@ -94,15 +96,31 @@ def recent_from_store(store: Store, job: str, *, since: float, until: float) -> 
         TachoscopeError: the store cannot be read.
     """
     segments = recent_segments(store, job, since=since, until=until)
-    chunks = [store.read(segment) for segment in segments]
-    if not chunks:
+    if not segments:
         return None
-    found = _of_job(chunks, f"{redact(store.url)}: jobs/{job}", job)
+    found = _of_objects(store, segments, job)
     lists: dict[str, Any] = {name: getattr(found, name) for name in _LISTS.values() if name not in ("starts", "services")}
     recent: dict[str, Any] = {name: [row for row in rows if row.time >= since] for name, rows in lists.items()}
     found = replace(found, **recent)
     hosts = {segment.writer: segment.host for segment in segments}
     return replace(found, gpus=gpu_samples.of_job(store, found.starts, found.steps, hosts))
+
+
+def _of_objects(store: Store, segments: Sequence[StoredSegment], job: str) -> JobRecords:
+    """Return the records of a job's objects, without those that cannot be read: one of them must not cost the others."""
+    broken: list[str] = []
+
+    def chunks() -> Iterator[bytes]:  # one after the other: all together may be more than memory holds
+        for segment in segments:
+            try:
+                yield store.read(segment)
+            except BrokenObjectError as error:
+                broken.append(str(error))
+        if len(broken) == len(segments):
+            raise TachoscopeError(f"no records of job {job!r} can be read: {broken[-1]}")
+
+    found = _of_job(chunks(), f"{redact(store.url)}: jobs/{job}", job)
+    return replace(found, source=msgspec.structs.replace(found.source, broken_objects=len(broken)))
 
 
 def _released(store: Store, job: str) -> dict[str, float]:
@@ -126,7 +144,7 @@ def from_spool(paths: Iterable[Path], *, job: str | None = None) -> JobRecords:
     return _of_job(chunks, where, job)
 
 
-def _of_job(chunks: list[bytes], path: str, job: str | None) -> JobRecords:
+def _of_job(chunks: Iterable[bytes], path: str, job: str | None) -> JobRecords:
     counts: Counter[str] = Counter()
     by_job: dict[str, dict[tuple[str, int], records.AnyRecord]] = defaultdict(dict)
     last: dict[str, float] = {}
@@ -147,7 +165,7 @@ def _of_job(chunks: list[bytes], path: str, job: str | None) -> JobRecords:
             fix="run something first: tachoscope run -- python train.py",
         )
     chosen = job or max(last, key=last.__getitem__)
-    rows = [row for _, row in sorted(by_job[chosen].items())]
+    rows = _plausible([row for _, row in sorted(by_job[chosen].items())], counts)
     shared = shared_ranks(claims(rows))
     rows = _each_its_rank(rows, shared) if shared else rows
     dropped: dict[str, int] = {}
@@ -163,11 +181,78 @@ def _of_job(chunks: list[bytes], path: str, job: str | None) -> JobRecords:
             cut_lines=counts["cut"],
             garbage_lines=counts["garbage"],
             unknown_kinds=counts["unknown_kind"],
+            implausible=counts["implausible"],
             dropped=sum(dropped.values()),
         ),
         **_by_kind(rows),
         shared=shared,
     )
+
+
+_MOST_LOST_STEPS = 1_000_000
+
+
+def _plausible(rows: list[records.AnyRecord], counts: Counter[str]) -> list[records.AnyRecord]:
+    """Return the rows without steps whose numbers cannot be true; what a newer probe calls by a phase of its own is `other`."""
+    steps: dict[str, list[records.StepDone]] = defaultdict(list)
+    for row in rows:
+        if isinstance(row, records.StepDone):
+            steps[row.writer].append(row)
+    in_order = {id(row) for own in steps.values() for row in _in_order(own)}
+    found: list[records.AnyRecord] = []
+    for row in rows:
+        if not isinstance(row, records.StepDone):
+            found.append(row)
+            continue
+        most = _MOST_LOST_STEPS + 2 * len(steps[row.writer])
+        if id(row) in in_order and row.step <= most and records.plausible(row):
+            found.append(_known_phases(row))
+        else:
+            counts["implausible"] += 1
+    return found
+
+
+def _in_order(steps: Sequence[records.StepDone]) -> Sequence[records.StepDone]:
+    """Return the most steps of a process, given in the order of writing, of which none ends or is numbered before an earlier one.
+
+    Of these the ones are left that begin after the one before has ended.
+    """
+    if all(_follows(step, before) for before, step in pairwise(steps)):
+        return steps
+    steps = [steps[index] for index in _rising([step.monotonic_ns for step in steps])]
+    steps = [steps[index] for index in _rising([step.step for step in steps])]
+    found = [steps[0]]
+    found.extend(step for step in steps[1:] if _follows(step, found[-1]))
+    return found
+
+
+def _follows(step: records.StepDone, before: records.StepDone) -> bool:
+    wall_ns = step.wall_seconds * 1e9
+    return step.step > before.step and step.monotonic_ns - wall_ns >= before.monotonic_ns - 0.01 * wall_ns - 1e3
+
+
+def _rising(values: Sequence[int]) -> list[int]:
+    """Return the indices of the longest part of a series that never falls."""
+    ends: list[int] = []  # the least last value of a part of each length, and which index that has
+    last: list[int] = []
+    before: list[int] = []
+    for index, value in enumerate(values):
+        length = bisect_right(ends, value)
+        before.append(last[length - 1] if length else -1)
+        ends[length : length + 1], last[length : length + 1] = [value], [index]
+    part, index = [], last[-1]
+    while index >= 0:
+        part.append(index)
+        index = before[index]
+    return part[::-1]
+
+
+def _known_phases(step: records.StepDone) -> records.StepDone:
+    phases = {name: value for name, value in step.phase_seconds.items() if name in records.PHASES}
+    rest = step.wall_seconds - sum(phases.values())
+    if len(phases) == len(step.phase_seconds) and abs(rest) <= 1e-6:
+        return step
+    return msgspec.structs.replace(step, phase_seconds=phases | {"other": max(phases.get("other", 0.0) + rest, 0.0)})
 
 
 def _each_its_rank(rows: list[records.AnyRecord], shared: Iterable[SharedRank]) -> list[records.AnyRecord]:
@@ -222,9 +307,8 @@ def _by_kind(rows: list[records.AnyRecord]) -> dict[str, Any]:
 
 def _decode(chunks: Iterable[bytes], counts: Counter[str]) -> Iterator[records.AnyRecord]:
     for chunk in chunks:
-        lines = chunk.split(b"\n")
-        for number, line in enumerate(lines):
-            if not line:
+        for line in io.BytesIO(chunk):  # not all at once: of a line of two bytes that would take forty
+            if line == b"\n":
                 continue
             try:
                 yield records.decode(line)
@@ -232,7 +316,7 @@ def _decode(chunks: Iterable[bytes], counts: Counter[str]) -> Iterator[records.A
                 counts["unknown_kind"] += 1
             except records.MalformedRecordError:
                 # Only the last line of a chunk can lack its newline: the writer was killed in it, or is in it now.
-                counts["cut" if number == len(lines) - 1 else "garbage"] += 1
+                counts["garbage" if line.endswith(b"\n") else "cut"] += 1
 
 
 def serving_job(job: JobRecords) -> bool:

@@ -48,7 +48,7 @@ def _failure(job: JobRecords, attempt: int) -> list[QualityNote]:
         QualityNote(
             what=_how(end, command),
             severity="limited",
-            means=f"{job_notes.STEPS_BEFORE}; tachoscope analyze --goodput {job.job} tells what the failure cost",
+            means=f"{job_notes.STEPS_BEFORE}; what the failure cost: tachoscope analyze --goodput {job.job}, with the same --store",
         )
     ]
 

@@ -1,4 +1,4 @@
-"""Pauses of the training thread within computing: it neither ran nor wanted a core.
+"""Pauses of the training thread within computing, and between the optimizer and the model: it neither ran nor wanted a core.
 
 Told from the clocks of the thread: the model, the loss and the optimizer last longer than it computed and waited for a core. That
 alone is no pause, since it may wait there for other ranks (buffers that DDP broadcasts), for compute threads of its own, or for an
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tachoscope_analyzers import spikes
-from tachoscope_analyzers.activity import RUNNING, input_share_of_standing_still, still_seconds
+from tachoscope_analyzers.activity import RUNNING, input_share_of_standing_still, samples_of, still_seconds
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.thresholds import threshold
 from tachoscope_core.records import Heartbeat, JobStarted
@@ -64,7 +64,40 @@ def split(
             part = np.minimum(seconds, whole_of[:, rank])
             whole_of[:, rank] -= part
             own["paused"][:, rank] += part
+        if start.world_size > 1 and start.cpu_threads == 1:
+            blocked = np.minimum(still * _blocked_share(beats), own["compute"][:, rank])
+            own["compute"][:, rank] -= blocked
+            waiting[:, rank] += blocked
+        outside = own["other"][:, rank] * _pausing_share_outside(beats)
+        own["other"][:, rank] -= outside
+        own["paused"][:, rank] += outside
     return whole
+
+
+def _blocked_share(beats: Sequence[Heartbeat]) -> float:
+    """Return in which share of standing still within computing the thread waited for another one.
+
+    In a job of several ranks that is waiting for these, as where DDP broadcasts the model's buffers before its forward.
+    """
+    seen = _still_samples(beats)
+    blocked = sum(seen[kind] for kind in (_SOCKET, _LOCK))
+    return blocked / seen.total() if blocked >= threshold("minimum_samples") else 0.0
+
+
+def _still_samples(beats: Sequence[Heartbeat]) -> Counter[str]:
+    """Return what the thread was seen doing within computing while it did not run, in samples by kind."""
+    seen: Counter[str] = Counter()
+    for beat in beats:
+        for phase in _COMPUTING:
+            seen.update({kind: count for kind, count in beat.wait_samples.get(phase, {}).items() if kind not in RUNNING})
+    return seen
+
+
+def _pausing_share_outside(beats: Sequence[Heartbeat]) -> float:
+    """Return in which share of what is neither input nor computing the thread was seen to wait for time or storage."""
+    seen = samples_of("other", beats)
+    pausing = sum(seen[kind] for kind in _PAUSING)
+    return pausing / seen.total() if pausing >= threshold("minimum_samples") else 0.0
 
 
 def _by_lock(
@@ -113,11 +146,7 @@ def pausing_share(beats: Sequence[Heartbeat], *, alone: bool, one_thread: bool) 
         alone: the job has one rank, so that it waits for no other one at a socket or a lock.
         one_thread: the thread has no helpers to wait for at a lock.
     """
-    seen: Counter[str] = Counter()
-    for beat in beats:
-        for phase in _COMPUTING:
-            seen.update(beat.wait_samples.get(phase, {}))
-    waiting = {kind: count for kind, count in seen.items() if kind not in RUNNING}
+    waiting = _still_samples(beats)
     kinds = (*_PAUSING, *([_SOCKET] if alone else []), *([_LOCK] if alone and one_thread else []))
-    pausing = sum(waiting.get(kind, 0) for kind in kinds)
-    return pausing / sum(waiting.values()) if pausing >= threshold("minimum_samples") else 0.0
+    pausing = sum(waiting[kind] for kind in kinds)
+    return pausing / waiting.total() if pausing >= threshold("minimum_samples") else 0.0

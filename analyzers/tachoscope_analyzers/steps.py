@@ -152,8 +152,8 @@ def _device_seconds(row: StepDone, name: str) -> float:
 def _one_writer_a_rank(frame: pd.DataFrame) -> pd.DataFrame:
     """Keep the writer with the most steps where several processes say they are the same rank (scripts run one after another)."""
     counts = frame.groupby(["rank", "writer"]).size().sort_values(ascending=False, kind="stable").reset_index()
-    kept = counts.drop_duplicates("rank")["writer"]
-    return frame[frame["writer"].isin(kept)]
+    kept = counts.drop_duplicates("rank").set_index("rank")["writer"]
+    return frame[frame["writer"] == frame["rank"].map(kept)]
 
 
 def _without_short_ones(frame: pd.DataFrame, job: JobRecords, attempt: int) -> pd.DataFrame:
@@ -225,7 +225,7 @@ def aligned(job: JobRecords, frame: pd.DataFrame | None = None) -> Steps:
         own, waiting, shared = device_causes(column, wall)
         own_input = np.minimum(own_input, own["data_wait"])
         backward, still = np.full_like(wall, np.nan), np.zeros_like(wall)
-    checkpoints_take_what_surrounds_them(own)
+    checkpoints_take_what_surrounds_them(own, column("data_wait_seconds"))
     spans = ends[-1] - begins[0] - profiled.seconds(common, under_profiler, begins, ends) - gap_seconds.sum(axis=0)
     return Steps(
         job=job.job,
@@ -351,17 +351,22 @@ def device_causes(column: Column, wall: Matrix) -> tuple[dict[str, Matrix], Matr
     return own, waiting * scale, (backward - waiting) * scale
 
 
-def checkpoints_take_what_surrounds_them(own: dict[str, Matrix]) -> None:
+def checkpoints_take_what_surrounds_them(own: dict[str, Matrix], loading: Matrix) -> None:
     """Move to `checkpoint` what a rank spends outside of all phases in the steps in which it saves, beyond what it spends there in
     its other steps: collecting the state before the save, opening, closing and renaming the file.
+
+    Args:
+        loading: seconds of waiting for a loader, shape (K, R): the rest of waiting for data is what stands before the model.
     """
     saving = own["checkpoint"] > 0
-    for column in range(saving.shape[1]):
-        steps = saving[:, column]
-        if steps.any() and not steps.all():
-            extra = np.maximum(own["other"][steps, column] - np.median(own["other"][~steps, column]), 0.0)
-            own["other"][steps, column] -= extra
-            own["checkpoint"][steps, column] += extra
+    for cause, kept in (("other", np.zeros_like(loading)), ("data_wait", np.minimum(loading, own["data_wait"]))):
+        around = own[cause] - kept
+        for column in range(saving.shape[1]):
+            steps = saving[:, column]
+            if steps.any() and not steps.all():
+                extra = np.maximum(around[steps, column] - np.median(around[~steps, column]), 0.0)
+                own[cause][steps, column] -= extra
+                own["checkpoint"][steps, column] += extra
 
 
 def lines_seen(job: JobRecords, steps: Steps, phase: str, ranks: list[int] | None = None) -> Counter[str]:
@@ -371,4 +376,4 @@ def lines_seen(job: JobRecords, steps: Steps, phase: str, ranks: list[int] | Non
     for beat in job.heartbeats:
         if beat.writer in wanted:
             seen.update(beat.where.get(phase, {}))
-    return seen
+    return +seen

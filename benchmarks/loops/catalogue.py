@@ -24,6 +24,7 @@ def nanogpt(name: str, command: str, *, iterations: int, batch: int, accumulate:
         before_backward=Site(file, "scaler.scale(loss).backward()"),
         before_optimizer=Site(file, "if grad_clip != 0.0:"),
         get_batch=Site(file, "ix = torch.randint(len(data) - block_size, (batch_size,))"),
+        get_batch_head=Site(file, "def get_batch(split):"),
         batches=batches,
         evaluation="estimate_loss()",
         models=(),
@@ -163,6 +164,7 @@ def ddp_tutorial() -> Loop:
         ),
         body=Site(file, 'source = source.to("cpu")'),
         evaluation="self.model(source)",
+        evaluated_batches=18,
         models=("self.model",),
         state="self.model.state_dict()",
         edits=(
@@ -301,6 +303,7 @@ LOOPS: tuple[Loop, ...] = (
         "lbfgs",
         before_optimizer=Site("lbfgs.py", "return loss"),
         get_batch=Site("lbfgs.py", "features = torch.randn(512, 256, generator=generator)"),
+        evaluated_batches=100,
     ),
     own(
         "gan",

@@ -12,7 +12,6 @@ SHARE = 0.4
 """How long a fault is, as a share of the clean step."""
 EVERY = 5
 """Checkpoints and evaluations come once in as many steps."""
-EVALUATED_BATCHES = 6
 CHECKPOINT_MEGABYTES = 40
 MEGABYTES_PER_SECOND = 600
 """About what `torch.save` and `fsync` write here. A checkpoint is so large that it takes the share, or as above."""
@@ -117,11 +116,13 @@ def _planted(loop: Loop, fault: Fault, step_seconds: float, words_per_second: fl
 
 
 def _input(loop: Loop, statement: str, *, one_rank: bool = False) -> list[Edit]:
-    text = _measured(statement)
+    head = None if one_rank else loop.get_batch_head  # of one rank, only what it has more of than the others is a loss
+    text = statement if head else _measured(statement)
     if one_rank:
         text = "if planted.RANK == 1:\n" + textwrap.indent(text, "    ")
     if loop.get_batch is not None:
-        return [_imports(loop.main_file), loop.get_batch.edit(text, marked=True)]
+        timed = [head.edit("@planted.timed")] if head else []
+        return [_imports(loop.main_file), *timed, loop.get_batch.edit(text, marked=True)]
     assert loop.collate is not None
     site, line = loop.collate
     collate = COLLATE.replace("{fault}", text.replace("\n", "\n    "))
@@ -132,7 +133,7 @@ def _input(loop: Loop, statement: str, *, one_rank: bool = False) -> list[Edit]:
 def _evaluation(loop: Loop, *, with_eval: bool) -> list[Edit]:
     once = loop.evaluation
     if not loop.own_eval:
-        once = f"with torch.no_grad():\n    for _ in range({EVALUATED_BATCHES}):\n        {once}"
+        once = f"with torch.no_grad():\n    for _ in range({loop.evaluated_batches}):\n        {once}"
         if with_eval:
             switches = [[f"{model}.{mode}()" for model in loop.models] for mode in ("eval", "train")]
             once = "\n".join([*switches[0], once, *switches[1]])

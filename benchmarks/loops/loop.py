@@ -41,10 +41,12 @@ class Loop:
         before_backward: between loss and backward, None: there is no such line.
         before_optimizer: between backward and the optimizer's step.
         get_batch: where the input is made by a function of the user, called `batches` times a step.
+        get_batch_head: the `def` line of that function, where it takes time without a fault too: all of it is the truth then.
         collate: the line of the DataLoader, and how it reads with `collate_fn=planted_collate`.
         body: the first line of the loop's body: from the end of the step before to here, the loop waits for its input.
         input_scale: a fault in a loader's worker is hidden behind the step; it is made this many times longer.
         evaluation: statements of one evaluation, without switching the models.
+        evaluated_batches: how often that is done in each evaluation, so that it takes more of a step than what is reported.
         models: what `eval()` and `train()` are called on.
         own_eval: the lines that call `eval()` and `train()` inside the loop's own evaluation, which `evaluation` calls.
         state: what a checkpoint holds.
@@ -63,11 +65,13 @@ class Loop:
     before_backward: Site | None = None
     before_optimizer: Site | None = None
     get_batch: Site | None = None
+    get_batch_head: Site | None = None
     batches: int = 1
     collate: tuple[Site, str] | None = None
     body: Site | None = None
     input_scale: float = 1.0
     evaluation: str = ""
+    evaluated_batches: int = 6
     models: tuple[str, ...] = ("model",)
     own_eval: tuple[Site, ...] = ()
     state: str = "model.state_dict()"

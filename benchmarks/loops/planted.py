@@ -29,6 +29,19 @@ def end() -> None:
     _write(f"fault {wall:.6f} {time.perf_counter() - clock:.9f} {time.thread_time() - cpu:.9f}\n")
 
 
+def timed(function):
+    """Return the function that makes the input, all of which is measured."""
+
+    def call(*args, **kwargs):
+        begin()
+        try:
+            return function(*args, **kwargs)
+        finally:
+            end()
+
+    return call
+
+
 def step() -> None:
     """One iteration of the training loop is over."""
     global _steps, _waiting_since

@@ -7,10 +7,11 @@ store before the last one begins.
 from __future__ import annotations
 
 import contextlib
+import io
 from collections.abc import Iterable, Iterator, Sequence
 
 from tachoscope_core import records
-from tachoscope_core.store import Store, StoredSegment, host_folder
+from tachoscope_core.store import BrokenObjectError, Store, StoredSegment, host_folder
 
 JOIN_SECONDS = 600.0
 """So long torchrun's nodes wait for each other (`--rdzv-conf join_timeout`): a node that begins later begins another attempt."""
@@ -64,6 +65,7 @@ def _any_ended(store: Store, segments: Sequence[StoredSegment], writers: set[str
 
 def _decoded(store: Store, segments: Iterable[StoredSegment]) -> Iterator[records.AnyRecord]:
     for segment in segments:
-        for line in store.read(segment).splitlines():
-            with contextlib.suppress(records.UnknownKindError, records.MalformedRecordError):
-                yield records.decode(line)
+        with contextlib.suppress(BrokenObjectError):
+            for line in io.BytesIO(store.read(segment)):
+                with contextlib.suppress(records.UnknownKindError, records.MalformedRecordError):
+                    yield records.decode(line)

@@ -23,6 +23,7 @@ from tachoscope_cli.drill import drill
 from tachoscope_cli.explore import EPILOG as EXPLORE_EXAMPLES
 from tachoscope_cli.explore import explore
 from tachoscope_cli.faults import FAULTS
+from tachoscope_cli.job import job_app
 from tachoscope_cli.options import StoreOption, named_store, needs_analysis, notice, store_url
 from tachoscope_cli.profile import EXAMPLES as PROFILE_EXAMPLES
 from tachoscope_cli.profile import profile
@@ -61,6 +62,7 @@ app = typer.Typer(
     help="Where does the accelerator time go, is that within our objectives, and what do we do about it?",
     epilog="First minute: `tachoscope demo`",
 )
+app.add_typer(job_app, name="job")
 app.add_typer(store_app, name="store")
 app.add_typer(slo_app, name="slo")
 app.add_typer(dashboards_app, name="dashboards")

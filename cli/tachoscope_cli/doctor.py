@@ -75,6 +75,8 @@ def _existing(path: Path) -> Path:
 
 def _spool(root: Path) -> Check:
     place = _existing(root)
+    if root.is_dir() and (owner := root.stat().st_uid) not in {0, os.geteuid()}:
+        return Check("spool", "bad", f"{root} belongs to user {owner}, neither to this one nor to root (set $TACHOSCOPE_SPOOL)")
     if not os.access(place, os.W_OK):
         return Check("spool", "bad", f"no permission to write {place} (set $TACHOSCOPE_SPOOL)")
     usage = shutil.disk_usage(place)

@@ -14,7 +14,7 @@ from tachoscope_alerts.events import EventAlert
 from tachoscope_alerts.expressions import BAD, TOTAL, error_ratio, recorded
 from tachoscope_alerts.policy import Policy
 from tachoscope_alerts.slo import Severity, Slo
-from tachoscope_alerts.windows import TIERS, Timing, duration, tiers
+from tachoscope_alerts.windows import Timing, duration, tiers
 from tachoscope_cli import drill_times
 from tachoscope_cli.drill_checks import Check, in_time, of_message, of_route
 from tachoscope_cli.drill_processes import wait_until
@@ -146,7 +146,7 @@ def _times(course: Course, severity: Severity, bad_ratio: float) -> drill_times.
         return drill_times.of_event(course.source, course.timing, holds=course.holds, lasts=course.lasts, seen=course.seen)
     came = [one for one in _came(course) if one.labels.get("severity") == severity]
     longs = {one.labels.get("long", "") for one in came}
-    fired = [tier for tier in TIERS if duration(tier.long_seconds) in longs]
+    fired = [tier for tier in tiers(course.source) if duration(tier.long_seconds) in longs]
     return drill_times.of_objective(course.source, severity, fired, course.timing, bad_ratio=bad_ratio, seen=course.seen)
 
 

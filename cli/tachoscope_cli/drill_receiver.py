@@ -20,6 +20,7 @@ class Arrival:
     Attributes:
         time: Unix seconds at which it came. receiver: for whom, by Alertmanager's routes. status: firing or resolved.
         starts_at, ends_at: Unix seconds, by Prometheus: the evaluation that it fired and ended in.
+        group: key of its group, by which receivers such as PagerDuty tell incidents apart.
     """
 
     time: float
@@ -29,6 +30,7 @@ class Arrival:
     annotations: Mapping[str, str]
     starts_at: float
     ends_at: float
+    group: str = ""
 
     @property
     def name(self) -> str:
@@ -96,6 +98,7 @@ class Receiver:
                 alert["annotations"],
                 datetime.fromisoformat(alert["startsAt"]).timestamp(),
                 datetime.fromisoformat(alert["endsAt"]).timestamp(),
+                notification.get("groupKey", ""),
             )
             for alert in notification["alerts"]
         ]

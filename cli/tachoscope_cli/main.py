@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_show.safe_text import safe
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
@@ -25,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except TachoscopeError as error:
         if "--verbose" in words:
             raise
-        sys.stderr.write(f"tachoscope: {error}\n")
+        sys.stderr.write(f"tachoscope: {safe(str(error))}\n")
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.stderr.write("tachoscope: interrupted\n")

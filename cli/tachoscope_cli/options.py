@@ -12,6 +12,7 @@ import typer
 from tachoscope_core import store as store_module
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.redaction import redact
+from tachoscope_show.safe_text import safe
 
 StoreOption = Annotated[
     str | None,
@@ -39,7 +40,7 @@ def needs_analysis() -> None:
     Raises:
         TachoscopeError: a package is missing.
     """
-    for module in ("pandas", "yaml"):
+    for module in ("pandas", "pyarrow", "yaml"):
         if importlib.util.find_spec(module) is None:
             raise TachoscopeError(f"this command needs {module}", fix="pip install 'tachoscope[analyze]'")
 
@@ -58,4 +59,4 @@ def needs_dashboards(*modules: str) -> None:
 
 def notice(text: str) -> None:
     """Print a line about what was done, beside the results; secrets, such as in a store's URL, are redacted."""
-    sys.stderr.write(f"tachoscope: {redact(text)}\n")
+    sys.stderr.write(f"tachoscope: {safe(redact(text))}\n")

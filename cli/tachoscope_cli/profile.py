@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import getpass
 import time
 from collections.abc import Callable, Iterator
@@ -45,15 +46,31 @@ def profile(
         needs_analysis()
     opened = Store(store_url(store))
     request = profile_requests.new_request(job, steps, now=time.time(), asked_by=_user())
+    _hint_at_the_name(opened, job)
     profile_requests.ask(opened, request)
     given = f" --store {opened.url}" if store else ""
     if not wait:
         notice(f"asked for profile {request.id} of job {job}; next: tachoscope store traces{given} {job}")
         return
-    answers = waited(opened, request, Console(stderr=True))
+    try:
+        answers = waited(opened, request, Console(stderr=True))
+    except TachoscopeError:
+        said = profile_requests.read_answers(opened, job, request.id)
+        if said.plan is None and not said.hosts:
+            profile_requests.withdraw(opened, request)
+        raise
     kept = _outcome(request, answers)
     notice(f"{len(kept)} traces are recording {request.id} of job {job} in {opened.url}; next: tachoscope explore{given}")
     _report(opened, request, kept)
+
+
+def _hint_at_the_name(store: Store, job: str) -> None:
+    """Say that the store does not know the job: one that is not under the probe has no records, but nor has a mistyped name."""
+    known = store.jobs()
+    if known and job not in known:
+        like = difflib.get_close_matches(job, known, n=1)
+        meant = f"; did you mean {like[0]}?" if like else ""
+        notice(f"store {store.url} has no records of job {job}{meant} (an agent may know it all the same)")
 
 
 def _user() -> str:

@@ -8,6 +8,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,6 +25,7 @@ from tachoscope_cli.waiting import INTERRUPTED, wait
 from tachoscope_cli.watching import Watching
 from tachoscope_core import records, spool
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.owner import of_this_process
 from tachoscope_core.store import Store, default_url
 
 BOOTSTRAP = Path(tachoscope.__file__).parent / "bootstrap"
@@ -33,6 +35,8 @@ AGENT_SHIPS_SECONDS = 30.0
 """How long a run that ended waits for the agent to ship what it wrote; a live agent takes a second or two."""
 GRACE_SECONDS = 25.0
 """Kubernetes kills 30 s after its SIGTERM, unless told otherwise."""
+LEFT_BEHIND_SECONDS = 5.0
+"""How long the end of a run waits until what earlier runs left behind is shipped."""
 SILENT_SECONDS = 3.0
 """After this it says that it waits, and why."""
 
@@ -151,8 +155,6 @@ def run(
     store = Store(url)
     by_agent = agent is not None and agent.store == url
     attempt = _attempt(store, name, joins=_joins(command, os.environ))
-    if agent is None:
-        ship_left_behind(root, store)
     run_directory = root / f"run-{uuid.uuid4()}"
     with _made(run_directory, ships=not by_agent):
         quarantining = Quarantining(root, name)
@@ -165,6 +167,8 @@ def run(
         except OSError as error:
             watching.ended(126)
             raise TachoscopeError(f"could not start {command[0]!r}: {error.strerror}", exit_code=126) from None
+
+        left_behind = _Beside(lambda: ship_left_behind(root, store) if agent is None else None)
 
         def look() -> None:
             watching.look()
@@ -179,6 +183,7 @@ def run(
         if not by_agent:
             _ship(run_directory, store)
             quarantining.store(store)
+            left_behind.wait()
         elif not interrupted:
             _wait_for_agent(run_directory, store)
             recorded = recorded or _stored_any(store, name, attempt, watching.writer)
@@ -199,6 +204,23 @@ def run(
     )
 
 
+class _Beside:
+    """Work that is done while the command runs, and never keeps it from starting or this process from ending."""
+
+    def __init__(self, work: Callable[[], object]) -> None:
+        self._thread = threading.Thread(target=self._run, args=(work,), name="tachoscope-left-behind", daemon=True)
+        self._thread.start()
+
+    @staticmethod
+    def _run(work: Callable[[], object]) -> None:
+        with contextlib.suppress(OSError, TachoscopeError):
+            work()
+
+    def wait(self) -> None:
+        """Wait for the work for a moment; what is not done is done by the next run."""
+        self._thread.join(LEFT_BEHIND_SECONDS)
+
+
 def _services(run_directory: Path) -> list[str]:
     """Return the names of the services whose processes began to record in the spool: a writer's first record says so."""
     found = set()
@@ -212,6 +234,12 @@ def _services(run_directory: Path) -> list[str]:
 
 def _attempt(store: Store, job: str, *, joins: bool) -> int:
     try:
+        owner = store.owner(job)
+        if owner not in {None, of_this_process()}:
+            sys.stderr.write(
+                f"tachoscope: job {job!r} in store {store.url} belongs to {owner}: the records of this run stay in the spool"
+                " (choose another name with --job)\n"
+            )
         return attempts.number(store, job, host=socket.gethostname(), joins=joins, now=time.time())
     except TachoscopeError as error:
         sys.stderr.write(f"tachoscope: {error}; the records will stay in the spool\n")
@@ -249,11 +277,7 @@ def _made(run_directory: Path, *, ships: bool) -> Iterator[None]:
     """Make the run's spool directory and, if this process is to ship it, hold its lock, so that nobody else does."""
     lock: int | None = None
     try:
-        root = run_directory.parent
-        if not root.exists():
-            root.mkdir(parents=True)
-            root.chmod(0o1777)  # like /tmp: every user's runs, none can remove another's
-        run_directory.mkdir(mode=0o700)
+        spool.make_directory(run_directory)
         if ships:
             lock = spool.try_lock(run_directory / spool.SHIPPER_LOCK)
     except OSError as error:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -24,8 +25,7 @@ from tachoscope_cli.options import notice
 from tachoscope_core import serving_page, serving_recording
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report import Report, Source
-from tachoscope_core.servers import catalogue
-from tachoscope_core.snapshot import Snapshot
+from tachoscope_core.snapshot import Snapshot, size_bytes
 from tachoscope_node.bounded_get import PageError, get
 from tachoscope_show.units import seconds_of
 
@@ -34,8 +34,12 @@ _SHORTEST_SECONDS = 1.0
 _MOST_LOOKS_SECONDS = 1.0
 _LOOKS_OF_A_SHORT_LOOK = 40
 _PATIENCE_SECONDS = 5.0
-_MOST_BYTES = 64 << 20
-"""A page larger than that is no server's."""
+_MOST_BYTES = 8 << 20
+"""Upper limit of a page. A server of vLLM 0.32 has 50 KB for each engine."""
+_MOST_KEPT_BYTES = 80 << 20
+"""Of all looks together, in memory: of one engine of vLLM at a look a second those of almost an hour and a half."""
+_HEAD_BYTES = 400
+"""What a recording has beside the page of a look."""
 
 Look = tuple[Snapshot, str]
 """What was seen, and the page that it was read from."""
@@ -57,16 +61,35 @@ def analyze(options: Looking, console: Console) -> Report:
         raise TachoscopeError(f"could not write {options.save}: its folder is not there, or not writable")
     url = page_url(options.server)
     every = seconds_of(options.every) if options.every else min(_MOST_LOOKS_SECONDS, seconds / _LOOKS_OF_A_SHORT_LOOK)
-    looks = list(_watched(url, seconds, every, console))
-    answered = [look for look, _ in looks if not look.fault]
-    if not answered:
-        raise TachoscopeError(
-            f"{url} could not be read: {looks[-1][0].fault}", fix="is this the server's address, and its metrics page?"
-        )
+    looks: list[Snapshot] = []
+    passing = _kept(_watched(url, seconds, every, console), looks, url, every)
     if options.save is not None:
-        serving_recording.write(options.save, looks, catalogue(answered[-1].server))
+        serving_recording.write(options.save, passing)
+    else:
+        deque(passing, maxlen=0)
+    if all(look.fault for look in looks):
+        why = looks[-1].fault if looks else "it was interrupted before the first look"
+        raise TachoscopeError(f"{url} could not be read: {why}", fix="is this the server's address, and its metrics page?")
+    if options.save is not None:
         notice(f"kept in {options.save}: tachoscope analyze {options.save}")
-    return judge([look for look, _ in looks], url, options.name or urlsplit(url).netloc.rpartition("@")[2], options.device)
+    return judge(looks, url, options.name or urlsplit(url).netloc.rpartition("@")[2], options.device)
+
+
+def _kept(watched: Iterable[Look], looks: list[Snapshot], url: str, every: float) -> Iterator[Look]:
+    """Pass on what is seen, and keep the looks: the analysis uses no more. They end when they are too large together."""
+    kept = pages = 0
+    for look, page in watched:
+        looks.append(look)
+        kept += size_bytes(look)
+        pages += len(page) + _HEAD_BYTES
+        yield look, page
+        full = next((most for size, most in ((kept, _MOST_KEPT_BYTES), (pages, serving_recording.MAX_BYTES)) if size > most), 0)
+        if full:
+            notice(
+                f"{url}: {len(looks)} looks at it take more than {full >> 20} MiB: judging what was seen until then"
+                f" (to look for longer: --every {4 * every:g}s)"
+            )
+            return
 
 
 def _of_prometheus(options: Looking, seconds: float) -> Report:

@@ -14,13 +14,14 @@ from rich.console import Console
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report import Report, dump
 from tachoscope_show import render_html, render_text
+from tachoscope_show.safe_console import SafeConsole
 
 _FILE_WIDTH = 110
 
 
 def console() -> Console:
     """Return a console for results; in a pipe lines are as long as they need to be, and what looks like markup is none."""
-    return Console(width=None if sys.stdout.isatty() else _FILE_WIDTH, highlight=False, markup=False)
+    return SafeConsole(width=None if sys.stdout.isatty() else _FILE_WIDTH, highlight=False, markup=False)
 
 
 def show(report: Report, format_: str = "text", output: Path | None = None, *, then: Sequence[str] = ()) -> None:
@@ -78,5 +79,5 @@ def _text(report: Report, format_: str, then: Sequence[str]) -> str:
 def _plain(report: Report, then: Sequence[str]) -> str:
     """Return the report as lines; on a terminal the columns' padding does not show, in a file it does."""
     text = io.StringIO()
-    render_text.render(report, Console(file=text, width=_FILE_WIDTH, highlight=False, markup=False), then=then)
+    render_text.render(report, SafeConsole(file=text, width=_FILE_WIDTH, highlight=False, markup=False), then=then)
     return re.sub(r" +$", "", text.getvalue(), flags=re.MULTILINE)

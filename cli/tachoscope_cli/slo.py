@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import time
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,6 +24,7 @@ from tachoscope_show.units import counted, seconds_of
 
 if TYPE_CHECKING:
     from tachoscope_alerts.events import EventAlert
+    from tachoscope_alerts.lint import Problem
     from tachoscope_alerts.recordings import Recording
     from tachoscope_alerts.slo import Slo
     from tachoscope_alerts.slo_report import SloReport
@@ -32,6 +35,8 @@ slo_app = typer.Typer(
 
 slo_app.command("backtest", epilog=slo_backtest.EPILOG)(slo_backtest.slo_backtest)
 
+_LABEL_KEY = re.compile(r"(?:[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+_LABEL_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
 Format = StrEnum("Format", ["text", "json", "html"])
 EventsOption = Annotated[
     Path | None,
@@ -53,7 +58,7 @@ CatalogueOption = Annotated[
 @slo_app.command(
     "check",
     epilog="Examples: `tachoscope slo check`, `tachoscope slo check my-slos/ --retention 60d`, "
-    "`tachoscope slo check chat.yaml --catalogue chat-metrics.yaml`",
+    "`tachoscope slo check chat.yaml --catalogue chat-metrics.yaml`, `tachoscope slo check --prometheus http://127.0.0.1:9090`",
 )
 def slo_check(
     paths: Annotated[list[Path] | None, typer.Argument(help=PATHS)] = None,
@@ -66,6 +71,10 @@ def slo_check(
     ] = None,
     catalogue: CatalogueOption = None,
     retention: Annotated[str, typer.Option(metavar="TIME", help="How long your Prometheus keeps samples.")] = "35d",
+    prometheus: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Ask this Prometheus too, whether it has the buckets of the thresholds."),
+    ] = None,
 ) -> None:
     """Say what is wrong with objectives and alerts: those that can never fire, names that do not exist, nobody to tell.
 
@@ -86,6 +95,10 @@ def slo_check(
     folder = generated or Path("alerts/generated")
     if generated or (folder.is_dir() and not paths):
         problems += lint.check_rules(folder, known)
+    if prometheus:
+        from tachoscope_alerts import asked_bounds
+
+        problems += asked_bounds.check(slos, prometheus, time.time())
     for line in (*broken, *map(str, problems)):
         typer.echo(line)
     errors = len(broken) + sum(problem.severity == "error" for problem in problems)
@@ -116,6 +129,13 @@ def slo_build(
             metavar="PATH", help="Write the beginnings of runbooks that are missing to this folder. Default: only name them."
         ),
     ] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="Label of the PrometheusRule resources, such as release=kube-prometheus-stack. Can be given several times.",
+        ),
+    ] = None,
     check: Annotated[  # noqa: FBT002
         bool, typer.Option("--check", help="Write nothing: say which files are not current, and exit with 1 if any.")
     ] = False,
@@ -131,6 +151,7 @@ def slo_build(
     from tachoscope_alerts import shipped as shipped_module
     from tachoscope_alerts.windows import Timing
 
+    labels = _labels(label or [])
     objectives = openslo.load(slos or default_slos())
     shipped = shipped_module.load()
     alone = bool(slos) and not shipped_module.is_whole(objectives, shipped)
@@ -141,20 +162,15 @@ def slo_build(
     known = catalogue_module.catalogue(objectives, catalogue or (), recordings)
     problems = lint.check(objectives, alerts, lint.Surroundings(known, rules.owners, None, float("inf"), shipped))
     problems += lint.check_recordings(recordings, known)
-    errors = [problem for problem in problems if problem.severity == "error"]
-    if errors:
-        for problem in errors:
-            typer.echo(str(problem))
-        notice(f"{counted(len(errors), 'error')}: nothing was written")
-        raise typer.Exit(1)
+    _end_on_errors(problems)
     slo_around.say_left_out(shipped_module.left_out(objectives, alerts, shipped), events)
     timing = Timing(interval=seconds_of(interval), scrape=seconds_of(scrape_interval), scale=scale)
     if check:
-        stale = build.check(objectives, alerts, rules, timing, out, recordings)
+        stale = build.check(objectives, alerts, rules, timing, out, recordings, labels)
         for name in stale:
             typer.echo(f"{name}: not current")
         raise typer.Exit(int(bool(stale)))
-    written = build.build(objectives, alerts, rules, timing, out, recordings)
+    written = build.build(objectives, alerts, rules, timing, out, recordings, labels)
     found = f"{counted(len(objectives), 'objective')} and {counted(len(alerts), 'other alert')}"
     notice(f"{found}: {counted(len(written), 'file')} in {out}")
     slo_around.begin_runbooks(objectives, alerts, rules, runbooks)
@@ -251,6 +267,32 @@ def _recordings(*, alone: bool) -> list[Recording]:
     from tachoscope_alerts import recordings
 
     return [] if alone else recordings.load(default("recordings.yaml"))
+
+
+def _end_on_errors(problems: Sequence[Problem]) -> None:
+    errors = [problem for problem in problems if problem.severity == "error"]
+    if errors:
+        for problem in errors:
+            typer.echo(str(problem))
+        notice(f"{counted(len(errors), 'error')}: nothing was written")
+        raise typer.Exit(1)
+
+
+def _labels(given: list[str]) -> dict[str, str]:
+    """Return labels of Kubernetes resources.
+
+    Raises:
+        TachoscopeError: one is not KEY=VALUE.
+    """
+    found = {}
+    for one in given:
+        key, equals, value = one.partition("=")
+        if not (equals and _LABEL_KEY.fullmatch(key) and _LABEL_VALUE.fullmatch(value)):
+            raise TachoscopeError(
+                f"--label {one!r} is not a label of a Kubernetes resource", fix="write --label release=prometheus"
+            )
+        found[key] = value
+    return found
 
 
 def _owners(path: Path | None) -> list[str]:

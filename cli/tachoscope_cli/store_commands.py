@@ -41,7 +41,11 @@ def store_ls(
         raise TachoscopeError(f"store {opened.url} is empty", fix="run something first: tachoscope run -- python train.py")
     table = Table("job", "status", "ranks", "steps", "attempts", "last record", box=None, padding=(0, 2, 0, 0))
     for job in sorted(times, key=times.__getitem__, reverse=True)[:limit]:
-        table.add_row(job, *_job_row(load.from_store(opened, job, ends_only=True), times[job]))
+        try:
+            row = _job_row(load.from_store(opened, job, ends_only=True), times[job])
+        except TachoscopeError as error:  # of this job: the others are listed all the same
+            row = [f"not read: {error}", "", "", "", _ago(times[job])]
+        table.add_row(job, *row)
     console().print(table)
     if len(times) > limit:
         notice(f"{len(times) - limit} more (--limit)")
@@ -105,11 +109,10 @@ def store_quarantine(
 def _job_row(job: load.JobRecords, written: float) -> list[str]:
     from tachoscope_analyzers import load
 
-    now = time.time()
-    state = load.status(job, now=now)
+    state = load.status(job, now=time.time())
     reason = next((end.reason for end in reversed(job.ends) if end.reason and end.status == "failed"), "")
     if load.serving_job(job):
-        return [state, "service", _requests(job), "", f"{_age(now - written)} ago"]
+        return [state, "service", _requests(job), "", _ago(written)]
     ranks = {start.rank for start in job.starts if start.rank >= 0}
     attempts = {start.attempt for start in job.starts}
     return [
@@ -117,7 +120,7 @@ def _job_row(job: load.JobRecords, written: float) -> list[str]:
         str(len(ranks)),
         str(max((step.step for step in job.steps), default=0)),
         str(len(attempts)),
-        f"{_age(now - written)} ago",
+        _ago(written),
     ]
 
 
@@ -131,6 +134,11 @@ def _requests(job: load.JobRecords) -> str:
     for row in rows:
         last[row.writer] = max(row.seq, last.get(row.writer, 0))
     return f"about {round(count / len(rows) * sum(seq + 1 for seq in last.values()))} requests"
+
+
+def _ago(written: float) -> str:
+    """Return how long ago the last record was written; a dash: there is none."""
+    return f"{_age(time.time() - written)} ago" if written else "-"
 
 
 def _age(seconds: float) -> str:

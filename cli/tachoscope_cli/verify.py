@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -21,9 +23,11 @@ from tachoscope_cli.show import console
 from tachoscope_core import records
 from tachoscope_core.checkpoints import Checkpoint, said, take
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.store import Store
+from tachoscope_core.owner import Owner, of_this_process
+from tachoscope_core.store import BrokenObjectError, Store
 from tachoscope_core.verification import DCP_SUFFIX, Verdict, verify
 from tachoscope_core.zip_checkpoints import begins_as_zip, verify_zip
+from tachoscope_show.safe_text import safe
 
 CORRUPT_EXIT_CODE = 3
 _PIPE_WIDTH = 10_000
@@ -36,11 +40,13 @@ class Candidate:
 
     Attributes:
         path: where it is. world_size: of the attempt that saved it; 0: not known.
+        owner: of the job; None: it is of no job, or of one without.
     """
 
     path: str
     checkpoint: Checkpoint | None = None
     world_size: int = 0
+    owner: Owner | None = None
 
     @property
     def has_manifest(self) -> bool:
@@ -66,6 +72,10 @@ def verify_checkpoints(
     last: Annotated[  # noqa: FBT002
         bool, typer.Option("--last", help="Print only the path of the newest one that is sound, and exit with 1 if none is.")
     ] = False,
+    owner: Annotated[
+        int | None,
+        typer.Option(metavar="UID", help="With --last: trust jobs and files of this user as if they were yours."),
+    ] = None,
 ) -> None:
     """Read checkpoints back and hold them against the checksums that were taken when they were saved.
 
@@ -79,15 +89,29 @@ def verify_checkpoints(
         paths = list(dict.fromkeys(map(os.path.realpath, checkpoints)))
         candidates = _of_paths(opened, paths, job)
     else:
-        candidates = _of_job(opened, job or _newest_job(opened))
-    raise typer.Exit(_print_last(candidates) if last else _print_all(candidates))
+        candidates = _of_job(opened, job or _newest_job(opened, owner))
+    if last:
+        for candidate in candidates:
+            if candidate.owner is not None and not _is_trusted(candidate.owner, owner):
+                whose = f"{candidate.path} was saved by a job of {candidate.owner}, not by yours"
+                raise TachoscopeError(whose, fix=f"--owner {candidate.owner.uid}, if that user may run code as you", exit_code=1)
+    raise typer.Exit(_print_last(candidates, owner) if last else _print_all(candidates))
 
 
-def _newest_job(store: Store) -> str:
+def _newest_job(store: Store, trusted: int | None) -> str:
+    """Return the job that was written last, of those that are this user's."""
     times = store.job_times()
     if not times:
         raise TachoscopeError(f"store {store.url} is empty", fix="name a checkpoint, or the store with --store")
-    return max(times, key=times.__getitem__)
+    for job in sorted(times, key=times.__getitem__, reverse=True):
+        if _is_trusted(store.owner(job), trusted):
+            return job
+    raise TachoscopeError(f"none of the {len(times)} jobs in store {store.url} is yours", fix="name one with --job")
+
+
+def _is_trusted(owner: Owner | None, trusted: int | None) -> bool:
+    """Say whether a job is this user's, of one that was named, or of nobody that is known."""
+    return owner is None or owner == of_this_process() or owner.uid == trusted
 
 
 def _of_paths(store: Store, paths: list[str], job: str | None) -> list[Candidate]:
@@ -128,17 +152,40 @@ def _known(store: Store, job: str) -> list[Candidate]:
     """Return what the store knows of a job's checkpoints."""
     checkpoints: dict[str, Checkpoint] = {}
     world_sizes: dict[int, int] = {}
-    lines = (line for segment in store.segments(job) for line in store.read(segment).split(b"\n"))
-    for record in sorted(said(lines), key=lambda record: (record.time, record.seq)):
+    for record in sorted(said(_lines(store, job)), key=lambda record: (record.time, record.seq)):
         if isinstance(record, records.JobStarted):
             if record.rank >= 0:
                 world_sizes[record.attempt] = record.world_size
         else:
             take(checkpoints, record)
-    return [Candidate(one.reference, one, world_sizes.get(one.attempt, 0)) for one in checkpoints.values()]
+    owner = store.owner(job)
+    return [Candidate(one.reference, one, world_sizes.get(one.attempt, 0), owner) for one in checkpoints.values()]
 
 
-def _verdict(candidate: Candidate, on_bytes: OnBytes) -> Verdict:
+def _lines(store: Store, job: str) -> Iterator[bytes]:
+    for segment in store.segments(job):
+        try:
+            yield from io.BytesIO(store.read(segment))
+        except BrokenObjectError as error:
+            notice(str(error))
+
+
+def _stranger(candidate: Candidate, trusted: int | None) -> str:
+    """Return what is wrong with a checkpoint that another user than the job's owner, this user or root has put there."""
+    if candidate.checkpoint is None or "://" in candidate.path:
+        return ""
+    known = {0, os.geteuid(), trusted, *(() if candidate.owner is None else (candidate.owner.uid,))}
+    names = [shard.path for rows in candidate.checkpoint.manifests.values() for shard in rows.shards]
+    for path in dict.fromkeys([candidate.path, *(os.path.join(candidate.path, name) for name in names if name)]):
+        with contextlib.suppress(OSError):
+            if (owner := os.stat(path).st_uid) not in known:
+                return f"{path} belongs to user {owner}, not to the job's"
+    return ""
+
+
+def _verdict(candidate: Candidate, trusted: int | None, on_bytes: OnBytes) -> Verdict:
+    if stranger := _stranger(candidate, trusted):
+        return Verdict("unverifiable", stranger)
     checkpoint = candidate.checkpoint
     if checkpoint is None or not (checkpoint.manifests or "://" in candidate.path):
         if not os.path.lexists(candidate.path):
@@ -167,25 +214,34 @@ def _files_hint(folder: str) -> str:
     return "; files of torch.save in it can be named one by one" if can else ""
 
 
-def _verified(candidates: Iterable[Candidate], total_bytes: int) -> Iterator[tuple[Candidate, Verdict]]:
+def _verified(candidates: Iterable[Candidate], total_bytes: int, trusted: int | None = None) -> Iterator[tuple[Candidate, Verdict]]:
     """Verify one after the other, under a bar on a terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
     err = Console(stderr=True)
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
         task = bar.add_task("reading back", total=total_bytes or None)
         for candidate in candidates:
-            yield candidate, _verdict(candidate, lambda size: bar.advance(task, size))
+            yield candidate, _verdict(candidate, trusted, lambda size: bar.advance(task, size))
 
 
-def _print_last(candidates: list[Candidate]) -> int:
+def _print_last(candidates: list[Candidate], trusted: int | None) -> int:
     """Print the newest that is sound. The others are named on stderr, so that nobody goes on from an older one unawares."""
-    for candidate, verdict in _verified(candidates, candidates[0].bytes):
+    for candidate, verdict in _verified(candidates, candidates[0].bytes, trusted):
         if verdict.result == "sound":
-            typer.echo(candidate.path)
+            _print_path(candidate.path)
             return 0
         notice(f"{candidate.path} is {verdict.result}: {verdict.fault}")
     sys.stderr.write("tachoscope: none is sound\n")
     return 1
+
+
+def _print_path(path: str) -> None:
+    """Print a path as it is to a program, and to a terminal so that it cannot steer it."""
+    if sys.stdout.isatty():
+        sys.stdout.write(f"{safe(path)}\n")
+    else:
+        sys.stdout.buffer.write(os.fsencode(path) + b"\n")
+    sys.stdout.flush()
 
 
 def _print_all(candidates: list[Candidate]) -> int:

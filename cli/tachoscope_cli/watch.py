@@ -15,6 +15,7 @@ from tachoscope_cli.options import StoreOption, needs_analysis, notice, store_ur
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.host_names import is_loopback
 from tachoscope_core.store import absolute_url, check_url
+from tachoscope_show.safe_text import safe
 
 
 def watch(
@@ -80,7 +81,7 @@ def _once(url: str, workers: int, over: float) -> None:
         for view in cycle(url, time.time(), pool, over):
             count += 1
             if isinstance(view, Failed):
-                sys.stdout.write(f"{view.job}: not looked at: {view.reason}\n")
+                sys.stdout.write(f"{view.job}: not looked at: {safe(view.reason)}\n")
                 continue
             told = line(view)
             goodput = "not known" if told.goodput is None else f"{told.goodput:.1%}"
@@ -88,6 +89,6 @@ def _once(url: str, workers: int, over: float) -> None:
             if told.worst is not None:
                 ranks = "all ranks" if told.worst.ranks == "all" else f"ranks {', '.join(map(str, told.worst.ranks))}"
                 worst = f"{told.worst.class_}, {ranks}, {told.worst.share:.1%}"
-            sys.stdout.write(f"{told.job}: {told.state}, {told.workers} workers, goodput {goodput}: {worst}\n")
+            sys.stdout.write(f"{told.job}: {told.state}, {told.workers} workers, goodput {goodput}: {safe(worst)}\n")
     if not count:
         sys.stdout.write(f"no job of {url} recorded anything in the last {over:g} seconds\n")

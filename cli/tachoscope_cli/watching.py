@@ -46,7 +46,7 @@ class Watching:
 
     def started(self, command: Sequence[str]) -> None:
         """Note that the command is about to be started."""
-        self._records.write(records.JobStarted, world_size=0, pid=os.getpid(), lineage=lineage.launch(command))
+        self._note(records.JobStarted, world_size=0, pid=os.getpid(), lineage=lineage.launch(command))
 
     @property
     def tracker_runs(self) -> dict[str, str]:

@@ -22,6 +22,7 @@ from tachoscope_show.report_words import (
     verdict_text,
 )
 from tachoscope_show.runbooks import text_of
+from tachoscope_show.safe_text import in_lines
 from tachoscope_show.state_bar import color
 from tachoscope_show.units import counted, percent, seconds
 
@@ -47,6 +48,7 @@ _RANK_STATES = 3
 
 def render(report: Report) -> str:
     """Return the page."""
+    report = in_lines(report)
     ledger = report.ledgers[0]
     cards = "".join(_card(finding, report) for finding in report.findings)
     verdict = "" if not nothing_found(report) else f"<p><b>{verdict_text(report)}</b></p>"
@@ -105,7 +107,7 @@ def _against(report: Report) -> str:
 
 
 def _legend(ledger: Ledger) -> str:
-    states = ", ".join(f"{state} {percent(value / ledger.wall_seconds)}" for state, value in ledger.states.items())
+    states = ", ".join(f"{escape(state)} {percent(value / ledger.wall_seconds)}" for state, value in ledger.states.items())
     return f'<p class="dim">{states}</p>'
 
 
@@ -180,7 +182,7 @@ def _bar(ledger: Ledger, label: str) -> str:
 
 def _strip(ledger: Ledger, label: str, classes: str, width: float = 1.0) -> str:
     parts = "".join(
-        f'<div style="width:{value / ledger.wall_seconds * 100:.2f}%;background:{color(state)}" title="{state} {percent(value / ledger.wall_seconds)}"></div>'
+        f'<div style="width:{value / ledger.wall_seconds * 100:.2f}%;background:{color(state)}" title="{escape(state)} {percent(value / ledger.wall_seconds)}"></div>'
         for state, value in ledger.states.items()
     )
     return (
@@ -191,7 +193,7 @@ def _strip(ledger: Ledger, label: str, classes: str, width: float = 1.0) -> str:
 def _states(report: Report) -> str:
     ledger, mean, unit = report.ledgers[0], unit_seconds(report), unit_of(report)
     rows = "".join(
-        f'<tr><td><span class="key" style="background:{color(state)}"></span> {state}</td><td class="n">{percent(value / ledger.wall_seconds)}</td>'
+        f'<tr><td><span class="key" style="background:{color(state)}"></span> {escape(state)}</td><td class="n">{percent(value / ledger.wall_seconds)}</td>'
         f'<td class="n">{seconds(value / ledger.wall_seconds * mean)} a {unit}</td></tr>'
         for state, value in ledger.states.items()
     )
@@ -201,16 +203,16 @@ def _states(report: Report) -> str:
 def _card(finding: Finding, report: Report) -> str:
     title = verdict_words.title(finding, report)
     runner_up = (
-        f"<tr><th>Runner-up</th><td>{escape(finding.runner_up.class_)}, {percent(finding.runner_up.margin)} behind</td></tr>"
+        f"<tr><th>Runner-up</th><td>{escape(finding.runner_up.class_)}, {percent(finding.runner_up.margin)} smaller</td></tr>"
         if finding.runner_up
         else ""
     )
     fixed = f"<tr><th>If fixed</th><td><b>{speedup_text(finding)}</b></td></tr>" if tells_speedup(finding, report) else ""
     evidence = "<br>".join(_evidence(row) for row in finding.evidence[1:] or finding.evidence)
     return f"""<div class="card {finding.severity}"><span class="tag">{verdict_words.level(finding)}</span>
-<h2>{escape(finding.class_)}{culprits_text(finding, report)}: {loss_text(finding, report)}</h2>
+<h2>{escape(finding.class_)}{culprits_text(finding, report)}: {escape(loss_text(finding, report))}</h2>
 <p>{escape(title)}</p><table>
-<tr><th>Share</th><td>{share_text(finding, report)}</td></tr>
+<tr><th>Share</th><td>{escape(share_text(finding, report))}</td></tr>
 <tr><th>Evidence</th><td>{evidence}</td></tr>{runner_up}{fixed}
 <tr><th>Do</th><td>{_coded(finding.action)}</td></tr><tr><th>Runbook</th><td>{_runbook(finding.runbook)}</td></tr></table></div>"""
 
@@ -227,5 +229,5 @@ def _runbook(name: str) -> str:
 
 
 def _evidence(row: Evidence) -> str:
-    against = f" {escape(row.comparison)} {quantity(row.threshold, row.unit)}" if row.threshold is not None else ""
-    return f'{escape(row.signal)}: <b>{quantity(row.value, row.unit)}</b>{against} <span class="dim">{escape(row.source)}</span>'
+    against = f" {escape(row.comparison)} {escape(quantity(row.threshold, row.unit))}" if row.threshold is not None else ""
+    return f'{escape(row.signal)}: <b>{escape(quantity(row.value, row.unit))}</b>{against} <span class="dim">{escape(row.source)}</span>'

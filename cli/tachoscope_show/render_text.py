@@ -35,6 +35,7 @@ from tachoscope_show.report_words import (
     verdict_text,
 )
 from tachoscope_show.runbooks import path_of
+from tachoscope_show.safe_text import in_lines
 from tachoscope_show.state_bar import bar, filled
 from tachoscope_show.units import counted, percent, seconds
 
@@ -44,6 +45,7 @@ _QUALITY_STYLE = {"bad": "bold red", "limited": "yellow", "note": "dim"}
 
 def render(report: Report, console: Console, *, then: Sequence[str] = ()) -> None:
     """Print the report, then the given lines; where nothing is wrong that is the last line."""
+    report = in_lines(report)
     for sentence in _first_lines(report):
         console.print(sentence, soft_wrap=True)
     console.print()
@@ -145,7 +147,7 @@ def _finding(finding: Finding, report: Report) -> RenderableType:
     for index, row in enumerate(finding.evidence[1:] or finding.evidence):
         facts.add_row("evidence" if index == 0 else "", _evidence(row))
     if finding.runner_up is not None:
-        facts.add_row("runner-up", f"{finding.runner_up.class_}, {percent(finding.runner_up.margin)} behind")
+        facts.add_row("runner-up", f"{finding.runner_up.class_}, {percent(finding.runner_up.margin)} smaller")
     if tells_speedup(finding, report):
         facts.add_row("if fixed", Text(speedup_text(finding), style="bold"))
     facts.add_row("do", finding.action)
@@ -201,6 +203,8 @@ def source_text(source: Source) -> str:
         (source.dropped, "records dropped by the job's processes"),
         (source.cut_lines, "cut lines"),
         (source.garbage_lines, "lines that are no records"),
+        (source.implausible, "steps with impossible numbers"),
+        (source.broken_objects, "objects of the store that cannot be read"),
         (source.unknown_kinds, "records of kinds from another version"),
         (source.duplicates, "duplicates left out"),
     ]

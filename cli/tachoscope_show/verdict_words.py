@@ -30,8 +30,8 @@ def first_lines(report: Report) -> FirstLines:
 
 
 def _of_steps(report: Report) -> FirstLines:
-    if any(note.severity == "bad" for note in report.quality):
-        return FirstLines("The data cannot be trusted, so nothing is concluded from them: see below why.", "", "", [])
+    if bad := next((note for note in report.quality if note.severity == "bad"), None):
+        return FirstLines(f"No verdict: {bad.what}.", "", "", [])
     conditions = [sentence(one, report) for one in report.findings if one.condition]
     own = [one for one in report.findings if not one.condition]
     faults = [one for one in own if one.class_ not in HEALTHY]
@@ -92,7 +92,9 @@ def _size(finding: Finding, report: Report) -> str:
 def _whole(finding: Finding, report: Report) -> str:
     if report.serving and finding.evidence:
         return serving_words.whole(finding)
-    return "the allocated time" if report.life else "each step"
+    if report.life:
+        return "the allocated time"
+    return "the step time" if finding.every_steps else "each step"
 
 
 def _percent(ratio: float) -> str:

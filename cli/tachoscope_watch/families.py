@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tachoscope_core import watch_metrics as names
 from tachoscope_core.taxonomy import HEALTHY
 from tachoscope_core.training_metrics import BOTTLENECK, GOODPUT
-from tachoscope_node.families import Family, Point
+from tachoscope_node.families import Family, Point, with_namespaces
 from tachoscope_watch.cycle import Failed
 from tachoscope_watch.view import JobView
 
@@ -25,13 +25,15 @@ def families(views: Sequence[JobView], failed: Sequence[Failed], *, seconds: flo
         "failed": len(failed),
         "left_out": len(views) - len(shown),
     }
-    return [
+    namespaces = {view.job: view.namespace for view in shown}
+    found = [
         Family(BOTTLENECK, [point for view in judged for point in _bottlenecks(view)]),
         Family(GOODPUT, [((view.job,), goodput) for view in judged if (goodput := _goodput(view)) is not None]),
         Family(names.WATCH_JOBS, [((state,), float(counts[state])) for state in names.WATCH_JOBS.states]),
         Family(names.WATCH_CYCLE_SECONDS, [((), seconds)]),
         Family(names.WATCH_LAST_CYCLE, [((), ended)]),
     ]
+    return with_namespaces(found, lambda job: namespaces.get(job, ""))
 
 
 def _goodput(view: JobView) -> float | None:

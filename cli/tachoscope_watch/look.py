@@ -16,7 +16,7 @@ from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.recent_segments import recent_segments
 from tachoscope_core.records import MalformedRecordError, StepDone, UnknownKindError, decode
 from tachoscope_core.report import Report
-from tachoscope_core.store import Store
+from tachoscope_core.store import BrokenObjectError, Store
 from tachoscope_watch.hang import finding, hang, processes
 from tachoscope_watch.profile_view import latest
 from tachoscope_watch.view import Checkpoint, JobView, Worker
@@ -48,8 +48,10 @@ def look(store: Store, job: str, now: float, over: float = LEAST_SECONDS) -> Job
         report = msgspec.structs.replace(report, findings=[finding(stands), *report.findings])
     unwritten = _write(store, job, report)
     newest = max((start.attempt for start in records.starts), default=-1)
+    owner = store.owner(job)
     return JobView(
         job=job,
+        namespace=owner.namespace if owner is not None else "",
         looked=now,
         state="hung" if stands is not None else load.status(records, now=now),
         attempts=list(range(max(newest - _MOST_ATTEMPTS + 1, 0), newest + 1)),
@@ -85,9 +87,9 @@ def _steps_lately(store: Store, job: str, now: float) -> bool:
     since = now - hang_seconds()
     newest = {one.writer: one for one in sorted(recent_segments(store, job, since=since, until=now), key=lambda one: one.offset)}
     for segment in newest.values():
-        last = next((line for line in reversed(store.read(segment).splitlines()) if b'"StepDone"' in line), None)
-        with contextlib.suppress(MalformedRecordError, UnknownKindError):
-            step = decode(last) if last is not None else None
+        with contextlib.suppress(MalformedRecordError, UnknownKindError, BrokenObjectError):
+            before, mark, after = store.read(segment).rpartition(b'"StepDone"')
+            step = decode(before.rpartition(b"\n")[2] + mark + after.partition(b"\n")[0]) if mark else None
             if isinstance(step, StepDone) and step.time >= since:
                 return True
     return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import signal
 import threading
 import time
@@ -221,7 +222,7 @@ class Watch:
             return _no_such(name)
         asked = parse_qs(request.query, keep_blank_values=True)
         text = ",".join(asked.get("steps", ["5"]))
-        if asked.keys() - {"steps"} or not text.isdecimal() or not 1 <= int(text[:9]) <= MOST_STEPS:
+        if asked.keys() - {"steps"} or not re.fullmatch("[0-9]{1,9}", text) or not 1 <= int(text) <= MOST_STEPS:
             return _error(422, f"?steps= from 1 to {MOST_STEPS} is what can be asked for, not {request.query[:80]!r}")
         try:
             profile = self._profiles.ask(name, int(text))

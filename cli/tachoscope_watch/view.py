@@ -40,6 +40,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     """A job at one look.
 
     Attributes:
+        namespace: Kubernetes namespace of its owner; empty outside of Kubernetes.
         looked: Unix seconds. state: `hung`, or as `tachoscope store ls` says it: running, completed, failed, unknown.
         attempts: up to the newest, numbered from 0; at most the last hundred. world_size: 0: not known.
         profiles: of the last hour, whoever asked for them.
@@ -47,6 +48,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     job: str
+    namespace: str = ""
     looked: float
     state: str
     attempts: list[int]

@@ -61,6 +61,8 @@ REJECTION_REASONS = (
     "cut",  # the last line of a process that was killed in it: lost
     "identity",  # names another job or writer than its file, or a rank that another live process has
     "implausible",  # numbers that cannot be
+    "owner",  # a file that names another user's job: left where it is
+    "fault",  # what the agent cannot handle, by a fault of its own
     "over_limit",  # more jobs or ranks than the limits allow
     "name",  # of a job, a run's directory or a file, that is not usable
     "directories",
@@ -80,7 +82,7 @@ ERRORS = Metric(
     "What the agent could not do, and tries again: reach the store, write its journal or state, read the spool, keep samples.",
     ("part",),
 )
-ERROR_PARTS = ("store", "journal", "state", "spool", "samples")
+ERROR_PARTS = ("store", "journal", "state", "spool", "samples", "refused")
 SEGMENTS = Metric("tachoscope_agent_segments", "gauge", "", "Segment files of the spool that are followed.")
 UNREADABLE = Metric("tachoscope_agent_unreadable_directories", "gauge", "", "Directories of the spool that cannot be read.")
 SPOOL_FREE = Metric("tachoscope_agent_spool_free_bytes", "gauge", "bytes", "Space left on the spool's file system.")

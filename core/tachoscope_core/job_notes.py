@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from tachoscope_core import records
+from tachoscope_core.python_flags import keeps_probe_out
 from tachoscope_core.report import QualityNote
 from tachoscope_core.shared_ranks import Claim, SharedRank, shared_ranks
 from tachoscope_core.spool import FOREIGN_PYTHON, FRAMEWORKS, PYTHON
@@ -44,6 +45,7 @@ class Facts:
         self.processes: dict[str, Seen] = {}
         self.failures: list[records.WorkerFailed] = []
         self.launcher: records.JobEnded | None = None
+        self.command = ""
         for row in rows:
             self.take(row)
 
@@ -52,11 +54,17 @@ class Facts:
         if isinstance(row, records.WorkerFailed):
             self.failures.append(row)
         elif row.rank < 0:
-            self.launcher = row if isinstance(row, records.JobEnded) else self.launcher
+            self._of_launcher(row)
         elif isinstance(row, records.JobStarted):
             self.processes.setdefault(row.writer, Seen(row, row.time))
         elif row.writer in self.processes:
             self._more(self.processes[row.writer], row)
+
+    def _of_launcher(self, row: records.Record) -> None:
+        if isinstance(row, records.JobStarted):
+            self.command = row.lineage.get("launch_command", self.command)
+        elif isinstance(row, records.JobEnded):
+            self.launcher = row
 
     @staticmethod
     def _more(seen: Seen, row: records.Record) -> None:
@@ -187,7 +195,7 @@ def why_no_steps(facts: Facts) -> str:
     found, end = facts.of_attempt(), facts.launcher
     command = f"the command ended with {end.reason}" if end is not None and end.status == "failed" else ""
     if not found:
-        return (f"{command} before a step; " if command else "") + why_unrecorded(end)
+        return (f"{command} before a step; " if command else "") + why_unrecorded(end, facts.command)
     failed = first_failure(facts) or next((_own_word(seen) for seen in found if seen.ended and seen.ended.status == "failed"), "")
     if failed or command:
         return failed or f"{command} before its first step ended"
@@ -195,9 +203,25 @@ def why_no_steps(facts: Facts) -> str:
     return f"{who} computed gradients, but no optimizer of torch.optim stepped: {SAY_STEPS}"
 
 
-def why_unrecorded(end: records.JobEnded | None) -> str:
-    """Return why no process of a command recorded anything, given what its launcher said at its end, and the way out."""
-    return _NOTHING if end is None or end.loaded is None else _why_nothing_recorded(end.loaded)
+def why_unrecorded(end: records.JobEnded | None, command: str) -> str:
+    """Return why no process of a command recorded anything, and the way out.
+
+    Args:
+        end: what its launcher said at its end. command: the command line, as far as it is known.
+    """
+    if end is None or end.loaded is None:
+        return _NOTHING
+    flag = "" if end.loaded else keeps_probe_out(command)
+    return _kept_out(flag) if flag else _why_nothing_recorded(end.loaded)
+
+
+def _kept_out(flag: str) -> str:
+    if flag == "-S":  # then tachoscope cannot be imported either
+        return "the command ran Python with -S, which skips sitecustomize, so the probe was not loaded: leave -S out"
+    return (
+        f"the command ran Python with {flag}, which ignores $PYTHONPATH, so the probe was not loaded: leave {flag} out, or put "
+        "`with tachoscope.watch():` around the training"
+    )
 
 
 def _own_word(seen: Seen) -> str:
@@ -218,8 +242,8 @@ def _why_nothing_recorded(loaded: Collection[str]) -> str:
     if PYTHON in loaded:
         return f"no process of it imported torch or called tachoscope.step(): {SAY_STEPS}"
     return (
-        "no Python under the probe was started: a container, ssh, `conda run` or `python -I` hides $PYTHONPATH; put `tachoscope "
-        "run` inside of it, or `with tachoscope.watch():` around the training"
+        "no Python under the probe was started: a container, ssh or `conda run` hides $PYTHONPATH, and so do -I, -E and -S of "
+        "Python; put `tachoscope run` inside of it, leave the flag out, or put `with tachoscope.watch():` around the training"
     )
 
 

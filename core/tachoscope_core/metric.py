@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import Literal
 
 PROMETHEUS_LABELS = frozenset({"job", "instance", "namespace", "pod", "container", "le", "quantile"})
 """Labels that a scrape owns: ours never collide with them."""
+NAMESPACE = "workload_namespace"
+"""Label for the Kubernetes namespace of a job or service; absent outside of Kubernetes."""
+IDENTITY = ("cluster", NAMESPACE, "team")
+"""Labels that tell a job or service from another of the same name. The scrape adds `cluster`, and `team` where a site relabels by
+it; agents and the watch add the namespace. Rules and alerts keep all three; a label that nobody adds is absent."""
+WORKLOADS = ("training_job", "service")
+"""Labels that name a job or service."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,3 +33,24 @@ class Metric:
     labels: tuple[str, ...] = ()
     states: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
+
+    @property
+    def workload(self) -> int | None:
+        """Which of its labels names a job or service, if one does and another does not name its namespace already."""
+        if NAMESPACE in self.labels:
+            return None
+        return next((self.labels.index(label) for label in WORKLOADS if label in self.labels), None)
+
+    def exported(self) -> Metric:
+        """Return it as exporters show it: of a job or service with its namespace, as the last label."""
+        return _exported(self)
+
+    @property
+    def namespaced(self) -> bool:
+        """Whether its last label is the namespace, which is left out where it is empty."""
+        return self.labels[-1:] == (NAMESPACE,)
+
+
+@cache
+def _exported(metric: Metric) -> Metric:
+    return metric if metric.workload is None else replace(metric, labels=(*metric.labels, NAMESPACE))

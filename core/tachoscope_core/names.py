@@ -21,15 +21,18 @@ from tachoscope_core.watch_metrics import WATCH_METRICS
 
 UNEXPLAINED = "unexplained"
 
-METRICS = (
-    *TRAINING_METRICS,
-    *CHECKPOINT_METRICS,
-    *HOST_METRICS,
-    *GPU_METRICS,
-    *NCCL_METRICS,
-    *SERVING_METRICS,
-    *AGENT_METRICS,
-    *WATCH_METRICS,
+METRICS = tuple(
+    metric.exported()
+    for metric in (
+        *TRAINING_METRICS,
+        *CHECKPOINT_METRICS,
+        *HOST_METRICS,
+        *GPU_METRICS,
+        *NCCL_METRICS,
+        *SERVING_METRICS,
+        *AGENT_METRICS,
+        *WATCH_METRICS,
+    )
 )
 
 BY_NAME = {metric.name: metric for metric in METRICS}

@@ -7,8 +7,6 @@ writer, so nobody needs a lock. The traces become the recording of the same id (
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
 import secrets
 from dataclasses import dataclass
@@ -17,7 +15,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.records import check_job_name
+from tachoscope_core.records import check_job_name, is_job_name
 from tachoscope_core.store import Store
 from tachoscope_core.stored_traces import recording_name
 
@@ -126,6 +124,22 @@ def ask(store: Store, request: Request) -> None:
     _write(store, _folder(store, request.job, request.id), "request.json", request)
 
 
+def withdraw(store: Store, request: Request) -> None:
+    """Remove a request that nobody took, and the folders that were made for it where nothing else is in them.
+
+    Raises:
+        TachoscopeError: the store cannot be written.
+    """
+    folder = _folder(store, request.job, request.id)
+    try:
+        store.files.rm(folder, recursive=True)
+        for path in (folder.rpartition("/")[0], f"{store.root}/jobs/{request.job}"):
+            if store.local and not store.files.ls(path):
+                store.files.rmdir(path)
+    except Exception as error:
+        raise TachoscopeError(f"could not remove {folder} in store {store.url}: {error}") from None
+
+
 def write_plan(store: Store, request: Request, plan: Plan) -> None:
     """Write what was decided.
 
@@ -158,13 +172,7 @@ def ids(store: Store, job: str, *, since: float) -> list[str]:
     except Exception as error:
         raise TachoscopeError(f"could not list {root} in store {store.url}: {error}") from None
     first = recording_name(since)
-    return sorted(name for path in entries if (name := str(path).rstrip("/").rpartition("/")[2]) >= first and _is_id(name))
-
-
-def _is_id(name: str) -> bool:
-    with contextlib.suppress(TachoscopeError):
-        return bool(check_job_name(name))
-    return False
+    return sorted(name for path in entries if (name := str(path).rstrip("/").rpartition("/")[2]) >= first and is_job_name(name))
 
 
 def read_request(store: Store, job: str, request_id: str) -> Request | None:
@@ -224,16 +232,11 @@ def _read(store: Store, path: str, kind: type[_T]) -> _T | None:
 
 
 def _write(store: Store, folder: str, name: str, document: Any) -> None:
-    """Write a document; in a directory it gets its name last, so that nobody reads half of it."""
+    """Write a document; nobody reads half of it."""
     path, data = f"{folder}/{name}", msgspec.json.encode(document)
     try:
         store.files.makedirs(folder, exist_ok=True)
-        if not store.local:
-            store.files.pipe_file(path, data)
-            return
-        temporary = f"{folder}/.{name}.partial"
-        store.files.pipe_file(temporary, data)
-        os.replace(temporary, path)
+        store.files.pipe_file(path, data)
     except Exception as error:
         reason = str(error) or type(error).__name__
         raise TachoscopeError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -90,7 +91,7 @@ def fetch(
             raise TachoscopeError(f"{url!r} is no http:// or https:// URL of a Prometheus", fix="such as http://127.0.0.1:9090")
         body = form.encode() if post else None
         with urllib.request.urlopen(target, data=body, timeout=ANSWER_SECONDS) as answer:  # noqa: S310  # checked above
-            content = answer.read(most_bytes + 1)
+            content = _read(answer, most_bytes)
     except urllib.error.HTTPError as error:
         with error:
             raise _refused(url, query, error.code, error.read(1 << 16)) from None
@@ -103,6 +104,21 @@ def fetch(
         return json.loads(content)["data"]
     except (ValueError, KeyError, TypeError):
         raise _no_prometheus(url) from None
+
+
+def _read(answer: Any, most_bytes: int) -> bytes:
+    """Return the body, or one byte more than `most_bytes` of a longer one.
+
+    Raises:
+        TimeoutError: it does not end within `ANSWER_SECONDS`, however steadily it drips.
+    """
+    deadline = time.monotonic() + ANSWER_SECONDS
+    content = bytearray()
+    while len(content) <= most_bytes and (part := answer.read1(1 << 16)):
+        content += part
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"no whole answer within {ANSWER_SECONDS:g} s")
+    return bytes(content[: most_bytes + 1])
 
 
 def _refused(url: str, query: str, status: int, content: bytes) -> TachoscopeError:

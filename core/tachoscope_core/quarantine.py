@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import os
 import re
-import uuid
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +19,8 @@ import msgspec
 
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.records import check_job_name
+from tachoscope_core.spool import make_root
+from tachoscope_core.whole_files import write_whole
 
 if TYPE_CHECKING:  # training processes import this module, and need no store
     from tachoscope_core.store import Store
@@ -27,8 +28,8 @@ if TYPE_CHECKING:  # training processes import this module, and need no store
 PATH_VARIABLE = "TACHOSCOPE_QUARANTINE"
 DIRECTORY = "quarantine"
 MAX_NAME = 512
-MAX_BYTES = 16 << 20
-"""A longer document is not read: it is foreign input."""
+MAX_BYTES = 8 << 20
+"""A longer document is not read, nor more of what those of all nodes of a job say: they are foreign input."""
 MAX_FAILURES = 64
 """Failures kept of a shard, the newest: two decide."""
 
@@ -183,8 +184,12 @@ def from_store(store: Store, job: str) -> Shards:
         TachoscopeError: the store cannot be read, or holds something else there.
     """
     shards: Shards = {}
+    room = MAX_BYTES
     for where, data in store.read_quarantine(job):
-        merge(shards, decode(data, where))
+        if merge(shards, decode(data, where)):
+            room -= len(data)
+        if room < 0:
+            raise TachoscopeError(f"the quarantine lists beside {where} say more than {MAX_BYTES >> 20} MiB", fix="remove some")
     return shards
 
 
@@ -216,17 +221,7 @@ def save(path: Path, job: str, shards: Mapping[str, Shard]) -> None:
     try:
         folder = _folder(path.parent)
         try:
-            temporary = f".{path.name}-{uuid.uuid4()}"
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            try:
-                with open(os.open(temporary, flags, 0o600, dir_fd=folder), "wb") as file:
-                    file.write(encode(job, shards))
-                    os.fchmod(file.fileno(), 0o644)  # jobs of other users may read it
-                os.replace(temporary, path.name, src_dir_fd=folder, dst_dir_fd=folder)
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    os.unlink(temporary, dir_fd=folder)
-                raise
+            write_whole(folder, path.name, encode(job, shards), mode=0o644)  # jobs of other users may read it
         finally:
             os.close(folder)
     except OSError as error:
@@ -235,7 +230,7 @@ def save(path: Path, job: str, shards: Mapping[str, Shard]) -> None:
 
 def _folder(path: Path) -> int:
     """Return a descriptor of the folder, made if need be: every user may write to it, none can replace another's files."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_root(path.parent)
     try:
         path.mkdir()
         made = True

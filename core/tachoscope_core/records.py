@@ -7,14 +7,38 @@ does not know is ignored (shippers copy lines verbatim, so it is kept), a kind t
 from __future__ import annotations
 
 import re
-from typing import Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 
 from tachoscope_core.errors import TachoscopeError
 
 MAX_LINE_BYTES = 1 << 20
 """Longest line that a reader takes: a spool is foreign input."""
+
+MAX_COUNT = 1 << 53
+MAX_SECONDS = 1e10
+"""As Unix seconds in the year 2286."""
+MAX_STEP_SECONDS = 7 * 86400.0
+MAX_TEXT = 4096
+"""Characters: the longest path of Linux."""
+
+# Every number and text of a record is bounded, so that no reader has to expect what cannot be: a spool is foreign input.
+Count = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
+Place = Annotated[int, Meta(ge=-1, le=MAX_COUNT)]
+"""A step or the like; -1: none."""
+World = Annotated[int, Meta(ge=0, le=1 << 20)]
+Rank = Annotated[int, Meta(ge=-1, le=1 << 20)]
+"""-1: none."""
+ExitCode = Annotated[int, Meta(ge=-1024, le=(1 << 32) - 1)]
+Seconds = Annotated[float, Meta(ge=0, le=MAX_SECONDS)]
+UnixSeconds = Annotated[float, Meta(ge=0, le=MAX_SECONDS)]
+Nanoseconds = Annotated[int, Meta(ge=0, le=1 << 62)]
+Amount = Annotated[float, Meta(ge=-1e18, le=1e18)]
+"""Of any unit."""
+Name = Annotated[str, Meta(max_length=256)]
+Text = Annotated[str, Meta(max_length=MAX_TEXT)]
 
 MAX_JOB_NAME = 128
 _JOB_NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{MAX_JOB_NAME - 1}}}")
@@ -56,13 +80,18 @@ SHARED_PHASES: tuple[Phase, ...] = ("loss", "preparation", "other")
 """Phases of which the clock alone does not tell what their time belongs to: samples do, see `Heartbeat.activity`."""
 
 
+def is_job_name(name: str) -> bool:
+    """Say whether a name is safe as a folder name and a label value."""
+    return _JOB_NAME.fullmatch(name) is not None
+
+
 def check_job_name(name: str) -> str:
     """Return `name` if it is safe as a folder name and a label value.
 
     Raises:
         TachoscopeError: the name has other characters than letters, digits, `.`, `_`, `-`, or is too long.
     """
-    if not _JOB_NAME.fullmatch(name):
+    if not is_job_name(name):
         raise TachoscopeError(
             f"job name {name!r} is not usable",
             fix=f"use 1 to {MAX_JOB_NAME} letters, digits, '.', '_' or '-', beginning with a letter or digit",
@@ -82,15 +111,15 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_
         time: Unix seconds. monotonic_ns: nanoseconds of the host's monotonic clock, comparable on one host.
     """
 
-    job: str
-    attempt: int
-    writer: str
-    seq: int
-    rank: int
-    local_rank: int
-    host: str
-    time: float
-    monotonic_ns: int
+    job: Name
+    attempt: Count
+    writer: Name
+    seq: Count
+    rank: Rank
+    local_rank: Rank
+    host: Name
+    time: UnixSeconds
+    monotonic_ns: Nanoseconds
 
 
 class JobStarted(Record, frozen=True, kw_only=True, tag="JobStarted"):
@@ -104,27 +133,27 @@ class JobStarted(Record, frozen=True, kw_only=True, tag="JobStarted"):
         parents: references of the checkpoints that it began from.
     """
 
-    world_size: int
-    pid: int
-    process_time: float = 0.0
-    rendezvous_seconds: float = 0.0
-    device: str = "cpu"
-    device_name: str = ""
-    gpu_uuid: str = ""
-    pod_uid: str = ""
-    code_reference: str = ""
-    data_snapshot: str = ""
-    hyperparameters_hash: str = ""
-    lineage: dict[str, str] = {}
-    parents: list[str] = []
-    torch_version: str = ""
-    cpu_threads: int = 0
+    world_size: World
+    pid: Count
+    process_time: UnixSeconds = 0.0
+    rendezvous_seconds: Seconds = 0.0
+    device: Name = "cpu"
+    device_name: Name = ""
+    gpu_uuid: Name = ""
+    pod_uid: Name = ""
+    code_reference: Text = ""
+    data_snapshot: Text = ""
+    hyperparameters_hash: Name = ""
+    lineage: dict[Name, Text] = {}
+    parents: list[Text] = []
+    torch_version: Name = ""
+    cpu_threads: Count = 0
     """Intra-op threads of torch in this process; 0: not known."""
-    cpu_count: int = 0
+    cpu_count: Count = 0
     """Cores that this process may run on; 0: not known."""
-    layout: dict[str, int] = {}
+    layout: dict[Name, Count] = {}
     """Size of each parallel dimension: dp, tp, pp, cp, ep."""
-    groups: dict[str, list[list[int]]] = {}
+    groups: dict[Name, list[list[Count]]] = {}
     """By parallel dimension, the ranks of the groups that this process is in; those of `pp` in the order of the stages."""
 
 
@@ -143,16 +172,23 @@ class StepDone(Record, frozen=True, kw_only=True, tag="StepDone"):
         elements: numbers in the first tensor of the batches that it consumed, padding included; 0: not known.
     """
 
-    step: int
-    wall_seconds: float
-    phase_seconds: dict[str, float]
-    cpu_seconds: dict[str, float] = {}
-    run_delay_seconds: dict[str, float] = {}
-    device_seconds: dict[str, float] = {}
-    samples: int = 0
-    tokens: int = 0
-    backward_calls: int = 1
-    elements: int = 0
+    step: Count
+    wall_seconds: Seconds
+    phase_seconds: dict[Name, Seconds]
+    cpu_seconds: dict[Name, Seconds] = {}
+    run_delay_seconds: dict[Name, Seconds] = {}
+    device_seconds: dict[Name, Seconds] = {}
+    samples: Count = 0
+    tokens: Count = 0
+    backward_calls: Count = 1
+    elements: Count = 0
+
+
+def plausible(step: StepDone) -> bool:
+    """Say whether a step's numbers can be true: a spool is foreign input, and a counter that took in nonsense keeps it."""
+    if step.wall_seconds > MAX_STEP_SECONDS:
+        return False
+    return abs(sum(step.phase_seconds.values()) - step.wall_seconds) <= 1e-6 + 0.01 * step.wall_seconds
 
 
 OTHER_THREADS = "other_training_threads"
@@ -172,15 +208,15 @@ class LoaderSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         shared_memory_bytes: free in /dev/shm, through which workers hand batches over; 0: not known.
     """
 
-    workers: int = 0
-    prefetch_factor: int = 0
+    workers: Count = 0
+    prefetch_factor: Count = 0
     persistent_workers: bool = False
     pin_memory: bool = False
     iterable: bool = False
     shards: bool = False
-    batch_bytes: int = 0
-    iterators: int = 1
-    shared_memory_bytes: int = 0
+    batch_bytes: Count = 0
+    iterators: Count = 1
+    shared_memory_bytes: Count = 0
 
 
 class Heartbeat(Record, frozen=True, kw_only=True, tag="Heartbeat"):
@@ -204,15 +240,15 @@ class Heartbeat(Record, frozen=True, kw_only=True, tag="Heartbeat"):
     A process that serves requests says in `signals` how many are in flight (`requests_in_flight`): they are cut if it dies.
     """
 
-    step: int
-    phase: str = ""
-    window_seconds: float = 0.0
-    signals: dict[str, float] = {}
-    wait_samples: dict[str, dict[str, int]] = {}
-    where: dict[str, dict[str, int]] = {}
-    activity: dict[str, dict[str, int]] = {}
+    step: Count
+    phase: Name = ""
+    window_seconds: Seconds = 0.0
+    signals: dict[Name, Amount] = {}
+    wait_samples: dict[Name, dict[Name, Count]] = {}
+    where: dict[Name, dict[Text, Count]] = {}
+    activity: dict[Name, dict[Name, Count]] = {}
     loader: LoaderSettings | None = None
-    dropped_total: int = 0
+    dropped_total: Count = 0
 
 
 class CheckpointSaved(Record, frozen=True, kw_only=True, tag="CheckpointSaved"):
@@ -226,12 +262,12 @@ class CheckpointSaved(Record, frozen=True, kw_only=True, tag="CheckpointSaved"):
         asynchronous: saved in the background. after_notice: saved after a notice that the process will be ended.
     """
 
-    step: int
-    blocking_seconds: float
-    background_seconds: float = 0.0
-    bytes: int = 0
-    checksum: str = ""
-    reference: str = ""
+    step: Count
+    blocking_seconds: Seconds
+    background_seconds: Seconds = 0.0
+    bytes: Count = 0
+    checksum: Name = ""
+    reference: Text = ""
     asynchronous: bool = False
     after_notice: bool = False
 
@@ -239,9 +275,9 @@ class CheckpointSaved(Record, frozen=True, kw_only=True, tag="CheckpointSaved"):
 class ShardSum(msgspec.Struct, frozen=True, kw_only=True):
     """One file of a checkpoint: path below the checkpoint's reference (empty: the reference is the file), and its checksum."""
 
-    path: str = ""
-    bytes: int
-    checksum: str
+    path: Text = ""
+    bytes: Count
+    checksum: Name
     """`<algorithm>:<hexadecimal digits>`."""
 
 
@@ -252,10 +288,10 @@ class CheckpointManifest(Record, frozen=True, kw_only=True, tag="CheckpointManif
         step: as in the `CheckpointSaved` of the same reference. seconds: what taking them took.
     """
 
-    step: int
-    reference: str
+    step: Count
+    reference: Text
     shards: list[ShardSum]
-    seconds: float = 0.0
+    seconds: Seconds = 0.0
 
 
 class CheckpointVerified(Record, frozen=True, kw_only=True, tag="CheckpointVerified"):
@@ -268,15 +304,15 @@ class CheckpointVerified(Record, frozen=True, kw_only=True, tag="CheckpointVerif
         ranks: whose files were read, where it was not those of all ranks: each node reads what its own ranks wrote.
     """
 
-    step: int
-    reference: str = ""
-    attempt_saved: int = 0
+    step: Count
+    reference: Text = ""
+    attempt_saved: Count = 0
     sound: bool = True
-    fault: str = ""
-    bytes: int = 0
-    checksum: str = ""
-    seconds: float = 0.0
-    ranks: list[int] = []
+    fault: Text = ""
+    bytes: Count = 0
+    checksum: Name = ""
+    seconds: Seconds = 0.0
+    ranks: list[Count] = []
 
 
 class CheckpointRestored(Record, frozen=True, kw_only=True, tag="CheckpointRestored"):
@@ -287,10 +323,10 @@ class CheckpointRestored(Record, frozen=True, kw_only=True, tag="CheckpointResto
         blocking_seconds: what reading it took.
     """
 
-    step: int = -1
-    blocking_seconds: float
-    bytes: int = 0
-    reference: str = ""
+    step: Place = -1
+    blocking_seconds: Seconds
+    bytes: Count = 0
+    reference: Text = ""
 
 
 class CollectiveDone(Record, frozen=True, kw_only=True, tag="CollectiveDone"):
@@ -309,19 +345,19 @@ class CollectiveDone(Record, frozen=True, kw_only=True, tag="CollectiveDone"):
             device, on `rank`, and who wrote this is the node agent); empty and -1 else.
     """
 
-    collective: str
-    size_class: str
-    count: int
-    bytes: int
-    seconds: float
-    group: str = ""
-    group_size: int = 0
-    peer: int = -1
-    step: int = 0
-    wait_seconds: float | None = None
-    transfer_seconds: float | None = None
-    communicator: str = ""
-    sequence: int = -1
+    collective: Name
+    size_class: Name
+    count: Count
+    bytes: Count
+    seconds: Seconds
+    group: Text = ""
+    group_size: Count = 0
+    peer: Rank = -1
+    step: Count = 0
+    wait_seconds: Seconds | None = None
+    transfer_seconds: Seconds | None = None
+    communicator: Name = ""
+    sequence: Place = -1
 
 
 class ShardRead(Record, frozen=True, kw_only=True, tag="ShardRead"):
@@ -331,16 +367,16 @@ class ShardRead(Record, frozen=True, kw_only=True, tag="ShardRead"):
         shard: path or URL, secrets redacted. bytes: 0: not known. seconds: from opening to its end.
     """
 
-    shard: str
-    bytes: int
-    seconds: float
+    shard: Text
+    bytes: Count
+    seconds: Seconds
 
 
 class ShardFailed(Record, frozen=True, kw_only=True, tag="ShardFailed"):
     """Reading a shard of the data set raised: `error` is the type of the exception, its text stays out."""
 
-    shard: str
-    error: str
+    shard: Text
+    error: Text
 
 
 class WorkerFailed(Record, frozen=True, kw_only=True, tag="WorkerFailed"):
@@ -353,15 +389,15 @@ class WorkerFailed(Record, frozen=True, kw_only=True, tag="WorkerFailed"):
         step: the last step that it finished.
     """
 
-    reason: str
-    exit_code: int = 0
-    failed_rank: int = LAUNCHER_RANK
-    failed_writer: str = ""
-    failed_attempt: int = 0
-    failed_pid: int = 0
-    gone_time: float = 0.0
-    seen_time: float = 0.0
-    step: int = 0
+    reason: Text
+    exit_code: ExitCode = 0
+    failed_rank: Rank = LAUNCHER_RANK
+    failed_writer: Name = ""
+    failed_attempt: Count = 0
+    failed_pid: Count = 0
+    gone_time: UnixSeconds = 0.0
+    seen_time: UnixSeconds = 0.0
+    step: Count = 0
 
 
 class WorkerHung(Record, frozen=True, kw_only=True, tag="WorkerHung"):
@@ -373,11 +409,11 @@ class WorkerHung(Record, frozen=True, kw_only=True, tag="WorkerHung"):
         why: what it was judged by.
     """
 
-    failed_rank: int = LAUNCHER_RANK
-    failed_writer: str = ""
-    since_time: float
-    step: int = 0
-    why: str = ""
+    failed_rank: Rank = LAUNCHER_RANK
+    failed_writer: Name = ""
+    since_time: UnixSeconds
+    step: Count = 0
+    why: Text = ""
 
 
 class WorkerRestarted(Record, frozen=True, kw_only=True, tag="WorkerRestarted"):
@@ -387,9 +423,9 @@ class WorkerRestarted(Record, frozen=True, kw_only=True, tag="WorkerRestarted"):
         restarted_rank, restarted_attempt: whose process it is, and its attempt.
     """
 
-    reason: str = ""
-    restarted_rank: int = LAUNCHER_RANK
-    restarted_attempt: int = 0
+    reason: Text = ""
+    restarted_rank: Rank = LAUNCHER_RANK
+    restarted_attempt: Count = 0
 
 
 class PreemptionNotice(Record, frozen=True, kw_only=True, tag="PreemptionNotice"):
@@ -399,18 +435,18 @@ class PreemptionNotice(Record, frozen=True, kw_only=True, tag="PreemptionNotice"
         source: who said so: `sigterm`, `aws`, `gcp`, `azure`. deadline: Unix seconds of the announced end; 0: not said.
     """
 
-    source: str
-    deadline: float = 0.0
+    source: Name
+    deadline: UnixSeconds = 0.0
 
 
 class ShardQuarantined(Record, frozen=True, kw_only=True, tag="ShardQuarantined"):
     """A shard of the data set failed on several ranks or attempts and is on the quarantine list: the job needs a review."""
 
-    shard: str
-    failures: int
-    ranks: list[int] = []
-    attempts: list[int] = []
-    error: str = ""
+    shard: Text
+    failures: Count
+    ranks: list[Count] = []
+    attempts: list[Count] = []
+    error: Text = ""
 
 
 class IntegrityEvent(Record, frozen=True, kw_only=True, tag="IntegrityEvent"):
@@ -425,14 +461,14 @@ class IntegrityEvent(Record, frozen=True, kw_only=True, tag="IntegrityEvent"):
         seconds: what the check took.
     """
 
-    step: int
-    check: str
-    detail: str = ""
-    not_finite: list[str] = []
-    checksum: str = ""
-    replicas: list[int] = []
-    loss_growth: float = 0.0
-    seconds: float = 0.0
+    step: Count
+    check: Name
+    detail: Text = ""
+    not_finite: list[Text] = []
+    checksum: Name = ""
+    replicas: list[Count] = []
+    loss_growth: Amount = 0.0
+    seconds: Seconds = 0.0
 
 
 class UpdatesApplied(Record, frozen=True, kw_only=True, tag="UpdatesApplied"):
@@ -443,8 +479,8 @@ class UpdatesApplied(Record, frozen=True, kw_only=True, tag="UpdatesApplied"):
         bound: the largest staleness that the job says it allows; None: it did not say.
     """
 
-    staleness: dict[int, int]
-    bound: int | None = None
+    staleness: dict[Count, Count]
+    bound: Count | None = None
 
 
 class ServiceStarted(Record, frozen=True, kw_only=True, tag="ServiceStarted"):
@@ -456,15 +492,15 @@ class ServiceStarted(Record, frozen=True, kw_only=True, tag="ServiceStarted"):
         model, version: what it serves, as far as it is known by then.
     """
 
-    pid: int
+    pid: Count
     role: Literal["server", "engine", "client"] = "server"
-    process_time: float = 0.0
-    model: str = ""
-    version: str = ""
-    device: str = "cpu"
-    device_name: str = ""
-    gpu_uuid: str = ""
-    pod_uid: str = ""
+    process_time: UnixSeconds = 0.0
+    model: Text = ""
+    version: Text = ""
+    device: Name = "cpu"
+    device_name: Name = ""
+    gpu_uuid: Name = ""
+    pod_uid: Name = ""
 
 
 class RequestDone(Record, frozen=True, kw_only=True, tag="RequestDone"):
@@ -483,21 +519,21 @@ class RequestDone(Record, frozen=True, kw_only=True, tag="RequestDone"):
         side: who saw it so: the server, or the client that sent it.
     """
 
-    request: str
-    wall_seconds: float
-    phase_seconds: dict[str, float]
-    outcome: str
-    status: int = 0
-    tokens_in: int = 0
-    tokens_out: int = 0
-    model: str = ""
-    version: str = ""
-    first_token_seconds: float | None = None
-    inter_token_seconds: float = 0.0
-    inter_token_count: int = 0
-    inter_token_max_seconds: float = 0.0
-    inter_token_buckets: list[int] = []
-    preemptions: int = 0
+    request: Name
+    wall_seconds: Seconds
+    phase_seconds: dict[Name, Seconds]
+    outcome: Name
+    status: Count = 0
+    tokens_in: Count = 0
+    tokens_out: Count = 0
+    model: Text = ""
+    version: Text = ""
+    first_token_seconds: Seconds | None = None
+    inter_token_seconds: Seconds = 0.0
+    inter_token_count: Count = 0
+    inter_token_max_seconds: Seconds = 0.0
+    inter_token_buckets: list[Count] = []
+    preemptions: Count = 0
     side: Literal["server", "client"] = "server"
 
 
@@ -514,26 +550,26 @@ class EngineWindow(Record, frozen=True, kw_only=True, tag="EngineWindow"):
         preemptions: requests put back in the queue.
     """
 
-    engine: str = "0"
-    model: str = ""
-    capacity: int = 0
-    window_seconds: float
-    state_seconds: dict[str, float]
-    iterations: int = 0
-    iteration_seconds: float = 0.0
-    prompt_tokens: int = 0
-    generation_tokens: int = 0
-    running_mean: float | None = None
-    waiting_mean: float | None = None
-    kv_cache_usage_ratio: float | None = None
-    preemptions: int = 0
+    engine: Name = "0"
+    model: Text = ""
+    capacity: Count = 0
+    window_seconds: Seconds
+    state_seconds: dict[Name, Seconds]
+    iterations: Count = 0
+    iteration_seconds: Seconds = 0.0
+    prompt_tokens: Count = 0
+    generation_tokens: Count = 0
+    running_mean: Amount | None = None
+    waiting_mean: Amount | None = None
+    kv_cache_usage_ratio: Amount | None = None
+    preemptions: Count = 0
 
 
 class ServiceEnded(Record, frozen=True, kw_only=True, tag="ServiceEnded"):
     """A process that serves requests ended in order. `in_flight`: requests that it did not finish."""
 
-    in_flight: int = 0
-    dropped_total: int = 0
+    in_flight: Count = 0
+    dropped_total: Count = 0
 
 
 class TraceCaptured(Record, frozen=True, kw_only=True, tag="TraceCaptured"):
@@ -544,10 +580,10 @@ class TraceCaptured(Record, frozen=True, kw_only=True, tag="TraceCaptured"):
             was recorded; 0: not known.
     """
 
-    reference: str
-    bytes: int
-    first_step: int = 0
-    last_step: int = 0
+    reference: Text
+    bytes: Count
+    first_step: Count = 0
+    last_step: Count = 0
 
 
 class JobEnded(Record, frozen=True, kw_only=True, tag="JobEnded"):
@@ -561,12 +597,12 @@ class JobEnded(Record, frozen=True, kw_only=True, tag="JobEnded"):
     """
 
     status: Literal["completed", "failed", "left"]
-    reason: str = ""
-    exit_code: int | None = None
-    steps: int = 0
-    dropped_total: int = 0
-    lineage: dict[str, str] = {}
-    loaded: list[str] | None = None
+    reason: Text = ""
+    exit_code: ExitCode | None = None
+    steps: Count = 0
+    dropped_total: Count = 0
+    lineage: dict[Name, Text] = {}
+    loaded: list[Name] | None = None
 
 
 AnyRecord = (
@@ -639,5 +675,20 @@ _encoder = msgspec.json.Encoder()
 
 
 def encode(record: Record) -> bytes:
-    """Encode a record as one JSON line, newline included."""
-    return _encoder.encode(record) + b"\n"
+    """Encode a record as one JSON line, newline included; what is no Unicode in its texts, such as in a path, becomes `?`.
+
+    Raises:
+        TypeError, ValueError, OverflowError: a field holds what is not of its type.
+    """
+    try:
+        return _encoder.encode(record) + b"\n"
+    except UnicodeEncodeError:
+        return _encoder.encode(_unicode(msgspec.to_builtins(record))) + b"\n"
+
+
+def _unicode(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode()
+    if isinstance(value, dict):
+        return {_unicode(key): _unicode(one) for key, one in value.items()}
+    return [_unicode(one) for one in value] if isinstance(value, list | tuple) else value

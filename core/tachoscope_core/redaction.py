@@ -15,6 +15,8 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
+from tachoscope_core.command_secrets import hidden_parts, hidden_spans
+
 HIDDEN = "***"
 """What stands in the place of a secret."""
 
@@ -49,7 +51,11 @@ _TOKENS = (
 )
 _TOKEN = re.compile(rf"(?<![A-Za-z0-9])(?:{'|'.join(_TOKENS)})")
 _PRIVATE_KEY = re.compile(r"-----BEGIN[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----.*?(?:-----END[A-Z0-9 ]{0,60}-----|\Z)", re.DOTALL)
-_WEBHOOK = re.compile(r"(hooks\.slack\.com/(?:services|workflows|triggers)/|discord(?:app)?\.com/api/webhooks/)[\w/-]++")
+_WEBHOOK = re.compile(
+    r"(hooks\.slack\.com/(?:services|workflows|triggers)/|discord(?:app)?\.com/api/webhooks/|api\.telegram\.org/bot"
+    r"|webhook\.office\.com/webhookb2/|hooks\.zapier\.com/hooks/catch/|/open-apis/bot/v\d/hook/|maker\.ifttt\.com/trigger/\w++/with/key/"
+    r"|events\.pagerduty\.com/integration/|outlook\.office(?:365)?\.com/webhook/)[\w@:/-]++"
+)
 _WANDB_KEY = re.compile(r"(?i)(wandb.{0,30}(?:login|key|password)\W[^0-9a-f\n]{0,20})[0-9a-f]{40}(?![0-9a-f])")
 _NETRC = re.compile(r"(\blogin\s{1,9}\S{1,200}\s{1,9}password\s{1,9})\S++")
 _HEADER = re.compile(r"(?i)(?<![a-z])((?:bearer|basic)\s{1,4})[\w.~+/=-]{12,}+")
@@ -84,6 +90,7 @@ _TOKEN_USES = re.compile(
 """Before `token`: it is one of a text."""
 _HARMLESS_ENDS = re.compile(r"file|path|dir|folder|name|ids?|type|len|length|size|limit|count")
 _WEAK = re.compile(r"key|auth|pass|pat|signature|sig|cookie")
+_FIELDS = re.compile(r"pass|auth|cookie")
 _PLAIN = re.compile(r"[\d.,eE+-]*|(?i:true|false|none|null|yes|no|on|off|auto)|[<\[{(].*|\*+|\$\{?\w+\}?", re.DOTALL)
 _HEXADECIMAL = re.compile(r"[0-9a-f]+|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _LONGEST_NAME = 100
@@ -124,7 +131,7 @@ def _without_users(text: str) -> str:
 
 def redact_value(name: str, value: str) -> str:
     """Return a value without secrets, of which its name may say that it is one as a whole."""
-    return HIDDEN if value and _is_secret(name, value) else redact(value)
+    return HIDDEN if value and _is_secret_field(name, value) else redact(value)
 
 
 def redact_arguments(arguments: Sequence[str]) -> list[str]:
@@ -134,20 +141,42 @@ def redact_arguments(arguments: Sequence[str]) -> list[str]:
     """
     shown: list[str] = []
     option = ""
-    for argument in arguments:
+    hidden = hidden_parts(arguments)
+    for index, argument in enumerate(arguments):
         name, equals, value = argument.partition("=")
-        if option and not argument.startswith("--"):
+        if index in hidden:
+            shown.append(argument[: hidden[index]] + HIDDEN)
+        elif option and not argument.startswith("--"):
             shown.append(_redact_argument(option, argument))
         elif equals and re.fullmatch(r"[\w.+-]+", name):
             shown.append(f"{name}={_redact_argument(name, value)}")
         else:
-            shown.append(_redact(argument, _is_secret_argument))
-        option = argument.strip("-:") if re.fullmatch(r"--?[A-Za-z][\w.-]*|[A-Za-z][\w.-]*:", argument) else ""
+            shown.append(_redact(_without_command_secrets(argument), _is_secret_argument))
+        announces = re.fullmatch(r"--?[A-Za-z][\w.-]*|[A-Za-z][\w.-]*:", argument) or (
+            re.fullmatch(r"[A-Za-z]\w*_\w+", argument) and _is_secret(argument, "x")  # aws configure set NAME VALUE
+        )
+        option = argument.strip("-:") if announces else ""
     return shown
 
 
+def _without_command_secrets(text: str) -> str:
+    """Return the text of a shell without what known programs take as secrets in it."""
+    if " " not in text:
+        return text
+    shown, done = [], 0
+    for begin, end in hidden_spans(text):
+        shown += [text[done:begin], HIDDEN]
+        done = end
+    return "".join([*shown, text[done:]])
+
+
+def names_secret(name: str) -> bool:
+    """Say whether what has this name is a secret, whatever it looks like."""
+    return _is_secret_field(name, "x")
+
+
 def _redact_argument(name: str, value: str) -> str:
-    return HIDDEN if value and _is_secret_argument(name, value) else _redact(value, _is_secret_argument)
+    return HIDDEN if value and _is_secret_argument(name, value) else _redact(_without_command_secrets(value), _is_secret_argument)
 
 
 _RECORDED = re.compile(
@@ -199,6 +228,14 @@ def _is_secret(name: str, value: str) -> bool:
     if _WEAK.fullmatch(last):
         return not _HEXADECIMAL.fullmatch(value) and _looks_random(value) and not _is_path(value)
     return False
+
+
+def _is_secret_field(name: str, value: str) -> bool:
+    """Say whether the value of a field is a secret: in text `pass: ok` may be of a sentence, as a field's name it is of none."""
+    if _is_secret(name, value):
+        return True
+    words = _words_of(name)
+    return bool(words) and _FIELDS.fullmatch(words[-1]) is not None and not _is_plain_argument(value)
 
 
 def _is_secret_argument(name: str, value: str) -> bool:

@@ -42,6 +42,10 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     cut_lines: int = 0
     garbage_lines: int = 0
     unknown_kinds: int = 0
+    implausible: int = 0
+    """Steps whose numbers cannot be true, such as phases that do not sum to their time."""
+    broken_objects: int = 0
+    """Objects of the store that could not be read at all."""
     dropped: int = 0
     """Records that the job's processes say they could not write."""
 
@@ -55,11 +59,15 @@ class StepSeconds(msgspec.Struct, frozen=True, kw_only=True):
     p99: float
 
 
+class LedgerError(TachoscopeError, ValueError):
+    """A ledger whose states do not sum to its wall time: the records contradict each other."""
+
+
 class Ledger(msgspec.Struct, frozen=True, kw_only=True):
     """Unit-seconds by state, over all ranks, requests or engines, or over the one in `rank`.
 
     Raises:
-        ValueError: the states do not sum to `wall_seconds` within `LEDGER_TOLERANCE`.
+        LedgerError: the states do not sum to `wall_seconds` within `LEDGER_TOLERANCE`.
     """
 
     unit: Literal["rank", "request", "engine"]
@@ -69,7 +77,10 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if abs(sum(self.states.values()) - self.wall_seconds) > LEDGER_TOLERANCE * self.wall_seconds + 1e-6:
-            raise ValueError(f"ledger states sum to {sum(self.states.values()):.6f} s, the wall time is {self.wall_seconds:.6f} s")
+            raise LedgerError(
+                f"the records contradict each other: ledger states sum to {sum(self.states.values()):.6f} s, "
+                f"the wall time is {self.wall_seconds:.6f} s"
+            )
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -16,6 +16,8 @@ from tachoscope_core.snapshot import GAUGES, HISTOGRAMS, Buckets, EngineState, S
 
 MAX_ENGINES = 256
 """A page that tells of more engines and models is refused: each of them is series and memory."""
+MAX_SERIES = 30_000
+"""A page with more series that are read is refused: a server of vLLM 0.32 has about 240 for each engine."""
 MOST = 1e30
 """More than any counter, size or time can come to: a device of 10 petaflops has done so many operations after 3 million years."""
 PARTS = ("", "_bucket", "_sum", "_count")
@@ -26,6 +28,7 @@ _PAIR = r'[a-zA-Z_][a-zA-Z0-9_]*[ \t]*=[ \t]*"(?:[^"\\]|\\.)*"'
 _REST = re.compile(rf"[ \t]*(?:\{{[ \t]*((?:{_PAIR}[ \t]*(?:,[ \t]*|(?=\}})))*)\}})?[ \t]*(\S+)(?:[ \t]+[0-9.e+-]+)?[ \t]*(?:#.*)?")
 _LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)[ \t]*=[ \t]*"((?:[^"\\]|\\.)*)"')
 _ESCAPE = re.compile(r"\\(.)")
+_LINE = re.compile(r"[^\n]+")
 
 
 class Sample(NamedTuple):
@@ -36,23 +39,30 @@ class Sample(NamedTuple):
     value: float
 
 
+def lines(text: str) -> Iterator[str]:
+    """Yield the lines that are not empty, one at a time: a list of them can be ten times as large as the page."""
+    return (match[0] for match in _LINE.finditer(text))
+
+
 def samples(text: str, wanted: Iterable[str]) -> list[Sample]:
     """Return the samples of the named metrics; histograms are named without `_bucket`, `_sum` and `_count`.
 
     Values that are not plausible are left out, and so is a series' second sample.
 
     Raises:
-        TachoscopeError: the page is not in Prometheus's text format; the message quotes the line.
+        TachoscopeError: the page is not in Prometheus's text format, and the message quotes the line; or it has too many series.
     """
     names = {spelt + part: name + part for name in wanted for spelt in spellings(name) for part in PARTS}
     found: dict[tuple[str, frozenset[tuple[str, str]]], Sample] = {}
-    for line in text.split("\n"):
+    for line in lines(text):
         start = _NAME.match(line)
         if start is None or start[0] not in names:
             continue
         sample = _sample(names[start[0]], line[start.end() :].rstrip("\r"))
         if plausible(sample.value):
             found.setdefault((sample.name, frozenset(sample.labels.items())), sample)
+        if len(found) > MAX_SERIES:
+            raise TachoscopeError(f"it has more than {MAX_SERIES} series", fix="name the page of one server, not of a fleet")
     return list(found.values())
 
 
@@ -83,9 +93,9 @@ def _unescaped(match: re.Match[str]) -> str:
 
 def server_of(text: str) -> Catalogue | None:
     """Return the catalogue of the make of server whose page it is: the first with a metric on it; None: of none."""
-    names = {match[0] for line in text.split("\n") if (match := _NAME.match(line))}
-    known = (catalogue(server) for server in SERVERS)
-    return next((one for one in known if any(name.startswith(spellings(one.prefix)) for name in names)), None)
+    known = [(catalogue(server), spellings(catalogue(server).prefix)) for server in SERVERS]
+    there = {one.server for line in lines(text) for one, prefixes in known if line.startswith(prefixes)}
+    return next((one for one, _ in known if one.server in there), None)
 
 
 def read(text: str, time: float, *, server: Catalogue | None = None) -> Snapshot:

@@ -27,22 +27,42 @@ _OURS = (MAGIC, "# server ", "# look ")
 _LINE_BYTES = 1 << 20
 
 
-def write(path: Path, looks: Iterable[tuple[Snapshot, str]], server: Catalogue) -> None:
-    """Write looks with their pages; the names of the metrics that are kept are those of the catalogue.
+def write(path: Path, looks: Iterable[tuple[Snapshot, str]], server: Catalogue | None = None) -> None:
+    """Write looks with their pages as they come; the names of the metrics that are kept are those of the catalogue.
+
+    Args:
+        server: whose pages they are; default: whose the first page is. Without a page no file is written.
 
     Raises:
         TachoscopeError: the file cannot be written.
     """
-    kept = tuple(spelt for name in sorted(server.metrics()) for spelt in serving_page.spellings(name))
+    texts = _texts(looks, server)
+    first = next(texts, None)
+    if first is None:
+        return
     try:
         with gzip.open(path, "wt", encoding="utf-8", errors="replace", newline="\n") as file:
-            file.write(f"{MAGIC}\n# server {server.server}\n")
-            for look, page in looks:
-                fault = " ".join(look.fault.split())
-                file.write(f"# look {look.time!r} {look.seconds!r} {fault}".rstrip() + "\n")
-                file.writelines(f"{line}\n" for line in page.split("\n") if line.startswith(kept))
+            file.write(first)
+            file.writelines(texts)
     except OSError as error:
         raise TachoscopeError(f"could not write {path}: {error.strerror}") from None
+
+
+def _texts(looks: Iterable[tuple[Snapshot, str]], server: Catalogue | None) -> Iterator[str]:
+    """Yield what is written: the head, then each look; looks before the first page wait for it, since the head says whose it is."""
+    waiting: list[str] = []
+    kept: tuple[str, ...] = ()
+    for look, page in looks:
+        waiting.append(f"# look {look.time!r} {look.seconds!r} {' '.join(look.fault.split())}".rstrip() + "\n")
+        server = server or (catalogue(look.server) if look.server else None)
+        if server is None:
+            continue
+        if not kept:
+            kept = tuple(spelt for name in sorted(server.metrics()) for spelt in serving_page.spellings(name))
+            waiting.insert(0, f"{MAGIC}\n# server {server.server}\n")
+        yield "".join(waiting)
+        waiting.clear()
+        yield "".join(f"{line}\n" for line in serving_page.lines(page) if line.startswith(kept))
 
 
 def is_recording(path: Path) -> bool:

@@ -1,5 +1,8 @@
 """The spool: where processes append records and from where they are shipped.
 
+The spool of a node belongs to root, and every user may make directories in it, which are for that user alone; where root made none,
+each user has an own one. What lies in a directory is the word of the user who owns the files, and of nobody else (SECURITY.md).
+
 Layout: `<root>/<run>/<writer>-<number>.jsonl`, one writer a process. A live writer holds a shared lock on each of its
 segments. Whoever ships what lies in `<run>` (the node agent, or else `tachoscope run`) holds `<run>/shipper.lock` for as long as it
 does, so that two never ship the same. A live agent holds `<root>/agent.lock`, in which it says where it ships to.
@@ -8,9 +11,11 @@ does, so that two never ship the same. A live agent holds `<root>/agent.lock`, i
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import re
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,12 +45,52 @@ MAX_SEGMENT_BYTES = 1 << 32
 
 
 def default_root() -> Path:
-    """Return `$TACHOSCOPE_SPOOL`, else a tmpfs, so that an append never waits for a disk."""
+    """Return `$TACHOSCOPE_SPOOL`, else the node's on a tmpfs, so that an append never waits for a disk, else the user's own."""
     configured = os.environ.get(ROOT_VARIABLE)
     if configured:
         return Path(configured)
     shared_memory = Path("/dev/shm")  # noqa: S108  # a directory of our own is made inside it, without following links
-    return (shared_memory if shared_memory.is_dir() else Path(tempfile.gettempdir())) / "tachoscope"
+    parent = shared_memory if shared_memory.is_dir() else Path(tempfile.gettempdir())
+    user = os.geteuid()
+    shared = parent / "tachoscope"
+    if user == 0 or (_owner(shared) == 0 and os.access(shared, os.W_OK)):
+        return shared
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    return Path(runtime) / "tachoscope" if runtime and _owner(Path(runtime)) == user else parent / f"tachoscope-{user}"
+
+
+def _owner(directory: Path) -> int | None:
+    try:
+        status = directory.lstat()
+    except OSError:
+        return None
+    return status.st_uid if stat.S_ISDIR(status.st_mode) else None
+
+
+def make_root(root: Path) -> None:
+    """Make the spool if it is not there: root's is for every user, like /tmp, another's for that user alone.
+
+    Raises:
+        OSError: it cannot be made, or belongs to another user than root and this one, who could then replace what lies in it.
+    """
+    with contextlib.suppress(FileExistsError):
+        root.mkdir(parents=True, mode=0o700)
+        if os.geteuid() == 0:
+            root.chmod(0o1777)
+    owner = root.stat().st_uid
+    if owner not in {0, os.geteuid()}:
+        raise PermissionError(errno.EPERM, f"it belongs to user {owner}, neither to this one nor to root", str(root))
+
+
+def make_directory(directory: Path) -> None:
+    """Make a directory in the spool, for this user alone, if it is not there.
+
+    Raises:
+        OSError: as `make_root`.
+    """
+    if not directory.is_dir():
+        make_root(directory.parent)
+        directory.mkdir(mode=0o700, exist_ok=True)
 
 
 def segment_name(writer: str, number: int) -> str:

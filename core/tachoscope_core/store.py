@@ -1,7 +1,10 @@
 """The store: records, traces and reports of all jobs under one root that fsspec opens (a directory, `s3://...`).
 
 `jobs/<job>/records/date=<day>/host=<host>/<writer>-<attempt>-<offset>.jsonl.gz`. The key holds writer and offset, so
-shipping the same bytes twice writes the same object twice. `metrics/date=<day>/host=<host>/<name>.jsonl.gz`: metric samples.
+shipping the same bytes twice writes the same object; another content under the key of one that is there is refused.
+`jobs/<job>/owner.json`: whose job it is, `{"uid": 1000}`, in Kubernetes with `namespace`, written before its first record and never
+changed.
+`metrics/date=<day>/host=<host>/<name>.jsonl.gz`: metric samples.
 `jobs/<job>/quarantine/<host>.json.gz`: data shards that failed, as each host knows them. `jobs/<job>/requests/`: what somebody asks
 of a running job, see `profile_requests`.
 Errors of a backend are caught as `Exception`: each object store has its own, and they share no base class.
@@ -9,21 +12,27 @@ Errors of a backend are caught as `Exception`: each object store has its own, an
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import os
 import re
+import stat
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.records import check_job_name
+from tachoscope_core.owner import Owner
+from tachoscope_core.records import check_job_name, is_job_name
 
 KEY = re.compile(r"(?P<writer>[0-9a-f-]+)-a(?P<attempt>\d+)-(?P<offset>\d{12,20})\.jsonl\.gz")
 """Names of objects of records."""
+MAX_OBJECT_BYTES = 16 << 20
+"""Unpacked. Records are shipped in ranges of 8 MiB at most, and no quarantine list is larger."""
 _SAMPLES_KEY = re.compile(r"(?P<began>\d{1,12})-[^/]*\.jsonl\.gz")
 _UNSAFE_HOST = re.compile(r"[^A-Za-z0-9._-]")
 
@@ -61,6 +70,28 @@ def check_url(url: str) -> None:
         raise TachoscopeError(f"could not open store {url!r}: {error}", fix=fix) from None
 
 
+def _unpacked(data: bytes) -> bytes:
+    """Return what an object of gzip holds.
+
+    Raises:
+        ValueError: what is wrong with it.
+    """
+    parts, room = [], MAX_OBJECT_BYTES
+    while data:
+        part = zlib.decompressobj(wbits=31)
+        try:
+            parts.append(part.decompress(data, room + 1))
+        except zlib.error as error:
+            raise ValueError(f"not gzip ({error})") from None
+        room -= len(parts[-1])
+        if room < 0:
+            raise ValueError(f"larger than {MAX_OBJECT_BYTES >> 20} MiB, unpacked")
+        if not part.eof:
+            raise ValueError("cut short")
+        data = part.unused_data
+    return b"".join(parts)
+
+
 def _day(time: float) -> str:
     return datetime.fromtimestamp(max(time, 0.0), UTC).date().isoformat()
 
@@ -94,6 +125,22 @@ class StoredSamples:
     began: float
 
 
+_NOBODY = 65534
+"""Whose files those of root are on a network file system that does not trust root (root_squash)."""
+
+
+class BrokenObjectError(TachoscopeError):
+    """An object cannot be read as what it should be."""
+
+
+class OtherContentError(TachoscopeError):
+    """An object of that key is there, and has another content: somebody gave it out as the same writer's."""
+
+
+class OtherOwnerError(TachoscopeError):
+    """The job belongs to another user than the one who writes."""
+
+
 class Store:
     """A store opened by its URL. Methods raise `TachoscopeError` naming the store when it cannot be read or written."""
 
@@ -107,6 +154,10 @@ class Store:
         except (ImportError, ValueError) as error:
             raise TachoscopeError(f"could not open store {url!r}: {error}") from None
         self._root: str = root.rstrip("/")
+        if self.local:
+            from tachoscope_core.store_directory import DirectoryFiles
+
+            self._fs = DirectoryFiles(self._root)
 
     @property
     def files(self) -> Any:
@@ -124,8 +175,8 @@ class Store:
         return "file" in self._protocols()
 
     def jobs(self) -> list[str]:
-        """Return the names of all jobs, sorted."""
-        return sorted(path.rsplit("/", 1)[-1] for path in self._list(f"{self._root}/jobs"))
+        """Return the names of all jobs, sorted; folders whose names are not valid job names are ignored."""
+        return sorted(filter(is_job_name, (path.rsplit("/", 1)[-1] for path in self._list(f"{self._root}/jobs"))))
 
     def job_times(self) -> dict[str, float]:
         """Return each job with the Unix time at which something of it was last written.
@@ -191,19 +242,83 @@ class Store:
         return sorted({path.rsplit("/", 1)[-1].removeprefix("host=") for day in days for path in self._list(day)})
 
     def read(self, segment: StoredSegment | StoredSamples) -> bytes:
-        """Return the JSON lines of an object."""
+        """Return the JSON lines of an object.
+
+        Raises:
+            BrokenObjectError: it is cut short, not gzip, or larger than any that tachoscope writes.
+        """
         try:
             data: bytes = self._fs.cat_file(segment.path)
-            return gzip.decompress(data)
         except Exception as error:
-            raise TachoscopeError(
-                f"could not read {segment.path} in store {self.url}: {error}", fix="remove the object if it is broken"
-            ) from None
+            raise TachoscopeError(f"could not read {segment.path} in store {self.url}: {error}") from None
+        try:
+            return _unpacked(data)
+        except ValueError as error:
+            raise BrokenObjectError(f"could not read {segment.path} in store {self.url}: it is {error}", fix="remove it") from None
 
     def write(self, job: str, *, host: str, writer: str, attempt: int, offset: int, time: float, lines: bytes) -> str:
-        """Write JSON lines that begin at `offset` of what `writer` wrote; return the path of the object."""
-        folder = f"jobs/{check_job_name(job)}/records"
-        return self._put(f"{folder}/{_partition(time, host)}/{writer}-a{attempt}-{offset:016d}.jsonl.gz", lines)
+        """Write JSON lines that begin at `offset` of what `writer` wrote; return the path of the object.
+
+        Raises:
+            OtherContentError: an object of that key is there, and it is not this one.
+        """
+        key = f"jobs/{check_job_name(job)}/records/{_partition(time, host)}/{writer}-a{attempt}-{offset:016d}.jsonl.gz"
+        path = f"{self._root}/{key}"
+        there = self._content(path)
+        if there is None:
+            return self._put(key, lines)
+        if there != lines:
+            raise OtherContentError(f"{path} in store {self.url} holds other records of that writer, and is left as it is")
+        return path
+
+    def _content(self, path: str) -> bytes | None:
+        """Return what an object of records holds; None: there is no whole one, or it cannot be read, as by who may only write."""
+        try:
+            return _unpacked(self._fs.cat_file(path))
+        except Exception:
+            return None
+
+    def owner(self, job: str) -> Owner | None:
+        """Return the job's owner; None: nobody wrote it down, as before tachoscope kept owners."""
+        try:
+            return self._owner(job)
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            return None
+
+    def _owner(self, job: str) -> Owner:
+        """Return what `owner.json` says; in a directory only if nobody else may have written it: else who made the job's folder."""
+        folder = f"{self._root}/jobs/{check_job_name(job)}"
+        path = f"{folder}/owner.json"
+        try:
+            maker = self._fs.status(folder).st_uid if self.local else 0
+            if maker not in {0, _NOBODY, os.geteuid()}:
+                return Owner(maker)
+            return msgspec.json.decode(self._fs.cat_file(path), type=Owner)
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            raise
+        except Exception as error:
+            raise TachoscopeError(f"could not read {path} in store {self.url}: {error}") from None
+
+    def claim(self, job: str, claimant: Owner) -> None:
+        """Make somebody the owner of a job that has none yet; who may only write does not know, and claims nothing.
+
+        Raises:
+            OtherOwnerError: it has another one, or everybody may write to its folder.
+            TachoscopeError: the store cannot be read or written.
+        """
+        try:
+            owner = self._owner(job)
+        except PermissionError:
+            return
+        except (FileNotFoundError, NotADirectoryError):
+            self._put_bytes(f"jobs/{job}/owner.json", msgspec.json.encode(claimant))
+            owner = self._owner(job)  # another user may have made the folder meanwhile
+        if owner != claimant:
+            whose = f"job {job!r} in store {self.url} belongs to {owner}, not to {claimant}"
+            raise OtherOwnerError(whose, fix="choose another name with --job")
+        folder = f"{self._root}/jobs/{job}"
+        if self.local and self._fs.status(folder).st_mode & stat.S_IWOTH:
+            raise OtherOwnerError(f"every user may write to {folder}", fix=f"chmod o-w {folder}, or choose another name with --job")
 
     def write_samples(self, *, host: str, name: str, time: float, lines: bytes) -> str:
         """Write metric samples, JSON lines, under a name that no other object of the host has; return the path of the object."""
@@ -213,12 +328,13 @@ class Store:
         """Write what a host, or a person, knows of a job's data shards (see `quarantine`); return the path of the object."""
         return self._put(f"jobs/{check_job_name(job)}/quarantine/{_UNSAFE_HOST.sub('_', host)}.json.gz", document)
 
-    def read_quarantine(self, job: str) -> list[tuple[str, bytes]]:
-        """Return the path and the content of what each of them wrote last."""
+    def read_quarantine(self, job: str) -> Iterator[tuple[str, bytes]]:
+        """Yield the path and the content of what each of them wrote last."""
         root = f"{self._root}/jobs/{check_job_name(job)}/quarantine"
         try:
             paths = sorted(path for path in self._fs.find(root) if path.endswith(".json.gz"))
-            return [(path, gzip.decompress(self._fs.cat_file(path))) for path in paths]
+            for path in paths:
+                yield path, _unpacked(self._fs.cat_file(path))
         except Exception as error:
             raise TachoscopeError(f"could not read {root} in store {self.url}: {error}") from None
 
@@ -239,22 +355,11 @@ class Store:
         return self._put_bytes(key, gzip.compress(lines, compresslevel=1, mtime=0))
 
     def _put_bytes(self, key: str, data: bytes) -> str:
-        """Write an object. It appears whole or not at all: as a file it gets its name last (an object store does so anyway)."""
+        """Write an object. It appears whole or not at all."""
         path = f"{self._root}/{key}"
-        directory, _, name = path.rpartition("/")
         try:
-            self._fs.makedirs(directory, exist_ok=True)
-            if not self.local:
-                self._fs.pipe_file(path, data)
-                return path
-            temporary = f"{directory}/.{name}.partial"
-            try:
-                self._fs.pipe_file(temporary, data)
-                os.replace(temporary, path)
-            except OSError:
-                with contextlib.suppress(OSError):
-                    os.unlink(temporary)
-                raise
+            self._fs.makedirs(path.rpartition("/")[0], exist_ok=True)
+            self._fs.pipe_file(path, data)
         except Exception as error:
             reason = str(error) or type(error).__name__
             raise TachoscopeError(

@@ -108,8 +108,7 @@ def write(store: Store, job: str, recording: str, file: Path, *, name: str = "",
     try:
         store.files.makedirs(folder, exist_ok=True)
         if store.local:
-            _confined(store, folder)
-            _copied(file, f"{folder}/.{name}.partial", path, progress)
+            _copied(store, file, f"{folder}/.{name}.partial", path, progress)
         else:
             _uploaded(store, file, path, progress)
         entry = store.files.info(path)
@@ -130,9 +129,9 @@ def _check_recording(name: str) -> None:
         raise TachoscopeError(str(error).replace("job name", "a recording's name", 1)) from None
 
 
-def _copied(file: Path, temporary: str, path: str, progress: Progress | None) -> None:
+def _copied(store: Store, file: Path, temporary: str, path: str, progress: Progress | None) -> None:
     try:
-        with file.open("rb") as source, open(temporary, "wb") as target:
+        with file.open("rb") as source, store.files.open(temporary, "wb") as target:
             for piece in _pieces(source, file.stat().st_size, progress):
                 target.write(piece)
         os.replace(temporary, path)

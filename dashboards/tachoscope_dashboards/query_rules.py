@@ -39,7 +39,7 @@ def rules(known: Catalogue) -> tuple[Rule, ...]:
 def _catalogue(known: Catalogue, board: Dashboard) -> Iterator[Finding]:
     for one in asked(board):
         try:
-            found = rule_lint.faults_of(plain(one.expr), known)
+            found = rule_lint.faults_of_query(plain(one.expr), known)
         except TachoscopeError as error:
             yield Finding(one.where, str(error), "correct the expression")
             continue

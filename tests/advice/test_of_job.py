@@ -187,10 +187,10 @@ def test_the_bytes_of_a_batch_count_for_its_hand_over(tmp_path: Path, size: int,
 
 
 def test_the_hand_over_stays_in_the_step_that_is_promised(tmp_path: Path) -> None:
-    beats = loading(1, idle=30.0, batch_bytes=30_000_000)
+    beats = loading(1, idle=30.0, batch_bytes=10_000_000)
     found = first(report(tmp_path, [[step(data_wait=0.08)]] * STEPS, heartbeats=beats, cores=32))
 
-    handover = threshold("handover_seconds") + 30e6 / threshold("handover_bytes_per_second")
+    handover = threshold("handover_seconds") + 10e6 / threshold("handover_bytes_per_second")
     assert isinstance(found.advice, AdvisedSettings)
     assert found.advice.settings == {"num_workers": 2, "persistent_workers": True}
     assert found.advice.expected_step_seconds == pytest.approx(REST - 0.001 + handover, rel=0.001)

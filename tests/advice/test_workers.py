@@ -2,6 +2,7 @@
 
 import math
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -77,7 +78,9 @@ def test_where_some_cores_are_idle_the_step_is_as_long_as_they_allow() -> None:
 
     assert expected_step(bound) == pytest.approx(0.379 * 1.9 / 3.0)
     assert f"ceil(280 ms / 240 ms) + 1 = {math.ceil(280 / 240) + 1} workers" in workers.advice(bound).text
-    assert workers.advice(bound).text.endswith("The cores allow steps of 240 ms, not 379 ms; 99 ms if input is made cheaper")
+    assert workers.advice(bound).text.endswith(
+        "The cores allow steps of 240 ms to 320 ms, not 379 ms; 99 ms if input is made cheaper"
+    )
 
 
 @pytest.mark.parametrize(
@@ -132,3 +135,20 @@ def test_no_words_are_longer_than_a_reader_takes_in() -> None:
     assert len(workers.advice(bound).text) <= 320
     assert len(workers.advice(late).text) <= 320
     assert len(workers.start_of_workers(0.0123, 1234.5, 98.7, 65.4).text) <= 300
+
+
+def test_where_handing_over_may_take_long_the_step_is_a_range_and_programs_get_no_number() -> None:
+    small = Input(step=0.030, rest=0.010, making=0.020, workers=0, computing=0.0, handover=0.0015, splits=True)
+    advised = workers.advice(small)
+
+    assert "Expected step: 11.5 ms to 14.5 ms instead of 30 ms" in advised.text
+    assert advised.settings["num_workers"] >= 2
+    assert advised.expected is None
+    assert workers.advice(replace(small, step=0.120, rest=0.060, making=0.060)).expected == pytest.approx(0.0615)
+
+
+def test_workers_that_may_make_the_step_longer_are_not_advised() -> None:
+    tiny = Input(step=0.0077, rest=0.0051, making=0.0025, workers=0, computing=0.0, handover=0.0015, splits=True)
+
+    assert workers.advice(tiny).settings == {}
+    assert workers.advice(tiny).text.startswith("no workers for so small batches")

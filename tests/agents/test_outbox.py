@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from tachoscope.identity import Identity
 from tachoscope.outbox import Outbox
@@ -42,3 +47,29 @@ def test_a_process_that_never_trains_writes_nothing(tmp_path: Path) -> None:
     outbox.close()
 
     assert not lines(tmp_path)
+
+
+@pytest.fixture
+def handled() -> Iterator[Any]:
+    """Set a handler of SIGUSR1 for one test."""
+    before = signal.getsignal(signal.SIGUSR1)
+    yield lambda handler: signal.signal(signal.SIGUSR1, handler)
+    signal.signal(signal.SIGUSR1, before)
+
+
+def test_a_signal_handler_of_the_job_may_save_while_its_thread_writes_a_record(tmp_path: Path, handled: Any) -> None:
+    outbox = Outbox(Identity("job", 0, "host"), tmp_path)
+    handled(lambda *_: outbox.write(records.CheckpointSaved, step=2, blocking_seconds=1.0))
+    append = outbox._spool.append
+
+    def interrupted(line: bytes, *, lines: int = 1) -> bool:
+        if b"JobStarted" in line:
+            signal.raise_signal(signal.SIGUSR1)
+        return append(line, lines=lines)
+
+    outbox._spool.append = interrupted  # type: ignore[method-assign]
+    outbox.start(world_size=1, pid=1)
+    outbox.close()
+
+    assert [(type(row), row.seq) for row in lines(tmp_path)] == [(records.JobStarted, 0), (records.CheckpointSaved, 1)]
+    assert outbox.dropped == 0

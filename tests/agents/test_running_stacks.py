@@ -84,14 +84,15 @@ def test_a_thread_that_waits_in_the_kernel_is_not_interrupted() -> None:
         libc = ctypes.CDLL(None)
         if not stacks.start():
             print("unsupported"); sys.exit()
-        failed = 0
-        for _ in range(30):
+        failed = waits = 0
+        while waits < 30 or seen["burn"] < 10:  # a busy virtual machine loses ticks, and with them signals
             burn(0.01)
             failed += libc.usleep(20_000) != 0  # fails with EINTR where a signal comes, and is not restarted
-        drain()
-        print(failed, seen["burn"] > 10)
+            waits += 1
+            drain()
+        print(failed)
         """
-    ) == ["0", "True"]
+    ) == ["0"]
 
 
 def test_a_signal_that_the_job_uses_is_left_to_it_before_and_after() -> None:
@@ -128,12 +129,12 @@ def test_only_the_main_thread_can_be_sampled_and_a_forked_child_on_its_own() -> 
             idle = not stacks._taken
             mine = RunningStacks(watched)
             print(idle, mine.start(), flush=True)
-            burn(0.1)
-            print(bool(mine.take()), flush=True)
+            while not mine.take():
+                burn(0.01)
             os._exit(0)
-        os.waitpid(child, 0)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
         """
-    ) == ["False", "True", "True", "True"]
+    ) == ["False", "True", "True", "0"]
 
 
 def test_torch_compile_does_not_compile_the_handler() -> None:
@@ -160,9 +161,9 @@ def test_torch_compile_does_not_compile_the_handler() -> None:
         compiled(torch.ones(3))
         seen_by_compiler = convert_frame.FRAME_COUNTER
         begin = time.thread_time()
-        while time.thread_time() - begin < 1.0:
+        while time.thread_time() - begin < 1.0 or seen["outside"] < 4:
             compiled(torch.ones(3))
             drain()
-        print(convert_frame.FRAME_COUNTER - seen_by_compiler, seen["outside"] > 3, seen["on_signal"])
+        print(convert_frame.FRAME_COUNTER - seen_by_compiler, seen["on_signal"])
         """
-    ) == ["0", "True", "0"]
+    ) == ["0", "0"]

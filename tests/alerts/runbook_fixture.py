@@ -97,6 +97,7 @@ def _objectives() -> Iterator[Series]:
         for window in ("5m", "30m", "1h", "2h", "6h", "1d", "3d"):
             yield Series("slo:error:ratio", {"slo": name, "window": window, **labels}, 0.5)
         yield Series("slo:total_events:base", {"slo": name, **labels}, 16.0)
+        yield Series("slo:unmeasured_events:base", {"slo": name, **labels}, 2.0)
         yield Series("slo:error_budget:remaining_ratio", {"slo": name, **labels}, 0.3)
 
 

@@ -89,7 +89,7 @@ def write_store(store: Store, planted: Iterable[Planted], *, tells_ticks: bool =
     """Write what was planted as agents do, in objects of 20 minutes."""
     by_tick: dict[tuple[str, int], dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
     for one in planted:
-        labels = tuple(one.labels.get(label, "") for label in one.metric.labels)
+        labels = tuple(one.labels.get(label, "") for label in one.metric.exported().labels)
         for time, value in one.points.items():
             by_tick[one.host, time][one.metric.name].append((labels, value))
     objects: dict[tuple[str, int], list[bytes]] = defaultdict(list)

@@ -331,6 +331,31 @@ def test_one_outage_is_one_page_and_another_objective_is_another(place: Place) -
     assert {one.receiver for one in first.values()} == {"observability-page"}
 
 
+def test_each_incident_has_a_key_of_its_own_and_is_told_without_waiting_for_another(place: Place) -> None:
+    """A second service that fails while somebody works on the first would only update their incident if it shared its group."""
+    chat = {"slo": "k", "area": "inference", "service": "chat", "cluster": "a", "workload_namespace": "x"}
+    job = {"slo": "k", "training_job": "resnet", "cluster": "a", "workload_namespace": "x"}
+    others = [
+        chat | {"service": "chatapi"},
+        chat | {"cluster": "b"},
+        chat | {"workload_namespace": "y"},
+        chat | {"team": "vision"},
+        job,
+        job | {"training_job": "bert"},
+        job | {"cluster": "b"},
+    ]
+    place.post("key", burn("first", "page", **chat))
+    first = wait_for(lambda: place.came("key"))[0]
+    place.post("key", *(burn(str(number), "page", **labels) for number, labels in enumerate(others)))
+    wait_for(lambda: len({one.labels["is"] for one in place.came("key")}) == 1 + len(others))
+
+    keys = {one.labels["is"]: one.group for one in place.came("key")}
+    assert len(set(keys.values())) == len(keys)
+    place.post("key", burn("model n", "page", **chat, model="n"))
+    again = wait_for(lambda: place.came("key", model="n"))[0]
+    assert again.group == first.group, "another model of the service is the same incident"
+
+
 def test_tickets_are_grouped_by_what_happened(place: Place) -> None:
     lost = [burn(f"gpu {number}", "ticket", slo="", alertname="GpuLost", owner="training-infrastructure") for number in range(3)]
     place.post("tickets", *lost, burn("disk", "ticket", slo="", alertname="DiskFull", owner="training-infrastructure"))

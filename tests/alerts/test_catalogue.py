@@ -41,9 +41,9 @@ def test_a_histogram_is_known_by_its_parts_and_its_buckets_by_their_bounds():
     known = catalogue()
 
     bucket = known["tachoscope_request_first_token_seconds_bucket"]
-    assert bucket.labels == {"service", "model", "version", "le"}
+    assert bucket.labels == {"service", "model", "version", "workload_namespace", "le"}
     assert bucket.buckets == FIRST_TOKEN_BUCKETS
-    assert known["tachoscope_request_first_token_seconds_count"].labels == {"service", "model", "version"}
+    assert known["tachoscope_request_first_token_seconds_count"].labels == bucket.labels - {"le"}
     assert {known[f"tachoscope_request_first_token_seconds{part}"].type for part in ("_bucket", "_count", "_sum")} == {"counter"}
 
 

@@ -89,7 +89,7 @@ def test_of_gauges_nothing_is_smeared() -> None:
 def test_in_a_drill_it_takes_minutes_or_less() -> None:
     drill = Timing(interval=1, scrape=0.5, scale=1 / 100)
 
-    assert detection(AVAILABILITY, "page", 0.1, drill).fires == pytest.approx(13.44 * 0.001 / 0.1 * 36 + 1 + 0.5)
+    assert detection(AVAILABILITY, "page", 0.1, drill).fires == pytest.approx(13.44 * 0.001 / 0.1 * 36 + 1.25 + 0.5)
 
 
 def test_the_table_has_each_objective_and_outage_and_says_never() -> None:

@@ -11,7 +11,7 @@ import pytest
 from event_cases import alerts, block, cases_of, files, promtool, promtool_test, write_rules
 from tachoscope_core.agent_metrics import ERROR_PARTS
 from tachoscope_core.gpu_metrics import ACTIONS, GPU_UNITS, THROTTLE_REASONS
-from tachoscope_core.metric import PROMETHEUS_LABELS, Metric
+from tachoscope_core.metric import IDENTITY, PROMETHEUS_LABELS, Metric
 from tachoscope_core.names import METRICS
 from tachoscope_core.taxonomy import BY_SLUG
 from tachoscope_node.gpu.health import thresholds
@@ -26,6 +26,7 @@ KEYS = {
 }
 OWNERS = {"training-infrastructure", "gpu-fleet", "storage", "inference-serving", "observability"}
 OF_OTHERS: dict[str, set[str]] = {
+    "slo:unmeasured_events:base": {"slo", "area", "service", "model", *IDENTITY},
     "up": set(),
     "ALERTS": {"alertname", "alertstate", "training_job"},
     "node_uname_info": {"nodename"},
@@ -176,10 +177,10 @@ def test_every_metric_and_label_of_its_expression_is_one_that_there_is(name: str
 
     assert metrics or name == "Watchdog"
     assert metrics <= set(LABELS), metrics - set(LABELS)
-    known = set.union(set(PROMETHEUS_LABELS), *(LABELS[metric] for metric in metrics))
+    known = set.union(set(PROMETHEUS_LABELS), set(IDENTITY), *(LABELS[metric] for metric in metrics))
     assert lists_of_labels(expression) <= known, lists_of_labels(expression) - known
     for metric, label, _ in matchers(expression):
-        assert label in LABELS[metric] | {"job", "instance"}, (metric, label)
+        assert label in LABELS[metric] | {"job", "instance", *IDENTITY}, (metric, label)
 
 
 @pytest.mark.parametrize("name", ALERTS)
@@ -203,7 +204,7 @@ def test_the_queries_in_its_words_ask_for_metrics_that_there_are(name: str) -> N
 
 @pytest.mark.parametrize("name", ALERTS)
 def test_the_series_of_its_tests_have_names_and_labels_that_there_are(name: str) -> None:
-    extra: set[str] = {"job", "instance", "pod", "severity", "profile"}
+    extra: set[str] = {"job", "instance", "pod", "severity", "profile", *IDENTITY}
     for case in cases_of(ALERTS[name]):
         for one in case.series:
             metric, _, inside = one["series"].partition("{")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tachoscope_alerts import openslo
 from tachoscope_alerts.slo import AtMost, Gate, MoreThan, Ratio, Selector, Slices, Slo
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.metric import IDENTITY
 
 RATIO = """\
 apiVersion: openslo/v1
@@ -85,7 +86,7 @@ def test_a_ratio_of_counters_is_read_with_all_that_its_document_says(written):
             total=Selector("requests_total", excluding={"code": ("404",), "met": ("no",)}),
             bad=Selector("requests_total", labels={"code": ("500", "503")}),
         ),
-        by=(),
+        by=IDENTITY,
         target=0.99,
         period_days=28.0,
         alert="ChatErrorsBurn",
@@ -108,8 +109,10 @@ def test_a_threshold_that_good_events_exceed_is_the_same_bucket_the_other_way(wr
 def test_a_threshold_on_slices_is_a_gauge_of_entities_and_on_is_a_word_there(written):
     slo = only(written(SLICES))
 
-    gate = Gate(Selector("running"), on=("job",), since_seconds=3600.0)
-    assert slo.indicator == Slices(Selector("saved"), ("job",), "lte", 0.5, reduce="min", age=True, gate=gate, missing="bad")
+    gate = Gate(Selector("running"), on=(*IDENTITY, "job"), since_seconds=3600.0)
+    assert slo.indicator == Slices(
+        Selector("saved"), (*IDENTITY, "job"), "lte", 0.5, reduce="min", age=True, gate=gate, missing="bad"
+    )
     assert slo.target == 0.999
 
 
@@ -126,8 +129,8 @@ def test_several_objectives_are_told_apart_by_their_names_alerts_and_whether_the
     first, second = openslo.read(written(text))
 
     assert [(one.name, one.alert, one.pages, one.target, one.by, one.least_bad_events) for one in (first, second)] == [
-        ("chat-p99", "SlowBurn", True, 0.99, ("service", "model"), 5.0),
-        ("chat-p95", "SlowerBurn", False, 0.95, ("service", "model"), 5.0),
+        ("chat-p99", "SlowBurn", True, 0.99, (*IDENTITY, "service", "model"), 5.0),
+        ("chat-p95", "SlowerBurn", False, 0.95, (*IDENTITY, "service", "model"), 5.0),
     ]
     assert second.line == first.line + 1
 

@@ -18,6 +18,7 @@ from tachoscope_alerts.policy import load as load_policy
 from tachoscope_alerts.recordings import GROUP, Recording, groups, load
 from tachoscope_alerts.windows import Timing
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.metric import IDENTITY
 from tachoscope_core.training_metrics import TRAINING_STATES
 from test_rule_manifests import refused
 
@@ -157,7 +158,7 @@ def test_recorded_names_are_in_the_catalogue_with_the_labels_that_they_keep_and_
     known = catalogue(load_slos([ALERTS / "slos"]))
 
     of_job = known["job_state:tachoscope_job_time:rate1m"]
-    assert of_job.all_labels == {"cluster", "training_job", "state"} and of_job.recorded
+    assert of_job.all_labels == {*IDENTITY, "training_job", "state"} and of_job.recorded
     assert of_job.values == {"state": TRAINING_STATES}
     assert known["fleet_state:tachoscope_job_time:rate1m"].values == {"state": TRAINING_STATES}
     assert {one.name for one in RECORDINGS} <= known.keys()
@@ -238,10 +239,11 @@ def test_what_cannot_be_recorded_is_refused_with_its_place(rules: list[tuple[str
 @pytest.mark.parametrize(
     ("expr", "said"),
     [
-        ("sum by (kind) (tachoscope_gpuss)", "in no catalogue"),
-        ("sum by (rank) (tachoscope_gpus)", "nothing there has the label rank"),
-        ("sum by (kind) (rate(tachoscope_gpus[1m]))", "which is a gauge"),
-        ("sum by (state) (rate(tachoscope_job_time_seconds_total[1d]))", "raw series"),
+        ("sum by (cluster, kind) (tachoscope_gpuss)", "in no catalogue"),
+        ("sum by (cluster, rank) (tachoscope_gpus)", "nothing there has the label rank"),
+        ("sum by (cluster, kind) (rate(tachoscope_gpus[1m]))", "which is a gauge"),
+        ("sum by (cluster, state) (rate(tachoscope_job_time_seconds_total[1d]))", "raw series"),
+        ("sum by (cluster, training_job) (tachoscope_job_active)", "drops workload_namespace, team"),
     ],
 )
 def test_the_lint_names_what_can_never_be_in_a_recording(expr: str, said: str, tmp_path: Path) -> None:

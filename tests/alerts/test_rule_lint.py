@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tachoscope_alerts import lint
+from tachoscope_alerts import lint, rule_lint
 from tachoscope_alerts.catalogue import catalogue
 from tachoscope_core.errors import TachoscopeError
 
 GROUPS = [
-    {"name": "sound", "rules": [{"record": "a:b", "expr": "sum(up)"}, {"alert": "Down", "expr": "up == 0"}]},
+    {"name": "sound", "rules": [{"record": "a:b", "expr": "sum by (cluster) (up)"}, {"alert": "Down", "expr": "up == 0"}]},
     {"name": "faulty", "rules": [{"alert": "Typing", "expr": "upp == 0"}, {"record": "slow:up", "expr": "avg_over_time(up[7h])"}]},
 ]
 
@@ -49,3 +49,24 @@ def test_a_file_that_is_no_yaml_is_refused_by_its_name(tmp_path: Path):
 
     with pytest.raises(TachoscopeError, match=r"rules\.yml:\d+: this is not valid YAML"):
         lint.check_rules(tmp_path, catalogue())
+
+
+@pytest.mark.parametrize(
+    ("expression", "dropped"),
+    [
+        ("sum(up)", "cluster"),
+        ("max by (instance) (up)", "cluster"),
+        ("max by (cluster, training_job) (tachoscope_job_active)", "workload_namespace, team"),
+        ("up and on (instance) tachoscope_agent_info", "cluster"),
+        ("sum without (cluster) (up)", "cluster"),
+        ("max by (cluster, instance) (up)", ""),
+        ("max by (cluster, workload_namespace, team, training_job) (tachoscope_job_active)", ""),
+        ("topk(3, up)", ""),
+        ("up == 0", ""),
+    ],
+)
+def test_a_rule_keeps_the_labels_that_tell_workloads_of_one_name_apart(expression: str, dropped: str):
+    found = [fault.what for fault in rule_lint.faults_of(expression, catalogue())]
+
+    assert [what.partition(" drops ")[2].partition(":")[0] for what in found] == ([dropped] if dropped else [])
+    assert rule_lint.faults_of_query(expression, catalogue()) == []

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sample_slos import PLACES, SAMPLES
-from tachoscope_alerts.manifests import prometheus_rule
+from tachoscope_alerts.manifests import LABELS, prometheus_rule
 from tachoscope_alerts.rules import groups
 from tachoscope_alerts.slo import Slo
 from tachoscope_alerts.windows import Timing
@@ -48,6 +48,13 @@ def test_a_field_that_the_operator_does_not_know_would_be_found(place: tuple[Any
     at[key] = "1m"
 
     assert refused(document) != []
+
+
+def test_a_manifest_has_the_labels_by_which_a_prometheus_chooses_its_rules() -> None:
+    document = prometheus_rule("goodput", [], {"release": "kube-prometheus-stack"})
+
+    assert document["metadata"]["labels"] == {**LABELS, "release": "kube-prometheus-stack"}
+    assert "release" not in prometheus_rule("goodput", [])["metadata"]["labels"]
 
 
 def test_the_rules_of_a_manifest_are_those_of_the_file() -> None:

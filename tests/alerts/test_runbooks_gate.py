@@ -41,6 +41,7 @@ from tachoscope_alerts.label_flow import faults
 from tachoscope_alerts.openslo import load
 from tachoscope_alerts.runbook_skeleton import HEAD, HEADINGS, refresh, subjects
 from tachoscope_cli.commands import app
+from tachoscope_core.metric import NAMESPACE
 from tachoscope_core.names import BY_NAME
 from tachoscope_core.taxonomy import BY_SLUG
 
@@ -194,7 +195,7 @@ def test_the_planted_fleet_has_the_metrics_and_labels_of_the_catalogue() -> None
     for series in runbook_fixture.all_series():
         if series.name.startswith("tachoscope_"):
             metric = BY_NAME.get(series.name) or BY_NAME[re.sub("_(bucket|count|sum)$", "", series.name)]
-            assert {*series.labels} - LABELS_OF_A_TARGET - {"le"} == {*metric.labels}, series.name
+            assert {*series.labels} - LABELS_OF_A_TARGET - {"le", NAMESPACE} == {*metric.labels} - {NAMESPACE}, series.name
 
 
 # --- commands and links -------------------------------------------------------------------------------------------------------

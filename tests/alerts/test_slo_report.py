@@ -272,7 +272,7 @@ def test_a_report_on_less_time_judges_its_budget_and_burns_by_the_same_tiers() -
     ((budget,),) = [one.budgets for one in report([slo(LATENCY)], Planned({(): course}), NOW, period_days=1.0).objectives]
 
     assert (budget.attainment, budget.left) == pytest.approx((0.9, -9.0))
-    assert [burn.threshold for burn in budget.burns] == pytest.approx([13.44, 5.6, 2.8, 2.8 / 3])
+    assert [burn.threshold for burn in budget.burns] == pytest.approx([13.44, 5.6, 2.8, 1.0])
     assert (budget.burn_down[0].time, budget.coverage) == (NOW - DAY, 1.0)
 
 

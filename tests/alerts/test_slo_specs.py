@@ -15,6 +15,7 @@ from tachoscope_alerts.evaluate import selectors
 from tachoscope_alerts.expressions import bad_events, error_ratio, total_events
 from tachoscope_alerts.slo import AtMost, MoreThan, Ratio, Selector, Slices
 from tachoscope_alerts.windows import DAY, Timing
+from tachoscope_core.metric import IDENTITY
 from tachoscope_core.names import BY_NAME as BY_METRIC
 from tachoscope_core.training_metrics import EFFECTIVE_STATES, TRAINING_STATES
 
@@ -58,7 +59,7 @@ def test_each_is_described_and_carries_a_source_an_owner_and_a_board():
         assert slo.title
         assert slo.dashboard
         assert slo.area == ("inference" if slo.name.startswith("inference") else "training")
-        assert slo.by == (("service", "model") if slo.area == "inference" else ())
+        assert slo.by == (*IDENTITY, *(("service", "model") if slo.area == "inference" else ()))
 
 
 def test_each_state_of_training_is_good_or_bad_on_purpose_and_only_the_queue_is_not_counted():

@@ -10,7 +10,7 @@ import pytest
 from sample_slos import AVAILABILITY, CHECKPOINT_AGE, FIRST_TOKEN, GOODPUT, REQUESTS, SAMPLES
 from tachoscope_alerts.expressions import BAD, TOTAL, error_ratio, recorded
 from tachoscope_alerts.planted_series import Stretch, of_events
-from tachoscope_alerts.windows import DAY, TIERS
+from tachoscope_alerts.windows import DAY, tiers
 from trap_making import (
     ANY,
     Trap,
@@ -57,7 +57,7 @@ def faults_that_come_and_go_faster_than_an_alert_waits() -> Trap:
 def one_long_window_that_fires_on_long_after_the_fault_is_mended() -> Trap:
     """10 % at 99.9 %: 8.6 minutes by theory. Only the tier of an hour is looked at: there is no more history than that."""
     traffic = of_events(ANY, [minutes(60, 1000, 0), minutes(20, 1000, 100), minutes(45, 1000, 0)])
-    ours, naive = firing(ANY, long="1h"), f"{ratio(ANY, '1h')} > {TIERS[0].threshold(ANY):g}"
+    ours, naive = firing(ANY, long="1h"), f"{ratio(ANY, '1h')} > {tiers(ANY)[0].threshold(ANY):g}"
     asked = (
         nothing(ours, "66m"),
         some(ours, "70m"),
@@ -73,7 +73,7 @@ def one_long_window_that_fires_on_long_after_the_fault_is_mended() -> Trap:
 def little_traffic_in_which_one_error_is_a_third_of_all() -> Trap:
     every_third_minute = [part for _ in range(10) for part in (Stretch(1, 1, 0), Stretch(11, 0, 0))]
     with_an_error = [*every_third_minute, Stretch(1, 1, 1), Stretch(11, 0, 0)]
-    threshold = f"{TIERS[0].threshold(AVAILABILITY):g}"
+    threshold = f"{tiers(AVAILABILITY)[0].threshold(AVAILABILITY):g}"
     naive = f"{ratio(AVAILABILITY, '1h')} > {threshold} and ignoring (window) {ratio(AVAILABILITY, '5m')} > {threshold}"
     traffic = of_events(AVAILABILITY, with_an_error)
     return rules_of(AVAILABILITY), [block(traffic, some(naive, "32m"), nothing(firing(AVAILABILITY), "32m"))]

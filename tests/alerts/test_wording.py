@@ -12,18 +12,18 @@ from sample_slos import AVAILABILITY, PLACES
 from tachoscope_alerts.expressions import BUDGET_REMAINING, quoted
 from tachoscope_alerts.planted_series import Stretch, of_events
 from tachoscope_alerts.rules import groups
-from tachoscope_alerts.slo import Slo
+from tachoscope_alerts.slo import Slo, with_identity
 from tachoscope_alerts.windows import Timing, duration, tiers
 from tachoscope_alerts.wording import annotations_of, filled_in
 
 TIMING = Timing()
-SLO = replace(AVAILABILITY, target=0.9, least_bad_events=0)
-"""One tier of it pages."""
-ODD = {"service": 'chat "beta"\\2', "model": "llama & co"}
+SLO = replace(AVAILABILITY, by=with_identity(AVAILABILITY.by), target=0.9, least_bad_events=0)
+"""Its tier of six hours is the one that pages from 56 % on."""
+ODD = {"cluster": "a b", "workload_namespace": "x", "service": 'chat "beta"\\2', "model": "llama & co"}
 
 
 def said(slo: Slo, labels: dict[str, str], *, bad: float, left: float) -> dict[str, str]:
-    (tier,) = (tier for tier in tiers(slo) if tier.severity == "page")
+    _, tier = (tier for tier in tiers(slo) if tier.severity == "page")
     found = annotations_of(slo, tier, PLACES, TIMING, filled_in(slo, TIMING, labels, bad, left))
     for value in labels.values():
         found["dashboard_url"] = found["dashboard_url"].replace(f"={value}", f"={quote_plus(value)}")
@@ -34,7 +34,7 @@ def test_numbers_are_those_of_the_alert(tmp_path: Path) -> None:
     words = said(SLO, {"service": "chat", "model": "llama"}, bad=0.75, left=0.625)
 
     assert words["summary"] == (
-        "Availability (service chat, model llama): 75% of the events in 6h were bad, 7.5 times what the objective allows; "
+        "Availability of service chat, model llama: 75% of the events in 6h were bad, 7.5 times what the objective allows; "
         "62 % of the error budget of 28d is left"
     )
     assert words["description"].endswith("The objective is 90 % over 28d; at this rate the whole budget is gone in 89.6 h.")
@@ -51,7 +51,7 @@ def test_prometheus_says_it_so_of_labels_with_any_character_and_of_the_budget_of
         series.append(
             {"series": f'{BUDGET_REMAINING}{{slo="{SLO.name}",area="inference",service="other",model="m"}}', "values": "0.1x40"}
         )
-        (tier,) = (tier for tier in tiers(SLO) if tier.severity == "page")
+        _, tier = (tier for tier in tiers(SLO) if tier.severity == "page")
         windows = {
             "long": duration(tier.long_seconds),
             "short": duration(tier.short_seconds),

@@ -83,3 +83,24 @@ def test_the_source_of_a_report_does_not_show_the_credentials_of_its_store() -> 
     lines = job([[STEP]] * 2)
     store.write("planted", host="node-1", writer=envelope()["writer"], attempt=0, offset=0, time=1.7e9, lines=lines)
     assert from_store(store, "planted").source.path == "memory://***@bucket/store: jobs/planted"
+
+
+def test_steps_that_go_back_overlap_or_are_given_out_twice_are_left_out_and_counted(tmp_path: Path) -> None:
+    def step(seq: int, number: int, *, end: int, seconds: float = 1.0) -> bytes:
+        fields = envelope(seq=seq, monotonic_ns=end * 10**9)
+        return records.encode(records.StepDone(**fields, step=number, wall_seconds=seconds, phase_seconds={"forward": seconds}))
+
+    true = [step(number, number, end=number) for number in range(1, 11)]
+    false = [
+        step(11, 900_000, end=11),
+        step(12, 10, end=12),
+        step(13, 11, end=5),
+        step(14, 12, end=14, seconds=10.0),
+        step(15, 13, end=15),
+    ]
+    (tmp_path / NAME).write_bytes(b"".join([*true, *false]))
+
+    read = from_spool([tmp_path])
+
+    assert [row.step for row in read.steps] == [*range(1, 11), 13]
+    assert read.source.implausible == 4

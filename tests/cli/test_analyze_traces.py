@@ -278,11 +278,17 @@ def test_traces_of_several_processes_are_taken_for_ranks_when_they_do_not_tell_t
     assert report(tmp_path, "--no-replay")["ranks"] == 2
 
 
+def is_reading(pid: int) -> bool:
+    """Say whether a process is in read(2), by its number on x86-64 or on aarch64."""
+    return Path(f"/proc/{pid}/syscall").read_text().split()[0] in {"0", "63"}
+
+
 def test_an_interrupt_is_one_word(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")  # which nobody writes into
     command = [sys.executable, "-m", "tachoscope_cli.main", "analyze", str(tmp_path / "pipe")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         writer = wait_for(lambda: os.open(tmp_path / "pipe", os.O_WRONLY | os.O_NONBLOCK), 120)  # refused until somebody reads
+        wait_for(lambda: is_reading(process.pid), 120)  # a signal just before that would be seen only afterwards
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=60)
         os.close(writer)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tachoscope_alerts.detection import detection
-from tachoscope_alerts.windows import TIERS, Timing
+from tachoscope_alerts.windows import Timing, tiers
 from tachoscope_cli import drill_run, drill_times
 
 TIMING = Timing(interval=0.5, scrape=1.0, scale=1 / 100)
@@ -18,7 +18,7 @@ AGENT_DOWN = SPECS.source_of("AgentDown")
 
 
 def times(bad_ratio: float, timing: Timing = TIMING) -> drill_times.Times:
-    return drill_times.of_objective(AVAILABILITY, "page", [TIERS[0]], timing, bad_ratio=bad_ratio, seen=0.5)  # type: ignore[arg-type]
+    return drill_times.of_objective(AVAILABILITY, "page", [tiers(AVAILABILITY)[0]], timing, bad_ratio=bad_ratio, seen=0.5)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("bad_ratio", [0.02, 0.1, 1.0])

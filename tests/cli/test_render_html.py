@@ -1,12 +1,28 @@
 """The page: what a reader sees of ranks, runbooks and differences."""
 
+import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
+from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.life import Attempt, Cost, Life, Recovery, Span
-from tachoscope_core.report import Change, Finding, Ledger, QualityNote, Report, StepSeconds, Window
+from tachoscope_core.report import (
+    Change,
+    Evidence,
+    Finding,
+    Ledger,
+    NotMeasured,
+    QualityNote,
+    Report,
+    Source,
+    StepSeconds,
+    Window,
+    dump,
+    parse,
+)
 from tachoscope_show.life_words import RECOVERY_TITLES
 from tachoscope_show.render_html import render
 from tachoscope_show.state_bar import STATE_COLORS
@@ -124,3 +140,43 @@ def test_a_queue_without_a_price_has_no_empty_cell_and_shares_say_of_what_they_a
     row = page.partition("</span> queued</td>")[2].partition("</tr>")[0]
     assert re.findall(r">([^<]*)</td>", row) == ["40.0 %", "4.0 s", "-"]
     assert "shares are of allocated time and queue together" in page
+
+
+MARKUP = "<i>!"
+
+
+def with_markup(value: Any) -> Iterator[Any]:
+    """Yield a document once for each text and each key in it, with markup in that one."""
+    if isinstance(value, str):
+        yield value + MARKUP
+    elif isinstance(value, list):
+        for index, one in enumerate(value):
+            yield from ([*value[:index], changed, *value[index + 1 :]] for changed in with_markup(one))
+    elif isinstance(value, dict):
+        for key, one in value.items():
+            yield from ({**value, key: changed} for changed in with_markup(one))
+            yield {name + MARKUP if name == key else name: rest for name, rest in value.items()}
+
+
+def test_no_text_of_a_saved_report_becomes_markup() -> None:
+    evidence = Evidence(signal="s", value=1.0, unit="u; v", source="w", threshold=2.0, comparison=">=")
+    finding = msgspec.structs.replace(report().findings[0], evidence=[evidence, evidence], where="a.py:1 f")
+    plain = report(
+        findings=[finding],
+        sources=[Source(path="p")],
+        not_measured=[NotMeasured(class_="hang", missing="m")],
+        quality=[QualityNote(severity="note", what="a", means="b")],
+        baseline="before",
+        changes=[Change(kind="kernel", name="k", baseline_name="old", matched="operator", baseline_seconds=0.1, seconds=0.2)],
+        lineage={"code_reference": "git:1 a.py"},
+    )
+    rendered = 0
+    for made in (plain, life()):
+        for document in with_markup(json.loads(dump(made))):
+            try:
+                changed = parse(json.dumps(document).encode(), "saved")
+            except (msgspec.ValidationError, TachoscopeError):
+                continue  # what has to be one of a few words
+            assert MARKUP not in render(changed)
+            rendered += 1
+    assert rendered > 40

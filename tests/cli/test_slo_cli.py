@@ -1,10 +1,12 @@
 """`tachoscope slo`: what it prints, writes and exits with."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
 import pytest
+import yaml
 
 from helpers import REPOSITORY
 from slo_making import BEGIN, Planted, write_store
@@ -57,9 +59,9 @@ SLIPS = {
     "owner: inference-serving": ("owner: nobody", "has the owner 'nobody'"),
     "metric: tachoscope_request_queue_seconds": ("metric: tachoscope_request_queue_second", "is in no catalogue"),
     'by: "service,model"': ('by: "service,modell"', "has no label modell"),
-    "duration: 28d": ("duration: 2d", "is shorter than the window 3d"),
+    "duration: 28d": ("duration: 40d", "days of samples, and the server keeps"),
     "alert: OwnQueueBurn": ("alert: AgentDown", "alert AgentDown is there already"),
-    "target: 0.99": ("target: 0.5", "and no page of it can fire: 1h/5m needs 672 % of all to be bad, and above 90 %"),
+    "target: 0.99": ("target: 0.5", "and no page of it can fire: 2 times its budget is 100 % of all events"),
 }
 
 
@@ -317,3 +319,14 @@ def test_a_backtest_says_what_was_told_and_what_would_have_been(
 def test_a_backtest_that_cannot_be_says_why(elsewhere: Path, more: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]):
     with pytest.raises(TachoscopeError, match=said):
         call(("slo", "backtest", *more))
+
+
+def test_a_label_of_the_manifests_is_written_and_one_that_is_none_is_refused(own: Path):
+    assert call(("slo", "build", "--slos", str(own), "--out", "rules", "--label", "release=prom", "--label", "a.io/team=x")) == 0
+    made = yaml.safe_load(Path("rules/kubernetes/own.yaml").read_text())
+    assert {"release": "prom", "a.io/team": "x"}.items() <= made["metadata"]["labels"].items()
+
+    for wrong in ("release", "re lease=x", "=x", "release=a b"):
+        with pytest.raises(TachoscopeError, match=re.escape(f"--label {wrong!r} is not a label")):
+            call(("slo", "build", "--slos", str(own), "--out", "other", "--label", wrong))
+    assert not Path("other").exists()

@@ -1,5 +1,7 @@
 """`tachoscope store ls` over planted records: a training by its steps, a service by its requests."""
 
+from pathlib import Path
+
 import pytest
 
 from making import job
@@ -43,3 +45,10 @@ def test_the_requests_of_a_long_lived_service_are_estimated_instead_of_all_read(
     service, about, count, _ = row(capsys, "chat")[2:6]
     assert (service, about) == ("service", "about")
     assert int(count) == pytest.approx(999, rel=0.01)
+
+
+def test_a_folder_without_records_has_no_last_record(capsys: pytest.CaptureFixture[str]) -> None:
+    put("planted", job([[{"forward": 0.1}]] * 7))
+    (Path(default_url()) / "jobs" / "bare").mkdir()
+
+    assert row(capsys, "bare")[-1] == "-"

@@ -54,6 +54,26 @@ def test_a_job_of_which_nothing_was_recorded_has_a_reason_and_a_way_out(loaded: 
     assert way_out in why_no_steps(Facts([launcher(loaded=loaded)]))
 
 
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("python -I train.py", "with -I, which ignores $PYTHONPATH"),
+        ("env A=1 /usr/bin/python3.12 -u -Es train.py", "with -E, which ignores $PYTHONPATH"),
+        ("python3 -X dev -Wignore -BS -m train", "leave -S out"),
+        ("python train.py -I", "no Python under the probe was started"),
+        ("python -m train -E", "no Python under the probe was started"),
+        ("python -W -I train.py", "no Python under the probe was started"),
+        ("./python.sh -I", "no Python under the probe was started"),
+        ("python -c 'cut off ...", "no Python under the probe was started"),
+    ],
+)
+def test_a_flag_that_keeps_the_probe_out_is_named_where_no_process_announced_itself(command: str, said: str) -> None:
+    start = records.JobStarted(**envelope(records.LAUNCHER_RANK), world_size=0, pid=1, lineage={"launch_command": command})
+
+    assert said in why_no_steps(Facts([start, launcher(loaded=[])]))
+    assert "which ignores" not in why_no_steps(Facts([start, launcher(loaded=["python", "torch"])]))
+
+
 def test_processes_that_computed_gradients_and_ended_no_step_have_no_optimizer_unless_they_failed() -> None:
     assert "no optimizer" in why_no_steps(Facts([started(0), launcher()]))
     crashed = why_no_steps(Facts([started(0), failed(0, 10.0, "ValueError", 0), launcher("failed", reason="exit code 1")]))

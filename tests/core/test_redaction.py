@@ -1,15 +1,18 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from secret_corpus import HOSTILE, IN_ARGUMENTS, IN_CONTEXT, INNOCENTS, TOKENS
+from secret_corpus import HOSTILE, HYPERPARAMETERS, IN_ARGUMENTS, IN_CONTEXT, INNOCENTS, OF_COMMANDS, PLAIN_HYPERPARAMETERS, TOKENS
+from tachoscope.lineage import hyperparameters_of
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.redaction import HIDDEN, redact, redact_arguments, redact_environment, redact_value
 
+HARMLESS = (Path(__file__).parent.parent / "harmless_arguments.txt").read_text().splitlines()
 AROUND = (
     "{}",
     "x {} y",
@@ -56,6 +59,32 @@ def test_in_a_command_line_the_name_of_an_option_is_enough(name: str) -> None:
     assert HIDDEN in " ".join(shown)
     assert redact_arguments(shown) == shown
     assert redact_arguments([*arguments, "--lr", "0.1"]) == [*shown, "--lr", "0.1"]
+
+
+@pytest.mark.parametrize("name", OF_COMMANDS)
+def test_what_a_known_program_takes_as_a_secret_is_hidden(name: str) -> None:
+    words, secret = OF_COMMANDS[name]
+    shown = redact_arguments(words)
+
+    assert secret not in " ".join(shown)
+    assert len(shown) == len(words)
+    assert shown[0] == words[0]
+
+
+@pytest.mark.parametrize("name", HYPERPARAMETERS)
+def test_a_secret_among_hyperparameters_is_hidden_as_number_and_nested(name: str) -> None:
+    values, secret = HYPERPARAMETERS[name]
+
+    assert secret not in hyperparameters_of({**values, "lr": 3})["hyperparameters"]
+
+
+def test_hyperparameters_whose_names_only_look_like_those_of_secrets_stay() -> None:
+    assert json.loads(hyperparameters_of(PLAIN_HYPERPARAMETERS)["hyperparameters"]) == PLAIN_HYPERPARAMETERS
+
+
+@pytest.mark.parametrize("line", HARMLESS)
+def test_of_the_arguments_of_usual_commands_nothing_is_hidden(line: str) -> None:
+    assert redact_arguments(line.split()) == line.split()
 
 
 @pytest.mark.parametrize("name", INNOCENTS)

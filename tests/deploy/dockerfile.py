@@ -9,7 +9,6 @@ import fnmatch
 import json
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -123,9 +122,3 @@ class Build:
 def _copy_file(file: Path, to: Path) -> None:
     to.parent.mkdir(parents=True, exist_ok=True)
     shutil.copy2(file, to)
-
-
-def requirements(stage: Stage) -> list[str]:
-    """Return the names and versions that the stage's pip commands ask PyPI for, `name==version`."""
-    words = [word for run in stage.all("RUN") for word in shlex.split(run)]
-    return [word for word in words if re.fullmatch(r"[A-Za-z][\w.-]*==[\w.]+", word)]

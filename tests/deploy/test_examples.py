@@ -14,7 +14,7 @@ from kubernetes_rules import pod_faults, pods, schema_faults
 from rendering import DEPLOY, VERSIONS, all_values
 from tachoscope import identity
 from tachoscope.whereabouts import pod_uid
-from tachoscope_node.gpu.pods import pod_of_directory
+from tachoscope_node.owners import pod_of_directory
 
 EXAMPLES = sorted((DEPLOY / "examples").glob("*.yaml"))
 UID = "0f9b7a52-8b4e-4a57-9d4c-0d6b1f7a2c11"

@@ -20,9 +20,10 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 from spooling import FakeClock, Process, agent_of, pass_seconds
 from tachoscope_core import records
 from tachoscope_core.names import BY_NAME
+from tachoscope_core.training_metrics import JOB_ACTIVE
 from tachoscope_node.agent import Agent
 from tachoscope_node.exposition import Exposition, render
-from tachoscope_node.families import Family, Histogram
+from tachoscope_node.families import Family, Histogram, with_namespaces
 
 
 @pytest.fixture
@@ -50,7 +51,7 @@ def test_promtool_finds_nothing_to_mend_but_what_is_not_ours(agent: Agent) -> No
 
 def test_every_family_is_of_the_catalogue_with_its_own_labels(agent: Agent) -> None:
     for family in agent.families():
-        assert BY_NAME[family.metric.name] is family.metric
+        assert BY_NAME[family.metric.name] is family.metric.exported()
         for labels, _ in family.points:
             assert len(labels) == len(family.metric.labels)
 
@@ -87,6 +88,14 @@ class Library:
             yield made
 
 
+def test_a_workload_of_a_namespace_has_it_as_a_label_and_another_has_no_such_label() -> None:
+    family = Family(JOB_ACTIVE, [(("inside",), 1.0), (("outside",), 1.0)])
+    page = render(with_namespaces([family], {"inside": "team-a"}.get)).decode()  # type: ignore[arg-type]
+
+    assert 'tachoscope_job_active{training_job="inside",workload_namespace="team-a"} 1.0' in page
+    assert 'tachoscope_job_active{training_job="outside"} 1.0' in page
+
+
 def test_the_text_is_what_prometheus_client_renders_to_the_byte(agent: Agent) -> None:
     families = agent.families()
 
@@ -102,8 +111,8 @@ def test_whatever_the_labels_and_values_the_text_is_prometheus_clients(
     points: list[tuple[str, float]], counts: list[int], total: float
 ) -> None:
     families = [
-        Family(BY_NAME["tachoscope_checkpoint_age_seconds"], [((label,), value) for label, value in points]),
-        Family(BY_NAME["tachoscope_step_seconds"], [((label,), Histogram(tuple(counts), total)) for label, _ in points]),
+        Family(BY_NAME["tachoscope_checkpoint_age_seconds"], [((label, "a-b"), value) for label, value in points]),
+        Family(BY_NAME["tachoscope_step_seconds"], [((label, "a-b"), Histogram(tuple(counts), total)) for label, _ in points]),
     ]
 
     assert render(families).decode() == generate_latest(Library(families)).decode()  # type: ignore[arg-type]

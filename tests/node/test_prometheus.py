@@ -10,6 +10,7 @@ import pytest
 
 from processes import agent_process, ask_prometheus, prometheus, wait_for
 from spooling import Process
+from tachoscope_core.metric import NAMESPACE
 from tachoscope_core.names import BY_NAME
 
 pytestmark = pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not installed")
@@ -58,6 +59,6 @@ def test_our_labels_arrive_under_their_own_names(tmp_path: Path) -> None:
     for one in found:
         name = one["__name__"]
         metric = BY_NAME.get(name) or BY_NAME[name.removesuffix("_bucket").removesuffix("_count").removesuffix("_sum")]
-        assert set(one) - scraped - {"le"} == set(metric.labels)
+        assert set(one) - scraped - {"le", NAMESPACE} == set(metric.labels) - {NAMESPACE}
         assert one["pod"] == "tachoscope-agent-x7k2p"
     assert steps["value"][1] == "1"

@@ -40,8 +40,8 @@ def test_the_agent_writes_all_its_metrics_every_fifteen_seconds(tmp_path: Path) 
     steps = [row for row in stored(tmp_path) if row["name"] == "tachoscope_steps_total"]
 
     assert len(steps) == 20
-    assert steps[-1]["labels"] == ["training_job", "rank"]
-    assert steps[-1]["points"] == [[["job", "0"], 1.0]]
+    assert steps[-1]["labels"] == ["training_job", "rank", "workload_namespace"]
+    assert steps[-1]["points"] == [[["job", "0", ""], 1.0]]
     assert "/host=node-1/" in str(next((tmp_path / "store" / "metrics").rglob("*.gz")))
 
 

@@ -288,7 +288,8 @@ def test_records_of_the_launcher_and_the_agent_bind_no_job_to_their_user(bench: 
 
 
 def test_jobs_checkpoints_and_files_are_bounded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify_queue, "MAX_SHARDS", 5)
+    monkeypatch.setattr(verify_queue, "_BYTES_OF_FILE", 1000)
+    monkeypatch.setattr(verify_queue, "MAX_BYTES", 5900)
     for number in range(20):
         bench.now += 1
         bench.save(f"/{number}", number)
@@ -297,5 +298,7 @@ def test_jobs_checkpoints_and_files_are_bounded(bench: Bench, monkeypatch: pytes
     assert set(known) == {"/15", "/16", "/17", "/18", "/19"}
     for number in range(6):
         bench.save("/a", job=f"other{number}")
+    assert len(bench.queue.jobs) == 3
+    assert bench.rejected["over_limit"] >= 4
+    bench.save("/a", job="of another user", uid=8)
     assert len(bench.queue.jobs) == 4
-    assert bench.rejected["over_limit"] >= 3

@@ -279,3 +279,22 @@ def test_a_port_that_needs_rights_says_so(monkeypatch):
     monkeypatch.setattr(socket, "create_server", refuse)
     with pytest.raises(TachoscopeError, match="choose a port above 1023"):
         WebServer({}, address="127.0.0.1", port=80, web_config=None, log=print).start()
+
+
+@pytest.mark.parametrize(
+    ("config", "host", "status"),
+    [
+        (None, "evil.example", 421),
+        (None, "evil.example:9465", 421),
+        (None, "localhost:9465", 200),
+        (None, "127.0.0.1", 200),
+        (None, "[::1]:9465", 200),
+        (USERS, "evil.example", 401),
+    ],
+)
+def test_on_loopback_a_name_of_elsewhere_is_refused_where_nothing_else_keeps_a_browser_out(
+    config: WebConfig | None, host: str, status: int
+) -> None:
+    with serving(config) as server, connect(server) as sock:
+        sock.sendall(f"GET /metrics HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+        assert answer(sock)[0] == status

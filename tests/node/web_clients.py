@@ -52,7 +52,7 @@ def connect(server: WebServer, context: ssl.SSLContext | None = None) -> socket.
 
 
 def ask(path: str = "/metrics", *headers: str, method: str = "GET") -> bytes:
-    return "\r\n".join([f"{method} {path} HTTP/1.1", "Host: node", *headers, "", ""]).encode()
+    return "\r\n".join([f"{method} {path} HTTP/1.1", "Host: localhost", *headers, "", ""]).encode()
 
 
 def basic(user: str, password: str) -> str:

@@ -122,7 +122,8 @@ def test_jobs_that_ended_or_are_broken_do_not_cost_the_others_their_look(tmp_pat
     old.start(old.now)
     old.ship(old.now)
     well(tmp_path, "torn")
-    next(tmp_path.glob("jobs/torn/records/*/*/*.gz")).write_bytes(b"no gzip")
+    for path in tmp_path.glob("jobs/torn/records/*/*/*.gz"):
+        path.write_bytes(b"no gzip")
     young = PlantedJob(tmp_path, "young")
     young.start(young.now)
     young.ship()

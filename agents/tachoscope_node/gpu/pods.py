@@ -7,7 +7,6 @@ groups tell, the agent must see the host's processes; each is left out where it 
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -24,7 +23,8 @@ from tachoscope_node.gpu.device_ids import Devices, minors
 from tachoscope_node.gpu.job_activity import JobActivity
 from tachoscope_node.gpu.pod_resources import Grant, NoAnswerError, Owner
 from tachoscope_node.gpu.reading import Reading
-from tachoscope_node.gpu.workloads import PodName, Rank, Seen
+from tachoscope_node.gpu.workloads import Rank, Seen
+from tachoscope_node.owners import pod_of_directory
 
 if TYPE_CHECKING:
     from tachoscope_node.live import Job
@@ -35,19 +35,6 @@ KEEP_SECONDS = 60.0
 STEPPED_SECONDS = 60.0
 """So long after a step's end a rank counts as one that does steps."""
 _KINDS = ("device", "claim")
-_DIRECTORY = re.compile(
-    r"(?:(?P<namespace>[a-z0-9-]{1,63})_(?:(?P<pod>[a-z0-9.-]{1,253})_)?)?"
-    r"(?P<uid>[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})"
-)
-
-
-def pod_of_directory(directory: str) -> tuple[str, PodName]:
-    """Return UID and name of the pod that a directory of the spool is mounted into; empty where its name does not tell.
-
-    It is `<uid>`, `<namespace>_<uid>`, or as in /var/log/pods `<namespace>_<pod>_<uid>`.
-    """
-    found = _DIRECTORY.fullmatch(directory)
-    return (found["uid"], (found["namespace"] or "", found["pod"] or "")) if found else ("", ("", ""))
 
 
 def placed(jobs: Iterable[Job], now: float) -> tuple[Rank, ...]:

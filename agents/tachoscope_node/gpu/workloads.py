@@ -18,12 +18,11 @@ from tachoscope_node.gpu.cgroup_pods import Place
 from tachoscope_node.gpu.device_ids import key, uuid_keys
 from tachoscope_node.gpu.pod_resources import Owner
 from tachoscope_node.gpu.reading import Gpu, Process, Reading
+from tachoscope_node.owners import PodName
 
 MAX_WORKLOADS = 16
 """Workloads of a GPU with series of their own; the others are one, without labels. NVIDIA's replicas of a GPU are rarely more."""
 
-PodName = tuple[str, str]
-"""Namespace and name, each empty where it is not known."""
 _UNNAMED: PodName = ("", "")
 
 

@@ -74,7 +74,7 @@ def identify(proc: Path, sender: Sender, known: Mapping[int, Known], directory: 
         words = (folder / "cmdline").read_bytes()[:_MAX_ENVIRONMENT].decode(errors="replace").split("\0")
     except (OSError, IndexError, ValueError) as error:
         raise UnknownError(f"could not look at its process: {error}") from None
-    rank = _number(environ, "RANK", "SLURM_PROCID")
+    rank = _number(environ, *identity.RANKS)
     told = known.get(sender.pid)
     told = told if told is not None and told.uid == sender.uid else None
     if told is not None:

@@ -19,6 +19,9 @@ from tachoscope_analyzers.advice.worker_limits import Limit
 from tachoscope_analyzers.cores import Cores
 from tachoscope_analyzers.thresholds import threshold
 
+_WIDE_RATIO = 1.15
+"""Where the longest step that may be is more than this times the shortest, both are told, and no program gets one number."""
+
 
 @dataclass(frozen=True, slots=True)
 class Input:
@@ -51,6 +54,11 @@ class Input:
     def made(self) -> float:
         """Seconds of one worker for a step's input: it copies it into shared memory, which takes as long as taking it."""
         return self.making if self.workers else self.making + self.handover
+
+    @property
+    def slow_handover(self) -> float:
+        """The hand-over on a machine on which it takes long: of a job without workers it was not measured."""
+        return self.handover if self.workers else threshold("handover_spread") * self.handover
 
 
 def needed(making_seconds: float, step_seconds: float) -> int:
@@ -100,6 +108,18 @@ def step_with(found: Input, workers: int) -> float:
     return max(expected_step(found), found.made / workers)
 
 
+def longest_step(found: Input, workers: int) -> float:
+    """Return the seconds of a step with so many workers where handing over is slow, and busy cores slow each other."""
+    expected = step_with(found, workers)
+    if _cores_bound(found):
+        return expected / threshold("shared_cores_speed")
+    return max(expected, found.rest + found.slow_handover)
+
+
+def _cores_bound(found: Input) -> bool:
+    return expected_step(found) > found.rest + found.handover
+
+
 def _computes(found: Input) -> bool:
     return found.computing is None or found.computing >= threshold("loader_busy_ratio")
 
@@ -122,19 +142,22 @@ def advice(found: Input) -> Advised:
     goal = expected_step(found)
     enough = needed(found.made, goal)
     number_ = enough if found.limit is None else min(enough, found.limit.most)
-    if goal > threshold("worthwhile_step_ratio") * found.step:
-        return _no_cores(found) if goal > found.rest + found.handover else _handover(found)
-    if number_ <= found.workers or step_with(found, number_) > threshold("worthwhile_step_ratio") * found.step:
+    worthwhile = threshold("worthwhile_step_ratio") * found.step
+    if goal > worthwhile:
+        return _no_cores(found) if _cores_bound(found) else _handover(found)
+    if number_ <= found.workers or step_with(found, number_) > worthwhile:
         return _limited(found)
-    expected = step_with(found, number_)
+    expected, longest = step_with(found, number_), longest_step(found, number_)
+    if longest > worthwhile:
+        return _no_cores(found) if _cores_bound(found) else _handover(found)
     bound = f", at most {found.limit.most}: {found.limit.why}" if found.limit and number_ < enough else ""
     cores = _cores(found) if not bound or not _sure_of_cores(found) else ""
     text = f"{_head(number_, found)}: {_making(found)}; {_formula(found, goal)}{bound}{cores}{_condition(found)}. "
     settings = {"num_workers": number_} | ({} if found.workers else {"persistent_workers": True})
     return Advised(
-        f"{text}{_expected(found, goal, expected)}{_reading(found)}",
+        f"{text}{_expected(found, goal, expected, longest)}{_reading(found)}",
         settings if found.splits is not None and not found.ranks else {},
-        expected if _sure_of_cores(found) else None,
+        expected if _sure_of_cores(found) and longest <= _WIDE_RATIO * expected else None,
     )
 
 
@@ -176,12 +199,13 @@ def _cores(found: Input) -> str:
     return f"; {number(found.cores.idle, 2)}{whole} cores are idle"
 
 
-def _expected(found: Input, goal: float, expected: float) -> str:
+def _expected(found: Input, goal: float, expected: float, longest: float) -> str:
     if not _sure_of_cores(found):
         return f"At best {time(expected)} a step instead of {time(found.step)}"
-    if goal > found.rest + found.handover and expected <= goal:
-        return f"The cores allow steps of {time(goal)}, not {time(found.step)}; {time(found.rest)} if input is made cheaper"
-    return f"Expected step: {time(expected)} instead of {time(found.step)}"
+    between = time(expected) if longest <= _WIDE_RATIO * expected else f"{time(expected)} to {time(longest)}"
+    if _cores_bound(found) and expected <= goal:
+        return f"The cores allow steps of {between}, not {time(found.step)}; {time(found.rest)} if input is made cheaper"
+    return f"Expected step: {between} instead of {time(found.step)}"
 
 
 def _reading(found: Input) -> str:
@@ -208,10 +232,16 @@ def _handover(found: Input) -> Advised:
     else:
         what = f"making a step's input takes {time(found.making)}"
     return Advised(
-        f"no workers for so small batches: {what}, and handing it over from a worker takes about {time(found.handover)}. Make a "
+        f"no workers for so small batches: {what}, and handing it over from a worker takes about {_slow(found)}. Make a "
         "batch in one go (`__getitems__`, or index a tensor that is in memory), or use larger batches. It helped if a step takes "
         f"less than {time(found.step)}"
     )
+
+
+def _slow(found: Input) -> str:
+    if found.slow_handover == found.handover:
+        return time(found.handover)
+    return f"{time(found.handover)}, on some machines {time(found.slow_handover)}"
 
 
 def _limited(found: Input) -> Advised:

@@ -95,7 +95,7 @@ def _fill(block: Block, processes: Sequence[Process], which: npt.NDArray[np.bool
         own, waiting = cpu_causes(column_of, together=together)
     else:
         own, waiting, _ = device_causes(column_of, wall)
-    checkpoints_take_what_surrounds_them(own)
+    checkpoints_take_what_surrounds_them(own, column_of("data_wait_seconds"))
     where = np.ix_(steps, np.array(ranks))
     block.wall[where] = wall
     for cause, seconds in own.items():

@@ -31,6 +31,7 @@ class Launch:
     start: float
     end: float
     ended: records.JobEnded | None
+    command: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,11 +120,12 @@ def _launches(job: JobRecords, clock: Clock) -> list[Launch]:
             continue
         ended = ends.get(start.writer)
         end = clock.of(ended) if ended else max(clock.of(start), last.get(start.writer, 0.0))
+        command = start.lineage.get("launch_command", "")
         # An agent comes to know of a job by its processes, a launcher before there are any.
         if start.process_time:
-            agents[start.host].append(Launch("agent", start.host, clock.seconds(start.process_time), end, ended))
+            agents[start.host].append(Launch("agent", start.host, clock.seconds(start.process_time), end, ended, command))
         else:
-            found.append(Launch("launcher", start.host, clock.of(start), end, ended))
+            found.append(Launch("launcher", start.host, clock.of(start), end, ended, command))
     for rows in agents.values():  # the node is held between the attempts that its agent saw
         rows.sort(key=lambda one: one.start)
         whole = rows[0]

@@ -101,7 +101,7 @@ def _without_steps(job: JobRecords, runs: Sequence[Run], held: Held) -> list[Qua
         ended = silent[-1].ended
         how = "its end was not seen" if ended is None else ended.reason or "it completed"
         words += f" in {len(silent)} starts of the command; the last: {how}" if len(silent) > 1 else f" of a command: {how}"
-    why = job_notes.why_unrecorded(silent[-1].ended) if silent else job_notes.why_no_steps(facts(job))
+    why = job_notes.why_unrecorded(silent[-1].ended, silent[-1].command) if silent else job_notes.why_no_steps(facts(job))
     return [
         QualityNote(
             what=words,

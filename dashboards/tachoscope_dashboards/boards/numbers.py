@@ -13,7 +13,7 @@ from tachoscope_dashboards.panels import About, Placed, Query, stat
 RATE, WHOLE = "[$__rate_interval]", "[$__range]"
 """Windows: of what is drawn over time, and the whole time that is looked at, of tables and single numbers."""
 RECORDED = 'cluster=~"$cluster"'
-"""Matchers of what rules record by job: no namespace is left there."""
+"""Matchers of what rules record by job: the namespace of the agents is not left there."""
 CLUSTER_KEPT = {"cluster": "${cluster}"}
 KEPT = CLUSTER_KEPT | {"namespace": "${namespace}"}
 """Variables that a link to another board takes along as they are; those to and from Fleet the first alone."""

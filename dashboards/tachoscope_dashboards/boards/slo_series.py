@@ -7,15 +7,17 @@ were last seen, so that an evaluation may be missed.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 from tachoscope_alerts.expressions import BUDGET_REMAINING, ERROR_RATIO, OBJECTIVE
 from tachoscope_alerts.policy import Policy
-from tachoscope_alerts.windows import DAY, RAW_LIMIT_SECONDS, TIERS, Timing, duration, seconds_of
+from tachoscope_alerts.slo import Slo
+from tachoscope_alerts.windows import RAW_LIMIT_SECONDS, Timing, duration, seconds_of, tiers
 from tachoscope_core import palette
 from tachoscope_dashboards.panels import Step
 
 CHOSEN = 'slo=~"$slo"'
-"""Rules of objectives sum up clusters and namespaces, so that those cannot be chosen of what they record."""
+"""What rules of objectives record is shown of all clusters and namespaces, the worst of them."""
 WINDOWS = ("1h", "1d", "3d")
 _SEEN = duration(2 * Timing().slow_interval)
 
@@ -37,11 +39,10 @@ def remaining(by: str, matchers: str = "") -> str:
     return f"min by ({by}) (last_over_time({BUDGET_REMAINING}{{{matchers}}}[{_SEEN}]))"
 
 
-def burn_steps(window: str, period_days: float) -> tuple[Step, ...]:
-    """Return the colours of the burn rate over a window: amber from 1 on or where it tickets, red where it pages."""
-    tiers = [tier for tier in TIERS if duration(tier.long_seconds) == window]
-    fires = {tier.severity: round(tier.factor(period_days * DAY), 3) for tier in tiers}
-    amber, red = min(1.0, fires.get("ticket", 1.0)), fires.get("page", math.inf)
+def burn_steps(window: str, slos: Iterable[Slo]) -> tuple[Step, ...]:
+    """Return the colours of the burn rate over a window: amber from 1 on, red where the first of the objectives pages."""
+    pages = [tier for slo in slos for tier in tiers(slo) if tier.severity == "page" and duration(tier.long_seconds) == window]
+    amber, red = 1.0, min((round(tier.burn_rate, 3) for tier in pages), default=math.inf)
     return tuple(Step(at, color) for at, color in ((amber, palette.WARN), (red, palette.BAD)) if at < math.inf and at <= red)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tachoscope_alerts.expressions import BAD, TOTAL, bound_matcher, selector
 from tachoscope_alerts.policy import Policy
 from tachoscope_alerts.slo import AtMost, Slices, Slo
@@ -81,7 +83,7 @@ def chosen_objective(policy: Policy) -> list[Placed]:
     ]
 
 
-def by_model(policy: Policy, period_days: float) -> Placed:
+def by_model(policy: Policy, slos: Sequence[Slo]) -> Placed:
     """Return which service and model spends the budget of the chosen objective."""
     chosen, each = f'service!="", {CHOSEN}', "service, model"
     bad = f"sum_over_time({BAD}{{{chosen}}}[$__range])"
@@ -98,8 +100,8 @@ def by_model(policy: Policy, period_days: float) -> Placed:
         Column("model", "Model", link=explorer(policy, "inference", "Its requests, in the explorer", this_row)),
         Column("A", "Of all bad", "percentunit"),
         Column("B", "Bad a second", "short"),
-        Column("C", "Burn 1h", "short", burn_steps("1h", period_days)),
-        Column("D", "Burn 1d", "short", burn_steps("1d", period_days)),
+        Column("C", "Burn 1h", "short", burn_steps("1h", slos)),
+        Column("D", "Burn 1d", "short", burn_steps("1d", slos)),
         Column("E", "Budget left", "percentunit", budget_steps(policy)),
     )
     return table(

@@ -38,7 +38,6 @@ _NOTHING = "nothing happened that counts, or no rules are loaded"
 def board(policy: Policy) -> Board:
     """Return the board."""
     slos = every()
-    period_days = min(slo.period_days for slo in slos)
     return Board(
         uid="slos",
         title="SLOs",
@@ -47,15 +46,15 @@ def board(policy: Policy) -> Board:
         "alerts are of all clusters and namespaces; panels of training jobs follow the chosen cluster.",
         variables=(CLUSTER, NAMESPACE, ONE_SLO),
         panels=(
-            *_budgets_now(policy, period_days),
+            *_budgets_now(policy, slos),
             *_alerts_now(policy),
             row("Which budget is being spent?"),
-            _objectives(policy, period_days),
+            _objectives(policy, slos),
             *_over_time(policy, slos),
             row("One objective: $slo"),
             *spenders.chosen_objective(policy),
             row("By whom?"),
-            spenders.by_model(policy, period_days),
+            spenders.by_model(policy, slos),
             spenders.lost_time(policy),
             spenders.by_job(policy),
             row("Who was told, and what was promised"),
@@ -72,7 +71,7 @@ def _shown(policy: Policy) -> list[Link]:
     return [explorer(policy, "slos", "Objectives, in the explorer", {"slo": "${slo}"})]
 
 
-def _budgets_now(policy: Policy, period_days: float) -> list[Placed]:
+def _budgets_now(policy: Policy, slos: Sequence[Slo]) -> list[Placed]:
     left = remaining("slo, service, model")
     spent = policy.budget[-1].what if policy.budget else "stop what spends them"
     return [
@@ -107,7 +106,7 @@ def _budgets_now(policy: Policy, period_days: float) -> list[Placed]:
             ),
             Query(f"max({burn_rate('1h', 'slo')})", instant=True),
             unit="short",
-            steps=burn_steps("1h", period_days),
+            steps=burn_steps("1h", slos),
             links=_shown(policy),
         ),
     ]
@@ -145,7 +144,7 @@ def _alerts_now(policy: Policy) -> list[Placed]:
     ]
 
 
-def _objectives(policy: Policy, period_days: float) -> Placed:
+def _objectives(policy: Policy, slos: Sequence[Slo]) -> Placed:
     by = "slo, area"
     queries = [Query(f"max by ({by}) ({OBJECTIVE})", name="target"), Query(remaining(by), name="left")]
     columns = [
@@ -159,7 +158,7 @@ def _objectives(policy: Policy, period_days: float) -> Placed:
     columns.append(Column("left", "Budget left", "percentunit", budget_steps(policy)))
     for window in WINDOWS:
         queries.append(Query(burn_rate(window, by), name=f"burn{window}"))
-        columns.append(Column(f"burn{window}", f"Burn {window}", "short", burn_steps(window, period_days)))
+        columns.append(Column(f"burn{window}", f"Burn {window}", "short", burn_steps(window, slos)))
     return table(
         "Objectives",
         About(

@@ -20,10 +20,11 @@ from tachoscope_core.training_metrics import JOB_SM_ACTIVE
 from tachoscope_node.collectors.collector import NoDataError, PartialError
 from tachoscope_node.families import Family, Histogram
 from tachoscope_node.gpu import pod_resources
-from tachoscope_node.gpu.pods import KEEP_SECONDS, STEPPED_SECONDS, PodsCollector, placed, pod_of_directory
+from tachoscope_node.gpu.pods import KEEP_SECONDS, STEPPED_SECONDS, PodsCollector, placed
 from tachoscope_node.gpu.reading import Gpu, Process, Reading
 from tachoscope_node.gpu.workloads import Rank
 from tachoscope_node.live import Live
+from tachoscope_node.owners import pod_of_directory
 from tachoscope_node.settings import Limits
 
 UID_A, UID_B = "a9c80282-3f6b-4d5b-84d5-a137a6668011", "b0d91393-407c-4e6c-95e6-b248b7779122"
@@ -246,7 +247,7 @@ def test_what_a_ranks_record_says_is_kept_until_the_rank_ends() -> None:
         live.apply(f"ml_train-0_{UID_A}", str(who["writer"]), "planted", [records.encode(kind(**who, **fields)).rstrip()], 100.0)
 
     for rank in range(2):
-        tell(rank, records.JobStarted, world_size=2, pid=7 + rank, gpu_uuid=UUIDS[rank], pod_uid="x" * 1000)
+        tell(rank, records.JobStarted, world_size=2, pid=7 + rank, gpu_uuid=UUIDS[rank], pod_uid="x" * 200)
     both = placed(live.jobs.values(), 100.0)
     tell(0, records.JobEnded, status="left")
 

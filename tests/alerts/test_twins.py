@@ -1,0 +1,134 @@
+"""A fault in one cluster or namespace, beside a healthy workload of the same name in another: told once, and of the right one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers import REPOSITORY
+from promtool_running import faults
+from sample_slos import PLACES
+from tachoscope_alerts import events, openslo, promql, rule_lint
+from tachoscope_alerts.catalogue import catalogue
+from tachoscope_alerts.events import EventAlert
+from tachoscope_alerts.expressions import quoted
+from tachoscope_alerts.planted_series import Stretch, labels_of, of_events, of_slices
+from tachoscope_alerts.rules import groups
+from tachoscope_alerts.slo import Slices, Slo
+from tachoscope_alerts.windows import Timing, seconds_of, tiers
+
+TIMING = Timing()
+A, B = {"cluster": "a", "workload_namespace": "x"}, {"cluster": "b", "workload_namespace": "x"}
+OTHER_NAMESPACE = {"cluster": "a", "workload_namespace": "y"}
+PAGES = [event for event in events.load(REPOSITORY / "alerts" / "events") if event.severity == "page"]
+SLOS = [slo for slo in openslo.load([REPOSITORY / "alerts" / "slos"]) if any(tier.severity == "page" for tier in tiers(slo))]
+HEALTHY = {
+    "tachoscope_job_active": [({}, "1x{n}")],
+    "tachoscope_job_ranks": [({"state": "working"}, "8x{n}"), ({"state": "hung"}, "0x{n}"), ({"state": "silent"}, "0x{n}")],
+    "tachoscope_step_seconds_count": [({}, "0+60x{n}")],
+    "tachoscope_hangs_total": [({}, "0x{n}")],
+    "tachoscope_worker_failures_total": [({"host": "n9"}, "0x{n}")],
+    "tachoscope_restarts_total": [({}, "0x{n}")],
+    "tachoscope_checkpoint_verified_timestamp_seconds": [({}, "0+{interval}x{n}")],
+    "tachoscope_checkpoint_age_seconds": [({}, "30x{n}")],
+    "tachoscope_integrity_events_total": [({"kind": "checksum"}, "0x{n}")],
+    "tachoscope_bottleneck_ratio": [({"class": "comm_exposed"}, "0.1x{n}")],
+    "tachoscope_nccl_communicators": [({"state": "hung"}, "0x{n}"), ({"state": "ok"}, "4x{n}")],
+    "tachoscope_server_up": [({}, "1x{n}")],
+}
+"""What each metric that a page reads says of a workload that is well."""
+_SERIES = re.compile(r"(?P<name>\w+)(?:\{(?P<labels>.*)\})?")
+_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+
+
+def labelled(series: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
+    found = _SERIES.fullmatch(series["series"])
+    assert found is not None, series
+    return {"series": named(found["name"], dict(_LABEL.findall(found["labels"] or "")) | more), "values": series["values"]}
+
+
+def named(name: str, labels: Mapping[str, str]) -> str:
+    return f"{name}{{{','.join(f'{label}={quoted(value)}' for label, value in labels.items())}}}"
+
+
+def healthy(event: EventAlert, place: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """Yield series of a workload by the name that fails elsewhere, on nodes of the same names; of a node that fails the same."""
+    test = event.tests["fires"]
+    who = {label: value for label, value in test["labels"].items() if label in {"training_job", "service", "instance"}}
+    scrapes = round(seconds_of(test["at"]) / seconds_of(test["interval"])) + 1
+    for metric in {series.metric for series, _ in promql.read(promql.parse(event.expr))} - {"ALERTS"}:
+        for labels, values in HEALTHY[metric]:
+            own = {"instance": "n1"} | who | labels | place
+            yield {"series": named(metric, own), "values": values.format(n=scrapes, interval=seconds_of(test["interval"]))}
+
+
+def told(alert: str, at: str, *places: Mapping[str, str]) -> dict[str, Any]:
+    by = named("ALERTS", {"alertname": alert, "alertstate": "firing", "severity": "page"})
+    samples = [{"labels": named("", place), "value": 1} for place in places]
+    return {"expr": f"group by (cluster, workload_namespace) ({by})", "eval_time": at, "exp_samples": samples}
+
+
+def block(name: str, interval: str, series: list[dict[str, str]], asked: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "interval": interval, "input_series": series, "promql_expr_test": [asked]}
+
+
+def of_event(event: EventAlert) -> dict[str, Any]:
+    test, blocks = event.tests["fires"], []
+    node = "instance" in test["labels"]  # it has no namespace
+    for twin in (B,) if node else (B, OTHER_NAMESPACE):
+        series = [labelled(one, A) for one in test["series"]] + list(healthy(event, twin))
+        fault = {"cluster": "a"} if node else A
+        blocks.append(block(f"{event.alert}, well in {twin}", test["interval"], series, told(event.alert, test["at"], fault)))
+    return document(f"{event.alert}.rules", "30s", events.groups([event], PLACES, TIMING), blocks)  # type: ignore[arg-type]
+
+
+def of_slo(slo: Slo) -> dict[str, Any]:
+    blocks = []
+    for twin in (B, OTHER_NAMESPACE):
+        series = planted(slo, A, bad=True) + planted(slo, twin, bad=False)
+        blocks.append(block(f"{slo.name}, well in {twin}", "15s", series, told(slo.alert, "100m", A)))
+    return document(f"{slo.name}.rules", "30s", groups(slo, PLACES, TIMING)[:1], blocks)  # type: ignore[arg-type]
+
+
+def planted(slo: Slo, place: Mapping[str, str], *, bad: bool) -> list[dict[str, str]]:
+    if isinstance(slo.indicator, Slices):
+        found = of_slices(slo, 400, 15.0, bad=bad)
+    else:
+        found = of_events(slo, [Stretch(400, 1000, 1000 if bad else 0)], labels_of(slo))
+    return [labelled(one, {"team": "t"} | dict(place)) for one in found]
+
+
+def document(file: str, interval: str, made: list[dict[str, Any]], blocks: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "file": file,
+        "rules": {"groups": made},
+        "test": {"rule_files": [file], "evaluation_interval": interval, "tests": blocks},
+    }
+
+
+def test_the_same_fault_is_told_of_its_own_cluster_and_namespace_beside_a_healthy_twin(tmp_path: Path) -> None:
+    made = [*map(of_event, PAGES), *map(of_slo, SLOS)]
+    assert len(made) >= 13
+
+    said = faults(tmp_path, {one["file"]: one["rules"] for one in made}, {f"{one['file']}_test": one["test"] for one in made})
+
+    assert said == {}
+
+
+def test_each_page_reads_only_metrics_of_which_this_test_knows_what_healthy_is() -> None:
+    read = {series.metric for event in PAGES for series, _ in promql.read(promql.parse(event.expr))} - {"ALERTS"}
+
+    assert read <= HEALTHY.keys()
+
+
+@pytest.mark.parametrize(
+    "path", sorted((REPOSITORY / "alerts" / "generated" / "prometheus").glob("*.rules.yaml")), ids=lambda p: p.stem
+)
+def test_no_generated_rule_drops_a_label_of_the_identity(path: Path) -> None:
+    """The lint runs over what is built too, so that a rule that is made, and not written, cannot drop one either."""
+    known = catalogue(openslo.load([REPOSITORY / "alerts" / "slos"]))
+    assert [fault for fault in rule_lint.check(path.parent, known) if fault.path == str(path) and "drops" in fault.fault.what] == []

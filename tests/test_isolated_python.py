@@ -1,0 +1,52 @@
+"""Jobs whose Python keeps the probe out by its flags: `tachoscope run` and the reports say so, and the way out works."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from helpers import BIN, execute, records_of, run_watched
+
+TRAINING = """
+import torch
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for _ in range(12):
+    model(torch.rand(2, 4)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+WATCHED = "import tachoscope\nwith tachoscope.watch():\n" + TRAINING.replace("\n", "\n    ")
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (("python", "-I"), "the command ran Python with -I, which ignores $PYTHONPATH, so the probe was not loaded"),
+        (("env", "A=1", "python", "-BE"), "the command ran Python with -E, which ignores $PYTHONPATH, so the probe was not loaded"),
+        (("python", "-S"), "the command ran Python with -S, which skips sitecustomize, so the probe was not loaded"),
+    ],
+    ids=["-I", "env -BE", "-S"],
+)
+def test_the_flag_that_kept_the_probe_out_is_named_at_the_end_and_in_both_reports(
+    tmp_path: Path, command: tuple[str, ...], said: str
+) -> None:
+    (tmp_path / "train.py").write_text("pass" if "-S" in command else TRAINING)
+    done = run_watched(tmp_path, *command, str(tmp_path / "train.py"))
+    analyze = (str(BIN / "tachoscope"), "analyze")
+    report, life = execute(tmp_path, *analyze, "--job", "job"), execute(tmp_path, *analyze, "--goodput", "job")
+
+    assert done.returncode == 0, done.stderr
+    assert f"tachoscope: no training step was seen: {said}: leave" in done.stderr
+    assert said in report.stderr
+    assert said in " ".join(life.stdout.split())
+
+
+def test_with_watch_in_the_script_such_a_job_is_seen(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(WATCHED)
+    done = run_watched(tmp_path, "python", "-I", str(tmp_path / "train.py"))
+
+    assert done.returncode == 0, done.stderr
+    assert "no training step was seen" not in done.stderr
+    assert len(records_of(tmp_path).steps) == 12
