@@ -27,6 +27,7 @@ from tachoscope_core.store import Store
 TIMING = Timing()
 RATE = 1000.0
 TOTAL, TENTH, DOUBLE = OUTAGES
+NOWHERE = ("",) * len(AVAILABILITY.by)
 
 
 def planted(slo: Slo, bad: float, *, clean: float, lasts: float, after: float = 0.0) -> Events:
@@ -35,7 +36,8 @@ def planted(slo: Slo, bad: float, *, clean: float, lasts: float, after: float = 
     since = times / 1000 - BEGIN - clean
     smear = 0.0 if isinstance(slo.indicator, Slices) else TIMING.base
     reached = np.clip(since / smear, 0, 1) - np.clip((since - lasts) / smear, 0, 1) if smear else ((since > 0) & (since <= lasts))
-    return Events(times, {("chat", "m"): RATE * bad * reached}, {("chat", "m"): np.full(len(times), RATE)})
+    group = tuple(f"a {label}" for label in slo.by)
+    return Events(times, {group: RATE * bad * reached}, {group: np.full(len(times), RATE)})
 
 
 def told(slo: Slo, events: Events, severity: Severity) -> list[Told]:
@@ -104,7 +106,7 @@ def test_attainment_and_budget_are_those_of_the_events() -> None:
 def test_no_events_are_neither_met_nor_told() -> None:
     times = evaluations(BEGIN, BEGIN + HOUR, TIMING)
     nothing = np.full(len(times), np.nan)
-    (found,) = replay(AVAILABILITY, Events(times, {(): nothing}, {(): nothing}), BEGIN, BEGIN + HOUR, TIMING)
+    (found,) = replay(AVAILABILITY, Events(times, {NOWHERE: nothing}, {NOWHERE: nothing}), BEGIN, BEGIN + HOUR, TIMING)
 
     assert (found.attainment, found.left, found.told, found.line, found.coverage) == (None, None, (), (), 0.0)
     assert replay(AVAILABILITY, Events(times[:0], {}, {}), BEGIN, BEGIN + HOUR, TIMING) == []
