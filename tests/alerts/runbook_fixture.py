@@ -90,7 +90,7 @@ def _histogram(name: str, per_second: float, mean: float, nodes: tuple[str, ...]
 
 def _objectives() -> Iterator[Series]:
     training = ("goodput", "step-regularity", "checkpoint-age", "recovery", "job-success", "input-wait")
-    inference = ("availability", "ttft-p99", "ttft-p95", "inter-token", "admission", "joint-attainment")
+    inference = ("availability", "uptime", "ttft-p99", "ttft-p95", "inter-token", "admission", "joint-attainment")
     names = [(f"training-{name}", {}) for name in training] + [("gpu-efficiency", {})]
     served = {"service": LABELS["service"], "model": LABELS["model"]}
     for name, labels in [*names, *((f"inference-{name}", served) for name in inference)]:

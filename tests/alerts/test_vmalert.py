@@ -49,7 +49,11 @@ def scraped(url: str) -> Iterator[None]:
     begin = time.time() - HISTORY * SCRAPE_SECONDS
 
     def write(scrapes: range) -> None:
-        lines = (f"{name} {first + step * n} {round((begin + n * SCRAPE_SECONDS) * 1000)}" for name, first, step in every for n in scrapes)
+        lines = (
+            f"{name} {first + step * n} {round((begin + n * SCRAPE_SECONDS) * 1000)}"
+            for name, first, step in every
+            for n in scrapes
+        )
         request = urllib.request.Request(f"{url}/api/v1/import/prometheus", "\n".join(lines).encode(), method="POST")
         urllib.request.urlopen(request, timeout=60).close()
 
