@@ -67,10 +67,13 @@ def test_both_kinds_scrape_the_same_way_and_name_job_and_instance_alike() -> Non
         assert services["metadata"]["labels"] == pods["metadata"]["labels"]
         assert services["metadata"]["labels"]["release"] == "prometheus"
         (by_pod,), (by_service,) = pods["spec"]["podMetricsEndpoints"], services["spec"]["endpoints"]
-        # The operator names a PodMonitor's job so; of a ServiceMonitor it takes the Service's name.
-        job = {"action": "replace", "targetLabel": "job", "replacement": f"tachoscope/{name}"}
-        assert job in by_service["relabelings"]
-        by_service["relabelings"].remove(job)
+        # The operator names a PodMonitor's job so. Of a ServiceMonitor it takes the Service's name, and adds that as `service`,
+        # which Prometheus would put in the place of the agent's own label.
+        for relabeling in (
+            {"action": "replace", "targetLabel": "job", "replacement": f"tachoscope/{name}"},
+            {"action": "labeldrop", "regex": "service"},
+        ):
+            by_service["relabelings"].remove(relabeling)
         assert by_service == by_pod
         assert by_pod["interval"] == "30s"
         assert by_pod["scheme"] == "https"

@@ -15,8 +15,12 @@
 {{- $values := .monitor.values -}}
 {{- $own := default list .own -}}
 {{- if eq .monitor.kind "ServiceMonitor" -}}
-{{- /* The job is that of a PodMonitor: alerts know agents and watch by it, and series go on when the kind is another. */ -}}
-{{- $own = append $own (dict "action" "replace" "targetLabel" "job" "replacement" (printf "%s/%s" .root.Release.Namespace .name)) -}}
+{{- /*
+The series of a PodMonitor, so that they go on when the kind is another. The job is its, by which alerts know agents and watch. Without
+the Service's name as `service`: Prometheus would rename the label `service` of requests, and no rule of inference would find them.
+*/ -}}
+{{- $job := dict "action" "replace" "targetLabel" "job" "replacement" (printf "%s/%s" .root.Release.Namespace .name) -}}
+{{- $own = concat $own (list $job (dict "action" "labeldrop" "regex" "service")) -}}
 {{- end -}}
 port: metrics
 path: /metrics
