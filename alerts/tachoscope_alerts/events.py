@@ -42,7 +42,8 @@ class EventAlert:
     Attributes:
         alert: its name, and that of its runbook. owner: team. slo: the objective whose companion it is, or "".
         for_seconds: that the expression holds before it fires. keep_firing_for_seconds: that it goes on after that.
-        summary, description: may hold Prometheus's templates. dashboard: uid of a board, or "".
+        summary, description: may hold Prometheus's templates. dashboard: name of a board of
+            the suite, uid of another, or "".
         source: of the threshold: a URL, or `judgement: why`. tests: by name, `fires` and `quiet`. labels: more of them.
         path, line: where it was read. group: of its rules; that of its file.
         also: more tests; each says with `fires` whether it does.

@@ -196,12 +196,12 @@ def test_each_state_of_the_ledger_has_its_colour_and_so_have_accelerators_withou
 @pytest.mark.parametrize(
     ("title", "start"),
     [
-        ("Jobs, the worst first", "/d/training?"),
+        ("Jobs, the worst first", "/d/tachoscope-training?"),
         ("Jobs, the worst first", f"{POLICY.explorer_base}/job?job=${{__data.fields.Job}}"),
-        ("Nodes with which something is wrong", "/d/gpu-node?"),
-        ("GPUs missing", "/d/gpu-node?"),
-        ("Agents down", "/d/agents?"),
-        ("Goodput", "/d/slos?${cluster:queryparam}&var-slo=training-goodput"),
+        ("Nodes with which something is wrong", "/d/tachoscope-gpu-node?"),
+        ("GPUs missing", "/d/tachoscope-gpu-node?"),
+        ("Agents down", "/d/tachoscope-agents?"),
+        ("Goodput", "/d/tachoscope-slos?${cluster:queryparam}&var-slo=training-goodput"),
         ("Goodput", f"{POLICY.runbook_base}/TrainingGoodputBurn.md"),
     ],
 )

@@ -188,10 +188,10 @@ def test_each_state_of_the_ledger_and_of_ranks_has_its_colour() -> None:
     [
         ("Ranks by what they do", f"{POLICY.explorer_base}/job?job=${{training_job}}"),
         (TABLE, f"{POLICY.explorer_base}/trace?job=${{training_job}}&rank=${{__data.fields.Rank}}"),
-        (TABLE, "/d/gpu-node?"),
-        ("Waiting for data", "/d/data?"),
-        ("Age of checkpoints", "/d/storage?"),
-        ("Ranks by what they do", "/d/fleet?"),
+        (TABLE, "/d/tachoscope-gpu-node?"),
+        ("Waiting for data", "/d/tachoscope-data?"),
+        ("Age of checkpoints", "/d/tachoscope-storage?"),
+        ("Ranks by what they do", "/d/tachoscope-fleet?"),
         ("Hung, silent", f"{POLICY.runbook_base}/CollectiveHang.md"),
     ],
 )

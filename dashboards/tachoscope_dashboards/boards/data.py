@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tachoscope_alerts.links import board_uid
 from tachoscope_alerts.policy import Policy
 from tachoscope_core import palette
 from tachoscope_dashboards.board import Board, Event
@@ -26,7 +27,7 @@ _HINT = (
 def board(policy: Policy) -> Board:
     """Return the board."""
     return Board(
-        uid="data",
+        uid=board_uid("data"),
         title="Data pipeline",
         question="Is training starved of input, and by what?",
         hint=_HINT,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tachoscope_alerts.links import board_uid
 from tachoscope_alerts.policy import Policy
 from tachoscope_core import palette
 from tachoscope_core.training_metrics import TRAINING_STATES
@@ -26,7 +27,7 @@ _NO_GPU = "no agent has found a GPU, or the rules of tachoscope are not loaded"
 def board(policy: Policy) -> Board:
     """Return the board."""
     return Board(
-        uid="fleet",
+        uid=board_uid("fleet"),
         title="Fleet",
         question="Where do all accelerator hours go, and who loses them?",
         hint="From the top: how much is lost, in which state, by which jobs, on which nodes. A job's name leads to its board, a "

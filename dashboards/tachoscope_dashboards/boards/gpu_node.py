@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tachoscope_alerts.links import board_uid
 from tachoscope_alerts.policy import Policy
 from tachoscope_core import palette
 from tachoscope_core.gpu_metrics import ACTIONS, GPU_HEALTH_STATES
@@ -28,7 +29,7 @@ _BOARD = links.board("gpu-node", "This node", KEPT | {"node": "${__data.fields.N
 def board(policy: Policy) -> Board:
     """Return the board."""
     return Board(
-        uid="gpu-node",
+        uid=board_uid("gpu-node"),
         title="Node and GPU",
         question="Is the hardware well, and is it used?",
         hint="The first table is of all nodes, and empty when all are well; a click on a node chooses it. All else is of the nodes "

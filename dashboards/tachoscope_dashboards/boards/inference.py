@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tachoscope_alerts.links import board_uid
 from tachoscope_alerts.policy import Policy
 from tachoscope_core import palette
 from tachoscope_dashboards import links
@@ -39,7 +40,7 @@ _UNSEEN = "no request got a first token, or the models do not answer in tokens"
 def board(policy: Policy) -> Board:
     """Return the board."""
     return Board(
-        uid="inference",
+        uid=board_uid("inference"),
         title="Inference",
         question="Do users get answers, soon enough, and what limits us?",
         hint="First what is promised, over the chosen time; then how requests end, where they wait, and what the engines do. "

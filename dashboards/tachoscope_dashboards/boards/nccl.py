@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tachoscope_alerts.links import board_uid
 from tachoscope_alerts.policy import Policy
 from tachoscope_core import palette
 from tachoscope_dashboards.board import Board, Event
@@ -16,7 +17,7 @@ _JOB = f'{_NODE}, training_job=~"$training_job"'
 def board(policy: Policy) -> Board:
     """Return the board."""
     return Board(
-        uid="nccl",
+        uid=board_uid("nccl"),
         title="NCCL",
         question="Do collectives run as fast as the network allows, and does a communicator hang?",
         hint="Communicators are told by NCCL's RAS, which knows no jobs: these panels are of the chosen nodes, whatever their job. "

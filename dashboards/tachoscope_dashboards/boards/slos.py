@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tachoscope_alerts.expressions import OBJECTIVE, TOTAL
-from tachoscope_alerts.links import runbook_url
+from tachoscope_alerts.links import board_name, board_uid, runbook_url
 from tachoscope_alerts.policy import Policy
 from tachoscope_alerts.slo import Slo
 from tachoscope_core import palette
@@ -39,7 +39,7 @@ def board(policy: Policy) -> Board:
     """Return the board."""
     slos = every()
     return Board(
-        uid="slos",
+        uid=board_uid("slos"),
         title="SLOs",
         question="Are we within our objectives, which budget is being spent, and by whom?",
         hint="From the top: all objectives, then the one that is chosen, then who spends it. Objectives, budgets and "
@@ -244,7 +244,7 @@ def _promises(policy: Policy, slos: Sequence[Slo]) -> Placed:
     rows = ["| objective | what it promises | target | owner | runbook | board |", "|---|---|---|---|---|---|"]
     for slo in slos:
         one = links.board("slos", "", KEPT).url
-        where = links.board(slo.dashboard, "", CLUSTER_KEPT if slo.dashboard == "fleet" else KEPT).url
+        where = links.board(slo.dashboard, "", CLUSTER_KEPT if board_name(slo.dashboard) == "fleet" else KEPT).url
         cells = (
             f"[{slo.name}]({one}&var-slo={slo.name})",
             f"**{slo.title}** {slo.description}",

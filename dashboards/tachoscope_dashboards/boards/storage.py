@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tachoscope_alerts.links import board_uid
 from tachoscope_alerts.policy import Policy
 from tachoscope_core import palette
 from tachoscope_dashboards.board import Board, Event
@@ -21,7 +22,7 @@ ALERTS = (
 def board(policy: Policy) -> Board:
     """Return the board."""
     return Board(
-        uid="storage",
+        uid=board_uid("storage"),
         title="Checkpoints and recovery",
         question="How much work is at risk, and how fast are jobs back?",
         hint="Work is at risk since the newest checkpoint that was read back and found sound. Below: what saves cost, whether they "

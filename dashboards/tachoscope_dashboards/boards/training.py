@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tachoscope_alerts.expressions import bound_matcher
+from tachoscope_alerts.links import board_uid
 from tachoscope_alerts.policy import Policy
 from tachoscope_core import palette
 from tachoscope_core.training_metrics import TRAINING_STATES
@@ -23,7 +24,7 @@ _NO_STEP = "no step was done"
 def board(policy: Policy) -> Board:
     """Return the board."""
     return Board(
-        uid="training",
+        uid=board_uid("training"),
         title="Job",
         question="Why is this job slow?",
         hint="Choose the job above. The widest colour of the ledger that is not compute is the reason; the rows below follow it: "
