@@ -5,16 +5,16 @@ from __future__ import annotations
 from tachoscope_alerts.policy import Policy
 from tachoscope_core import palette
 from tachoscope_dashboards.board import Board, Event
-from tachoscope_dashboards.boards import gpu_panels, host_panels, input_panels, io_panels
+from tachoscope_dashboards.boards import gpu_panels, host_panels, identity, input_panels, io_panels
 from tachoscope_dashboards.boards.numbers import RATE
 from tachoscope_dashboards.panels import Placed, row
-from tachoscope_dashboards.variables import CLUSTER, NAMESPACE, ONE_JOB, WHERE, Variable
+from tachoscope_dashboards.variables import NAMESPACE, OF_WORKLOADS, ONE_CLUSTER, ONE_JOB, ONE_JOB_NAMESPACE, WHERE, Variable
 
 NODES = Variable(
-    "node", "instance", f'tachoscope_job_active{{{WHERE}, training_job=~"$training_job"}}', "Nodes of the job", listed=True
+    "node", "instance", f'tachoscope_job_active{{{OF_WORKLOADS}, training_job=~"$training_job"}}', "Nodes of the job", listed=True
 )
 _NODE = f'{WHERE}, instance=~"$node"'
-_JOB = f'{_NODE}, training_job=~"$training_job"'
+_JOB = f'{OF_WORKLOADS}, instance=~"$node", training_job=~"$training_job"'
 
 _HINT = (
     "The first table is of all jobs; a click on one chooses it. All else is of the job that is chosen above: which ranks wait, "
@@ -30,7 +30,7 @@ def board(policy: Policy) -> Board:
         title="Data pipeline",
         question="Is training starved of input, and by what?",
         hint=_HINT,
-        variables=(CLUSTER, NAMESPACE, ONE_JOB, NODES),
+        variables=(ONE_CLUSTER, NAMESPACE, ONE_JOB_NAMESPACE, ONE_JOB, NODES),
         panels=(
             row("Which jobs wait for data?"),
             input_panels.jobs(policy),
@@ -57,14 +57,14 @@ def _events() -> tuple[Event, ...]:
     return (
         Event(
             "Restarts",
-            f"max by (training_job) (increase(tachoscope_restarts_total{{{_JOB}}}{RATE})) > 0",
-            "{{training_job}} was restarted",
+            f"max by ({identity.JOB}) (increase(tachoscope_restarts_total{{{_JOB}}}{RATE})) > 0",
+            f"{identity.JOB_LEGEND} was restarted",
             palette.WARN,
         ),
         Event(
             "Shards quarantined",
-            f"max by (training_job) (delta(tachoscope_shards_quarantined{{{_JOB}}}{RATE})) > 0",
-            "a shard of {{training_job}} was quarantined",
+            f"max by ({identity.JOB}) (delta(tachoscope_shards_quarantined{{{_JOB}}}{RATE})) > 0",
+            f"a shard of {identity.JOB_LEGEND} was quarantined",
             palette.BAD,
         ),
     )

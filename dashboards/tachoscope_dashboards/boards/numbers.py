@@ -6,17 +6,19 @@ from collections.abc import Mapping
 
 from tachoscope_alerts.expressions import ERROR_RATIO
 from tachoscope_alerts.policy import Policy
+from tachoscope_core.metric import NAMESPACE
 from tachoscope_dashboards import links
 from tachoscope_dashboards.objectives import at_least, objective
 from tachoscope_dashboards.panels import About, Placed, Query, stat
 
 RATE, WHOLE = "[$__rate_interval]", "[$__range]"
 """Windows: of what is drawn over time, and the whole time that is looked at, of tables and single numbers."""
-RECORDED = 'cluster=~"$cluster"'
-"""Matchers of what rules record by job: the namespace of the agents is not left there."""
 CLUSTER_KEPT = {"cluster": "${cluster}"}
 KEPT = CLUSTER_KEPT | {"namespace": "${namespace}"}
 """Variables that a link to another board takes along as they are; those to and from Fleet the first alone."""
+JOBS_KEPT = KEPT | {NAMESPACE: f"${{{NAMESPACE}}}"}
+"""Those between boards of jobs; likewise of services."""
+JOB_KEPT = JOBS_KEPT | {"training_job": "${training_job}"}
 
 
 def numbered(metric: str, where: str, label: str, numbers: Mapping[int, str], by: str) -> str:
