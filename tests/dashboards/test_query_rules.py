@@ -11,6 +11,12 @@ from tachoscope_dashboards.query_rules import rules
 RULES = rules(KNOWN)
 SCOPE = 'cluster=~"$cluster", namespace=~"$namespace"'
 NODE = f'{SCOPE}, instance=~"$node"'
+OF_JOBS = f'{NODE}, workload_namespace=~"$workload_namespace"'
+
+
+JOB = 'cluster=~"$cluster", training_job="$training_job"'
+PLACE = 'workload_namespace="$workload_namespace"'
+"""The second of the two namespaces, that of the job; the first is the agents'."""
 
 
 def of(name: str, expr: str, title: str = "Nodes", **changes: object) -> list[Finding]:
@@ -46,7 +52,7 @@ def test_variables_and_marks_are_held_against_the_catalogue_too() -> None:
 
 
 def test_an_expression_that_cannot_be_read_is_said_once_and_by_one_rule_only() -> None:
-    assert [len(of(rule.name, "sum(up")) for rule in RULES] == [1, 0, 0, 0]
+    assert [len(of(rule.name, "sum(up")) for rule in RULES] == [1, 0, 0, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -55,11 +61,12 @@ def test_an_expression_that_cannot_be_read_is_said_once_and_by_one_rule_only() -
         (f"count(tachoscope_agent_info{{{NODE}}})", []),
         (f"count(tachoscope_agent_info{{{SCOPE}}})", ["instance"]),
         ("count(tachoscope_agent_info)", ["cluster", "namespace", "instance"]),
-        (f'sum(tachoscope_job_active{{{NODE}, training_job="$training_job"}})', []),
-        (f'sum(tachoscope_job_active{{{NODE}, training_job="resnet"}})', ["training_job"]),
+        (f'sum(tachoscope_job_active{{{OF_JOBS}, training_job="$training_job"}})', []),
+        (f'sum(tachoscope_job_active{{{NODE}, training_job="$training_job"}})', ["workload_namespace"]),
+        (f'sum(tachoscope_job_active{{{OF_JOBS}, training_job="resnet"}})', ["training_job"]),
         (f"sum(rate(tachoscope_host_cpu_seconds_total{{{NODE}}}[$__rate_interval]))", []),
         (f"sum(rate(tachoscope_host_cpu_seconds_total{{{SCOPE}}}[$__rate_interval]))", ["instance"]),
-        (f"count(tachoscope_agent_info{{{NODE}}} unless on (instance) tachoscope_job_active{{{NODE}}})", ["training_job"]),
+        (f"count(tachoscope_agent_info{{{NODE}}} unless on (instance) tachoscope_job_active{{{OF_JOBS}}})", ["training_job"]),
         ("sum(up)", []),
         ('count(ALERTS{alertstate="firing"})', []),
     ],
@@ -72,11 +79,11 @@ def test_raw_series_of_ours_are_limited_to_all_that_can_be_chosen_and_have(expr:
 @pytest.mark.parametrize(
     ("where", "words", "missing"),
     [
-        ("", "All of it.", ["clusters", "namespaces", "nodes", "jobs"]),
-        ('cluster=~"$cluster", training_job="$training_job"', "All of it.", ["namespaces", "nodes"]),
-        ('cluster=~"$cluster", training_job="$training_job"', "Of all namespaces and nodes.", []),
+        ("", "All of it.", ["clusters", "namespaces", "nodes", "namespaces", "jobs"]),
+        (f"{JOB}, {PLACE}", "All of it.", ["namespaces", "nodes"]),
+        (f"{JOB}, {PLACE}", "Of all namespaces and nodes.", []),
         ("", "Of all clusters and namespaces, and of all jobs and nodes.", []),
-        ("", "Of all clusters; nodes of all jobs in namespaces.", ["namespaces", "nodes"]),
+        ("", "Of all clusters; nodes of all jobs in namespaces.", ["namespaces", "nodes", "namespaces"]),
     ],
 )
 def test_a_panel_of_recorded_series_says_what_of_the_choice_it_does_not_follow(where: str, words: str, missing: list[str]) -> None:
@@ -96,6 +103,37 @@ def test_a_panel_may_show_all_ranks_where_one_can_be_chosen() -> None:
     raw["templating"]["list"].append({**variable(raw, "node"), **rank})
 
     assert found(RULES, "scope", raw) == []
+
+
+_WHOLE = "cluster, workload_namespace, team, training_job"
+
+
+@pytest.mark.parametrize(
+    ("expr", "dropped"),
+    [
+        ("sum by (training_job) (tachoscope_job_active)", "sum (training_job) drops cluster, workload_namespace, team"),
+        ("sum by (cluster, team, service, le) (tachoscope_requests_total)", "drops workload_namespace:"),
+        (f"topk by (training_job) (1, sum by ({_WHOLE}) (tachoscope_job_active))", "topk (training_job) drops cluster,"),
+        ("tachoscope_job_active and on (training_job) tachoscope_steps_total", "`and` (training_job) drops cluster,"),
+        ("sum without (instance, team) (tachoscope_job_active)", "drops team:"),
+        ("tachoscope_job_active unless ignoring (cluster) tachoscope_steps_total", "`unless` (cluster) drops cluster:"),
+        (f"sum by ({_WHOLE}) (tachoscope_job_active) * on ({_WHOLE}) tachoscope_steps_total", ""),
+        ("topk(10, sum by (rank) (tachoscope_steps_total)) / on () group_left () sum(tachoscope_steps_total)", ""),
+        ("topk without (team) (1, tachoscope_job_active)", ""),
+    ],
+)
+def test_what_groups_or_joins_by_a_job_or_service_keeps_what_tells_it_from_others_of_its_name(expr: str, dropped: str) -> None:
+    faults = of("identity", expr)
+
+    assert len(faults) == bool(dropped)
+    assert all(dropped in one.what and one.where == "panel 'Nodes'" for one in faults)
+
+
+def test_a_mark_keeps_what_tells_jobs_apart_and_a_variable_only_lists_names() -> None:
+    raw = made()
+    raw["annotations"]["list"][1]["expr"] = "max by (training_job) (tachoscope_job_active)"
+
+    assert [one.where for one in found(RULES, "identity", raw)] == ["annotation 'Restarts'"]
 
 
 def test_a_legend_and_the_title_of_a_mark_name_labels_that_the_series_have() -> None:

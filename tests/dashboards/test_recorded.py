@@ -30,6 +30,10 @@ EMPTY: dict[Where, str] = {
     ("gpu-node", "Memory errors and replaced rows, by GPU", "G"): "H100 replace rows of their memory, and retire no pages",
     ("nccl", "mark Alerts", ""): "no rule has evaluated what is planted",
     ("storage", "Young enough, 1 day", "A"): "checkpoints of a job count from its second hour on",
+    **{
+        (uid, "variable workload_namespace", ""): "only jobs and services in Kubernetes have one"
+        for uid in ("training", "nccl", "data", "storage", "inference")
+    },
     **{("slos", "Who spends $slo: services and models", name): "the first objective of all is one of training" for name in "ABCDE"},
 }
 
