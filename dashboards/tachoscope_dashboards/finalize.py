@@ -121,7 +121,7 @@ def _to_others() -> Json:
 
 def _alerts(board: Board) -> Json:
     # Alerts of all clusters or namespaces together have no such label.
-    here = [f'{one.name}=~"${one.name}|"' for one in board.variables if one.name in IDENTITY]
+    here = [f'{one.label}=~"${one.name}|"' for one in board.variables if one.label in IDENTITY]
     chosen = ", ".join(['alertstate="firing"', *here, *([board.alerts] if board.alerts else [])])
     firing = f"ALERTS{{{chosen}}}"
     # Where one begins: what fires for hours would colour all of it.

@@ -12,14 +12,14 @@ from tachoscope_alerts import promql, rule_lint
 from tachoscope_alerts.catalogue import Catalogue, Known
 from tachoscope_alerts.label_flow import labels_of
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.metric import NAMESPACE, WORKLOADS
+from tachoscope_core.metric import IDENTITY, NAMESPACE, WORKLOADS
 from tachoscope_dashboards.expressions import Asked, asked, call, parseable, plain, short, variables_in
 from tachoscope_dashboards.linter import Finding, Rule, panel_named
 from tachoscope_dashboards.reading import Dashboard, Panel
 
 FREE = frozenset({"rank", "slo"})
 """Variables of a board that a panel may leave aside: it shows all ranks of the job, or all objectives."""
-_PLURALS = {"training_job": "jobs", "gpu": "GPUs", NAMESPACE: "namespaces"}
+_PLURALS = {"training_job": "jobs", "gpu": "GPUs", NAMESPACE: "namespaces", "job_team": "teams"}
 _LEGEND = re.compile(r"\{\{\s*([a-zA-Z_]\w*)\s*\}\}")
 _OURS = "core/"
 _FIELD = re.compile(r"\$\{__data\.fields(?:\.|\[\")([^}\"]+)(?:\"\])?\}")
@@ -61,6 +61,9 @@ def _identity(board: Dashboard) -> Iterator[Finding]:
 
 def _scope(known: Catalogue, board: Dashboard) -> Iterator[Finding]:
     labels = chosen_labels(board)
+    first: dict[str, str] = {}
+    for name, label in labels.items():
+        first.setdefault(label, name)  # others choose among its values
     for one in asked(board):
         if one.kind == "variable":
             continue
@@ -68,9 +71,9 @@ def _scope(known: Catalogue, board: Dashboard) -> Iterator[Finding]:
             of = known.get(series.metric)
             if of is None:
                 continue
-            limited = {name for matcher in series.matchers for name in variables_in(matcher.value)}
-            for name, label in labels.items():
-                if name in limited or name in FREE or (label == NAMESPACE and not of.labels & set(WORKLOADS)):
+            limited = {labels.get(name) for matcher in series.matchers for name in variables_in(matcher.value)}
+            for label, name in first.items():
+                if label in limited or name in FREE or (label in IDENTITY[1:] and not of.labels & set(WORKLOADS)):
                     continue
                 if _is_raw(of) and of.has(label):
                     fix = f'add {label}=~"${name}", or count it in a recorded series'

@@ -200,7 +200,7 @@ def test_each_state_of_the_ledger_has_its_colour_and_so_have_accelerators_withou
         ("Jobs, the worst first", f"{POLICY.explorer_base}/job?job=${{__data.fields.Job}}"),
         (
             "Jobs, the worst first",
-            "/d/training?var-cluster=${__data.fields.Cluster}&var-workload_namespace=${__data.fields.Namespace}&",
+            "/d/training?${cluster:queryparam}&var-training_job=${__data.fields.Job}&var-job_cluster=${__data.fields.Cluster}&",
         ),
         ("Nodes with which something is wrong", "/d/gpu-node?"),
         ("GPUs missing", "/d/gpu-node?"),

@@ -24,6 +24,7 @@ from tachoscope_dashboards.boards.all import boards
 from tachoscope_dashboards.preview import choices, filling
 from tachoscope_dashboards.preview.filling import Choice
 from tachoscope_dashboards.preview.times import Span, span
+from tachoscope_dashboards.variables import THIS_JOB
 
 pytestmark = pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not installed")
 Json = dict[str, Any]
@@ -33,6 +34,8 @@ Values = dict[float, float]
 BOARDS: dict[str, Json] = {board.uid: to_json(board) for board in boards(POLICY)}
 PLACES: tuple[Place, ...] = (("a", "one", "x"), ("b", "one", "x"), ("a", "two", "x"), ("a", "one", "y"))
 """Cluster, namespace and team of each copy: the others differ from the first in one label each."""
+OF_JOB = {"job_cluster": IDENTITY[0], "job_namespace": IDENTITY[1], "job_team": IDENTITY[2]}
+"""Labels that variables of boards of one job choose."""
 LEFT_OUT = "smoke-test"
 """A job of the demo, so that four copies of the others are few enough for panels of the ten worst."""
 _GROUPED = re.compile(rf"\bby \([^)]*\b(?:{'|'.join(WORKLOADS)})\b")
@@ -89,11 +92,21 @@ def test_each_copy_of_a_job_or_service_has_a_line_or_row_of_its_own_with_the_sam
 
 
 @pytest.mark.parametrize("uid", ["training", "data"])
-def test_a_board_of_one_job_opens_with_one_cluster_and_one_namespace(recorded: tuple[str, Span], uid: str) -> None:
+@pytest.mark.parametrize(
+    "asked", [{}, {"var-cluster": ["b"]}, {"var-workload_namespace": ["two"]}, {"var-job_team": ["y"]}], ids=str
+)
+def test_a_board_of_one_job_is_of_one_whatever_its_address_leaves_open(
+    recorded: tuple[str, Span], uid: str, asked: dict[str, list[str]]
+) -> None:
     url, time = recorded
-    chosen = {one.name: one.values for one in choices.choices(BOARDS[uid], {}, url, time)}
+    chosen = choices.choices(BOARDS[uid], asked, url, time)
+    jobs = prometheus_query.ask(url, filling.query(f"tachoscope_job_active{{{THIS_JOB}}}", chosen, time), at=time.end)
+    found = {tuple(one["metric"][label] for label in (*IDENTITY, "training_job")) for one in jobs}
 
-    assert (chosen["cluster"], chosen["workload_namespace"], chosen["training_job"]) == (("a",), ("one",), ("pretrain",))
+    assert len(found) == 1
+    for name, values in asked.items():
+        label = OF_JOB.get(name.removeprefix("var-"), name.removeprefix("var-"))
+        assert {one["metric"][label] for one in jobs} == set(values)
 
 
 def _grouping(board: Json) -> Iterator[tuple[str, str, bool]]:
@@ -128,7 +141,7 @@ def _copies_of(answer: Iterator[tuple[dict[str, str], Values]]) -> dict[Labels, 
 
 def _expected(expr: str, chosen: list[Choice]) -> set[Place]:
     """Return the places that what is chosen leaves."""
-    values = {one.name: set(one.values) for one in chosen if not one.is_all and f"${one.name}" in expr}
+    values = {OF_JOB.get(one.name, one.name): set(one.values) for one in chosen if not one.is_all and f"${one.name}" in expr}
     return {
         place for place in PLACES if all(value in values.get(label, {value}) for label, value in zip(IDENTITY, place, strict=True))
     }

@@ -11,12 +11,12 @@ from tachoscope_dashboards.query_rules import rules
 RULES = rules(KNOWN)
 SCOPE = 'cluster=~"$cluster", namespace=~"$namespace"'
 NODE = f'{SCOPE}, instance=~"$node"'
-OF_JOBS = f'{NODE}, workload_namespace=~"$workload_namespace"'
+OF_JOBS = f'{NODE}, workload_namespace=~"$workload_namespace", team=~"$job_team"'
 
 
 JOB = 'cluster=~"$cluster", training_job="$training_job"'
-PLACE = 'workload_namespace="$workload_namespace"'
-"""The second of the two namespaces, that of the job; the first is the agents'."""
+PLACE = 'workload_namespace="$job_namespace", team="$job_team"'
+"""The second of the two namespaces, that of the job; the first is the agents'. A variable of the same label limits as well."""
 
 
 def of(name: str, expr: str, title: str = "Nodes", **changes: object) -> list[Finding]:
@@ -62,7 +62,7 @@ def test_an_expression_that_cannot_be_read_is_said_once_and_by_one_rule_only() -
         (f"count(tachoscope_agent_info{{{SCOPE}}})", ["instance"]),
         ("count(tachoscope_agent_info)", ["cluster", "namespace", "instance"]),
         (f'sum(tachoscope_job_active{{{OF_JOBS}, training_job="$training_job"}})', []),
-        (f'sum(tachoscope_job_active{{{NODE}, training_job="$training_job"}})', ["workload_namespace"]),
+        (f'sum(tachoscope_job_active{{{NODE}, training_job="$training_job"}})', ["workload_namespace", "team"]),
         (f'sum(tachoscope_job_active{{{OF_JOBS}, training_job="resnet"}})', ["training_job"]),
         (f"sum(rate(tachoscope_host_cpu_seconds_total{{{NODE}}}[$__rate_interval]))", []),
         (f"sum(rate(tachoscope_host_cpu_seconds_total{{{SCOPE}}}[$__rate_interval]))", ["instance"]),
@@ -79,11 +79,11 @@ def test_raw_series_of_ours_are_limited_to_all_that_can_be_chosen_and_have(expr:
 @pytest.mark.parametrize(
     ("where", "words", "missing"),
     [
-        ("", "All of it.", ["clusters", "namespaces", "nodes", "namespaces", "jobs"]),
+        ("", "All of it.", ["clusters", "namespaces", "nodes", "namespaces", "jobs", "teams"]),
         (f"{JOB}, {PLACE}", "All of it.", ["namespaces", "nodes"]),
         (f"{JOB}, {PLACE}", "Of all namespaces and nodes.", []),
-        ("", "Of all clusters and namespaces, and of all jobs and nodes.", []),
-        ("", "Of all clusters; nodes of all jobs in namespaces.", ["namespaces", "nodes", "namespaces"]),
+        ("", "Of all clusters, teams and namespaces, and of all jobs and nodes.", []),
+        ("", "Of all clusters; nodes of all jobs in namespaces.", ["namespaces", "nodes", "namespaces", "teams"]),
     ],
 )
 def test_a_panel_of_recorded_series_says_what_of_the_choice_it_does_not_follow(where: str, words: str, missing: list[str]) -> None:
@@ -93,7 +93,7 @@ def test_a_panel_of_recorded_series_says_what_of_the_choice_it_does_not_follow(w
     one["description"] = words
 
     assert [fault.what.split("of all ")[1].split(",")[0] for fault in found(RULES, "scope", raw)] == missing
-    raw["panels"][0]["options"]["content"] += " Numbers are of all clusters, namespaces, nodes and jobs."
+    raw["panels"][0]["options"]["content"] += " Numbers are of all clusters, namespaces, teams, nodes and jobs."
     assert found(RULES, "scope", raw) == []
 
 

@@ -9,7 +9,7 @@ from tachoscope_core import palette
 from tachoscope_core.verification import Result
 from tachoscope_dashboards import links
 from tachoscope_dashboards.boards import identity
-from tachoscope_dashboards.boards.numbers import KEPT, RATE, WHOLE, attained, how_many
+from tachoscope_dashboards.boards.numbers import JOBS_KEPT, RATE, WHOLE, attained, how_many
 from tachoscope_dashboards.links import runbook
 from tachoscope_dashboards.objectives import above, bound
 from tachoscope_dashboards.panels import About, Column, Link, Placed, Query, Step, Unit, happenings, stat, table, timeseries
@@ -19,7 +19,7 @@ AGE = "training-checkpoint-age"
 NO_JOB = "no job runs"
 _UNREAD = "nothing was saved, or nobody reads checkpoints back"
 _VERIFICATIONS = "tachoscope_checkpoint_verifications_total"
-THIS_JOB = links.board("training", "This job", identity.of_row(KEPT, "training_job", "${__data.fields.Job}"))
+THIS_JOB = links.board("training", "This job", identity.job_of_row(JOBS_KEPT, "${__data.fields.Job}"))
 _CHOSEN = f'{CHOSEN_PLACE}, training_job=~"$training_job"'
 RESULT_COLORS: dict[str, str] = {
     "sound": palette.OK,

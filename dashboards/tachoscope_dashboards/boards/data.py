@@ -8,13 +8,11 @@ from tachoscope_dashboards.board import Board, Event
 from tachoscope_dashboards.boards import gpu_panels, host_panels, identity, input_panels, io_panels
 from tachoscope_dashboards.boards.numbers import RATE
 from tachoscope_dashboards.panels import Placed, row
-from tachoscope_dashboards.variables import NAMESPACE, OF_WORKLOADS, ONE_CLUSTER, ONE_JOB, ONE_JOB_NAMESPACE, WHERE, Variable
+from tachoscope_dashboards.variables import CLUSTER, JOB_CLUSTER, JOB_NAMESPACE, NAMESPACE, ONE_JOB, THIS_JOB, Variable
 
-NODES = Variable(
-    "node", "instance", f'tachoscope_job_active{{{OF_WORKLOADS}, training_job=~"$training_job"}}', "Nodes of the job", listed=True
-)
-_NODE = f'{WHERE}, instance=~"$node"'
-_JOB = f'{OF_WORKLOADS}, instance=~"$node", training_job=~"$training_job"'
+NODES = Variable("node", "instance", f"tachoscope_job_active{{{THIS_JOB}}}", "Nodes of the job", listed=True)
+_NODE = f'{JOB_CLUSTER}, instance=~"$node"'
+_JOB = f'{THIS_JOB}, instance=~"$node"'
 
 _HINT = (
     "The first table is of all jobs; a click on one chooses it. All else is of the job that is chosen above: which ranks wait, "
@@ -30,7 +28,7 @@ def board(policy: Policy) -> Board:
         title="Data pipeline",
         question="Is training starved of input, and by what?",
         hint=_HINT,
-        variables=(ONE_CLUSTER, NAMESPACE, ONE_JOB_NAMESPACE, ONE_JOB, NODES),
+        variables=(CLUSTER, NAMESPACE, JOB_NAMESPACE, *ONE_JOB, NODES),
         panels=(
             row("Which jobs wait for data?"),
             input_panels.jobs(policy),

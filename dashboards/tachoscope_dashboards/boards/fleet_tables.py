@@ -22,7 +22,7 @@ _COLORS = {"page": palette.BAD, "ticket": palette.WARN}
 
 def worst_jobs(policy: Policy, empty: str) -> Placed:
     """Return the table of all jobs, the one with the lowest goodput first."""
-    chosen = identity.of_row({}, "training_job", "${__data.fields.Job}")
+    chosen = identity.job_of_row(CLUSTER_KEPT, "${__data.fields.Job}")
     return table(
         "Jobs, the worst first",
         About(
@@ -123,8 +123,8 @@ def firing() -> Placed:
 def alerts(policy: Policy) -> Placed:
     """Return the alerts that fire, with where each leads."""
     page = Link("Runbook", f"{policy.runbook_base}/${{__value.raw}}.md")
-    chosen = identity.of_row({}, "training_job")
-    service = identity.of_row({}, "service")
+    chosen = identity.job_of_row(CLUSTER_KEPT)
+    service = identity.service_of_row(CLUSTER_KEPT)
     return table(
         "Alerts that fire",
         About(

@@ -200,7 +200,7 @@ def _health(policy: Policy) -> Placed:
 
 def _workloads(policy: Policy) -> Placed:
     by = f"{BY}, {identity.JOB}, workload_pod, rank"
-    chosen = identity.of_row(KEPT, "training_job", "${__data.fields.Job}")
+    chosen = identity.job_of_row(KEPT, "${__data.fields.Job}")
     job = {"job": "${__data.fields.Job}", "rank": "${__data.fields.Rank}"}
     return table(
         "Who has each GPU",

@@ -26,10 +26,17 @@ COLUMNS = (Column("cluster", "Cluster"), Column(NAMESPACE, "Namespace"), Column(
 """Rows of a table are joined by its columns, so that each label is one. Grafana leaves out a column that no series has."""
 
 
-def of_row(kept: Mapping[str, str], name: str, value: str = "${__value.raw}") -> dict[str, str]:
-    """Return what a link from a row to the board of its job or service sets; empty where the row has no such label.
+def job_of_row(kept: Mapping[str, str], job: str = "${__value.raw}") -> dict[str, str]:
+    """Return what a link from a row to a board of one job sets; empty where the row has no such label.
 
     Args:
-        kept: what is taken along from the board. name: the variable of the job or service. value: by default that of the cell.
+        kept: what is taken along from the board. job: by default the cell itself.
     """
-    return {**kept, "cluster": "${__data.fields.Cluster}", NAMESPACE: "${__data.fields.Namespace}", name: value}
+    place = {"job_cluster": "Cluster", "job_namespace": "Namespace", "job_team": "Team"}
+    return {**kept, "training_job": job, **{name: f"${{__data.fields.{column}}}" for name, column in place.items()}}
+
+
+def service_of_row(kept: Mapping[str, str]) -> dict[str, str]:
+    """Return what a link from the cell of a service to its board sets."""
+    place = {"cluster": "${__data.fields.Cluster}", NAMESPACE: "${__data.fields.Namespace}"}
+    return {**kept, **place, "service": "${__value.raw}"}

@@ -169,7 +169,7 @@ def throughput(policy: Policy) -> Placed:
         Column(
             "service",
             "Service",
-            link=links.board("inference", "This service alone", identity.of_row(KEPT, "service")),
+            link=links.board("inference", "This service alone", identity.service_of_row(KEPT)),
         ),
         Column("model", "Model", link=explorer(policy, "inference", "Its requests, in the explorer", _ROW)),
         *identity.COLUMNS,

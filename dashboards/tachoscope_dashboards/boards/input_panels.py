@@ -7,29 +7,29 @@ from tachoscope_alerts.policy import Policy
 from tachoscope_core import palette
 from tachoscope_dashboards import links
 from tachoscope_dashboards.boards import identity
-from tachoscope_dashboards.boards.numbers import KEPT, RATE, WHOLE, attained
+from tachoscope_dashboards.boards.numbers import JOBS_KEPT, KEPT, RATE, WHOLE, attained
 from tachoscope_dashboards.links import runbook
 from tachoscope_dashboards.objectives import above, at_least, bound
 from tachoscope_dashboards.panels import About, Column, Placed, Query, happened, heatmap, stat, table, timeseries
-from tachoscope_dashboards.variables import CHOSEN_PLACE
+from tachoscope_dashboards.variables import CHOSEN_PLACE, THIS_JOB_RECORDED
 
 WAIT = "training-input-wait"
 _STEPS = "tachoscope_step_data_wait_ratio"
 _TIME = "job_state:tachoscope_job_time:rate1m"
-_CHOSEN = f'{CHOSEN_PLACE}, training_job=~"$training_job"'
+_CHOSEN = THIS_JOB_RECORDED
 _COPY, _ALL = ', state="host_to_device"', ""
 _NOT_MEASURED = "no steps, or their input is not measured: it comes through no loader that the probe knows"
 
 
 def jobs(policy: Policy) -> Placed:
     """Return all jobs, the one that waits most first, from recorded series."""
-    state = f'sum by ({identity.JOB}) ({_TIME}{{state="%s"}}) / sum by ({identity.JOB}) ({_TIME})'
-    here = links.board("data", "This job, here", identity.of_row(KEPT, "training_job", "${__data.fields.Job}"))
+    state = f'sum by ({identity.JOB}) ({_TIME}{{{CHOSEN_PLACE}, state="%s"}}) / sum by ({identity.JOB}) ({_TIME}{{{CHOSEN_PLACE}}})'
+    here = links.board("data", "This job, here", identity.job_of_row(JOBS_KEPT, "${__data.fields.Job}"))
     return table(
         "Waiting for data, by job",
         About(
-            "Share of the time of its ranks that each running job waits for data, and copies them to the device; of all clusters, "
-            "namespaces and nodes.",
+            "Share of the time of its ranks that each running job waits for data, and copies them to the device; of all "
+            "teams and namespaces of agents, and of all nodes.",
             "all below the objective's bound",
             "begin with the job that has the most ranks times the most waiting",
             "no job runs",
@@ -37,7 +37,7 @@ def jobs(policy: Policy) -> Placed:
         [
             Query(state % "data_wait"),
             Query(state % "host_to_device"),
-            Query(f"sum by ({identity.JOB}) (job:tachoscope_ranks:sum)"),
+            Query(f"sum by ({identity.JOB}) (job:tachoscope_ranks:sum{{{CHOSEN_PLACE}}})"),
         ],
         [
             Column("training_job", "Job", link=here),

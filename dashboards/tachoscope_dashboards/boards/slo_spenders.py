@@ -100,7 +100,7 @@ def by_model(policy: Policy, slos: Sequence[Slo]) -> Placed:
         Column(
             "service",
             "Service",
-            link=links.board("inference", "What limits it", identity.of_row(KEPT, "service")),
+            link=links.board("inference", "What limits it", identity.service_of_row(KEPT)),
         ),
         Column("model", "Model", link=explorer(policy, "inference", "Its requests, in the explorer", this_row)),
         *identity.COLUMNS,
@@ -156,7 +156,7 @@ def by_job(policy: Policy) -> Placed:
         Column(
             "training_job",
             "Job",
-            link=links.board("training", "This job", identity.of_row(KEPT, "training_job")),
+            link=links.board("training", "This job", identity.job_of_row(KEPT)),
         ),
         *identity.COLUMNS,
         Column("A", "Of all lost", "percentunit", link=explorer(policy, "job", "In the explorer", {"job": "${__data.fields.Job}"})),

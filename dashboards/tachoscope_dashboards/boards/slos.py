@@ -222,13 +222,13 @@ def _firing(policy: Policy) -> Placed:
         Column(
             "service",
             "Service",
-            link=links.board("inference", "Inference", identity.of_row(KEPT, "service")),
+            link=links.board("inference", "Inference", identity.service_of_row(KEPT)),
         ),
         Column("model", "Model"),
         Column(
             "training_job",
             "Job",
-            link=links.board("training", "This job", identity.of_row(KEPT, "training_job")),
+            link=links.board("training", "This job", identity.job_of_row(KEPT)),
         ),
         Column("instance", "Node", link=links.board("gpu-node", "This node", KEPT | {"node": "${__value.raw}"})),
         *identity.COLUMNS,

@@ -15,7 +15,7 @@ from tachoscope_dashboards.boards.numbers import CLUSTER_KEPT, JOB_KEPT
 from tachoscope_dashboards.boards.training_series import JOB, NO_JOB, job_rate, mean, quantile, share
 from tachoscope_dashboards.links import explorer, runbook
 from tachoscope_dashboards.panels import About, Link, Placed, Query, row, stat, timeseries
-from tachoscope_dashboards.variables import NAMESPACE, ONE_CLUSTER, ONE_JOB, ONE_JOB_NAMESPACE, RANK
+from tachoscope_dashboards.variables import CLUSTER, JOB_NAMESPACE, NAMESPACE, ONE_JOB, RANK
 
 _GOODPUT, _REGULARITY = "training-goodput", "training-step-regularity"
 _NO_STEP = "no step was done"
@@ -30,7 +30,7 @@ def board(policy: Policy) -> Board:
         hint="Choose the job above. The widest colour of the ledger that is not compute is the reason; the rows below follow it: "
         "a slow rank, input, communication, faults, checkpoints, GPUs. An alert of all jobs together leads here without a job: "
         "the board Fleet names the worst.",
-        variables=(ONE_CLUSTER, NAMESPACE, ONE_JOB_NAMESPACE, ONE_JOB, RANK),
+        variables=(CLUSTER, NAMESPACE, JOB_NAMESPACE, *ONE_JOB, RANK),
         panels=(
             *_now(policy),
             row("Where does its time go?"),
