@@ -11,20 +11,22 @@ from tachoscope_alerts.catalogue import catalogue
 from tachoscope_core import palette
 from tachoscope_dashboards import reading
 from tachoscope_dashboards.board import Board, Event, to_json
-from tachoscope_dashboards.boards.numbers import ONE_JOB_KEPT
+from tachoscope_dashboards.boards.numbers import KEPT
 from tachoscope_dashboards.links import board as to_board
 from tachoscope_dashboards.links import explorer, runbook
 from tachoscope_dashboards.linter import Finding, Rule
 from tachoscope_dashboards.panels import About, Column, Query, Step, row, stat, table, timeseries
 from tachoscope_dashboards.reading import Dashboard
-from tachoscope_dashboards.variables import CLUSTER, JOB_NAMESPACE, NAMESPACE, NODE, ONE_JOB, THIS_JOB, WHERE
+from tachoscope_dashboards.variables import CLUSTER, NAMESPACE, NODE, WHERE, Variable
 
 Json = dict[str, Any]
 POLICY = policy.load(REPOSITORY / "alerts" / "policy.yaml")
 SLOS = openslo.load([REPOSITORY / "alerts" / "slos"])
 KNOWN = catalogue(SLOS)
 ABOUT = About("What there is.", "all of it", "look at the rest", "nothing was found")
-_NODE = f'{THIS_JOB}, instance=~"$node"'
+_ONE_JOB = Variable("training_job", "training_job", f"tachoscope_job_active{{{WHERE}}}", "Training job", one=True)
+"""Without the variables of its place, which boards of one job have."""
+_NODE = f'{WHERE}, instance=~"$node", training_job="$training_job"'
 
 
 def board() -> Board:
@@ -34,7 +36,7 @@ def board() -> Board:
         title="Small",
         question="Is all of it there?",
         hint="Look from the top.",
-        variables=(CLUSTER, NAMESPACE, NODE, JOB_NAMESPACE, *ONE_JOB),
+        variables=(CLUSTER, NAMESPACE, NODE, _ONE_JOB),
         panels=(
             stat("Nodes", ABOUT, Query(f'count(tachoscope_agent_info{{{WHERE}, instance=~"$node"}})'), unit="short"),
             row("Time"),
@@ -58,7 +60,7 @@ def board() -> Board:
                     Column(
                         "rank",
                         "Rank",
-                        link=to_board("small", "This board", ONE_JOB_KEPT | {"node": "${node}"}),
+                        link=to_board("small", "This board", KEPT | {"node": "${node}", "training_job": "${training_job}"}),
                     ),
                     Column("A", "Silent for", "s"),
                     Column("B", "Steps", "ops", steps=(Step(0.0, palette.WARN),)),

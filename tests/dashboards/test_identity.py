@@ -141,7 +141,8 @@ def _copies_of(answer: Iterator[tuple[dict[str, str], Values]]) -> dict[Labels, 
 
 def _expected(expr: str, chosen: list[Choice]) -> set[Place]:
     """Return the places that what is chosen leaves."""
-    values = {OF_JOB.get(one.name, one.name): set(one.values) for one in chosen if not one.is_all and f"${one.name}" in expr}
+    choosing = [one for one in chosen if not one.is_all and f"${one.name}" in expr]
+    values = {OF_JOB.get(one.name, one.name): set(one.values) for one in choosing}
     return {
         place for place in PLACES if all(value in values.get(label, {value}) for label, value in zip(IDENTITY, place, strict=True))
     }

@@ -5,18 +5,17 @@ from __future__ import annotations
 import pytest
 
 from board_making import KNOWN, Json, found, made, panel, variable
+from tachoscope_dashboards.finalize import _variable
 from tachoscope_dashboards.linter import Finding
 from tachoscope_dashboards.query_rules import rules
+from tachoscope_dashboards.variables import JOB_NAMESPACE, ONE_JOB
 
 RULES = rules(KNOWN)
 SCOPE = 'cluster=~"$cluster", namespace=~"$namespace"'
 NODE = f'{SCOPE}, instance=~"$node"'
-OF_JOBS = f'{NODE}, workload_namespace=~"$workload_namespace", team=~"$job_team"'
 
 
 JOB = 'cluster=~"$cluster", training_job="$training_job"'
-PLACE = 'workload_namespace="$job_namespace", team="$job_team"'
-"""The second of the two namespaces, that of the job; the first is the agents'. A variable of the same label limits as well."""
 
 
 def of(name: str, expr: str, title: str = "Nodes", **changes: object) -> list[Finding]:
@@ -61,12 +60,11 @@ def test_an_expression_that_cannot_be_read_is_said_once_and_by_one_rule_only() -
         (f"count(tachoscope_agent_info{{{NODE}}})", []),
         (f"count(tachoscope_agent_info{{{SCOPE}}})", ["instance"]),
         ("count(tachoscope_agent_info)", ["cluster", "namespace", "instance"]),
-        (f'sum(tachoscope_job_active{{{OF_JOBS}, training_job="$training_job"}})', []),
-        (f'sum(tachoscope_job_active{{{NODE}, training_job="$training_job"}})', ["workload_namespace", "team"]),
-        (f'sum(tachoscope_job_active{{{OF_JOBS}, training_job="resnet"}})', ["training_job"]),
+        (f'sum(tachoscope_job_active{{{NODE}, training_job="$training_job"}})', []),
+        (f'sum(tachoscope_job_active{{{NODE}, training_job="resnet"}})', ["training_job"]),
         (f"sum(rate(tachoscope_host_cpu_seconds_total{{{NODE}}}[$__rate_interval]))", []),
         (f"sum(rate(tachoscope_host_cpu_seconds_total{{{SCOPE}}}[$__rate_interval]))", ["instance"]),
-        (f"count(tachoscope_agent_info{{{NODE}}} unless on (instance) tachoscope_job_active{{{OF_JOBS}}})", ["training_job"]),
+        (f"count(tachoscope_agent_info{{{NODE}}} unless on (instance) tachoscope_job_active{{{NODE}}})", ["training_job"]),
         ("sum(up)", []),
         ('count(ALERTS{alertstate="firing"})', []),
     ],
@@ -79,11 +77,11 @@ def test_raw_series_of_ours_are_limited_to_all_that_can_be_chosen_and_have(expr:
 @pytest.mark.parametrize(
     ("where", "words", "missing"),
     [
-        ("", "All of it.", ["clusters", "namespaces", "nodes", "namespaces", "jobs", "teams"]),
-        (f"{JOB}, {PLACE}", "All of it.", ["namespaces", "nodes"]),
-        (f"{JOB}, {PLACE}", "Of all namespaces and nodes.", []),
-        ("", "Of all clusters, teams and namespaces, and of all jobs and nodes.", []),
-        ("", "Of all clusters; nodes of all jobs in namespaces.", ["namespaces", "nodes", "namespaces", "teams"]),
+        ("", "All of it.", ["clusters", "namespaces", "nodes", "jobs"]),
+        (JOB, "All of it.", ["namespaces", "nodes"]),
+        (JOB, "Of all namespaces and nodes.", []),
+        ("", "Of all clusters and namespaces, and of all jobs and nodes.", []),
+        ("", "Of all clusters; nodes of all jobs in namespaces.", ["namespaces", "nodes"]),
     ],
 )
 def test_a_panel_of_recorded_series_says_what_of_the_choice_it_does_not_follow(where: str, words: str, missing: list[str]) -> None:
@@ -93,8 +91,29 @@ def test_a_panel_of_recorded_series_says_what_of_the_choice_it_does_not_follow(w
     one["description"] = words
 
     assert [fault.what.split("of all ")[1].split(",")[0] for fault in found(RULES, "scope", raw)] == missing
-    raw["panels"][0]["options"]["content"] += " Numbers are of all clusters, namespaces, teams, nodes and jobs."
+    raw["panels"][0]["options"]["content"] += " Numbers are of all clusters, namespaces, nodes and jobs."
     assert found(RULES, "scope", raw) == []
+
+
+@pytest.mark.parametrize(
+    ("series", "missing"),
+    [
+        ("tachoscope_job_active{%s}", ["workload_namespace", "team"]),
+        ('tachoscope_job_active{%s, workload_namespace=~"$job_namespace", team=~"$job_team"}', []),
+        ("tachoscope_host_memory_bytes{%s}", []),
+    ],
+)
+def test_only_series_of_jobs_and_services_are_limited_to_their_place_and_by_any_variable_of_it(
+    series: str, missing: list[str]
+) -> None:
+    raw = made()
+    raw["templating"]["list"] += [_variable(one) for one in (JOB_NAMESPACE, *ONE_JOB[1:])]
+    matchers = 'cluster=~"$job_cluster", namespace=~"$namespace", instance=~"$node"'
+    job = "" if "host" in series else ', training_job=~"$training_job"'
+    panel(raw, "Nodes")["targets"][0]["expr"] = f"count({series % f'{matchers}{job}'})"
+
+    found_there = [one for one in found(RULES, "scope", raw) if one.where == "panel 'Nodes'"]
+    assert [one.what.split(" to the ")[1].split()[0] for one in found_there] == missing
 
 
 def test_a_panel_may_show_all_ranks_where_one_can_be_chosen() -> None:
