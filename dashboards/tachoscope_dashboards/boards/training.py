@@ -29,8 +29,8 @@ def board(policy: Policy) -> Board:
         question="Why is this job slow?",
         hint="Choose the job above. The widest colour of the ledger that is not compute is the reason; the rows below follow it: "
         "a slow rank, input, communication, faults, checkpoints, GPUs. An alert of all jobs together leads here without a job: "
-        "the board Fleet names the worst. Of several jobs of one name the first is shown: choose another by its cluster, namespace or "
-        "team.",
+        "the board Fleet names the worst. Of several jobs of one name the first is shown: choose another by its cluster, "
+        "namespace or team.",
         variables=(CLUSTER, NAMESPACE, JOB_NAMESPACE, *ONE_JOB, RANK),
         panels=(
             *_now(policy),
