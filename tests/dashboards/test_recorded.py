@@ -31,6 +31,15 @@ EMPTY: dict[Where, str] = {
     ("gpu-node", "Memory errors and replaced rows, by GPU", "G"): "H100 replace rows of their memory, and retire no pages",
     ("nccl", "mark Alerts", ""): "no rule has evaluated what is planted",
     ("storage", "Young enough, 1 day", "A"): "checkpoints of a job count from its second hour on",
+    **{
+        (uid, f"variable {name}", ""): "only jobs and services in Kubernetes have one"
+        for uid, names in {
+            **dict.fromkeys(("nccl", "storage", "inference"), ("workload_namespace",)),
+            **dict.fromkeys(("training", "data"), ("workload_namespace", "job_namespace")),
+        }.items()
+        for name in names
+    },
+    **{(uid, "variable job_team", ""): "nobody adds teams there" for uid in ("training", "data")},
     **{("slos", "Who spends $slo: services and models", name): "the first objective of all is one of training" for name in "ABCDE"},
 }
 

@@ -8,6 +8,7 @@ from tachoscope_core import palette
 from tachoscope_core.training_metrics import TRAINING_STATES
 from tachoscope_dashboards import links, objectives
 from tachoscope_dashboards.board import Board
+from tachoscope_dashboards.boards import identity
 from tachoscope_dashboards.boards.fleet_tables import GOODPUT, alerts, firing, nodes, worst_jobs
 from tachoscope_dashboards.boards.numbers import CLUSTER_KEPT
 from tachoscope_dashboards.links import explorer, runbook
@@ -159,7 +160,7 @@ def _cost(policy: Policy) -> list[Placed]:
 
 
 def _jobs(policy: Policy) -> list[Placed]:
-    stuck = f'sum by (training_job) (job:tachoscope_ranks:sum{{{_HERE}, state=~"silent|hung"}}) > 0'
+    stuck = f'sum by ({identity.JOB}) (job:tachoscope_ranks:sum{{{_HERE}, state=~"silent|hung"}}) > 0'
     return [
         stat(
             "Jobs",
@@ -169,7 +170,7 @@ def _jobs(policy: Policy) -> list[Placed]:
                 "a job that is missing here tells nothing: see the alerts, and whether the agents are up",
                 "no job runs",
             ),
-            Query(f"count(sum by (training_job) (job:tachoscope_ranks:sum{{{_HERE}}}) > 0)"),
+            Query(f"count(sum by ({identity.JOB}) (job:tachoscope_ranks:sum{{{_HERE}}}) > 0)"),
             unit="short",
             width=3,
             links=[runbook(policy, "TrainingNoProgress")],

@@ -10,7 +10,7 @@ from tachoscope_core import palette
 from tachoscope_core.gpu_metrics import ACTIONS, GPU_HEALTH_STATES
 from tachoscope_dashboards import links
 from tachoscope_dashboards.board import Board, Event
-from tachoscope_dashboards.boards import gpu_errors, gpu_panels, host_panels, io_panels
+from tachoscope_dashboards.boards import gpu_errors, gpu_panels, host_panels, identity, io_panels
 from tachoscope_dashboards.boards.gpu_panels import BY, NO_GPU
 from tachoscope_dashboards.boards.numbers import KEPT, how_many, numbered
 from tachoscope_dashboards.links import runbook
@@ -200,7 +200,8 @@ def _health(policy: Policy) -> Placed:
 
 
 def _workloads(policy: Policy) -> Placed:
-    by = f"{BY}, workload_namespace, workload_pod, training_job, rank"
+    by = f"{BY}, {identity.JOB}, workload_pod, rank"
+    chosen = identity.job_of_row(KEPT, "${__data.fields.Job}")
     job = {"job": "${__data.fields.Job}", "rank": "${__data.fields.Rank}"}
     return table(
         "Who has each GPU",
@@ -218,11 +219,9 @@ def _workloads(policy: Policy) -> Placed:
             Column("instance", "Node"),
             Column("gpu", "GPU"),
             Column("mig", "MIG"),
-            Column("workload_namespace", "Namespace"),
+            *identity.COLUMNS,
             Column("workload_pod", "Pod"),
-            Column(
-                "training_job", "Job", link=links.board("training", "This job", KEPT | {"training_job": "${__data.fields.Job}"})
-            ),
+            Column("training_job", "Job", link=links.board("training", "This job", chosen)),
             Column("rank", "Rank", link=links.explorer(policy, "job", "This rank in the explorer", job)),
             Column("B", "Memory", unit="bytes"),
         ],
