@@ -63,11 +63,9 @@ def ending(run: Run, job: JobRecords, clock: Clock, normal: Normal, launch: Laun
     if command is not None and command.status == "completed":
         return Ending("completed", "")
     hang = stuck(run, job, clock, normal)
-    lasts = last and command is None and hang is not None and bool(_said(run, job, clock, normal)) and not _somebody_gone(run)
+    lasts = last and command is None and bool(_said(run, job, clock, normal)) and not _somebody_gone(run)
     if last and command is None and _running(run, job, clock, normal, now):
-        if hang is None or not lasts:
-            return Ending("running", "")
-        return Ending("running", _hangs(hang), hang.process, hang=hang, lasts=True)
+        return _running_on(hang if lasts else None)
     culprit, at = _first_gone(gone_badly or run.processes)
     if hang is not None and not (notice is not None and clock.of(notice) < hang.since):
         return Ending("hung", _hangs(hang), hang.process, hang.since, hang, lasts)
@@ -86,12 +84,18 @@ def ending(run: Run, job: JobRecords, clock: Clock, normal: Normal, launch: Laun
     return Ending("unknown", "its records cease, and nobody saw it end")
 
 
+def _running_on(hang: hangs.Hang | None) -> Ending:
+    if hang is None:
+        return Ending("running", "")
+    return Ending("running", _hangs(hang), hang.process, hang=hang, lasts=True)
+
+
 def _hangs(hang: hangs.Hang) -> str:
     return _of(hang.process, f"no rank finished a step for {hang.until - hang.since:.0f} s; {hang.why}")
 
 
 def lasting(run: Run, job: JobRecords, clock: Clock, normal: Normal, now: float) -> Run:
-    """Return a job's last attempt; of one that hangs by the word of who watches it, and that nobody saw end, with its time until now.
+    """Return a job's last attempt; if it hangs by the word of who watches it, and nobody saw it end, with its time until now.
 
     A process that is stopped writes nothing, and its last word is not its end. Where nothing was heard of the attempt for long, it
     lasts until that was said of it.
