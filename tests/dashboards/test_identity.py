@@ -91,7 +91,7 @@ def test_each_copy_of_a_job_or_service_has_a_line_or_row_of_its_own_with_the_sam
     assert merged == []
 
 
-@pytest.mark.parametrize("uid", ["training", "data"])
+@pytest.mark.parametrize("uid", ["tachoscope-training", "tachoscope-data"])
 @pytest.mark.parametrize(
     "asked", [{}, {"var-cluster": ["b"]}, {"var-workload_namespace": ["two"]}, {"var-job_team": ["y"]}], ids=str
 )
