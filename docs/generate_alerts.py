@@ -1,8 +1,13 @@
-"""Writes what is made of the objectives and alerts: rules with their tests, generated parts of runbooks, tables in pages."""
+"""Writes what is made of the objectives and alerts: rules with their tests, generated parts of runbooks, tables in pages.
+
+The chart of the agent has its own copies of the rules.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
+
+from generate_chart import chart_files
 
 from tachoscope_alerts import build, detection, events, openslo, policy, recordings
 from tachoscope_alerts.expressions import number
@@ -46,10 +51,12 @@ def alert_files(*, write: bool) -> list[str]:
     slos, found = openslo.load([ALERTS / "slos"]), events.load(ALERTS / "events")
     told, recorded = policy.load(ALERTS / "policy.yaml"), recordings.load(ALERTS / "recordings.yaml")
     made_from = (slos, found, told, Timing(), ALERTS / "generated", recorded)
-    stale = build.check(*made_from)
+    stale = [str(path.relative_to(ALERTS.parent)) for path in build.check(*made_from)]
     if write:
         build.build(*made_from)
-    return [str(path.relative_to(ALERTS.parent)) for path in stale]
+    made = build.contents(slos, found, told, Timing(), recorded)
+    rules = {Path(name).name.replace(".rules.", "."): text for name, text in made.items() if name.endswith(".rules.yaml")}
+    return [*stale, *chart_files("rules", rules, write=write)]
 
 
 def alert_runbooks(*, write: bool) -> list[str]:

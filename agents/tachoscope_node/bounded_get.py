@@ -1,4 +1,4 @@
-"""One page over HTTP from a server that may hang, drip, lie about its length or send without end.
+"""One request over HTTP to a server that may hang, drip, lie about its length or send without end.
 
 Only the address of the URL is asked: no redirect is followed and no proxy is used.
 """
@@ -10,10 +10,12 @@ import io
 import socket
 import ssl
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import SplitResult, urlsplit
+
+_Answer = TypeVar("_Answer")
 
 
 class PageError(Exception):
@@ -30,19 +32,36 @@ def get(url: str, *, seconds: float, most_bytes: int, headers: Mapping[str, str]
     Raises:
         PageError: there is none within the time and size, or the server has something else to say.
     """
+    return _ask(url, seconds, "", headers or {}, lambda response: _page(response, most_bytes))
+
+
+def check(url: str, *, seconds: float, most_bytes: int, body: str = "", headers: Mapping[str, str] | None = None) -> None:
+    """Ask, and read the whole answer.
+
+    Args:
+        seconds: as for `get`. body: JSON, sent with POST; without one it is a GET.
+
+    Raises:
+        PageError: there is no answer of 2xx within the time and size.
+    """
+    _ask(url, seconds, body, headers or {}, lambda response: _whole(response, most_bytes))
+
+
+def _ask(
+    url: str, seconds: float, body: str, headers: Mapping[str, str], read: Callable[[http.client.HTTPResponse], _Answer]
+) -> _Answer:
     parts = urlsplit(url)
     deadline = time.monotonic() + seconds
     try:
         with ExitStack() as stack:
             connection = stack.enter_context(closing(_connect(parts, deadline)))
             connection.settimeout(_left(deadline))
-            connection.sendall(_request(parts, headers or {}))
-            reader = stack.enter_context(_response(connection, deadline))
-            return _body(reader, most_bytes)
+            connection.sendall(_request(parts, headers, body))
+            return read(stack.enter_context(_response(connection, deadline, _method(body))))
     except TimeoutError:
         raise PageError(f"no whole answer within {seconds:g} s") from None
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise PageError(f"{type(error).__name__}: {error}"[:200]) from None
+        raise PageError(f"{type(error).__name__}: {error}".strip()[:200]) from None
 
 
 def _left(deadline: float) -> float:
@@ -69,11 +88,18 @@ def _connect(parts: SplitResult, deadline: float) -> socket.socket:
     raise failure
 
 
-def _request(parts: SplitResult, headers: Mapping[str, str]) -> bytes:
+def _method(body: str) -> str:
+    return "POST" if body else "GET"
+
+
+def _request(parts: SplitResult, headers: Mapping[str, str], body: str) -> bytes:
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    lines = (f"GET {target} HTTP/1.1", f"Host: {parts.netloc.rpartition('@')[2]}", "Accept: text/plain", "Connection: close")
+    sent, accepted = body.encode(), "application/json" if body else "text/plain"
+    lines = [f"{_method(body)} {target} HTTP/1.1", f"Host: {parts.netloc.rpartition('@')[2]}", f"Accept: {accepted}"]
+    if sent:
+        lines += ["Content-Type: application/json", f"Content-Length: {len(sent)}"]
     own = (f"{name}: {value}" for name, value in headers.items())
-    return "".join(f"{line}\r\n" for line in (*lines, *own, "")).encode("ascii")
+    return "".join(f"{line}\r\n" for line in (*lines, "Connection: close", *own, "")).encode("ascii") + sent
 
 
 class _Incoming(io.RawIOBase):
@@ -96,23 +122,32 @@ class _Incoming(io.RawIOBase):
 
 
 @contextmanager
-def _response(connection: socket.socket, deadline: float) -> Iterator[http.client.HTTPResponse]:
-    response = http.client.HTTPResponse(_Incoming(connection, deadline), method="GET")  # type: ignore[arg-type]
+def _response(connection: socket.socket, deadline: float, method: str) -> Iterator[http.client.HTTPResponse]:
+    response = http.client.HTTPResponse(_Incoming(connection, deadline), method=method)  # type: ignore[arg-type]
     with closing(response):
         response.begin()
         yield response
 
 
-def _body(response: http.client.HTTPResponse, most_bytes: int) -> bytes:
-    if 300 <= response.status < 400:
-        raise PageError(f"it redirects ({response.status}), which is not followed: name the page itself")
-    if response.status != 200:
+def _page(response: http.client.HTTPResponse, most_bytes: int) -> bytes:
+    if response.status != 200 and not 300 <= response.status < 400:
         raise PageError(f"it answers {response.status} {response.reason[:80]}")
     if (encoding := response.headers.get("Content-Encoding", "identity")) != "identity":
         raise PageError(f"it sends {encoding[:20]!r}, which was not asked for")
+    body = _whole(response, most_bytes)
+    if body and not body.endswith(b"\n"):
+        raise PageError(f"it broke off after {len(body)} bytes")
+    return body
+
+
+def _whole(response: http.client.HTTPResponse, most_bytes: int) -> bytes:
+    if 300 <= response.status < 400:
+        raise PageError(f"it redirects ({response.status}), which is not followed: name the page itself")
+    if not 200 <= response.status < 300:
+        raise PageError(f"it answers {response.status} {response.reason[:80]}")
     body = response.read(most_bytes + 1)
     if len(body) > most_bytes:
         raise PageError(f"it sends more than {most_bytes} bytes")
-    if response.length or (body and not body.endswith(b"\n")):  # the length is what should have come, if it was said
+    if response.length:  # what should have come besides
         raise PageError(f"it broke off after {len(body)} bytes")
     return body

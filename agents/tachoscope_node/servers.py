@@ -13,7 +13,7 @@ from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.metric import Metric
 from tachoscope_core.servers import catalogue
 from tachoscope_core.snapshot import Snapshot
-from tachoscope_node.bounded_get import PageError, get
+from tachoscope_node.bounded_get import PageError, check, get
 from tachoscope_node.collectors.collector import NoDataError
 from tachoscope_node.families import Family
 from tachoscope_node.server_families import METRICS, MetricPoint, Unexplained, families, points
@@ -53,8 +53,15 @@ class Watch:
         if self._last is None:
             return []
         at, found = self._last
-        stale = self._clock() - at > 2 * self.server.interval_seconds + ANSWER_SECONDS
+        stale = self._clock() - at > 2 * self.server.interval_seconds + self._longest_look()
         return [self._up(up=False)] if stale else found
+
+    def _longest_look(self) -> float:
+        return ANSWER_SECONDS + (self._check_seconds() if self.server.check_url else 0.0)
+
+    def _check_seconds(self) -> float:
+        """Return how long a check may take: a request waits its turn where a page does not."""
+        return max(ANSWER_SECONDS, self.server.interval_seconds)
 
     def _up(self, *, up: bool) -> MetricPoint:
         return names.SERVER_UP, ((self.server.name,), float(up))
@@ -74,7 +81,8 @@ class Watch:
         except Exception as error:  # a page that nobody thought of ends this look, not all to come
             self._done([self._up(up=False)], f"a fault of the agent: {type(error).__name__}: {error}")
         else:
-            self._done([self._up(up=True), *found], "")
+            fault = self._check()
+            self._done([self._up(up=not fault), *found], fault)
 
     def _read(self) -> Snapshot:
         server = self.server
@@ -88,6 +96,23 @@ class Watch:
         if len(models) > MOST_MODELS:
             raise TachoscopeError(f"it tells of {len(models)} models, more than {MOST_MODELS}")
         return look
+
+    def _check(self) -> str:
+        """Return why the server did not do what it was asked to; nothing if it did, or is not to be asked."""
+        server = self.server
+        if not server.check_url:
+            return ""
+        try:
+            check(
+                server.check_url,
+                seconds=self._check_seconds(),
+                most_bytes=MOST_BYTES,
+                body=server.check_body,
+                headers=server.headers,
+            )
+        except PageError as error:
+            return f"its page is there, and its check failed: {error}"
+        return ""
 
     def _done(self, found: list[MetricPoint], fault: str) -> None:
         if fault != self.fault:

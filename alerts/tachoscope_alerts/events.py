@@ -17,7 +17,7 @@ from tachoscope_alerts.marked_yaml import Section, Value
 from tachoscope_alerts.policy import Policy
 from tachoscope_alerts.rules import KEEP_FIRING_SECONDS, Group, Rule
 from tachoscope_alerts.windows import Timing, duration, scaled_expression, seconds_of
-from tachoscope_alerts.wording import CHOSEN_CLUSTER, WHERE
+from tachoscope_alerts.wording import CHOSEN_PLACE, WHERE
 from tachoscope_core.errors import TachoscopeError
 
 EventSeverity = Literal["page", "ticket", "none"]
@@ -42,7 +42,8 @@ class EventAlert:
     Attributes:
         alert: its name, and that of its runbook. owner: team. slo: the objective whose companion it is, or "".
         for_seconds: that the expression holds before it fires. keep_firing_for_seconds: that it goes on after that.
-        summary, description: may hold Prometheus's templates. dashboard: uid of a board, or "".
+        summary, description: may hold Prometheus's templates. dashboard: name of a board of
+            the suite, uid of another, or "".
         source: of the threshold: a URL, or `judgement: why`. tests: by name, `fires` and `quiet`. labels: more of them.
         path, line: where it was read. group: of its rules; that of its file.
         also: more tests; each says with `fires` whether it does.
@@ -130,7 +131,7 @@ def _rule(event: EventAlert, policy: Policy, timing: Timing) -> Rule:
         "summary": event.summary + (WHERE if event.severity != "none" else ""),
         "description": event.description,
         "runbook_url": runbook_url(policy, event.alert),
-        "dashboard_url": dashboard_url(policy, event.dashboard, chosen) + (CHOSEN_CLUSTER if chosen else ""),
+        "dashboard_url": dashboard_url(policy, event.dashboard, chosen) + (CHOSEN_PLACE if chosen else ""),
     }
     return rule
 

@@ -35,8 +35,26 @@ def faults_of(expression: str, known: Catalogue) -> list[Fault]:
     return [*faults_of_query(expression, known), *_identity(promql.parse(expression))]
 
 
+def merged_workloads(expression: str) -> list[Fault]:
+    """Return where an expression that people look at groups or joins by a job's or service's name, and drops what tells it apart.
+
+    Raises:
+        TachoscopeError: it cannot be read.
+    """
+    found: list[Fault] = []
+    for node in promql.walk(promql.parse(expression)):
+        if isinstance(node, Aggregation) and not node.without and set(WORKLOADS) & set(node.labels or ()):
+            # A `topk by` keeps labels, and yet chooses among all jobs of one name.
+            found += _dropped(node.function, node.labels or (), listed_are_dropped=False)
+        elif isinstance(node, Aggregation) and node.without and node.function not in KEEPING:
+            found += _dropped(node.function, node.labels or (), listed_are_dropped=True)
+        elif isinstance(node, Binary) and (node.ignoring or set(WORKLOADS) & set(node.matching or ())):
+            found += _dropped(f"`{node.operator}`", node.matching or (), listed_are_dropped=node.ignoring)
+    return list(dict.fromkeys(found))
+
+
 def faults_of_query(expression: str, known: Catalogue) -> list[Fault]:
-    """Return what is wrong with an expression that people look at, such as a board's, which is of the cluster that they choose.
+    """Return what is wrong with an expression that people look at, such as a board's.
 
     Raises:
         TachoscopeError: it cannot be read.

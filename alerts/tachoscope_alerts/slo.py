@@ -109,7 +109,8 @@ class Slo:
         target: ratio of good events, 0 to 1. period_days: of the budget, rolling.
         alert: name of its burn alert, and of the runbook: `runbooks/<alert>.md`. pages: False: all its tiers are tickets.
         least_bad_events: fewer within the long window are no alert (low traffic); of slices minutes of bad entities. owner: team.
-        target_source: where the target comes from: a URL, or `judgement`. dashboard: uid of the board that shows it.
+        target_source: where the target comes from: a URL, or `judgement`. dashboard: name of the
+            suite's board that shows it, or uid of another.
         path, line: where it was read, for messages. lines: of its parts, by key: `owner`, `duration`, `ratioMetric.bad`.
     """
 

@@ -19,7 +19,9 @@ from tachoscope_core.metric import IDENTITY, NAMESPACE
 _PLACES = {"cluster": "cluster", NAMESPACE: "namespace", "team": "team"}
 WHERE = "".join(f"{{{{ with $labels.{label} }}}}, {word} {{{{ . }}}}{{{{ end }}}}" for label, word in _PLACES.items())
 """Cluster, namespace and team of an alert, each if it has one, as Prometheus's template."""
-CHOSEN_CLUSTER = "{{ with $labels.cluster }}&var-cluster={{ . | urlquery }}{{ end }}"
+_CHOOSING = ("cluster", NAMESPACE)
+CHOSEN_PLACE = "".join(f"{{{{ with $labels.{label} }}}}&var-{label}={{{{ . | urlquery }}}}{{{{ end }}}}" for label in _CHOOSING)
+"""Cluster and namespace of an alert, each if it has one, as variables of a board's URL; a board that lacks one takes no notice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,7 @@ class Said:
 
     Attributes:
         labels: values of the labels that the objective keeps, by label. where: cluster, namespace and team of it, as far as it has
-            them. cluster: it as a variable of a board's URL.
+            them. chosen: cluster and namespace as variables of a board's URL.
         bad: ratio of bad events, as a percentage. burn: times the ratio that the objective allows.
         left: of the budget, as a percentage, not below 0. hours: that an untouched budget lasts at this rate.
     """
@@ -39,7 +41,7 @@ class Said:
     left: str
     hours: str
     where: str = ""
-    cluster: str = ""
+    chosen: str = ""
 
 
 def annotations_of(slo: Slo, tier: Tier, policy: Policy, timing: Timing, said: Said | None = None) -> dict[str, str]:
@@ -60,7 +62,7 @@ def annotations_of(slo: Slo, tier: Tier, policy: Policy, timing: Timing, said: S
         ),
         "runbook_url": runbook_url(policy, slo.alert),
         "dashboard_url": dashboard_url(policy, slo.dashboard, {"slo": slo.name, **variables})
-        + (said.cluster if slo.dashboard else ""),
+        + (said.chosen if slo.dashboard else ""),
     }
 
 
@@ -85,7 +87,7 @@ def templates(slo: Slo, tier: Tier, timing: Timing) -> Said:
         left=f'{{{{ with {ask} | query }}}}{{{{ . | first | value | printf "%.0f" }}}} %{{{{ else }}}}an unknown part{{{{ end }}}}',
         hours=f'{{{{ printf "{number(hours)} * {budget} / %g" $value | query | first | value | printf "%.1f" }}}}',
         where=WHERE,
-        cluster=CHOSEN_CLUSTER,
+        chosen=CHOSEN_PLACE,
     )
 
 
@@ -99,7 +101,7 @@ def filled_in(slo: Slo, timing: Timing, labels: Mapping[str, str], ratio: float,
         left=f"{max(100 * left, 0.0):.0f} %",
         hours=f"{hours * budget / ratio:.1f}",
         where="".join(f", {word} {labels[label]}" for label, word in _PLACES.items() if labels.get(label)),
-        cluster=f"&var-cluster={labels['cluster']}" if labels.get("cluster") else "",
+        chosen="".join(f"&var-{label}={labels[label]}" for label in _CHOOSING if labels.get(label)),
     )
 
 

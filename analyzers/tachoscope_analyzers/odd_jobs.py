@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 
 from tachoscope_analyzers.facts import facts, steps_of_writers
-from tachoscope_analyzers.life.endings import Ending, ending, witness
+from tachoscope_analyzers.life.endings import Ending, ending, lasting, witness
 from tachoscope_analyzers.life.grants import held
 from tachoscope_analyzers.life.hangs import normal_of
 from tachoscope_analyzers.life.numbering import runs
@@ -37,16 +37,18 @@ def _of_life(job: JobRecords, attempt: int) -> list[QualityNote]:
     mine = [run for run in attempts if run.attempt == attempt]
     if not mine:
         return []
-    run, now = mine[-1], time.time()
+    normal, now = normal_of(found), time.time()
+    attempts[-1] = lasting(attempts[-1], few, clock, normal, now)
+    run = attempts[-1] if mine[-1].attempt == attempts[-1].attempt else mine[-1]
     launch, last = witness(run, attempts, held(few, attempts, clock, (), now), clock)
-    end = ending(run, few, clock, normal_of(found), launch, last=last, now=now)
+    end = ending(run, few, clock, normal, launch, last=last, now=now)
     return [*at_once(attempts, clock, attempt), *_failure(job, attempt, end)]
 
 
 def _failure(job: JobRecords, attempt: int, end: Ending) -> list[QualityNote]:
     # A hang counts if somebody who watched saw it: else it may only be that the records of steps were cut off.
     seen = end.kind != "hung" or any(row.attempt == attempt for row in job.hangs)
-    if not end.failed or end.kind in NOBODYS or not seen:
+    if not (end.failed or end.lasts) or end.kind in NOBODYS or not seen:
         return []
     command = next((row.reason for row in job.ends if row.rank == LAUNCHER_RANK and row.attempt == attempt), "")
     return [
@@ -59,6 +61,8 @@ def _failure(job: JobRecords, attempt: int, end: Ending) -> list[QualityNote]:
 
 
 def _how(end: Ending, command: str) -> str:
+    if end.lasts:
+        return f"the job hangs: {end.reason}"
     if end.kind == "hung":
         return f"the job hung: {end.reason}"
     if end.process is None:

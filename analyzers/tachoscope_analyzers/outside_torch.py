@@ -29,8 +29,8 @@ def torch_trains(steps: Steps) -> bool:
 
 
 def computing_measured(steps: Steps) -> bool:
-    """Say whether it is known how long any step computed."""
-    return torch_trains(steps) or bool(steps.own["compute"].any())
+    """Say whether it is known how long any step computed; it may be no time, where all that was marked waited for a core."""
+    return torch_trains(steps) or any(seconds.any() for seconds in (steps.own["compute"], steps.forward, steps.optimizer))
 
 
 def goodput_measured(job: JobRecords) -> bool:

@@ -197,9 +197,9 @@ app.command(
     epilog="Examples: `tachoscope verify`, `tachoscope verify --job resnet`, `tachoscope verify checkpoints/step-100`, "
     '`python train.py --resume "$(tachoscope verify --job resnet --last)"`',
 )(verify_checkpoints)
-app.command(
-    epilog="Examples: `tachoscope drill --list`, `tachoscope drill queue_saturation`, `tachoscope drill agent_down --keep`"
-)(drill)
+app.command(epilog="Examples: `tachoscope drill --list`, `tachoscope drill queue_saturation`, `tachoscope drill hang --walk`")(
+    drill
+)
 app.command(epilog=PROFILE_EXAMPLES)(profile)
 app.command(epilog=EXPLORE_EXAMPLES)(explore)
 app.command(

@@ -152,13 +152,16 @@ def dashboards_push(
     from tachoscope_dashboards import push
     from tachoscope_dashboards.grafana_api import Grafana
 
-    grafana = Grafana(url, _token(token_file, token_env), insecure=insecure)
+    grafana, boards = Grafana(url, _token(token_file, token_env), insecure=insecure), _boards(policy, slos)
     would = "would be " if dry_run else ""
     refused = 0
-    for done in push.push(grafana, _boards(policy, slos), folder, overwrite=overwrite, dry_run=dry_run):
+    for done in push.push(grafana, boards, folder, overwrite=overwrite, dry_run=dry_run):
         refused += done.what == "refused"
         word = done.what if done.what == "unchanged" else would + done.what
         typer.echo(f"{done.uid}: {word}" + (f": {done.why}" if done.why else f" ({grafana.url}/d/{done.uid})"))
+    for uid in push.superseded(grafana, boards):
+        what = "left of an earlier version, whose boards had such uids; delete it once nothing links to it"
+        typer.echo(f"{uid}: {what} ({grafana.url}/d/{uid})")
     raise typer.Exit(int(refused > 0))
 
 
@@ -187,9 +190,9 @@ def _surroundings(
     linked: dict[str, list[str]] = {}
     alerts = [(slo.dashboard, slo.alert) for slo in slos]
     alerts += [(event.dashboard, event.alert) for event in events.load(places.path_of("events"))]
-    for uid, alert in alerts:
-        if uid:
-            linked.setdefault(uid, []).append(alert)
+    for board, alert in alerts:
+        if board:
+            linked.setdefault(board, []).append(alert)
     return check.Surroundings(
         known=catalogue.catalogue(slos, catalogues),
         policy=policy.load(path or places.path_of("policy.yaml")),

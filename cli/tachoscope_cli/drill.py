@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import signal
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -18,6 +19,9 @@ from rich.text import Text
 from tachoscope_cli.options import needs_analysis, notice
 from tachoscope_cli.show import console
 from tachoscope_core.errors import TachoscopeError
+
+if TYPE_CHECKING:
+    from tachoscope_cli.drill_walk import Step, Verdict
 
 FAULTS = {
     "input_workers": "a training waits for its data: a ticket of the objective on input",
@@ -34,12 +38,19 @@ _TERMINATED = 143
 def drill(
     fault: Annotated[str | None, typer.Argument(metavar="CLASS", help=f"What to break: {', '.join(FAULTS)}.")] = None,
     list_: Annotated[bool, typer.Option("--list", help="Say what can be drilled, and exit.")] = False,  # noqa: FBT002
+    walk: Annotated[  # noqa: FBT002
+        bool, typer.Option("--walk", help="Walk through the alert's runbook, too: run its queries and commands, judge the answers.")
+    ] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the folder with configurations and logs.")] = False,  # noqa: FBT002
 ) -> None:
     """Break something for real and see whether the alert reaches its receiver, in time and with all that one needs at 3 a.m.
 
     A real Prometheus and Alertmanager run on this machine, on loopback only, with windows scaled down, an agent and a workload; in
     about a minute all of it is gone again. Nothing that runs already is touched. Exits with 1 if something was not as it should be.
+
+    With --walk it runs what the alert's runbook tells one to, during the fault and after it: queries, with their ranges scaled as
+    the rules' are, and commands that only read or that end the drill's own processes. What needs more, such as kubectl, is named as
+    not run.
     """
     out = console()
     if list_:
@@ -54,14 +65,30 @@ def drill(
     from tachoscope_cli import drill_run
 
     with _folder(keep=keep) as folder, _ending_on_term(), _told(out) as say:
-        checks, others = drill_run.hold(drill_run.DRILLS[fault], folder, say)
+        held = drill_run.hold(drill_run.DRILLS[fault], folder, say, walk=walk)
     words = {True: Text("yes", style="green"), False: Text("NO", style="bold red")}
     out.print(f"drill {fault}: {drill_run.DRILLS[fault].alert}")
-    out.print(_table(["", "as it should be", "found"], [[Text(one.what), words[one.passed], Text(one.found)] for one in checks]))
-    if others:
+    rows = [[Text(one.what), words[one.passed], Text(one.found)] for one in held.checks]
+    out.print(_table(["", "as it should be", "found"], rows))
+    if held.others:
         out.print("also came, as other rules see the same fault:")
-        out.print(_table(["alert", "what it said"], [[Text(name), Text(said)] for name, said in others.items()]))
-    raise typer.Exit(0 if all(one.passed for one in checks) else 1)
+        out.print(_table(["alert", "what it said"], [[Text(name), Text(said)] for name, said in held.others.items()]))
+    if walk:
+        _show_walk(out, drill_run.DRILLS[fault].alert, held.steps)
+    walked = not walk or (held.steps != [] and all(one.verdict != "WRONG" for one in held.steps))
+    raise typer.Exit(0 if all(one.passed for one in held.checks) and walked else 1)
+
+
+def _show_walk(out: Console, alert: str, steps: Sequence[Step]) -> None:
+    styles: dict[Verdict, str] = {"right": "green", "WRONG": "bold red", "not judged": "yellow", "not run": "yellow"}
+    cells = [
+        [Text(one.when), Text(str(one.section)), Text(one.what), Text(one.verdict, style=styles[one.verdict]), Text(one.answer)]
+        for one in steps
+    ]
+    counts = Counter(one.verdict for one in steps)
+    told = ", ".join(f"{counts[verdict]} {verdict}" for verdict in styles)
+    out.print(f"runbook {alert}: {told}")
+    out.print(_table(["when", "section", "query or command", "", "answer"], cells))
 
 
 def _table(titles: Sequence[str], rows: Sequence[Sequence[Text]]) -> Table:

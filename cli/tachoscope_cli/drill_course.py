@@ -20,6 +20,7 @@ from tachoscope_cli.drill_checks import Check, in_time, of_message, of_route
 from tachoscope_cli.drill_processes import wait_until
 from tachoscope_cli.drill_receiver import Arrival, Receiver
 from tachoscope_cli.drill_servers import samples
+from tachoscope_cli.drill_walk import Step, Walk
 from tachoscope_cli.drill_workloads import Fault
 
 AGENT_JOB, WATCH_JOB = "tachoscope", "tachoscope-watch"
@@ -43,6 +44,7 @@ class Course:
         labels: of the alert, by which it is known among others of its name.
         timing: of the rules. telling: of Alertmanager.
         say: is told what is waited for. logs: of the processes, by name.
+        walk: makes a walk through the runbook of the alert that came; None: it is not walked through.
     """
 
     alert: str
@@ -60,10 +62,11 @@ class Course:
     prometheus_url: str
     say: Callable[[str], None]
     logs: Mapping[str, Path]
+    walk: Callable[[Arrival], Walk] | None = None
 
 
-def run(course: Course, fault: Fault) -> list[Check]:
-    """Cause the fault and end it; return what was found.
+def run(course: Course, fault: Fault) -> tuple[list[Check], list[Step]]:
+    """Cause the fault and end it; return what was found, and the steps of the runbook.
 
     Raises:
         TachoscopeError: the workload was not well before the fault.
@@ -78,10 +81,14 @@ def run(course: Course, fault: Fault) -> list[Check]:
     fault.cause()
     first = _within(_PATIENCE_SECONDS, lambda: next((one for one in _came(course) if one.starts_at >= began), None))
     if first is None:
-        return [*found, Check("fires", passed=False, found=f"not within {_PATIENCE_SECONDS:.0f} s")]
+        return [*found, Check("fires", passed=False, found=f"not within {_PATIENCE_SECONDS:.0f} s")], []
     # Until the rates see nothing but the fault: then they say how bad it is.
     time.sleep(max(course_began + course.timing.base + 2 * course.timing.scrape - time.monotonic(), 0.0))
     bad_ratio = _bad_ratio(course)
+    walk = course.walk(first) if course.walk is not None else None
+    if walk is not None:
+        walk.during()
+        walk.end()
     course.say(f"the fault ends; waiting for the end of {course.alert}")
     fault.end()
     ended = time.time()
@@ -90,6 +97,8 @@ def run(course: Course, fault: Fault) -> list[Check]:
     times, (wait, interval, _) = _times(course, severity, bad_ratio), alertmanager.waits(severity, course.telling)
     if isinstance(course.source, Slo):
         found.append(Check("events that were bad", bad_ratio > 0, f"{bad_ratio:.0%} under the fault"))
+    if walk is not None:
+        walk.after()
     return [
         *found,
         in_time("fires", first.starts_at - began, times.earliest, times.latest),
@@ -97,7 +106,7 @@ def run(course: Course, fault: Fault) -> list[Check]:
         of_route(first, course.policy),
         *of_message(first, course.policy),
         in_time("ends, and that is told", last and last - ended, 0.0, times.clears + interval + _TOLD_SECONDS),
-    ]
+    ], walk.steps if walk is not None else []
 
 
 def others(course: Course) -> dict[str, str]:

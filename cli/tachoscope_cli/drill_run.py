@@ -7,19 +7,22 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from tachoscope_alerts import alertmanager, build, events, openslo, places, policy
 from tachoscope_alerts.events import EventAlert
 from tachoscope_alerts.policy import Policy
 from tachoscope_alerts.slo import Slo
 from tachoscope_alerts.windows import Timing
-from tachoscope_cli import drill_course, drill_servers, drill_workloads
+from tachoscope_cli import drill_course, drill_runbooks, drill_servers, drill_workloads
 from tachoscope_cli.drill_agent import HANG_SECONDS, Agent, agent
 from tachoscope_cli.drill_checks import Check
 from tachoscope_cli.drill_course import AGENT_JOB, WATCH_JOB, Course
 from tachoscope_cli.drill_processes import program
 from tachoscope_cli.drill_receiver import Receiver
+from tachoscope_cli.drill_walk import Expected, Step, Walk
 from tachoscope_cli.drill_watch import watch
 from tachoscope_cli.drill_workloads import Fault
 
@@ -35,7 +38,7 @@ class Drill:
             to see one that has ended; None: as many.
         labels: of the alert, by which it is known among others of its name.
         numbers: of an event's expression, those that are seconds and to be scaled, as its windows are.
-        watched: whether a `tachoscope watch` runs, too.
+        watched: whether a `tachoscope watch` runs, too. runbook: what the alert's runbook says of the fault.
     """
 
     fault: str
@@ -49,6 +52,7 @@ class Drill:
     labels: Mapping[str, str] = field(default_factory=dict)
     numbers: Sequence[int] = ()
     watched: bool = False
+    runbook: Expected = field(default_factory=Expected)
 
     @property
     def timing(self) -> Timing:
@@ -69,6 +73,7 @@ DRILLS = {
         scale=1 / 7200,
         history=13.0,
         seen=5.0,  # a step is counted when it ends; those that wait are a quarter as many a second as those before
+        runbook=drill_runbooks.INPUT_WAIT,
     ),
     "hang": Drill(
         fault="the process of a training is stopped",
@@ -78,6 +83,7 @@ DRILLS = {
         history=10.0,
         seen=HANG_SECONDS + 2.0,  # who watches looks once a second, and the agent reads what it says
         holds=300.0,  # no step within 5 minutes
+        runbook=drill_runbooks.COLLECTIVE_HANG,
     ),
     "straggler": Drill(
         fault="rank 1 of a training computes for half a second more in each step",
@@ -90,6 +96,7 @@ DRILLS = {
         lasts=1800.0,
         labels={"class": "compute_straggler"},
         watched=True,
+        runbook=drill_runbooks.BOTTLENECK,
     ),
     "failed_checkpoint": Drill(
         fault="checkpoints of a training cannot be written",
@@ -101,6 +108,7 @@ DRILLS = {
         holds=7200.0,  # the last sound one is two hours old
         lasts=0.0,  # the next one is young
         numbers=(7200,),
+        runbook=drill_runbooks.CHECKPOINT_TOO_OLD,
     ),
     "queue_saturation": Drill(
         fault="an inference server is slow and refuses most requests",
@@ -109,6 +117,7 @@ DRILLS = {
         scale=1 / 400,
         history=10.0,
         seen=0.5,
+        runbook=drill_runbooks.AVAILABILITY,
     ),
     "agent_down": Drill(
         fault="a node's agent is killed",
@@ -118,6 +127,7 @@ DRILLS = {
         history=10.0,
         seen=0.0,
         holds=300.0,  # it was away for more than half of 10 minutes
+        runbook=drill_runbooks.AGENT_DOWN,
     ),
 }
 
@@ -162,14 +172,21 @@ def shipped() -> Specs:
     return Specs(slos, events.load(places.path_of("events")), policy.load(places.path_of("policy.yaml")))
 
 
-def hold(drill: Drill, folder: Path, say: Callable[[str], None]) -> tuple[list[Check], dict[str, str]]:
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What came of a drill. `others`: other alerts that came, with what they said. `steps`: of the runbook, if it was walked."""
+
+    checks: list[Check]
+    others: dict[str, str]
+    steps: list[Step]
+
+
+def hold(drill: Drill, folder: Path, say: Callable[[str], None], *, walk: bool = False) -> Held:
     """Hold a drill; all that it started has ended when it returns or raises.
 
     Args:
         folder: an empty one, for configurations, data and logs. say: is told what is waited for.
-
-    Returns:
-        What was found, and other alerts that came: their names and what they said.
+        walk: whether to run the queries and commands of the alert's runbook while the fault is there, and after it.
 
     Raises:
         TachoscopeError: a program is missing or did not start, or the workload was not well before the fault.
@@ -192,6 +209,14 @@ def hold(drill: Drill, folder: Path, say: Callable[[str], None]) -> tuple[list[C
             drill_servers.prometheus(folder, rules=written, targets=scraped, alertmanager_url=alertmanager_url, timing=timing)
         )
         fault = stack.enter_context(drill.workload(folder, watcher))
+        about: dict[str, Any] = {
+            "expected": drill.runbook,
+            "timing": timing,
+            "prometheus_url": prometheus_url,
+            "agent": watcher,
+            "known": fault.known,
+            "say": say,
+        }
         course = Course(
             alert=drill.alert,
             source=specs.source_of(drill.alert),
@@ -208,5 +233,7 @@ def hold(drill: Drill, folder: Path, say: Callable[[str], None]) -> tuple[list[C
             prometheus_url=prometheus_url,
             say=say,
             logs={name: folder / f"{name}.log" for name in ("agent", "prometheus", "watch", "workload")},
+            walk=partial(Walk, **about) if walk else None,
         )
-        return drill_course.run(course, fault), drill_course.others(course)
+        checks, steps = drill_course.run(course, fault)
+        return Held(checks, drill_course.others(course), steps)

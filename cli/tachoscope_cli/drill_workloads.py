@@ -12,9 +12,9 @@ import subprocess
 import sys
 import threading
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tachoscope_cli.drill_agent import Agent
@@ -38,10 +38,11 @@ _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault that can be caused and ended, any number of times."""
+    """A fault that can be caused and ended, any number of times. `known`: variables of its runbook that one knows beforehand."""
 
     cause: Callable[[], None]
     end: Callable[[], None]
+    known: Mapping[str, str] = field(default_factory=dict)
 
 
 @contextmanager
@@ -163,8 +164,9 @@ def serving(folder: Path, agent: Agent) -> Iterator[Fault]:
     """Run a server under the probe, and clients of it; the fault: it is slow, so that it refuses most of them."""
     slow, port = folder / "slow", free_port()
     command = [sys.executable, "-m", "tachoscope_cli.drill_server", "--port", str(port), "--slow-while", str(slow)]
-    with running(command, folder / "workload.log", agent.environment()), _asking(f"http://127.0.0.1:{port}/v1/completions"):
-        yield _while_file(slow)
+    gateway = f"http://127.0.0.1:{port}"
+    with running(command, folder / "workload.log", agent.environment()), _asking(f"{gateway}/v1/completions"):
+        yield replace(_while_file(slow), known={"gateway": gateway})
 
 
 @contextmanager

@@ -39,7 +39,7 @@ def preview(
     prometheus: Annotated[str, typer.Option(metavar="URL", help="The Prometheus whose series are drawn; it is only asked.")],
     boards: Annotated[
         list[str] | None,
-        typer.Argument(metavar="BOARD|FILE|DIR", help="Boards by uid, JSON files, or folders of them. Default: all."),
+        typer.Argument(metavar="BOARD|FILE|DIR", help="Boards by name, JSON files, or folders of them. Default: all."),
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the pages; 0: any free one.")] = 0,
     host: Annotated[
@@ -90,11 +90,12 @@ def _in_words(seconds: int) -> str:
 
 
 def _serve(looked_at: Preview, host: str, port: int) -> None:
+    from tachoscope_alerts.links import board_name
     from tachoscope_dashboards.preview.server import Server
 
     with Server(looked_at, host, port) as server:
         typer.echo(f"{server.url}/")
-        notice(f"boards {', '.join(looked_at.boards)}, from {looked_at.url}; Ctrl-C ends it")
+        notice(f"boards {', '.join(map(board_name, looked_at.boards))}, from {looked_at.url}; Ctrl-C ends it")
         try:
             server.serve_forever()
         except KeyboardInterrupt:

@@ -60,19 +60,25 @@ def page_of(name: str) -> str:
 def filled(page: str, values: Mapping[str, str]) -> tuple[str, list[str]]:
     """Return a page with `${label}` replaced where the label is known, and the placeholders that are left, in their order.
 
-    In queries a value is escaped as PromQL has it. In commands one that is not plain is left to the shell's variable, whose value
+    In commands a value that is not plain is left to the shell's variable, whose value
     runs nothing, whatever stands in it.
     """
-
-    def in_query(found: re.Match[str]) -> str:
-        return _of(found, values).replace("\\", r"\\").replace('"', r"\"") if found[1] in values else found[0]
 
     def in_command(found: re.Match[str]) -> str:
         return _of(found, values) if found[1] in values and _PLAIN.fullmatch(values[found[1]]) else found[0]
 
     parts = _QUERIES.split(page)  # every second one is a block of queries
-    text = "".join(_PLACEHOLDER.sub(in_query if place % 2 else in_command, part) for place, part in enumerate(parts))
+    text = "".join(in_query(part, values) if place % 2 else _PLACEHOLDER.sub(in_command, part) for place, part in enumerate(parts))
     return text, _needed(text)
+
+
+def in_query(expression: str, values: Mapping[str, str]) -> str:
+    """Return a query with `${label}` replaced where the label is known; a value is escaped as PromQL has it."""
+
+    def escaped(found: re.Match[str]) -> str:
+        return _of(found, values).replace("\\", r"\\").replace('"', r"\"") if found[1] in values else found[0]
+
+    return _PLACEHOLDER.sub(escaped, expression)
 
 
 def _of(found: re.Match[str], values: Mapping[str, str]) -> str:

@@ -58,7 +58,8 @@ CatalogueOption = Annotated[
 @slo_app.command(
     "check",
     epilog="Examples: `tachoscope slo check`, `tachoscope slo check my-slos/ --retention 60d`, "
-    "`tachoscope slo check chat.yaml --catalogue chat-metrics.yaml`, `tachoscope slo check --prometheus http://127.0.0.1:9090`",
+    "`tachoscope slo check chat.yaml --catalogue chat-metrics.yaml`, `tachoscope slo check --prometheus http://127.0.0.1:9090`, "
+    "`tachoscope slo check --page http://127.0.0.1:8000/metrics`",
 )
 def slo_check(
     paths: Annotated[list[Path] | None, typer.Argument(help=PATHS)] = None,
@@ -74,6 +75,10 @@ def slo_check(
     prometheus: Annotated[
         str | None,
         typer.Option(metavar="URL", help="Ask this Prometheus too, whether it has the buckets of the thresholds."),
+    ] = None,
+    page: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="The same of one page of metrics, such as an inference server's; a file will do."),
     ] = None,
 ) -> None:
     """Say what is wrong with objectives and alerts: those that can never fire, names that do not exist, nobody to tell.
@@ -98,7 +103,9 @@ def slo_check(
     if prometheus:
         from tachoscope_alerts import asked_bounds
 
-        problems += asked_bounds.check(slos, prometheus, time.time())
+        problems += asked_bounds.check(slos, asked_bounds.of_prometheus(prometheus, time.time()), "the Prometheus")
+    if page:
+        problems += _bounds_of_page(slos, page)
     for line in (*broken, *map(str, problems)):
         typer.echo(line)
     errors = len(broken) + sum(problem.severity == "error" for problem in problems)
@@ -106,6 +113,15 @@ def slo_check(
     found = f"{counted(errors, 'error')}, {counted(notes, 'note')}"
     notice(f"{counted(len(slos), 'objective')} and {counted(len(alerts), 'other alert')}: {found}")
     raise typer.Exit(int(errors > 0))
+
+
+def _bounds_of_page(slos: list[Slo], place: str) -> list[Problem]:
+    from tachoscope_alerts import asked_bounds
+    from tachoscope_alerts.slo import AtMost, MoreThan
+    from tachoscope_cli import slo_page
+
+    names = {slo.indicator.histogram.metric for slo in slos if isinstance(slo.indicator, AtMost | MoreThan)}
+    return asked_bounds.check(slos, asked_bounds.of_buckets(slo_page.buckets(place, names)), "the page")
 
 
 @slo_app.command(

@@ -43,6 +43,7 @@ SENTENCES: Mapping[str, str] = {
     "checkpoint_stall": "Saving checkpoints{on} takes {share} of {whole}{place}.",
     "lost_work": "Work done again after failures takes {share} of {whole}.",
     "hang": "{ranks} {are} stuck: it costs {share} of {whole}.",
+    "hang.now": "{ranks} {are} stuck{place}, and no step came since: that is {share} of {whole} so far.",
     "async_staleness": "Updates{on} are applied to parameters that are too old.",
     "silent_corruption": "A device computes wrong numbers{on}.",
     "queue_saturation": "Waiting in the queue takes {share} of the {whole}.",

@@ -115,7 +115,7 @@ SERVER_UP = Metric(
     "tachoscope_server_up",
     "gauge",
     "",
-    "1 if the inference server's metrics could be read at the last look, 0 if not.",
+    "1 if the inference server's metrics could be read at the last look, and its check, if it has one, was answered; 0 if not.",
     ("service",),
 )
 SERVER_START = Metric(

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tachoscope_alerts.links import board_name
 from tachoscope_alerts.written_yaml import to_yaml
 from tachoscope_core.errors import TachoscopeError
 
@@ -32,12 +33,12 @@ def contents(boards: Sequence[Json]) -> dict[str, str]:
     """
     found = {}
     for board in boards:
-        uid = board["uid"]
+        name = board_name(board["uid"])
         text = written(board)
         if len(text.encode()) > MOST_BYTES:
-            raise TachoscopeError(f"the board {uid} has more than 1 MiB, which no ConfigMap holds", fix="make two of it")
-        found[f"{uid}.json"] = text
-        found[f"{CONFIGMAPS}/{uid}.yaml"] = HEADER + to_yaml(config_map(uid, text))
+            raise TachoscopeError(f"the board {name} has more than 1 MiB, which no ConfigMap holds", fix="make two of it")
+        found[f"{name}.json"] = text
+        found[f"{CONFIGMAPS}/{name}.yaml"] = HEADER + to_yaml(config_map(name, text))
     return found
 
 
@@ -53,18 +54,18 @@ def written(board: Json) -> str:
         raise TachoscopeError(f"the board {board['uid']} cannot be written: {error}", fix="look for inf and nan in it") from None
 
 
-def file_name(uid: str) -> str:
+def file_name(name: str) -> str:
     """Return the name of a board's file beside those of others, which a sidecar writes into one folder."""
-    return f"tachoscope-{uid}.json"
+    return f"tachoscope-{name}.json"
 
 
-def config_map(uid: str, text: str) -> Json:
+def config_map(name: str, text: str) -> Json:
     """Return the resource that holds a board; its namespace is where it is applied."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": f"tachoscope-dashboard-{uid}", "labels": LABELS, "annotations": {"grafana_folder": FOLDER}},
-        "data": {file_name(uid): text},
+        "metadata": {"name": f"tachoscope-dashboard-{name}", "labels": LABELS, "annotations": {"grafana_folder": FOLDER}},
+        "data": {file_name(name): text},
     }
 
 
@@ -107,4 +108,6 @@ def _is_ours(path: Path) -> bool:
         content = json.loads(text)
     except ValueError:
         return False
-    return isinstance(content, dict) and content.get("uid") == path.stem and "tachoscope" in (content.get("tags") or [])
+    if not isinstance(content, dict) or "tachoscope" not in (content.get("tags") or []):
+        return False
+    return board_name(str(content.get("uid"))) == path.stem

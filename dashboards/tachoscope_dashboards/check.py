@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tachoscope_alerts.catalogue import Catalogue
+from tachoscope_alerts.links import board_uid
 from tachoscope_alerts.policy import Policy
 from tachoscope_dashboards import link_rules, lint_rules, linter, own_rules, query_rules
 from tachoscope_dashboards.link_rules import Targets
@@ -22,7 +23,7 @@ class Surroundings:
     Attributes:
         known: the catalogue, with the series that rules record. policy: whose bases links begin with.
         runbooks: the folder; None: not looked for.
-        ours: all boards of the suite, which links may lead to. linked: uids that alerts link to, each with the alerts.
+        ours: all boards of the suite, which links may lead to. linked: names of boards that alerts link to, each with the alerts.
         excepted: where rules are not held.
     """
 
@@ -71,8 +72,8 @@ def _same_uid(boards: Sequence[Dashboard]) -> Iterator[Problem]:
 
 def _unmade(around: Surroundings) -> Iterator[Problem]:
     made = {board.uid for board in around.ours}
-    for uid, alerts in around.linked.items():
-        if uid not in made:
+    for name, alerts in around.linked.items():
+        if board_uid(name) not in made:
             some = f"{', '.join(alerts[:3])}{' and others' if len(alerts) > 3 else ''}"
             what = f"there is no such board, and {some} link{'s' if len(alerts) == 1 else ''} to it"
-            yield Problem(uid, "", "uid", what, "make it, or name another at the alert")
+            yield Problem(name, "", "uid", what, "make it, or name another at the alert")

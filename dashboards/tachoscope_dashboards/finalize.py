@@ -9,7 +9,8 @@ from grafanalib import core as grafana
 from grafanalib._gen import DashboardEncoder
 
 from tachoscope_core import palette
-from tachoscope_dashboards.variables import CLUSTER, DATASOURCE, Variable
+from tachoscope_core.metric import IDENTITY
+from tachoscope_dashboards.variables import DATASOURCE, Variable
 
 if TYPE_CHECKING:
     from tachoscope_dashboards.board import Board, Event
@@ -119,13 +120,15 @@ def _to_others() -> Json:
 
 
 def _alerts(board: Board) -> Json:
-    # Alerts of all clusters together have no such label.
-    of_cluster = ['cluster=~"$cluster|"'] if CLUSTER in board.variables else []
-    chosen = ", ".join(['alertstate="firing"', *of_cluster, *([board.alerts] if board.alerts else [])])
+    # Alerts of all clusters or namespaces together have no such label.
+    here = [f'{one.label}=~"${one.name}|"' for one in board.variables if one.label in IDENTITY]
+    chosen = ", ".join(['alertstate="firing"', *here, *([board.alerts] if board.alerts else [])])
     firing = f"ALERTS{{{chosen}}}"
     # Where one begins: what fires for hours would colour all of it.
-    expr = f"max by (alertname, severity, training_job, service, instance) ({firing} unless {firing} offset {_MARKS_STEP})"
-    return _annotation("Alerts", expr, "{{alertname}} {{training_job}}{{service}}{{instance}}", palette.BAD)
+    by = ", ".join(("alertname", "severity", *IDENTITY, "training_job", "service", "instance"))
+    expr = f"max by ({by}) ({firing} unless {firing} offset {_MARKS_STEP})"
+    title = "{{alertname}} {{training_job}}{{service}}{{instance}} {{workload_namespace}} {{cluster}}"
+    return _annotation("Alerts", expr, title, palette.BAD)
 
 
 def _marks(event: Event) -> Json:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tachoscope_alerts.links import runbook_url
+from tachoscope_alerts.links import board_uid, runbook_url
 from tachoscope_alerts.policy import Policy
 from tachoscope_dashboards.panels import Link
 
@@ -25,13 +25,13 @@ def explorer(policy: Policy, page: str, title: str, chosen: Mapping[str, str]) -
     return Link(title, f"{policy.explorer_base}/{page}?{parameters}")
 
 
-def board(uid: str, title: str, chosen: Mapping[str, str]) -> Link:
-    """Return the link to another board with variables set, the time range kept.
+def board(name: str, title: str, chosen: Mapping[str, str]) -> Link:
+    """Return the link to another board, by its name, with variables set, the time range kept.
 
     A variable that is given its own value, as in `{"node": "${node}"}`, keeps all that are chosen.
     """
-    parameters = "&".join([*(_variable(name, value) for name, value in chosen.items()), "var-datasource=${datasource}", _TIME])
-    return Link(title, f"/d/{uid}?{parameters}")
+    parameters = "&".join([*(_variable(key, value) for key, value in chosen.items()), "var-datasource=${datasource}", _TIME])
+    return Link(title, f"/d/{board_uid(name)}?{parameters}")
 
 
 def _variable(name: str, value: str) -> str:

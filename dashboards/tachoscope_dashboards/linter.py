@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 import msgspec
 import yaml
 
+from tachoscope_alerts.links import board_uid
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_dashboards.reading import Dashboard
 
@@ -53,7 +54,7 @@ class Problem:
 
 
 class Excepted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where a rule is not held, and why. Without `boards` on all, by uid; without `panels` on all of these, by title."""
+    """Where a rule is not held, and why. Without `boards` on all, by name or uid; without `panels` on all of these, by title."""
 
     rule: str
     reason: str
@@ -62,7 +63,7 @@ class Excepted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def covers(self, problem: Problem, uid: str) -> bool:
         """Say whether it is about a problem of the board of this uid."""
-        here = not self.boards or uid in self.boards
+        here = not self.boards or uid in map(board_uid, self.boards)
         return self.rule == problem.rule and here and (not self.panels or problem.where in map(panel_named, self.panels))
 
 

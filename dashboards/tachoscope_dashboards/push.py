@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import quote
 
+from tachoscope_alerts.links import board_name
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_dashboards.grafana_api import Answer, Grafana
 
@@ -24,6 +25,8 @@ _MESSAGE = "tachoscope dashboards push"
 _OURS = re.compile(rf"{_MESSAGE} (?P<fingerprint>[0-9a-f]{{16}})")
 _PAGE = 1000
 """Folders that Grafana lists at once."""
+_SEARCHED = 5000
+"""Boards that Grafana lists at once, the most that it takes."""
 _LOOKED_BACK = 5
 """Versions that are asked for; the last is among them, in whichever order they come."""
 
@@ -81,6 +84,17 @@ def push(
             yield _pushed(grafana, board, place, there)
 
 
+def superseded(grafana: Grafana, boards: Sequence[Json]) -> list[str]:
+    """Return the uids of boards of ours that are left of a version before uids began with `tachoscope-`; a push leaves them there.
+
+    Raises:
+        TachoscopeError: no Grafana, or the token may not look.
+    """
+    before = {board_name(board["uid"]) for board in boards} - {board["uid"] for board in boards}
+    found = _expect(grafana.ask(f"/api/search?type=dash-db&tag=tachoscope&limit={_SEARCHED}"), list, grafana, "boards")
+    return sorted(before & {str(one.get("uid")) for one in found if isinstance(one, dict)})
+
+
 # --- folders ------------------------------------------------------------------------------------------------------------------
 
 
@@ -88,7 +102,7 @@ def _folder(grafana: Grafana, title: str) -> str:
     """Return the uid of a folder at the top; nothing if there is none."""
     found: list[str] = []
     for page in range(1, 1000):
-        folders = _expect(grafana.ask(f"/api/folders?limit={_PAGE}&page={page}"), list, grafana)
+        folders = _expect(grafana.ask(f"/api/folders?limit={_PAGE}&page={page}"), list, grafana, "folders")
         found += [str(one["uid"]) for one in folders if isinstance(one, dict) and one.get("title") == title and one.get("uid")]
         if len(folders) < _PAGE:
             break
@@ -98,13 +112,13 @@ def _folder(grafana: Grafana, title: str) -> str:
 
 
 def _new_folder(grafana: Grafana, title: str) -> str:
-    made = _expect(grafana.ask("/api/folders", {"title": title}), dict, grafana)
+    made = _expect(grafana.ask("/api/folders", {"title": title}), dict, grafana, "folders")
     return str(made.get("uid", ""))
 
 
-def _expect(answer: Answer, kind: type, grafana: Grafana) -> Any:
+def _expect(answer: Answer, kind: type, grafana: Grafana, about: str) -> Any:
     if answer.status != http.HTTPStatus.OK or not isinstance(answer.content, kind):
-        raise TachoscopeError(f"{grafana.url} answers {answer.status} about folders: {answer.words}")
+        raise TachoscopeError(f"{grafana.url} answers {answer.status} about {about}: {answer.words}")
     return answer.content
 
 
@@ -162,7 +176,7 @@ def _pushed(grafana: Grafana, board: Json, folder: str, there: _There | None) ->
     status = answer.content.get("status", "") if isinstance(answer.content, dict) else ""
     why = {
         "version-mismatch": "somebody changed it at this moment: push again",
-        "name-exists": f"another board has its title or uid ({answer.words}): rename that one, or name another folder by --folder",
+        "name-exists": f"another board has its title or uid ({answer.words}): rename or delete it, or choose another --folder",
         "plugin-dashboard": "it belongs to a plugin of Grafana's",
     }.get(status, f"Grafana answers {answer.status}: {answer.words}")
     return Done(board["uid"], "refused", why)

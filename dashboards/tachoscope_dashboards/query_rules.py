@@ -12,13 +12,14 @@ from tachoscope_alerts import promql, rule_lint
 from tachoscope_alerts.catalogue import Catalogue, Known
 from tachoscope_alerts.label_flow import labels_of
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.metric import IDENTITY, NAMESPACE, WORKLOADS
 from tachoscope_dashboards.expressions import Asked, asked, call, parseable, plain, short, variables_in
 from tachoscope_dashboards.linter import Finding, Rule, panel_named
 from tachoscope_dashboards.reading import Dashboard, Panel
 
 FREE = frozenset({"rank", "slo"})
 """Variables of a board that a panel may leave aside: it shows all ranks of the job, or all objectives."""
-_PLURALS = {"training_job": "jobs", "gpu": "GPUs"}
+_PLURALS = {"training_job": "jobs", "gpu": "GPUs", NAMESPACE: "namespaces", "job_team": "teams"}
 _LEGEND = re.compile(r"\{\{\s*([a-zA-Z_]\w*)\s*\}\}")
 _OURS = "core/"
 _FIELD = re.compile(r"\$\{__data\.fields(?:\.|\[\")([^}\"]+)(?:\"\])?\}")
@@ -30,6 +31,7 @@ def rules(known: Catalogue) -> tuple[Rule, ...]:
     """Return the rules, for the series that there are."""
     return (
         Rule("catalogue", "expressions use names and labels that there are", partial(_catalogue, known)),
+        Rule("identity", "jobs and services of one name are not merged", _identity),
         Rule("scope", "series are limited to what is chosen, or the panel says that they are not", partial(_scope, known)),
         Rule("legend", "legends and marks are named by labels that the series have", partial(_legend, known)),
         Rule("columns", "columns and rows that are named are there", partial(_columns, known)),
@@ -46,8 +48,22 @@ def _catalogue(known: Catalogue, board: Dashboard) -> Iterator[Finding]:
         yield from (Finding(one.where, fault.what, fault.fix) for fault in found)
 
 
+def _identity(board: Dashboard) -> Iterator[Finding]:
+    for one in asked(board):
+        if one.kind == "variable":  # it lists names, and no more
+            continue
+        try:
+            found = rule_lint.merged_workloads(plain(one.expr))
+        except TachoscopeError:  # the rule `catalogue` says so
+            continue
+        yield from (Finding(one.where, fault.what, fault.fix) for fault in found)
+
+
 def _scope(known: Catalogue, board: Dashboard) -> Iterator[Finding]:
     labels = chosen_labels(board)
+    first: dict[str, str] = {}
+    for name, label in labels.items():
+        first.setdefault(label, name)  # others choose among its values
     for one in asked(board):
         if one.kind == "variable":
             continue
@@ -55,9 +71,9 @@ def _scope(known: Catalogue, board: Dashboard) -> Iterator[Finding]:
             of = known.get(series.metric)
             if of is None:
                 continue
-            limited = {name for matcher in series.matchers for name in variables_in(matcher.value)}
-            for name, label in labels.items():
-                if name in limited or name in FREE:
+            limited = {labels.get(name) for matcher in series.matchers for name in variables_in(matcher.value)}
+            for label, name in first.items():
+                if label in limited or name in FREE or (label in IDENTITY[1:] and not of.labels & set(WORKLOADS)):
                     continue
                 if _is_raw(of) and of.has(label):
                     fix = f'add {label}=~"${name}", or count it in a recorded series'

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tachoscope_core import palette
+from tachoscope_core.metric import IDENTITY
 from tachoscope_dashboards import panel_json
 from tachoscope_dashboards.panel_json import Json
 from tachoscope_dashboards.panel_words import About, Column, Link, Placed, Query
@@ -59,7 +60,11 @@ def _is_value(source: str, queries: Sequence[Query]) -> bool:
 
 
 def _column(column: Column) -> Json:
-    properties: list[Json] = [{"id": "unit", "value": column.unit}, {"id": "noValue", "value": NOTHING}]
+    # Links take these cells as values of variables, where only an empty one is what has no such label.
+    properties: list[Json] = [
+        {"id": "unit", "value": column.unit},
+        {"id": "noValue", "value": "" if column.source in IDENTITY else NOTHING},
+    ]
     if column.steps:
         properties += [
             {"id": "thresholds", "value": panel_json.thresholds(column.steps, palette.OK)},

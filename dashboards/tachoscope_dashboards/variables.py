@@ -5,7 +5,9 @@ Most take several values, and all: `.*`, which matches series without the label 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from tachoscope_core.metric import NAMESPACE as WORKLOAD_NAMESPACE
 
 DATASOURCE = "datasource"
 
@@ -32,16 +34,36 @@ class Variable:
 CLUSTER = Variable("cluster", "cluster", "tachoscope_agent_info", "Cluster")
 NAMESPACE = Variable("namespace", "namespace", 'tachoscope_agent_info{cluster=~"$cluster"}', "Namespace of the agents")
 NODE = Variable("node", "instance", 'tachoscope_agent_info{cluster=~"$cluster", namespace=~"$namespace"}', "Node")
-TRAINING_JOB = Variable(
-    "training_job", "training_job", 'tachoscope_job_active{cluster=~"$cluster", namespace=~"$namespace"}', "Training job"
-)
-ONE_JOB = Variable(
-    "training_job", "training_job", 'tachoscope_job_active{cluster=~"$cluster", namespace=~"$namespace"}', "Training job", one=True
-)
-RANK = Variable("rank", "rank", 'tachoscope_steps_total{training_job=~"$training_job"}', "Rank")
-SERVICE = Variable("service", "service", 'tachoscope_requests_total{cluster=~"$cluster", namespace=~"$namespace"}', "Service")
-MODEL = Variable("model", "model", 'tachoscope_requests_total{service=~"$service"}', "Model")
-SLO = Variable("slo", "slo", "slo:objective:ratio", "Objective")
-
 WHERE = 'cluster=~"$cluster", namespace=~"$namespace"'
 """Matchers of every expression on raw series: a board's scope."""
+CHOSEN_PLACE = f'cluster=~"$cluster", {WORKLOAD_NAMESPACE}=~"${WORKLOAD_NAMESPACE}"'
+"""Matchers of what rules record by job or service: the namespace of the agents is not left there."""
+OF_WORKLOADS = f'{WHERE}, {WORKLOAD_NAMESPACE}=~"${WORKLOAD_NAMESPACE}"'
+"""Matchers of every expression on raw series of jobs or services, on boards that have one of the variables below."""
+
+JOB_NAMESPACE = Variable(WORKLOAD_NAMESPACE, WORKLOAD_NAMESPACE, f"tachoscope_job_active{{{WHERE}}}", "Namespaces of jobs")
+SERVICE_NAMESPACE = Variable(
+    WORKLOAD_NAMESPACE, WORKLOAD_NAMESPACE, f"tachoscope_requests_total{{{WHERE}}}", "Namespaces of services"
+)
+TRAINING_JOB = Variable("training_job", "training_job", f"tachoscope_job_active{{{OF_WORKLOADS}}}", "Training job")
+
+_OF_JOB = f'tachoscope_job_active{{{OF_WORKLOADS}, training_job=~"$training_job"%s}}'
+_JOB_CLUSTER, _JOB_NAMESPACE = ', cluster=~"$job_cluster"', f', {WORKLOAD_NAMESPACE}=~"$job_namespace"'
+ONE_JOB = (
+    replace(TRAINING_JOB, one=True),
+    Variable("job_cluster", "cluster", _OF_JOB % "", "Cluster of the job", one=True),
+    Variable("job_namespace", WORKLOAD_NAMESPACE, _OF_JOB % _JOB_CLUSTER, "Namespace of the job", one=True),
+    Variable("job_team", "team", _OF_JOB % f"{_JOB_CLUSTER}{_JOB_NAMESPACE}", "Team of the job", one=True),
+)
+"""The job of a board of one job, whose panels sum over all that they read. Where several have its name the first is chosen, and
+others can be. `cluster` only narrows what can be chosen: a link may bring several, or all."""
+JOB_CLUSTER = 'cluster=~"$job_cluster", namespace=~"$namespace"'
+"""Matchers of raw series of nodes on boards of one job."""
+THIS_JOB = f'{JOB_CLUSTER}{_JOB_NAMESPACE}, team=~"$job_team", training_job=~"$training_job"'
+"""Matchers of raw series of the one job."""
+THIS_JOB_RECORDED = f'cluster=~"$job_cluster"{_JOB_NAMESPACE}, team=~"$job_team", training_job=~"$training_job"'
+"""Matchers of what rules record of the one job."""
+RANK = Variable("rank", "rank", f"tachoscope_steps_total{{{THIS_JOB}}}", "Rank")
+SERVICE = Variable("service", "service", f"tachoscope_requests_total{{{OF_WORKLOADS}}}", "Service")
+MODEL = Variable("model", "model", f'tachoscope_requests_total{{{OF_WORKLOADS}, service=~"$service"}}', "Model")
+SLO = Variable("slo", "slo", "slo:objective:ratio", "Objective")

@@ -90,7 +90,7 @@ def _histogram(name: str, per_second: float, mean: float, nodes: tuple[str, ...]
 
 def _objectives() -> Iterator[Series]:
     training = ("goodput", "step-regularity", "checkpoint-age", "recovery", "job-success", "input-wait")
-    inference = ("availability", "ttft-p99", "ttft-p95", "inter-token", "admission", "joint-attainment")
+    inference = ("availability", "uptime", "ttft-p99", "ttft-p95", "inter-token", "admission", "joint-attainment")
     names = [(f"training-{name}", {}) for name in training] + [("gpu-efficiency", {})]
     served = {"service": LABELS["service"], "model": LABELS["model"]}
     for name, labels in [*names, *((f"inference-{name}", served) for name in inference)]:
@@ -256,6 +256,7 @@ def _watch() -> Iterator[Series]:
     here, job = NODES[:1], {"training_job": LABELS["training_job"]}
     for found, share in (("compute_straggler", 0.3), ("input_fetch", 0.2), ("hang", 1.0)):
         yield from _gauge("tachoscope_bottleneck_ratio", share, here, **job, **{"class": found})
+    yield from _gauge("tachoscope_bottleneck_ratio", 0.3, here, training_job="another", **{"class": LABELS["class"]})
     for state in JOB_STATES:
         yield from _gauge("tachoscope_watch_jobs", 2.0, here, state=state)
     yield from _gauge("tachoscope_watch_cycle_seconds", 70.0, here)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from string import Template
@@ -11,19 +10,11 @@ from string import Template
 import yaml
 
 from helpers import REPOSITORY
+from tachoscope_cli import runbook_parts
+from tachoscope_cli.runbook_parts import Query
 
 RUNBOOKS = REPOSITORY / "runbooks"
 ALERTS = REPOSITORY / "alerts"
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """A query, and the line of words above it: its number, what it shows, and what it shows where all is well."""
-
-    number: int
-    what: str
-    healthy: str
-    expression: str
 
 
 @cache
@@ -75,15 +66,7 @@ def section(text: str, heading: str) -> str:
 
 def queries(text: str) -> list[Query]:
     """Return the queries of a page; each has two lines, and a block that is made otherwise fails here."""
-    found = []
-    for block in blocks(text, "promql"):
-        lines = block.splitlines()
-        for words, expression in zip(lines[::2], lines[1::2], strict=True):
-            parts = re.fullmatch(r"# Q(\d+) (.+); healthy: (.+)", words)
-            assert parts, f"{words!r} is not '# Q1 what; healthy: value'"
-            assert not expression.startswith("#"), f"a query has to follow on {words!r}"
-            found.append(Query(int(parts[1]), parts[2], parts[3], expression))
-    return found
+    return [query for block in blocks(text, "promql") for query in runbook_parts.queries(0, block)]
 
 
 def filled(text: str, labels: dict[str, str]) -> str:

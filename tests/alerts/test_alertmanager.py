@@ -19,11 +19,12 @@ from typing import Any
 import pytest
 import yaml
 
+from helpers import REPOSITORY
 from processes import free_port, wait_for
 from sample_slos import AVAILABILITY, GOODPUT
-from tachoscope_alerts import alertmanager, policy
+from tachoscope_alerts import alertmanager, events, openslo, policy
 from tachoscope_alerts.policy import Maintenance, Policy, Receiver
-from tachoscope_alerts.windows import Timing
+from tachoscope_alerts.windows import Timing, tiers
 from tachoscope_cli import drill_servers
 from tachoscope_cli.drill_receiver import Receiver as Webhook
 
@@ -354,6 +355,34 @@ def test_each_incident_has_a_key_of_its_own_and_is_told_without_waiting_for_anot
     place.post("key", burn("model n", "page", **chat, model="n"))
     again = wait_for(lambda: place.came("key", model="n"))[0]
     assert again.group == first.group, "another model of the service is the same incident"
+
+
+def pages() -> list[dict[str, str]]:
+    """Return the labels that each alert that pages has whatever it is of."""
+    of_events = [event for event in events.load(REPOSITORY / "alerts" / "events") if event.severity == "page"]
+    of_slos = [slo for slo in openslo.load([REPOSITORY / "alerts" / "slos"]) if any(tier.severity == "page" for tier in tiers(slo))]
+    return [
+        *({"alertname": one.alert, "slo": one.slo, "area": one.area, "owner": one.owner} for one in of_events),
+        *({"alertname": one.alert, "slo": one.name, "area": one.area, "owner": one.owner} for one in of_slos),
+    ]
+
+
+def test_each_alert_that_pages_is_told_once_of_each_cluster_and_namespace_that_it_fires_in(place: Place) -> None:
+    """That none fires for a healthy twin is in `test_twins.py`. Here what has the same name in two places fails in both at once."""
+    found = pages()
+    assert len(found) >= 13
+    failing = [{"cluster": "a", "workload_namespace": "x"}, {"cluster": "b", "workload_namespace": "x"}]
+    posted = [
+        burn(f"{number} in {where['cluster']}", "page", **labels | where | {"service": f"of-{number}", "owner": "observability"})
+        for number, labels in enumerate(found)
+        for where in failing
+    ]
+    place.post("everywhere", *posted)
+    came = wait_for(lambda: len(came := place.came("everywhere")) >= len(posted) and came)
+
+    assert sorted(one.labels["is"] for one in came) == sorted(labels["is"] for labels in posted)
+    assert all({"cluster", "workload_namespace"} <= one.labels.keys() for one in came)
+    assert len({one.group for one in came}) == len(posted)
 
 
 def test_tickets_are_grouped_by_what_happened(place: Place) -> None:

@@ -13,7 +13,7 @@ from sample_slos import PLACES
 from tachoscope_alerts.events import EventAlert, groups, load
 from tachoscope_alerts.promtests import of_event_alerts
 from tachoscope_alerts.windows import Timing, scaled_expression
-from tachoscope_alerts.wording import CHOSEN_CLUSTER
+from tachoscope_alerts.wording import CHOSEN_PLACE
 from tachoscope_core.errors import TachoscopeError
 
 TIMING = Timing()
@@ -118,7 +118,7 @@ def test_an_alert_leads_to_its_runbook_and_a_board_and_keeps_its_labels(tmp_path
     assert (rule["for"], rule["keep_firing_for"]) == ("1m", "5m")
     assert rule["annotations"]["runbook_url"] == "https://runbooks.example.com/GpuLost.md"
     chosen = "var-gpu={{ $labels.gpu | urlquery }}&var-node={{ $labels.instance | urlquery }}"
-    assert rule["annotations"]["dashboard_url"] == f"https://boards.example.com/d/gpu-node?{chosen}{CHOSEN_CLUSTER}"
+    assert rule["annotations"]["dashboard_url"] == f"https://boards.example.com/d/tachoscope-gpu-node?{chosen}{CHOSEN_PLACE}"
 
 
 def test_in_a_drill_waits_and_windows_are_short_and_hold_enough_scrapes(tmp_path: Path) -> None:

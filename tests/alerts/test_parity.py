@@ -141,8 +141,10 @@ def test_a_prometheus_is_asked_for_the_buckets_of_thresholds(both: tuple[Samples
     between = replace(KINDS["latency"], name="between", indicator=replace(LATENCY, bound=2.25))
     absent = replace(KINDS["latency"], name="absent", indicator=AtMost(Selector("other_seconds"), 1.0))
 
-    assert asked_bounds.check([KINDS["latency"], KINDS["bad"]], url, END) == []
-    (error, note) = sorted(asked_bounds.check([between, absent], url, END), key=lambda problem: problem.severity)
+    asked = asked_bounds.of_prometheus(url, END)
+
+    assert asked_bounds.check([KINDS["latency"], KINDS["bad"]], asked, "it") == []
+    (error, note) = sorted(asked_bounds.check([between, absent], asked, "it"), key=lambda problem: problem.severity)
     assert error.severity == "error" and "ends at 2.25" in error.what and "2.5" in error.fix
     assert note.severity == "note" and "no series of other_seconds" in note.what
 

@@ -32,6 +32,7 @@ PROMISES = {
     "training-input-wait": (0.99, 0.1, False),
     "gpu-efficiency": (0.9, 0.8, False),
     "inference-availability": (0.999, None, True),
+    "inference-uptime": (0.999, 1.0, False),
     "inference-ttft-p99": (0.99, 2.5, True),
     "inference-ttft-p95": (0.95, 0.5, False),
     "inference-inter-token": (0.99, 0.1, True),
@@ -59,7 +60,8 @@ def test_each_is_described_and_carries_a_source_an_owner_and_a_board():
         assert slo.title
         assert slo.dashboard
         assert slo.area == ("inference" if slo.name.startswith("inference") else "training")
-        assert slo.by == (*IDENTITY, *(("service", "model") if slo.area == "inference" else ()))
+        kept = ("service",) if slo.name == "inference-uptime" else ("service", "model") if slo.area == "inference" else ()
+        assert slo.by == (*IDENTITY, *kept)  # a server is up for all of its models
 
 
 def test_each_state_of_training_is_good_or_bad_on_purpose_and_only_the_queue_is_not_counted():
@@ -118,13 +120,14 @@ def test_thresholds_on_histograms_are_boundaries_that_the_mapped_servers_have_to
 
 
 def test_the_examples_of_the_page_are_sound(tmp_path: Path):
-    spec, metrics = re.findall(r"```yaml\n(.*?)```", (REPOSITORY / "docs" / "slos.md").read_text(), flags=re.DOTALL)
-    (tmp_path / "chat-queue.yaml").write_text(spec)
+    gateway, queue, metrics = re.findall(r"```yaml\n(.*?)```", (REPOSITORY / "docs" / "slos.md").read_text(), flags=re.DOTALL)
+    (tmp_path / "gateway-availability.yaml").write_text(gateway)
+    (tmp_path / "chat-queue.yaml").write_text(queue)
     (tmp_path / "metrics.yaml").write_text(metrics)
-    slos = openslo.read(tmp_path / "chat-queue.yaml")
+    slos = [slo for name in ("gateway-availability", "chat-queue") for slo in openslo.read(tmp_path / f"{name}.yaml")]
     known = catalogue(slos, [tmp_path / "metrics.yaml"])
 
-    assert [slo.alert for slo in slos] == ["ChatQueueBurn"]
+    assert [slo.alert for slo in slos] == ["GatewayAvailabilityBurn", "ChatQueueBurn"]
     around = lint.Surroundings(known, policy.load(ALERTS / "policy.yaml").owners, None, 35 * DAY)
     assert lint.check(slos, [], around) == []
     assert known["chat_seconds_bucket"].buckets == (0.5, 1.0, 2.0)

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from life_making import T0, PlantedLife, judged
+from life_making import NOW, T0, PlantedLife, judged
+from tachoscope_analyzers.life.report import analyze_life
 from tachoscope_core import records
+from tachoscope_show import verdict_words
 
 
 def test_a_hang_that_passes_is_told_from_a_slow_step_by_who_waited(tmp_path: Path) -> None:
@@ -107,3 +109,54 @@ def test_ranks_that_evaluate_for_long_do_not_hang(tmp_path: Path) -> None:
     assert told.attempts[0].ended == "killed"
     assert report.ledgers[0].states["evaluation"] == pytest.approx(2 * 78.0)
     assert "hung" not in report.ledgers[0].states
+
+
+def hanging_now(*, gone: bool = False, heartbeats_until: float = 60.0) -> PlantedLife:
+    """A job of two ranks without an end: rank 1 on node-1 is stopped after ten steps, and rank 0 waits for it."""
+    life = PlantedLife()
+    life.launcher(0.0, None)
+    beats = [(float(t), "backward") for t in range(15, int(heartbeats_until), 5)]
+    life.process(0, [1.0] * 10, start=1.0, begin=2.0, heartbeats=beats)
+    life.process(1, [1.0] * 10, start=1.0, begin=2.0, host="node-1")
+    stuck = {"failed_rank": 1, "failed_writer": life.writer(0, 1, 1.0), "why": "its process is stopped by a signal"}
+    life.add(records.WorkerHung, 42.0, writer="agent-0", since_time=T0 + 12.0, step=10, why="all ranks of this host wait")
+    life.add(records.WorkerHung, 42.5, writer="agent-1", host="node-1", since_time=T0 + 12.0, step=10, **stuck)
+    if gone:
+        life.gone(1, 50.0, start=1.0, host="node-1")
+    return life
+
+
+def test_a_job_that_hangs_now_is_said_to_first_with_rank_host_and_since_when_however_long_it_trained(tmp_path: Path) -> None:
+    report = analyze_life(hanging_now().load(tmp_path), now=T0 + 62.0)
+
+    assert report.life is not None
+    assert report.life.attempts[0].ended == "running"
+    assert report.life.attempts[0].reason.startswith("rank 1 on node-1: no rank finished a step for 50 s; its process is stopped")
+    (found,) = (one for one in report.findings if one.class_ == "hang")
+    assert (found.severity, found.ranks, found.cause) == ("critical", [1], "now")
+    assert "rank 1 on node-1 was stuck since 2023-11-14T22:13:32+00:00" in found.action
+    assert verdict_words.first_lines(report).verdict.startswith("Rank 1 is stuck, and no step came since")
+    assert report.ledgers[0].states["hung"] == pytest.approx(2 * 50.0)
+    assert report.life.recoveries == []
+
+
+def test_a_hang_of_which_nothing_was_heard_any_more_lasts_as_far_as_anybody_knows(tmp_path: Path) -> None:
+    report = analyze_life(hanging_now(heartbeats_until=20.0).load(tmp_path), now=NOW)
+
+    assert report.life is not None
+    assert report.life.attempts[0].ended == "hung"
+    (found,) = (one for one in report.findings if one.class_ == "hang")
+    assert (found.severity, found.ranks, found.cause) == ("critical", [1], "now")
+    assert report.ledgers[0].states["hung"] == pytest.approx(2 * 30.5)
+
+
+def test_a_hang_that_somebody_saw_end_or_pass_does_not_last(tmp_path: Path) -> None:
+    ended, passed = hanging_now(gone=True), hanging_now()
+    for rank in range(2):
+        own = {"writer": passed.writer(0, rank, 1.0), "rank": rank, "host": f"node-{rank}"}
+        phases = {"forward": 0.5, "backward": 43.5 if rank == 0 else 0.5}
+        passed.add(records.StepDone, 56.0, **own, step=11, wall_seconds=44.0, phase_seconds=phases, cpu_seconds={})
+    for life, folder in ((ended, tmp_path / "ended"), (passed, tmp_path / "passed")):
+        folder.mkdir()
+        report = analyze_life(life.load(folder), now=T0 + 62.0)
+        assert [one.cause for one in report.findings if one.class_ == "hang"] == [""]

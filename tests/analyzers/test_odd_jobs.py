@@ -20,8 +20,8 @@ def loaded(tmp_path: Path, rows: list[records.AnyRecord]) -> JobRecords:
     return from_spool([tmp_path])
 
 
-def planted(phases: dict[str, float], ranks: int = 1, steps: int = 60) -> list[records.AnyRecord]:
-    return [records.decode(line) for line in job([[phases] * ranks] * steps).splitlines()]
+def planted(phases: dict[str, float], ranks: int = 1, steps: int = 60, delay: float = 0.0) -> list[records.AnyRecord]:
+    return [records.decode(line) for line in job([[phases] * ranks] * steps, delay=[[delay] * ranks] * steps).splitlines()]
 
 
 def of_one_rank(rows: list[records.AnyRecord]) -> list[records.AnyRecord]:
@@ -49,8 +49,8 @@ def test_a_trial_beside_a_training_does_not_take_its_steps_away(tmp_path: Path) 
     assert (report.ranks, report.window.steps) == (1, 98)
 
 
-def without_torch(tmp_path: Path, phases: dict[str, float]) -> Report:
-    rows = planted(phases)
+def without_torch(tmp_path: Path, phases: dict[str, float], delay: float = 0.0) -> Report:
+    rows = planted(phases, delay=delay)
     return analyze(
         loaded(
             tmp_path,
@@ -80,3 +80,10 @@ def test_computing_that_was_marked_is_goodput(tmp_path: Path) -> None:
 
     assert round(report.goodput or 0.0, 3) == 0.8
     assert report.quality == []
+
+
+def test_computing_that_only_waited_for_a_core_is_a_goodput_of_zero_and_not_unmeasured(tmp_path: Path) -> None:
+    report = without_torch(tmp_path, {"data_wait": 0.02, "forward": 0.08}, delay=0.08)
+
+    assert report.goodput == 0.0
+    assert [round(finding.share, 3) for finding in report.findings if finding.class_ == "cpu_contention"] == [0.8]

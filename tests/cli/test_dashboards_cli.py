@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from board_making import made, panel
-from fake_grafana import TOKEN, FakeGrafana, running
+from fake_grafana import TOKEN, FakeGrafana, Kept, running
 from helpers import REPOSITORY
 from tachoscope_cli.commands import call
 from tachoscope_core.errors import TachoscopeError
@@ -146,11 +146,11 @@ def test_boards_are_pushed_once_and_then_found_unchanged(
     monkeypatch.setenv("GRAFANA_TOKEN", TOKEN)
 
     assert push(grafana, "--token-file", "token", "--dry-run") == 0
-    assert f"agents: would be created ({grafana.url}/d/agents)" in capsys.readouterr().out.splitlines()
+    assert f"tachoscope-agents: would be created ({grafana.url}/d/tachoscope-agents)" in capsys.readouterr().out.splitlines()
     assert grafana.boards == {}
     assert push(grafana, "--token-file", "token") == 0
-    assert f"agents: created ({grafana.url}/d/agents)" in capsys.readouterr().out.splitlines()
-    assert set(grafana.boards) == {path.stem for path in COMMITTED.glob("*.json")}
+    assert f"tachoscope-agents: created ({grafana.url}/d/tachoscope-agents)" in capsys.readouterr().out.splitlines()
+    assert set(grafana.boards) == {f"tachoscope-{path.stem}" for path in COMMITTED.glob("*.json")}
     assert push(grafana, "--token-env", "GRAFANA_TOKEN") == 0
     assert {line.split(": ")[1].split()[0] for line in capsys.readouterr().out.splitlines()} == {"unchanged"}
 
@@ -160,7 +160,7 @@ def test_a_board_that_was_changed_there_is_named_and_the_exit_code_says_so(
 ):
     monkeypatch.setenv("GRAFANA_TOKEN", TOKEN)
     push(grafana, "--token-env", "GRAFANA_TOKEN")
-    grafana.save_by_hand("agents")
+    grafana.save_by_hand("tachoscope-agents")
     capsys.readouterr()
 
     assert push(grafana, "--token-env", "GRAFANA_TOKEN") == 1
@@ -169,6 +169,21 @@ def test_a_board_that_was_changed_there_is_named_and_the_exit_code_says_so(
     assert "agents: would be updated" in capsys.readouterr().out
     assert push(grafana, "--token-env", "GRAFANA_TOKEN", "--overwrite", "--folder", "Mine") == 0
     assert {grafana.folders[kept.folder] for kept in grafana.boards.values()} == {"Mine"}
+
+
+def test_boards_of_an_earlier_version_are_named_and_left_to_the_user_to_delete(
+    elsewhere: Path, grafana: FakeGrafana, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("GRAFANA_TOKEN", TOKEN)
+    for uid, tags in (("fleet", ["tachoscope"]), ("data", ["theirs"]), ("copy", ["tachoscope"])):
+        grafana.boards[uid] = Kept({"uid": uid, "title": uid, "version": 1, "tags": tags}, "f9", [])
+
+    for words in (["--dry-run"], []):
+        assert push(grafana, "--token-env", "GRAFANA_TOKEN", *words) == 0
+        (line,) = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("tachoscope-")]
+        assert line.startswith("fleet: left of an earlier version")
+        assert line.endswith(f"({grafana.url}/d/fleet)")
+    assert {"fleet", "data", "copy", "tachoscope-fleet", "tachoscope-data"} <= set(grafana.boards)
 
 
 @pytest.mark.parametrize(

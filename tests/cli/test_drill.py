@@ -24,7 +24,7 @@ installed = pytest.mark.skipif(
 
 
 def held(*words: str, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COMMAND, *words], capture_output=True, text=True, env=os.environ | environment, timeout=240, cwd=cwd)
+    return subprocess.run([*COMMAND, *words], capture_output=True, text=True, env=os.environ | environment, timeout=480, cwd=cwd)
 
 
 @installed
@@ -46,6 +46,24 @@ def test_a_fault_becomes_an_alert_that_reaches_its_owner_in_time_says_enough_and
     for check in CHECKS:
         (row,) = [row for row in rows if row.startswith(check)]
         assert " yes " in row
+    assert not left_over(str(tmp_path))
+
+
+@installed
+@pytest.mark.bar
+@pytest.mark.parametrize(
+    ("fault", "right"),
+    [("hang", 12), ("input_workers", 7), ("failed_checkpoint", 9), ("queue_saturation", 6), ("agent_down", 6), ("straggler", 8)],
+)
+def test_each_query_and_command_of_the_alerts_runbook_answers_as_the_page_says(fault: str, right: int, tmp_path: Path) -> None:
+    """`right`: at least so many; what needs a cluster or a GPU is said not to have run."""
+    done = held(fault, "--walk", TMPDIR=str(tmp_path), COLUMNS="400")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = done.stdout.split("query or command", 1)[1].splitlines()[1:]
+    assert not [row for row in rows if "  WRONG  " in row]
+    assert len([row for row in rows if "  right  " in row]) >= right
+    assert all("needs kubectl" in row for row in rows if " kubectl " in row)
     assert not left_over(str(tmp_path))
 
 

@@ -111,20 +111,12 @@ def answers(fake: FakeDcgmExporter, series: list[dict[str, Any]]) -> str:
     names = [{"metric": {"__name__": one["metric"]["__name__"]}, "value": [0, "1"]} for one in series]
 
     def answer(handler: Any) -> None:
-        query = handler.rfile.read(int(handler.headers["Content-Length"])).decode()
-        fake.paths.append(query)
+        query = fake.bodies[-1]
         body = json.dumps({"status": "success", "data": {"result": names if query.startswith("query=count") else series}}).encode()
         fake._whole(handler, 200, body, "application/json")
 
     fake.answer = answer  # type: ignore[method-assign]
     return fake.url.removesuffix("/metrics")
-
-
-@pytest.fixture(autouse=True)
-def posts_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    from http.server import BaseHTTPRequestHandler
-
-    monkeypatch.setattr(BaseHTTPRequestHandler, "do_POST", lambda self: self.do_GET(), raising=False)
 
 
 def one(name: str, instance: str, values: list[tuple[float, float]], **labels: str) -> dict[str, Any]:
@@ -191,5 +183,5 @@ def test_a_day_of_one_server_is_asked_for_by_the_names_that_are_there_and_read_w
 
     assert len(looks) == 5760
     assert looks[2].engines[0].counters["generation_tokens_total"] == 2 * 7557572
-    assert "sglang%3Anum_running_reqs%7C" in fake.paths[-1]
-    assert "%5B86400s%5D" in fake.paths[-1]
+    assert "sglang%3Anum_running_reqs%7C" in fake.bodies[-1]
+    assert "%5B86400s%5D" in fake.bodies[-1]

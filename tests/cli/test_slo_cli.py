@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+import serving_pages
+from gpu.fake_dcgm_exporter import fake_dcgm_exporter
 from helpers import REPOSITORY
 from slo_making import BEGIN, Planted, write_store
 from tachoscope_alerts import places
@@ -45,7 +47,7 @@ def test_what_is_shipped_checks_clean_from_anywhere(elsewhere: Path, capsys: pyt
     done = capsys.readouterr()
 
     assert (code, done.out) == (0, "")
-    assert "13 objectives" in done.err
+    assert "14 objectives" in done.err
     assert "0 errors, 0 notes" in done.err
 
 
@@ -111,6 +113,21 @@ def test_metrics_of_ones_own_are_known_by_a_catalogue(own: Path, capsys: pytest.
         "metrics: [{name: chat_queue_seconds, type: histogram, buckets: [0.5, 1]}]\n"
     )
     assert call(("slo", "check", str(own), "--catalogue", str(listed))) == 0
+
+
+def test_a_page_of_a_server_is_looked_through_for_the_buckets_of_thresholds(elsewhere: Path, capsys: pytest.CaptureFixture[str]):
+    """Of vLLM the agent makes all that we have thresholds for; this page of SGLang has fewer buckets."""
+    (elsewhere / "sglang.txt").write_text(serving_pages.SGLANG)
+    (elsewhere / "empty.txt").write_text("up 1\n")
+    with fake_dcgm_exporter(serving_pages.vllm_page()) as server:
+        assert call(("slo", "check", "--page", server.url)) == 0
+    assert "no series of tachoscope_request" not in capsys.readouterr().out
+    assert call(("slo", "check", "--page", "sglang.txt")) == 1
+    said = capsys.readouterr().out
+    assert "error: inference-ttft-p99: the page has no bucket of tachoscope_request_first_token_seconds that ends at 2.5" in said
+    assert "take one of its boundaries: 0.1, 0.5, 1" in said
+    with pytest.raises(TachoscopeError, match=r"empty\.txt has no bucket of any objective's histogram"):
+        call(("slo", "check", "--page", "empty.txt"))
 
 
 def test_rules_that_were_built_are_checked_too(own: Path, capsys: pytest.CaptureFixture[str]):
@@ -196,7 +213,7 @@ def test_a_build_of_ones_own_alone_has_the_heartbeat_and_says_what_is_left_out(o
 
     assert alerts_in(Path("rules")) == {"OwnQueueBurn", "Watchdog"}
     said = capsys.readouterr().err
-    assert "13 objectives" in said
+    assert "14 objectives" in said
     assert f"--slos {places.path_of('slos')}" in said
 
 

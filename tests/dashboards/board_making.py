@@ -17,14 +17,15 @@ from tachoscope_dashboards.links import explorer, runbook
 from tachoscope_dashboards.linter import Finding, Rule
 from tachoscope_dashboards.panels import About, Column, Query, Step, row, stat, table, timeseries
 from tachoscope_dashboards.reading import Dashboard
-from tachoscope_dashboards.variables import CLUSTER, NAMESPACE, NODE, ONE_JOB, WHERE
+from tachoscope_dashboards.variables import CLUSTER, NAMESPACE, NODE, WHERE, Variable
 
 Json = dict[str, Any]
 POLICY = policy.load(REPOSITORY / "alerts" / "policy.yaml")
 SLOS = openslo.load([REPOSITORY / "alerts" / "slos"])
 KNOWN = catalogue(SLOS)
 ABOUT = About("What there is.", "all of it", "look at the rest", "nothing was found")
-_JOB = f'{WHERE}, training_job="$training_job"'
+_ONE_JOB = Variable("training_job", "training_job", f"tachoscope_job_active{{{WHERE}}}", "Training job", one=True)
+"""Without the variables of its place, which boards of one job have."""
 _NODE = f'{WHERE}, instance=~"$node", training_job="$training_job"'
 
 
@@ -35,7 +36,7 @@ def board() -> Board:
         title="Small",
         question="Is all of it there?",
         hint="Look from the top.",
-        variables=(CLUSTER, NAMESPACE, NODE, ONE_JOB),
+        variables=(CLUSTER, NAMESPACE, NODE, _ONE_JOB),
         panels=(
             stat("Nodes", ABOUT, Query(f'count(tachoscope_agent_info{{{WHERE}, instance=~"$node"}})'), unit="short"),
             row("Time"),

@@ -1,7 +1,7 @@
 """A fake Grafana: the part of its documented HTTP API that boards are pushed by, without a Grafana behind it.
 
-https://grafana.com/docs/grafana/latest/developers/http_api/dashboard/, .../folder/, .../dashboard_versions/. What it refuses, it
-refuses as these pages say: 401, 403, 404, 409 and 412 with `status`.
+https://grafana.com/docs/grafana/latest/developers/http_api/dashboard/, .../folder/, .../folder_dashboard_search/,
+.../dashboard_versions/. What it refuses, it refuses as these pages say: 401, 403, 404, 409 and 412 with `status`.
 """
 
 from __future__ import annotations
@@ -67,6 +67,8 @@ class FakeGrafana:
             return 403, {"message": "You'll need additional permissions to perform this action. Permissions needed: folders:read"}
         if path == "/api/folders":
             return self._folders(query) if method == "GET" else self._new_folder(body)
+        if path == "/api/search":
+            return self._search(query)
         if path == "/api/dashboards/db" and method == "POST":
             return self._save(body)
         if path.startswith("/api/dashboards/uid/"):
@@ -80,6 +82,11 @@ class FakeGrafana:
         limit, page = int(query["limit"][0]), int(query["page"][0])
         found = [{"id": number, "uid": uid, "title": title} for number, (uid, title) in enumerate(self.folders.items())]
         return 200, found[limit * (page - 1) : limit * page]
+
+    def _search(self, query: dict[str, list[str]]) -> tuple[int, Any]:
+        tagged = {uid: kept.dashboard for uid, kept in self.boards.items() if {*query["tag"]} <= {*kept.dashboard.get("tags", [])}}
+        found = [{"uid": uid, "title": one["title"], "type": "dash-db", "tags": one["tags"]} for uid, one in tagged.items()]
+        return 200, found[: int(query["limit"][0])]
 
     def _new_folder(self, body: Json) -> tuple[int, Any]:
         if body["title"] in self.folders.values():

@@ -17,6 +17,7 @@ import yaml
 from helpers import REPOSITORY
 from promtool_running import faults
 from tachoscope_alerts import events, openslo, places, policy
+from tachoscope_alerts.links import board_uid
 from tachoscope_dashboards.board import Board, to_json
 
 RULES = REPOSITORY / "alerts" / "generated" / "prometheus"
@@ -126,7 +127,7 @@ def unmarked_alerts(board: Json) -> list[str]:
     (pattern,) = set(re.findall(r'alertname=~"([^"]+)"', written(board)["Alerts", ""]))
     leading = [(slo.dashboard, slo.alert) for slo in openslo.load([places.path_of("slos")])]
     leading += [(event.dashboard, event.alert) for event in events.load(places.path_of("events")) if event.severity != "none"]
-    return [alert for uid, alert in leading if uid == board["uid"] and not re.fullmatch(pattern, alert)]
+    return [alert for name, alert in leading if board_uid(name) == board["uid"] and not re.fullmatch(pattern, alert)]
 
 
 # --- what expressions answer --------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import yaml
 
 from board_making import POLICY, Json, made
 from helpers import REPOSITORY
+from tachoscope_alerts.links import board_name
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_dashboards.board import to_json
 from tachoscope_dashboards.boards.all import boards
@@ -39,7 +40,7 @@ def test_each_board_is_a_file_and_a_config_map_with_the_same_board(tmp_path: Pat
 
 @pytest.mark.parametrize("board", SUITE, ids=lambda board: board["uid"])
 def test_a_config_map_is_valid_and_small_enough_for_kubectl_to_apply(board: Json) -> None:
-    text = contents([board])[f"configmaps/{board['uid']}.yaml"]
+    text = contents([board])[f"configmaps/{board_name(board['uid'])}.yaml"]
 
     kubernetes_validate.validate(yaml.safe_load(text), "1.34", strict=True)
     assert len(text.encode()) < 256 << 10  # kubectl keeps what was applied in an annotation, which has at most this
@@ -61,10 +62,11 @@ def test_what_a_build_would_write_change_or_remove_is_not_current(tmp_path: Path
 
 
 def test_what_an_earlier_build_made_goes_and_what_others_put_there_stays(tmp_path: Path) -> None:
-    build([made(), other("gone")], tmp_path)
+    build([made(), other("tachoscope-gone")], tmp_path)
+    (tmp_path / "before.json").write_text(json.dumps(other("before")))  # of a version whose uids were the names alone
     of_others = {
         tmp_path / "theirs.json": json.dumps({"uid": "theirs", "tags": ["own"]}),
-        tmp_path / "copy.json": json.dumps(other("gone")),
+        tmp_path / "copy.json": json.dumps(other("tachoscope-gone")),
         tmp_path / "broken.json": "{",
         tmp_path / "configmaps" / "theirs.yaml": "kind: ConfigMap\n",
     }
@@ -73,6 +75,7 @@ def test_what_an_earlier_build_made_goes_and_what_others_put_there_stays(tmp_pat
     build([made()], tmp_path)
 
     assert not (tmp_path / "gone.json").exists()
+    assert not (tmp_path / "before.json").exists()
     assert not (tmp_path / "configmaps" / "gone.yaml").exists()
     assert {path: path.read_text() for path in of_others} == of_others
     assert check([made()], tmp_path) == []
@@ -98,4 +101,6 @@ def test_a_folder_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
 def test_what_is_committed_is_what_the_boards_make() -> None:
     assert check(SUITE, GENERATED) == []
     assert (GENERATED / "configmaps" / "agents.yaml").read_text().startswith(HEADER)
-    assert {path.stem: json.loads(path.read_text()) for path in OF_CHART.glob("*.json")} == {one["uid"]: one for one in SUITE}
+    assert {path.stem: json.loads(path.read_text()) for path in OF_CHART.glob("*.json")} == {
+        board_name(one["uid"]): one for one in SUITE
+    }

@@ -46,7 +46,7 @@ def test_the_table_is_of_all_jobs_and_leads_to_each(tmp_path: Path) -> None:
     overrides = panel(BOARD, "Waiting for data, by job")["fieldConfig"]["overrides"]
     urls = [link["url"] for one in overrides for part in one["properties"] if part["id"] == "links" for link in part["value"]]
     assert len(urls) == 1
-    assert urls[0].startswith("/d/data?")
+    assert urls[0].startswith("/d/tachoscope-data?")
     assert "var-training_job=${__data.fields.Job}" in urls[0]
 
 

@@ -63,7 +63,7 @@ def test_a_variable_takes_all_which_is_also_series_without_the_label() -> None:
 @pytest.mark.parametrize(
     ("one", "multi", "all_", "all_value"),
     [
-        (ONE_JOB, False, False, None),
+        (ONE_JOB[0], False, False, None),
         (Variable("a", "a", "up", "A", some=True), True, False, None),
         (Variable("a", "a", "up", "A", listed=True), True, True, None),
     ],

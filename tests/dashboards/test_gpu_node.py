@@ -76,7 +76,7 @@ def test_the_table_of_what_is_wrong_is_of_all_nodes_and_says_what_to_do(tmp_path
 def test_a_node_in_the_table_of_what_is_wrong_chooses_that_node() -> None:
     overrides = panel(BOARD, "What is wrong, on all nodes")["fieldConfig"]["overrides"]
     urls = [link["url"] for one in overrides for part in one["properties"] if part["id"] == "links" for link in part["value"]]
-    assert [url for url in urls if url.startswith("/d/gpu-node?") and "var-node=${__data.fields.Node}" in url]
+    assert [url for url in urls if url.startswith("/d/tachoscope-gpu-node?") and "var-node=${__data.fields.Node}" in url]
 
 
 def test_the_board_never_draws_all_nodes_of_a_fleet() -> None:

@@ -129,6 +129,23 @@ def test_quantiles_are_of_all_that_is_chosen_and_there_are_none_without_requests
     assert wrong(tmp_path, planted, [(quantiles[1], "30m", {})], choice={"service": "idle"}) == ""
 
 
+def test_the_heat_map_of_services_with_different_buckets_has_only_bounds_that_all_have_and_counts_rise(tmp_path: Path) -> None:
+    """Of both within 0.1 s there would be 90, within 0.5 s 145, within 1 s 100: of one service alone."""
+    metric, bands = "tachoscope_request_first_token_seconds", WRITTEN["Time to the first token", "A"]
+    chat, search = {"0.1": 90, "0.5": 95, "1.0": 100, "+Inf": 100}, {"0.5": 50, "2.0": 100, "+Inf": 100}
+    planted = buckets(metric, f'{CHAT},instance="n1"', chat) | buckets(metric, f'{CHAT},instance="n2"', chat)
+    planted |= buckets(metric, SEARCH, search)
+
+    def of(*parts: dict[str, int]) -> dict[str, float]:
+        common = set.intersection(*map(set, parts))
+        return {f'{{le="{bound}"}}': sum(part[bound] for part in parts) / 30 for bound in common}
+
+    assert of(chat, chat, search).keys() == {'{le="0.5"}', '{le="+Inf"}'}
+    assert wrong(tmp_path, planted, [(bands, "30m", of(chat, chat, search))]) == ""
+    assert wrong(tmp_path, planted, [(bands, "30m", of(chat, chat))], choice={"service": "chat"}) == ""
+    assert "those that all chosen ones have" in PANELS["Time to the first token"]["description"]
+
+
 def test_states_of_a_ledger_are_shares_and_there_are_none_where_no_request_ended(tmp_path: Path) -> None:
     time = "tachoscope_request_time_seconds_total"
     planted = {f'{time}{{{CHAT},state="queued"}}': "0+5x200", f'{time}{{{CHAT},state="decode"}}': "0+15x200"}

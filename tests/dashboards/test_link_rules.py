@@ -11,8 +11,10 @@ from helpers import REPOSITORY
 from tachoscope_dashboards.link_rules import PAGES, Targets, rule
 from tachoscope_dashboards.links import board, explorer, runbook
 
-BOARDS = {"small": {"cluster", "namespace", "node", "training_job", "datasource"}, "fleet": {"cluster", "datasource"}} | {
-    "other": {"cluster", "namespace", "node", "datasource"}
+BOARDS = {
+    "small": {"cluster", "namespace", "node", "training_job", "datasource"},
+    "tachoscope-fleet": {"cluster", "datasource"},
+    "other": {"cluster", "namespace", "node", "datasource"},
 }
 RULE = rule(Targets(POLICY, REPOSITORY / "runbooks", BOARDS))
 
@@ -37,13 +39,13 @@ def test_a_runbook_has_to_be_there() -> None:
 def test_a_board_has_to_be_there_and_to_have_the_variables() -> None:
     assert problems(board("fleet", "Fleet", {"cluster": "${cluster}"}).url) == []
     assert problems(board("fleet", "Fleet", {}).url) == [
-        "its link 'There' drops the cluster that is chosen, which the board fleet has too"
+        "its link 'There' drops the cluster that is chosen, which the board tachoscope-fleet has too"
     ]
     assert problems(board("fleets", "Fleet", {}).url) == ["its link 'There' leads to the board 'fleets', which is not there"]
     assert problems(board("fleet", "Fleet", {"node": "${node}", "training_job": "${__data.fields.Job}"}).url) == [
-        "its link 'There' sets training_job on the board fleet, which has no such variable",
-        "its link 'There' sets node on the board fleet, which has no such variable",
-        "its link 'There' drops the cluster that is chosen, which the board fleet has too",
+        "its link 'There' sets training_job on the board tachoscope-fleet, which has no such variable",
+        "its link 'There' sets node on the board tachoscope-fleet, which has no such variable",
+        "its link 'There' drops the cluster that is chosen, which the board tachoscope-fleet has too",
     ]
 
 

@@ -71,10 +71,11 @@ def test_all_of_listed_values_asks_for_each_of_them(prometheus: str) -> None:
     assert filled == 'x{state=~"(compute|data_wait|unexplained)"}'
 
 
-def test_the_address_says_all_in_three_ways_and_a_single_value_is_the_first() -> None:
+def test_the_address_says_all_in_three_ways_a_single_value_is_the_first_and_an_empty_one_is_one() -> None:
     for word in (ALL, "All", ".*"):
         assert chosen(board(NODE), {"var-node": [word]})[0].values == (ALL,)
     assert chosen(board(ONE), {"var-job": ["All"]})[0].values == ()
+    assert chosen(board(ONE), {"var-job": [""]})[0].values == ("",)
     assert chosen(board(NODE), {"var-node": ["a", "b"]})[0].values == ("a", "b")
     assert chosen(board(ONE), {"var-job": ["a", "b"]})[0].values == ("a",)
 

@@ -59,7 +59,7 @@ def test_it_says_where_the_pages_are_and_an_interrupt_ends_it_cleanly(prometheus
     )
     assert process.stdout is not None
     url = process.stdout.readline().strip()
-    with urllib.request.urlopen(f"{url}api/board/agents", timeout=60) as answer:
+    with urllib.request.urlopen(f"{url}api/board/tachoscope-agents", timeout=60) as answer:
         board = json.load(answer)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
@@ -75,7 +75,8 @@ def test_another_moment_stands_for_now_and_the_page_says_which(prometheus: str) 
     then = moment_of("2026-03-01T14:30+01:00")
     preview = Preview(load(["agents"]), prometheus, "now-600s", then)
 
-    first, chosen = preview.frame("agents", {})["time"], preview.frame("agents", {"from": ["now-1h"], "to": ["now"]})["time"]
+    first = preview.frame("tachoscope-agents", {})["time"]
+    chosen = preview.frame("tachoscope-agents", {"from": ["now-1h"], "to": ["now"]})["time"]
 
     assert then == 1772371800.0 == moment_of("1772371800")
     assert (first["start"], first["end"]) == (then * 1000 - 600_000, then * 1000)

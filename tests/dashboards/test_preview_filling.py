@@ -66,6 +66,12 @@ def test_links_take_choice_row_and_time_along() -> None:
     assert link('/d/x?n=${__data.fields["Node name"]}', [], SPAN, {"__data.fields.Node name": "a&b"}) == "/d/x?n=a%26b"
 
 
+def test_of_a_column_that_a_table_does_not_have_a_link_takes_nothing_along() -> None:
+    url = "/d/x?var-cluster=${__data.fields.Cluster}&v=${__value.raw}"
+
+    assert link(url, [], SPAN, {"__value.raw": "1"}) == "/d/x?var-cluster=&v=1"
+
+
 @given(st.text())
 def test_no_value_can_lead_a_link_elsewhere(value: str) -> None:
     found = link("/d/x?rank=${__data.fields.Rank}#top", [], SPAN, {"__data.fields.Rank": value})

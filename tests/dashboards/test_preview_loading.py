@@ -11,20 +11,22 @@ import pytest
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_dashboards.preview.loading import load
 
+AGENTS = "tachoscope-agents"
 
-def test_without_a_name_all_boards_are_made_and_by_uid_those_that_are_named() -> None:
-    assert "agents" in load([])
-    assert list(load(["agents"])) == ["agents"]
-    assert load(["agents"])["agents"]["title"] == "tachoscope / Suite health"
+
+def test_without_a_name_all_boards_are_made_and_by_name_or_uid_those_that_are_named() -> None:
+    assert AGENTS in load([])
+    assert list(load(["agents"])) == list(load([AGENTS])) == [AGENTS]
+    assert load(["agents"])[AGENTS]["title"] == "tachoscope / Suite health"
 
 
 def test_files_and_folders_are_read(tmp_path: Path) -> None:
-    board = load(["agents"])["agents"]
+    board = load(["agents"])[AGENTS]
     for name in ("a", "b"):
         (tmp_path / f"{name}.json").write_text(json.dumps({**board, "uid": f"own-{name}"}))
 
     assert list(load([str(tmp_path)])) == ["own-a", "own-b"]
-    assert list(load([str(tmp_path / "b.json"), "agents"])) == ["own-b", "agents"]
+    assert list(load([str(tmp_path / "b.json"), "agents"])) == ["own-b", AGENTS]
 
 
 def test_what_is_no_board_is_told_with_its_name(tmp_path: Path) -> None:
@@ -51,7 +53,7 @@ def test_what_is_no_board_is_told_with_its_name(tmp_path: Path) -> None:
     ],
 )
 def test_what_check_refuses_is_told_before_anything_is_drawn(tmp_path: Path, damage: dict[str, Any], said: str) -> None:
-    board = load(["agents"])["agents"]
+    board = load(["agents"])[AGENTS]
     panels = [panel | damage if panel.get("title") == "Agents up" else panel for panel in board["panels"]]
     kept = [{key: part for key, part in panel.items() if part is not None} for panel in panels]
     (tmp_path / "own.json").write_text(json.dumps({**board, "panels": kept}))
@@ -61,6 +63,6 @@ def test_what_check_refuses_is_told_before_anything_is_drawn(tmp_path: Path, dam
 
 
 def test_a_board_that_grafana_exported_with_what_is_around_it_is_read(tmp_path: Path) -> None:
-    (tmp_path / "own.json").write_text(json.dumps({"dashboard": load(["agents"])["agents"], "meta": {}}))
+    (tmp_path / "own.json").write_text(json.dumps({"dashboard": load(["agents"])[AGENTS], "meta": {}}))
 
-    assert load([str(tmp_path / "own.json")])["agents"]["title"] == "tachoscope / Suite health"
+    assert load([str(tmp_path / "own.json")])[AGENTS]["title"] == "tachoscope / Suite health"

@@ -5,12 +5,17 @@ from __future__ import annotations
 import pytest
 
 from board_making import KNOWN, Json, found, made, panel, variable
+from tachoscope_dashboards.finalize import _variable
 from tachoscope_dashboards.linter import Finding
 from tachoscope_dashboards.query_rules import rules
+from tachoscope_dashboards.variables import JOB_NAMESPACE, ONE_JOB
 
 RULES = rules(KNOWN)
 SCOPE = 'cluster=~"$cluster", namespace=~"$namespace"'
 NODE = f'{SCOPE}, instance=~"$node"'
+
+
+JOB = 'cluster=~"$cluster", training_job="$training_job"'
 
 
 def of(name: str, expr: str, title: str = "Nodes", **changes: object) -> list[Finding]:
@@ -46,7 +51,7 @@ def test_variables_and_marks_are_held_against_the_catalogue_too() -> None:
 
 
 def test_an_expression_that_cannot_be_read_is_said_once_and_by_one_rule_only() -> None:
-    assert [len(of(rule.name, "sum(up")) for rule in RULES] == [1, 0, 0, 0]
+    assert [len(of(rule.name, "sum(up")) for rule in RULES] == [1, 0, 0, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -73,8 +78,8 @@ def test_raw_series_of_ours_are_limited_to_all_that_can_be_chosen_and_have(expr:
     ("where", "words", "missing"),
     [
         ("", "All of it.", ["clusters", "namespaces", "nodes", "jobs"]),
-        ('cluster=~"$cluster", training_job="$training_job"', "All of it.", ["namespaces", "nodes"]),
-        ('cluster=~"$cluster", training_job="$training_job"', "Of all namespaces and nodes.", []),
+        (JOB, "All of it.", ["namespaces", "nodes"]),
+        (JOB, "Of all namespaces and nodes.", []),
         ("", "Of all clusters and namespaces, and of all jobs and nodes.", []),
         ("", "Of all clusters; nodes of all jobs in namespaces.", ["namespaces", "nodes"]),
     ],
@@ -90,12 +95,64 @@ def test_a_panel_of_recorded_series_says_what_of_the_choice_it_does_not_follow(w
     assert found(RULES, "scope", raw) == []
 
 
+@pytest.mark.parametrize(
+    ("series", "missing"),
+    [
+        ("tachoscope_job_active{%s}", ["workload_namespace", "team"]),
+        ('tachoscope_job_active{%s, workload_namespace=~"$job_namespace", team=~"$job_team"}', []),
+        ("tachoscope_host_memory_bytes{%s}", []),
+    ],
+)
+def test_only_series_of_jobs_and_services_are_limited_to_their_place_and_by_any_variable_of_it(
+    series: str, missing: list[str]
+) -> None:
+    raw = made()
+    raw["templating"]["list"] += [_variable(one) for one in (JOB_NAMESPACE, *ONE_JOB[1:])]
+    matchers = 'cluster=~"$job_cluster", namespace=~"$namespace", instance=~"$node"'
+    job = "" if "host" in series else ', training_job=~"$training_job"'
+    panel(raw, "Nodes")["targets"][0]["expr"] = f"count({series % f'{matchers}{job}'})"
+
+    found_there = [one for one in found(RULES, "scope", raw) if one.where == "panel 'Nodes'"]
+    assert [one.what.split(" to the ")[1].split()[0] for one in found_there] == missing
+
+
 def test_a_panel_may_show_all_ranks_where_one_can_be_chosen() -> None:
     raw = made()
     rank = {"name": "rank", "query": {"query": 'label_values(tachoscope_steps_total{training_job=~"$training_job"}, rank)'}}
     raw["templating"]["list"].append({**variable(raw, "node"), **rank})
 
     assert found(RULES, "scope", raw) == []
+
+
+_WHOLE = "cluster, workload_namespace, team, training_job"
+
+
+@pytest.mark.parametrize(
+    ("expr", "dropped"),
+    [
+        ("sum by (training_job) (tachoscope_job_active)", "sum (training_job) drops cluster, workload_namespace, team"),
+        ("sum by (cluster, team, service, le) (tachoscope_requests_total)", "drops workload_namespace:"),
+        (f"topk by (training_job) (1, sum by ({_WHOLE}) (tachoscope_job_active))", "topk (training_job) drops cluster,"),
+        ("tachoscope_job_active and on (training_job) tachoscope_steps_total", "`and` (training_job) drops cluster,"),
+        ("sum without (instance, team) (tachoscope_job_active)", "drops team:"),
+        ("tachoscope_job_active unless ignoring (cluster) tachoscope_steps_total", "`unless` (cluster) drops cluster:"),
+        (f"sum by ({_WHOLE}) (tachoscope_job_active) * on ({_WHOLE}) tachoscope_steps_total", ""),
+        ("topk(10, sum by (rank) (tachoscope_steps_total)) / on () group_left () sum(tachoscope_steps_total)", ""),
+        ("topk without (team) (1, tachoscope_job_active)", ""),
+    ],
+)
+def test_what_groups_or_joins_by_a_job_or_service_keeps_what_tells_it_from_others_of_its_name(expr: str, dropped: str) -> None:
+    faults = of("identity", expr)
+
+    assert len(faults) == bool(dropped)
+    assert all(dropped in one.what and one.where == "panel 'Nodes'" for one in faults)
+
+
+def test_a_mark_keeps_what_tells_jobs_apart_and_a_variable_only_lists_names() -> None:
+    raw = made()
+    raw["annotations"]["list"][1]["expr"] = "max by (training_job) (tachoscope_job_active)"
+
+    assert [one.where for one in found(RULES, "identity", raw)] == ["annotation 'Restarts'"]
 
 
 def test_a_legend_and_the_title_of_a_mark_name_labels_that_the_series_have() -> None:

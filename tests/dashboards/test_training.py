@@ -68,7 +68,7 @@ def job(name: str, node: str) -> dict[str, str]:
 
 
 SERIES = {**job("mine", "n1"), **job("other", "n2")}
-MINE = {"training_job": "mine", "cluster": "x", "namespace": "ml", "__range": "10m"}
+MINE = {"training_job": "mine", "job_cluster": "x", "namespace": "ml", "__range": "10m"}
 
 
 def of(title: str, name: str = "A", **values: str) -> str:
@@ -175,7 +175,8 @@ def test_every_series_is_limited_to_the_job_and_the_scope_that_are_chosen() -> N
         ):
             values = {matcher.label: matcher.value for matcher in series.matchers}
             assert values["training_job"] == "$training_job", title
-            assert (values["cluster"], values["namespace"]) == ("$cluster", "$namespace"), title
+            assert (values["cluster"], values["namespace"]) == ("$job_cluster", "$namespace"), title
+            assert (values["workload_namespace"], values["team"]) == ("$job_namespace", "$job_team"), title
 
 
 def test_each_state_of_the_ledger_and_of_ranks_has_its_colour() -> None:
@@ -188,10 +189,10 @@ def test_each_state_of_the_ledger_and_of_ranks_has_its_colour() -> None:
     [
         ("Ranks by what they do", f"{POLICY.explorer_base}/job?job=${{training_job}}"),
         (TABLE, f"{POLICY.explorer_base}/trace?job=${{training_job}}&rank=${{__data.fields.Rank}}"),
-        (TABLE, "/d/gpu-node?"),
-        ("Waiting for data", "/d/data?"),
-        ("Age of checkpoints", "/d/storage?"),
-        ("Ranks by what they do", "/d/fleet?"),
+        (TABLE, "/d/tachoscope-gpu-node?"),
+        ("Waiting for data", "/d/tachoscope-data?"),
+        ("Age of checkpoints", "/d/tachoscope-storage?"),
+        ("Ranks by what they do", "/d/tachoscope-fleet?"),
         ("Hung, silent", f"{POLICY.runbook_base}/CollectiveHang.md"),
     ],
 )
@@ -199,8 +200,13 @@ def test_it_leads_to_the_explorer_other_boards_and_runbooks(title: str, start: s
     assert any(url.startswith(start) for url in links(PANELS[title]))
 
 
-def test_only_one_job_can_be_chosen() -> None:
-    assert [one["name"] for one in BOARD["templating"]["list"] if one["type"] == "query" and not one["multi"]] == ["training_job"]
+def test_only_one_job_of_one_cluster_namespace_and_team_can_be_chosen() -> None:
+    assert [one["name"] for one in BOARD["templating"]["list"] if one["type"] == "query" and not one["multi"]] == [
+        "training_job",
+        "job_cluster",
+        "job_namespace",
+        "job_team",
+    ]
 
 
 def test_lines_are_of_the_ranks_that_have_most_over_the_whole_time_and_not_at_each_moment(tmp_path: Path) -> None:

@@ -65,15 +65,16 @@ def _lost(document: Any, kept: Any, where: str = "") -> Iterator[str]:
         yield f"{where.rstrip('.')}: {document!r} became {kept!r}"
 
 
-def _pod_monitor_faults(document: Document) -> list[str]:
+def _prometheus_operator_faults(document: Document) -> list[str]:
     """By the types made from the CRDs of prometheus-operator 0.80 (package cloudcoil-models-prometheus-operator)."""
     import pydantic
     from cloudcoil.models.prometheus_operator import v1
 
+    kind = document["kind"]
     try:
-        model = v1.PodMonitor.model_validate(document)
+        model = getattr(v1, kind).model_validate(document)
     except pydantic.ValidationError as error:
-        return [f"PodMonitor: {'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors()]
+        return [f"{kind}: {'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors()]
     return list(_lost(document, model.model_dump(mode="json", by_alias=True, exclude_unset=True)))
 
 
@@ -96,7 +97,10 @@ def _pytorch_job_faults(document: Document) -> list[str]:
     return [f"PyTorchJob: {error.json_path}: {error.message}" for error in errors]
 
 
-_OPERATORS = {"PodMonitor": _pod_monitor_faults, "JobSet": _job_set_faults, "PyTorchJob": _pytorch_job_faults}
+_OPERATORS = dict.fromkeys(("PodMonitor", "ServiceMonitor", "PrometheusRule"), _prometheus_operator_faults) | {
+    "JobSet": _job_set_faults,
+    "PyTorchJob": _pytorch_job_faults,
+}
 
 
 def pods(document: Document) -> list[Document]:

@@ -16,8 +16,9 @@ from tachoscope_node.config import load
 
 EACH_PROFILE = pytest.mark.parametrize("path", PROFILES, ids=lambda path: path.stem)
 FREE = {"nodeSelector", "affinity", "updateStrategy", "podAnnotations", "podLabels", "serviceAccount.annotations"}
-FREE |= {"dashboards.labels", "dashboards.annotations"}
-FREE |= {f"podMonitor.{key}" for key in ("labels", "tlsConfig", "basicAuth", "authorization")}
+FREE |= {f"{part}.{key}" for part in ("dashboards", "prometheusRules") for key in ("labels", "annotations")}
+_OPEN = ("labels", "tlsConfig", "basicAuth", "authorization")
+FREE |= {f"{kind}.{key}" for kind in ("podMonitor", "serviceMonitor") for key in _OPEN}
 """Maps of values.yaml that take any key."""
 
 
@@ -297,6 +298,7 @@ def test_a_misspelt_key_is_refused_wherever_it_is() -> None:
         "resources.limits.memory=null",
         "networkPolicy.from=null",
         "podMonitor.interval=often",
+        "serviceMonitor.interval=often",
         "terminationGracePeriodSeconds=5",
     ],
 )

@@ -57,7 +57,7 @@ def test_each_document_is_valid(version: str) -> None:
 
 
 def test_all_values_that_it_shows_are_taken() -> None:
-    assert len(VALUES) == 2
+    assert len(VALUES) == 3
     for values in VALUES:
         for document in render(values):
             assert schema_faults(document, VERSIONS[-1]) + pod_faults(document) == []
@@ -126,7 +126,8 @@ def test_links_lead_somewhere_and_keys_and_metrics_exist() -> None:
     known = {metric.name for metric in GPU_METRICS} | {"tachoscope_agent_rejected_total", "tachoscope_agent_unreadable_directories"}
     assert set(re.findall(r"\btachoscope_(?:gpu|agent)_\w+", PAGE)) <= known
     values = yaml.safe_load((CHART / "values.yaml").read_text())
-    for path in set(re.findall(r"`((?:collectors|webConfig|podMonitor|networkPolicy|hostDriver|store)(?:\.\w+)+)`", PAGE)):
+    parts = "collectors|webConfig|podMonitor|serviceMonitor|networkPolicy|hostDriver|store|prometheusRules|dashboards"
+    for path in set(re.findall(rf"`((?:{parts})(?:\.\w+)+)`", PAGE)):
         found: Any = values
         for key in path.split("."):
             found = found[key]

@@ -130,6 +130,40 @@ def test_a_look_that_is_too_long_ago_is_not_shown_as_current(server: FakeDcgmExp
     assert [(metric.name, point) for metric, point in watch.points()] == [(SERVER_UP.name, (("chat",), 0.0))]
 
 
+def test_a_server_whose_page_is_there_and_whose_check_fails_is_down_and_keeps_its_series(server: FakeDcgmExporter) -> None:
+    """An engine that is stuck still counts: its page answers, and requests do not."""
+    with fake_dcgm_exporter("ok") as engine:
+        body = '{"model": "tiny", "prompt": "Hi", "max_tokens": 1}'
+        watch = Watch(Server("chat", server.url, check_url=engine.url, check_body=body), [].append)
+        looks = []
+        for fault in ("", "error", "no_http", ""):
+            engine.fault = fault
+            watch.look()
+            ups = [point for metric, point in watch.points() if metric is SERVER_UP]
+            looks.append((ups, len(watch.points()) > 10, watch.fault))
+
+    assert engine.bodies == [body] * 4
+    assert [(ups, counted) for ups, counted, _ in looks] == [([(("chat",), up)], True) for up in (1.0, 0.0, 0.0, 1.0)]
+    assert [fault for *_, fault in looks] == [
+        "",
+        "its page is there, and its check failed: it answers 500 Internal Server Error",
+        "its page is there, and its check failed: BadStatusLine: SSH-2.0-OpenSSH_9.2",
+        "",
+    ]
+
+
+def test_a_check_that_is_not_answered_in_time_is_a_server_that_is_down(
+    server: FakeDcgmExporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(servers, "ANSWER_SECONDS", 1.0)
+    with fake_dcgm_exporter() as engine:
+        engine.fault = "hang"
+        watch = Watch(Server("chat", server.url, check_url=engine.url, interval_seconds=1.0), [].append)
+        watch.look()
+
+    assert "no whole answer within 1 s" in watch.fault
+
+
 def test_headers_are_sent_and_not_shown(tmp_path: Path) -> None:
     secret = Server("chat", "http://h/metrics", headers={"Authorization": "Bearer secret-23"})
     assert "secret-23" not in repr(secret)
@@ -151,6 +185,7 @@ servers:
   - {name: "a b", url: "http://me:secret-23@h/metrics", headers: {"X Y": "secret-24\\n"}, what: 1}
   - text
   - {name: no-url}
+  - {name: check, url: "http://h/metrics", check_body: "{prompt: x}"}
 """
 
 
@@ -168,10 +203,12 @@ def test_all_faults_of_servers_are_named_at_once_without_secrets(tmp_path: Path)
         "servers[2].url: (not shown): has a user in it",
         "servers[2].headers: 'X Y' is not the name of a header",
         "servers[2].headers.X Y: its value (not shown) has a line break",
-        "servers[2].what: no such key; there are name, url, kind, interval_seconds, headers, namespace",
+        "servers[2].what: no such key; there are name, url, kind, interval_seconds, headers, namespace, check_url, check_body",
         "servers[3]: str where a set of keys and values belongs",
         "servers[4].url: '' is no http:// or https:// URL",
         "servers: 'chat' names 2 of them",
+        "servers[5].check_body: is sent nowhere: give check_url as well",
+        "servers[5].check_body: '{prompt: x}' is not JSON",
     ):
         assert fault in text
     assert "secret-2" not in text

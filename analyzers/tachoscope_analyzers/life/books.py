@@ -146,7 +146,7 @@ def _book_around_steps(books: RunBooks, process: Process, ending: Ending, normal
     if last is not None:
         tail = _tail(process, last, ending, normal, net)
         _add(states, tail)
-        if ending.failed:
+        if ending.failed or ending.lasts:
             books.tail_seconds += tail["lost_work"]
             books.hung_seconds += tail["hung"]
     _close(states, net.length(process.start, process.end))
@@ -171,7 +171,7 @@ def _tail(process: Process, last: float, ending: Ending, normal: Normal, net: Ne
     tail["restore"] += reading
     rest = whole - reading
     phase = at_work(process, last, process.end)
-    if process.left_in_order or not ending.failed:
+    if process.left_in_order or not (ending.failed or ending.lasts):
         # A save counts in the step after the one that it is of: of the last one there is no such step.
         saving = min(sum(row.blocking_seconds for row in process.saves if row.step >= process.numbers[-1]), rest)
         tail["checkpoint"] += saving
@@ -179,7 +179,7 @@ def _tail(process: Process, last: float, ending: Ending, normal: Normal, net: Ne
         return tail
     if phase:
         tail[phase] += rest
-    elif ending.kind == "hung" or process.end - last >= normal.hang_seconds:
+    elif ending.hang is not None or process.end - last >= normal.hang_seconds:
         tail["hung"] += rest
     else:
         tail["lost_work"] += rest

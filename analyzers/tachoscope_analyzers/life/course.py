@@ -44,7 +44,7 @@ def _spans(books: RunBooks, ending: Ending, normal: Normal) -> list[tuple[str, f
     spans = [("initialisation", run.start, first), ("lost_work", first, again), (NEW_STEPS, again, last)]
     if ends:
         most_in_order = 2 * sum(process.left_in_order for process in run.processes) >= len(run.processes)
-        lost = ending.failed and not most_in_order  # as in the books, where each process has a tail of its own
+        lost = (ending.failed or ending.lasts) and not most_in_order  # as in the books, where each process has a tail of its own
         spans.append((_tail_state(ending, run.end - last, normal, lost=lost), last, run.end))
     spans = _over(spans, "restore", merged(one for process in run.processes for one in process.restores))
     return _over(spans, "hung", [(hang.since, hang.until) for hang in books.hangs])
@@ -53,7 +53,7 @@ def _spans(books: RunBooks, ending: Ending, normal: Normal) -> list[tuple[str, f
 def _tail_state(ending: Ending, seconds: float, normal: Normal, *, lost: bool) -> str:
     if not lost:
         return NEW_STEPS if ending.kind == "running" else "unexplained"
-    return "hung" if ending.kind == "hung" or seconds >= normal.hang_seconds else "lost_work"
+    return "hung" if ending.hang is not None or seconds >= normal.hang_seconds else "lost_work"
 
 
 def _over(spans: Sequence[tuple[str, float, float]], state: str, intervals: Sequence[Interval]) -> list[tuple[str, float, float]]:

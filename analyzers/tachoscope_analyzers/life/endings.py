@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tachoscope_analyzers.life import at_once, hangs
 from tachoscope_analyzers.life.grants import Held, Launch
@@ -29,7 +29,7 @@ class Ending:
 
     Attributes:
         process: whose doing it was; None: cannot be told. failed_at: when it was gone or stuck; None: it did not fail.
-        hang: the one that it ended in.
+        hang: the one that it ended in, or is in. lasts: nobody saw that one end.
     """
 
     kind: life.Ending
@@ -37,6 +37,7 @@ class Ending:
     process: Process | None = None
     failed_at: float | None = None
     hang: hangs.Hang | None = None
+    lasts: bool = False
 
     @property
     def failed(self) -> bool:
@@ -74,13 +75,13 @@ def ending(run: Run, job: JobRecords, clock: Clock, normal: Normal, launch: Laun
         return Ending("completed", "")
     if command is not None and command.status == "completed":
         return Ending("completed", "")
-    if last and command is None and _running(run, clock, now):
-        return Ending("running", "")
     hang = stuck(run, job, clock, normal)
+    lasts = last and command is None and bool(_said(run, job, clock, normal)) and not _somebody_gone(run)
+    if last and command is None and _running(run, job, clock, normal, now):
+        return _running_on(hang if lasts else None)
     culprit, at = _first_gone(gone_badly or run.processes)
     if hang is not None and not (notice is not None and clock.of(notice) < hang.since):
-        why = f"no rank finished a step for {hang.until - hang.since:.0f} s; {hang.why}"
-        return Ending("hung", _of(hang.process, why), hang.process, hang.since, hang)
+        return Ending("hung", _hangs(hang), hang.process, hang.since, hang, lasts)
     if notice is not None:
         return Ending("preempted", f"ended after a notice by {notice.source}", culprit, at)
     if command is not None and _by_user(command) and run.end - at <= _INTERRUPT_SECONDS:
@@ -96,6 +97,44 @@ def ending(run: Run, job: JobRecords, clock: Clock, normal: Normal, launch: Laun
     return Ending("unknown", "its records cease, and nobody saw it end")
 
 
+def _running_on(hang: hangs.Hang | None) -> Ending:
+    if hang is None:
+        return Ending("running", "")
+    return Ending("running", _hangs(hang), hang.process, hang=hang, lasts=True)
+
+
+def _hangs(hang: hangs.Hang) -> str:
+    return _of(hang.process, f"no rank finished a step for {hang.until - hang.since:.0f} s; {hang.why}")
+
+
+def lasting(run: Run, job: JobRecords, clock: Clock, normal: Normal, now: float) -> Run:
+    """Return a job's last attempt; if it hangs by the word of who watches it, and nobody saw it end, with its time until now.
+
+    A process that is stopped writes nothing, and its last word is not its end. Where nothing was heard of the attempt for long, it
+    lasts until that was said of it.
+    """
+    said = _said(run, job, clock, normal)
+    if not said or _somebody_gone(run):
+        return run
+    heard = _running(run, job, clock, normal, now)
+    until = clock.seconds(now) if heard else max(clock.of(row) for row in said)
+    return replace(run, processes=[replace(process, end=max(process.end, until)) for process in run.processes])
+
+
+def _somebody_gone(run: Run) -> bool:
+    return any(process.ended is not None or process.failed is not None for process in run.processes)
+
+
+def _said(run: Run, job: JobRecords, clock: Clock, normal: Normal) -> list[records.WorkerHung]:
+    """Return what watchers said of a hang that began with the attempt's last finished step."""
+    ends = [process.last_step_end for process in run.processes if process.last_step_end is not None]
+    if not ends:
+        return []
+    # The last step that a watcher knows of may be the one before, where it watches another node.
+    earliest = max(run.start, max(ends) - max(1.0, 2 * (normal.step_seconds or 0.0)))
+    return [row for row in job.hangs if earliest <= clock.seconds(row.since_time)]
+
+
 def _by_user(command: records.JobEnded) -> bool:
     return command.exit_code in _INTERRUPTED or command.reason.startswith(records.INTERRUPTED)
 
@@ -107,18 +146,17 @@ def stuck(run: Run, job: JobRecords, clock: Clock, normal: Normal) -> hangs.Hang
         return None
     since = max(ends)
     until = min(process.end for process in run.processes)
-    # The last step that a watcher knows of may be the one before, where it watches another node.
-    earliest = max(run.start, since - max(1.0, 2 * (normal.step_seconds or 0.0)))
-    said = [row for row in job.hangs if earliest <= clock.seconds(row.since_time) <= until]
+    said = [row for row in _said(run, job, clock, normal) if clock.seconds(row.since_time) <= until]
     if until - since < normal.hang_seconds and not (said and until > since):
         return None
     if any(at_work(process, since, process.end) for process in run.processes):
         return None
-    named = next((p for row in said for p in run.processes if row.failed_writer and p.writer == row.failed_writer), None)
+    named = next(((p, row) for row in said for p in run.processes if row.failed_writer and p.writer == row.failed_writer), None)
     stopped = [p for p in run.processes if not p.alive_through(since, until, gap_seconds=hangs.heartbeat_gap_seconds(p))]
     behind = min(run.processes, key=lambda p: p.finished_at(since))
     if named is not None:
-        return hangs.Hang(since, until, named, said[0].why or "so says who watched")
+        process, row = named
+        return hangs.Hang(since, until, process, row.why or "so says who watched")
     if len(stopped) == 1 and len(run.processes) > 1:
         return hangs.Hang(since, until, stopped[0], "its heartbeats ceased")
     if behind.finished_at(since) < max(p.finished_at(since) for p in run.processes):
@@ -162,8 +200,8 @@ def _told_to_go(process: Process) -> bool:
     return process.failed is not None and process.failed.exit_code in {-15, 143}
 
 
-def _running(run: Run, clock: Clock, now: float) -> bool:
-    last = max(process.last for process in run.processes)
+def _running(run: Run, job: JobRecords, clock: Clock, normal: Normal, now: float) -> bool:
+    last = max([process.last for process in run.processes] + [clock.of(row) for row in _said(run, job, clock, normal)])
     return clock.seconds(now) - last < RUNNING_SECONDS and not any(process.failed for process in run.processes)
 
 

@@ -15,6 +15,8 @@ from tachoscope_analyzers.life.verdicts import Loss
 from tachoscope_core.life import NOBODYS, Advice, CheckpointCosts, Recovery
 from tachoscope_core.report import Evidence
 
+_LOOK = "see what that process does and what it waits for (the runbook says how), then let it go on or end it"
+
 
 def lost_work(books: Sequence[RunBooks], endings: Sequence[Ending], recoveries: Sequence[Recovery], total: Total) -> Loss:
     """Return the work that failures cost: the step under way, and the steps done again after it."""
@@ -79,6 +81,19 @@ def hang(books: Sequence[RunBooks], endings: Sequence[Ending], clock: Clock) -> 
     ranks = sorted({one.process.rank for one in found if one.process is not None})
     all_named = all(one.process is not None for one in found)
     passed = all(ending.hang is None for ending in endings)
+    action = "it went on by itself; if it comes again, look at that host" if passed else ""
+    if now := next((ending.hang for ending in endings if ending.lasts and ending.hang is not None), None):
+        return Loss(
+            "hang",
+            events,
+            "all" if now.process is None else [now.process.rank],
+            [_hang(now, clock), *(row for row, one in zip(evidence, found, strict=True) if one is not now)],
+            certainty=1.0 if now.process is not None else 0.8,
+            level="critical",
+            action=f"{_hang(now, clock).signal} ({now.why}): {_LOOK}",
+            cause="now",
+            where=_where(now, clock),
+        )
     return Loss(
         "hang",
         events,
@@ -86,7 +101,7 @@ def hang(books: Sequence[RunBooks], endings: Sequence[Ending], clock: Clock) -> 
         evidence,
         certainty=1.0 if all_named else 0.8,
         level="info",
-        action="it went on by itself; if it comes again, look at that host" if passed else "",
+        action=action,
     )
 
 
@@ -94,14 +109,19 @@ def _hang(one: Hang, clock: Clock) -> Evidence:
     process = one.process
     who = "a rank that cannot be told" if process is None else f"rank {process.rank} on {process.host}"
     since = datetime.fromtimestamp(clock.unix(one.since), UTC).isoformat(timespec="seconds")
-    where: Counter[str] = Counter()
-    if process is not None:
-        for beat in process.beats:
-            if clock.of(beat) > one.since and clock.of(beat) - beat.window_seconds < one.until:
-                for lines in beat.where.values():
-                    where.update(lines)
-    line = f", at {where.most_common(1)[0][0]}" if where else ""
+    where = _where(one, clock)
+    line = f", at {where}" if where else ""
     return Evidence(signal=f"{who} was stuck since {since}{line}", value=one.until - one.since, unit="seconds", source=one.why)
+
+
+def _where(one: Hang, clock: Clock) -> str:
+    """Return the line of code at which the stuck process was seen most; empty: at none."""
+    where: Counter[str] = Counter()
+    for beat in one.process.beats if one.process is not None else ():
+        if clock.of(beat) > one.since and clock.of(beat) - beat.window_seconds < one.until:
+            for lines in beat.where.values():
+                where.update(lines)
+    return where.most_common(1)[0][0] if where else ""
 
 
 def _count(signal: str, value: int) -> Evidence:

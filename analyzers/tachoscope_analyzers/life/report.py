@@ -16,7 +16,7 @@ from tachoscope_analyzers.coverage import missing_signals
 from tachoscope_analyzers.judge import step_seconds
 from tachoscope_analyzers.life import course, grants, losses, recoveries, saves, verdicts
 from tachoscope_analyzers.life.books import RunBooks, States, Total, books_of, total
-from tachoscope_analyzers.life.endings import Ending, ending, witness
+from tachoscope_analyzers.life.endings import Ending, ending, lasting, witness
 from tachoscope_analyzers.life.grants import Held
 from tachoscope_analyzers.life.hangs import Normal, Said, normal_of
 from tachoscope_analyzers.life.net_time import Interval, NetTime, merged
@@ -130,9 +130,12 @@ def _story(job: JobRecords, allocations: Sequence[Allocation], maintenance: Sequ
     clock = Clock(job)
     found = processes(job, clock)
     attempts = runs(found, clock)
+    normal = normal_of(found)
+    if attempts:
+        attempts[-1] = lasting(attempts[-1], job, clock, normal, now)
+        found = [process for run in attempts for process in run.processes]
     held = grants.held(job, attempts, clock, allocations, now)
     net = NetTime((clock.seconds(start), clock.seconds(end)) for start, end in maintenance)
-    normal = normal_of(found)
     said = [Said(clock.seconds(row.since_time), row.failed_writer, row.why) for row in job.hangs]
     witnesses = [witness(run, attempts, held, clock) for run in attempts]
     endings = [

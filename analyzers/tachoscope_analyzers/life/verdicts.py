@@ -10,7 +10,7 @@ import numpy as np
 
 from tachoscope_analyzers.judge import RESAMPLES, severity
 from tachoscope_analyzers.thresholds import threshold
-from tachoscope_core.report import Evidence, Finding, RunnerUp, Severity
+from tachoscope_core.report import SEVERITY_ORDER, Evidence, Finding, RunnerUp, Severity
 from tachoscope_core.taxonomy import BY_SLUG
 
 CLASSES = ("lost_work", "checkpoint_stall", "hang")
@@ -24,7 +24,8 @@ class Loss:
 
     Attributes:
         events: rank-seconds of each occurrence. certainty: 0 to 1, how well they are known to be of this class.
-        level: its severity where the share is below the threshold, None: then it is not reported.
+        level: the least severity that it has, None: below the threshold of the share it is not reported.
+        cause, where: as in `Finding`.
         action: what to do; empty: what is done about the class.
     """
 
@@ -35,6 +36,8 @@ class Loss:
     certainty: float = 1.0
     level: Severity | None = None
     action: str = ""
+    cause: str = ""
+    where: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +57,9 @@ def findings(losses: Sequence[Loss], base: Base) -> list[Finding]:
     found = []
     for loss in losses:
         share = shares[loss.slug]  # of the whole life, so it is no estimate: the interval is about another life like it
-        level = severity(share, share, base.new_steps) or (loss.level if loss.events else None)
-        if level is not None:
-            found.append(_finding(loss, level, shares, base))
+        levels = [severity(share, share, base.new_steps), loss.level if loss.events else None]
+        if known := [level for level in levels if level is not None]:
+            found.append(_finding(loss, min(known, key=SEVERITY_ORDER.__getitem__), shares, base))
     return sorted(found, key=lambda one: -one.share)
 
 
@@ -108,4 +111,6 @@ def _finding(loss: Loss, level: Severity, shares: Mapping[str, float], base: Bas
         speedup_if_fixed=1.0 / max(1.0 - share, 1e-9) if share < 1 else None,
         action=loss.action or entry.fix,
         runbook=entry.runbook,
+        cause=loss.cause,
+        where=loss.where,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tachoscope_alerts.policy import Policy
 from tachoscope_core import palette
+from tachoscope_dashboards.boards import identity
 from tachoscope_dashboards.boards.agent_panels import NO_AGENT
 from tachoscope_dashboards.boards.numbers import RATE
 from tachoscope_dashboards.links import runbook
@@ -124,8 +125,8 @@ def _dropped(policy: Policy, where: str) -> Placed:
         ),
         [
             Query(
-                f"topk(10, sum by (training_job) (rate(tachoscope_records_dropped_total{{{where}}}{RATE})))",
-                "{{training_job}}",
+                f"topk(10, sum by ({identity.JOB}) (rate(tachoscope_records_dropped_total{{{where}}}{RATE})))",
+                identity.JOB_LEGEND,
             )
         ],
         unit="cps",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tachoscope_alerts.links import board_uid
 from tachoscope_alerts.policy import Policy
 from tachoscope_core import palette
 from tachoscope_dashboards import links
@@ -31,7 +32,7 @@ _KNOWN_NODES = (
 def board(policy: Policy) -> Board:
     """Return the board."""
     return Board(
-        uid="agents",
+        uid=board_uid("agents"),
         title="Suite health",
         question="Can the other boards be believed: are all agents there, and do they see everything?",
         hint="What is missing here is missing everywhere. From the top down: agents that are away, what the others cannot see, "

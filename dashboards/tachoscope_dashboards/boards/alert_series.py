@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-EACH = "alertname, severity, area, cluster, slo, service, model, training_job, instance"
+from tachoscope_dashboards.boards.identity import PLACE
+
+EACH = f"alertname, severity, area, {PLACE}, slo, service, model, training_job, instance"
 """The labels by which people tell one alert from another."""
 AREAS = ("infrastructure", "training", "inference")
 OF_CLUSTER = 'cluster=~"$cluster|"'

@@ -8,17 +8,19 @@ from tachoscope_alerts.policy import Policy
 from tachoscope_core import palette
 from tachoscope_core.verification import Result
 from tachoscope_dashboards import links
-from tachoscope_dashboards.boards.numbers import KEPT, RATE, RECORDED, WHOLE, attained, how_many
+from tachoscope_dashboards.boards import identity
+from tachoscope_dashboards.boards.numbers import JOBS_KEPT, RATE, WHOLE, attained, how_many
 from tachoscope_dashboards.links import runbook
 from tachoscope_dashboards.objectives import above, bound
 from tachoscope_dashboards.panels import About, Column, Link, Placed, Query, Step, Unit, happenings, stat, table, timeseries
+from tachoscope_dashboards.variables import CHOSEN_PLACE
 
 AGE = "training-checkpoint-age"
 NO_JOB = "no job runs"
 _UNREAD = "nothing was saved, or nobody reads checkpoints back"
 _VERIFICATIONS = "tachoscope_checkpoint_verifications_total"
-THIS_JOB = links.board("training", "This job", KEPT | {"training_job": "${__data.fields.Job}"})
-_CHOSEN = f'{RECORDED}, training_job=~"$training_job"'
+THIS_JOB = links.board("training", "This job", identity.job_of_row(JOBS_KEPT, "${__data.fields.Job}"))
+_CHOSEN = f'{CHOSEN_PLACE}, training_job=~"$training_job"'
 RESULT_COLORS: dict[str, str] = {
     "sound": palette.OK,
     "corrupt": palette.BAD,
@@ -35,23 +37,23 @@ _STEPS: dict[Result, tuple[Step, ...]] = {
 
 def running(where: str) -> str:
     """Return the jobs that run."""
-    return f"max by (training_job) (tachoscope_job_active{{{where}}}) == 1"
+    return f"max by ({identity.JOB}) (tachoscope_job_active{{{where}}}) == 1"
 
 
 def verified_age(where: str) -> str:
     """Return by job how old the newest sound checkpoint is; of a job on several nodes the node with the oldest counts."""
-    saved = f"min by (training_job) (tachoscope_checkpoint_verified_timestamp_seconds{{{where}}})"
-    return f"(time() - {saved}) and on (training_job) ({running(where)})"
+    saved = f"min by ({identity.JOB}) (tachoscope_checkpoint_verified_timestamp_seconds{{{where}}})"
+    return f"(time() - {saved}) and on ({identity.JOB}) ({running(where)})"
 
 
 def _saved_age(where: str) -> str:
-    return f"min by (training_job) (tachoscope_checkpoint_age_seconds{{{where}}}) and on (training_job) ({running(where)})"
+    return f"min by ({identity.JOB}) (tachoscope_checkpoint_age_seconds{{{where}}}) and on ({identity.JOB}) ({running(where)})"
 
 
 def _undone(where: str) -> str:
     """Return by job the rank-seconds that a failure now would undo."""
-    ranks = f"sum by (training_job) (job:tachoscope_ranks:sum{{{_CHOSEN}}})"
-    return f"({verified_age(where)}) * on (training_job) {ranks}"
+    ranks = f"sum by ({identity.JOB}) (job:tachoscope_ranks:sum{{{_CHOSEN}}})"
+    return f"({verified_age(where)}) * on ({identity.JOB}) {ranks}"
 
 
 def at_risk(policy: Policy, where: str) -> list[Placed]:
@@ -82,7 +84,7 @@ def _age(policy: Policy, words: tuple[str, str], expr: str, otherwise: str) -> P
         About(
             f"{shows}, of the 20 jobs with the oldest.", "a saw below the dashed line", otherwise, "no job with a checkpoint runs"
         ),
-        [Query(f"topk(20, {expr})", "{{training_job}}")],
+        [Query(f"topk(20, {expr})", identity.JOB_LEGEND)],
         unit="s",
         steps=above(AGE),
         links=[runbook(policy, "TrainingCheckpointAgeBurn"), runbook(policy, "TrainingCheckpointTooOld")],
@@ -91,7 +93,7 @@ def _age(policy: Policy, words: tuple[str, str], expr: str, otherwise: str) -> P
 
 def _numbers(policy: Policy, where: str) -> list[Placed]:
     old, runs = runbook(policy, "TrainingCheckpointTooOld"), running(where)
-    unverified = f"({runs}) unless on (training_job) tachoscope_checkpoint_verified_timestamp_seconds{{{where}}}"
+    unverified = f"({runs}) unless on ({identity.JOB}) tachoscope_checkpoint_verified_timestamp_seconds{{{where}}}"
     return [
         _number(
             ("Oldest", "Age of the newest sound checkpoint of the job where it is oldest."),
@@ -145,11 +147,12 @@ def _jobs(policy: Policy, where: str) -> Placed:
             Query(running(where)),
             Query(_saved_age(where)),
             Query(verified_age(where)),
-            Query(f"sum by (training_job) (job:tachoscope_ranks:sum{{{_CHOSEN}}})"),
+            Query(f"sum by ({identity.JOB}) (job:tachoscope_ranks:sum{{{_CHOSEN}}})"),
             Query(_undone(where)),
         ],
         [
             Column("training_job", "Job", link=THIS_JOB),
+            *identity.COLUMNS,
             Column("B", "Newest", unit="s"),
             Column("C", "Newest sound", unit="s", steps=above(AGE)),
             Column("D", "Ranks", unit="short"),
@@ -192,16 +195,16 @@ def cost(policy: Policy, where: str) -> list[Placed]:
 
 def _standing_still(policy: Policy) -> Placed:
     state = f"job_state:tachoscope_job_time:rate1m{{{_CHOSEN}"
-    share = f'sum by (training_job) ({state}, state="checkpoint"}}) / sum by (training_job) ({state}}})'
+    share = f'sum by ({identity.JOB}) ({state}, state="checkpoint"}}) / sum by ({identity.JOB}) ({state}}})'
     return timeseries(
         "Ranks that stand still for saves",
         About(
-            "Share of the time of its ranks that a job spends on saves, of the 20 with the most, of all namespaces.",
+            "Share of the time of its ranks that a job spends on saves, of the 20 with the most, of all namespaces of agents.",
             "a few hundredths at most",
             "save less often (the runbook has the best interval), or in the background",
             NO_JOB,
         ),
-        [Query(f"topk(20, {share})", "{{training_job}}")],
+        [Query(f"topk(20, {share})", identity.JOB_LEGEND)],
         unit="percentunit",
         width=8,
         links=[runbook(policy, "checkpoint_stall"), runbook(policy, "procedure-checkpoint-policy")],
@@ -210,8 +213,8 @@ def _standing_still(policy: Policy) -> Placed:
 
 def _seconds(title: str, about: About, series: tuple[str, str], leads: list[Link]) -> Placed:
     metric, where = series
-    taken, saves = (f"sum by (training_job) (rate({metric}_{part}{{{where}}}{RATE}))" for part in ("sum", "count"))
-    mean = Query(f"{taken} / ({saves} > 0)", "{{training_job}}")
+    taken, saves = (f"sum by ({identity.JOB}) (rate({metric}_{part}{{{where}}}{RATE}))" for part in ("sum", "count"))
+    mean = Query(f"{taken} / ({saves} > 0)", identity.JOB_LEGEND)
     return timeseries(title, about, [mean], unit="s", width=8, style="points", links=leads)
 
 
@@ -248,8 +251,11 @@ def _read_back_by_job(policy: Policy, where: str) -> Placed:
             "the runbook says which to restore instead, and how to find out whether it is the storage",
             _UNREAD,
         ),
-        [Query(f'round(sum by (training_job) (increase({_VERIFICATIONS}{{{where}, result="{one}"}}{WHOLE})))') for one in results],
-        [Column("training_job", "Job", link=THIS_JOB), *columns],
+        [
+            Query(f'round(sum by ({identity.JOB}) (increase({_VERIFICATIONS}{{{where}, result="{one}"}}{WHOLE})))')
+            for one in results
+        ],
+        [Column("training_job", "Job", link=THIS_JOB), *identity.COLUMNS, *columns],
         width=12,
         height=8,
         sort=_WORDS["corrupt"],

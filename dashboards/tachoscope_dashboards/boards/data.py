@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+from tachoscope_alerts.links import board_uid
 from tachoscope_alerts.policy import Policy
 from tachoscope_core import palette
 from tachoscope_dashboards.board import Board, Event
-from tachoscope_dashboards.boards import gpu_panels, host_panels, input_panels, io_panels
+from tachoscope_dashboards.boards import gpu_panels, host_panels, identity, input_panels, io_panels
 from tachoscope_dashboards.boards.numbers import RATE
 from tachoscope_dashboards.panels import Placed, row
-from tachoscope_dashboards.variables import CLUSTER, NAMESPACE, ONE_JOB, WHERE, Variable
+from tachoscope_dashboards.variables import CLUSTER, JOB_CLUSTER, JOB_NAMESPACE, NAMESPACE, ONE_JOB, THIS_JOB, Variable
 
-NODES = Variable(
-    "node", "instance", f'tachoscope_job_active{{{WHERE}, training_job=~"$training_job"}}', "Nodes of the job", listed=True
-)
-_NODE = f'{WHERE}, instance=~"$node"'
-_JOB = f'{_NODE}, training_job=~"$training_job"'
+NODES = Variable("node", "instance", f"tachoscope_job_active{{{THIS_JOB}}}", "Nodes of the job", listed=True)
+_NODE = f'{JOB_CLUSTER}, instance=~"$node"'
+_JOB = f'{THIS_JOB}, instance=~"$node"'
 
 _HINT = (
     "The first table is of all jobs; a click on one chooses it. All else is of the job that is chosen above: which ranks wait, "
@@ -26,11 +25,11 @@ _HINT = (
 def board(policy: Policy) -> Board:
     """Return the board."""
     return Board(
-        uid="data",
+        uid=board_uid("data"),
         title="Data pipeline",
         question="Is training starved of input, and by what?",
         hint=_HINT,
-        variables=(CLUSTER, NAMESPACE, ONE_JOB, NODES),
+        variables=(CLUSTER, NAMESPACE, JOB_NAMESPACE, *ONE_JOB, NODES),
         panels=(
             row("Which jobs wait for data?"),
             input_panels.jobs(policy),
@@ -57,14 +56,14 @@ def _events() -> tuple[Event, ...]:
     return (
         Event(
             "Restarts",
-            f"max by (training_job) (increase(tachoscope_restarts_total{{{_JOB}}}{RATE})) > 0",
-            "{{training_job}} was restarted",
+            f"max by ({identity.JOB}) (increase(tachoscope_restarts_total{{{_JOB}}}{RATE})) > 0",
+            f"{identity.JOB_LEGEND} was restarted",
             palette.WARN,
         ),
         Event(
             "Shards quarantined",
-            f"max by (training_job) (delta(tachoscope_shards_quarantined{{{_JOB}}}{RATE})) > 0",
-            "a shard of {{training_job}} was quarantined",
+            f"max by ({identity.JOB}) (delta(tachoscope_shards_quarantined{{{_JOB}}}{RATE})) > 0",
+            f"a shard of {identity.JOB_LEGEND} was quarantined",
             palette.BAD,
         ),
     )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from tachoscope_alerts.links import board_uid
 from tachoscope_alerts.policy import Policy
 from tachoscope_core import palette
 from tachoscope_core.training_metrics import TRAINING_STATES
 from tachoscope_dashboards import links, objectives
 from tachoscope_dashboards.board import Board
+from tachoscope_dashboards.boards import identity
 from tachoscope_dashboards.boards.fleet_tables import GOODPUT, alerts, firing, nodes, worst_jobs
 from tachoscope_dashboards.boards.numbers import CLUSTER_KEPT
 from tachoscope_dashboards.links import explorer, runbook
@@ -26,7 +28,7 @@ _NO_GPU = "no agent has found a GPU, or the rules of tachoscope are not loaded"
 def board(policy: Policy) -> Board:
     """Return the board."""
     return Board(
-        uid="fleet",
+        uid=board_uid("fleet"),
         title="Fleet",
         question="Where do all accelerator hours go, and who loses them?",
         hint="From the top: how much is lost, in which state, by which jobs, on which nodes. A job's name leads to its board, a "
@@ -158,7 +160,7 @@ def _cost(policy: Policy) -> list[Placed]:
 
 
 def _jobs(policy: Policy) -> list[Placed]:
-    stuck = f'sum by (training_job) (job:tachoscope_ranks:sum{{{_HERE}, state=~"silent|hung"}}) > 0'
+    stuck = f'sum by ({identity.JOB}) (job:tachoscope_ranks:sum{{{_HERE}, state=~"silent|hung"}}) > 0'
     return [
         stat(
             "Jobs",
@@ -168,7 +170,7 @@ def _jobs(policy: Policy) -> list[Placed]:
                 "a job that is missing here tells nothing: see the alerts, and whether the agents are up",
                 "no job runs",
             ),
-            Query(f"count(sum by (training_job) (job:tachoscope_ranks:sum{{{_HERE}}}) > 0)"),
+            Query(f"count(sum by ({identity.JOB}) (job:tachoscope_ranks:sum{{{_HERE}}}) > 0)"),
             unit="short",
             width=3,
             links=[runbook(policy, "TrainingNoProgress")],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tachoscope_alerts.policy import Policy
 from tachoscope_core import palette
 from tachoscope_dashboards import links, objectives
+from tachoscope_dashboards.boards import identity
 from tachoscope_dashboards.boards.alert_series import AREAS, OF_CLUSTER
 from tachoscope_dashboards.boards.alert_series import firing as firing_alerts
 from tachoscope_dashboards.boards.numbers import CLUSTER_KEPT
@@ -21,7 +22,7 @@ _COLORS = {"page": palette.BAD, "ticket": palette.WARN}
 
 def worst_jobs(policy: Policy, empty: str) -> Placed:
     """Return the table of all jobs, the one with the lowest goodput first."""
-    chosen = CLUSTER_KEPT | {"training_job": "${__data.fields.Job}"}
+    chosen = identity.job_of_row(CLUSTER_KEPT, "${__data.fields.Job}")
     return table(
         "Jobs, the worst first",
         About(
@@ -35,6 +36,7 @@ def worst_jobs(policy: Policy, empty: str) -> Placed:
         _of_jobs(),
         [
             Column("training_job", "Job", link=links.board("training", "Why it is slow", chosen)),
+            *identity.COLUMNS,
             Column(
                 "A",
                 "Goodput",
@@ -59,16 +61,16 @@ def worst_jobs(policy: Policy, empty: str) -> Placed:
 
 def _of_jobs() -> list[Query]:
     left_out = objectives.LEFT_OUT_STATES
-    counted = f'(sum by (training_job) ({_TIME}{{{_HERE}, state!~"{left_out}"}}) > 0)'
-    losses = f'sum by (training_job, state) ({_TIME}{{{_HERE}, state!~"{_USEFUL}|{left_out}"}})'
+    counted = f'(sum by ({identity.JOB}) ({_TIME}{{{_HERE}, state!~"{left_out}"}}) > 0)'
+    losses = f'sum by ({identity.JOB}, state) ({_TIME}{{{_HERE}, state!~"{_USEFUL}|{left_out}"}})'
     return [
-        Query(f'sum by (training_job) ({_TIME}{{{_HERE}, state=~"{objectives.GOOD_STATES}"}}) / {counted}'),
-        Query(f"sum by (training_job) (job:tachoscope_ranks:sum{{{_HERE}}})"),
-        Query(f"topk by (training_job) (1, {losses} / on (training_job) group_left () {counted} > 0)"),
-        Query(f'sum by (training_job) (job:tachoscope_ranks:sum{{{_HERE}, state=~"silent|hung"}})'),
-        Query(f'sum by (training_job) ({_TIME}{{{_HERE}, state="data_wait"}}) / {counted}'),
-        Query(f"avg by (training_job) (job:tachoscope_sm_active:mean1m{{{_HERE}}})"),
-        Query(f"avg by (training_job) (job:tachoscope_step_seconds:mean1m{{{_HERE}}})"),
+        Query(f'sum by ({identity.JOB}) ({_TIME}{{{_HERE}, state=~"{objectives.GOOD_STATES}"}}) / {counted}'),
+        Query(f"sum by ({identity.JOB}) (job:tachoscope_ranks:sum{{{_HERE}}})"),
+        Query(f"topk by ({identity.JOB}) (1, {losses} / on ({identity.JOB}) group_left () {counted} > 0)"),
+        Query(f'sum by ({identity.JOB}) (job:tachoscope_ranks:sum{{{_HERE}, state=~"silent|hung"}})'),
+        Query(f'sum by ({identity.JOB}) ({_TIME}{{{_HERE}, state="data_wait"}}) / {counted}'),
+        Query(f"avg by ({identity.JOB}) (job:tachoscope_sm_active:mean1m{{{_HERE}}})"),
+        Query(f"avg by ({identity.JOB}) (job:tachoscope_step_seconds:mean1m{{{_HERE}}})"),
     ]
 
 
@@ -121,7 +123,8 @@ def firing() -> Placed:
 def alerts(policy: Policy) -> Placed:
     """Return the alerts that fire, with where each leads."""
     page = Link("Runbook", f"{policy.runbook_base}/${{__value.raw}}.md")
-    chosen = CLUSTER_KEPT | {"training_job": "${__value.raw}"}
+    chosen = identity.job_of_row(CLUSTER_KEPT)
+    service = identity.service_of_row(CLUSTER_KEPT)
     return table(
         "Alerts that fire",
         About(
@@ -136,10 +139,9 @@ def alerts(policy: Policy) -> Placed:
             Column("severity", "Severity"),
             Column("area", "Area"),
             Column("training_job", "Job", link=links.board("training", "Why it is slow", chosen)),
-            Column(
-                "service", "Service", link=links.board("inference", "Its service", CLUSTER_KEPT | {"service": "${__value.raw}"})
-            ),
+            Column("service", "Service", link=links.board("inference", "Its service", service)),
             Column("model", "Model"),
+            *identity.COLUMNS,
             Column("instance", "Node", link=links.board("gpu-node", "Its hardware", CLUSTER_KEPT | {"node": "${__value.raw}"})),
         ],
         width=16,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tachoscope_alerts.links import board_uid
 from tachoscope_alerts.policy import Policy
 from tachoscope_core import palette
 from tachoscope_core.gpu_metrics import ACTIONS, GPU_HEALTH_STATES
 from tachoscope_dashboards import links
 from tachoscope_dashboards.board import Board, Event
-from tachoscope_dashboards.boards import gpu_errors, gpu_panels, host_panels, io_panels
+from tachoscope_dashboards.boards import gpu_errors, gpu_panels, host_panels, identity, io_panels
 from tachoscope_dashboards.boards.gpu_panels import BY, NO_GPU
 from tachoscope_dashboards.boards.numbers import KEPT, how_many, numbered
 from tachoscope_dashboards.links import runbook
@@ -28,7 +29,7 @@ _BOARD = links.board("gpu-node", "This node", KEPT | {"node": "${__data.fields.N
 def board(policy: Policy) -> Board:
     """Return the board."""
     return Board(
-        uid="gpu-node",
+        uid=board_uid("gpu-node"),
         title="Node and GPU",
         question="Is the hardware well, and is it used?",
         hint="The first table is of all nodes, and empty when all are well; a click on a node chooses it. All else is of the nodes "
@@ -199,7 +200,8 @@ def _health(policy: Policy) -> Placed:
 
 
 def _workloads(policy: Policy) -> Placed:
-    by = f"{BY}, workload_namespace, workload_pod, training_job, rank"
+    by = f"{BY}, {identity.JOB}, workload_pod, rank"
+    chosen = identity.job_of_row(KEPT, "${__data.fields.Job}")
     job = {"job": "${__data.fields.Job}", "rank": "${__data.fields.Rank}"}
     return table(
         "Who has each GPU",
@@ -217,11 +219,9 @@ def _workloads(policy: Policy) -> Placed:
             Column("instance", "Node"),
             Column("gpu", "GPU"),
             Column("mig", "MIG"),
-            Column("workload_namespace", "Namespace"),
+            *identity.COLUMNS,
             Column("workload_pod", "Pod"),
-            Column(
-                "training_job", "Job", link=links.board("training", "This job", KEPT | {"training_job": "${__data.fields.Job}"})
-            ),
+            Column("training_job", "Job", link=links.board("training", "This job", chosen)),
             Column("rank", "Rank", link=links.explorer(policy, "job", "This rank in the explorer", job)),
             Column("B", "Memory", unit="bytes"),
         ],

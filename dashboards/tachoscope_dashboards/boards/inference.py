@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from tachoscope_alerts.links import board_uid
 from tachoscope_alerts.policy import Policy
 from tachoscope_core import palette
 from tachoscope_dashboards import links
 from tachoscope_dashboards.board import Board, Event
+from tachoscope_dashboards.boards import identity
 from tachoscope_dashboards.boards import inference_limits as limits
-from tachoscope_dashboards.boards.inference_series import BETWEEN, FIRST, HERE, RATE, SERVERS, attained, good_share, quantile
+from tachoscope_dashboards.boards.inference_series import (
+    BETWEEN,
+    FIRST,
+    HERE,
+    RATE,
+    SERVERS,
+    attained,
+    common_buckets,
+    good_share,
+    quantile,
+)
 from tachoscope_dashboards.boards.numbers import KEPT
 from tachoscope_dashboards.links import runbook
 from tachoscope_dashboards.objectives import above, at_least, bound, objective
 from tachoscope_dashboards.panels import About, Link, Placed, Query, Step, heatmap, row, stat, timeseries
-from tachoscope_dashboards.variables import CLUSTER, MODEL, NAMESPACE, SERVICE
+from tachoscope_dashboards.variables import CLUSTER, MODEL, NAMESPACE, SERVICE, SERVICE_NAMESPACE
 
 OUTCOME_COLORS = {
     "ok": palette.OK,
@@ -39,12 +51,12 @@ _UNSEEN = "no request got a first token, or the models do not answer in tokens"
 def board(policy: Policy) -> Board:
     """Return the board."""
     return Board(
-        uid="inference",
+        uid=board_uid("inference"),
         title="Inference",
         question="Do users get answers, soon enough, and what limits us?",
         hint="First what is promised, over the chosen time; then how requests end, where they wait, and what the engines do. "
         "Choose a service: quantiles over servers of different makes are rough, as their buckets differ.",
-        variables=(CLUSTER, NAMESPACE, SERVICE, MODEL),
+        variables=(CLUSTER, NAMESPACE, SERVICE_NAMESPACE, SERVICE, MODEL),
         panels=(
             *(_attained(policy, *one) for one in _ATTAINED),
             row("Do users get answers?"),
@@ -75,8 +87,8 @@ def server_starts(matchers: str) -> Event:
     The newest of half an hour is what it is compared with: a server that loads its model tells nothing for a while.
     """
     started = f"tachoscope_server_start_time_seconds{{{matchers}}}"
-    expr = f"max by (service) ({started}) > max by (service) (max_over_time({started}[30m] offset 1m))"
-    return Event("Server starts", expr, "{{service}}: a server started", palette.SERIES[0])
+    expr = f"max by ({identity.SERVICE}) ({started}) > max by ({identity.SERVICE}) (max_over_time({started}[30m] offset 1m))"
+    return Event("Server starts", expr, f"{identity.SERVICE_LEGEND}: a server started", palette.SERIES[0])
 
 
 def _about(policy: Policy, name: str) -> list[Link]:
@@ -88,7 +100,7 @@ def _attained(policy: Policy, name: str, title: str, otherwise: str) -> Placed:
     return stat(
         title.format(bound(name)) if "{" in title else title,
         About(
-            f"{slo.description} Over the chosen time, of all clusters and namespaces; the objective `{name}`.",
+            f"{slo.description} Over the chosen time, of all namespaces of agents; the objective `{name}`.",
             f"{slo.target * 100:g} % or more",
             otherwise,
             "no such requests, or no rules are loaded",
@@ -145,7 +157,7 @@ def _share_over_time(policy: Policy, name: str, title: str, otherwise: str, empt
             otherwise,
             empty,
         ),
-        [Query(f"bottomk(10, {good_share(name)})", "{{service}} {{model}}")],
+        [Query(f"bottomk(10, {good_share(name)})", identity.MODEL_LEGEND)],
         unit="percentunit",
         width=8,
         minimum=None,
@@ -168,12 +180,13 @@ def _first_token(policy: Policy) -> list[Placed]:
         heatmap(
             "Time to the first token",
             About(
-                "Requests a second by how long they waited for their first token.",
+                "Requests a second by how long they waited for their first token. Servers of different makes have other "
+                "buckets: the rows are those that all chosen ones have. Choose one service to see all of its own.",
                 "one band that stays where it is",
                 "a band that climbs: requests queue; a second band: some prompts are long, or some replicas slow",
                 _UNSEEN,
             ),
-            Query(f"sum by (le) (rate({FIRST}_bucket{{{HERE}}}{RATE}))", "{{le}}"),
+            Query(common_buckets(FIRST), "{{le}}"),
             unit="s",
             width=12,
             height=8,

@@ -6,6 +6,7 @@ from tachoscope_alerts.policy import Policy
 from tachoscope_core import palette
 from tachoscope_core.serving_metrics import ENGINE_STATES, REQUEST_STATES
 from tachoscope_dashboards import links
+from tachoscope_dashboards.boards import identity
 from tachoscope_dashboards.boards.inference_series import (
     BETWEEN,
     FIRST,
@@ -23,7 +24,6 @@ from tachoscope_dashboards.links import explorer, runbook
 from tachoscope_dashboards.objectives import above, objective
 from tachoscope_dashboards.panels import About, Column, Placed, Query, Step, table, timeline, timeseries
 
-_EACH = "{{service}} {{model}}"
 _ROW = {"service": "${__data.fields.Service}", "model": "${__data.fields.Model}"}
 DIRECTION_COLORS = {"in": palette.SERIES[0], "out": palette.SERIES[2]}
 
@@ -92,7 +92,7 @@ def engines(policy: Policy) -> list[Placed]:
                 "full while requests wait or are preempted: fewer at once, shorter contexts, or more memory for it",
                 "no engine tells",
             ),
-            [Query(f"topk(10, max by (service, model) (tachoscope_kv_cache_usage_ratio{{{HERE}}}))", _EACH)],
+            [Query(f"topk(10, max by ({identity.MODEL}) (tachoscope_kv_cache_usage_ratio{{{HERE}}}))", identity.MODEL_LEGEND)],
             unit="percentunit",
             maximum=1.0,
             links=[runbook(policy, "InferenceKvCacheFull")],
@@ -116,7 +116,7 @@ def caches(policy: Policy) -> list[Placed]:
                 "admit fewer at once, or give the cache more memory",
                 "no engine tells",
             ),
-            [Query(f"topk(10, {preempted})", _EACH)],
+            [Query(f"topk(10, {preempted})", identity.MODEL_LEGEND)],
             unit="reqps",
             width=8,
             links=[runbook(policy, "InferenceKvCacheFull"), runbook(policy, "kv_pressure")],
@@ -131,7 +131,7 @@ def caches(policy: Policy) -> list[Placed]:
                 "preemptions: see there",
                 "no request, or no server under the serving probe",
             ),
-            [Query(f"topk(10, {computed} / ({received} > 0))", _EACH)],
+            [Query(f"topk(10, {computed} / ({received} > 0))", identity.MODEL_LEGEND)],
             unit="none",
             width=8,
             links=[runbook(policy, "prefill_interference")],
@@ -144,7 +144,7 @@ def caches(policy: Policy) -> list[Placed]:
                 "low while requests wait: the engine may not run more at once; low and none waits: replicas to spare",
                 "no engine tells of its passes",
             ),
-            [Query(f"topk(10, {sent} / ({passes} > 0))", _EACH)],
+            [Query(f"topk(10, {sent} / ({passes} > 0))", identity.MODEL_LEGEND)],
             unit="short",
             width=8,
             links=[runbook(policy, "decode_bandwidth")],
@@ -159,15 +159,20 @@ def throughput(policy: Policy) -> Placed:
     queries = (
         Query(by_model(f"rate(tachoscope_requests_total{{{HERE}}}{RECENT})")),
         Query(by_model(f'rate(tachoscope_request_tokens_total{{{HERE}, direction="out"}}{RECENT})')),
-        Query(quantile(0.95, FIRST, "service, model, le", RECENT)),
+        Query(quantile(0.95, FIRST, f"{identity.MODEL}, le", RECENT)),
         Query(f"{between[0]} / ({between[1]} > 0)"),
         Query(bad_share(failed.name, RECENT)),
         Query(by_model(f"tachoscope_requests_waiting{{{HERE}}}")),
-        Query(f"max by (service, model) (tachoscope_kv_cache_usage_ratio{{{HERE}}})"),
+        Query(f"max by ({identity.MODEL}) (tachoscope_kv_cache_usage_ratio{{{HERE}}})"),
     )
     columns = (
-        Column("service", "Service", link=links.board("inference", "This service alone", KEPT | {"service": "${__value.raw}"})),
+        Column(
+            "service",
+            "Service",
+            link=links.board("inference", "This service alone", identity.service_of_row(KEPT)),
+        ),
         Column("model", "Model", link=explorer(policy, "inference", "Its requests, in the explorer", _ROW)),
+        *identity.COLUMNS,
         Column("A", "Requests", "reqps"),
         Column("B", "Output tokens a second", "short"),
         Column("C", "First token, p95", "s", above(late.name)),
@@ -211,7 +216,8 @@ def tokens(policy: Policy) -> Placed:
 def servers(policy: Policy) -> list[Placed]:
     """Return which servers answer, and since when they run."""
     up, started = f"tachoscope_server_up{{{SERVERS}}}", f"tachoscope_server_start_time_seconds{{{SERVERS}}}"
-    state = f"(sum by (service) ({up}) == bool count by (service) ({up})) + max by (service) ({up})"
+    by = f"by ({identity.SERVICE})"
+    state = f"(sum {by} ({up}) == bool count {by} ({up})) + max {by} ({up})"
     seen = [runbook(policy, "InferenceDown"), runbook(policy, "InferenceObjectivesNotMeasured")]
     return [
         timeline(
@@ -222,7 +228,7 @@ def servers(policy: Policy) -> list[Placed]:
                 "some: the others take their requests, and queue; none: the service is down",
                 "no server under the probe, and none that an agent looks at",
             ),
-            [Query(state, "{{service}}")],
+            [Query(state, identity.SERVICE_LEGEND)],
             {"2": ("all up", palette.OK), "1": ("some up", palette.WARN), "0": ("none up", palette.BAD)},
             width=12,
             links=seen,
@@ -235,9 +241,13 @@ def servers(policy: Policy) -> list[Placed]:
                 "started lately, and you did not: see the log of the one before",
                 "no server under the probe, and none that an agent looks at",
             ),
-            [Query(f"max by (service, instance) ({up})"), Query(f"1000 * max by (service, instance) ({started})")],
+            [
+                Query(f"max by ({identity.SERVICE}, instance) ({up})"),
+                Query(f"1000 * max by ({identity.SERVICE}, instance) ({started})"),
+            ],
             [
                 Column("service", "Service"),
+                *identity.COLUMNS,
                 Column("instance", "Node", link=links.board("gpu-node", "Node", KEPT | {"node": "${__value.raw}"})),
                 Column("A", "Answers", texts={"1": "yes", "0": "no"}),
                 Column("B", "Started", "dateTimeFromNow"),

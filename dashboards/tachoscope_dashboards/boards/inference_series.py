@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from tachoscope_alerts.expressions import selector
 from tachoscope_alerts.slo import Ratio, Selector
+from tachoscope_dashboards.boards.identity import MODEL
 from tachoscope_dashboards.objectives import indicator
-from tachoscope_dashboards.variables import WHERE
+from tachoscope_dashboards.variables import CHOSEN_PLACE, OF_WORKLOADS
 
-SERVERS = f'{WHERE}, service=~"$service"'
+SERVERS = f'{OF_WORKLOADS}, service=~"$service"'
 """Matchers of series that know no model."""
 HERE = f'{SERVERS}, model=~"$model"'
 RATE, RECENT = "[$__rate_interval]", "[5m]"
 """Windows of rates: over time, and in tables, which are of now."""
 FIRST, BETWEEN = "tachoscope_request_first_token_seconds", "tachoscope_request_inter_token_seconds"
-_RECORDED = 'service=~"$service", model=~"$model"'
+_RECORDED = f'{CHOSEN_PLACE}, service=~"$service", model=~"$model"'
 
 
 def attained(name: str) -> str:
@@ -39,6 +40,15 @@ def quantile(part: float, metric: str, by: str = "le", window: str = RATE) -> st
     return f"histogram_quantile({part:g}, sum by ({by}) (rate({metric}_bucket{{{HERE}}}{window}))) >= 0"
 
 
+def common_buckets(metric: str) -> str:
+    """Return a histogram of all that is chosen, in the buckets that each of its series has.
+
+    Servers of different makes have different bounds: a sum over some of them would count less below a higher bound.
+    """
+    rate, all_of_them = (f"rate({metric}_bucket{{{HERE}{one}}}{RATE})" for one in ("", ', le="+Inf"'))
+    return f"sum by (le) ({rate}) and on (le) (count by (le) ({rate}) == on () group_left () count({all_of_them}))"
+
+
 def by_state(metric: str) -> str:
     """Return the share of each state of a ledger."""
     rate = f"rate({metric}{{{HERE}}}{RATE})"
@@ -47,7 +57,7 @@ def by_state(metric: str) -> str:
 
 def by_model(expression: str) -> str:
     """Return the sum of an expression by service and model."""
-    return f"sum by (service, model) ({expression})"
+    return f"sum by ({MODEL}) ({expression})"
 
 
 def _share(part: Selector | None, of: Selector, window: str) -> str:

@@ -6,28 +6,30 @@ from tachoscope_alerts.expressions import bound_matcher
 from tachoscope_alerts.policy import Policy
 from tachoscope_core import palette
 from tachoscope_dashboards import links
-from tachoscope_dashboards.boards.numbers import KEPT, RATE, RECORDED, WHOLE, attained
+from tachoscope_dashboards.boards import identity
+from tachoscope_dashboards.boards.numbers import JOBS_KEPT, KEPT, RATE, WHOLE, attained
 from tachoscope_dashboards.links import runbook
 from tachoscope_dashboards.objectives import above, at_least, bound
 from tachoscope_dashboards.panels import About, Column, Placed, Query, happened, heatmap, stat, table, timeseries
+from tachoscope_dashboards.variables import CHOSEN_PLACE, THIS_JOB_RECORDED
 
 WAIT = "training-input-wait"
 _STEPS = "tachoscope_step_data_wait_ratio"
 _TIME = "job_state:tachoscope_job_time:rate1m"
-_CHOSEN = f'{RECORDED}, training_job=~"$training_job"'
+_CHOSEN = THIS_JOB_RECORDED
 _COPY, _ALL = ', state="host_to_device"', ""
 _NOT_MEASURED = "no steps, or their input is not measured: it comes through no loader that the probe knows"
 
 
 def jobs(policy: Policy) -> Placed:
     """Return all jobs, the one that waits most first, from recorded series."""
-    state = f'sum by (training_job) ({_TIME}{{{RECORDED}, state="%s"}}) / sum by (training_job) ({_TIME}{{{RECORDED}}})'
-    here = links.board("data", "This job, here", KEPT | {"training_job": "${__data.fields.Job}"})
+    state = f'sum by ({identity.JOB}) ({_TIME}{{{CHOSEN_PLACE}, state="%s"}}) / sum by ({identity.JOB}) ({_TIME}{{{CHOSEN_PLACE}}})'
+    here = links.board("data", "This job, here", identity.job_of_row(JOBS_KEPT, "${__data.fields.Job}"))
     return table(
         "Waiting for data, by job",
         About(
-            "Share of the time of its ranks that each running job waits for data, and copies them to the device; of all namespaces "
-            "and nodes.",
+            "Share of the time of its ranks that each running job waits for data, and copies them to the device; of all "
+            "teams and namespaces of agents, and of all nodes.",
             "all below the objective's bound",
             "begin with the job that has the most ranks times the most waiting",
             "no job runs",
@@ -35,10 +37,11 @@ def jobs(policy: Policy) -> Placed:
         [
             Query(state % "data_wait"),
             Query(state % "host_to_device"),
-            Query(f"sum by (training_job) (job:tachoscope_ranks:sum{{{RECORDED}}})"),
+            Query(f"sum by ({identity.JOB}) (job:tachoscope_ranks:sum{{{CHOSEN_PLACE}}})"),
         ],
         [
             Column("training_job", "Job", link=here),
+            *identity.COLUMNS,
             Column("A", "Waits for data", unit="percentunit", steps=above(WAIT)),
             Column("B", "Copies to the device", unit="percentunit"),
             Column("C", "Ranks", unit="short"),
@@ -63,7 +66,7 @@ def _share_now(policy: Policy) -> Placed:
     return stat(
         "Waits for data",
         About(
-            "Share of the time of its ranks that the job waits for data, of all namespaces and nodes.",
+            "Share of the time of its ranks that the job waits for data, of all namespaces of agents, and of all nodes.",
             "below the objective's bound",
             "all ranks alike: the storage, or too few workers; some: see which",
             "the job does not run",
@@ -82,7 +85,8 @@ def _states(policy: Policy) -> Placed:
     return timeseries(
         "Waiting for data, and copying them",
         About(
-            "Share of the time of its ranks in the states data_wait and host_to_device, of all namespaces and nodes.",
+            "Share of the time of its ranks in the states data_wait and host_to_device, of all namespaces of agents, and of all "
+            "nodes.",
             "both near 0",
             "it rises when an epoch begins: workers are started anew; it climbs within one: the cache of the host gets too small",
             "the job does not run",
@@ -226,7 +230,7 @@ def _left_out(policy: Policy, where: str) -> Placed:
             "write the shard anew, then release it: `tachoscope store quarantine`; loaders that do not ask fail at it again",
             "nothing is known of shards: the reader names none",
         ),
-        [Query(f"max by (training_job) (tachoscope_shards_quarantined{{{where}}})", "{{training_job}}")],
+        [Query(f"max by ({identity.JOB}) (tachoscope_shards_quarantined{{{where}}})", identity.JOB_LEGEND)],
         unit="short",
         width=8,
         links=[runbook(policy, "DataShardFailing")],

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+from tachoscope_alerts.links import board_uid
 from tachoscope_alerts.policy import Policy
 from tachoscope_core import palette
 from tachoscope_dashboards.board import Board, Event
 from tachoscope_dashboards.boards import nccl_collectives, nccl_communicators
 from tachoscope_dashboards.panels import row
-from tachoscope_dashboards.variables import CLUSTER, NAMESPACE, NODE, TRAINING_JOB, WHERE
+from tachoscope_dashboards.variables import CLUSTER, JOB_NAMESPACE, NAMESPACE, NODE, OF_WORKLOADS, TRAINING_JOB, WHERE
 
 _NODE = f'{WHERE}, instance=~"$node"'
-_JOB = f'{_NODE}, training_job=~"$training_job"'
+_JOB = f'{OF_WORKLOADS}, instance=~"$node", training_job=~"$training_job"'
 
 
 def board(policy: Policy) -> Board:
     """Return the board."""
     return Board(
-        uid="nccl",
+        uid=board_uid("nccl"),
         title="NCCL",
         question="Do collectives run as fast as the network allows, and does a communicator hang?",
         hint="Communicators are told by NCCL's RAS, which knows no jobs: these panels are of the chosen nodes, whatever their job. "
         "Collectives are told by its Inspector. Time in them holds the waiting for later ranks, so their bandwidth is the least "
         "that the network gave: where it falls, see on the board Job whether a rank is late before you blame the network.",
-        variables=(CLUSTER, NAMESPACE, NODE, TRAINING_JOB),
+        variables=(CLUSTER, NAMESPACE, NODE, JOB_NAMESPACE, TRAINING_JOB),
         panels=(
             row("Does a communicator hang, or lack ranks?"),
             *nccl_communicators.numbers(policy, _NODE),

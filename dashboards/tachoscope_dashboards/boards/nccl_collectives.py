@@ -5,6 +5,7 @@ from __future__ import annotations
 from tachoscope_alerts.expressions import bound_matcher
 from tachoscope_alerts.policy import Policy
 from tachoscope_core.nccl_metrics import BANDWIDTH_DIFFERS, BUS_BYTES, COLLECTIVE_SECONDS, INSPECTOR_FILES, LINES, SKIPPED_BYTES
+from tachoscope_dashboards.boards import identity
 from tachoscope_dashboards.boards.numbers import RATE
 from tachoscope_dashboards.links import runbook
 from tachoscope_dashboards.panels import About, Column, Placed, Query, happened, happenings, heatmap, table, timeseries
@@ -13,7 +14,7 @@ _NO_INSPECTOR = "no job of these nodes writes NCCL Inspector lines"
 _NO_FAULT = "no such line; or no Inspector is read: see the files"
 _STALL_SECONDS = 0.1
 """A bucket's bound: far above what a transfer within a step takes, so that it is waiting."""
-_BY_OPERATION = "training_job, group, collective, size_class"
+_BY_OPERATION = f"{identity.JOB}, group, collective, size_class"
 
 
 def _rate(series: str, where: str, by: str, window: str = RATE) -> str:
@@ -132,6 +133,7 @@ def operations(policy: Policy, where: str) -> Placed:
         ],
         [
             Column("training_job", "Job"),
+            *identity.COLUMNS,
             Column("group", "Process group"),
             Column("collective", "Kind"),
             Column("size_class", "Message"),

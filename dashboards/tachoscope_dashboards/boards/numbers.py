@@ -6,17 +6,22 @@ from collections.abc import Mapping
 
 from tachoscope_alerts.expressions import ERROR_RATIO
 from tachoscope_alerts.policy import Policy
+from tachoscope_core.metric import NAMESPACE
 from tachoscope_dashboards import links
 from tachoscope_dashboards.objectives import at_least, objective
 from tachoscope_dashboards.panels import About, Placed, Query, stat
+from tachoscope_dashboards.variables import ONE_JOB
 
 RATE, WHOLE = "[$__rate_interval]", "[$__range]"
 """Windows: of what is drawn over time, and the whole time that is looked at, of tables and single numbers."""
-RECORDED = 'cluster=~"$cluster"'
-"""Matchers of what rules record by job: the namespace of the agents is not left there."""
 CLUSTER_KEPT = {"cluster": "${cluster}"}
 KEPT = CLUSTER_KEPT | {"namespace": "${namespace}"}
 """Variables that a link to another board takes along as they are; those to and from Fleet the first alone."""
+JOBS_KEPT = KEPT | {NAMESPACE: f"${{{NAMESPACE}}}"}
+"""Those between boards of jobs; likewise of services."""
+JOB_KEPT = KEPT | {"cluster": "${job_cluster}", NAMESPACE: "${job_namespace}", "training_job": "${training_job}"}
+"""Those from a board of one job to one of several; to another of one job it is `ONE_JOB_KEPT`."""
+ONE_JOB_KEPT = JOBS_KEPT | {one.name: f"${{{one.name}}}" for one in ONE_JOB}
 
 
 def numbered(metric: str, where: str, label: str, numbers: Mapping[int, str], by: str) -> str:
@@ -39,7 +44,7 @@ def attained(policy: Policy, name: str, title: str, otherwise: str, window: str 
     """Return the share of good events of an objective over a window for which it is recorded, of all jobs together."""
     slo = objective(name)
     about = About(
-        f"{slo.description} Of all jobs of all clusters, namespaces and nodes, within the last {window}.",
+        f"{slo.description} Of all jobs of all clusters, namespaces, teams and nodes, within the last {window}.",
         f"{slo.target:.0%} or more",
         otherwise,
         f"nothing to count within {window}",

@@ -5,12 +5,13 @@ from __future__ import annotations
 from tachoscope_alerts.policy import Policy
 from tachoscope_core import palette
 from tachoscope_dashboards import links
+from tachoscope_dashboards.boards import identity
 from tachoscope_dashboards.boards.checkpoint_panels import NO_JOB, THIS_JOB
-from tachoscope_dashboards.boards.numbers import KEPT, RATE, RECORDED, WHOLE, attained
+from tachoscope_dashboards.boards.numbers import KEPT, RATE, WHOLE, attained
 from tachoscope_dashboards.links import runbook
 from tachoscope_dashboards.objectives import above
 from tachoscope_dashboards.panels import About, Column, Placed, Query, bars, happenings, stat, table, timeseries
-from tachoscope_dashboards.variables import WHERE
+from tachoscope_dashboards.variables import CHOSEN_PLACE, WHERE
 
 RECOVERY = "training-recovery"
 LOST = ("lost_work", "restore", "initialisation", "hung", "checkpoint")
@@ -67,7 +68,7 @@ def _restarts_now(policy: Policy, where: str) -> Placed:
             "see who is restarted, and on which hosts processes fail",
             NO_JOB,
         ),
-        Query(f"round(sum(max by (training_job) (increase(tachoscope_restarts_total{{{where}}}{WHOLE}))))", instant=True),
+        Query(f"round(sum(max by ({identity.JOB}) (increase(tachoscope_restarts_total{{{where}}}{WHOLE}))))", instant=True),
         unit="short",
         width=6,
         links=[runbook(policy, "TrainingWorkersFailing")],
@@ -85,12 +86,12 @@ def _restarts(policy: Policy, where: str) -> Placed:
         ),
         [
             Query(
-                f"topk(10, max by (training_job) (rate(tachoscope_restarts_total{{{where}}}{RATE})) > 0)",
-                "{{training_job}} restarted",
+                f"topk(10, max by ({identity.JOB}) (rate(tachoscope_restarts_total{{{where}}}{RATE})) > 0)",
+                f"{identity.JOB_LEGEND} restarted",
             ),
             Query(
-                f"topk(10, sum by (training_job) (rate(tachoscope_worker_failures_total{{{where}}}{RATE})) > 0)",
-                "{{training_job}} processes failed",
+                f"topk(10, sum by ({identity.JOB}) (rate(tachoscope_worker_failures_total{{{where}}}{RATE})) > 0)",
+                f"{identity.JOB_LEGEND} processes failed",
             ),
         ],
         width=8,
@@ -99,7 +100,7 @@ def _restarts(policy: Policy, where: str) -> Placed:
 
 
 def _means(policy: Policy, where: str) -> Placed:
-    taken, count = (f"sum by (training_job) (increase({_SECONDS}_{part}{{{where}}}{RATE}))" for part in ("sum", "count"))
+    taken, count = (f"sum by ({identity.JOB}) (increase({_SECONDS}_{part}{{{where}}}{RATE}))" for part in ("sum", "count"))
     return timeseries(
         "Recoveries, as they end",
         About(
@@ -108,7 +109,7 @@ def _means(policy: Policy, where: str) -> Placed:
             "points that climb: the storage restores slower, or more steps are done again; none after a restart: it is not back",
             _NONE,
         ),
-        [Query(f"{taken} / ({count} > 0)", "{{training_job}}")],
+        [Query(f"{taken} / ({count} > 0)", identity.JOB_LEGEND)],
         unit="s",
         width=8,
         style="points",
@@ -118,11 +119,11 @@ def _means(policy: Policy, where: str) -> Placed:
 
 
 def _lost(policy: Policy) -> Placed:
-    series = f'job_state:tachoscope_job_time:rate1m{{{RECORDED}, training_job=~"$training_job"'
+    series = f'job_state:tachoscope_job_time:rate1m{{{CHOSEN_PLACE}, training_job=~"$training_job"'
     return timeseries(
         "Time that failures and saves take",
         About(
-            "Share of the time of the ranks of these jobs, of all namespaces, by state: steps done again, reading a "
+            "Share of the time of the ranks of these jobs, of all namespaces of agents, by state: steps done again, reading a "
             "checkpoint, starting, hanging, saving.",
             "hundredths",
             "lost_work: save more often; restore: read from nearer; initialisation: many starts, or long ones",
@@ -143,8 +144,8 @@ def _lost(policy: Policy) -> Placed:
 
 
 def _jobs(policy: Policy, where: str) -> Placed:
-    taken, count = (f"sum by (training_job) (increase({_SECONDS}_{part}{{{where}}}{WHOLE}))" for part in ("sum", "count"))
-    spent = f'sum by (training_job) (increase(tachoscope_job_time_seconds_total{{{where}, state="%s"}}{WHOLE})) > 0'
+    taken, count = (f"sum by ({identity.JOB}) (increase({_SECONDS}_{part}{{{where}}}{WHOLE}))" for part in ("sum", "count"))
+    spent = f'sum by ({identity.JOB}) (increase(tachoscope_job_time_seconds_total{{{where}, state="%s"}}{WHOLE})) > 0'
     explore = links.explorer(policy, "job", "Its failures in the explorer", {"job": "${__data.fields.Job}"})
     return table(
         "Failures and recoveries, by job",
@@ -155,15 +156,16 @@ def _jobs(policy: Policy, where: str) -> Placed:
             "no job was restarted or lost work in this time",
         ),
         [
-            Query(f"round(max by (training_job) (increase(tachoscope_restarts_total{{{where}}}{WHOLE}))) > 0"),
-            Query(f"round(sum by (training_job) (increase(tachoscope_worker_failures_total{{{where}}}{WHOLE}))) > 0"),
-            Query(f"round(sum by (training_job) (increase(tachoscope_hangs_total{{{where}}}{WHOLE}))) > 0"),
+            Query(f"round(max by ({identity.JOB}) (increase(tachoscope_restarts_total{{{where}}}{WHOLE}))) > 0"),
+            Query(f"round(sum by ({identity.JOB}) (increase(tachoscope_worker_failures_total{{{where}}}{WHOLE}))) > 0"),
+            Query(f"round(sum by ({identity.JOB}) (increase(tachoscope_hangs_total{{{where}}}{WHOLE}))) > 0"),
             Query(f"{taken} / ({count} > 0)"),
             Query(spent % "lost_work"),
             Query(spent % "restore"),
         ],
         [
             Column("training_job", "Job", link=THIS_JOB),
+            *identity.COLUMNS,
             Column("A", "Restarts", unit="short"),
             Column("B", "Processes failed", unit="short", link=explore),
             Column("C", "Hangs", unit="short"),
@@ -209,6 +211,7 @@ def _ended(policy: Policy) -> Placed:
 
 def _hosts(policy: Policy, where: str) -> Placed:
     node = links.board("gpu-node", "This node", KEPT | {"node": "${__data.fields.Host}"})
+    failures = f"increase(tachoscope_worker_failures_total{{{where}}}{WHOLE})"
     return table(
         "Processes that failed, by host",
         About(
@@ -218,10 +221,8 @@ def _hosts(policy: Policy, where: str) -> Placed:
             "no process failed in this time",
         ),
         [
-            Query(f"round(sum by (host) (increase(tachoscope_worker_failures_total{{{where}}}{WHOLE}))) > 0"),
-            Query(
-                f"count by (host) (sum by (host, training_job) (increase(tachoscope_worker_failures_total{{{where}}}{WHOLE})) > 0)"
-            ),
+            Query(f"round(sum by (host) ({failures})) > 0"),
+            Query(f"count by (host) (sum by (host, {identity.JOB}) ({failures}) > 0)"),
         ],
         [
             Column("host", "Host", link=node),
@@ -237,7 +238,7 @@ def _hosts(policy: Policy, where: str) -> Placed:
 
 def _notices(policy: Policy, where: str) -> Placed:
     node = links.board("gpu-node", "This node", KEPT | {"node": "${__data.fields.Node}"})
-    notice = f"max by (instance, provider) (tachoscope_preemption_notice{{{WHERE}}}) == 1"
+    notice = f"max by (cluster, instance, provider) (tachoscope_preemption_notice{{{WHERE}}}) == 1"
     return table(
         "Nodes that the provider takes back",
         About(
@@ -248,11 +249,16 @@ def _notices(policy: Policy, where: str) -> Placed:
         ),
         [
             Query(
-                f"(max by (instance, training_job) (tachoscope_job_active{{{where}}}) == 1) "
-                f"* on (instance) group_left (provider) ({notice})"
+                f"(max by (instance, {identity.JOB}) (tachoscope_job_active{{{where}}}) == 1) "
+                f"* on (cluster, instance) group_left (provider) ({notice})"
             )
         ],
-        [Column("instance", "Node", link=node), Column("training_job", "Job", link=THIS_JOB), Column("provider", "Provider")],
+        [
+            Column("instance", "Node", link=node),
+            Column("training_job", "Job", link=THIS_JOB),
+            *identity.COLUMNS,
+            Column("provider", "Provider"),
+        ],
         width=7,
         height=8,
         sort="Node",

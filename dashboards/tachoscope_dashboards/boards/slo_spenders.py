@@ -12,6 +12,7 @@ from tachoscope_core import palette
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.training_metrics import EFFECTIVE_STATES, TRAINING_STATES
 from tachoscope_dashboards import links
+from tachoscope_dashboards.boards import identity
 from tachoscope_dashboards.boards.numbers import CLUSTER_KEPT, KEPT
 from tachoscope_dashboards.boards.slo_series import CHOSEN, budget_steps, burn_rate, burn_steps, remaining
 from tachoscope_dashboards.links import explorer, runbook
@@ -58,7 +59,7 @@ def chosen_objective(policy: Policy) -> list[Placed]:
                 f"below 0: {policy.budget[-1].what}" if policy.budget else "see who spends it",
                 "nothing happened that counts, or no rules are loaded",
             ),
-            [Query(f"bottomk(10, {remaining('slo, service, model', CHOSEN)})", "{{slo}} {{service}} {{model}}")],
+            [Query(f"bottomk(10, {remaining(f'slo, {identity.MODEL}', CHOSEN)})", f"{{{{slo}}}} {identity.MODEL_LEGEND}")],
             unit="percentunit",
             width=7,
             minimum=None,
@@ -85,7 +86,7 @@ def chosen_objective(policy: Policy) -> list[Placed]:
 
 def by_model(policy: Policy, slos: Sequence[Slo]) -> Placed:
     """Return which service and model spends the budget of the chosen objective."""
-    chosen, each = f'service!="", {CHOSEN}', "service, model"
+    chosen, each = f'service!="", {CHOSEN}', identity.MODEL
     bad = f"sum_over_time({BAD}{{{chosen}}}[$__range])"
     queries = (
         Query(f"sum by ({each}) ({bad}) / on () group_left () (sum({bad}) > 0)"),
@@ -96,8 +97,13 @@ def by_model(policy: Policy, slos: Sequence[Slo]) -> Placed:
     )
     this_row = {"service": "${__data.fields.Service}", "model": "${__data.fields.Model}"}
     columns = (
-        Column("service", "Service", link=links.board("inference", "What limits it", KEPT | {"service": "${__value.raw}"})),
+        Column(
+            "service",
+            "Service",
+            link=links.board("inference", "What limits it", identity.service_of_row(KEPT)),
+        ),
         Column("model", "Model", link=explorer(policy, "inference", "Its requests, in the explorer", this_row)),
+        *identity.COLUMNS,
         Column("A", "Of all bad", "percentunit"),
         Column("B", "Bad a second", "short"),
         Column("C", "Burn 1h", "short", burn_steps("1h", slos)),
@@ -147,7 +153,12 @@ def by_job(policy: Policy) -> Placed:
         objective(f"training-{name}") for name in ("goodput", "input-wait", "step-regularity", "checkpoint-age")
     )
     columns = (
-        Column("training_job", "Job", link=links.board("training", "This job", KEPT | {"training_job": "${__value.raw}"})),
+        Column(
+            "training_job",
+            "Job",
+            link=links.board("training", "This job", identity.job_of_row(KEPT)),
+        ),
+        *identity.COLUMNS,
         Column("A", "Of all lost", "percentunit", link=explorer(policy, "job", "In the explorer", {"job": "${__data.fields.Job}"})),
         Column("B", "Lost", "percentunit", _spent(goodput)),
         Column("C", "Waits for data", "percentunit", above(wait.name)),
@@ -177,13 +188,13 @@ def _of_jobs(steps: Slo, age: Slo) -> list[Query]:
     is_lost, is_held = f'state=~"{"|".join(LOST_STATES)}"', f'state!~"{LEFT_OUT_STATES}"'
     lost, held = (f"sum_over_time({JOB_TIME}{{{state}, {_CLUSTER}}}[$__range])" for state in (is_lost, is_held))
     waits, all_now = (f"{JOB_TIME}{{{state}, {_CLUSTER}}}" for state in ('state="data_wait"', is_held))
-    each = "sum by (training_job)"
+    each = f"sum by ({identity.JOB})"
     return [
         Query(f"{each} ({lost}) / on () group_left () (sum({lost}) > 0)"),
         Query(f"{each} ({lost}) / ({each} ({held}) > 0)"),
         Query(f"{each} ({waits}) / ({each} ({all_now}) > 0)"),
         Query(_slow_steps(steps)),
-        Query(f"avg by (training_job) (job:tachoscope_sm_active:mean1m{{{_CLUSTER}}})"),
+        Query(f"avg by ({identity.JOB}) (job:tachoscope_sm_active:mean1m{{{_CLUSTER}}})"),
         Query(_checkpoint_age(age)),
     ]
 
@@ -196,7 +207,7 @@ def _slow_steps(slo: Slo) -> str:
     found = indicator(slo.name, AtMost)
     good = selector(found.histogram, "_bucket", (bound_matcher(found.bound), WHERE))
     total = selector(found.histogram, "_count", (WHERE,))
-    each = "sum by (training_job)"
+    each = f"sum by ({identity.JOB})"
     return f"clamp_min(1 - {each} (rate({good}[5m])) / ({each} (rate({total}[5m])) > 0), 0)"
 
 
@@ -206,8 +217,8 @@ def _checkpoint_age(slo: Slo) -> str:
         raise TachoscopeError(
             f"the objective {slo.name} has no gate; its panel shows jobs that run", fix="keep its gate: as shipped"
         )
-    active, on = selector(found.gate.selector, extra=(WHERE,)), "on (training_job)"
-    is_active, since = f"(max by (training_job) ({active}) == 1)", duration(found.gate.since_seconds)
-    age = f"max by (training_job) (time() - {selector(found.value, extra=(WHERE,))})"
-    never = f"{NEVER:.0f} * max by (training_job) ({active} offset {since})"
+    active, on = selector(found.gate.selector, extra=(WHERE,)), f"on ({identity.JOB})"
+    is_active, since = f"(max by ({identity.JOB}) ({active}) == 1)", duration(found.gate.since_seconds)
+    age = f"max by ({identity.JOB}) (time() - {selector(found.value, extra=(WHERE,))})"
+    never = f"{NEVER:.0f} * max by ({identity.JOB}) ({active} offset {since})"
     return f"({age} and {on} {is_active}) or ({never} == {NEVER:.0f} and {on} {is_active})"

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tachoscope_alerts.expressions import OBJECTIVE, TOTAL
-from tachoscope_alerts.links import runbook_url
+from tachoscope_alerts.links import board_name, board_uid, runbook_url
 from tachoscope_alerts.policy import Policy
 from tachoscope_alerts.slo import Slo
 from tachoscope_core import palette
 from tachoscope_dashboards import links
 from tachoscope_dashboards.board import Board
+from tachoscope_dashboards.boards import identity
 from tachoscope_dashboards.boards import slo_spenders as spenders
 from tachoscope_dashboards.boards.alert_series import firing
 from tachoscope_dashboards.boards.inference import server_starts
@@ -39,7 +40,7 @@ def board(policy: Policy) -> Board:
     """Return the board."""
     slos = every()
     return Board(
-        uid="slos",
+        uid=board_uid("slos"),
         title="SLOs",
         question="Are we within our objectives, which budget is being spent, and by whom?",
         hint="From the top: all objectives, then the one that is chosen, then who spends it. Objectives, budgets and "
@@ -72,7 +73,7 @@ def _shown(policy: Policy) -> list[Link]:
 
 
 def _budgets_now(policy: Policy, slos: Sequence[Slo]) -> list[Placed]:
-    left = remaining("slo, service, model")
+    left = remaining(f"slo, {identity.MODEL}")
     spent = policy.budget[-1].what if policy.budget else "stop what spends them"
     return [
         stat(
@@ -218,10 +219,19 @@ def _firing(policy: Policy) -> Placed:
         Column("severity", "Severity"),
         Column("alertname", "Alert", link=page),
         Column("slo", "Objective", link=links.board("slos", "This one", KEPT | {"slo": "${__value.raw}"})),
-        Column("service", "Service", link=links.board("inference", "Inference", KEPT | {"service": "${__value.raw}"})),
+        Column(
+            "service",
+            "Service",
+            link=links.board("inference", "Inference", identity.service_of_row(KEPT)),
+        ),
         Column("model", "Model"),
-        Column("training_job", "Job", link=links.board("training", "This job", KEPT | {"training_job": "${__value.raw}"})),
+        Column(
+            "training_job",
+            "Job",
+            link=links.board("training", "This job", identity.job_of_row(KEPT)),
+        ),
         Column("instance", "Node", link=links.board("gpu-node", "This node", KEPT | {"node": "${__value.raw}"})),
+        *identity.COLUMNS,
         Column("owner", "Owner"),
     )
     return table(
@@ -244,7 +254,7 @@ def _promises(policy: Policy, slos: Sequence[Slo]) -> Placed:
     rows = ["| objective | what it promises | target | owner | runbook | board |", "|---|---|---|---|---|---|"]
     for slo in slos:
         one = links.board("slos", "", KEPT).url
-        where = links.board(slo.dashboard, "", CLUSTER_KEPT if slo.dashboard == "fleet" else KEPT).url
+        where = links.board(slo.dashboard, "", CLUSTER_KEPT if board_name(slo.dashboard) == "fleet" else KEPT).url
         cells = (
             f"[{slo.name}]({one}&var-slo={slo.name})",
             f"**{slo.title}** {slo.description}",

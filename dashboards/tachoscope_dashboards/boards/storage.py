@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from tachoscope_alerts.links import board_uid
 from tachoscope_alerts.policy import Policy
 from tachoscope_core import palette
 from tachoscope_dashboards.board import Board, Event
-from tachoscope_dashboards.boards import checkpoint_panels, recovery_panels
+from tachoscope_dashboards.boards import checkpoint_panels, identity, recovery_panels
 from tachoscope_dashboards.boards.numbers import RATE
 from tachoscope_dashboards.panels import row
-from tachoscope_dashboards.variables import CLUSTER, NAMESPACE, TRAINING_JOB, WHERE
+from tachoscope_dashboards.variables import CLUSTER, JOB_NAMESPACE, NAMESPACE, OF_WORKLOADS, TRAINING_JOB, WHERE
 
-_HERE = f'{WHERE}, training_job=~"$training_job"'
+_HERE = f'{OF_WORKLOADS}, training_job=~"$training_job"'
 ALERTS = (
     *("CheckpointStorageSlow", "TrainingCheckpointAgeBurn", "TrainingCheckpointCorrupt", "TrainingCheckpointTooOld"),
     *("NodePreempted", "TrainingJobStuckInRecovery", "TrainingJobSuccessBurn", "TrainingRecoveryBurn", "TrainingWorkersFailing"),
@@ -21,12 +22,12 @@ ALERTS = (
 def board(policy: Policy) -> Board:
     """Return the board."""
     return Board(
-        uid="storage",
+        uid=board_uid("storage"),
         title="Checkpoints and recovery",
         question="How much work is at risk, and how fast are jobs back?",
         hint="Work is at risk since the newest checkpoint that was read back and found sound. Below: what saves cost, whether they "
         "would restore, how long jobs take to be back after a failure, and why they end. Choose a job to see its own.",
-        variables=(CLUSTER, NAMESPACE, TRAINING_JOB),
+        variables=(CLUSTER, NAMESPACE, JOB_NAMESPACE, TRAINING_JOB),
         panels=(
             row("How much work is at risk?"),
             *checkpoint_panels.at_risk(policy, _HERE),
@@ -42,15 +43,16 @@ def board(policy: Policy) -> Board:
         events=(
             Event(
                 "Restarts",
-                f"max by (training_job) (increase(tachoscope_restarts_total{{{_HERE}}}{RATE})) > 0",
-                "{{training_job}} was restarted",
+                f"max by ({identity.JOB}) (increase(tachoscope_restarts_total{{{_HERE}}}{RATE})) > 0",
+                f"{identity.JOB_LEGEND} was restarted",
                 palette.WARN,
             ),
             Event(
                 "Preemption notices",
-                f"(max by (instance, training_job) (tachoscope_job_active{{{_HERE}}}) == 1) * on (instance) group_left (provider) "
-                f"(max by (instance, provider) (tachoscope_preemption_notice{{{WHERE}}}) == 1)",
-                "{{provider}} takes {{instance}} of {{training_job}}",
+                f"(max by (instance, {identity.JOB}) (tachoscope_job_active{{{_HERE}}}) == 1) "
+                "* on (cluster, instance) group_left (provider) "
+                f"(max by (cluster, instance, provider) (tachoscope_preemption_notice{{{WHERE}}}) == 1)",
+                f"{{{{provider}}}} takes {{{{instance}}}} of {identity.JOB_LEGEND}",
                 palette.SERIES[3],
             ),
         ),

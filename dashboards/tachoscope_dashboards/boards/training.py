@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from tachoscope_alerts.expressions import bound_matcher
+from tachoscope_alerts.links import board_uid
 from tachoscope_alerts.policy import Policy
 from tachoscope_core import palette
 from tachoscope_core.training_metrics import TRAINING_STATES
 from tachoscope_dashboards import links, objectives
 from tachoscope_dashboards.board import Board, Event
+from tachoscope_dashboards.boards import identity
 from tachoscope_dashboards.boards import training_faults as faults
 from tachoscope_dashboards.boards import training_ranks as ranks
-from tachoscope_dashboards.boards.numbers import CLUSTER_KEPT, KEPT
+from tachoscope_dashboards.boards.numbers import CLUSTER_KEPT, JOB_KEPT
 from tachoscope_dashboards.boards.training_series import JOB, NO_JOB, job_rate, mean, quantile, share
 from tachoscope_dashboards.links import explorer, runbook
 from tachoscope_dashboards.panels import About, Link, Placed, Query, row, stat, timeseries
-from tachoscope_dashboards.variables import CLUSTER, NAMESPACE, ONE_JOB, RANK
+from tachoscope_dashboards.variables import CLUSTER, JOB_NAMESPACE, NAMESPACE, ONE_JOB, RANK
 
 _GOODPUT, _REGULARITY = "training-goodput", "training-step-regularity"
 _NO_STEP = "no step was done"
@@ -23,13 +25,14 @@ _NO_STEP = "no step was done"
 def board(policy: Policy) -> Board:
     """Return the board."""
     return Board(
-        uid="training",
+        uid=board_uid("training"),
         title="Job",
         question="Why is this job slow?",
         hint="Choose the job above. The widest colour of the ledger that is not compute is the reason; the rows below follow it: "
         "a slow rank, input, communication, faults, checkpoints, GPUs. An alert of all jobs together leads here without a job: "
-        "the board Fleet names the worst.",
-        variables=(CLUSTER, NAMESPACE, ONE_JOB, RANK),
+        "the board Fleet names the worst. Of several jobs of one name the first is shown: choose another by its cluster, "
+        "namespace or team.",
+        variables=(CLUSTER, NAMESPACE, JOB_NAMESPACE, *ONE_JOB, RANK),
         panels=(
             *_now(policy),
             row("Where does its time go?"),
@@ -60,8 +63,8 @@ def _events() -> tuple[Event, ...]:
     return (
         Event(
             "Restarts",
-            f"max by (training_job) (increase(tachoscope_restarts_total{{{JOB}}}[$__rate_interval])) > 0",
-            "{{training_job}} starts again",
+            f"max by ({identity.JOB}) (increase(tachoscope_restarts_total{{{JOB}}}[$__rate_interval])) > 0",
+            f"{identity.JOB_LEGEND} starts again",
             palette.WARN,
         ),
         Event(
@@ -72,8 +75,8 @@ def _events() -> tuple[Event, ...]:
         ),
         Event(
             "Hangs",
-            f"max by (training_job) (increase(tachoscope_hangs_total{{{JOB}}}[$__rate_interval])) > 0",
-            "{{training_job}} hangs",
+            f"max by ({identity.JOB}) (increase(tachoscope_hangs_total{{{JOB}}}[$__rate_interval])) > 0",
+            f"{identity.JOB_LEGEND} hangs",
             palette.STATE_COLORS["hung"],
         ),
     )
@@ -164,7 +167,7 @@ def _ledger(policy: Policy) -> Placed:
         links=[
             _explored(policy),
             links.board("fleet", "Fleet", CLUSTER_KEPT),
-            links.board("nccl", "Its collectives", KEPT | {"training_job": "${training_job}"}),
+            links.board("nccl", "Its collectives", JOB_KEPT),
         ],
     )
 

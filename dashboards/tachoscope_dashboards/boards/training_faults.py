@@ -5,7 +5,7 @@ from __future__ import annotations
 from tachoscope_alerts.policy import Policy
 from tachoscope_core import palette
 from tachoscope_dashboards import links, objectives
-from tachoscope_dashboards.boards.numbers import KEPT
+from tachoscope_dashboards.boards.numbers import JOB_KEPT, KEPT
 from tachoscope_dashboards.boards.training_series import JOB, NO_JOB, RANKS, mean, quantile, share
 from tachoscope_dashboards.links import runbook
 from tachoscope_dashboards.panels import About, Link, Placed, Query, Step, bars, happened, happenings, heatmap, stat, timeseries
@@ -165,7 +165,7 @@ def _failures(policy: Policy) -> list[Placed]:
 
 def checkpoints(policy: Policy) -> list[Placed]:
     """Return what its checkpoints cost, and what they would save."""
-    storage = links.board("storage", "Checkpoints and recovery", KEPT | {"training_job": "${training_job}"})
+    storage = links.board("storage", "Checkpoints and recovery", JOB_KEPT)
     return [
         timeseries(
             "Time lost to checkpoints",

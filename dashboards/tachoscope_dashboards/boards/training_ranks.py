@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tachoscope_alerts.policy import Policy
 from tachoscope_dashboards import links, objectives
-from tachoscope_dashboards.boards.numbers import KEPT
+from tachoscope_dashboards.boards.numbers import KEPT, ONE_JOB_KEPT
 from tachoscope_dashboards.boards.training_series import JOB, RANKS, rank_time
 from tachoscope_dashboards.links import explorer, runbook
 from tachoscope_dashboards.panels import About, Column, Link, Placed, Query, heatmap, table, timeseries
@@ -117,7 +117,7 @@ def _data(policy: Policy) -> Placed:
         links=[
             runbook(policy, objectives.objective(_INPUT).alert),
             runbook(policy, "input_workers"),
-            links.board("data", "Data pipeline", KEPT | {"training_job": "${training_job}"}),
+            links.board("data", "Data pipeline", ONE_JOB_KEPT),
         ],
     )
 

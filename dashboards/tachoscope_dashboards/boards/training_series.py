@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tachoscope_dashboards import objectives
-from tachoscope_dashboards.variables import WHERE
+from tachoscope_dashboards.variables import THIS_JOB
 
-JOB = f'{WHERE}, training_job=~"$training_job"'
+JOB = THIS_JOB
 RANKS = f'{JOB}, rank=~"$rank"'
 NO_JOB = "the job does not run, or none is chosen"
 

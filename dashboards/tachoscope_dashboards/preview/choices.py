@@ -25,7 +25,7 @@ def chosen(board: Json, asked: Mapping[str, Sequence[str]]) -> list[Choice]:
         name, may_be_all = str(one["name"]), bool(one.get("includeAll"))
         all_value = str(one.get("allValue") or "")
         several, values = bool(one.get("multi")), tuple(asked.get(f"var-{name}", ()))
-        if not values or values[0] in {ALL, "All", all_value}:
+        if not values or values[0] in {ALL, "All"} or values[0] == all_value != "":
             values = (ALL,) if may_be_all else ()
         title = str(one.get("label") or name)
         found.append(Choice(name, values if several else values[:1], several, may_be_all, all_value, (), title))

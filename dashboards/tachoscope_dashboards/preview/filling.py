@@ -64,7 +64,9 @@ def link(url: str, choices: Sequence[Choice], span: Span, row: Mapping[str, str]
     def value(found: re.Match[str]) -> str | None:
         name, path = _name(found), found["path"]
         if path:
-            return _quoted((row or {}).get(f"{name}.{_plain(path)}"))
+            # Of a column that a table does not have Grafana makes nothing.
+            missing = "" if row is not None and name == "__data" else None
+            return _quoted((row or {}).get(f"{name}.{_plain(path)}", missing))
         if name in known:
             return _in_link(known[name], found["format"] or "")
         return fixed.get(name)

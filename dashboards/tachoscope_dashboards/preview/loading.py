@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tachoscope_alerts import places, policy
+from tachoscope_alerts.links import board_name, board_uid
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_dashboards import reading
 from tachoscope_dashboards.board import to_json
@@ -18,7 +19,7 @@ _OF_PANEL = ("id", "type", "gridPos")
 
 
 def load(wanted: Sequence[str]) -> dict[str, Board]:
-    """Return the boards by uid. wanted: uids of tachoscope's boards, files or folders; without any, all of tachoscope's.
+    """Return the boards by uid. wanted: names or uids of tachoscope's boards, files or folders; without any, all of tachoscope's.
 
     Raises:
         TachoscopeError: there is none of a name, or a file is no board.
@@ -26,12 +27,14 @@ def load(wanted: Sequence[str]) -> dict[str, Board]:
     own = {board.uid: board for board in boards(policy.load(places.path_of("policy.yaml")))}
     found: dict[str, Board] = {}
     for name in wanted or own:
-        if name in own:
-            found[name] = to_json(own[name])
+        if (uid := board_uid(name)) in own:
+            found[uid] = to_json(own[uid])
         elif Path(name).exists():
             found |= {str(board["uid"]): board for board in map(_read, _files(Path(name)))}
         else:
-            raise TachoscopeError(f"there is no board, file or folder {name!r}", fix=f"there are the boards {', '.join(own)}")
+            raise TachoscopeError(
+                f"there is no board, file or folder {name!r}", fix=f"there are the boards {', '.join(map(board_name, own))}"
+            )
     return found
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from tachoscope_alerts.links import board_name
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_dashboards.preview.answers import Preview
 from tachoscope_dashboards.preview.server import Server
@@ -56,7 +57,7 @@ def shots(preview: Preview, folder: Path, theme: Theme, chromium: Path | None) -
         with sync_playwright() as playwright:
             browser = _browser(playwright, chromium)
             for uid in preview.boards:
-                path = folder / (f"{uid}.dark.png" if theme == "dark" else f"{uid}.png")
+                path = folder / (f"{board_name(uid)}.dark.png" if theme == "dark" else f"{board_name(uid)}.png")
                 yield _shot(browser, f"{server.url}/d/{uid}?theme={theme}", uid, path)
             browser.close()
     except Error as error:

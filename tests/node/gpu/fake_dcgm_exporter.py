@@ -70,7 +70,7 @@ class FakeDcgmExporter:
     """What the server answers: `page`, unless `fault` says otherwise.
 
     Attributes:
-        fault: one of FAULTS, or nothing. asked: how often it was. paths: what for.
+        fault: one of FAULTS, or nothing. paths: what it was asked for. bodies: what was sent to it with POST.
     """
 
     FAULTS = (
@@ -91,6 +91,7 @@ class FakeDcgmExporter:
         self.page = ""
         self.fault = ""
         self.paths: list[str] = []
+        self.bodies: list[str] = []
         self.url = ""
         self.stopping = Event()
 
@@ -170,6 +171,10 @@ def fake_dcgm_exporter(text: str = "", tls: tuple[Path, Path] | None = None) -> 
             self.close_connection = True
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 fake.answer(self)
+
+        def do_POST(self) -> None:
+            fake.bodies.append(self.rfile.read(int(self.headers["Content-Length"])).decode())
+            self.do_GET()
 
         def log_message(self, *_: object) -> None:
             pass
