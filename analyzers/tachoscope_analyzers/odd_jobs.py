@@ -42,7 +42,7 @@ def _of_life(job: JobRecords, attempt: int) -> list[QualityNote]:
     run = attempts[-1] if mine[-1].attempt == attempts[-1].attempt else mine[-1]
     launch, last = witness(run, attempts, held(few, attempts, clock, (), now), clock)
     end = ending(run, few, clock, normal, launch, last=last, now=now)
-    return [*at_once(attempts, clock, attempt), *_failure(job, attempt, end)]
+    return [*_failure(job, attempt, end), *at_once(attempts, clock, attempt)]
 
 
 def _failure(job: JobRecords, attempt: int, end: Ending) -> list[QualityNote]:

@@ -39,7 +39,12 @@ _first = msgspec.json.Decoder(_First)
 
 @dataclass(frozen=True, slots=True)
 class Alive:
-    """Processes of one run that are alive: the first of them, when it began in Unix seconds, and the newest attempt of any."""
+    """Processes of one run that are alive.
+
+    Attributes:
+        attempt: the newest of any. host, began, pid: of the first, which is `tachoscope run` itself unless it was killed; `began`
+            in Unix seconds; `pid` 0: neither is known.
+    """
 
     attempt: int
     host: str
@@ -75,10 +80,10 @@ def others(found: list[Alive], environ: Mapping[str, str], *, host: str, joins: 
 def warning(job: str, found: list[Alive], *, now: float) -> str:
     """Return the line that says that a job's name is in use."""
     first = found[0]
-    who = f"process {first.pid}, " if first.pid else ""
+    who = f" (process {first.pid}, begun {max(now - first.began, 0.0):.0f} s ago)" if first.pid else ""
     return (
-        f"another attempt of job {job!r} runs on this machine ({who}begun {max(now - first.began, 0.0):.0f} s ago): the two count as"
-        " attempts of one job; if they are two jobs, start one of them with another --job"
+        f"another attempt of job {job!r} runs on this machine{who}: the two count as attempts of one job;"
+        " if they are two jobs, start one of them with another --job"
     )
 
 

@@ -249,7 +249,7 @@ def _attempt(store: Store, job: str, *, joins: bool) -> int:
 
 
 def _after_those_alive(attempt: int, root: Path, job: str, *, joins: bool) -> int:
-    """Say so if other attempts of the job are alive, and return the number after theirs: their records may not be in the store yet."""
+    """Say so if other attempts of the job are alive, and return the number after theirs, which the store may not know yet."""
     now = time.time()
     found = beside.others(beside.alive(root, job, os.environ), os.environ, host=socket.gethostname(), joins=joins, now=now)
     if found:

@@ -19,19 +19,18 @@ def first_sign(process: Process) -> float:
 
 def overlap(one: Sequence[Process], other: Sequence[Process], clock: Clock) -> Interval | None:
     """Return when two attempts ran at once, given their processes; None: they did not, as far as clocks can tell."""
-    if max(a.last for a in one) <= min(b.start for b in other) or max(b.last for b in other) <= min(a.start for a in one):
-        return None  # the usual case, cheaply
     found = [part for a, b in _same_rank(one, other) if (part := _trained_at_once(a, b, clock)) is not None]
     return (min(start for start, _ in found), max(end for _, end in found)) if found else None
 
 
 def outlived(one: Sequence[Process], other: Sequence[Process], clock: Clock) -> bool:
-    """Say whether an attempt wrote something after another had begun: then that other is no sign of its end."""
-    return any(a.last > first_sign(b) + clock.apart_seconds(a, b) for a, b in _same_rank(one, other))
+    """Say whether an attempt wrote something after a later one had begun: then that other is no sign of its end."""
+    # One that came to no step yet has no better sign of its begin than its start.
+    return any(a.last > (first_sign(b) if b.steps else b.start) + clock.apart_seconds(a, b) for a, b in _same_rank(one, other))
 
 
 def strands(found: Sequence[Process], clock: Clock) -> list[list[Process]]:
-    """Return processes in as few groups as it takes for attempts of a group to run one after the other, in order of their starts."""
+    """Return processes in as few groups as it takes for attempts of a group to run one after the other, in order of start."""
     by_attempt: dict[tuple[int, int], list[Process]] = {}
     for process in found:
         by_attempt.setdefault((process.attempt, process.generation), []).append(process)
@@ -46,6 +45,8 @@ def strands(found: Sequence[Process], clock: Clock) -> list[list[Process]]:
 
 
 def _same_rank(one: Sequence[Process], other: Sequence[Process]) -> Iterator[tuple[Process, Process]]:
+    if max(a.last for a in one) <= min(b.start for b in other) or max(b.last for b in other) <= min(a.start for a in one):
+        return iter(())  # the usual case, cheaply
     by_rank = {process.rank: process for process in one}
     return ((by_rank[process.rank], process) for process in other if process.rank in by_rank)
 

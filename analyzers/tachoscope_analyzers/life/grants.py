@@ -10,8 +10,8 @@ from typing import Literal
 from tachoscope_analyzers import allocation as allocations_
 from tachoscope_analyzers.life import at_once
 from tachoscope_analyzers.life.numbering import Run
-from tachoscope_analyzers.life.processes import CLOCKS_AGREE_SECONDS, START_KNOWN_SECONDS, Clock, Process
-from tachoscope_analyzers.load import JobRecords
+from tachoscope_analyzers.life.processes import START_KNOWN_SECONDS, Clock, Process
+from tachoscope_analyzers.load import CLOCKS_AGREE_SECONDS, JobRecords
 from tachoscope_analyzers.thresholds import threshold
 from tachoscope_core import records
 from tachoscope_core.names import UNEXPLAINED
@@ -126,7 +126,9 @@ def _launches(job: JobRecords, clock: Clock) -> list[Launch]:
         command = start.lineage.get("launch_command", "")
         # An agent comes to know of a job by its processes, a launcher before there are any.
         if start.process_time:
-            agents[start.host].append(Launch("agent", start.host, clock.seconds(start.process_time), end, ended, command, start.attempt))
+            agents[start.host].append(
+                Launch("agent", start.host, clock.seconds(start.process_time), end, ended, command, start.attempt)
+            )
         else:
             found.append(Launch("launcher", start.host, clock.of(start), end, ended, command, start.attempt))
     for rows in agents.values():  # the node is held between the attempts that its agent saw

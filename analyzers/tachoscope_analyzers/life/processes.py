@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tachoscope_analyzers.life.net_time import Array, Interval, merged
-from tachoscope_analyzers.load import JobRecords
+from tachoscope_analyzers.load import CLOCKS_AGREE_SECONDS, JobRecords
 from tachoscope_core import records
 
 _SAME_BOOT_SECONDS = 5.0
@@ -21,8 +21,6 @@ _SAME_BOOT_SECONDS = 5.0
 
 START_KNOWN_SECONDS = 0.05
 """The system tells a process's start to a clock tick below (10 ms): it may seem to be before what started it."""
-CLOCKS_AGREE_SECONDS = 5.0
-"""By so much the clocks of two hosts may differ."""
 
 
 class Clock:

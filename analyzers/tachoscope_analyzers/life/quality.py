@@ -42,10 +42,14 @@ def at_once(runs: Sequence[Run], clock: Clock, attempt: int | None = None) -> li
     Args:
         attempt: only what ran at once with this one; None: all.
     """
-    pairs = [(key[0], run.attempt, when) for run in runs for key, when in run.beside.items() if attempt in {None, key[0], run.attempt}]
+    pairs = [
+        (key[0], run.attempt, when) for run in runs for key, when in run.beside.items() if attempt in {None, key[0], run.attempt}
+    ]
     if not pairs:
         return []
-    told = [f"{one} and {other} from {_utc(clock, when[0])} to {_utc(clock, when[1])} UTC" for one, other, when in pairs[:_MOST_PAIRS]]
+    told = [
+        f"{one} and {other} from {_utc(clock, when[0])} to {_utc(clock, when[1])} UTC" for one, other, when in pairs[:_MOST_PAIRS]
+    ]
     more = [f"{len(pairs) - _MOST_PAIRS} more pairs"] if len(pairs) > _MOST_PAIRS else []
     means = "each counts with its own time, and what both did is not lost work; if they are two jobs, give them two names (--job)"
     return [_limited(f"{'two' if len(pairs) == 1 else 'several'} attempts ran at once: {', '.join([*told, *more])}", means)]

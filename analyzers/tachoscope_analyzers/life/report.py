@@ -139,8 +139,7 @@ def _story(job: JobRecords, allocations: Sequence[Allocation], maintenance: Sequ
     said = [Said(clock.seconds(row.since_time), row.failed_writer, row.why) for row in job.hangs]
     witnesses = [witness(run, attempts, held, clock) for run in attempts]
     endings = [
-        ending(run, job, clock, normal, launch, last=last, now=now)
-        for run, (launch, last) in zip(attempts, witnesses, strict=True)
+        ending(run, job, clock, normal, launch, last=last, now=now) for run, (launch, last) in zip(attempts, witnesses, strict=True)
     ]
     # How an attempt ended does not hang on the numbers of its steps, but these hang on that.
     completed = {run.key for run, end in zip(attempts, endings, strict=True) if end.kind == "completed"}
