@@ -106,3 +106,16 @@ def test_a_job_that_ended_is_not_running_by_the_last_words_of_an_attempt_before(
     life.add(records.Heartbeat, 15.5, writer=life.writer(0, 0, 1.0), rank=0, step=10, phase="forward", window_seconds=5.0)
 
     assert load.status(life.load(tmp_path), now=T0 + 30.0) == "failed"
+
+
+def test_an_agent_that_watches_both_as_one_job_ends_neither_and_holds_each_for_its_own_time(tmp_path: Path) -> None:
+    life = two_at_once(launchers=False)
+    for attempt, (first, last) in enumerate([(1.0, 66.0), (21.0, 36.0)]):
+        own = {"writer": f"agent-{attempt}", "attempt": attempt}
+        life.add(records.JobStarted, first + 0.5, **own, world_size=0, pid=0, process_time=T0 + first)  # type: ignore[arg-type]
+        life.add(records.JobEnded, last, **own, status="failed")  # type: ignore[arg-type]
+    _, told = judged(life, tmp_path)
+
+    assert told.denominator == "agent"
+    assert [one.ended for one in told.attempts] == ["completed", "completed"]
+    assert told.allocated_seconds == pytest.approx(2 * (66.0 - 1.0) + 2 * (35.5 - 21.0))
