@@ -147,7 +147,14 @@ def _within(slo: Slo, indicator: AtMost | MoreThan, timing: Timing) -> str:
 
 
 def _bucket(indicator: AtMost | MoreThan, timing: Timing) -> str:
-    return f"rate({selector(indicator.histogram, '_bucket', (bound_matcher(indicator.bound),))}[{duration(timing.base)}])"
+    """Return the events of at most the bound, of the series that have that bucket for as long as their count.
+
+    A server that got the bucket in a restart counted requests before that the bucket did not: for a window they would be bad.
+    """
+    window = duration(timing.base)
+    bucket = selector(indicator.histogram, "_bucket", (bound_matcher(indicator.bound),))
+    newer = f"{selector(indicator.histogram, '_count')} offset {window} unless ignoring (le) {bucket} offset {window}"
+    return f"(rate({bucket}[{window}]) unless ignoring (le) ({newer}))"
 
 
 def level(window_seconds: float, timing: Timing) -> Level:
