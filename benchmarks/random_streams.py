@@ -63,7 +63,8 @@ class Stream:
         times_ms: of the scrapes that were answered, shape (N,). total, bad: its counters at them. bucket_from: the first scrape at
             which it has the bucket of the threshold.
         seen_total, seen_bad: events that two scrapes of one window hold between them, at the later one.
-        first_total, first_bad: those that a counter had at its first scrape, at that: they may be counted in part.
+        part_total, part_bad: the others that its counters tell of, which may be counted in part: before the first scrape, and of a
+            histogram within a window after it.
         faults: what befell it.
     """
 
@@ -74,8 +75,8 @@ class Stream:
     bucket_from: int
     seen_total: NDArray[np.float64]
     seen_bad: NDArray[np.float64]
-    first_total: NDArray[np.float64]
-    first_bad: NDArray[np.float64]
+    part_total: NDArray[np.float64]
+    part_bad: NDArray[np.float64]
     faults: frozenset[str]
 
 
@@ -149,13 +150,14 @@ def scraped(
     # A histogram is measured from when it has been there for a window; half of that is smeared.
     since = at[first] + TIMING.base * 500 if is_histogram and first < len(at) else 0.0
     measured = at > since if first < len(at) else np.zeros(len(at), dtype=bool)
-    seen, firsts = [], []
+    first_of_life = new_life | (np.arange(len(there)) == 0)
+    seen, in_part = [], []
     for counter in (total, bad):
         values = counter[there]
-        grew = np.where(new_life, values, np.diff(values, prepend=values[:1]))
+        grew = np.where(first_of_life, values, np.diff(values, prepend=0.0))
         seen.append(np.where(measured & ~begins, grew, 0.0))
-        firsts.append(np.where(measured & begins & ((at == at[0]) | new_life), values, 0.0))
-    return Stream(name, at, total[there], bad[there], first, *seen, *firsts, faults)
+        in_part.append(np.where((there >= bucket_from) & ~(measured & ~begins) & (~begins | first_of_life), grew, 0.0))
+    return Stream(name, at, total[there], bad[there], first, *seen, *in_part, faults)
 
 
 # --- as series ----------------------------------------------------------------------------------------------------------------
@@ -328,7 +330,7 @@ def counts_of(slo: Slo, one: Stream, ours: Events, group: tuple[str, ...] | None
             counted = np.nansum(told[group]) * TIMING.interval if group is not None else 0.0
             key = f"{kind}, {'restarts, gaps or a late begin' if one.faults - {'no bucket'} else 'undisturbed'}"
             tally.off.setdefault(key, []).append(counted / truth.sum() - 1)
-    is_false = one.seen_bad.sum() + one.first_bad.sum() == 0 and group is not None and np.nansum(ours.bad[group]) > 0
+    is_false = one.seen_bad.sum() + one.part_bad.sum() == 0 and group is not None and np.nansum(ours.bad[group]) > 0
     tally.add("bad events where none were", one.name if is_false else "")
 
 
@@ -350,41 +352,41 @@ def pages_of(
     tally.counts[f"{who}pages that must be"] += bool(must.any())
     for what, where in (("fires below its threshold", chosen & ~may), ("missed above its threshold", must & ~beside)):
         tally.add(f"{who}{what}", f"{one.name} {sorted(one.faults)} at {np.flatnonzero(where)[:3]}" if where.any() else "")
-    bad = one.seen_bad + one.first_bad
+    bad = one.seen_bad + one.part_bad
     is_without = fires.any() and not within(bad, one.times_ms, times_ms[fires][:1], SECONDS).any()
     tally.add(f"{who}pages without a bad event", one.name if is_without else "")
 
 
 def above(slo: Slo, tier: Tier, one: Stream, ends: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Say at which ends the truth of both windows is clearly above the threshold, and the bad events clearly enough."""
-    windows = (tier.long_seconds, tier.short_seconds)
-    return np.logical_and.reduce([is_above(slo, tier, one, ends, seconds, 1 + MARGIN) for seconds in windows])
+    """Say at which ends the truth is clearly above the threshold in both windows, and the bad events clearly enough."""
+    return np.logical_and.reduce([np.logical_and.reduce(found) for found in _in_windows(slo, tier, one, ends, 1 + MARGIN)])
 
 
 def near(slo: Slo, tier: Tier, one: Stream, ends: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Say at which it may be above, of windows that each may end an evaluation earlier or later, or begin a rate's window earlier.
+    """Say at which ends it may be above in both windows."""
+    return np.logical_and.reduce([np.logical_or.reduce(found) for found in _in_windows(slo, tier, one, ends, 1 - MARGIN)])
 
-    What a counter had at its first scrape may be counted or not.
+
+def _in_windows(slo: Slo, tier: Tier, one: Stream, ends: NDArray[np.int64], factor: float) -> Iterator[list[NDArray[np.bool_]]]:
+    """Yield for the long and the short window whether it is above: it may end an evaluation earlier or later, and hold more.
+
+    A window holds a moment more than it is long, and each is a rate over a window of its own.
     """
-    shifts = [round(shift * TIMING.interval * 1000) for shift in (-1, 0, 1)]
-    found = []
     for seconds in (tier.long_seconds, tier.short_seconds):
-        some = [
-            is_above(slo, tier, one, ends + shift, length, 1 - MARGIN, with_first=with_first)
-            for shift in shifts
+        yield [
+            is_above(slo, tier, one, ends + shift, length, factor, with_part=with_part)
+            for shift in (round(shift * TIMING.interval * 1000) for shift in (-1, 0, 1))
             for length in (seconds, seconds + TIMING.base)
-            for with_first in (False, True)
+            for with_part in (False, True)
         ]
-        found.append(np.logical_or.reduce(some))
-    return np.logical_and.reduce(found)
 
 
 def is_above(
-    slo: Slo, tier: Tier, one: Stream, ends: NDArray[np.int64], seconds: float, factor: float, *, with_first: bool = False
+    slo: Slo, tier: Tier, one: Stream, ends: NDArray[np.int64], seconds: float, factor: float, *, with_part: bool
 ) -> NDArray[np.bool_]:
     bad, total = (
-        within(counts + with_first * first, one.times_ms, ends, seconds)
-        for counts, first in ((one.seen_bad, one.first_bad), (one.seen_total, one.first_total))
+        within(counts + with_part * part, one.times_ms, ends, seconds)
+        for counts, part in ((one.seen_bad, one.part_bad), (one.seen_total, one.part_total))
     )
     least = slo.least_bad_events * factor if seconds >= tier.long_seconds else 0.0
     return (bad > factor * tier.threshold(slo) * total) & (bad >= least)
