@@ -6,7 +6,6 @@ import json
 import re
 
 import pytest
-from kubeflow_trainer_api.models import JobsetV1alpha2JobSet, TrainerV1alpha1TrainJob
 
 import cluster_making as make
 from cluster_making import Object, condition, indexed, of_jobset, of_pytorchjob, pod
@@ -38,8 +37,9 @@ def test_each_made_object_is_valid(document: Object) -> None:
 
 
 def test_a_made_jobset_and_trainjob_have_the_fields_that_kubeflow_publishes() -> None:
-    trainjob = make.trainjob("train", 0, condition("Complete", 900))
+    from kubeflow_trainer_api.models import JobsetV1alpha2JobSet, TrainerV1alpha1TrainJob  # it takes 2 s, once
 
+    trainjob = make.trainjob("train", 0, condition("Complete", 900))
     for document, model in (JOBSET, JobsetV1alpha2JobSet), (trainjob, TrainerV1alpha1TrainJob):
         # What the package does not know it drops; times come back as times.
         kept = json.dumps(model.from_dict(document).to_dict(), default=lambda time: time.strftime("%Y-%m-%dT%H:%M:%SZ"))
