@@ -90,6 +90,7 @@ def test_a_rank_that_stops_itself_is_named_while_it_hangs_and_the_job_goes_on_af
     assert [attempt["ended"] for attempt in report["life"]["attempts"]] == ["completed"]
 
 
+@pytest.mark.bar  # as tests/agents/test_collectives.py, with an example
 def test_the_exchanges_of_tensor_and_data_groups_are_told_apart(tmp_path: Path) -> None:
     launch = ("torchrun", "--standalone", "--nproc-per-node", "4")
     done = run_watched(tmp_path, *launch, str(EXAMPLES / "tensor_parallel.py"), "--steps", "40")

@@ -24,7 +24,11 @@ WATCHED = "import tachoscope\nwith tachoscope.watch():\n" + TRAINING.replace("\n
     ("command", "said"),
     [
         (("python", "-I"), "the command ran Python with -I, which ignores $PYTHONPATH, so the probe was not loaded"),
-        (("env", "A=1", "python", "-BE"), "the command ran Python with -E, which ignores $PYTHONPATH, so the probe was not loaded"),
+        pytest.param(
+            ("env", "A=1", "python", "-BE"),
+            "the command ran Python with -E, which ignores $PYTHONPATH, so the probe was not loaded",
+            marks=pytest.mark.bar,
+        ),
         (("python", "-S"), "the command ran Python with -S, which skips sitecustomize, so the probe was not loaded"),
     ],
     ids=["-I", "env -BE", "-S"],

@@ -88,6 +88,7 @@ def test_beyond_the_queue_limit_requests_are_shed_and_client_and_server_agree_on
     assert Counter(record.outcome for record in of_kind(records_of_service(tmp_path), records.RequestDone)) == seen
 
 
+@pytest.mark.bar  # planted in tests/agents/test_serving_request.py
 def test_a_client_that_leaves_makes_room_for_others(tmp_path: Path) -> None:
     body = json.dumps({"prompt": [1], "max_tokens": 8000, "ignore_eos": True, "stream": True}).encode()
     with serving(tmp_path, "--max-batch", "1") as server:
@@ -121,6 +122,7 @@ def test_of_a_server_that_is_killed_streams_are_cut_and_later_requests_find_nobo
     assert [answer.status for answer in answers] == [200, 200, 0]
 
 
+@pytest.mark.bar  # as the one above
 def test_a_request_that_takes_longer_than_its_client_waits_timed_out(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         (answer,) = asyncio.run(drive(server.url, "tiny", [(0.0, (16, 8000))], grace=2.0))
@@ -150,6 +152,7 @@ def test_a_request_whose_client_left_before_its_turn_has_waited_all_its_time(tmp
     assert done[17].phase_seconds == {"queued": pytest.approx(done[17].wall_seconds)}
 
 
+@pytest.mark.bar  # the load is a tool of the example
 def test_an_interrupted_load_says_what_it_knows_by_then(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         command = load_command(server.url, "--rate", "20", "--output", "4", "--record", "clients")
@@ -173,6 +176,7 @@ def states(found: list[records.AnyRecord]) -> Counter[str]:
     return total
 
 
+@pytest.mark.bar  # planted, and against a real server, in tests/serving
 @pytest.mark.alone
 def test_without_a_fault_requests_are_worked_on_and_do_not_wait_as_server_and_clients_say(tmp_path: Path) -> None:
     found, answers = caused(tmp_path, "none", seconds=6, watched=True)
@@ -223,7 +227,7 @@ def test_long_prompts_in_one_pass_are_prefill_interference(tmp_path: Path) -> No
     assert verdict(tmp_path) == "prefill_interference"
 
 
-@pytest.mark.parametrize("fault", ["prefill_interference", "none"])
+@pytest.mark.parametrize("fault", ["prefill_interference", pytest.param("none", marks=pytest.mark.bar)])
 def test_a_whole_long_prompt_is_computed_between_two_tokens_of_another_request_and_one_in_chunks_is_not(
     tmp_path: Path, fault: str
 ) -> None:

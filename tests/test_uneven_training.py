@@ -73,6 +73,7 @@ def test_a_flipped_bit_makes_two_replicas_differ_from_the_next_check_on(tmp_path
     assert [row.value for row in finding.evidence if row.unit == "step"] == [30.0, 20.0]
 
 
+@pytest.mark.bar  # as the demo without a fault
 def test_a_healthy_training_is_none_of_them(tmp_path: Path) -> None:
     _, report = trained(tmp_path, "none", 90)
 

@@ -142,6 +142,7 @@ def test_only_the_main_thread_can_be_sampled_and_a_forked_child_on_its_own() -> 
     ) == ["False", "True", "True", "0"]
 
 
+@pytest.mark.bar  # of torch only
 def test_torch_compile_does_not_compile_the_handler() -> None:
     assert run(
         """

@@ -82,7 +82,7 @@ TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "
         pytest.param("data_both", ("input_workers", "all"), marks=pytest.mark.bar),
         pytest.param("compute_one", ("compute_straggler", [1]), marks=pytest.mark.bar),  # the demo has it too, as the next
         pytest.param("checkpoint", ("checkpoint_stall", [1]), marks=pytest.mark.bar),
-        ("tiny", ("comm_exposed", "all")),
+        pytest.param("tiny", ("comm_exposed", "all"), marks=pytest.mark.bar),  # the demo of test_run_with_agent has it
     ],
 )
 def test_a_script_written_apart_is_judged_as_well(

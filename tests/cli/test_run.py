@@ -117,6 +117,7 @@ def test_a_second_run_of_a_job_is_its_next_attempt(train: str) -> None:
     assert len(records().steps) == 12
 
 
+@pytest.mark.bar  # tests/agents/test_outbox.py ships what was left
 def test_what_a_killed_run_left_behind_is_shipped_by_the_next(train: str) -> None:
     command = [sys.executable, "-m", "tachoscope_cli.main", "run", "--job", "killed", "--"]
     process = subprocess.Popen([*command, sys.executable, train, "100000", "time.sleep(0.01)"], start_new_session=True)
@@ -213,6 +214,7 @@ def test_a_command_without_torch_is_not_disturbed() -> None:
     assert "no training step was seen" in done.stderr
 
 
+@pytest.mark.bar  # as the next, with a real file system
 def test_a_spool_that_cannot_be_written_lets_the_training_finish_and_counts(
     train: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

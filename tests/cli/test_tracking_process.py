@@ -70,6 +70,7 @@ def test_the_default_store_of_mlflow_is_found_without_any_setting(tmp_path: Path
     check_mlflow(tmp_path, "mlflow", f"sqlite:///{tmp_path}/work/mlflow.db")
 
 
+@pytest.mark.bar  # test_tracking.py tells a stand-in the same
 def test_the_offline_run_of_weights_and_biases_gets_goodput_findings_and_report(tmp_path: Path) -> None:
     done, run_id = run_tracked(tmp_path, str(helpers.BIN / "python"), "wandb", WANDB_MODE="offline")
     assert f"goodput, findings and report are in Weights & Biases run {run_id}" in done.stderr

@@ -53,7 +53,7 @@ def hanging_job(folder: Path, how: str, there: int) -> Iterator[list[subprocess.
         pytest.param("smaller", {CULPRIT: "size mismatch"}, marks=pytest.mark.bar),
         pytest.param("order", {CULPRIT: "order mismatch"}, marks=pytest.mark.bar),
         pytest.param("lock", {CULPRIT: "no dump"}, marks=pytest.mark.bar),
-        ("none", {}),
+        pytest.param("none", {}, marks=pytest.mark.bar),  # planted in the other files
     ],
 )
 def test_the_rank_that_keeps_a_real_job_is_named_by_the_dumps_of_its_ranks(tmp_path: Path, how: str, stuck: dict[int, str]) -> None:
@@ -65,6 +65,7 @@ def test_the_rank_that_keeps_a_real_job_is_named_by_the_dumps_of_its_ranks(tmp_p
     assert {one.rank: one.kind.value for one in found.stuck} == stuck
 
 
+@pytest.mark.bar  # as "lock" above
 def test_a_stopped_process_is_named_though_it_can_write_no_dump(tmp_path: Path) -> None:
     with hanging_job(tmp_path, "skipped", there=RANKS - 1) as processes:
         processes[CULPRIT].send_signal(signal.SIGSTOP)

@@ -54,7 +54,14 @@ def test_there_are_sixty_cases_and_each_has_its_own_name() -> None:
     assert len(set(names)) == len(names) >= 60
 
 
-@pytest.mark.parametrize(("settings", "again"), [({}, False), ({"num_workers": 1}, False), ({"num_workers": 2}, True)])
+@pytest.mark.parametrize(
+    ("settings", "again"),
+    [
+        pytest.param({}, False, marks=pytest.mark.bar),
+        pytest.param({"num_workers": 1}, False, marks=pytest.mark.bar),
+        ({"num_workers": 2}, True),
+    ],
+)
 def test_the_training_takes_the_settings_and_tells_of_samples_that_came_twice(
     tmp_path: Path, settings: dict[str, int], again: bool
 ) -> None:

@@ -12,6 +12,7 @@ from benchmarks.records_and_traces.compare import compared, summary, table, told
 from benchmarks.records_and_traces.measure import with_own_profiler
 
 
+@pytest.mark.bar  # real, and compared by sizes; planted below
 @pytest.mark.alone
 def test_records_and_traces_of_one_job_name_the_same_class_rank_and_seconds(tmp_path: Path) -> None:
     """The sleep is long beside the computing, so that what a loaded machine does to the rest is small beside it."""
