@@ -62,7 +62,10 @@ class Stream:
     Attributes:
         times_ms: of the scrapes that were answered, shape (N,). total, bad: its counters at them. bucket_from: the first scrape at
             which it has the bucket of the threshold.
-        seen_total, seen_bad: events that two scrapes of one window hold between them, at the later one. faults: what befell it.
+        seen_total, seen_bad: events that two scrapes of one window hold between them, at the later one.
+        part_total, part_bad: the others that its counters tell of, which may be counted in part: before the first scrape, and of a
+            histogram within a window after it.
+        faults: what befell it.
     """
 
     name: str
@@ -72,6 +75,8 @@ class Stream:
     bucket_from: int
     seen_total: NDArray[np.float64]
     seen_bad: NDArray[np.float64]
+    part_total: NDArray[np.float64]
+    part_bad: NDArray[np.float64]
     faults: frozenset[str]
 
 
@@ -101,7 +106,9 @@ def stream(name: str, slo: Slo, rng: np.random.Generator) -> Stream:
         faults.add("no bucket")
         bucket_from = SCRAPES if not len(restarts) or rng.random() < 0.5 else int(min(restarts))
     times = (BEGIN + np.arange(1, SCRAPES + 1) * SCRAPE_SECONDS) * 1000 - int(rng.integers(0, SCRAPE_SECONDS * 1000))
-    return scraped(name, times, counted(total, lives), counted(bad, lives), lives, answered, bucket_from, frozenset(faults))
+    counters, befell = (counted(total, lives), counted(bad, lives)), frozenset(faults)
+    is_histogram = isinstance(slo.indicator, AtMost)
+    return scraped(name, times, *counters, lives, answered, bucket_from, befell, is_histogram=is_histogram)
 
 
 def shares(slo: Slo, rng: np.random.Generator) -> NDArray[np.float64]:
@@ -131,19 +138,26 @@ def scraped(
     answered: NDArray[np.bool_],
     bucket_from: int,
     faults: frozenset[str],
+    *,
+    is_histogram: bool,
 ) -> Stream:
     there = np.flatnonzero(answered)
-    known = there >= bucket_from
-    seen = []
+    at = times[there]
+    first = int(np.searchsorted(there, bucket_from))
+    apart = np.diff(at, prepend=at[:1])
+    new_life = np.diff(lives[there], prepend=lives[there][:1]) > 0
+    begins = (np.arange(len(there)) == 0) | (apart > TIMING.base * 1000)
+    # A histogram is measured from when it has been there for a window; half of that is smeared.
+    since = at[first] + TIMING.base * 500 if is_histogram and first < len(at) else 0.0
+    measured = at > since if first < len(at) else np.zeros(len(at), dtype=bool)
+    first_of_life = new_life | (np.arange(len(there)) == 0)
+    seen, in_part = [], []
     for counter in (total, bad):
         values = counter[there]
-        new_life = np.diff(lives[there], prepend=lives[there][:1]) > 0
-        grew = np.where(new_life, values, np.diff(values, prepend=values[:1]))
-        apart = np.diff(times[there], prepend=times[there][:1])
-        before = np.concatenate([[False], known[:-1]]) if len(known) else known
-        seen.append(np.where(known & before & (apart <= TIMING.base * 1000), grew, 0.0))
-    first = int(np.searchsorted(there, bucket_from))
-    return Stream(name, times[there], total[there], bad[there], first, seen[0], seen[1], faults)
+        grew = np.where(first_of_life, values, np.diff(values, prepend=0.0))
+        seen.append(np.where(measured & ~begins, grew, 0.0))
+        in_part.append(np.where((there >= bucket_from) & ~(measured & ~begins) & (~begins | first_of_life), grew, 0.0))
+    return Stream(name, at, total[there], bad[there], first, *seen, *in_part, faults)
 
 
 # --- as series ----------------------------------------------------------------------------------------------------------------
@@ -269,8 +283,9 @@ class Tally:
         self.off: dict[str, list[float]] = {}
         self.examples: dict[str, list[str]] = {}
 
-    def add(self, what: str, example: str = "") -> None:
-        self.counts[what] += 1
+    def add(self, what: str, example: str) -> None:
+        """Count it if there is an example of it; name it in any case."""
+        self.counts[what] += bool(example)
         if example:
             self.examples.setdefault(what, []).append(example)
 
@@ -279,20 +294,22 @@ def compare(slo: Slo, streams: list[Stream], seen: Seen, ours: Events, tally: Ta
     replayed = {one.labels["service"]: one for one in replay(slo, ours, BEGIN, BEGIN + SECONDS, TIMING)}
     by_service = {group[slo.by.index("service")]: group for group in ours.total}
     for one in streams:
-        tally.add("streams")
+        tally.counts["streams"] += 1
         group = by_service.get(one.name)
         pages = seen.pages.get(one.name, np.array([], dtype=np.int64))
         tally.counts["pages"] += bool(len(pages))
-        if not same(seen.events, ours, group):
-            tally.add("evaluator and Prometheus differ", one.name)
+        tally.add("events of evaluator and Prometheus differ", "" if same(seen.events, ours, group) else one.name)
         counts_of(slo, one, ours, group, tally)
-        starts = {round(told.start * 1000) for told in (replayed[one.name].of("page") if group else ())}
-        first = {int(pages[0])} if len(pages) else set()
-        if bool(starts) != bool(first) or (first and abs(min(starts) - min(first)) > TIMING.interval * 1000):
-            tally.add(
-                "evaluator pages more than one evaluation earlier or later", f"{one.name}: {sorted(starts)[:2]} {sorted(first)}"
-            )
-        pages_of(slo, one, seen.times_ms, np.isin(seen.times_ms, pages), tally)
+        told = replayed[one.name].of("page") if group else []
+        starts, first = [round(page.start * 1000) for page in told], pages[:1].tolist()
+        apart = bool(starts) != bool(first) or bool(first and abs(starts[0] - first[0]) > TIMING.interval * 1000)
+        tally.counts["first pages of evaluator and Prometheus more than one evaluation apart"] += apart
+        fires = np.isin(seen.times_ms, pages)
+        pages_of("", slo, one, seen.times_ms, fires, fires, tally)
+        fires = np.zeros(len(ours.times_ms), dtype=bool)
+        for page in told:
+            fires |= (ours.times_ms >= page.start * 1000) & ((ours.times_ms < page.end * 1000) | page.still)
+        pages_of("evaluator ", slo, one, ours.times_ms, fires, np.isin(ours.times_ms, starts), tally)
 
 
 def same(theirs: Events, ours: Events, group: tuple[str, ...] | None) -> bool:
@@ -313,46 +330,64 @@ def counts_of(slo: Slo, one: Stream, ours: Events, group: tuple[str, ...] | None
             counted = np.nansum(told[group]) * TIMING.interval if group is not None else 0.0
             key = f"{kind}, {'restarts, gaps or a late begin' if one.faults - {'no bucket'} else 'undisturbed'}"
             tally.off.setdefault(key, []).append(counted / truth.sum() - 1)
-    if one.seen_bad.sum() == 0 and group is not None and np.nansum(ours.bad[group]) > 0:
-        tally.add("bad events where none were", one.name)
+    is_false = one.seen_bad.sum() + one.part_bad.sum() == 0 and group is not None and np.nansum(ours.bad[group]) > 0
+    tally.add("bad events where none were", one.name if is_false else "")
 
 
-def pages_of(slo: Slo, one: Stream, times_ms: NDArray[np.int64], fires: NDArray[np.bool_], tally: Tally) -> None:
-    """Compare when pages fire with when they must, and must not; a page may come one evaluation later."""
+def pages_of(
+    who: str, slo: Slo, one: Stream, times_ms: NDArray[np.int64], fires: NDArray[np.bool_], chosen: NDArray[np.bool_], tally: Tally
+) -> None:
+    """Compare when pages fire with when they must, and must not; a page may come one evaluation later.
+
+    Args:
+        chosen: evaluations at which a page has to be above its threshold: what is kept firing after that is not asked for.
+    """
     must, may = np.zeros(len(times_ms), dtype=bool), np.zeros(len(times_ms), dtype=bool)
     for tier in tiers(slo):
         if tier.severity == "page":
-            must |= above(slo, tier, one, times_ms, 1 + MARGIN)
-            may |= near(slo, tier, one, times_ms, 1 - MARGIN)
+            must |= above(slo, tier, one, times_ms)
+            may |= near(slo, tier, one, times_ms)
     must &= np.concatenate([[False], must[:-1]])
     beside = fires | np.concatenate([[False], fires[:-1]]) | np.concatenate([fires[1:], [False]])
-    tally.counts["pages that must be"] += bool(must.any())
-    for what, where in (("fires below its threshold", fires & ~may), ("missed above its threshold", must & ~beside)):
-        if where.any():
-            tally.add(what, f"{one.name} {sorted(one.faults)} at {np.flatnonzero(where)[:3]}")
-    if fires.any() and not within(one.seen_bad, one.times_ms, times_ms[fires][:1], SECONDS).any():
-        tally.add("pages without a bad event", one.name)
+    tally.counts[f"{who}pages that must be"] += bool(must.any())
+    for what, where in (("fires below its threshold", chosen & ~may), ("missed above its threshold", must & ~beside)):
+        tally.add(f"{who}{what}", f"{one.name} {sorted(one.faults)} at {np.flatnonzero(where)[:3]}" if where.any() else "")
+    bad = one.seen_bad + one.part_bad
+    is_without = fires.any() and not within(bad, one.times_ms, times_ms[fires][:1], SECONDS).any()
+    tally.add(f"{who}pages without a bad event", one.name if is_without else "")
 
 
-def above(slo: Slo, tier: Tier, one: Stream, ends: NDArray[np.int64], factor: float) -> NDArray[np.bool_]:
-    """Say at which ends the truth of both windows is above the threshold times a factor, and the bad events at least so many."""
-    windows = (tier.long_seconds, tier.short_seconds)
-    return np.logical_and.reduce([is_above(slo, tier, one, ends, seconds, factor) for seconds in windows])
+def above(slo: Slo, tier: Tier, one: Stream, ends: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Say at which ends the truth is clearly above the threshold in both windows, and the bad events clearly enough."""
+    return np.logical_and.reduce([np.logical_and.reduce(found) for found in _in_windows(slo, tier, one, ends, 1 + MARGIN)])
 
 
-def near(slo: Slo, tier: Tier, one: Stream, ends: NDArray[np.int64], factor: float) -> NDArray[np.bool_]:
-    """Say the same, of windows that each may end an evaluation earlier or later, or begin a rate's window earlier."""
-    shifts = [round(shift * TIMING.interval * 1000) for shift in (-1, 0, 1)]
-    found = []
+def near(slo: Slo, tier: Tier, one: Stream, ends: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Say at which ends it may be above in both windows."""
+    return np.logical_and.reduce([np.logical_or.reduce(found) for found in _in_windows(slo, tier, one, ends, 1 - MARGIN)])
+
+
+def _in_windows(slo: Slo, tier: Tier, one: Stream, ends: NDArray[np.int64], factor: float) -> Iterator[list[NDArray[np.bool_]]]:
+    """Yield for the long and the short window whether it is above: it may end an evaluation earlier or later, and hold more.
+
+    A window holds a moment more than it is long, and each is a rate over a window of its own.
+    """
     for seconds in (tier.long_seconds, tier.short_seconds):
-        lengths = (seconds, seconds + TIMING.base)
-        some = [is_above(slo, tier, one, ends + shift, length, factor) for shift in shifts for length in lengths]
-        found.append(np.logical_or.reduce(some))
-    return np.logical_and.reduce(found)
+        yield [
+            is_above(slo, tier, one, ends + shift, length, factor, with_part=with_part)
+            for shift in (round(shift * TIMING.interval * 1000) for shift in (-1, 0, 1))
+            for length in (seconds, seconds + TIMING.base)
+            for with_part in (False, True)
+        ]
 
 
-def is_above(slo: Slo, tier: Tier, one: Stream, ends: NDArray[np.int64], seconds: float, factor: float) -> NDArray[np.bool_]:
-    bad, total = (within(counts, one.times_ms, ends, seconds) for counts in (one.seen_bad, one.seen_total))
+def is_above(
+    slo: Slo, tier: Tier, one: Stream, ends: NDArray[np.int64], seconds: float, factor: float, *, with_part: bool
+) -> NDArray[np.bool_]:
+    bad, total = (
+        within(counts + with_part * part, one.times_ms, ends, seconds)
+        for counts, part in ((one.seen_bad, one.part_bad), (one.seen_total, one.part_total))
+    )
     least = slo.least_bad_events * factor if seconds >= tier.long_seconds else 0.0
     return (bad > factor * tier.threshold(slo) * total) & (bad >= least)
 

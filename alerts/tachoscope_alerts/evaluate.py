@@ -25,6 +25,8 @@ Flags = NDArray[np.bool_]
 Group = tuple[str, ...]
 """Values of the labels that are kept, in their order; empty where a series lacks the label."""
 ByMetric = Mapping[str, Sequence[Series]]
+_Key = tuple[tuple[str, str], ...]
+"""Labels of a series but for `le`."""
 _COMPARE: dict[str, Callable[[Floats, float], Flags]] = {
     "lt": operator.lt,
     "lte": operator.le,
@@ -68,9 +70,11 @@ def wanted(slos: Iterable[Slo]) -> dict[str, frozenset[float]]:
 
 def history_seconds(slo: Slo, timing: Timing) -> float:
     """Return how long before an evaluation samples still matter to it."""
+    if isinstance(slo.indicator, Ratio):
+        return timing.base
     gate = slo.indicator.gate if isinstance(slo.indicator, Slices) else None
     since = timing.scaled(gate.since_seconds) if gate is not None and gate.since_seconds else 0.0
-    return max(timing.base, since + LOOKBACK_MS / 1000)
+    return (timing.base if isinstance(slo.indicator, AtMost | MoreThan) else since) + LOOKBACK_MS / 1000
 
 
 def evaluations(start: float, end: float, timing: Timing) -> Times:
@@ -90,10 +94,7 @@ def bad_and_total(slo: Slo, series: ByMetric, start: float, end: float, timing: 
     if isinstance(indicator, Slices):
         return Events(times, *_slices(slo, indicator, series, times, timing))
     if isinstance(indicator, AtMost | MoreThan):
-        chosen, bound = indicator.histogram, indicator.bound
-        buckets = [one for one in series.get(f"{chosen.metric}_bucket", ()) if float(one.labels["le"]) == bound]
-        total = _of_count(slo, chosen, series.get(f"{chosen.metric}_count", ()), buckets, times, window)
-        within = _rates(slo, chosen, buckets, times, window)
+        total, within = _of_histogram(slo, indicator, series, times, window)
         return Events(times, _without(total, within) if isinstance(indicator, AtMost) else within, total)
     total = _rates(slo, indicator.total, series.get(indicator.total.metric, ()), times, window)
     part = indicator.bad or indicator.good
@@ -145,29 +146,44 @@ def rate(one: Series, times: Times, window_ms: int) -> Floats:
 
 def _rates(slo: Slo, chosen: Selector, series: Iterable[Series], times: Times, window_ms: int) -> dict[Group, Floats]:
     """Return the sums of rates by the objective's labels."""
+    return _summed(slo, ((one.labels, rate(one, times, window_ms)) for one in series if matches(chosen, one.labels)))
+
+
+def _summed(slo: Slo, rates: Iterable[tuple[Mapping[str, str], Floats]]) -> dict[Group, Floats]:
+    """Return the sums of what has the same values of the objective's labels, without groups that have nothing."""
     found: dict[Group, Floats] = {}
-    for one in series:
-        if matches(chosen, one.labels):
-            group, own = _group(one.labels, slo.by), rate(one, times, window_ms)
-            found[group] = _added(found[group], own) if group in found else own
+    for labels, own in rates:
+        group = _group(labels, slo.by)
+        found[group] = _added(found[group], own) if group in found else own
     return {group: values for group, values in found.items() if not np.isnan(values).all()}
 
 
-def _of_count(
-    slo: Slo, chosen: Selector, counts: Iterable[Series], buckets: Iterable[Series], times: Times, window_ms: int
-) -> dict[Group, Floats]:
-    """Return the rates of a histogram's events whose series has the bucket of the bound: of others nothing is known."""
-    there = {_without_bound(one.labels): rate(one, times, window_ms) for one in buckets}
-    found: dict[Group, Floats] = {}
-    for one in counts:
-        bucket = there.get(_without_bound(one.labels))
-        if bucket is not None and matches(chosen, one.labels):
-            group, own = _group(one.labels, slo.by), np.where(np.isnan(bucket), np.nan, rate(one, times, window_ms))
-            found[group] = _added(found[group], own) if group in found else own
-    return {group: values for group, values in found.items() if not np.isnan(values).all()}
+def _of_histogram(
+    slo: Slo, indicator: AtMost | MoreThan, series: ByMetric, times: Times, window_ms: int
+) -> tuple[dict[Group, Floats], dict[Group, Floats]]:
+    """Return the events whose series has the bucket of the bound, since of others nothing is known, and those in the bucket."""
+    chosen = indicator.histogram
+    counts = {_without_bound(one.labels): one for one in series.get(f"{chosen.metric}_count", ()) if matches(chosen, one.labels)}
+    buckets = {
+        _without_bound(one.labels): one
+        for one in series.get(f"{chosen.metric}_bucket", ())
+        if matches(chosen, one.labels) and float(one.labels["le"]) == indicator.bound
+    }
+    within = {key: _of_bucket(one, times, window_ms) for key, one in buckets.items()}
+    total = (
+        (one.labels, np.where(np.isnan(within[key]), np.nan, rate(one, times, window_ms)))
+        for key, one in counts.items()
+        if key in within
+    )
+    return _summed(slo, total), _summed(slo, ((buckets[key].labels, own) for key, own in within.items()))
 
 
-def _without_bound(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+def _of_bucket(bucket: Series, times: Times, window_ms: int) -> Floats:
+    """Return the rate of a bucket, none while it was not there a window ago."""
+    return np.where(instant(bucket, times - window_ms)[1], rate(bucket, times, window_ms), np.nan)
+
+
+def _without_bound(labels: Mapping[str, str]) -> _Key:
     return tuple(sorted((label, value) for label, value in labels.items() if label != "le" and value))
 
 

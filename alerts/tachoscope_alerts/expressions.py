@@ -107,9 +107,9 @@ def _other_metric(ratio: Ratio) -> str:
 
 def _of_count(slo: Slo, indicator: AtMost | MoreThan, timing: Timing, operator: str) -> str:
     """Return the events of the series that have the bucket of the bound (operator `and`), or that lack it (`unless`)."""
-    window = duration(timing.base)
-    count = f"rate({selector(indicator.histogram, '_count')}[{window}])"
-    return f"sum{_by(slo)} ({count} {operator} ignoring (le) {_bucket(indicator, timing)})"
+    count = selector(indicator.histogram, "_count")
+    rate = _old_enough(count, timing) if operator == "unless" else f"rate({count}[{duration(timing.base)}])"
+    return f"sum{_by(slo)} ({rate} {operator} ignoring (le) {_bucket(indicator, timing)})"
 
 
 def bad_events(slo: Slo, timing: Timing) -> str:
@@ -147,7 +147,17 @@ def _within(slo: Slo, indicator: AtMost | MoreThan, timing: Timing) -> str:
 
 
 def _bucket(indicator: AtMost | MoreThan, timing: Timing) -> str:
-    return f"rate({selector(indicator.histogram, '_bucket', (bound_matcher(indicator.bound),))}[{duration(timing.base)}])"
+    """Return the events of at most the bound, of series that were there a window ago.
+
+    Of a younger one Prometheus extrapolates the bucket and the count by different times, so that some are in one and not in the
+    other: requests of a server that has just begun, or that has the bucket only since its restart, would be bad.
+    """
+    return _old_enough(selector(indicator.histogram, "_bucket", (bound_matcher(indicator.bound),)), timing)
+
+
+def _old_enough(series: str, timing: Timing) -> str:
+    window = duration(timing.base)
+    return f"(rate({series}[{window}]) and {series} offset {window})"
 
 
 def level(window_seconds: float, timing: Timing) -> Level:

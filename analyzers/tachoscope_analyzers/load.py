@@ -326,18 +326,23 @@ def serving_job(job: JobRecords) -> bool:
 
 RUNNING_SECONDS = 60.0
 """A process that wrote nothing for longer is not called running: a live one sends a heartbeat every few seconds."""
+CLOCKS_AGREE_SECONDS = 5.0
+"""By so much the clocks of two hosts may differ."""
 
 
 def status(job: JobRecords, *, now: float) -> str:
     """Return how the job's last attempt stands: completed, failed, running or unknown.
 
-    The launcher's word counts, since it alone sees a process that was killed; without it, a process that reported a failure.
+    The job is running as long as an earlier attempt that ran at once with the last one goes on. Else the launcher's word counts,
+    since it alone sees a process that was killed; without it, a process that reported a failure.
 
     Args:
         now: Unix seconds.
     """
     attempt = max((row.attempt for row in (*job.starts, *job.ends)), default=0)
     ends = [row for row in job.ends if row.attempt >= attempt]
+    if ends and _earlier_goes_on(job, attempt, since=max(row.time for row in ends), now=now):
+        return "running"
     launcher = [row for row in ends if row.rank == records.LAUNCHER_RANK]
     if launcher:
         return launcher[-1].status
@@ -352,3 +357,14 @@ def status(job: JobRecords, *, now: float) -> str:
         default=0.0,
     )
     return "running" if now - last < RUNNING_SECONDS else "unknown"
+
+
+def _earlier_goes_on(job: JobRecords, attempt: int, *, since: float, now: float) -> bool:
+    """Say whether a process of an attempt before this one lately wrote something after `since`, when this one had ended."""
+    gone = {row.writer for row in job.ends} | {row.failed_writer for row in job.failures}
+    after = max(since + CLOCKS_AGREE_SECONDS, now - RUNNING_SECONDS)
+    return any(
+        row.time > after and row.attempt < attempt and row.writer not in gone
+        for rows in (job.steps, job.heartbeats)
+        for row in rows
+    )

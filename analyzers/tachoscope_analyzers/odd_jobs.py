@@ -6,11 +6,12 @@ import time
 from dataclasses import replace
 
 from tachoscope_analyzers.facts import facts, steps_of_writers
-from tachoscope_analyzers.life.endings import Ending, ending, lasting
+from tachoscope_analyzers.life.endings import Ending, ending, lasting, witness
 from tachoscope_analyzers.life.grants import held
 from tachoscope_analyzers.life.hangs import normal_of
 from tachoscope_analyzers.life.numbering import runs
 from tachoscope_analyzers.life.processes import Clock, processes
+from tachoscope_analyzers.life.quality import at_once
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_core import job_notes
 from tachoscope_core.life import NOBODYS
@@ -24,11 +25,11 @@ _STEPS_KEPT = 200
 def notes(job: JobRecords, attempt: int | None = None) -> list[QualityNote]:
     """Return what is unusual about an attempt, how it failed first; None: about the newest, without how it failed."""
     found = job_notes.notes(facts(job).of_attempt(attempt), [one for one in job.shared if attempt in {None, one.attempt}])
-    return [*([] if attempt is None else _failure(job, attempt)), *found]
+    return [*([] if attempt is None else _of_life(job, attempt)), *found]
 
 
-def _failure(job: JobRecords, attempt: int) -> list[QualityNote]:
-    """Note how an attempt failed, by the rule that the report on the whole life has."""
+def _of_life(job: JobRecords, attempt: int) -> list[QualityNote]:
+    """Note how an attempt failed, and with which others it ran at once, by the rules that the report on the whole life has."""
     few = replace(job, steps=steps_of_writers(job, first=_STEPS_KEPT, last=_STEPS_KEPT))
     clock = Clock(few)
     found = processes(few, clock)
@@ -39,8 +40,12 @@ def _failure(job: JobRecords, attempt: int) -> list[QualityNote]:
     normal, now = normal_of(found), time.time()
     attempts[-1] = lasting(attempts[-1], few, clock, normal, now)
     run = attempts[-1] if mine[-1].attempt == attempts[-1].attempt else mine[-1]
-    launch = held(few, attempts, clock, (), now).launch_of.get((run.attempt, run.generation))
-    end = ending(run, few, clock, normal, launch, last=run is attempts[-1], now=now)
+    launch, last = witness(run, attempts, held(few, attempts, clock, (), now), clock)
+    end = ending(run, few, clock, normal, launch, last=last, now=now)
+    return [*_failure(job, attempt, end), *at_once(attempts, clock, attempt)]
+
+
+def _failure(job: JobRecords, attempt: int, end: Ending) -> list[QualityNote]:
     # A hang counts if somebody who watched saw it: else it may only be that the records of steps were cut off.
     seen = end.kind != "hung" or any(row.attempt == attempt for row in job.hangs)
     if not (end.failed or end.lasts) or end.kind in NOBODYS or not seen:

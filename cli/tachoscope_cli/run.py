@@ -18,7 +18,7 @@ from pathlib import Path
 import tachoscope
 from tachoscope import identity
 from tachoscope.ship import remove_if_empty, ship, ship_left_behind
-from tachoscope_cli import attempts
+from tachoscope_cli import attempts, beside
 from tachoscope_cli.pages import why_behind
 from tachoscope_cli.quarantining import Quarantining
 from tachoscope_cli.waiting import INTERRUPTED, wait
@@ -154,11 +154,13 @@ def run(
     url = store_url or (agent.store if agent else default_url())
     store = Store(url)
     by_agent = agent is not None and agent.store == url
-    attempt = _attempt(store, name, joins=_joins(command, os.environ))
+    joins = _joins(command, os.environ)
+    attempt = _attempt(store, name, joins=joins)
     run_directory = root / f"run-{uuid.uuid4()}"
     with _made(run_directory, ships=not by_agent):
         quarantining = Quarantining(root, name)
         quarantining.fetch(store)
+        attempt = _after_those_alive(attempt, root, name, joins=joins)  # last: another may start this moment
         watching = Watching(run_directory, name, attempt, None if agent else quarantining.watch)
         watching.started(command)
         environ = _environment(run_directory, name, attempt, is_default=is_default)
@@ -244,6 +246,15 @@ def _attempt(store: Store, job: str, *, joins: bool) -> int:
     except TachoscopeError as error:
         sys.stderr.write(f"tachoscope: {error}; the records will stay in the spool\n")
         return 0
+
+
+def _after_those_alive(attempt: int, root: Path, job: str, *, joins: bool) -> int:
+    """Say so if other attempts of the job are alive, and return the number after theirs, which the store may not know yet."""
+    now = time.time()
+    found = beside.others(beside.alive(root, job, os.environ), os.environ, host=socket.gethostname(), joins=joins, now=now)
+    if found:
+        sys.stderr.write(f"tachoscope: {beside.warning(job, found, now=now)}\n")
+    return max([attempt, *(one.attempt + 1 for one in found)])
 
 
 def _restarted(store: Store, job: str) -> bool:

@@ -18,10 +18,11 @@ class JobLine(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         workers: of the newest attempt. heartbeat: Unix seconds of the newest record of any. step: the last that any finished.
-        worst: its gravest finding. reason: why there is no report.
+        worst: its gravest finding. reason: why there is no report. namespace: as in `JobView`.
     """
 
     job: str
+    namespace: str
     state: str
     looked: float
     hosts: list[str]
@@ -38,6 +39,7 @@ def line(view: JobView) -> JobLine:
     findings = view.report.findings if view.report is not None else []
     return JobLine(
         job=view.job,
+        namespace=view.namespace,
         state=view.state,
         looked=view.looked,
         hosts=sorted({worker.host for worker in view.workers}),

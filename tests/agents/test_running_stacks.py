@@ -43,7 +43,12 @@ def run(script: str) -> list[str]:
     return done.stdout.split()
 
 
+@pytest.mark.alone
 def test_pure_python_is_seen_as_often_as_it_runs_however_often_native_code_gives_the_lock_away() -> None:
+    """Looks are seldom, as in a job: each sets the timer anew, and always while native code runs, which shifts the samples.
+
+    On two cores with four other busy processes pure Python has 0.16 too much, by whatever the kernel's ticks do there.
+    """
     share, true_share = map(
         float,
         run(
@@ -63,7 +68,7 @@ def test_pure_python_is_seen_as_often_as_it_runs_however_often_native_code_gives
             if not stacks.start():
                 print("unsupported"); sys.exit()
             stop = threading.Event()
-            threading.Thread(target=lambda: [drain() for _ in iter(lambda: stop.wait(0.01), True)], daemon=True).start()
+            threading.Thread(target=lambda: [drain() for _ in iter(lambda: stop.wait(0.1), True)], daemon=True).start()
             while seen.total() < 4 * 300:
                 for work in (tokenize, compress):
                     begin = time.thread_time()

@@ -102,6 +102,7 @@ def of(told: Webhook, service: Service, status: str) -> list[Arrival]:
 
 
 @pytest.mark.bar
+@pytest.mark.timeout(3600)
 @pytest.mark.skipif(
     shutil.which("prometheus") is None or shutil.which("prometheus-alertmanager") is None,
     reason="Prometheus or Alertmanager is not installed",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tachoscope_analyzers.life import hangs
-from tachoscope_analyzers.life.grants import Launch
+from tachoscope_analyzers.life import at_once, hangs
+from tachoscope_analyzers.life.grants import Held, Launch
 from tachoscope_analyzers.life.hangs import Normal
 from tachoscope_analyzers.life.numbering import Run
 from tachoscope_analyzers.life.processes import Clock, Process
@@ -43,6 +43,19 @@ class Ending:
     def failed(self) -> bool:
         """Whether it ended otherwise than in order."""
         return self.kind not in {"completed", "running", "unknown"}
+
+
+def witness(run: Run, attempts: Sequence[Run], held: Held, clock: Clock) -> tuple[Launch | None, bool]:
+    """Return the launch that can tell how an attempt ended, and whether it is the last of that, or of the job.
+
+    An attempt that began while this one went on says nothing of its end; nor does a launch that both belong to, as where an agent
+    watches them as one job.
+    """
+    launch = held.launch_of.get(run.key)
+    after = [one for one in attempts[attempts.index(run) + 1 :] if not at_once.outlived(run.processes, one.processes, clock)]
+    last = not after or (launch is not None and launch not in (held.launch_of.get(one.key) for one in after))
+    shared = any(run.ran_with(one) and held.launch_of.get(one.key) is launch for one in attempts)
+    return None if shared else launch, last
 
 
 def ending(run: Run, job: JobRecords, clock: Clock, normal: Normal, launch: Launch | None, *, last: bool, now: float) -> Ending:

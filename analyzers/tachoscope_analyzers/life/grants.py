@@ -8,23 +8,25 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from tachoscope_analyzers import allocation as allocations_
+from tachoscope_analyzers.life import at_once
 from tachoscope_analyzers.life.numbering import Run
-from tachoscope_analyzers.life.processes import Clock, Process
-from tachoscope_analyzers.load import JobRecords
+from tachoscope_analyzers.life.processes import START_KNOWN_SECONDS, Clock, Process
+from tachoscope_analyzers.load import CLOCKS_AGREE_SECONDS, JobRecords
 from tachoscope_analyzers.thresholds import threshold
 from tachoscope_core import records
 from tachoscope_core.names import UNEXPLAINED
 
 Source = Literal["slurm", "kubernetes", "launcher", "agent", "records"]
 _PRECEDENCE: tuple[Source, ...] = ("slurm", "kubernetes", "launcher", "agent", "records")
-_CLOCKS_AGREE_SECONDS = 5.0
-_START_KNOWN_SECONDS = 0.05
-"""The system tells a process's start to a clock tick below (10 ms): it may seem to be before the launch that started it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A start of the command on a host, as its launcher or, for want of one, the node agent tells. `end`: the last thing known."""
+    """A start of the command on a host, as its launcher or, for want of one, the node agent tells.
+
+    Attributes:
+        end: the last thing known. attempt: at its begin; restarts count on from it.
+    """
 
     source: Literal["launcher", "agent"]
     host: str
@@ -32,6 +34,7 @@ class Launch:
     end: float
     ended: records.JobEnded | None
     command: str = ""
+    attempt: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,9 +87,9 @@ def held(
     launches = _launches(job, clock)
     owner = {process.writer: _launch_of(process, launches) for run in runs for process in run.processes}
     grants, left, queued, unseen, ignored = _of_scheduler(runs, clock, allocations, now)
-    left, of_launches = _of_launches(left, launches, owner, runs, allocated=bool(grants))
+    left, of_launches = _of_launches(left, launches, owner, runs, clock, allocated=bool(grants))
     grants += of_launches
-    grants += _of_records(left)
+    grants += _of_records(left, clock)
     grants = [_covering(grant) for grant in grants if grant.units]
     missing = _missing(grants, runs) if not unseen else []
     weakest: Source = max((grant.source for grant in grants), key=_PRECEDENCE.index, default="records")
@@ -123,9 +126,11 @@ def _launches(job: JobRecords, clock: Clock) -> list[Launch]:
         command = start.lineage.get("launch_command", "")
         # An agent comes to know of a job by its processes, a launcher before there are any.
         if start.process_time:
-            agents[start.host].append(Launch("agent", start.host, clock.seconds(start.process_time), end, ended, command))
+            agents[start.host].append(
+                Launch("agent", start.host, clock.seconds(start.process_time), end, ended, command, start.attempt)
+            )
         else:
-            found.append(Launch("launcher", start.host, clock.of(start), end, ended, command))
+            found.append(Launch("launcher", start.host, clock.of(start), end, ended, command, start.attempt))
     for rows in agents.values():  # the node is held between the attempts that its agent saw
         rows.sort(key=lambda one: one.start)
         whole = rows[0]
@@ -140,11 +145,18 @@ def _launches(job: JobRecords, clock: Clock) -> list[Launch]:
 
 
 def _launch_of(process: Process, launches: Sequence[Launch]) -> Launch | None:
-    """Return the launch that a process belongs to: the newest on its host that was before it, else the newest that was."""
-    off = {one.host: _START_KNOWN_SECONDS if one.host == process.host else _CLOCKS_AGREE_SECONDS for one in launches}
+    """Return the launch that a process belongs to: the newest on its host that was before it, else the newest that was.
+
+    One of a later attempt than the process's is of another run of the job's name that began at the same time.
+    """
+    off = {one.host: START_KNOWN_SECONDS if one.host == process.host else CLOCKS_AGREE_SECONDS for one in launches}
     before = [one for one in launches if one.start <= process.start + off[one.host]]
     fitting = [one for one in before if one.ended is None or process.start <= one.end + off[one.host]]
-    return max(fitting, key=lambda one: (one.host == process.host, one.source == "launcher", one.start), default=None)
+    return max(fitting, key=lambda one: _likeness(one, process), default=None)
+
+
+def _likeness(launch: Launch, process: Process) -> tuple[bool, bool, bool, float]:
+    return launch.host == process.host, launch.attempt <= process.attempt, launch.source == "launcher", launch.start
 
 
 def _of_scheduler(
@@ -187,7 +199,13 @@ def _of_scheduler(
 
 
 def _of_launches(
-    left: Sequence[Process], launches: Sequence[Launch], owner: dict[str, Launch | None], runs: Sequence[Run], *, allocated: bool
+    left: Sequence[Process],
+    launches: Sequence[Launch],
+    owner: dict[str, Launch | None],
+    runs: Sequence[Run],
+    clock: Clock,
+    *,
+    allocated: bool,
 ) -> tuple[list[Process], list[Grant]]:
     by_launch: dict[int, list[Process]] = defaultdict(list)
     without = []
@@ -204,7 +222,7 @@ def _of_launches(
     for index, launch in enumerate(launches):
         members = by_launch.get(index, [])
         if members:
-            grants.append(Grant(launch.source, launch.start, launch.end, _lanes(members)))
+            grants += _of_launch(launch, at_once.strands(members, clock))
         elif not allocated and launch.end > launch.start and not _beside(launch, ran):
             # It never came to a step.
             grants.append(Grant(launch.source, launch.start, launch.end, [], usual, "initialisation"))
@@ -216,22 +234,42 @@ def _beside(launch: Launch, ran: Sequence[tuple[float, float]]) -> bool:
     return any(start <= launch.end and launch.start <= end for start, end in ran)
 
 
-def _of_records(left: Sequence[Process]) -> list[Grant]:
+def _of_launch(launch: Launch, strands: Sequence[list[Process]]) -> list[Grant]:
+    """Return the grants of a launch: of attempts that ran at once, as where an agent watches both, each has its own time."""
+    first = min(process.start for strand in strands for process in strand)
+    last = max(process.end for strand in strands for process in strand)
+    grants = []
+    for strand in strands:
+        start, end = min(process.start for process in strand), max(process.end for process in strand)
+        whole = (launch.start if start == first else start, launch.end if end == last else end)
+        grants.append(Grant(launch.source, *whole, _lanes(strand)))
+    return grants
+
+
+def _of_records(left: Sequence[Process], clock: Clock) -> list[Grant]:
+    groups: list[list[Process]] = []
+    for strand in at_once.strands(left, clock):
+        groups += _close_together(strand)
+    return [Grant("records", min(p.start for p in group), max(p.end for p in group), _lanes(group)) for group in groups]
+
+
+def _close_together(strand: Sequence[Process]) -> list[list[Process]]:
+    """Return processes in groups between which nobody can have held the nodes."""
     groups: list[list[Process]] = []
     until = 0.0
-    for process in sorted(left, key=lambda one: one.start):
+    for process in sorted(strand, key=lambda one: one.start):
         if not groups or process.start - until > threshold("same_allocation_seconds"):
             groups.append([])
         groups[-1].append(process)
         until = max(until, process.end) if len(groups[-1]) > 1 else process.end
-    return [Grant("records", min(p.start for p in group), max(p.end for p in group), _lanes(group)) for group in groups]
+    return groups
 
 
 def _lanes(members: Sequence[Process]) -> list[list[Process]]:
     """Put processes one after another on as few units as they need, a rank on the unit that it had before if that is free."""
     lanes: list[list[Process]] = []
     for process in sorted(members, key=lambda one: (one.start, one.rank)):
-        first = _first_sign(process)
+        first = at_once.first_sign(process)
         free = [lane for lane in lanes if _follows(process, first, lane[-1])]
         lane = max(free, key=lambda row: (row[-1].host == process.host, row[-1].rank == process.rank, row[-1].end), default=None)
         if lane is None:
@@ -241,19 +279,14 @@ def _lanes(members: Sequence[Process]) -> list[list[Process]]:
     return lanes
 
 
-def _first_sign(process: Process) -> float:
-    """Return when a process did the first thing that is known of it, or ended."""
-    return float(min([*process.begins[:1], *(start for start, _ in process.restores), process.end]))
-
-
 def _follows(process: Process, first: float, before: Process) -> bool:
     """Say whether a process came after another. That one was gone is seen a little late, and clocks of hosts differ a little.
 
     Args:
-        first: see `_first_sign`; it is asked for as many others as there are ranks.
+        first: see `at_once.first_sign`; it is asked for as many others as there are ranks.
     """
     late = before.end - process.start
-    return before.end <= first and (late <= 0 or (late <= _CLOCKS_AGREE_SECONDS and process.attempt > before.attempt))
+    return before.end <= first and (late <= 0 or (late <= CLOCKS_AGREE_SECONDS and process.attempt > before.attempt))
 
 
 def _covering(grant: Grant) -> Grant:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from posixpath import dirname
 
 import numpy as np
 import numpy.typing as npt
 
+from tachoscope_analyzers.life import at_once
+from tachoscope_analyzers.life.net_time import Interval
 from tachoscope_analyzers.life.processes import Clock, Process
 from tachoscope_core import records
 
@@ -23,9 +25,10 @@ class Run:
 
     Attributes:
         pieces: `(s, g)`: steps after its own number s have the job's number g + (number - s); in order.
-        done_before: the highest number that was finished before it began. highest: by its end.
+        done_before: the highest number that attempts before it had finished. highest: by its end.
         checkpoint: reference of what it went on from; empty: it began anew. guessed: why the restore was tied as it is, if not by
             its reference. anew: it restored nothing after one that completed: another run of the same name, not a recovery.
+        beside: when it ran at once with which earlier attempts, by attempt and generation.
     """
 
     attempt: int
@@ -37,6 +40,12 @@ class Run:
     checkpoint: str
     guessed: str
     anew: bool = False
+    beside: Mapping[tuple[int, int], Interval] = field(default_factory=dict)
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """Attempt and generation."""
+        return self.attempt, self.generation
 
     @property
     def start(self) -> float:
@@ -52,6 +61,10 @@ class Run:
     def own_steps(self) -> int:
         """The highest number of a step within its processes."""
         return max((int(process.numbers.max()) for process in self.processes if process.steps), default=0)
+
+    def ran_with(self, other: Run) -> bool:
+        """Say whether two attempts ran at once: then neither goes on from where the other ended."""
+        return other.key in self.beside or self.key in other.beside
 
     def numbers(self, own: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the job's numbers of steps, given their numbers within the processes."""
@@ -75,28 +88,30 @@ def runs(found: Sequence[Process], clock: Clock, completed: Collection[tuple[int
     An attempt's first step follows the checkpoint that it restored before it: the one that the job names, else the newest save of
     the same reference before that; else, where the reference is of no save, the newest save in the same folder (saved under another
     name and renamed). An attempt that restored nothing begins at 1; after one that completed it begins a numbering of its own
-    behind all that was done, from which those after it count.
+    behind all that was done, from which those after it count. What an attempt that ran at once with it does, it does not do again.
 
     Args:
         completed: attempt and generation of those that are known to have completed.
     """
     done: list[Run] = []
-    highest = base = 0
+    base = 0
     for key, group in groupby(found, key=lambda one: (one.attempt, one.generation)):
         members = list(group)
+        beside = {run.key: when for run in done if (when := at_once.overlap(run.processes, members, clock)) is not None}
+        before = [run for run in done if run.key not in beside]
+        highest = max((run.highest for run in before), default=0)
         pieces, checkpoint, guessed = _pieces(members, done, clock, base)
         anew = False
-        if not checkpoint and key[1] and not _failed_before(done, key[0]):
+        if not checkpoint and key[1] and not beside and not _failed_before(done, key[0]):
             pieces = [(0, highest)]  # another script of the same command, not the same steps again
         elif not checkpoint and pieces[0] == (0, 0):
-            anew = bool(done) and (done[-1].attempt, done[-1].generation) in completed
+            anew = bool(before) and before[-1].key in completed
             base = highest if anew else base
             # Where it went back later, to a step of its own.
             pieces = [(0, base), *((after, step + base if step <= after else step) for after, step in pieces[1:])]
-        run = Run(key[0], key[1], members, tuple(pieces), highest, highest, checkpoint, guessed, anew)
+        run = Run(key[0], key[1], members, tuple(pieces), highest, highest, checkpoint, guessed, anew, beside)
         own = np.arange(1, run.own_steps + 1)
         done.append(replace(run, highest=max(highest, int(run.numbers(own).max(initial=0)))))
-        highest = done[-1].highest
     return done
 
 
@@ -107,7 +122,7 @@ def _failed_before(done: Sequence[Run], attempt: int) -> bool:
 
 def _pieces(members: Sequence[Process], done: Sequence[Run], clock: Clock, base: int) -> tuple[list[tuple[int, int]], str, str]:
     saves = saves_of(done)
-    highest = done[-1].highest if done else 0
+    highest = max((run.highest for run in done), default=0)
     pieces, checkpoint, guessed = [(0, 0)], "", ""
     for process in members:
         for row in sorted(process.restored, key=lambda row: row.monotonic_ns):

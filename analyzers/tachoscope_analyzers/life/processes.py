@@ -12,11 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from tachoscope_analyzers.life.net_time import Array, Interval, merged
-from tachoscope_analyzers.load import JobRecords
+from tachoscope_analyzers.load import CLOCKS_AGREE_SECONDS, JobRecords
 from tachoscope_core import records
 
 _SAME_BOOT_SECONDS = 5.0
 """Processes of one host whose clocks' offsets differ by less are put on one monotonic clock; else the host was booted anew."""
+
+
+START_KNOWN_SECONDS = 0.05
+"""The system tells a process's start to a clock tick below (10 ms): it may seem to be before what started it."""
 
 
 class Clock:
@@ -45,6 +49,11 @@ class Clock:
         if anchor is None:
             return row.time - self.origin
         return (anchor[0] - self.origin) + (row.monotonic_ns - anchor[1]) / 1e9
+
+    def apart_seconds(self, one: Process, other: Process) -> float:
+        """Return by how much the times of two processes can differ: by little on the monotonic clock of one host."""
+        anchor = self._anchors.get(one.writer)
+        return START_KNOWN_SECONDS if anchor is not None and anchor == self._anchors.get(other.writer) else CLOCKS_AGREE_SECONDS
 
     def unix(self, seconds: float) -> float:
         """Return a time of this axis as Unix seconds."""
@@ -200,7 +209,9 @@ def _apart(found: list[Process]) -> list[Process]:
     for row in by_place.values():
         for process, after in zip(row, [*row[1:], None], strict=True):
             later = [begin for attempt, begin in begins[process.host].items() if attempt > process.attempt]
-            end = min([process.end, *later, *([after.start] if after is not None else [])])
+            later += [after.start] if after is not None else []
+            # One that began before the last word of this one runs beside it.
+            end = min([process.end, *(begin for begin in later if begin >= process.last - START_KNOWN_SECONDS)])
             apart.append(replace(process, end=max(process.last, end)))
     return apart
 

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from itertools import pairwise
 
 from tachoscope_analyzers.facts import facts
 from tachoscope_analyzers.life.books import Total
 from tachoscope_analyzers.life.grants import Held
 from tachoscope_analyzers.life.numbering import Run
+from tachoscope_analyzers.life.processes import Clock
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_core import job_notes
 from tachoscope_core.report import QualityNote
 
 _AFTER_SHARE = 0.02
 """Of what was allocated: less of it after the last process is not worth a line."""
+_MOST_PAIRS = 3
 
 
-def notes(job: JobRecords, runs: Sequence[Run], held: Held, total: Total) -> list[QualityNote]:
+def notes(job: JobRecords, runs: Sequence[Run], held: Held, total: Total, clock: Clock) -> list[QualityNote]:
     """Return the notes, what limits most first."""
-    found = [*_without_steps(job, runs, held), *_of_allocation(held), *_of_numbering(runs)]
+    found = [*at_once(runs, clock), *_without_steps(job, runs, held), *_of_allocation(held), *_of_numbering(runs)]
     if dropped := job.source.dropped:
         found.append(_limited(f"{dropped} records were dropped", "the time of their steps is unexplained"))
     if total.after_seconds > _AFTER_SHARE * total.allocated_seconds:
@@ -31,6 +34,29 @@ def notes(job: JobRecords, runs: Sequence[Run], held: Held, total: Total) -> lis
             )
         )
     return [*found, *_clocks(runs)]
+
+
+def at_once(runs: Sequence[Run], clock: Clock, attempt: int | None = None) -> list[QualityNote]:
+    """Note attempts that ran at once, as when one name is used twice.
+
+    Args:
+        attempt: only what ran at once with this one; None: all.
+    """
+    pairs = [
+        (key[0], run.attempt, when) for run in runs for key, when in run.beside.items() if attempt in {None, key[0], run.attempt}
+    ]
+    if not pairs:
+        return []
+    told = [
+        f"{one} and {other} from {_utc(clock, when[0])} to {_utc(clock, when[1])} UTC" for one, other, when in pairs[:_MOST_PAIRS]
+    ]
+    more = [f"{len(pairs) - _MOST_PAIRS} more pairs"] if len(pairs) > _MOST_PAIRS else []
+    means = "each counts with its own time, and what both did is not lost work; if they are two jobs, give them two names (--job)"
+    return [_limited(f"{'two' if len(pairs) == 1 else 'several'} attempts ran at once: {', '.join([*told, *more])}", means)]
+
+
+def _utc(clock: Clock, seconds: float) -> str:
+    return datetime.fromtimestamp(clock.unix(seconds), UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _limited(what: str, means: str) -> QualityNote:
@@ -115,6 +141,8 @@ def _clocks(runs: Sequence[Run]) -> list[QualityNote]:
     """Note where an attempt seems to begin before the one before it was over: processes of different hosts, by their clocks."""
     worst = 0.0
     for before, after in pairwise(runs):
+        if before.ran_with(after):
+            continue
         hosts = {process.host for process in (*before.processes, *after.processes)}
         first = min((float(process.begins[0]) for process in after.processes if process.steps), default=None)
         last = max((process.last_step_end for process in before.processes if process.last_step_end is not None), default=None)

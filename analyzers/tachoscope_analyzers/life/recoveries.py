@@ -33,7 +33,7 @@ def recoveries(books: Sequence[RunBooks], endings: Sequence[Ending], clock: Cloc
 def _recovery(index: int, books: Sequence[RunBooks], ending: Ending, clock: Clock) -> life.Recovery:
     run = books[index].run
     failed_at = run.end if ending.failed_at is None else ending.failed_at
-    after = books[index + 1 :]
+    after = [book for book in books[index + 1 :] if not run.ran_with(book.run)]
     reached = next((place for place, book in enumerate(after) if book.first_new is not None), None)
     parts: dict[str, float | None] = {}
     checkpoint = ""

@@ -16,7 +16,7 @@ from tachoscope_analyzers.coverage import missing_signals
 from tachoscope_analyzers.judge import step_seconds
 from tachoscope_analyzers.life import course, grants, losses, recoveries, saves, verdicts
 from tachoscope_analyzers.life.books import RunBooks, States, Total, books_of, total
-from tachoscope_analyzers.life.endings import Ending, ending, lasting
+from tachoscope_analyzers.life.endings import Ending, ending, lasting, witness
 from tachoscope_analyzers.life.grants import Held
 from tachoscope_analyzers.life.hangs import Normal, Said, normal_of
 from tachoscope_analyzers.life.net_time import Interval, NetTime, merged
@@ -102,7 +102,7 @@ def analyze_life(
         goodput=states.get("compute", 0.0) / allocated if allocated > 0 and outside_torch.goodput_measured(job) else None,
         findings=_findings(story, new_steps, advice),
         not_measured=_not_measured(story),
-        quality=[*odd_jobs.notes(job), *unread(job), *notes(job, story.runs, story.held, story.total)],
+        quality=[*odd_jobs.notes(job), *unread(job), *notes(job, story.runs, story.held, story.total, story.clock)],
         lineage=lineage(job),
         review=review(job, faults),
         life=_life(story, prices, queued, new_steps, advice),
@@ -137,9 +137,12 @@ def _story(job: JobRecords, allocations: Sequence[Allocation], maintenance: Sequ
     held = grants.held(job, attempts, clock, allocations, now)
     net = NetTime((clock.seconds(start), clock.seconds(end)) for start, end in maintenance)
     said = [Said(clock.seconds(row.since_time), row.failed_writer, row.why) for row in job.hangs]
-    endings = [_ending(index, attempts, job, clock, normal, held, now) for index in range(len(attempts))]
+    witnesses = [witness(run, attempts, held, clock) for run in attempts]
+    endings = [
+        ending(run, job, clock, normal, launch, last=last, now=now) for run, (launch, last) in zip(attempts, witnesses, strict=True)
+    ]
     # How an attempt ended does not hang on the numbers of its steps, but these hang on that.
-    completed = {(run.attempt, run.generation) for run, end in zip(attempts, endings, strict=True) if end.kind == "completed"}
+    completed = {run.key for run, end in zip(attempts, endings, strict=True) if end.kind == "completed"}
     attempts = runs(found, clock, completed)
     books = [books_of(run, end, normal, net, said) for run, end in zip(attempts, endings, strict=True)]
     by_process: dict[str, States] = {}
@@ -157,14 +160,6 @@ def _story(job: JobRecords, allocations: Sequence[Allocation], maintenance: Sequ
         recoveries=recoveries.recoveries(books, endings, clock),
         costs=saves.costs(job, attempts, clock),
     )
-
-
-def _ending(index: int, attempts: Sequence[Run], job: JobRecords, clock: Clock, normal: Normal, held: Held, now: float) -> Ending:
-    run = attempts[index]
-    launch = held.launch_of.get((run.attempt, run.generation))
-    later = (held.launch_of.get((one.attempt, one.generation)) for one in attempts[index + 1 :])
-    last = index == len(attempts) - 1 or (launch is not None and launch not in later)
-    return ending(run, job, clock, normal, launch, last=last, now=now)
 
 
 def _queued(held: Held, clock: Clock, maintenance: Sequence[Interval]) -> float | None:
