@@ -73,7 +73,6 @@ pages: system-packages $(READY) ## draw the pictures of the explorer in the docs
 	PYTHONPATH=tests/explorer $(BIN)/python tests/explorer/explorer_pictures.py
 
 COMPILE = build/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-package torch
-WITHOUT_CUDA = awk '/^[^ ]/ { cuda = /^(cuda-|nvidia-|triton==)/ && !/^nvidia-ml-py==/ } !cuda'
 
 lock: ## resolve the newest versions again and write requirements.lock with the hashes of their files (KEEP=1: change only what must), and of it what the demo needs
 	rm -rf build/lock && $(PYTHON) -m venv build/lock
@@ -81,10 +80,10 @@ lock: ## resolve the newest versions again and write requirements.lock with the 
 	$(if $(KEEP),cp requirements.lock build/lock/all)
 	$(COMPILE) --all-extras --group dev --constraint requirements-torch.lock --output-file build/lock/all pyproject.toml
 	( echo "# Written by make lock: the exact versions that make installs, and the SHA-256 of their files. PyTorch is in requirements-torch.lock."; \
-	  $(WITHOUT_CUDA) build/lock/all ) > requirements.lock
-	cp requirements.lock build/lock/demo
-	$(COMPILE) --extra analyze --extra agent --group build --output-file build/lock/demo pyproject.toml requirements-torch.lock
-	( echo "# Written by make lock: the part of requirements.lock that make demo installs."; $(WITHOUT_CUDA) build/lock/demo ) > requirements-demo.lock
+	  awk '/^[^ ]/ { cuda = /^(cuda-|nvidia-|triton==)/ && !/^nvidia-ml-py==/ } !cuda' build/lock/all ) > requirements.lock
+	$(COMPILE) --extra analyze --extra agent --group build --constraint requirements.lock --output-file build/lock/demo pyproject.toml requirements-torch.lock
+	( echo "# Written by make lock: the part of requirements.lock that make demo installs."; \
+	  awk -F== 'NR == FNR { wanted[$$1]; next } /^[^ ]/ { keep = $$1 in wanted } keep' build/lock/demo requirements.lock ) > requirements-demo.lock
 
 sbom: $(READY) ## write build/sbom.cdx.json: what is installed in .venv, with licences and what needs what, in CycloneDX's form
 	rm -rf build/sbom && $(PYTHON) -m venv build/sbom

@@ -1,6 +1,6 @@
 """Whether `pip install '.[all]'` resolves, and how long that takes: each installer in a bare virtual environment of its own.
 
-Resolving is a dry run; installing resolves again, so it has what the dry run downloaded from the installer's cache. PyTorch is in no extra.
+Resolving is a dry run; installing resolves again, with what that downloaded in the installer's cache. PyTorch is in no extra.
 
     python benchmarks/install_matrix.py            # print
     python benchmarks/install_matrix.py --write    # and write docs/measurements.md

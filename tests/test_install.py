@@ -1,4 +1,4 @@
-"""The extras installed as a user does it, in an environment of their own: by an old pip, and in the oldest versions that they allow."""
+"""The extras installed as a user does it, in new environments: by old installers and new, and in the oldest versions allowed."""
 
 from __future__ import annotations
 
@@ -8,13 +8,28 @@ import sys
 from pathlib import Path
 
 import pytest
+from benchmarks.install_matrix import INSTALLERS, LIMIT_SECONDS, install
 
 from helpers import REPOSITORY, environment
+from tachoscope_analyzers.load import from_store
 from tachoscope_core.extras import EXTRAS
+from tachoscope_core.store import Store
 
-DEBIAN_12 = "23.0.1"
-"""The pip of the oldest system that is told of in docs/install.md."""
-PACKAGES = re.findall(r'"\w+/(\w+)"', re.search(r"^packages = \[(.*tachoscope_core.*)\]$", (REPOSITORY / "pyproject.toml").read_text(), re.M)[1])  # type: ignore[index]
+(TORCH,) = re.findall(r"^torch==\S+$", (REPOSITORY / "requirements-torch.lock").read_text(), re.MULTILINE)
+TRAINING = """
+import torch
+model = torch.nn.Linear(8, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = torch.utils.data.TensorDataset(torch.randn(92, 8), torch.randint(0, 2, (92,)))
+for x, y in torch.utils.data.DataLoader(data, batch_size=4):
+    optimizer.zero_grad()
+    torch.nn.functional.cross_entropy(model(x), y).backward()
+    optimizer.step()
+print("trained", flush=True)
+"""
+PACKAGES = re.findall(
+    r'"\w+/(\w+)"', re.search(r"^packages = \[(.*tachoscope_core.*)\]$", (REPOSITORY / "pyproject.toml").read_text(), re.M)[1]
+)  # type: ignore[index]
 BOARDS = REPOSITORY / "dashboards" / "generated"
 IMPORTS = """
 import importlib, pkgutil, sys
@@ -43,35 +58,55 @@ def users(tmp_path: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def bare(tmp_path: Path) -> Path:
-    """Return the folder of programs of a bare virtual environment."""
-    run(sys.executable, "-m", "venv", tmp_path / "venv")
-    bin_ = tmp_path / "venv" / "bin"
-    probe = [bin_ / "pip", "download", "--quiet", "--no-deps", "--dest", tmp_path / "try", "iniconfig"]
+def index(tmp_path: Path) -> None:
+    """Skip where no package index can be reached."""
+    probe = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(tmp_path / "try"), "iniconfig"]
     if subprocess.run(probe, capture_output=True, check=False).returncode:
         pytest.skip("no package index can be reached")
-    return bin_
 
 
-def test_all_extras_are_installed_by_the_pip_of_debian_12(bare: Path, users: dict[str, str], tmp_path: Path) -> None:
-    run(bare / "pip", "install", "--quiet", f"pip=={DEBIAN_12}")
-    run(bare / "pip", "install", "--quiet", f"{REPOSITORY}[all]", timeout=600)
+@pytest.fixture
+def bare(index: None, tmp_path: Path) -> Path:
+    """Return the folder of programs of a bare virtual environment."""
+    run(sys.executable, "-m", "venv", tmp_path / "venv")
+    return tmp_path / "venv" / "bin"
 
+
+@pytest.mark.parametrize("installer", INSTALLERS)
+def test_all_extras_resolve_in_two_minutes_and_are_installed(
+    installer: str, index: None, users: dict[str, str], tmp_path: Path
+) -> None:
+    found = install(installer, tmp_path)
+
+    assert found.resolving.seconds < LIMIT_SECONDS
+    modules = ", ".join(sorted({one for some in EXTRAS.values() for one in some}))
+    run(found.bin / "python", "-c", f"import {modules}", env=users)
+    run(found.bin / "tachoscope", "dashboards", "build", "--check", "--out", BOARDS, cwd=tmp_path, env=users)
+
+
+def test_the_extra_for_training_images_and_torch_are_all_that_run_needs(bare: Path, users: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TRAINING)
+    run(bare / "pip", "install", "--quiet", f"{REPOSITORY}[probe]", TORCH)
+    command = ["run", "--job", "small", "--", bare / "python", "train.py"]
+
+    assert run(bare / "tachoscope", *command, cwd=tmp_path, env=users) == "trained\n"
+
+    records = from_store(Store(str(tmp_path / "store")), "small")
+    assert [step.step for step in records.steps] == list(range(1, 24))
     assert "No broken requirements" in run(bare / "pip", "check")
-    run(bare / "python", "-c", f"import {', '.join(sorted({one for some in EXTRAS.values() for one in some}))}", env=users)
-    run(bare / "tachoscope", "dashboards", "build", "--check", "--out", BOARDS, cwd=tmp_path, env=users)
+    names = {line.partition("==")[0] for line in run(bare / "pip", "freeze").splitlines()}
+    assert not {"pandas", "pyarrow", "PyYAML", "prometheus_client"} & names
 
 
 def test_the_oldest_versions_that_the_extras_allow_run_the_demo_its_report_and_the_boards(
     bare: Path, users: dict[str, str], tmp_path: Path
 ) -> None:
     (locker,) = re.findall(r"^LOCKER := (\S+)$", (REPOSITORY / "Makefile").read_text(), re.MULTILINE)
-    (torch,) = re.findall(r"^torch==\S+$", (REPOSITORY / "requirements-torch.lock").read_text(), re.MULTILINE)
     run(bare / "pip", "install", "--quiet", locker)
     lowest = [bare / "uv", "pip", "compile", "--quiet", "--resolution", "lowest-direct", "--extra", "all", "--no-header"]
     run(*lowest, "--python", bare / "python", "--output-file", tmp_path / "lowest.txt", REPOSITORY / "pyproject.toml")
     run(bare / "uv", "pip", "install", "--quiet", "--python", bare / "python", "--requirement", tmp_path / "lowest.txt")
-    run(bare / "pip", "install", "--quiet", torch)  # by pip, which finds the build for CPUs where the user's settings have one
+    run(bare / "pip", "install", "--quiet", TORCH)  # by pip, which finds the build for CPUs where the user's settings have one
     run(bare / "pip", "install", "--quiet", "--no-deps", REPOSITORY)
 
     def tachoscope(*words: str | Path) -> str:

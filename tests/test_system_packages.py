@@ -13,7 +13,8 @@ import pytest
 from helpers import REPOSITORY
 
 SCRIPT = REPOSITORY / ".ci" / "system-packages"
-PROGRAMS = ("git", "openssl", "unshare", "setpriv", "ip", "tc", "prometheus", "promtool", "prometheus-alertmanager", "amtool", "chromium")
+OF_PROMETHEUS = ("prometheus", "promtool", "prometheus-alertmanager", "amtool")
+PROGRAMS = ("git", "openssl", "unshare", "setpriv", "ip", "tc", *OF_PROMETHEUS, "chromium")
 INSTALLS = """#!/bin/bash
 echo "$*" >> "$LOG"
 [ "$1" = install ] || exit 0

@@ -10,7 +10,6 @@ import typer
 
 from tachoscope_core import extras
 from tachoscope_core import store as store_module
-from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.redaction import redact
 from tachoscope_show.safe_text import safe
 
