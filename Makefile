@@ -96,14 +96,17 @@ clean: ## remove the virtual environment and caches
 
 # Locks are whole: nothing else is resolved (--no-deps), nothing without a hash is installed, and the project is built by what they hold.
 # torch comes after what it needs, so that only what PyPI's build needs beyond the CPU's is taken without a hash.
+# pip compiles on one core what the demo mostly does not import: Python does it as it imports, and all else is compiled for the tests, on all cores.
+PIP_INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
 $(DEMO_READY): requirements-demo.lock requirements-torch.lock pyproject.toml
 	@.ci/system-packages demo
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-demo.lock
-	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-torch.lock
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(PIP_INSTALL) --no-deps --require-hashes -r requirements-demo.lock
+	$(PIP_INSTALL) -r requirements-torch.lock
+	$(PIP_INSTALL) --no-deps --no-build-isolation -e .
 	@touch $@
 
 $(READY): $(DEMO_READY) requirements.lock
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.lock
+	$(PIP_INSTALL) --no-deps --require-hashes -r requirements.lock
+	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true  # some packages hold files that are no Python
 	@touch $@

@@ -27,7 +27,7 @@ INSTALLERS = {
     "uv": "the newest",
 }
 LIMIT_SECONDS = 120.0
-"""What resolving may take."""
+"""What resolving may take on a machine that does nothing else."""
 
 
 @dataclass(frozen=True)
