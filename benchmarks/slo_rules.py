@@ -42,6 +42,7 @@ from tachoscope_alerts.expressions import TOTAL, bad_events, error_ratio, total_
 from tachoscope_alerts.openslo import load
 from tachoscope_alerts.slo import Slices, Slo
 from tachoscope_alerts.windows import DAY, Timing, seconds_of
+from tachoscope_core import yaml_text
 from tachoscope_core.metric import IDENTITY
 
 ALERTS = Path(__file__).parent.parent / "alerts"
@@ -141,7 +142,7 @@ def running(folder: Path) -> Iterator[Server]:
 
 def reads(files: Sequence[Path]) -> dict[str, tuple[float, float]]:
     """Return of each series of events that rules record how often they do, and over how long others read it, in seconds."""
-    groups = [group for path in files for group in yaml.safe_load(path.read_text())["groups"]]
+    groups = [group for path in files for group in yaml_text.load(path.read_text())["groups"]]
     every = {rule["record"]: seconds_of(group["interval"]) for group in groups for rule in group["rules"] if "record" in rule}
     longest: dict[str, float] = defaultdict(float)
     for group in groups:
@@ -223,7 +224,7 @@ def measured(server: Server) -> dict[str, Group]:
 
 def at_once(server: Server, files: Sequence[Path]) -> tuple[float, float]:
     """Return wall and CPU seconds in which two workers ask for all rules of all groups, those of a group one after the other."""
-    groups = [group for path in files for group in yaml.safe_load(path.read_text())["groups"]]
+    groups = [group for path in files for group in yaml_text.load(path.read_text())["groups"]]
 
     def evaluate(group: dict[str, Any]) -> None:
         for rule in group["rules"]:
@@ -274,7 +275,7 @@ def main() -> None:
     options = parser.parse_args()
     files = sorted(options.rules.glob("*.rules.yaml"))
     texts = [path.read_text() for path in files]
-    rules = [rule for text in texts for group in yaml.safe_load(text)["groups"] for rule in group["rules"]]
+    rules = [rule for text in texts for group in yaml_text.load(text)["groups"] for rule in group["rules"]]
     slos, fleet = load([ALERTS / "slos"]), Fleet(nodes=options.nodes, jobs=max(options.nodes * 200 // 1250, 1))
     with tempfile.TemporaryDirectory() as folder, running(Path(folder)) as server:
         began = time.monotonic()
@@ -287,7 +288,7 @@ def main() -> None:
         wall, cpu = at_once(server, files)
         memory = f"{server.resident_mib():,.0f} MiB for {server.metric('prometheus_tsdb_head_series'):,.0f} series"
         for text in texts:
-            for group in yaml.safe_load(text)["groups"]:
+            for group in yaml_text.load(text)["groups"]:
                 groups[group["name"]].interval = seconds_of(group["interval"])
         table = report(groups, len(rules), memory, (wall, cpu), compared(server, slos))
     print(table)

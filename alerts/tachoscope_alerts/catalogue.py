@@ -20,7 +20,15 @@ import yaml
 from tachoscope_alerts import expressions, places
 from tachoscope_alerts.recordings import Recording, load, values_of
 from tachoscope_alerts.slo import Slo
-from tachoscope_core import agent_metrics, checkpoint_metrics, gpu_metrics, serving_metrics, training_metrics, verification
+from tachoscope_core import (
+    agent_metrics,
+    checkpoint_metrics,
+    gpu_metrics,
+    serving_metrics,
+    training_metrics,
+    verification,
+    yaml_text,
+)
 from tachoscope_core.dcgm_names import DCGM_METRICS
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.metric import IDENTITY, Metric
@@ -173,7 +181,7 @@ def _ours(metric: Metric, source: str) -> dict[str, Known]:
 def _declared(content: bytes, path: str) -> dict[str, Known]:
     """Return the series of a catalogue file."""
     try:
-        read = msgspec.convert(yaml.safe_load(content), type=_File)
+        read = msgspec.convert(yaml_text.load(content), type=_File)
     except (yaml.YAMLError, msgspec.ValidationError, ValueError, RecursionError) as error:
         reason = " ".join(str(error).split())
         raise TachoscopeError(f"{path} is no catalogue of metrics: {reason}", fix="see docs/slos.md for its form") from None

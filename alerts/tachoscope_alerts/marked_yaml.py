@@ -13,6 +13,7 @@ from pathlib import Path
 
 import yaml
 
+from tachoscope_core import yaml_text
 from tachoscope_core.errors import TachoscopeError
 
 _TAG = "tag:yaml.org,2002:"
@@ -138,7 +139,7 @@ class Value:
         Raises:
             TachoscopeError: it is anything else.
         """
-        plain = isinstance(self.node, yaml.ScalarNode) and self.node.style is None
+        plain = isinstance(self.node, yaml.ScalarNode) and not self.node.style
         try:
             value = float(self.node.value) if plain else None
         except ValueError:
@@ -194,7 +195,7 @@ def documents(path: Path) -> list[Value]:
         TachoscopeError: it cannot be read, or is no YAML; with the place.
     """
     try:
-        nodes = list(yaml.compose_all(path.read_bytes(), Loader=yaml.SafeLoader))
+        nodes = list(yaml_text.compose_all(path.read_bytes()))
     except OSError as error:
         raise TachoscopeError(f"{path} cannot be read: {error.strerror}", fix="name a file that this user may read") from None
     except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:

@@ -151,6 +151,8 @@ def _device_seconds(row: StepDone, name: str) -> float:
 
 def _one_writer_a_rank(frame: pd.DataFrame) -> pd.DataFrame:
     """Keep the writer with the most steps where several processes say they are the same rank (scripts run one after another)."""
+    if frame["writer"].nunique() == frame["rank"].nunique():
+        return frame
     counts = frame.groupby(["rank", "writer"]).size().sort_values(ascending=False, kind="stable").reset_index()
     kept = counts.drop_duplicates("rank").set_index("rank")["writer"]
     return frame[frame["writer"] == frame["rank"].map(kept)]
@@ -199,8 +201,12 @@ def aligned(job: JobRecords, frame: pd.DataFrame | None = None) -> Steps:
     writers = [str(writer) for writer in frame["writer"].to_numpy().reshape(shape)[0]]
     frame, gap_seconds, gaps = idle_gaps.take(frame, job, writers)
 
+    matrices: dict[str, Matrix] = {}
+
     def column(name: str) -> Matrix:
-        return frame[name].to_numpy(dtype=float, copy=True).reshape(shape)
+        if name not in matrices:
+            matrices[name] = frame[name].to_numpy(dtype=float).reshape(shape)
+        return matrices[name].copy()
 
     starts = [start for start in job.starts if start.writer in writers]
     on_device = _ever_read(column("device_backward_seconds"))
@@ -266,11 +272,15 @@ def aligned(job: JobRecords, frame: pd.DataFrame | None = None) -> Steps:
 
 def _judged(frame: pd.DataFrame, job: JobRecords, attempt: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return the numbers of the steps that all ranks have, without the warm-up, and of those that ran under a profiler."""
-    wide = frame.pivot_table(index="step", columns="rank", values="wall_seconds")
-    common = wide.dropna().index.to_numpy()
+    numbers, rows = np.unique(frame["step"].to_numpy(), return_inverse=True)
+    ranks, places = np.unique(frame["rank"].to_numpy(), return_inverse=True)
+    wall = np.full((len(numbers), len(ranks)), np.nan)
+    wall[rows, places] = frame["wall_seconds"].to_numpy()
+    longest = wall.max(axis=1)  # NaN in the steps that a rank has not
+    common = numbers[~np.isnan(longest)]
     if not len(common):
         raise TachoscopeError(f"the ranks of job {job.job!r} have no step in common")
-    common = common[warm_up_steps(wide.loc[common].to_numpy().max(axis=1), int(common[0])) :]
+    common = common[warm_up_steps(longest[~np.isnan(longest)], int(common[0])) :]
     kept = profiled.without(common, job, attempt)
     return kept, np.setdiff1d(common, kept)
 

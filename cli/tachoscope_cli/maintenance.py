@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from tachoscope_core import yaml_text
 from tachoscope_core.errors import TachoscopeError
 
 _FORM = "the file is a YAML list of entries like {start: 2026-03-01T02:00:00Z, end: 2026-03-01T04:00:00Z, reason: new switches}"
@@ -22,7 +23,7 @@ def read(path: Path) -> list[tuple[float, float]]:
         TachoscopeError: the file cannot be read, or an entry is not sound; the message names the entry.
     """
     try:
-        entries = yaml.safe_load(path.read_text())
+        entries = yaml_text.load(path.read_text())
     except OSError as error:
         raise TachoscopeError(f"could not read {path}: {error.strerror}", fix=_FORM) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:

@@ -14,6 +14,7 @@ import msgspec
 import yaml
 
 from tachoscope_alerts.links import board_uid
+from tachoscope_core import yaml_text
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_dashboards.reading import Dashboard
 
@@ -83,7 +84,7 @@ def exceptions(path: Path, rules: Iterable[str]) -> tuple[Excepted, ...]:
     """
     known = set(rules)
     try:
-        found = msgspec.convert(yaml.safe_load(path.read_bytes()) or [], tuple[Excepted, ...])
+        found = msgspec.convert(yaml_text.load(path.read_bytes()) or [], tuple[Excepted, ...])
     except OSError as error:
         raise TachoscopeError(f"{path} cannot be read: {error.strerror}", fix="name a file of exceptions") from None
     except (yaml.YAMLError, msgspec.ValidationError) as error:

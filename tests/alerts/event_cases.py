@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from helpers import REPOSITORY
+from tachoscope_core import yaml_text
 
 _EVENTS = REPOSITORY / "alerts" / "events"
 
@@ -32,7 +33,7 @@ class Case:
 
 def files() -> dict[str, dict[str, Any]]:
     """Return what each file says, by its stem."""
-    return {path.stem: yaml.safe_load(path.read_text()) for path in sorted(_EVENTS.glob("*.yaml"))}
+    return {path.stem: yaml_text.load(path.read_text()) for path in sorted(_EVENTS.glob("*.yaml"))}
 
 
 def alerts() -> dict[str, dict[str, Any]]:

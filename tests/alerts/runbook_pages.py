@@ -7,11 +7,10 @@ from functools import cache
 from pathlib import Path
 from string import Template
 
-import yaml
-
 from helpers import REPOSITORY
 from tachoscope_cli import runbook_parts
 from tachoscope_cli.runbook_parts import Query
+from tachoscope_core import yaml_text
 
 RUNBOOKS = REPOSITORY / "runbooks"
 ALERTS = REPOSITORY / "alerts"
@@ -32,10 +31,10 @@ def alert_names() -> set[str]:
     """Return the alerts that there are, as the files say that they are written in."""
     names: set[str] = set()
     for path in sorted((ALERTS / "slos").glob("*.yaml")):
-        for document in yaml.safe_load_all(path.read_text()):
+        for document in yaml_text.load_all(path.read_text()):
             names |= {name.strip() for value in _values_of(document, "tachoscope.dev/alert") for name in value.split(",")}
     for path in sorted((ALERTS / "events").glob("*.yaml")):
-        names |= {alert["alert"] for alert in yaml.safe_load(path.read_text())["alerts"]}
+        names |= {alert["alert"] for alert in yaml_text.load(path.read_text())["alerts"]}
     return names
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tachoscope_alerts import openslo
 from tachoscope_alerts.slo import AtMost, Gate, MoreThan, Ratio, Selector, Slices, Slo
+from tachoscope_core import yaml_text
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.metric import IDENTITY
 
@@ -306,7 +307,7 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=6,
 )
-BASES = [yaml.safe_load(text.replace("on: [job]", '"on": [job]')) for text in (RATIO, HISTOGRAM, SLICES)]
+BASES = [yaml_text.load(text.replace("on: [job]", '"on": [job]')) for text in (RATIO, HISTOGRAM, SLICES)]
 
 
 def places(value: object, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:

@@ -17,6 +17,7 @@ from tachoscope_alerts.openslo import load as load_slos
 from tachoscope_alerts.policy import load as load_policy
 from tachoscope_alerts.recordings import GROUP, Recording, groups, load
 from tachoscope_alerts.windows import Timing
+from tachoscope_core import yaml_text
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.metric import IDENTITY
 from tachoscope_core.training_metrics import TRAINING_STATES
@@ -187,8 +188,8 @@ def test_a_build_writes_them_for_prometheus_and_for_its_operator(tmp_path: Path)
         tmp_path / name / end for name, end in (("prometheus", "recordings.rules.yaml"), ("kubernetes", "recordings.yaml"))
     )
     assert all(path.read_text().startswith(HEADER) for path in (rules, manifest))
-    made = yaml.safe_load(manifest.read_text())
-    assert made["spec"]["groups"] == yaml.safe_load(rules.read_text())["groups"]
+    made = yaml_text.load(manifest.read_text())
+    assert made["spec"]["groups"] == yaml_text.load(rules.read_text())["groups"]
     assert [rule["record"] for rule in made["spec"]["groups"][0]["rules"]] == [one.name for one in RECORDINGS]
     assert refused(made) == []
 

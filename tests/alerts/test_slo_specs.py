@@ -15,6 +15,7 @@ from tachoscope_alerts.evaluate import selectors
 from tachoscope_alerts.expressions import bad_events, error_ratio, total_events
 from tachoscope_alerts.slo import AtMost, MoreThan, Ratio, Selector, Slices
 from tachoscope_alerts.windows import DAY, Timing
+from tachoscope_core import yaml_text
 from tachoscope_core.metric import IDENTITY
 from tachoscope_core.names import BY_NAME as BY_METRIC
 from tachoscope_core.training_metrics import EFFECTIVE_STATES, TRAINING_STATES
@@ -94,7 +95,7 @@ def test_a_gpu_is_good_above_its_threshold_and_a_step_up_to_its():
 
 def test_documents_are_plain_openslo_that_other_tools_read():
     for path in sorted((ALERTS / "slos").glob("*.yaml")):
-        document = yaml.safe_load(path.read_text())
+        document = yaml_text.load(path.read_text())
         spec = document["spec"]
         assert document["metadata"]["name"] == path.stem
         assert all(isinstance(value, str) for value in document["metadata"]["annotations"].values())

@@ -140,6 +140,7 @@ def test_a_job_that_ran_and_wrote_nothing_since_is_not_called_running_for_ever(t
     assert standing(summary, last + 100) == "unknown"
 
 
+@pytest.mark.bar  # of a thousand ranks test_rank_grid.py has an analysis
 def test_a_thousand_ranks_are_summed_up(tmp_path: Path) -> None:
     steps = [[{"data_wait": 0.001, "forward": 0.03, "backward": 0.06}] * 1000] * 12
 

@@ -63,8 +63,8 @@ def planted(folder: Path, own: list[list[dict[str, float]]], transfer: float = 0
     return from_spool([path])
 
 
-def of_hosts(folder: Path) -> Iterator[tuple[str, JobRecords]]:
-    for number in (1, 2, 3):
+def of_hosts(folder: Path, most_ranks: int) -> Iterator[tuple[str, JobRecords]]:
+    for number in range(1, most_ranks + 1):
         healthy = [step()] * number
         for name, (changes, options) in ON_ALL_RANKS.items():
             yield f"{name}, {number} ranks", planted(folder, [[step(**changes)] * number] * STEPS, **options)
@@ -74,7 +74,7 @@ def of_hosts(folder: Path) -> Iterator[tuple[str, JobRecords]]:
         delay = {"delay": [[0.0] * (number - 1) + [0.080]] * STEPS}
         slow = [[*healthy[1:], step(forward=0.110)]] * STEPS
         yield f"cpu_contention, {number} ranks", planted(folder, slow, **SLEEPING | delay)
-    for number in (2, 3):
+    for number in range(2, most_ranks + 1):
         for name, (changes, options) in ON_ONE_RANK.items():
             own = [[*[step()] * (number - 1), step(**changes)]] * STEPS
             yield f"{name}, {number} ranks", planted(folder, own, **options)
@@ -97,9 +97,11 @@ def of_devices(folder: Path) -> Iterator[tuple[str, JobRecords]]:
 
 
 @pytest.fixture(scope="module")
-def jobs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, JobRecords]:
+def jobs(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> dict[str, JobRecords]:
+    """Jobs of one and two ranks, of the bars also of three."""
     folder = tmp_path_factory.mktemp("jobs")
-    return {**dict(of_hosts(folder)), **dict(of_devices(folder))}
+    most_ranks = 2 if request.config.getoption("--bar-runs") < 10 else 3
+    return {**dict(of_hosts(folder, most_ranks)), **dict(of_devices(folder))}
 
 
 def problems(result: Report) -> set[str]:

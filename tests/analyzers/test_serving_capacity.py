@@ -83,7 +83,7 @@ def truth() -> float:
     return float(rates[met.index(False)] - 0.5)
 
 
-@pytest.mark.parametrize("rate", [25.0, 40.0, 50.0])
+@pytest.mark.parametrize("rate", [25.0, pytest.param(40.0, marks=pytest.mark.bar), pytest.param(50.0, marks=pytest.mark.bar)])
 def test_the_knee_of_a_planted_engine_is_found_from_one_recording_of_moderate_load(rate: float, truth: float):
     model = engine_model.of_traffic(recorded(PLANTED, rate, seconds=120.0), max_running=128)
 

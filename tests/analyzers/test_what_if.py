@@ -192,6 +192,7 @@ def test_where_the_waiting_was_not_measured_nothing_is_promised(tmp_path: Path) 
         WhatIf(decide(records, steps), analyze(records))
 
 
+@pytest.mark.bar  # of a thousand ranks test_rank_grid.py has an analysis
 def test_a_thousand_ranks_are_no_burden(tmp_path: Path) -> None:
     _, _, asked = made(tmp_path, late(700, 1, 12, 0.05), steps=12, ranks=1000)
 

@@ -6,7 +6,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-import yaml
 
 import serving_pages
 from gpu.fake_dcgm_exporter import fake_dcgm_exporter
@@ -15,6 +14,7 @@ from slo_making import BEGIN, Planted, write_store
 from tachoscope_alerts import places
 from tachoscope_cli import slo
 from tachoscope_cli.commands import call
+from tachoscope_core import yaml_text
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.names import BY_NAME
 from tachoscope_core.store import Store
@@ -340,7 +340,7 @@ def test_a_backtest_that_cannot_be_says_why(elsewhere: Path, more: tuple[str, ..
 
 def test_a_label_of_the_manifests_is_written_and_one_that_is_none_is_refused(own: Path):
     assert call(("slo", "build", "--slos", str(own), "--out", "rules", "--label", "release=prom", "--label", "a.io/team=x")) == 0
-    made = yaml.safe_load(Path("rules/kubernetes/own.yaml").read_text())
+    made = yaml_text.load(Path("rules/kubernetes/own.yaml").read_text())
     assert {"release": "prom", "a.io/team": "x"}.items() <= made["metadata"]["labels"].items()
 
     for wrong in ("release", "re lease=x", "=x", "release=a b"):

@@ -12,12 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from helpers import REPOSITORY
 from promtool_running import faults
 from tachoscope_alerts import events, openslo, places, policy
 from tachoscope_alerts.links import board_uid
+from tachoscope_core import yaml_text
 from tachoscope_dashboards.board import Board, to_json
 
 RULES = REPOSITORY / "alerts" / "generated" / "prometheus"
@@ -148,7 +147,7 @@ def wrong(
         series: values of each, an interval apart, in promtool's notation. asked: expressions, times and answers.
         rules: files of generated rules that are evaluated. choice: of variables that expressions still have; all by default.
     """
-    documents = {name: yaml.safe_load((RULES / name).read_text()) for name in rules}
+    documents = {name: yaml_text.load((RULES / name).read_text()) for name in rules}
     tests = [
         {
             "expr": f"round(({filled(expr, choice or {})}) * 1e6) / 1e6",

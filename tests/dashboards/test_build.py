@@ -7,11 +7,11 @@ from pathlib import Path
 
 import kubernetes_validate
 import pytest
-import yaml
 
 from board_making import POLICY, Json, made
 from helpers import REPOSITORY
 from tachoscope_alerts.links import board_name
+from tachoscope_core import yaml_text
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_dashboards.board import to_json
 from tachoscope_dashboards.boards.all import boards
@@ -28,7 +28,7 @@ def other(uid: str) -> Json:
 
 def test_each_board_is_a_file_and_a_config_map_with_the_same_board(tmp_path: Path) -> None:
     written = build([made()], tmp_path)
-    config_map = yaml.safe_load((tmp_path / "configmaps" / "small.yaml").read_text())
+    config_map = yaml_text.load((tmp_path / "configmaps" / "small.yaml").read_text())
 
     assert [str(path.relative_to(tmp_path)) for path in written] == ["small.json", "configmaps/small.yaml"]
     assert json.loads((tmp_path / "small.json").read_text()) == made()
@@ -42,7 +42,7 @@ def test_each_board_is_a_file_and_a_config_map_with_the_same_board(tmp_path: Pat
 def test_a_config_map_is_valid_and_small_enough_for_kubectl_to_apply(board: Json) -> None:
     text = contents([board])[f"configmaps/{board_name(board['uid'])}.yaml"]
 
-    kubernetes_validate.validate(yaml.safe_load(text), "1.34", strict=True)
+    kubernetes_validate.validate(yaml_text.load(text), "1.34", strict=True)
     assert len(text.encode()) < 256 << 10  # kubectl keeps what was applied in an annotation, which has at most this
 
 

@@ -7,12 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import yaml
 
 from helpers import REPOSITORY
 from planted import POLICY, RULES, Answer, colors, column, made, panels, steps, written, wrong
 from tachoscope_alerts import openslo, places
-from tachoscope_core import palette
+from tachoscope_core import palette, yaml_text
 from tachoscope_core.training_metrics import EFFECTIVE_STATES, TRAINING_STATES
 from tachoscope_dashboards.board import to_json
 from tachoscope_dashboards.boards import fleet, slos
@@ -37,7 +36,7 @@ REQUESTS = {
 def fires_from(name: str, window: str) -> float:
     """Return the burn rate from which on the alert on a long window fires, as its generated rule says."""
     for path in RULES.glob("*.rules.yaml"):
-        for group in yaml.safe_load(path.read_text())["groups"]:
+        for group in yaml_text.load(path.read_text())["groups"]:
             for rule in group["rules"]:
                 labels = rule.get("labels", {})
                 if "alert" in rule and labels.get("slo") == name and labels.get("long") == window:

@@ -11,7 +11,8 @@ from typing import Any
 
 import jsonschema
 import kubernetes_validate
-import yaml
+
+from tachoscope_core import yaml_text
 
 Document = dict[str, Any]
 
@@ -92,7 +93,7 @@ def _job_set_faults(document: Document) -> list[str]:
 
 
 def _pytorch_job_faults(document: Document) -> list[str]:
-    schema = yaml.safe_load(Path(__file__).with_name("pytorchjob_schema.yaml").read_text())
+    schema = yaml_text.load(Path(__file__).with_name("pytorchjob_schema.yaml").read_text())
     errors = jsonschema.Draft202012Validator(schema).iter_errors(document)
     return [f"PyTorchJob: {error.json_path}: {error.message}" for error in errors]
 

@@ -18,6 +18,7 @@ from typing import Any
 import yaml
 
 from helpers import REPOSITORY
+from tachoscope_core import yaml_text
 
 DEPLOY = REPOSITORY / "agents" / "deploy"
 CHART = DEPLOY / "chart" / "tachoscope-agent"
@@ -83,12 +84,12 @@ def render(values: Document | None = None, version: str = VERSIONS[-1]) -> list[
     """Return the documents that the chart makes of these values."""
     done = template(values=values, version=version)
     assert done.returncode == 0, done.stderr
-    return [document for document in yaml.safe_load_all(done.stdout) if document]
+    return [document for document in yaml_text.load_all(done.stdout) if document]
 
 
 def profile(path: Path) -> Document:
     """Return the values of a profile of the chart's ci folder."""
-    return yaml.safe_load(path.read_text()) or {}
+    return yaml_text.load(path.read_text()) or {}
 
 
 def one(documents: list[Document], kind: str) -> Document:
@@ -108,4 +109,4 @@ def merged(base: Document, over: Document) -> Document:
 
 def all_values(over: Document) -> Document:
     """Return values.yaml with other values over it."""
-    return merged(yaml.safe_load((CHART / "values.yaml").read_text()), over)
+    return merged(yaml_text.load((CHART / "values.yaml").read_text()), over)

@@ -12,6 +12,7 @@ import yaml
 
 from kubernetes_rules import pod_faults, schema_faults
 from rendering import CHART, PROFILES, VERSIONS, all_values, one, profile, render, run_helm, template
+from tachoscope_core import yaml_text
 from tachoscope_node.config import load
 
 EACH_PROFILE = pytest.mark.parametrize("path", PROFILES, ids=lambda path: path.stem)
@@ -135,7 +136,7 @@ def test_the_checks_find_what_is_damaged(damage: Callable[[list[dict[str, Any]]]
 @EACH_PROFILE
 def test_the_agent_takes_the_configuration_that_is_rendered(path: Path, tmp_path: Path) -> None:
     values = profile(path)
-    rendered = yaml.safe_load(one(render(values), "ConfigMap")["data"]["agent.yaml"])
+    rendered = yaml_text.load(one(render(values), "ConfigMap")["data"]["agent.yaml"])
     (tmp_path / "web.yaml").touch()
     here = {"web_config": str(tmp_path / "web.yaml")} if "web_config" in rendered else {}
     if "sys" in rendered:  # the host's, which is mounted there
@@ -168,24 +169,24 @@ def test_without_node_selector_every_node_gets_a_pod() -> None:
 def test_off_stays_a_word_on_its_way_through_two_yaml_files() -> None:
     config = one(render({"collectors": {"gpu": {"enabled": "off"}}}), "ConfigMap")["data"]["agent.yaml"]
 
-    assert yaml.safe_load(config)["gpu"]["enabled"] == "off"
+    assert yaml_text.load(config)["gpu"]["enabled"] == "off"
 
 
 def test_other_keys_of_nccl_and_profiles_stand_beside_those_of_the_chart() -> None:
     parts = {"nccl": {"inspector": "/run/nccl"}, "profiles": {"sockets": "/run/profiles"}}
     documents = render({"collectors": parts, "config": {"nccl": {"hung_polls": 4}, "profiles": {"automatic": False}}})
-    config = yaml.safe_load(one(documents, "ConfigMap")["data"]["agent.yaml"])
+    config = yaml_text.load(one(documents, "ConfigMap")["data"]["agent.yaml"])
 
     assert config["nccl"] == {"inspector": ["/run/nccl"], "hung_polls": 4}
     assert config["profiles"] == {"enabled": True, "sockets": ["/run/profiles"], "automatic": False}
-    assert yaml.safe_load(one(render(), "ConfigMap")["data"]["agent.yaml"])["profiles"] == {"enabled": False}
+    assert yaml_text.load(one(render(), "ConfigMap")["data"]["agent.yaml"])["profiles"] == {"enabled": False}
 
 
 def test_where_records_go_is_the_first_place_that_is_set() -> None:
     def store(**values: Any) -> tuple[str, str]:
         documents = render({"store": values})
         volume = next((volume for volume in spec_of(documents)["volumes"] if volume["name"] == "store"), {})
-        config = yaml.safe_load(one(documents, "ConfigMap")["data"]["agent.yaml"])
+        config = yaml_text.load(one(documents, "ConfigMap")["data"]["agent.yaml"])
         return config["store"], "".join(volume.keys() - {"name"})
 
     assert store() == ("/var/lib/tachoscope/store", "")
@@ -198,7 +199,7 @@ def test_where_records_go_is_the_first_place_that_is_set() -> None:
 def test_samples_are_not_written_to_a_store_on_the_nodes_own_disk_unless_told_so(jobs: bool) -> None:
     def sample_seconds(**values: Any) -> Any:
         config = one(render({"collectors": {"jobs": {"enabled": jobs}}, **values}), "ConfigMap")["data"]["agent.yaml"]
-        return yaml.safe_load(config).get("sample_seconds")
+        return yaml_text.load(config).get("sample_seconds")
 
     assert sample_seconds() == 0
     assert sample_seconds(config={"sample_seconds": 60}) == 60

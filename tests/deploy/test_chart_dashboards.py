@@ -6,11 +6,11 @@ import json
 from typing import Any
 
 import pytest
-import yaml
 
 from helpers import REPOSITORY
 from kubernetes_rules import schema_faults
 from rendering import CHART, VERSIONS, render, run_helm, template
+from tachoscope_core import yaml_text
 
 GENERATED = REPOSITORY / "dashboards" / "generated"
 
@@ -70,8 +70,8 @@ def test_labels_annotations_and_namespace_are_those_of_the_values() -> None:
 
 
 def test_links_lead_to_where_runbooks_and_explorer_are() -> None:
-    policy = yaml.safe_load((REPOSITORY / "alerts" / "policy.yaml").read_text())
-    values = yaml.safe_load((CHART / "values.yaml").read_text())["dashboards"]
+    policy = yaml_text.load((REPOSITORY / "alerts" / "policy.yaml").read_text())
+    values = yaml_text.load((CHART / "values.yaml").read_text())["dashboards"]
     assert values["runbookBase"] == policy["runbook_base"]
     assert values["explorerBase"] == policy["explorer_base"]
 

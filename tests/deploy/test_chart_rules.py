@@ -7,11 +7,11 @@ import json
 from typing import Any
 
 import pytest
-import yaml
 
 from helpers import REPOSITORY
 from kubernetes_rules import schema_faults
 from rendering import CHART, VERSIONS, render, run_helm, template
+from tachoscope_core import yaml_text
 
 GENERATED = REPOSITORY / "alerts" / "generated" / "prometheus"
 
@@ -32,7 +32,7 @@ def test_all_rules_are_there_as_they_were_built_with_the_templates_of_prometheus
     found = {one["metadata"]["name"]: one["spec"] for one in shown()}
 
     assert found == {
-        f"tachoscope-agent-{path.name.removesuffix('.rules.yaml')}": yaml.safe_load(path.read_text())
+        f"tachoscope-agent-{path.name.removesuffix('.rules.yaml')}": yaml_text.load(path.read_text())
         for path in GENERATED.glob("*.rules.yaml")
     }
     assert "{{ $labels.collector }}" in json.dumps(found)
@@ -70,8 +70,8 @@ def test_labels_annotations_and_namespace_are_those_of_the_values() -> None:
 
 
 def test_links_lead_to_where_runbooks_and_boards_are() -> None:
-    policy = yaml.safe_load((REPOSITORY / "alerts" / "policy.yaml").read_text())
-    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    policy = yaml_text.load((REPOSITORY / "alerts" / "policy.yaml").read_text())
+    values = yaml_text.load((CHART / "values.yaml").read_text())
     assert values["prometheusRules"]["dashboardBase"] == policy["dashboard_base"]
 
     of_boards = {"enabled": True, "runbookBase": "https://wiki.test/runbooks/"}

@@ -16,13 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from contained import CAN_CONTAIN, can_run_python, command, run
 from processes import free_port, s3_environment, s3_server, wait_for
 from rendering import CHART, merged, one, profile, render
 from spooling import Process
-from tachoscope_core import spool
+from tachoscope_core import spool, yaml_text
 from tachoscope_core.store import Store
 
 pytestmark = CAN_CONTAIN
@@ -59,7 +58,7 @@ class Pod:
         self.container = self.spec["containers"][0]
         self.config = node / "agent.yaml"
         self.config.write_text(one(documents, "ConfigMap")["data"]["agent.yaml"])
-        self.settings = yaml.safe_load(self.config.read_text())
+        self.settings = yaml_text.load(self.config.read_text())
         self.spool = Path(self.settings["spool"])
         self._make_directories()
         self.process: subprocess.Popen[bytes] | None = None

@@ -134,6 +134,7 @@ def test_what_the_dockerfile_installs_is_an_agent_without_torch_and_tables(build
     assert load(tmp_path / "agent.yaml").store_url == "s3://bucket/x"
 
 
+@pytest.mark.bar  # downloads msgspec for four versions of Python
 def test_the_probes_image_has_what_each_python_needs_and_no_more(build: Build) -> None:
     lib = build.root("probe") / "probe" / "lib"
 
@@ -171,6 +172,7 @@ def users_python(tmp_path: Path) -> Path:
     return tmp_path / "image" / "bin" / "python"
 
 
+@pytest.mark.bar  # as the one before; what is placed, and by whom, is tested below
 def test_a_script_that_knows_nothing_of_it_is_watched_once_the_init_container_ran(
     build: Build, users_python: Path, tmp_path: Path
 ) -> None:
@@ -233,6 +235,7 @@ def test_what_a_pod_trains_is_in_the_metrics_and_the_store_of_the_agents_image(
     assert len(from_store(Store(f"{tmp_path}/state/store"), "resnet").steps) == 10
 
 
+@pytest.mark.bar  # as the ones above
 def test_an_image_without_msgspec_gets_ours(build: Build, tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "image")], check=True)
     volume = tmp_path / "volume"

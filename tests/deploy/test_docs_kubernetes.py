@@ -15,11 +15,12 @@ import yaml
 from helpers import REPOSITORY
 from kubernetes_rules import pod_faults, pods, schema_faults
 from rendering import CHART, DEPLOY, VERSIONS, one, render
+from tachoscope_core import yaml_text
 from tachoscope_core.gpu_metrics import GPU_METRICS
 from tachoscope_node.settings import Config
 
 PAGE = (REPOSITORY / "docs" / "kubernetes.md").read_text()
-BLOCKS = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", PAGE, flags=re.DOTALL)]
+BLOCKS = [yaml_text.load(block) for block in re.findall(r"```yaml\n(.*?)```", PAGE, flags=re.DOTALL)]
 DOCUMENTS = [block for block in BLOCKS if "kind" in block]
 VALUES = [block for block in BLOCKS if "kind" not in block]
 
@@ -37,7 +38,7 @@ def rights(part: dict[str, Any]) -> str:
 def table() -> str:
     """Return privileges.yaml as the page shows it."""
     lines = ["| part | on by | right | why |", "|---|---|---|---|"]
-    for part in yaml.safe_load((CHART / "privileges.yaml").read_text())["parts"]:
+    for part in yaml_text.load((CHART / "privileges.yaml").read_text())["parts"]:
         switch = f"`{part['switch']}`" if "switch" in part else "always"
         if choices := part.get("is"):
             switch += " set" if choices == ["set"] else f": {', '.join(choices)}"
@@ -66,7 +67,7 @@ def test_all_values_that_it_shows_are_taken() -> None:
 def test_what_it_says_of_the_restricted_pods_state_and_of_the_store_of_a_node_is_so() -> None:
     restricted = render({"gpuAccess": "env", "collectors": {"pods": {"enabled": False}, "jobs": {"enabled": False}}})
     (state,) = (volume for volume in pods(one(restricted, "DaemonSet"))[0]["spec"]["volumes"] if volume["name"] == "state")
-    agent = yaml.safe_load(one(render({}), "ConfigMap")["data"]["agent.yaml"])
+    agent = yaml_text.load(one(render({}), "ConfigMap")["data"]["agent.yaml"])
 
     assert "Its state is an `emptyDir`" in PAGE
     assert "emptyDir" in state
@@ -125,7 +126,7 @@ def test_links_lead_somewhere_and_keys_and_metrics_exist() -> None:
         assert (REPOSITORY / "docs" / link).exists(), link
     known = {metric.name for metric in GPU_METRICS} | {"tachoscope_agent_rejected_total", "tachoscope_agent_unreadable_directories"}
     assert set(re.findall(r"\btachoscope_(?:gpu|agent)_\w+", PAGE)) <= known
-    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    values = yaml_text.load((CHART / "values.yaml").read_text())
     parts = "collectors|webConfig|podMonitor|serviceMonitor|networkPolicy|hostDriver|store|prometheusRules|dashboards"
     for path in set(re.findall(rf"`((?:{parts})(?:\.\w+)+)`", PAGE)):
         found: Any = values

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from kubernetes_rules import pod_faults, pods, schema_faults
 from rendering import DEPLOY, VERSIONS, all_values
 from tachoscope import identity
 from tachoscope.whereabouts import pod_uid
+from tachoscope_core import yaml_text
 from tachoscope_node.owners import pod_of_directory
 
 EXAMPLES = sorted((DEPLOY / "examples").glob("*.yaml"))
@@ -27,7 +27,7 @@ METADATA = {
 
 
 def read(path: Path) -> dict[str, Any]:
-    return yaml.safe_load(path.read_text())
+    return yaml_text.load(path.read_text())
 
 
 EACH = pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

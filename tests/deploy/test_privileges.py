@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from kubernetes_rules import restricted_faults
 from rendering import CHART, PROFILES, all_values, merged, one, profile, render
+from tachoscope_core import yaml_text
 
-TABLE: list[dict[str, Any]] = yaml.safe_load((CHART / "privileges.yaml").read_text())["parts"]
+TABLE: list[dict[str, Any]] = yaml_text.load((CHART / "privileges.yaml").read_text())["parts"]
 NOTHING = profile(CHART / "ci" / "no-privilege-values.yaml")
 ALWAYS = {"config", "tmp", "web-config"}
 """Volumes that hold nothing of the node."""

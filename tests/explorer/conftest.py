@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
+from streamlit.components.v2 import manifest_scanner
+
+# The runner of Streamlit's tests looks through all installed packages for components each time it opens a page: 0.5 s of 0.6.
+manifest_scanner.scan_component_manifests = cache(manifest_scanner.scan_component_manifests)
 
 
 @pytest.fixture(autouse=True)

@@ -113,6 +113,7 @@ def test_one_rank_against_four_is_said(store: Path, tmp_path: Path) -> None:
     assert "4 ranks in the baseline, 1 now" in words(shown).replace("\\", "")
 
 
+@pytest.mark.bar  # of a thousand ranks test_job.py has a page
 def test_a_thousand_ranks_are_compared(tmp_path: Path) -> None:
     folder = put(planted_store(tmp_path / "store", "run-1"), "many", steps=12, ranks=1000)
     shown = open_page("compare", folder, job="many", baseline="run-1")

@@ -76,6 +76,7 @@ def test_each_job_has_its_line_and_the_sums_stand_above(store: Path) -> None:
     assert "Idle cost not known" in words(shown)
 
 
+@pytest.mark.bar  # of a thousand ranks test_job.py has a page
 def test_a_thousand_ranks_are_one_line(store: Path) -> None:
     steps = [[{"data_wait": 0.001, "forward": 0.03, "backward": 0.06}] * 1000] * 12
 

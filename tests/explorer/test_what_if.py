@@ -126,6 +126,7 @@ def test_one_rank_is_late_for_nobody(tmp_path: Path) -> None:
     assert shown.selectbox(key="what-if-baseline").options == []
 
 
+@pytest.mark.bar  # of a thousand ranks test_job.py has a page
 def test_of_a_thousand_ranks_those_that_cost_most_are_offered(tmp_path: Path) -> None:
     folder = put(tmp_path / "store", "many", late(700, 1, 12, 0.05), steps=12, ranks=1000)
     shown = open_page("what-if", folder, job="many", class_="input_straggler")

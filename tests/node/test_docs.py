@@ -10,9 +10,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-import yaml
 
 from helpers import REPOSITORY
+from tachoscope_core import yaml_text
 from tachoscope_node.config import load
 from tachoscope_node.settings import Config
 from tachoscope_node.web_config import load as load_web_config
@@ -29,7 +29,7 @@ def test_the_first_configuration_works_as_pasted(tmp_path: Path) -> None:
 
 
 def test_the_full_configuration_has_every_key_and_the_true_defaults() -> None:
-    shown = yaml.safe_load(FULL)
+    shown = yaml_text.load(FULL)
     defaults = msgspec.to_builtins(Config())
 
     assert shown.keys() == defaults.keys()
@@ -46,7 +46,7 @@ def test_the_line_that_makes_a_hash_makes_one_that_the_web_configuration_takes(t
     (tmp_path / "web.yaml").write_text(f"basic_auth_users: {{prometheus: {made}}}\n")
 
     assert load_web_config(tmp_path / "web.yaml").users == {"prometheus": made.encode()}
-    assert set(yaml.safe_load(WEB)) == {"tls_server_config", "basic_auth_users", "bearer_token_files"}
+    assert set(yaml_text.load(WEB)) == {"tls_server_config", "basic_auth_users", "bearer_token_files"}
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool")

@@ -6,14 +6,13 @@ import json
 import re
 
 import pytest
-import yaml
-from kubeflow_trainer_api.models import JobsetV1alpha2JobSet, TrainerV1alpha1TrainJob
 
 import cluster_making as make
 from cluster_making import Object, condition, indexed, of_jobset, of_pytorchjob, pod
 from helpers import REPOSITORY
 from kubernetes_rules import schema_faults
 from tachoscope_cli.kubernetes_api import CUSTOM
+from tachoscope_core import yaml_text
 
 VERSION = "1.34"
 JOB = make.job("train", 0, condition("Complete", 900), completionTime=make.when(900))
@@ -38,8 +37,9 @@ def test_each_made_object_is_valid(document: Object) -> None:
 
 
 def test_a_made_jobset_and_trainjob_have_the_fields_that_kubeflow_publishes() -> None:
-    trainjob = make.trainjob("train", 0, condition("Complete", 900))
+    from kubeflow_trainer_api.models import JobsetV1alpha2JobSet, TrainerV1alpha1TrainJob  # it takes 2 s, once
 
+    trainjob = make.trainjob("train", 0, condition("Complete", 900))
     for document, model in (JOBSET, JobsetV1alpha2JobSet), (trainjob, TrainerV1alpha1TrainJob):
         # What the package does not know it drops; times come back as times.
         kept = json.dumps(model.from_dict(document).to_dict(), default=lambda time: time.strftime("%Y-%m-%dT%H:%M:%SZ"))
@@ -47,7 +47,7 @@ def test_a_made_jobset_and_trainjob_have_the_fields_that_kubeflow_publishes() ->
 
 
 PAGE = (REPOSITORY / "docs" / "schedulers.md").read_text()
-(ROLE,) = (yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", PAGE, flags=re.DOTALL))
+(ROLE,) = (yaml_text.load(block) for block in re.findall(r"```yaml\n(.*?)```", PAGE, flags=re.DOTALL))
 
 
 def test_the_rights_in_the_documentation_are_valid_and_only_to_look() -> None:

@@ -2,11 +2,11 @@ import math
 from importlib.resources import files
 
 import pytest
-import yaml
 
 from tachoscope_analyzers.trace.device_peaks import peaks_of, precision_of_type
+from tachoscope_core import yaml_text
 
-ROWS = yaml.safe_load((files("tachoscope_analyzers.trace") / "devices.yaml").read_text())
+ROWS = yaml_text.load((files("tachoscope_analyzers.trace") / "devices.yaml").read_text())
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
+from tachoscope_core import yaml_text
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report import QualityNote
 
@@ -145,7 +146,7 @@ def _check_workers(path: Path, rows: pd.DataFrame, replicas: int, stages: int) -
 def _sizes(meta: Path) -> dict[str, int]:
     """Return the sizes that a file beside the trace states."""
     try:
-        loaded: Any = yaml.safe_load(meta.read_text())
+        loaded: Any = yaml_text.load(meta.read_text())
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise TachoscopeError(f"could not read {meta}: {str(error).splitlines()[0]}") from None
     if not isinstance(loaded, dict):

@@ -5,11 +5,11 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_readings import Lines, points, uuid
+from tachoscope_core import yaml_text
 from tachoscope_core.gpu_metrics import ACTIONS, GPU_XID_ERRORS, GPU_XID_LAST_SEEN
 from tachoscope_node.gpu import xids
 from tachoscope_node.gpu.xids import MAX_CODES, MAX_GPUS, PAIR_SECONDS, Boot, XidCounter, about, catalogue
@@ -27,7 +27,7 @@ def count(of: XidCounter, xid: str, gpu: str = GPU) -> float | None:
 
 
 def test_the_catalogue_has_every_code_of_nvidias_document_once_with_a_sentence_an_action_and_a_source() -> None:
-    entries = yaml.safe_load(Path(xids.__file__).with_name("xids.yaml").read_text())["xids"]
+    entries = yaml_text.load(Path(xids.__file__).with_name("xids.yaml").read_text())["xids"]
     codes = list(chain.from_iterable(entry["codes"] for entry in entries))
 
     assert sorted(codes) == list(range(1, 173))

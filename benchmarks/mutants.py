@@ -1,0 +1,148 @@
+"""How many planted faults the tests find: mutants of cosmic-ray, the same ones each time, in ten modules that much depends on.
+
+Each mutant changes one place of a copy of the tree, and the tests of that module run until one fails. Of the mutants that nothing
+finds, those are named; with `--before` they are shown to the tests of an earlier commit too, to see what these would have found.
+
+    python benchmarks/mutants.py                        # 10 mutants of each module: about an hour on two cores
+    python benchmarks/mutants.py --mutants 5 --before v0.1.0 --write
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from sections import write_section
+
+REPOSITORY = Path(__file__).parents[1]
+MAKER = "cosmic-ray==8.7.0"
+MOST_SECONDS = 900
+SOURCES = ("core", "agents", "analyzers", "alerts", "dashboards", "cli")
+TESTS = {
+    "agents/tachoscope/probe.py": "tests/test_steps.py tests/test_odd_jobs.py tests/agents/test_gradient_steps.py",
+    "core/tachoscope_core/store.py": "tests/core tests/node/test_agent.py tests/agents/test_ship.py",
+    "core/tachoscope_core/redaction.py": "tests/core/test_redaction.py",
+    "agents/tachoscope_node/follow.py": "tests/node",
+    "analyzers/tachoscope_analyzers/steps.py": "tests/analyzers tests/replay",
+    "analyzers/tachoscope_analyzers/judge.py": "tests/analyzers tests/replay",
+    "analyzers/tachoscope_analyzers/life/report.py": "tests/analyzers",
+    "alerts/tachoscope_alerts/expressions.py": "tests/alerts",
+    "alerts/tachoscope_alerts/evaluate.py": "tests/alerts",
+    "analyzers/tachoscope_analyzers/trace/decode.py": "tests/trace",
+}
+MAKE = """
+import json, sys
+from cosmic_ray.ast import ast_nodes, get_ast_from_path
+from cosmic_ray.mutating import mutate_code
+from cosmic_ray.plugins import get_operator, operator_names
+from pathlib import Path
+tree, found = get_ast_from_path(Path(sys.argv[1])), []
+for name in sorted(operator_names()):
+    if "Variable" in name or "BitOr" in name:  # of a type `int | None` nothing depends on
+        continue
+    operator = get_operator(name)()
+    places = [place for node in ast_nodes(tree) for place in operator.mutation_positions(node)]
+    found += [(name, number, place[0][0]) for number, place in enumerate(places)]
+if len(sys.argv) == 2:
+    print(json.dumps(found))
+else:
+    print(mutate_code(Path(sys.argv[1]).read_text(), get_operator(sys.argv[2])(), int(sys.argv[3])), end="")
+"""
+"""Run by the Python in which cosmic-ray is: it lists the mutations of a file, or prints the file with one of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A mutation: the module, cosmic-ray's operator, which of its places in the module, and the line."""
+
+    module: str
+    operator: str
+    occurrence: int
+    line: int
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--mutants", type=int, default=10, help="of each module")
+    parser.add_argument("--before", help="a commit whose tests are shown the mutants that today's do not find")
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args()
+    python = maker()
+    chosen = [mutant for module in TESTS for mutant in sample(python, module, options.mutants)]
+    left = [mutant for mutant in chosen if not is_found(python, mutant, "")]
+    found_before = [mutant for mutant in left if options.before and is_found(python, mutant, options.before)]
+    text = table(chosen, left, found_before, options.before)
+    print(text)
+    if options.write:
+        write_section("mutants", text)
+
+
+def maker() -> str:
+    """Return a Python that has cosmic-ray, in a folder of its own."""
+    folder = REPOSITORY / "build" / "mutants"
+    if not (folder / "bin" / "cosmic-ray").exists():
+        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+        subprocess.run([str(folder / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check", MAKER], check=True)
+    return str(folder / "bin" / "python")
+
+
+def sample(python: str, module: str, count: int) -> list[Mutant]:
+    done = subprocess.run([python, "-c", MAKE, str(REPOSITORY / module)], capture_output=True, text=True, check=True)
+    places = [Mutant(module, *place) for place in json.loads(done.stdout)]
+    return random.Random(24).sample(places, min(count, len(places)))
+
+
+def is_found(python: str, mutant: Mutant, commit: str) -> bool:
+    """Return whether a test of the mutant's module fails; `commit`: whose tests, of the working tree if empty."""
+    words = [python, "-c", MAKE, str(REPOSITORY / mutant.module), mutant.operator, str(mutant.occurrence)]
+    changed = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    with tempfile.TemporaryDirectory() as folder:
+        copy = copied(Path(folder), commit)
+        (copy / mutant.module).write_text(changed)
+        tests = [path for path in TESTS[mutant.module].split() if (copy / path).exists()]
+        environ = os.environ | {"PYTHONPATH": os.pathsep.join(str(copy / source) for source in SOURCES)}
+        command = [sys.executable, "-m", "pytest", "-x", "-n", "2", "-m", "not alone", "-p", "no:cacheprovider", *tests]
+        try:
+            done = subprocess.run(command, cwd=copy, env=environ, capture_output=True, text=True, timeout=MOST_SECONDS, check=False)
+        except subprocess.TimeoutExpired:
+            return True
+    print(f"{mutant.module}:{mutant.line} {mutant.operator} {commit or 'now'}: exit {done.returncode}", flush=True)
+    return done.returncode != 0
+
+
+def copied(folder: Path, commit: str) -> Path:
+    """Copy the tree, with the tests of a commit, and what lies beside it for tests to read."""
+    copy = folder / REPOSITORY.name
+    tracked = subprocess.run(["git", "ls-files", "-z"], cwd=REPOSITORY, capture_output=True, check=True).stdout.decode().split("\0")
+    for name in filter(None, tracked):
+        if (REPOSITORY / name).is_file() and not (commit and name.startswith("tests/")):
+            (copy / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(REPOSITORY / name, copy / name)
+    if commit:
+        archive = subprocess.run(["git", "archive", commit, "tests"], cwd=REPOSITORY, capture_output=True, check=True).stdout
+        subprocess.run(["tar", "-x"], cwd=copy, input=archive, check=True)
+    if (REPOSITORY.parent / "shared").exists():
+        (folder / "shared").symlink_to((REPOSITORY.parent / "shared").resolve())
+    return copy
+
+
+def table(chosen: list[Mutant], left: list[Mutant], found_before: list[Mutant], before: str | None) -> str:
+    every, unfound, earlier = (Counter(mutant.module for mutant in mutants) for mutants in (chosen, left, found_before))
+    lines = ["| module | mutants | found | " + ("found before |" if before else ""), "|---|---|---|" + ("---|" if before else "")]
+    for module in (*TESTS, "all"):
+        total, missed, more = (sum(counts.values()) if module == "all" else counts[module] for counts in (every, unfound, earlier))
+        lines.append(f"| {module} | {total} | {total - missed} |" + (f" {total - missed + more} |" if before else ""))
+    return "\n".join([*lines, "", "Not found: " + "; ".join(f"{one.module}:{one.line} {one.operator}" for one in left)])
+
+
+if __name__ == "__main__":
+    main()
