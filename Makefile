@@ -1,7 +1,10 @@
-# Everything is set up by the targets themselves, in .venv; nothing outside of this folder is needed.
+# Everything is set up by the targets themselves, in .venv: for the demo what a training machine needs, for all else what the tests need.
+# What is not from PyPI, .ci/system-packages installs from Debian.
 PYTHON ?= python3
+export PYTHON
 VENV := .venv
 BIN := $(VENV)/bin
+DEMO_READY := $(VENV)/.demo-ready
 READY := $(VENV)/.ready
 RUNS ?= 30
 OUT ?= build/lab
@@ -12,22 +15,25 @@ SBOM_MAKER := cyclonedx-bom==7.5.0
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bars bench lab lint generate boards pages lock sbom clean
+.PHONY: help system-packages demo test bars bench lab lint generate boards pages lock sbom clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
 
-demo: $(READY) ## train a small model with a real fault, watched, and say where the time went (FAULT=none, comm_exposed, ...)
+system-packages:
+	@.ci/system-packages test
+
+demo: $(DEMO_READY) ## train a small model with a real fault, watched, and say where the time went (FAULT=none, comm_exposed, ...)
 	$(BIN)/tachoscope demo $(if $(FAULT),--fault $(FAULT))
 
-test: $(READY) lint ## every behaviour once
+test: system-packages $(READY) lint ## every behaviour once
 	$(BIN)/python -m pytest -m "not alone" -n 6
 	$(BIN)/python -m pytest -m alone
 
-bars: $(READY) ## the full counts: every fault 10 times, and all other tests (over an hour)
+bars: system-packages $(READY) ## the full counts: every fault 10 times, and all other tests (over an hour)
 	$(BIN)/python -m pytest --bar-runs 10
 
-bench: $(READY) ## measure what probes, agent, GPUs, checkpoints and rules cost and how fast traces are read, and write docs/measurements.md
+bench: system-packages $(READY) ## measure what probes, agent, GPUs, checkpoints and rules cost and how fast traces are read, and write docs/measurements.md
 	$(BIN)/python benchmarks/probe_overhead.py --write
 	$(BIN)/python benchmarks/serving_overhead.py --write
 	$(BIN)/python benchmarks/agent_overhead.py --write
@@ -44,7 +50,7 @@ bench: $(READY) ## measure what probes, agent, GPUs, checkpoints and rules cost 
 	$(BIN)/python benchmarks/profile_idle.py --write
 	$(BIN)/python benchmarks/profile_starts.py --write
 
-lab: $(READY) ## cause every bottleneck for real, RUNS=30 times at each severity, in two sets, and write docs/accuracy.md (days; it goes on where it was interrupted)
+lab: system-packages $(READY) ## cause every bottleneck for real, RUNS=30 times at each severity, in two sets, and write docs/accuracy.md (days; it goes on where it was interrupted)
 	$(BIN)/python -m benchmarks.lab --set development --runs-per-class $(RUNS) --out $(OUT)
 	test -e $(OUT)/frozen.json || $(BIN)/python -m benchmarks.lab.calibrate $(OUT)
 	$(BIN)/python -m benchmarks.lab --set test --runs-per-class $(RUNS) --out $(OUT)
@@ -60,20 +66,24 @@ lint: $(READY) ## ruff, mypy --strict, import layers, and whether generated file
 generate: $(READY) ## write the files that are made from the code, and the rules made from objectives
 	$(BIN)/python docs/generate.py
 
-boards: $(READY) ## draw the pictures of the Grafana boards in the docs, from a recorded demo
+boards: system-packages $(READY) ## draw the pictures of the Grafana boards in the docs, from a recorded demo
 	$(BIN)/python tests/dashboards/board_pictures.py
 
-pages: $(READY) ## draw the pictures of the explorer in the docs, from recorded demos
+pages: system-packages $(READY) ## draw the pictures of the explorer in the docs, from recorded demos
 	PYTHONPATH=tests/explorer $(BIN)/python tests/explorer/explorer_pictures.py
 
-lock: ## resolve the newest versions again and write requirements.lock with the hashes of their files (KEEP=1: change only what must)
+COMPILE = build/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-package torch
+
+lock: ## resolve the newest versions again and write requirements.lock with the hashes of their files (KEEP=1: change only what must), and of it what the demo needs
 	rm -rf build/lock && $(PYTHON) -m venv build/lock
 	build/lock/bin/pip install --quiet --disable-pip-version-check $(LOCKER)
 	$(if $(KEEP),cp requirements.lock build/lock/all)
-	build/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --all-extras --group dev --constraint requirements-torch.lock \
-	  --generate-hashes --no-header --no-annotate --no-emit-package torch --output-file build/lock/all pyproject.toml
+	$(COMPILE) --all-extras --group dev --constraint requirements-torch.lock --output-file build/lock/all pyproject.toml
 	( echo "# Written by make lock: the exact versions that make installs, and the SHA-256 of their files. PyTorch is in requirements-torch.lock."; \
 	  awk '/^[^ ]/ { cuda = /^(cuda-|nvidia-|triton==)/ && !/^nvidia-ml-py==/ } !cuda' build/lock/all ) > requirements.lock
+	$(COMPILE) --extra analyze --extra agent --group build --constraint requirements.lock --output-file build/lock/demo pyproject.toml requirements-torch.lock
+	( echo "# Written by make lock: the part of requirements.lock that make demo installs."; \
+	  awk -F== 'NR == FNR { wanted[$$1]; next } /^[^ ]/ { keep = $$1 in wanted } keep' build/lock/demo requirements.lock ) > requirements-demo.lock
 
 sbom: $(READY) ## write build/sbom.cdx.json: what is installed in .venv, with licences and what needs what, in CycloneDX's form
 	rm -rf build/sbom && $(PYTHON) -m venv build/sbom
@@ -84,14 +94,19 @@ sbom: $(READY) ## write build/sbom.cdx.json: what is installed in .venv, with li
 clean: ## remove the virtual environment and caches
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 
-# The lock is whole: nothing else is resolved (--no-deps), nothing without a hash is installed, and the project is built by what it holds.
-# torch comes last, so that of what it needs only what PyPI's build needs beyond the CPU's is taken without a hash.
-$(READY): requirements.lock requirements-torch.lock pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed (PYTHON=python3.12 make ...)"; exit 1; }
-	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { echo "installing python3-venv"; \
-	  $$([ $$(id -u) = 0 ] || echo sudo) apt-get update -qq && $$([ $$(id -u) = 0 ] || echo sudo) apt-get install -y -qq python3-venv; }
+# Locks are whole: nothing else is resolved (--no-deps), nothing without a hash is installed, and the project is built by what they hold.
+# torch comes after what it needs, so that only what PyPI's build needs beyond the CPU's is taken without a hash.
+# pip compiles on one core what the demo mostly does not import: Python does it as it imports, and all else is compiled for the tests, on all cores.
+PIP_INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
+$(DEMO_READY): requirements-demo.lock requirements-torch.lock pyproject.toml
+	@.ci/system-packages demo
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.lock
-	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-torch.lock
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
-	@touch $(READY)
+	$(PIP_INSTALL) --no-deps --require-hashes -r requirements-demo.lock
+	$(PIP_INSTALL) -r requirements-torch.lock
+	$(PIP_INSTALL) --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(READY): $(DEMO_READY) requirements.lock
+	$(PIP_INSTALL) --no-deps --require-hashes -r requirements.lock
+	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true  # some packages hold files that are no Python
+	@touch $@

@@ -1,4 +1,4 @@
-"""requirements.lock: everything that `make` installs, by version and hash; PyTorch stands apart."""
+"""requirements.lock: everything that `make` installs, by version and hash; what the demo installs of it; PyTorch stands apart."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ import pytest
 from helpers import REPOSITORY
 
 LOCK = (REPOSITORY / "requirements.lock").read_text()
+DEMO = (REPOSITORY / "requirements-demo.lock").read_text()
 TORCH = (REPOSITORY / "requirements-torch.lock").read_text()
-PARTS = re.findall(r"^[^\s#].*\n(?:[ \t].*\n)*", LOCK, re.MULTILINE)
+PARTS, DEMO_PARTS = (re.findall(r"^[^\s#].*\n(?:[ \t].*\n)*", lock, re.MULTILINE) for lock in (LOCK, DEMO))
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
 
 
@@ -39,7 +40,7 @@ def test_every_direct_dependency_is_in_it() -> None:
     direct = [
         *PROJECT["project"]["dependencies"],
         *build,
-        *PROJECT["dependency-groups"]["dev"],
+        *(one for group in PROJECT["dependency-groups"].values() for one in group if isinstance(one, str)),
         *(one for some in extras for one in some),
     ]
     locked = {plain(part) for part in PARTS}
@@ -47,12 +48,22 @@ def test_every_direct_dependency_is_in_it() -> None:
     assert {plain(one) for one in direct} - locked == {"tachoscope"}
 
 
+def test_the_demo_installs_a_tenth_of_the_packages_each_as_the_whole_lock_has_it() -> None:
+    extras = PROJECT["project"]["optional-dependencies"]
+    needed = [*PROJECT["project"]["dependencies"], *PROJECT["dependency-groups"]["build"], *extras["analyze"], *extras["agent"]]
+
+    assert {plain(one) for one in needed} <= {plain(part) for part in DEMO_PARTS}
+    assert set(DEMO_PARTS) <= set(PARTS)
+    assert len(DEMO_PARTS) < len(PARTS) / 4
+    assert "".join(DEMO_PARTS) == "".join(line for line in DEMO.splitlines(keepends=True) if not line.startswith("#"))
+
+
 def test_pytorch_alone_stands_apart_without_a_hash_and_no_index_is_named() -> None:
     (line,) = (line for line in TORCH.splitlines() if not line.startswith("#"))
 
     assert re.fullmatch(r"torch==[0-9.]+", line)
     assert not any(re.match(r"(torch|triton|cuda-.*|nvidia-(?!ml-py).*)==", part) for part in PARTS)
-    assert not re.search(r"://|--(extra-)?index|--find-links", LOCK + TORCH)
+    assert not re.search(r"://|--(extra-)?index|--find-links", LOCK + DEMO + TORCH)
 
 
 def test_what_differs_from_its_hash_is_not_installed(tmp_path: Path) -> None:

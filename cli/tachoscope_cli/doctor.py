@@ -14,7 +14,7 @@ from typing import Literal
 
 from tachoscope import procfs
 from tachoscope.spool_writer import MIN_FREE_BYTES, MIN_FREE_SHARE
-from tachoscope_core import spool
+from tachoscope_core import extras, spool
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.store import Store
 
@@ -60,10 +60,10 @@ def _packages() -> list[Check]:
             rows.append(Check(name, "ok", f"{importlib.metadata.version(name)}: {gives}"))
         except importlib.metadata.PackageNotFoundError:
             rows.append(Check(name, "no", "not installed in this Python"))
-    try:
+    if missing := extras.missing("analyze"):
+        rows.append(Check("analysis", "no", f"`analyze` and `demo` need {missing[0]}: pip install 'tachoscope[analyze]'"))
+    else:
         rows.append(Check("analysis", "ok", f"pandas {importlib.metadata.version('pandas')}"))
-    except importlib.metadata.PackageNotFoundError:
-        rows.append(Check("analysis", "no", "`analyze` and `demo` need: pip install 'tachoscope[analyze]'"))
     return rows
 
 

@@ -18,6 +18,7 @@ from rich.text import Text
 
 from tachoscope_cli.options import needs_analysis, notice
 from tachoscope_cli.show import console
+from tachoscope_core import extras
 from tachoscope_core.errors import TachoscopeError
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def drill(
         wrong = "no class given" if fault is None else f"there is no drill of {fault!r}"
         raise TachoscopeError(wrong, fix=f"tachoscope drill {next(iter(FAULTS))}; there are {', '.join(FAULTS)}")
     needs_analysis()
+    extras.need("agent")
     from tachoscope_cli import drill_run
 
     with _folder(keep=keep) as folder, _ending_on_term(), _told(out) as say:

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from tachoscope_core import extras
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_show.safe_text import safe
 
@@ -28,6 +29,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
             raise
         sys.stderr.write(f"tachoscope: {safe(str(error))}\n")
         sys.exit(error.exit_code)
+    except ModuleNotFoundError as error:
+        extra = extras.that_brings(error.name or "")
+        if extra is None or "--verbose" in words:
+            raise
+        sys.stderr.write(f"tachoscope: this command needs {error.name} (pip install 'tachoscope[{extra}]')\n")
+        sys.exit(2)
     except KeyboardInterrupt:
         sys.stderr.write("tachoscope: interrupted\n")
         sys.exit(130)

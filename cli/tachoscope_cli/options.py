@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import sys
 from typing import Annotated
 
 import typer
 
+from tachoscope_core import extras
 from tachoscope_core import store as store_module
-from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.redaction import redact
 from tachoscope_show.safe_text import safe
 
@@ -40,9 +39,7 @@ def needs_analysis() -> None:
     Raises:
         TachoscopeError: a package is missing.
     """
-    for module in ("pandas", "pyarrow", "yaml"):
-        if importlib.util.find_spec(module) is None:
-            raise TachoscopeError(f"this command needs {module}", fix="pip install 'tachoscope[analyze]'")
+    extras.need("analyze")
 
 
 def needs_dashboards(*modules: str) -> None:
@@ -52,9 +49,7 @@ def needs_dashboards(*modules: str) -> None:
         TachoscopeError: a package is missing.
     """
     needs_analysis()
-    for module in modules:
-        if importlib.util.find_spec(module) is None:
-            raise TachoscopeError(f"this command needs {module}", fix="pip install 'tachoscope[dashboards]'")
+    extras.need("dashboards", *modules)
 
 
 def notice(text: str) -> None:
