@@ -39,14 +39,20 @@ _HEARTBEAT_SECONDS = 60.0
 _KEPT = (*IDENTITY, "service", "model")
 """Labels by which alerts differ even where no objective is kept by them."""
 
-_TITLE = (
-    "{{ with index .Alerts 0 }}{{ .Annotations.summary }}{{ end }}{{ if gt (len .Alerts) 1 }} (1 of {{ len .Alerts }}){{ end }}"
-)
+
+def _first(annotation: str) -> str:
+    """Return the template of an annotation of the first alert that fires, or if none does any more, of the first that ended.
+
+    Alertmanager lists what fires and what has ended together, in no order that a reader could use.
+    """
+    return f"{{{{ with index (or .Alerts.Firing .Alerts) 0 }}}}{{{{ .Annotations.{annotation} }}}}{{{{ end }}}}"
+
+
+_TITLE = _first("summary")
 _LINES = (
     "{{ range .Alerts }}{{ .Status }}: {{ .Annotations.summary }}\n{{ .Annotations.description }}\n"
     "Runbook: {{ .Annotations.runbook_url }}\nDashboard: {{ .Annotations.dashboard_url }}\n{{ end }}"
 )
-_FIRST = "{{ (index .Alerts 0).Annotations.%s }}"
 
 
 def configuration(policy: Policy, slos: Iterable[Slo] = (), *, webhook: str = "", timing: Timing | None = None) -> dict[str, Any]:
@@ -154,7 +160,7 @@ def _receiver(
 def _message(integration: str, severity: Severity) -> dict[str, Any]:
     """Return how an alert is worded: summary, runbook and dashboard are in each. A webhook gets all annotations as they are."""
     if integration == "pagerduty":
-        links = [{"href": _FIRST % f"{name}_url", "text": name} for name in ("runbook", "dashboard")]
+        links = [{"href": _first(f"{name}_url"), "text": name} for name in ("runbook", "dashboard")]
         return {
             "description": _TITLE,
             "severity": "critical" if severity == "page" else "warning",
@@ -162,7 +168,7 @@ def _message(integration: str, severity: Severity) -> dict[str, Any]:
             "links": links,
         }
     if integration == "slack":
-        return {"title": _TITLE, "title_link": _FIRST % "runbook_url", "text": _LINES}
+        return {"title": _TITLE, "title_link": _first("runbook_url"), "text": _LINES}
     if integration == "email":
         return {"headers": {"Subject": f"{severity}: {_TITLE}"}, "text": _LINES, "html": ""}
     return {}

@@ -169,7 +169,7 @@ def _of_histogram(
         for one in series.get(f"{chosen.metric}_bucket", ())
         if matches(chosen, one.labels) and float(one.labels["le"]) == indicator.bound
     }
-    within = {key: _of_bucket(one, times, window_ms) for key, one in buckets.items()}
+    within = {key: _of_bucket(one, counts.get(key), times, window_ms) for key, one in buckets.items()}
     total = (
         (one.labels, np.where(np.isnan(within[key]), np.nan, rate(one, times, window_ms)))
         for key, one in counts.items()
@@ -178,9 +178,12 @@ def _of_histogram(
     return _summed(slo, total), _summed(slo, ((buckets[key].labels, own) for key, own in within.items()))
 
 
-def _of_bucket(bucket: Series, times: Times, window_ms: int) -> Floats:
-    """Return the rate of a bucket, none while it was not there a window ago."""
-    return np.where(instant(bucket, times - window_ms)[1], rate(bucket, times, window_ms), np.nan)
+def _of_bucket(bucket: Series, count: Series | None, times: Times, window_ms: int) -> Floats:
+    """Return the rate of a bucket, none while it was not there a window ago, or is gone and the count of its series is not."""
+    known = instant(bucket, times - window_ms)[1]
+    if count is not None:
+        known &= instant(bucket, times)[1] | ~instant(count, times)[1]
+    return np.where(known, rate(bucket, times, window_ms), np.nan)
 
 
 def _without_bound(labels: Mapping[str, str]) -> _Key:

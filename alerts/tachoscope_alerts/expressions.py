@@ -147,12 +147,15 @@ def _within(slo: Slo, indicator: AtMost | MoreThan, timing: Timing) -> str:
 
 
 def _bucket(indicator: AtMost | MoreThan, timing: Timing) -> str:
-    """Return the events of at most the bound, of series that were there a window ago.
+    """Return the events of at most the bound, of series that were there a window ago, and are there as long as their count is.
 
     Of a younger one Prometheus extrapolates the bucket and the count by different times, so that some are in one and not in the
-    other: requests of a server that has just begun, or that has the bucket only since its restart, would be bad.
+    other: requests of a server that has just begun, or that has the bucket only since its restart, would be bad. So would those of
+    a server that has just lost the bucket and goes on counting. Where both have ended, the last window counts.
     """
-    return _old_enough(selector(indicator.histogram, "_bucket", (bound_matcher(indicator.bound),)), timing)
+    bucket = selector(indicator.histogram, "_bucket", (bound_matcher(indicator.bound),))
+    lost = f"{selector(indicator.histogram, '_count')} unless ignoring (le) {bucket}"
+    return f"({_old_enough(bucket, timing)} unless ignoring (le) ({lost}))"
 
 
 def _old_enough(series: str, timing: Timing) -> str:

@@ -188,6 +188,27 @@ def a_bucket_that_a_server_has_since_its_restart() -> Trap:
     ]
 
 
+@trap
+def a_bucket_that_a_server_has_lost() -> Trap:
+    """All requests are answered in time; from the eleventh minute on the server's page lacks the bucket."""
+    metric, labels = "tachoscope_request_first_token_seconds", 'service="s",model="m"'
+    series = [
+        one(f"{metric}_count{{{labels}}}", "0+300x80"),
+        one(f'{metric}_bucket{{{labels},le="+Inf"}}', "0+300x80"),
+        one(f'{metric}_bucket{{{labels},le="2.5"}}', "0+300x40 stale"),
+    ]
+    naive = f'rate({metric}_count[75s]) - ignoring (le) rate({metric}_bucket{{le="2.5"}}[75s]) > 1'
+    return rules_of(FIRST_TOKEN), [
+        block(
+            series,
+            some(naive, "10m45s"),
+            nothing(f"max_over_time({recorded(BAD, FIRST_TOKEN)}[20m]) > 0", "19m"),
+            some(recorded(UNMEASURED, FIRST_TOKEN), "11m"),
+            about(recorded(TOTAL, FIRST_TOKEN), 20, "9m"),
+        )
+    ]
+
+
 @pytest.mark.parametrize("name", TRAPS)
 def test_we_do_not_fall_into(name: str, wrong: dict[str, str]) -> None:
     assert wrong.get(name, "") == ""
