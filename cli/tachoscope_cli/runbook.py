@@ -12,6 +12,7 @@ import typer
 
 from tachoscope_cli.options import notice
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.metric import NAMESPACE
 from tachoscope_show.runbooks import names, text_of
 
 _PLACEHOLDER = re.compile(r"\$\{(\w+)(%%:\*)?\}")
@@ -19,6 +20,8 @@ _PLACEHOLDER = re.compile(r"\$\{(\w+)(%%:\*)?\}")
 _QUERIES = re.compile(r"(^```promql\n.*?^```$)", re.DOTALL | re.MULTILINE)
 _COMMENT = re.compile(r"^<!--.*-->\n", re.MULTILINE)
 """Where generated parts begin and end is of use to nobody who reads the page."""
+_EMPTY = dict.fromkeys(("cluster", NAMESPACE), "")
+"""An alert lacks them where there is one cluster, or no namespace: its series have none either, and in a query "" finds these."""
 _PLAIN = re.compile(r"[A-Za-z0-9_.:/@+=,%][A-Za-z0-9_.:/@+=,%-]*")
 """Values that a shell takes as they are, and no command for an option."""
 
@@ -63,6 +66,7 @@ def filled(page: str, values: Mapping[str, str]) -> tuple[str, list[str]]:
     In commands a value that is not plain is left to the shell's variable, whose value
     runs nothing, whatever stands in it.
     """
+    values = _EMPTY | dict(values)
 
     def in_command(found: re.Match[str]) -> str:
         return _of(found, values) if found[1] in values and _PLAIN.fullmatch(values[found[1]]) else found[0]
@@ -74,6 +78,7 @@ def filled(page: str, values: Mapping[str, str]) -> tuple[str, list[str]]:
 
 def in_query(expression: str, values: Mapping[str, str]) -> str:
     """Return a query with `${label}` replaced where the label is known; a value is escaped as PromQL has it."""
+    values = _EMPTY | dict(values)
 
     def escaped(found: re.Match[str]) -> str:
         return _of(found, values).replace("\\", r"\\").replace('"', r"\"") if found[1] in values else found[0]
@@ -119,10 +124,13 @@ def _tell(values: Mapping[str, str], *, needed: Sequence[str], left: Sequence[st
     if unused:
         takes = f"it takes {', '.join(needed)}" if needed else "it takes none"
         notice(f"not used by this page: {', '.join(unused)}; {takes}")
-    missing = [label for label in left if label not in values]
+    missing = [label for label in left if label not in {**_EMPTY, **values}]
     if missing:
         notice(f"not filled in: {', '.join(missing)}; the page says above each step where it is from, else runbooks/README.md")
-    unplain = [label for label in left if label in values]
+    unplain = [label for label in left if values.get(label)]
+    empty = [label for label in _EMPTY if label in needed and label not in values]
+    if empty:
+        notice(f"taken as empty: {', '.join(empty)}; if the alert has them, give them, or its queries find nothing")
     if unplain:
         words = " ".join(f"{label}={shlex.quote(values[label])}" for label in unplain)
         notice(f"filled in in queries only, for a shell would not take it as it is; before you paste a command: export {words}")

@@ -27,6 +27,8 @@ LABELS = {
     "collector": "nvml",
     "job": "tachoscope",
     "class": "compute_straggler",
+    "cluster": "a",
+    "workload_namespace": "ml",
 }
 """What the placeholders of the queries stand for: labels that the alerts carry."""
 
@@ -47,9 +49,15 @@ def openmetrics() -> str:
     lines = []
     # OpenMetrics wants the samples of a metric together.
     for one in sorted(all_series(), key=lambda one: one.name):
-        labels = ",".join(f'{key}="{value}"' for key, value in one.labels.items())
+        labels = ",".join(f'{key}="{value}"' for key, value in {**one.labels, **_place(one)}.items())
         lines += [f"{one.name}{{{labels}}} {one.value - one.slope * (END - time):.6f} {time:.0f}" for time in times]
     return "\n".join([*lines, "# EOF", ""])
+
+
+def _place(one: Series) -> dict[str, str]:
+    """Return the cluster of all series, and of jobs and services the namespace."""
+    names = ("cluster", "workload_namespace") if {"training_job", "service"} & one.labels.keys() else ("cluster",)
+    return {name: LABELS[name] for name in names}
 
 
 def all_series() -> list[Series]:
@@ -178,7 +186,7 @@ def _gpu(node: str, gpu: str, uuid: str) -> Iterator[Series]:
     more = {"model": "H100", "pci_bus_id": f"0000:0{gpu}", "driver_version": "570.86", "mig_profile": ""}
     yield from _gauge("tachoscope_gpu_info", 1.0, here, **of, **more)
     rank = str(NODES.index(node))
-    pod = {"workload_namespace": "ml", "workload_pod": f"resnet-{rank}", "workload_container": "train"}
+    pod = {"workload_namespace": LABELS["workload_namespace"], "workload_pod": f"resnet-{rank}", "workload_container": "train"}
     yield from _gauge("tachoscope_gpu_workload_info", 1.0, here, **of, **pod, training_job="resnet", rank=rank)
     for unit, share in (("sm", 0.5), ("tensor", 0.3), ("dram", 0.4)):
         yield from _gauge("tachoscope_gpu_active_ratio", share, here, **of, unit=unit)

@@ -41,7 +41,7 @@ from tachoscope_alerts.label_flow import faults
 from tachoscope_alerts.openslo import load
 from tachoscope_alerts.runbook_skeleton import HEAD, HEADINGS, refresh, subjects
 from tachoscope_cli.commands import app
-from tachoscope_core.metric import NAMESPACE
+from tachoscope_core.metric import IDENTITY, NAMESPACE
 from tachoscope_core.names import BY_NAME
 from tachoscope_core.taxonomy import BY_SLUG
 
@@ -180,6 +180,17 @@ def usable(rows: list[dict[str, Any]]) -> bool:
     return any(row["value"][1] != "NaN" for row in rows)
 
 
+@pytest.mark.parametrize("name", PAGES)
+def test_who_is_asked_for_by_name_is_asked_for_in_its_cluster_and_namespace_and_a_node_in_its_cluster(name: str) -> None:
+    asked = [re.sub(r"\$\{(\w+)\}", r"$\1", query.expression) for query in queries(PAGES[name])]
+    chosen = [matchers for expression in asked for matchers in re.findall(r"\{([^}]*)\}", expression)]
+    named = [one for one in chosen if re.search(r'\b(service|training_job)="\$', one)]
+    nodes = [one for one in chosen if 'instance="$instance"' in one and one not in named]
+
+    assert [one for one in named if 'cluster="$cluster"' not in one or 'workload_namespace="$workload_namespace"' not in one] == []
+    assert [one for one in nodes if 'cluster="$cluster"' not in one] == []
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_a_query_uses_only_metrics_labels_and_values_that_there_are(name: str) -> None:
     known = catalogue(load([ALERTS / "slos"]))
@@ -267,7 +278,8 @@ SUBJECTS = subjects(SLOS, EVENTS)
 def labels_of(name: str) -> set[str]:
     """Return the labels that an alert carries."""
     of_objectives = {label for slo in SLOS if slo.alert == name for label in slo.by}
-    return of_objectives | {label for event in EVENTS if event.alert == name for label in event.tests["fires"]["labels"]}
+    of_events = {label for event in EVENTS if event.alert == name for label in event.tests["fires"]["labels"]}
+    return of_objectives | of_events | {label for label in IDENTITY if label != "team"}
 
 
 @pytest.mark.parametrize("name", PAGES)

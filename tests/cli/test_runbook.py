@@ -15,7 +15,8 @@ def test_the_labels_of_the_alert_stand_in_queries_and_commands(capsys: pytest.Ca
     assert call(["runbook", "TrainingNoProgress", "training_job=resnet"]) == 0
     out, err = capsys.readouterr()
 
-    assert 'tachoscope_steps_total{training_job="resnet"}' in out
+    assert 'tachoscope_steps_total{training_job="resnet",cluster="",workload_namespace=""}' in out
+    assert "taken as empty: cluster, workload_namespace; if the alert has them, give them" in err
     assert 'tachoscope analyze --goodput "resnet"' in out
     assert "${training_job}" not in out
     assert "not filled in:" in err
