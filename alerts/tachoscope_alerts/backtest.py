@@ -124,6 +124,17 @@ def compared(
     )
 
 
+def _expect_counts(other: Slo, events: Events, others: Events, source: MomentSource) -> None:
+    """Raise TachoscopeError if nothing was counted at the other threshold: that is not measured, and not good."""
+    if any((~np.isnan(rows)).any() for rows in events.total.values()) and not any(
+        (~np.isnan(rows)).any() for rows in others.total.values()
+    ):
+        raise TachoscopeError(
+            f"{source.name} has nothing that was counted at {threshold_of(other):g}",
+            fix="choose a boundary of the histogram: `tachoscope slo check --prometheus` or `--page` names them",
+        )
+
+
 def backtest(
     slo: Slo, source: MomentSource, start: float, end: float, *, target: float | None = None, threshold: float | None = None
 ) -> Backtest:
@@ -137,5 +148,6 @@ def backtest(
     notes = list(source.notes)
     if other.indicator != slo.indicator:
         others = recorded(other, source, start, end, timing)
+        _expect_counts(other, events, others, source)
         notes += [note for note in source.notes if note not in notes]
     return compared(slo, other, events, others, start, end, source=source.name, notes=tuple(notes))

@@ -11,12 +11,12 @@ from typing import Any
 
 from tachoscope_alerts.events import EventAlert, tests_of
 from tachoscope_alerts.events import labels_of as labels_of_event
-from tachoscope_alerts.expressions import ERROR_RATIO, SUMS, number, quoted, recorded
+from tachoscope_alerts.expressions import ERROR_RATIO, MOMENTS, SUMS, number, quoted, recorded
 from tachoscope_alerts.planted_series import PlantedSeries, Stretch, labels_of, of_events, of_slices
 from tachoscope_alerts.policy import Policy
 from tachoscope_alerts.rules import HISTORY, SUFFIXES, least_bad, windows_of
 from tachoscope_alerts.slo import Slices, Slo
-from tachoscope_alerts.windows import HOUR, Tier, Timing, duration, tiers
+from tachoscope_alerts.windows import HOUR, RAW_LIMIT_SECONDS, Tier, Timing, duration, tiers
 from tachoscope_alerts.wording import annotations_of, filled_in
 
 Document = dict[str, Any]
@@ -36,7 +36,7 @@ def of_pages(slos: Sequence[Slo], policy: Policy, timing: Timing, rules_file: st
 def of_tickets(slos: Sequence[Slo], policy: Policy, timing: Timing, rules_file: str) -> Document:
     """Return the tests of tickets, whose windows are days: from what is recorded for them on, the sums and the ratios of hours."""
     blocks = [block for slo in slos if _tickets(slo) for block in _slow_burns(slo, policy, timing)]
-    return _document(slos, _ticket_interval(timing), rules_file, blocks)
+    return _document(slos, min(_evaluation_interval(slo, timing) for slo in slos), rules_file, blocks)
 
 
 def of_event_alerts(events: Sequence[EventAlert], timing: Timing, rules_file: str) -> Document:
@@ -150,19 +150,38 @@ def _slow_burns(slo: Slo, policy: Policy, timing: Timing) -> list[Block]:
     history = [HISTORY * timing.scaled(tier.long_seconds) for tier in _tickets(slo)]
     early, at = (_on_grid(seconds, _ticket_interval(timing)) for seconds in (min(history) / 2, max(history) + timing.scaled(HOUR)))
     alerts = [_firing(slo, tier, policy, timing, ratio=between / _EVENTS) for tier in _tickets(slo)]
-    burns = _block(f"{slo.name}: a slow burn", duration(_ticket_interval(timing)), _recorded(slo, between, at, timing))
+    interval = duration(_planted_interval(slo, timing))
+    burns = _block(f"{slo.name}: a slow burn", interval, _recorded(slo, between, at, timing))
     burns["alert_rule_test"] = [_expected(slo.alert, duration(early), []), _expected(slo.alert, duration(at), alerts)]
-    allowed = _block(f"{slo.name}: a burn below all tiers", duration(_ticket_interval(timing)), _recorded(slo, below, at, timing))
+    allowed = _block(f"{slo.name}: a burn below all tiers", interval, _recorded(slo, below, at, timing))
     allowed["alert_rule_test"] = [_expected(slo.alert, duration(at), [])]
     return [burns, allowed]
 
 
 def _recorded(slo: Slo, bad: float, until: float, timing: Timing) -> list[PlantedSeries]:
     labels = {"slo": slo.name, "area": slo.area, **labels_of(slo)}
-    times = round(until / _ticket_interval(timing))
-    planted = [(SUMS.total, labels, _EVENTS), (SUMS.bad, labels, bad)]
-    planted += [(ERROR_RATIO, labels | {"window": duration(tier.short_seconds)}, bad / _EVENTS) for tier in _tickets(slo)]
+    times = round(until / _planted_interval(slo, timing))
+    of = MOMENTS if _reads_moments(slo) else SUMS
+    planted = [(of.total, labels, _EVENTS), (of.bad, labels, bad)]
+    if of is SUMS:  # else the rules make the ratios of short windows themselves
+        planted += [(ERROR_RATIO, labels | {"window": duration(tier.short_seconds)}, bad / _EVENTS) for tier in _tickets(slo)]
     return [{"series": _series(name, of), "values": f"{number(value)}x{times}"} for name, of, value in planted]
+
+
+def _reads_moments(slo: Slo) -> bool:
+    """Return whether a ticket has a window of hours, as those of short periods have, which sums what is recorded of each moment."""
+    return any(tier.long_seconds <= RAW_LIMIT_SECONDS for tier in _tickets(slo))
+
+
+def _evaluation_interval(slo: Slo, timing: Timing) -> float:
+    """Return the seconds between evaluations: an alert with a window of hours is evaluated before what is left of the budget is
+    recorded, and has to find what was recorded the time before.
+    """
+    return timing.slow_interval if _reads_moments(slo) else _ticket_interval(timing)
+
+
+def _planted_interval(slo: Slo, timing: Timing) -> float:
+    return timing.interval if _reads_moments(slo) else _ticket_interval(timing)
 
 
 def _ticket_interval(timing: Timing) -> float:

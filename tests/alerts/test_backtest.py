@@ -18,7 +18,7 @@ from tachoscope_alerts.alert_replay import Told, lead_seconds, replay
 from tachoscope_alerts.backtest import backtest, changed, threshold_of, thresholds, window
 from tachoscope_alerts.detection import NEVER, OUTAGES, Outage, detection
 from tachoscope_alerts.evaluate import Events, evaluations
-from tachoscope_alerts.slo import Severity, Slices, Slo
+from tachoscope_alerts.slo import AtMost, Selector, Severity, Slices, Slo
 from tachoscope_alerts.windows import DAY, HOUR, Timing, tiers
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.names import BY_NAME
@@ -176,6 +176,21 @@ def test_of_a_store_the_same_samples_are_judged_by_another_target_and_threshold(
     assert (found.committed.target, found.changed.target) == (AVAILABILITY.target, 0.9)
     assert changed_to.left == pytest.approx(1 - 0.25 / 6 / 0.1, abs=0.01)
     assert not changed_to.of("page") or changed_to.of("page")[0].start > kept.of("page")[0].start
+
+
+def test_a_threshold_at_which_nothing_was_counted_is_refused_also_of_a_metric_that_is_not_of_the_catalogue() -> None:
+    class Counted:
+        name, notes = "a Prometheus", ()
+
+        def moments(self, slo: Slo, start: float, end: float, timing: Timing) -> Events:
+            found = planted(slo, 0.5, clean=HOUR, lasts=HOUR)
+            return found if threshold_of(slo) == 2.5 else Events(found.times_ms, {}, {})
+
+    assert isinstance(FIRST_TOKEN.indicator, AtMost)
+    own = replace(FIRST_TOKEN, indicator=replace(FIRST_TOKEN.indicator, histogram=Selector("own_seconds")))
+
+    with pytest.raises(TachoscopeError, match="a Prometheus has nothing that was counted at 0.75"):
+        backtest(own, Counted(), BEGIN, BEGIN + 2 * HOUR, threshold=0.75)
 
 
 def test_the_line_of_a_budget_has_its_points_where_something_was_recorded() -> None:

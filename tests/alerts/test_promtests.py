@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,17 @@ def test_all_alerts_of_all_kinds_of_objectives_pass_their_tests(tmp_path: Path) 
         tests[f"{slo.name}_tickets_test.yaml"] = of_tickets([slo], PLACES, TIMING, file)
 
     assert faults(tmp_path, rules, tests) == {}
+
+
+@pytest.mark.parametrize("days", [pytest.param(1, marks=pytest.mark.bar), pytest.param(3, marks=pytest.mark.bar), 7])
+def test_alerts_of_short_periods_pass_their_tests(days: int, tmp_path: Path) -> None:
+    slo = replace(AVAILABILITY, period_days=days)
+    tests = {
+        "pages_test.yaml": of_pages([slo], PLACES, TIMING, "own.yaml"),
+        "tickets_test.yaml": of_tickets([slo], PLACES, TIMING, "own.yaml"),
+    }
+
+    assert faults(tmp_path, {"own.yaml": rules_of(slo)}, tests) == {}
 
 
 def test_objectives_of_one_spec_are_tested_in_one_file(tmp_path: Path) -> None:
