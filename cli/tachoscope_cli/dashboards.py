@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from tachoscope_cli.options import needs_dashboards, notice
 from tachoscope_cli.preview import EPILOG, MOMENTS, SlosOption, preview
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.exit_codes import ExitCode
 from tachoscope_show import runbooks as runbooks_module
 from tachoscope_show.units import counted, moment_of
 
@@ -59,7 +60,7 @@ def dashboards_build(
         stale = build.check(made, out)
         for path in stale:
             typer.echo(f"{path}: not current")
-        raise typer.Exit(int(bool(stale)))
+        raise typer.Exit(ExitCode.if_well(not stale))
     written = build.build(made, out)
     notice(f"{counted(len(made), 'board')}: {counted(len(written), 'file')} in {out}")
 
@@ -117,7 +118,7 @@ def dashboards_check(
     errors = len(broken) + sum(problem.severity == "error" for problem in problems)
     notes = len(broken) + len(problems) - errors
     notice(f"{_said(boards)}: {counted(errors, 'error')}, {counted(notes, 'note')}")
-    raise typer.Exit(int(errors > 0))
+    raise typer.Exit(ExitCode.if_well(not errors))
 
 
 @dashboards_app.command(
@@ -162,7 +163,7 @@ def dashboards_push(
     for uid in push.superseded(grafana, boards):
         what = "left of an earlier version, whose boards had such uids; delete it once nothing links to it"
         typer.echo(f"{uid}: {what} ({grafana.url}/d/{uid})")
-    raise typer.Exit(int(refused > 0))
+    raise typer.Exit(ExitCode.if_well(not refused))
 
 
 # --- what the commands need ---------------------------------------------------------------------------------------------------

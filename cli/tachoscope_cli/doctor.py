@@ -8,32 +8,46 @@ import queue
 import shutil
 import sys
 import threading
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+import msgspec
+from rich.table import Table
+from rich.text import Text
 
 from tachoscope import procfs
 from tachoscope.spool_writer import MIN_FREE_BYTES, MIN_FREE_SHARE
 from tachoscope_core import spool
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.redaction import redact
 from tachoscope_core.store import Store
 
 _DRIVER_SECONDS = 10.0
 """A driver without persistence mode may take seconds to start."""
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+State = Literal["ok", "no", "bad"]
+
+
+class Check(msgspec.Struct, frozen=True):
     """One thing looked at: `no` is a limit of what can be collected, `bad` something to mend."""
 
     name: str
-    state: Literal["ok", "no", "bad"]
+    state: State
     detail: str
 
 
-def examine(store_url: str) -> list[Check]:
+class Examined(msgspec.Struct, frozen=True, kw_only=True):
+    """What was looked at. `to_mend`: how many checks are `bad`."""
+
+    schema: int = 1
+    to_mend: int
+    checks: list[Check]
+
+
+def examine(store_url: str) -> Examined:
     """Look at everything; nothing is changed, but that an absent store or spool directory is tried out beside where it will be."""
-    return [
+    checks = [
         Check("python", "ok", f"{sys.version.split()[0]} at {sys.executable}"),
         *_packages(),
         _spool(spool.default_root()),
@@ -45,6 +59,20 @@ def examine(store_url: str) -> list[Check]:
         _accelerator(),
         _gpu_metrics(),
     ]
+    checks = [Check(one.name, one.state, redact(one.detail)) for one in checks]
+    return Examined(to_mend=sum(one.state == "bad" for one in checks), checks=checks)
+
+
+def rendered(found: Examined) -> Table:
+    """Return the checks as a table."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    words = {"ok": Text("yes", style="green"), "no": Text("no", style="yellow"), "bad": Text("MEND", style="bold red")}
+    for check in found.checks:
+        table.add_row(words[check.state], check.name, check.detail)
+    return table
 
 
 def _packages() -> list[Check]:

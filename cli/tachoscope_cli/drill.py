@@ -19,6 +19,7 @@ from rich.text import Text
 from tachoscope_cli.options import needs_analysis, notice
 from tachoscope_cli.show import console
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from tachoscope_cli.drill_walk import Step, Verdict
@@ -32,7 +33,6 @@ FAULTS = {
     "agent_down": "a node's agent is killed: a ticket",
 }
 """What can be drilled, in words. Here, so that `--help` does not load what the drills need."""
-_TERMINATED = 143
 
 
 def drill(
@@ -76,7 +76,7 @@ def drill(
     if walk:
         _show_walk(out, drill_run.DRILLS[fault].alert, held.steps)
     walked = not walk or (held.steps != [] and all(one.verdict != "WRONG" for one in held.steps))
-    raise typer.Exit(0 if all(one.passed for one in held.checks) and walked else 1)
+    raise typer.Exit(ExitCode.if_well(all(one.passed for one in held.checks) and walked))
 
 
 def _show_walk(out: Console, alert: str, steps: Sequence[Step]) -> None:
@@ -129,7 +129,7 @@ def _ending_on_term() -> Iterator[None]:
     """End as on Ctrl-C when a TERM comes: with all that was started."""
 
     def ended(*_: object) -> NoReturn:
-        raise TachoscopeError("terminated", exit_code=_TERMINATED)
+        raise TachoscopeError("terminated", exit_code=ExitCode.TERMINATED)
 
     before = signal.signal(signal.SIGTERM, ended)
     try:

@@ -5,20 +5,19 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from tachoscope_cli import slo_around, slo_backtest
-from tachoscope_cli.options import StoreOption, needs_analysis, notice, store_url
-from tachoscope_cli.show import draw, write
+from tachoscope_cli.options import TEXT_OF_THREE, FormatOption, StoreOption, needs_analysis, notice, store_url
+from tachoscope_cli.show import draw, write, write_json
 from tachoscope_cli.slo_around import PATHS, SlosOption, days_of, default, default_slos
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.exit_codes import ExitCode
 from tachoscope_show import runbooks as runbooks_module
 from tachoscope_show.units import counted, seconds_of
 
@@ -37,7 +36,6 @@ slo_app.command("backtest", epilog=slo_backtest.EPILOG)(slo_backtest.slo_backtes
 
 _LABEL_KEY = re.compile(r"(?:[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _LABEL_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
-Format = StrEnum("Format", ["text", "json", "html"])
 EventsOption = Annotated[
     Path | None,
     typer.Option(
@@ -112,7 +110,7 @@ def slo_check(
     notes = len(broken) + len(problems) - errors
     found = f"{counted(errors, 'error')}, {counted(notes, 'note')}"
     notice(f"{counted(len(slos), 'objective')} and {counted(len(alerts), 'other alert')}: {found}")
-    raise typer.Exit(int(errors > 0))
+    raise typer.Exit(ExitCode.if_well(not errors))
 
 
 def _bounds_of_page(slos: list[Slo], place: str) -> list[Problem]:
@@ -185,7 +183,7 @@ def slo_build(
         stale = build.check(objectives, alerts, rules, timing, out, recordings, labels)
         for name in stale:
             typer.echo(f"{name}: not current")
-        raise typer.Exit(int(bool(stale)))
+        raise typer.Exit(ExitCode.if_well(not stale))
     written = build.build(objectives, alerts, rules, timing, out, recordings, labels)
     found = f"{counted(len(objectives), 'objective')} and {counted(len(alerts), 'other alert')}"
     notice(f"{found}: {counted(len(written), 'file')} in {out}")
@@ -207,9 +205,7 @@ def slo_report(
         str | None,
         typer.Option("--for", metavar="TIME", help="Report on so much time up to now. Default: each objective's own period."),
     ] = None,
-    format_: Annotated[Format, typer.Option("--format", help="text for people, json for programs, html to pass on.")] = Format[
-        "text"
-    ],
+    format_: FormatOption = TEXT_OF_THREE,
     output: Annotated[Path | None, typer.Option(help="Write to this file instead of the terminal.")] = None,
 ) -> None:
     """Say how objectives stand: what was attained, what is left of each budget, how fast it burns, and who burns it.
@@ -224,7 +220,7 @@ def slo_report(
         raise TachoscopeError(f"there is no store {store}", fix="name the directory that agents write to, or --prometheus URL")
     found = _report(objectives, store_url(store), prometheus, days_of(for_) if for_ else None)
     if format_.value == "json":
-        write(msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n", output)
+        write_json(found, output)
     elif format_.value == "html":
         from tachoscope_show import slo_html
 
@@ -291,7 +287,7 @@ def _end_on_errors(problems: Sequence[Problem]) -> None:
         for problem in errors:
             typer.echo(str(problem))
         notice(f"{counted(len(errors), 'error')}: nothing was written")
-        raise typer.Exit(1)
+        raise typer.Exit(ExitCode.NOT_WELL)
 
 
 def _labels(given: list[str]) -> dict[str, str]:
