@@ -315,7 +315,8 @@ app.command(
 )(runbook)
 app.command(
     rich_help_panel=OBJECTIVES,
-    epilog="Examples: `tachoscope drill --list`, `tachoscope drill queue_saturation`, `tachoscope drill hang --walk`",
+    epilog="Examples: `tachoscope drill --list`, `tachoscope drill queue_saturation`, `tachoscope drill hang --walk`, "
+    "`tachoscope drill agent_down --format json`",
 )(drill)
 app.add_typer(dashboards_app, name="dashboards", rich_help_panel=OBJECTIVES)
 

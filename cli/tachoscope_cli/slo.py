@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from tachoscope_cli import slo_around, slo_backtest
-from tachoscope_cli.options import TEXT_OF_THREE, FormatOption, StoreOption, needs_analysis, notice, store_url
+from tachoscope_cli import answers, slo_around, slo_backtest
+from tachoscope_cli.options import TEXT, TEXT_OF_THREE, FormatOption, JsonOption, StoreOption, needs_analysis, notice, store_url
 from tachoscope_cli.show import draw, write, write_json
 from tachoscope_cli.slo_around import PATHS, SlosOption, days_of, default, default_slos
 from tachoscope_core.errors import TachoscopeError
@@ -57,7 +58,7 @@ CatalogueOption = Annotated[
     "check",
     epilog="Examples: `tachoscope slo check`, `tachoscope slo check my-slos/ --retention 60d`, "
     "`tachoscope slo check chat.yaml --catalogue chat-metrics.yaml`, `tachoscope slo check --prometheus http://127.0.0.1:9090`, "
-    "`tachoscope slo check --page http://127.0.0.1:8000/metrics`",
+    "`tachoscope slo check --page http://127.0.0.1:8000/metrics`, `tachoscope slo check --format json`",
 )
 def slo_check(
     paths: Annotated[list[Path] | None, typer.Argument(help=PATHS)] = None,
@@ -78,6 +79,7 @@ def slo_check(
         str | None,
         typer.Option(metavar="URL", help="The same of one page of metrics, such as an inference server's; a file will do."),
     ] = None,
+    format_: JsonOption = TEXT,
 ) -> None:
     """Say what is wrong with objectives and alerts: those that can never fire, names that do not exist, nobody to tell.
 
@@ -104,10 +106,16 @@ def slo_check(
         problems += asked_bounds.check(slos, asked_bounds.of_prometheus(prometheus, time.time()), "the Prometheus")
     if page:
         problems += _bounds_of_page(slos, page)
-    for line in (*broken, *map(str, problems)):
-        typer.echo(line)
     errors = len(broken) + sum(problem.severity == "error" for problem in problems)
     notes = len(broken) + len(problems) - errors
+    if format_.value == "json":
+        rows = [answers.SloProblem(path=path, severity="error", what=what) for path, what in broken.items()]
+        rows += [msgspec.convert(one, answers.SloProblem, from_attributes=True) for one in problems]
+        counts = {"objectives": len(slos), "other_alerts": len(alerts), "errors": errors, "notes": notes}
+        write_json(answers.SloChecked(**counts, problems=rows))
+    else:
+        for line in (*(f"error: {what}" for what in broken.values()), *map(str, problems)):
+            typer.echo(line)
     found = f"{counted(errors, 'error')}, {counted(notes, 'note')}"
     notice(f"{counted(len(slos), 'objective')} and {counted(len(alerts), 'other alert')}: {found}")
     raise typer.Exit(ExitCode.if_well(not errors))
@@ -252,16 +260,17 @@ def _show_text(found: SloReport, output: Path | None) -> None:
 # --- where things are ---------------------------------------------------------------------------------------------------------
 
 
-def _readable(paths: list[Path] | None) -> tuple[list[Slo], list[str]]:
-    """Return the objectives of the files that can be read, and what is wrong with the others."""
+def _readable(paths: list[Path] | None) -> tuple[list[Slo], dict[str, str]]:
+    """Return the objectives of the files that can be read, and what is wrong with the others, by path."""
     from tachoscope_alerts import openslo
 
-    slos, broken = [], []
+    slos: list[Slo] = []
+    broken: dict[str, str] = {}
     for path in openslo.files(paths or default_slos()):
         try:
             slos += openslo.read(path)
         except TachoscopeError as error:
-            broken.append(f"error: {error}")
+            broken[str(path)] = str(error)
     return slos, broken
 
 
