@@ -29,7 +29,7 @@ class ExitCode(IntEnum):
 MEANINGS: Mapping[ExitCode, str] = {
     ExitCode.OK: "The command did what was asked, and found nothing that one of the codes below is for.",
     ExitCode.NOT_WELL: "It did what was asked, and something is not as it should be.",
-    ExitCode.NOT_DONE: "It could not do what was asked: a wrong option, file or address, a missing package. One line on stderr "
+    ExitCode.NOT_DONE: "It could not do what was asked: a wrong option, file or address, a missing package. stderr "
     "says what, and the way out. A group without a command, such as `tachoscope store`, prints its help and ends with this.",
     ExitCode.FOUND: "It found what the command looks for.",
     ExitCode.DEFECT: "A defect of tachoscope: the traceback is on stderr. Please report it.",
