@@ -25,7 +25,7 @@ test: $(READY) lint ## every behaviour once
 	$(BIN)/python -m pytest -m alone
 
 matrix: ## the same with each of PYTHONS="3.11 3.12 3.13 3.14" that is on this machine; the others are named
-	@MAKE="$(MAKE)" .ci/matrix
+	@.ci/matrix
 
 bars: $(READY) ## the full counts: every fault 10 times, and all other tests (over an hour)
 	$(BIN)/python -m pytest --bar-runs 10
