@@ -15,7 +15,7 @@ SBOM_MAKER := cyclonedx-bom==7.5.0
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help system-packages demo test bars bench lab lint generate boards pages lock sbom clean
+.PHONY: help system-packages demo test matrix bars bench lab lint generate boards pages lock sbom clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
@@ -29,6 +29,9 @@ demo: $(DEMO_READY) ## train a small model with a real fault, watched, and say w
 test: system-packages $(READY) lint ## every behaviour once
 	$(BIN)/python -m pytest -m "not alone" -n 6
 	$(BIN)/python -m pytest -m alone
+
+matrix: ## the same with each of PYTHONS="3.11 3.12 3.13 3.14" that is on this machine; the others are named
+	@.ci/matrix
 
 bars: system-packages $(READY) ## the full counts: every fault 10 times, and all other tests (over an hour)
 	$(BIN)/python -m pytest --bar-runs 10

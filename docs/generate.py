@@ -6,11 +6,18 @@ python docs/generate.py --check    # exit with 1 if one is not current
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import msgspec
+import typer
+import typer.core
+import typer.main
 from generate_alerts import alert_files, alert_runbooks, detection_times, objective_table
 from generate_dashboards import dashboard_files
 
@@ -26,6 +33,9 @@ from tachoscope_analyzers.replay.report import FOUND as REPLAYED
 from tachoscope_analyzers.serving.report import CLASSES as SERVING_CLASSES
 from tachoscope_analyzers.thresholds import sources
 from tachoscope_analyzers.trace.job_report import FOUND
+from tachoscope_cli.answers import ANSWERS
+from tachoscope_cli.commands import app
+from tachoscope_core.exit_codes import MEANINGS, OF_COMMANDS
 from tachoscope_core.names import METRICS, TRAINING_STATES
 from tachoscope_core.servers import SERVERS, SIGNALS, Signal, catalogue
 from tachoscope_core.snapshot import HISTOGRAMS
@@ -37,26 +47,6 @@ from tachoscope_node.gpu.sources import ALL_LINKS, SOURCES, Source
 HERE = Path(__file__).parent
 WITH_MORE_CLASSES = ("host_memory", "async_staleness", "silent_corruption")
 """Found from records that a job has only if it asks for them, or that older probes did not write."""
-COMMANDS = (
-    *(
-        [],
-        ["demo"],
-        ["run"],
-        ["analyze"],
-        ["capacity"],
-        ["verify"],
-        ["runbook"],
-        ["drill"],
-        ["profile"],
-        ["explore"],
-        ["agent"],
-        ["doctor"],
-    ),
-    ["job", "processes"],
-    *(["store", "ls"], ["store", "add-traces"], ["store", "traces"], ["store", "quarantine"]),
-    *(["slo", "check"], ["slo", "build"], ["slo", "report"]),
-    *(["dashboards", "build"], ["dashboards", "check"], ["dashboards", "preview"], ["dashboards", "push"]),
-)
 HEAD = "<!-- Made by docs/generate.py: change the code, then `make generate`. -->\n"
 
 
@@ -243,18 +233,75 @@ def price_table() -> str:
 
 def commands() -> str:
     """Return the page of every command's own help."""
-    parts = ["# Commands"]
-    for words in COMMANDS:
-        done = subprocess.run(
-            [sys.executable, "-m", "tachoscope_cli.main", *words, "--help"],
-            capture_output=True,
-            text=True,
-            check=True,
-            env=os.environ | {"COLUMNS": "100", "TERM": "dumb", "NO_COLOR": "1", "TERMINAL_WIDTH": "100"},
-        )
-        text = "\n".join(line.rstrip() for line in done.stdout.strip("\n").splitlines())
+    named = [[], *_words(typer.main.get_command(app))]
+    # One process for all: it takes longer to begin one than to print a help.
+    done = subprocess.run(
+        [sys.executable, "-c", _HELPS, json.dumps(named)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"COLUMNS": "100", "TERM": "dumb", "NO_COLOR": "1", "TERMINAL_WIDTH": "100"},
+    )
+    parts = ["# Commands", "How they end, and what they print for programs: [programs](programs.md)."]
+    for words, said in zip(named, done.stdout.split("\f")[1:], strict=True):
+        text = "\n".join(line.rstrip() for line in said.strip("\n").splitlines())
         parts += ["", f"## tachoscope {' '.join(words)}".rstrip(), "```", text, "```"]
     return "\n".join(parts)
+
+
+_HELPS = """
+import json, sys
+from tachoscope_cli.commands import call
+for words in json.loads(sys.argv[1]):
+    print(end="\\f")
+    call([*words, "--help"])
+"""
+
+
+def _words(group: typer.core.TyperGroup, *above: str) -> Iterator[list[str]]:
+    """Yield what to type for each command, in the order of the help."""
+    for name, command in group.commands.items():
+        if isinstance(command, typer.core.TyperGroup):
+            yield from _words(command, *above, name)
+        else:
+            yield [*above, name]
+
+
+def exit_code_table() -> str:
+    """Return the table of exit codes: what each means, and what of which command."""
+    rows = []
+    for code, meaning in MEANINGS.items():
+        of = "<br>".join(f"`{command}`: {what}" for command, what in OF_COMMANDS.get(code, {}).items())
+        rows.append(f"| {code} | {meaning} | {of} |")
+    return "\n".join(["| code | meaning | of which commands, and when |", "|---|---|---|", *rows])
+
+
+def answer_tables() -> str:
+    """Return a table of keys for each record that commands print with `--format json`."""
+    parts = []
+    for words, record in ANSWERS.items():
+        schema = msgspec.json.schema(record)
+        parts += ["", f"### tachoscope {words}", "| key | type | meaning |", "|---|---|---|"]
+        parts += _keys(schema["$defs"], record.__name__, "")
+    return "\n".join(parts[1:])
+
+
+_TYPES = {"integer": "integer", "number": "number", "string": "text", "boolean": "true or false", "null": "null", "array": "list"}
+
+
+def _keys(records: dict[str, Any], name: str, above: str) -> Iterator[str]:
+    for key, of in records[name]["properties"].items():
+        inner = of.get("items", {}).get("$ref", "").rpartition("/")[2]
+        means = of.get("description") or records[inner]["description"]
+        yield f"| `{above}{key}` | {_type(of)} | {means} |"
+        if inner:
+            yield from _keys(records, inner, f"{above}{key}[].")
+
+
+def _type(of: dict[str, Any]) -> str:
+    if "anyOf" in of:
+        return " or ".join(map(_type, of["anyOf"]))
+    return " or ".join(f"`{value}`" for value in of["enum"]) if "enum" in of else _TYPES[of["type"]]
 
 
 def _with_section(page: str, name: str, table: str) -> str:
@@ -285,6 +332,8 @@ def main() -> int:
         ("health", "health_rules", health_rules),
         ("checkpoints", "checkpoint_intervals", checkpoint_intervals),
         ("prices", "price_table", price_table),
+        ("programs", "exit_codes", exit_code_table),
+        ("programs", "answers", answer_tables),
         ("servers", "servers", server_table),
         ("slos", "objectives", objective_table),
         ("../runbooks/procedure-checkpoint-policy", "preemptible_policy", preemptible_policy),

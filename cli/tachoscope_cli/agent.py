@@ -7,11 +7,14 @@ import sys
 from pathlib import Path
 
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.exit_codes import ExitCode
 from tachoscope_core.store import absolute_url
 
 
-def serve(config: Path | None, *, store: str | None, spool: str | None, port: int | None, dcgm_names: bool, check: bool) -> int:
-    """Run the agent until SIGTERM or Ctrl-C; return 0, or 1 if something stayed in the spool.
+def serve(
+    config: Path | None, *, store: str | None, spool: str | None, port: int | None, dcgm_names: bool, check: bool
+) -> ExitCode:
+    """Run the agent until SIGTERM or Ctrl-C; return its exit code: not OK if something stayed in the spool.
 
     Args:
         dcgm_names: also expose GPU metrics under dcgm-exporter's names. check: only say whether the configuration is sound.
@@ -39,8 +42,8 @@ def serve(config: Path | None, *, store: str | None, spool: str | None, port: in
         where = f"spool {loaded.spool_path}, store {loaded.store_url}, state {loaded.state_path}"
         lines = [f"sound: {where}, {loaded.address}:{loaded.port}", *(f"WARNING: {line}" for line in places.warnings(loaded))]
         sys.stdout.write("".join(f"{line}\n" for line in lines))
-        return 0
+        return ExitCode.OK
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     service = service_module.Service(loaded, Log(logging.getLogger("tachoscope")), reload_config=load)
     with service_module.signals(service):
-        return 0 if service.run() else 1
+        return ExitCode.if_well(service.run())

@@ -12,9 +12,10 @@ from rich.console import Console
 
 from tachoscope_cli import baselines
 from tachoscope_cli.looking import Looking
-from tachoscope_cli.options import StoreOption, needs_analysis, store_url
+from tachoscope_cli.options import TEXT_OF_THREE, FormatOption, StoreOption, needs_analysis, store_url
 from tachoscope_cli.show import show
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from tachoscope_core.report import Report
@@ -22,9 +23,7 @@ if TYPE_CHECKING:
 _FEW_COLLECTIONS = 100_000
 """Objects between two collections in a process that lives for seconds and makes few cycles: by default they take a tenth of it."""
 
-FAIL_ON_EXIT_CODE = 3
 
-Format = StrEnum("Format", ["text", "json", "html"])
 Level = StrEnum("Level", ["critical", "warning", "regression"])
 
 
@@ -45,15 +44,12 @@ def analyze(
         typer.Option(metavar="JOB", help="The whole life of this job, over all its attempts: where its allocated time went."),
     ] = None,
     store: StoreOption = None,
-    format_: Annotated[
-        Format,
-        typer.Option("--format", help="text for people, json for programs (the report's schema), html for sharing."),
-    ] = Format["text"],
+    format_: FormatOption = TEXT_OF_THREE,
     output: Annotated[Path | None, typer.Option(help="Write to this file instead of the terminal.")] = None,
     fail_on: Annotated[
         Level | None,
         typer.Option(
-            help=f"Exit with {FAIL_ON_EXIT_CODE} on a finding this severe, or on a step this much slower than the baseline's; "
+            help=f"Exit with {ExitCode.FOUND} on a finding this severe, or on a step this much slower than the baseline's; "
             "regression: on the latter only."
         ),
     ] = None,
@@ -178,7 +174,7 @@ def analyze(
 def _fail(fail_on: Level | None, report: Report) -> None:
     """End with the exit code that says that a finding is as severe as that."""
     if fail_on is not None and _is_reached(fail_on, report):
-        raise typer.Exit(FAIL_ON_EXIT_CODE)
+        raise typer.Exit(ExitCode.FOUND)
 
 
 def _against(report: Report, places: list[str], baseline: list[str] | None, job: str | None) -> Report:

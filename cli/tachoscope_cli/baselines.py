@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.report import Report
+
+if TYPE_CHECKING:
+    from tachoscope_core.report import Report
 
 _ONE_STORE = "tachoscope analyze --job NEW --baseline-job OLD"
 _ALIKE = "compare records with records, or profiler traces with profiler traces"

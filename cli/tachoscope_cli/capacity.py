@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from tachoscope_cli.options import StoreOption, needs_analysis, store_url
-from tachoscope_cli.show import console, write
-from tachoscope_core import serving_recording
+from tachoscope_cli.options import TEXT_OF_THREE, FormatOption, StoreOption, needs_analysis, store_url
+from tachoscope_cli.show import console, write, write_json
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.records import EngineWindow, RequestDone
-from tachoscope_core.store import Store
 
 if TYPE_CHECKING:
     from tachoscope_analyzers.prices import Price
     from tachoscope_analyzers.serving.engine_model import Model
-
-Format = StrEnum("Format", ["text", "json", "html"])
+    from tachoscope_core.records import EngineWindow, RequestDone
+    from tachoscope_core.store import Store
 
 
 def capacity(
@@ -45,9 +40,7 @@ def capacity(
     device: Annotated[str | None, typer.Option(help="Name of the accelerator, for the cost: NVIDIA H100 80GB HBM3.")] = None,
     devices: Annotated[int, typer.Option(min=1, help="Accelerators of one replica.")] = 1,
     prices: Annotated[Path | None, typer.Option(metavar="FILE", help="Prices of devices, instead of the shipped ones.")] = None,
-    format_: Annotated[Format, typer.Option("--format", help="text for people, json for programs, html to pass on.")] = Format[
-        "text"
-    ],
+    format_: FormatOption = TEXT_OF_THREE,
     output: Annotated[Path | None, typer.Option(help="Write to this file instead of the terminal.")] = None,
     store: StoreOption = None,
 ) -> None:
@@ -75,7 +68,7 @@ def capacity(
         )
     name = Path(source).name
     if format_.value == "json":
-        write(msgspec.json.format(msgspec.json.encode(capacity_text.facts(found)), indent=2).decode() + "\n", output)
+        write_json(capacity_text.facts(found), output)
     elif format_.value == "html":
         write(capacity_html.render(found, name), output)
     elif output is None:
@@ -95,6 +88,8 @@ def _model(source: str, store: str | None, max_running: int | None) -> Model:
     """
     from tachoscope_analyzers.serving import engine_model
     from tachoscope_analyzers.serving.traffic import traffic
+    from tachoscope_core import serving_recording
+    from tachoscope_core.store import Store
 
     path = Path(source)
     if path.is_file():

@@ -1,4 +1,7 @@
-"""The `tachoscope` command. Each command parses its options, calls one function and prints its result."""
+"""The `tachoscope` command. Each command parses its options, calls one function and prints its result.
+
+A shell that completes a word imports this module: what a command works with is imported by the command.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,7 @@ from typing import Annotated, Any
 
 import typer
 import typer.core
-from rich.table import Table
-from rich.text import Text
 
-import tachoscope
 from tachoscope_cli.analyze import analyze
 from tachoscope_cli.capacity import capacity
 from tachoscope_cli.dashboards import dashboards_app
@@ -24,18 +24,14 @@ from tachoscope_cli.explore import EPILOG as EXPLORE_EXAMPLES
 from tachoscope_cli.explore import explore
 from tachoscope_cli.faults import FAULTS
 from tachoscope_cli.job import job_app
-from tachoscope_cli.options import StoreOption, named_store, needs_analysis, notice, store_url
-from tachoscope_cli.profile import EXAMPLES as PROFILE_EXAMPLES
-from tachoscope_cli.profile import profile
+from tachoscope_cli.options import TEXT, JsonOption, StoreOption, named_store, needs_analysis, notice, store_url
 from tachoscope_cli.runbook import runbook
-from tachoscope_cli.show import console, show
+from tachoscope_cli.show import console, show, write_json
 from tachoscope_cli.slo import slo_app
 from tachoscope_cli.store_commands import store_app
-from tachoscope_cli.verify import verify_checkpoints
 from tachoscope_cli.watch import watch
-from tachoscope_core import store as store_module
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.redaction import redact
+from tachoscope_core.exit_codes import ExitCode
 
 # Newer typer brings its own copy of click and does not say where; older typer uses click's.
 _UsageError: Any = next(cls for cls in typer.BadParameter.__mro__ if cls.__name__ == "ClickException")
@@ -49,40 +45,48 @@ class _Commands(typer.core.TyperGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            raise TachoscopeError("interrupted", exit_code=130) from None
+            raise TachoscopeError("interrupted", exit_code=ExitCode.INTERRUPTED) from None
 
 
 app = typer.Typer(
     name="tachoscope",
     cls=_Commands,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
     help="Where does the accelerator time go, is that within our objectives, and what do we do about it?",
-    epilog="First minute: `tachoscope demo`",
+    epilog="First minute: `tachoscope demo`. Exit codes, and output for programs: docs/programs.md",
 )
-app.add_typer(job_app, name="job")
-app.add_typer(store_app, name="store")
-app.add_typer(slo_app, name="slo")
-app.add_typer(dashboards_app, name="dashboards")
+START = "Begin here"
+RECORD = "Record a job, and a node"
+LOOK = "See where the time goes"
+KEEP = "Look into the store, and verify what was saved"
+OBJECTIVES = "Objectives, alerts, runbooks and boards"
+"""What people want to do: `tachoscope --help` groups the commands by it, in the order in which they are added."""
 
 Fault = StrEnum("Fault", {name: name for name in FAULTS})  # type: ignore[misc]  # made from the table
 
 
 @app.callback(invoke_without_command=True)
 def _options(
+    context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,  # noqa: FBT002
     verbose: Annotated[bool, typer.Option("--verbose", help="Add the traceback to errors.")] = False,  # noqa: ARG001, FBT002
 ) -> None:
     if version:
+        import tachoscope
+
         typer.echo(f"tachoscope {tachoscope.__version__}")
         raise typer.Exit
+    if context.invoked_subcommand is None:  # --verbose alone
+        typer.echo(context.get_help(), nl=False)
+        raise typer.Exit(ExitCode.NOT_DONE)
 
 
 @app.command(
+    rich_help_panel=START,
     epilog="Examples: `tachoscope demo`, `tachoscope demo --fault none`, `tachoscope demo --fault comm_exposed`, "
-    "`tachoscope demo --profile`"
+    "`tachoscope demo --profile`",
 )
 def demo(
     fault: Annotated[
@@ -125,7 +129,21 @@ def demo(
         out.print(f"next:  {_own_name()} explore{given}   (http://127.0.0.1:8501/trace?{page})", soft_wrap=True)
 
 
+@app.command(rich_help_panel=START, epilog="Examples: `tachoscope doctor`, `tachoscope doctor --format json`")
+def doctor(store: StoreOption = None, format_: JsonOption = TEXT) -> None:
+    """Say what this machine can and cannot collect, and why. Exits with 1 if something needs mending."""
+    from tachoscope_cli import doctor as doctor_module
+
+    found = doctor_module.examine(store_url(store))
+    if format_.value == "json":
+        write_json(found)
+    else:
+        console().print(doctor_module.rendered(found))
+    raise typer.Exit(ExitCode.if_well(not found.to_mend))
+
+
 @app.command(
+    rich_help_panel=RECORD,
     context_settings={"ignore_unknown_options": True},
     epilog="Examples: `tachoscope run -- python train.py --epochs 3`, "
     "`tachoscope run --job resnet -- torchrun --nproc-per-node 2 train.py`",
@@ -160,10 +178,11 @@ def run(
     node's agent, where one is live and no store is named.
     """
     from tachoscope_cli.run import run as run_command
+    from tachoscope_core.store import default_url
 
     outcome = run_command(command or [], job=job, store_url=named_store(store), grace_seconds=grace)
     if outcome.recorded and outcome.all_shipped:
-        where = f" --store {outcome.store_url}" if outcome.store_url != store_module.default_url() else ""
+        where = f" --store {outcome.store_url}" if outcome.store_url != default_url() else ""
         by = " (by the node's agent)" if outcome.by_agent else ""
         view = "--goodput" if outcome.several else "--job"
         for service in outcome.services:
@@ -180,40 +199,10 @@ def run(
     raise typer.Exit(outcome.exit_code)
 
 
-app.command(
-    epilog="Examples: `tachoscope analyze`, `tachoscope analyze --job resnet --format html --output report.html`, "
-    "`tachoscope analyze /dev/shm/tachoscope`, `tachoscope analyze report.json`, `tachoscope analyze trace.json.gz`, "
-    "`tachoscope analyze traces/ --tables tables/`, `tachoscope analyze new.json.gz --baseline old.json.gz`, "
-    "`tachoscope analyze --job new --baseline-job old --fail-on regression`, "
-    "`tachoscope analyze --goodput resnet --scheduler slurm:4711`, `tachoscope analyze --serving http://127.0.0.1:8000 --for 60s`, "
-    "`tachoscope analyze chat.serving.gz`"
-)(analyze)
-app.command(
-    epilog="Examples: `tachoscope capacity chat.serving.gz`, `tachoscope capacity chat.serving.gz --objective ttft_p95=0.5 "
-    "--objective itl_p95=0.05 --forecast-rate 200`, `tachoscope capacity chat.serving.gz --format html --output capacity.html`"
-)(capacity)
-app.command(
-    "verify",
-    epilog="Examples: `tachoscope verify`, `tachoscope verify --job resnet`, `tachoscope verify checkpoints/step-100`, "
-    '`python train.py --resume "$(tachoscope verify --job resnet --last)"`',
-)(verify_checkpoints)
-app.command(epilog="Examples: `tachoscope drill --list`, `tachoscope drill queue_saturation`, `tachoscope drill hang --walk`")(
-    drill
-)
-app.command(epilog=PROFILE_EXAMPLES)(profile)
-app.command(epilog=EXPLORE_EXAMPLES)(explore)
-app.command(
-    epilog="Examples: `tachoscope watch`, `tachoscope watch --store s3://bucket/tachoscope --host 0.0.0.0 --web-config web.yaml`, "
-    "`tachoscope watch --once`"
-)(watch)
-app.command(epilog="Examples: `tachoscope runbook TrainingNoProgress training_job=resnet`, `tachoscope runbook input_workers`")(
-    runbook
-)
-
-
 @app.command(
+    rich_help_panel=RECORD,
     epilog="Examples: `tachoscope agent`, `tachoscope agent --config agent.yaml --check`, "
-    "`tachoscope agent --store s3://bucket/tachoscope --port 0`"
+    "`tachoscope agent --store s3://bucket/tachoscope --port 0`",
 )
 def agent(
     config: Annotated[
@@ -241,21 +230,95 @@ def agent(
     raise typer.Exit(serve(config, store=store, spool=spool, port=port, dcgm_names=dcgm_names, check=check))
 
 
-@app.command(epilog="Example: `tachoscope doctor`")
-def doctor(store: StoreOption = None) -> None:
-    """Say what this machine can and cannot collect, and why. Exits with 1 if something needs mending."""
-    from tachoscope_cli.doctor import examine
+@app.command(
+    rich_help_panel=RECORD,
+    epilog="Examples: `tachoscope profile --job resnet`, `tachoscope profile --job resnet --steps 20 --store s3://bucket/tachoscope`",
+)
+def profile(
+    job: Annotated[
+        str, typer.Option(help="Name of the running job. The agent's log, and its page /v1/profiles, name those it sees.")
+    ],
+    steps: Annotated[int, typer.Option(min=1, max=10_000, help="Whole steps that each trace should hold.")] = 5,
+    store: StoreOption = None,
+    wait: Annotated[  # noqa: FBT002
+        bool, typer.Option("--wait/--no-wait", help="Wait for the traces, and say what they show.")
+    ] = True,
+) -> None:
+    """Record a profiler trace of all ranks of a running job at once, and say where their time goes. The job is not restarted.
 
-    checks = examine(store_url(store))
-    table = Table.grid(padding=(0, 2))
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    words = {"ok": Text("yes", style="green"), "no": Text("no", style="yellow"), "bad": Text("MEND", style="bold red")}
-    for check in checks:
-        table.add_row(words[check.state], check.name, redact(check.detail))
-    console().print(table)
-    raise typer.Exit(int(any(check.state == "bad" for check in checks)))
+    The job runs under the probe, or has KINETO_USE_DAEMON=1 in its environment and nothing else; its nodes need a running agent.
+    The ranks begin at one time, 16 s ahead (36 s with an object store); where nothing tells how long a step takes, a first short
+    look does.
+    """
+    from tachoscope_cli.profile import profile as ask
+
+    ask(job, steps, store=store, wait=wait)
+
+
+app.command(
+    rich_help_panel=LOOK,
+    epilog="Examples: `tachoscope analyze`, `tachoscope analyze --job resnet --format html --output report.html`, "
+    "`tachoscope analyze /dev/shm/tachoscope`, `tachoscope analyze report.json`, `tachoscope analyze trace.json.gz`, "
+    "`tachoscope analyze traces/ --tables tables/`, `tachoscope analyze new.json.gz --baseline old.json.gz`, "
+    "`tachoscope analyze --job new --baseline-job old --fail-on regression`, "
+    "`tachoscope analyze --goodput resnet --scheduler slurm:4711`, `tachoscope analyze --serving http://127.0.0.1:8000 --for 60s`, "
+    "`tachoscope analyze chat.serving.gz`",
+)(analyze)
+app.command(rich_help_panel=LOOK, epilog=EXPLORE_EXAMPLES)(explore)
+app.command(
+    rich_help_panel=LOOK,
+    epilog="Examples: `tachoscope capacity chat.serving.gz`, `tachoscope capacity chat.serving.gz --objective ttft_p95=0.5 "
+    "--objective itl_p95=0.05 --forecast-rate 200`, `tachoscope capacity chat.serving.gz --format html --output capacity.html`",
+)(capacity)
+app.command(
+    rich_help_panel=LOOK,
+    epilog="Examples: `tachoscope watch`, `tachoscope watch --store s3://bucket/tachoscope --host 0.0.0.0 --web-config web.yaml`, "
+    "`tachoscope watch --once`",
+)(watch)
+app.add_typer(job_app, name="job", rich_help_panel=LOOK)
+app.add_typer(store_app, name="store", rich_help_panel=KEEP)
+
+
+@app.command(
+    rich_help_panel=KEEP,
+    epilog="Examples: `tachoscope verify`, `tachoscope verify --job resnet`, `tachoscope verify checkpoints/step-100`, "
+    '`python train.py --resume "$(tachoscope verify --job resnet --last)"`',
+)
+def verify(
+    checkpoints: Annotated[
+        list[str] | None, typer.Argument(metavar="CHECKPOINT...", help="Files or folders. Default: all of the job.")
+    ] = None,
+    job: Annotated[str | None, typer.Option(help="The job that saved them. Default: the one written last; of paths, any.")] = None,
+    store: StoreOption = None,
+    last: Annotated[  # noqa: FBT002
+        bool, typer.Option("--last", help="Print only the path of the newest one that is sound, and exit with 1 if none is.")
+    ] = False,
+    owner: Annotated[
+        int | None,
+        typer.Option(metavar="UID", help="With --last: trust jobs and files of this user as if they were yours."),
+    ] = None,
+) -> None:
+    """Read checkpoints back and hold them against the checksums that were taken when they were saved.
+
+    Those are in the store. Without them the records of a file of `torch.save` are held against their CRC-32. Nothing is unpickled.
+    Exits with 0 if all are sound, 3 if one is corrupt, else 1 if one could not be verified.
+    """
+    from tachoscope_cli.verify import verify_checkpoints
+
+    raise typer.Exit(verify_checkpoints(checkpoints or (), job=job, store=store, last=last, owner=owner))
+
+
+app.add_typer(slo_app, name="slo", rich_help_panel=OBJECTIVES)
+app.command(
+    rich_help_panel=OBJECTIVES,
+    epilog="Examples: `tachoscope runbook TrainingNoProgress training_job=resnet`, `tachoscope runbook input_workers`",
+)(runbook)
+app.command(
+    rich_help_panel=OBJECTIVES,
+    epilog="Examples: `tachoscope drill --list`, `tachoscope drill queue_saturation`, `tachoscope drill hang --walk`, "
+    "`tachoscope drill agent_down --format json`",
+)(drill)
+app.add_typer(dashboards_app, name="dashboards", rich_help_panel=OBJECTIVES)
 
 
 def _own_name() -> str:
@@ -275,6 +338,7 @@ def call(words: Sequence[str]) -> int:
     try:
         code = app(args=list(words), prog_name="tachoscope", standalone_mode=False)
     except _UsageError as error:
-        error.show()
+        if error.format_message():  # empty: no command was named, and the help is printed
+            error.show()
         return int(error.exit_code)
     return code if isinstance(code, int) else 0

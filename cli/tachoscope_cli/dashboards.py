@@ -7,13 +7,17 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from tachoscope_cli.options import needs_dashboards, notice
+from tachoscope_cli import answers
+from tachoscope_cli.options import TEXT, JsonOption, needs_dashboards, notice
 from tachoscope_cli.preview import EPILOG, MOMENTS, SlosOption, preview
+from tachoscope_cli.show import write_json
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.exit_codes import ExitCode
 from tachoscope_show import runbooks as runbooks_module
 from tachoscope_show.units import counted, moment_of
 
@@ -59,7 +63,7 @@ def dashboards_build(
         stale = build.check(made, out)
         for path in stale:
             typer.echo(f"{path}: not current")
-        raise typer.Exit(int(bool(stale)))
+        raise typer.Exit(ExitCode.if_well(not stale))
     written = build.build(made, out)
     notice(f"{counted(len(made), 'board')}: {counted(len(written), 'file')} in {out}")
 
@@ -67,7 +71,8 @@ def dashboards_build(
 @dashboards_app.command(
     "check",
     epilog="Examples: `tachoscope dashboards check`, `tachoscope dashboards check --prometheus http://127.0.0.1:9090`, "
-    "`tachoscope dashboards check our-boards/ --catalogue our-metrics.yaml --exceptions our-exceptions.yaml`",
+    "`tachoscope dashboards check our-boards/ --catalogue our-metrics.yaml --exceptions our-exceptions.yaml`, "
+    "`tachoscope dashboards check --format json`",
 )
 def dashboards_check(
     paths: Annotated[
@@ -96,6 +101,7 @@ def dashboards_check(
         Path | None,
         typer.Option(metavar="DIR", help="Folder of runbooks. Default: runbooks here, else those that came with tachoscope."),
     ] = None,
+    format_: JsonOption = TEXT,
 ) -> None:
     """Say what is wrong with boards: expressions, names and labels that there are not, rules of Grafana's linter, dead links.
 
@@ -103,21 +109,30 @@ def dashboards_check(
     """
     needs_dashboards("grafanalib", "promql_parser")
     from tachoscope_dashboards import check, linter
+    from tachoscope_dashboards.expressions import asked
 
     if at and not prometheus:
         raise TachoscopeError("--at is the moment that a Prometheus is asked for", fix="--prometheus URL")
     excepted_at = exceptions or linter.EXCEPTIONS
     around = _surroundings(policy, slos, catalogue or (), runbooks or runbooks_module.of_project(), excepted_at)
-    boards, broken = _readable(paths) if paths else (list(around.ours), [])
+    boards, broken = _readable(paths) if paths else (list(around.ours), {})
     problems = check.check(boards, around, exceptions_at="" if paths else str(excepted_at))
     if prometheus:
         problems = sorted([*problems, *_answers(boards, prometheus, moment_of(at) if at else None)])
-    for line in (*broken, *map(str, problems)):
-        typer.echo(line)
     errors = len(broken) + sum(problem.severity == "error" for problem in problems)
     notes = len(broken) + len(problems) - errors
-    notice(f"{_said(boards)}: {counted(errors, 'error')}, {counted(notes, 'note')}")
-    raise typer.Exit(int(errors > 0))
+    expressions = sum(1 for board in boards for _ in asked(board))
+    if format_.value == "json":
+        rows = [answers.BoardProblem(board=path, severity="error", what=what) for path, what in broken.items()]
+        rows += [msgspec.convert(one, answers.BoardProblem, from_attributes=True) for one in problems]
+        counts = {"boards": len(boards), "expressions": expressions, "errors": errors, "notes": notes}
+        write_json(answers.BoardsChecked(**counts, problems=rows))
+    else:
+        for line in (*(f"error: {what}" for what in broken.values()), *map(str, problems)):
+            typer.echo(line)
+    said = f"{counted(len(boards), 'board')} with {counted(expressions, 'expression')}"
+    notice(f"{said}: {counted(errors, 'error')}, {counted(notes, 'note')}")
+    raise typer.Exit(ExitCode.if_well(not errors))
 
 
 @dashboards_app.command(
@@ -162,7 +177,7 @@ def dashboards_push(
     for uid in push.superseded(grafana, boards):
         what = "left of an earlier version, whose boards had such uids; delete it once nothing links to it"
         typer.echo(f"{uid}: {what} ({grafana.url}/d/{uid})")
-    raise typer.Exit(int(refused > 0))
+    raise typer.Exit(ExitCode.if_well(not refused))
 
 
 # --- what the commands need ---------------------------------------------------------------------------------------------------
@@ -203,16 +218,17 @@ def _surroundings(
     )
 
 
-def _readable(paths: list[Path]) -> tuple[list[Dashboard], list[str]]:
-    """Return the dashboards of the files that can be read, and what is wrong with the others."""
+def _readable(paths: list[Path]) -> tuple[list[Dashboard], dict[str, str]]:
+    """Return the dashboards of the files that can be read, and what is wrong with the others, by path."""
     from tachoscope_dashboards import reading
 
-    boards, broken = [], []
+    boards: list[Dashboard] = []
+    broken: dict[str, str] = {}
     for path in reading.files(paths):
         try:
             boards.append(reading.read(path))
         except TachoscopeError as error:
-            broken.append(f"error: {error}")
+            broken[str(path)] = str(error)
     return boards, broken
 
 
@@ -225,12 +241,6 @@ def _answers(boards: list[Dashboard], url: str, at: float | None) -> list[Proble
         task = bar.add_task("asking expressions", total=1.0)
         on_progress: Callable[[float], None] = lambda part: bar.update(task, completed=part)  # noqa: E731
         return answers.check(boards, url, on_progress, at)
-
-
-def _said(boards: list[Dashboard]) -> str:
-    from tachoscope_dashboards.expressions import asked
-
-    return f"{counted(len(boards), 'board')} with {counted(sum(1 for board in boards for _ in asked(board)), 'expression')}"
 
 
 def _token(file: Path | None, variable: str | None) -> str:

@@ -8,33 +8,28 @@ import queue
 import shutil
 import sys
 import threading
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from rich.table import Table
+from rich.text import Text
+
 from tachoscope import procfs
 from tachoscope.spool_writer import MIN_FREE_BYTES, MIN_FREE_SHARE
+from tachoscope_cli.answers import Check, Examined
 from tachoscope_core import extras, spool
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.redaction import redact
 from tachoscope_core.store import Store
 
 _DRIVER_SECONDS = 10.0
 """A driver without persistence mode may take seconds to start."""
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One thing looked at: `no` is a limit of what can be collected, `bad` something to mend."""
-
-    name: str
-    state: Literal["ok", "no", "bad"]
-    detail: str
-
-
-def examine(store_url: str) -> list[Check]:
+def examine(store_url: str) -> Examined:
     """Look at everything; nothing is changed, but that an absent store or spool directory is tried out beside where it will be."""
-    return [
-        Check("python", "ok", f"{sys.version.split()[0]} at {sys.executable}"),
+    checks = [
+        _check("python", "ok", f"{sys.version.split()[0]} at {sys.executable}"),
         *_packages(),
         _spool(spool.default_root()),
         _store(store_url),
@@ -45,6 +40,23 @@ def examine(store_url: str) -> list[Check]:
         _accelerator(),
         _gpu_metrics(),
     ]
+    return Examined(to_mend=sum(one.state == "bad" for one in checks), checks=checks)
+
+
+def rendered(found: Examined) -> Table:
+    """Return the checks as a table."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    words = {"ok": Text("yes", style="green"), "no": Text("no", style="yellow"), "bad": Text("MEND", style="bold red")}
+    for check in found.checks:
+        table.add_row(words[check.state], check.name, check.detail)
+    return table
+
+
+def _check(name: str, state: Literal["ok", "no", "bad"], detail: str) -> Check:
+    return Check(name=name, state=state, detail=redact(detail))
 
 
 def _packages() -> list[Check]:
@@ -57,13 +69,13 @@ def _packages() -> list[Check]:
     rows = []
     for name, gives in wanted.items():
         try:
-            rows.append(Check(name, "ok", f"{importlib.metadata.version(name)}: {gives}"))
+            rows.append(_check(name, "ok", f"{importlib.metadata.version(name)}: {gives}"))
         except importlib.metadata.PackageNotFoundError:
-            rows.append(Check(name, "no", "not installed in this Python"))
+            rows.append(_check(name, "no", "not installed in this Python"))
     if missing := extras.missing("analyze"):
-        rows.append(Check("analysis", "no", f"`analyze` and `demo` need {missing[0]}: pip install 'tachoscope[analyze]'"))
+        rows.append(_check("analysis", "no", f"`analyze` and `demo` need {missing[0]}: pip install 'tachoscope[analyze]'"))
     else:
-        rows.append(Check("analysis", "ok", f"pandas {importlib.metadata.version('pandas')}"))
+        rows.append(_check("analysis", "ok", f"pandas {importlib.metadata.version('pandas')}"))
     return rows
 
 
@@ -76,57 +88,57 @@ def _existing(path: Path) -> Path:
 def _spool(root: Path) -> Check:
     place = _existing(root)
     if root.is_dir() and (owner := root.stat().st_uid) not in {0, os.geteuid()}:
-        return Check("spool", "bad", f"{root} belongs to user {owner}, neither to this one nor to root (set $TACHOSCOPE_SPOOL)")
+        return _check("spool", "bad", f"{root} belongs to user {owner}, neither to this one nor to root (set $TACHOSCOPE_SPOOL)")
     if not os.access(place, os.W_OK):
-        return Check("spool", "bad", f"no permission to write {place} (set $TACHOSCOPE_SPOOL)")
+        return _check("spool", "bad", f"no permission to write {place} (set $TACHOSCOPE_SPOOL)")
     usage = shutil.disk_usage(place)
     needed = min(MIN_FREE_SHARE * usage.total, MIN_FREE_BYTES)
     if usage.free < needed:
-        return Check("spool", "bad", f"{root}: {usage.free >> 20} MiB free, under the {int(needed) >> 20} MiB that stay free")
-    return Check("spool", "ok", f"{root}, {usage.free >> 20} MiB free")
+        return _check("spool", "bad", f"{root}: {usage.free >> 20} MiB free, under the {int(needed) >> 20} MiB that stay free")
+    return _check("spool", "ok", f"{root}, {usage.free >> 20} MiB free")
 
 
 def _store(url: str) -> Check:
     try:
         jobs = len(Store(url).jobs())
     except TachoscopeError as error:
-        return Check("store", "bad", str(error))
+        return _check("store", "bad", str(error))
     if "://" not in url and not os.access(_existing(Path(url)), os.W_OK):
-        return Check("store", "bad", f"no permission to write {url}")
-    return Check("store", "ok", f"{url}, {jobs} job{'s' if jobs != 1 else ''}")
+        return _check("store", "bad", f"no permission to write {url}")
+    return _check("store", "ok", f"{url}, {jobs} job{'s' if jobs != 1 else ''}")
 
 
 def _agent(root: Path) -> Check:
     agent = spool.live_agent(root)
     if agent is None:
-        return Check("node agent", "no", f"none serves {root}: runs ship their own records, and there are no metrics")
-    return Check("node agent", "ok", f"process {agent.pid}, {agent.url}/metrics, ships to {agent.store}")
+        return _check("node agent", "no", f"none serves {root}: runs ship their own records, and there are no metrics")
+    return _check("node agent", "ok", f"process {agent.pid}, {agent.url}/metrics, ships to {agent.store}")
 
 
 def _thread_clock() -> Check:
     if procfs.RunDelay().measured:
-        return Check("waiting for a core", "ok", "/proc/thread-self/schedstat")
-    return Check("waiting for a core", "no", "this kernel keeps no schedstat: cpu_contention is not measured")
+        return _check("waiting for a core", "ok", "/proc/thread-self/schedstat")
+    return _check("waiting for a core", "no", "this kernel keeps no schedstat: cpu_contention is not measured")
 
 
 def _wait_reasons() -> Check:
     kind = procfs.waits_for(os.getpid())
     if kind == "unknown":
-        return Check("what a loader waits for", "no", "/proc/<pid>/syscall cannot be read: input classes stay unknown")
-    return Check("what a loader waits for", "ok", "/proc/<pid>/syscall, sampled ten times a second")
+        return _check("what a loader waits for", "no", "/proc/<pid>/syscall cannot be read: input classes stay unknown")
+    return _check("what a loader waits for", "ok", "/proc/<pid>/syscall, sampled ten times a second")
 
 
 def _pressure() -> Check:
     if procfs.pressure_seconds("cpu") is None:
-        return Check("pressure (PSI)", "no", "/proc/pressure is not there: less evidence for contention")
-    return Check("pressure (PSI)", "ok", "/proc/pressure")
+        return _check("pressure (PSI)", "no", "/proc/pressure is not there: less evidence for contention")
+    return _check("pressure (PSI)", "ok", "/proc/pressure")
 
 
 def _accelerator() -> Check:
     devices = sorted(Path("/dev").glob("nvidia[0-9]*")) + sorted(Path("/dev/dri").glob("renderD*"))
     if not devices:
-        return Check("accelerator", "no", "no device file: training on CPU is watched, with phases from the thread's clocks")
-    return Check("accelerator", "ok", f"{len(devices)} device files: phases are timed with device events once a job uses CUDA")
+        return _check("accelerator", "no", "no device file: training on CPU is watched, with phases from the thread's clocks")
+    return _check("accelerator", "ok", f"{len(devices)} device files: phases are timed with device events once a job uses CUDA")
 
 
 def _gpu_metrics() -> Check:
@@ -136,7 +148,7 @@ def _gpu_metrics() -> Check:
     try:
         return answers.get(timeout=_DRIVER_SECONDS)
     except queue.Empty:
-        return Check("GPU metrics", "bad", f"the NVIDIA driver has not answered for {_DRIVER_SECONDS:g} s")
+        return _check("GPU metrics", "bad", f"the NVIDIA driver has not answered for {_DRIVER_SECONDS:g} s")
 
 
 def _ask_driver() -> Check:
@@ -144,13 +156,13 @@ def _ask_driver() -> Check:
         from tachoscope_node.collectors.collector import NotSupportedError
         from tachoscope_node.gpu import nvml
     except ImportError as error:
-        return Check("GPU metrics", "no", f"the agent needs {error.name}: pip install 'tachoscope[agent]'")
+        return _check("GPU metrics", "no", f"the agent needs {error.name}: pip install 'tachoscope[agent]'")
     try:
         driver = nvml.start(nvml.load())
         names = [driver.identify(position)[1].model for position in range(driver.count())]
         driver.stop()
     except NotSupportedError as error:
-        return Check("GPU metrics", "no", str(error))
+        return _check("GPU metrics", "no", str(error))
     except Exception as error:  # whatever a driver's binding raises
-        return Check("GPU metrics", "bad", f"the NVIDIA driver does not work: {error}")
-    return Check("GPU metrics", "ok", f"{len(names)} GPUs by NVML ({', '.join(sorted(set(names)))}), driver {driver.version}")
+        return _check("GPU metrics", "bad", f"the NVIDIA driver does not work: {error}")
+    return _check("GPU metrics", "ok", f"{len(names)} GPUs by NVML ({', '.join(sorted(set(names)))}), driver {driver.version}")

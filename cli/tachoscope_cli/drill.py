@@ -10,18 +10,22 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
+import msgspec
 import typer
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from tachoscope_cli.options import needs_analysis, notice
-from tachoscope_cli.show import console
+from tachoscope_cli import answers
+from tachoscope_cli.options import TEXT, JsonOption, needs_analysis, notice
+from tachoscope_cli.show import console, write_json
 from tachoscope_core import extras
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.exit_codes import ExitCode
 
 if TYPE_CHECKING:
+    from tachoscope_cli.drill_run import Held
     from tachoscope_cli.drill_walk import Step, Verdict
 
 FAULTS = {
@@ -33,7 +37,6 @@ FAULTS = {
     "agent_down": "a node's agent is killed: a ticket",
 }
 """What can be drilled, in words. Here, so that `--help` does not load what the drills need."""
-_TERMINATED = 143
 
 
 def drill(
@@ -43,6 +46,7 @@ def drill(
         bool, typer.Option("--walk", help="Walk through the alert's runbook, too: run its queries and commands, judge the answers.")
     ] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the folder with configurations and logs.")] = False,  # noqa: FBT002
+    format_: JsonOption = TEXT,
 ) -> None:
     """Break something for real and see whether the alert reaches its receiver, in time and with all that one needs at 3 a.m.
 
@@ -53,11 +57,9 @@ def drill(
     the rules' are, and commands that only read or that end the drill's own processes. What needs more, such as kubectl, is named as
     not run.
     """
-    out = console()
+    as_json = format_.value == "json"
     if list_:
-        out.print(
-            _table(["class", "what is broken, and what comes of it"], [[Text(name), Text(what)] for name, what in FAULTS.items()])
-        )
+        _list(as_json=as_json)
         return
     if fault not in FAULTS:
         wrong = "no class given" if fault is None else f"there is no drill of {fault!r}"
@@ -66,19 +68,47 @@ def drill(
     extras.need("agent")
     from tachoscope_cli import drill_run
 
-    with _folder(keep=keep) as folder, _ending_on_term(), _told(out) as say:
+    out, alert = console(), drill_run.DRILLS[fault].alert
+    with _folder(keep=keep) as folder, _ending_on_term(), _told(Console(stderr=True) if as_json else out) as say:
         held = drill_run.hold(drill_run.DRILLS[fault], folder, say, walk=walk)
+    walked = not walk or (held.steps != [] and all(one.verdict != "WRONG" for one in held.steps))
+    passed = all(one.passed for one in held.checks) and walked
+    if as_json:
+        write_json(_answer(fault, alert, held, passed=passed))
+    else:
+        _show(out, fault, alert, held, walk=walk)
+    raise typer.Exit(ExitCode.if_well(passed))
+
+
+def _list(*, as_json: bool) -> None:
+    if as_json:
+        write_json(answers.Drills(drills=[answers.Drill(class_=name, what=what) for name, what in FAULTS.items()]))
+        return
+    rows = [[Text(name), Text(what)] for name, what in FAULTS.items()]
+    console().print(_table(["class", "what is broken, and what comes of it"], rows))
+
+
+def _answer(fault: str, alert: str, held: Held, *, passed: bool) -> answers.Drilled:
+    return answers.Drilled(
+        class_=fault,
+        alert=alert,
+        passed=passed,
+        checks=[msgspec.convert(one, answers.DrillCheck, from_attributes=True) for one in held.checks],
+        other_alerts=[answers.OtherAlert(alert=name, summary=said) for name, said in held.others.items()],
+        steps=[msgspec.convert(one, answers.WalkedStep, from_attributes=True) for one in held.steps],
+    )
+
+
+def _show(out: Console, fault: str, alert: str, held: Held, *, walk: bool) -> None:
     words = {True: Text("yes", style="green"), False: Text("NO", style="bold red")}
-    out.print(f"drill {fault}: {drill_run.DRILLS[fault].alert}")
+    out.print(f"drill {fault}: {alert}")
     rows = [[Text(one.what), words[one.passed], Text(one.found)] for one in held.checks]
     out.print(_table(["", "as it should be", "found"], rows))
     if held.others:
         out.print("also came, as other rules see the same fault:")
         out.print(_table(["alert", "what it said"], [[Text(name), Text(said)] for name, said in held.others.items()]))
     if walk:
-        _show_walk(out, drill_run.DRILLS[fault].alert, held.steps)
-    walked = not walk or (held.steps != [] and all(one.verdict != "WRONG" for one in held.steps))
-    raise typer.Exit(0 if all(one.passed for one in held.checks) and walked else 1)
+        _show_walk(out, alert, held.steps)
 
 
 def _show_walk(out: Console, alert: str, steps: Sequence[Step]) -> None:
@@ -131,7 +161,7 @@ def _ending_on_term() -> Iterator[None]:
     """End as on Ctrl-C when a TERM comes: with all that was started."""
 
     def ended(*_: object) -> NoReturn:
-        raise TachoscopeError("terminated", exit_code=_TERMINATED)
+        raise TachoscopeError("terminated", exit_code=ExitCode.TERMINATED)
 
     before = signal.signal(signal.SIGTERM, ended)
     try:

@@ -15,19 +15,22 @@ _LEFT_OVER = re.compile(r"\{\{|<no value>|<error|\bNaN\b|%!")
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that a drill looks at: what was found, and whether that is as it should be."""
+    """One thing that a drill looks at: what was found, and whether that is as it should be; of a time also in seconds."""
 
     what: str
     passed: bool
     found: str
+    measured_seconds: float | None = None
+    earliest_seconds: float | None = None
+    latest_seconds: float | None = None
 
 
 def in_time(what: str, measured: float | None, earliest: float, latest: float) -> Check:
     """Compare a time with the computed one; all in seconds, None: it did not happen."""
     computed = f"computed: {earliest:.1f} to {latest:.1f} s"
-    if measured is None:
-        return Check(what, passed=False, found=f"not at all; {computed}")
-    return Check(what, passed=earliest <= measured <= latest, found=f"{measured:.1f} s; {computed}")
+    passed = measured is not None and earliest <= measured <= latest
+    said = "not at all" if measured is None else f"{measured:.1f} s"
+    return Check(what, passed, f"{said}; {computed}", measured, earliest, latest)
 
 
 def of_message(arrival: Arrival, policy: Policy) -> list[Check]:

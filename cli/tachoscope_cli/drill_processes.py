@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.exit_codes import ExitCode
 
 _STOP_SECONDS = 15.0
 _LOOK_SECONDS = 0.1
@@ -92,7 +93,7 @@ def wait_until(
                 return result
         time.sleep(_LOOK_SECONDS)
     last = "".join(f"\n{name} said last: {tail(log)}" for name, log in (watched or {}).items())
-    raise TachoscopeError(f"in vain waited up to {seconds:.0f} s until {what}{last}", exit_code=1)
+    raise TachoscopeError(f"in vain waited up to {seconds:.0f} s until {what}{last}", exit_code=ExitCode.NOT_WELL)
 
 
 def tail(log: Path) -> str:

@@ -13,7 +13,6 @@ import typer
 from tachoscope_cli.options import StoreOption, needs_dashboards, notice, store_url
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.host_names import EVERYWHERE, is_loopback
-from tachoscope_core.store import absolute_url, check_url
 
 if TYPE_CHECKING:
     from tachoscope_explorer.access import Access, Network
@@ -66,6 +65,7 @@ def explore(
     Reads the store and writes nothing into it. Runs until Ctrl-C.
     """
     needs_dashboards("streamlit", "plotly", "bcrypt")
+    from tachoscope_core.store import absolute_url, check_url
     from tachoscope_explorer.server import listen, serve
     from tachoscope_explorer.settings import Settings
 

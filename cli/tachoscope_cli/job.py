@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,16 +10,14 @@ import msgspec
 import typer
 from rich.table import Table
 
-from tachoscope import identity
-from tachoscope_cli.pages import page
-from tachoscope_cli.show import console
-from tachoscope_core import spool
+from tachoscope_cli.options import TEXT, JsonOption
+from tachoscope_cli.show import console, write_json
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.exit_codes import ExitCode
 from tachoscope_core.redaction import redact
 from tachoscope_show.safe_text import safe
 
 job_app = typer.Typer(no_args_is_help=True, help="What runs of a job on this machine.")
-Format = StrEnum("Format", ["text", "json"])
 
 
 class Process(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,7 +42,7 @@ def job_processes(
     job: Annotated[str, typer.Argument(help="Name of the job.")],
     rank: Annotated[int | None, typer.Option(min=0, help="Only the process of this rank.")] = None,
     pid: Annotated[bool, typer.Option("--pid", help="Print process ids and nothing else, one a line.")] = False,  # noqa: FBT002
-    format_: Annotated[Format, typer.Option("--format", help="How to print it.")] = Format.text,
+    format_: JsonOption = TEXT,
 ) -> None:
     """Say which processes of this machine are the ranks of a job, without their loader workers.
 
@@ -58,18 +55,23 @@ def job_processes(
     if not found:
         what = f"no process of job {job!r}" if rank is None else f"no process of rank {rank} of job {job!r}"
         raise TachoscopeError(
-            f"{what} runs on this machine", fix="look on the host that `tachoscope analyze --goodput JOB` names", exit_code=1
+            f"{what} runs on this machine",
+            fix="look on the host that `tachoscope analyze --goodput JOB` names",
+            exit_code=ExitCode.NOT_WELL,
         )
     if pid:
         typer.echo("\n".join(str(one.pid) for one in found))
-    elif format_ is Format.json:
-        typer.echo(msgspec.json.format(msgspec.json.encode(found)).decode())
+    elif format_.value == "json":
+        write_json(found)
     else:
         console().print(_table(found))
 
 
 def _by_agent(job: str) -> list[Process]:
     """Return the processes that the agent of this machine knows; none where there is no agent, or it does not answer."""
+    from tachoscope_cli.pages import page
+    from tachoscope_core import spool
+
     agent = spool.live_agent(spool.default_root())
     if agent is None:
         return []
@@ -92,6 +94,8 @@ def _by_agent(job: str) -> list[Process]:
 
 def _by_environment(job: str) -> list[Process]:
     """Return the processes that `tachoscope run` started for a job, of each rank the first: it started the others."""
+    from tachoscope import identity
+
     ranks: dict[int, int] = {}
     others: list[int] = []
     for pid in sorted(int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal()):

@@ -6,10 +6,12 @@ import contextlib
 import errno
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 
 from tachoscope_core import extras
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.exit_codes import ExitCode
 from tachoscope_show.safe_text import safe
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
@@ -23,30 +25,44 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
         code = call(words)
         sys.stdout.flush()  # here, where a full disk can still be told in one line
-        sys.exit(code)
     except TachoscopeError as error:
         if "--verbose" in words:
-            raise
-        sys.stderr.write(f"tachoscope: {safe(str(error))}\n")
-        sys.exit(error.exit_code)
+            traceback.print_exc()
+        else:
+            sys.stderr.write(f"tachoscope: {safe(str(error))}\n")
+        code = error.exit_code
     except ModuleNotFoundError as error:
         extra = extras.that_brings(error.name or "")
         if extra is None or "--verbose" in words:
-            raise
-        sys.stderr.write(f"tachoscope: this command needs {error.name} (pip install 'tachoscope[{extra}]')\n")
-        sys.exit(2)
+            traceback.print_exc()
+            code = ExitCode.DEFECT
+        else:
+            sys.stderr.write(f"tachoscope: this command needs {error.name} (pip install 'tachoscope[{extra}]')\n")
+            code = ExitCode.NOT_DONE
     except KeyboardInterrupt:
         sys.stderr.write("tachoscope: interrupted\n")
-        sys.exit(130)
+        code = ExitCode.INTERRUPTED
     except BrokenPipeError:  # the reader of the pipe went away: nobody is left to tell
         _write_no_more()
-        sys.exit(141)
+        code = ExitCode.NO_READER
     except OSError as error:
-        if error.errno not in _NO_ROOM or error.filename is not None or "--verbose" in words:
-            raise
+        code = _told(error, words)
+    except Exception:
+        traceback.print_exc()
+        code = ExitCode.DEFECT
+    sys.exit(code)
+
+
+def _told(error: OSError, words: Sequence[str]) -> ExitCode:
+    """Say what the system refused; only that the output has no room is not a defect of ours."""
+    no_room = error.errno in _NO_ROOM and error.filename is None
+    if no_room:
         _write_no_more()
+    if not no_room or "--verbose" in words:
+        traceback.print_exc()
+    else:
         sys.stderr.write(f"tachoscope: could not write the output: {error.strerror}\n")
-        sys.exit(2)
+    return ExitCode.NOT_DONE if no_room else ExitCode.DEFECT
 
 
 def _write_no_more() -> None:

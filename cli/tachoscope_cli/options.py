@@ -1,15 +1,19 @@
-"""What several commands share: where the store is, what they need, and lines on stderr."""
+"""What several commands share: where the store is, how to print, what they need, and lines on stderr.
+
+It loads little: a shell that completes a word imports it each time.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
+from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from tachoscope_core import extras
-from tachoscope_core import store as store_module
+from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.redaction import redact
 from tachoscope_show.safe_text import safe
 
@@ -22,10 +26,19 @@ StoreOption = Annotated[
     ),
 ]
 
+TextOrJson = StrEnum("TextOrJson", ["text", "json"])
+TextJsonOrHtml = StrEnum("TextJsonOrHtml", ["text", "json", "html"])
+JsonOption = Annotated[TextOrJson, typer.Option("--format", help="text for people, json for programs (docs/programs.md).")]
+FormatOption = Annotated[TextJsonOrHtml, typer.Option("--format", help="text for people, json for programs, html to pass on.")]
+TEXT = TextOrJson["text"]
+TEXT_OF_THREE = TextJsonOrHtml["text"]
+
 
 def store_url(store: str | None) -> str:
     """Return the store that the user named, else the default one."""
-    return store or store_module.default_url()
+    from tachoscope_core.store import default_url
+
+    return store or default_url()
 
 
 def named_store(store: str | None) -> str | None:

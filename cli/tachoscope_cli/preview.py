@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tachoscope_cli.options import needs_dashboards, notice
-from tachoscope_core import prometheus_query
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.exit_codes import ExitCode
 from tachoscope_show.units import moment_of, seconds_of
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ def preview(
     needs_dashboards("grafanalib", "markdown_it")
     if shots is None and (theme or chromium):
         raise TachoscopeError("--theme and --chromium are for pictures", fix="--shots DIR")
+    from tachoscope_core import prometheus_query
     from tachoscope_dashboards import objectives
     from tachoscope_dashboards.preview.answers import Preview
     from tachoscope_dashboards.preview.loading import load
@@ -102,7 +103,7 @@ def _serve(looked_at: Preview, host: str, port: int) -> None:
             notice("ended")
 
 
-def _shoot(looked_at: Preview, folder: Path, theme: str, chromium: Path | None) -> int:
+def _shoot(looked_at: Preview, folder: Path, theme: str, chromium: Path | None) -> ExitCode:
     from tachoscope_dashboards.preview.shots import shots
 
     failed = 0
@@ -111,4 +112,4 @@ def _shoot(looked_at: Preview, folder: Path, theme: str, chromium: Path | None) 
         for error in shot.errors:
             typer.echo(f"  {error}")
         failed += len(shot.errors)
-    return int(failed > 0)
+    return ExitCode.if_well(not failed)

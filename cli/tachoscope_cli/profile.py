@@ -6,13 +6,11 @@ import difflib
 import getpass
 import time
 from collections.abc import Callable, Iterator
-from typing import Annotated
 
-import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from tachoscope_cli.options import StoreOption, needs_analysis, notice, store_url
+from tachoscope_cli.options import needs_analysis, notice, store_url
 from tachoscope_cli.show import show
 from tachoscope_core import profile_requests, stored_traces
 from tachoscope_core.errors import TachoscopeError
@@ -20,27 +18,14 @@ from tachoscope_core.profile_requests import Answers, RankState, Request
 from tachoscope_core.profile_stage import stage
 from tachoscope_core.store import Store
 
-EXAMPLES = (
-    "Examples: `tachoscope profile --job resnet`, `tachoscope profile --job resnet --steps 20 --store s3://bucket/tachoscope`"
-)
 _LOOK_SECONDS = 0.5
 
 
-def profile(
-    job: Annotated[
-        str, typer.Option(help="Name of the running job. The agent's log, and its page /v1/profiles, name those it sees.")
-    ],
-    steps: Annotated[int, typer.Option(min=1, max=10_000, help="Whole steps that each trace should hold.")] = 5,
-    store: StoreOption = None,
-    wait: Annotated[  # noqa: FBT002
-        bool, typer.Option("--wait/--no-wait", help="Wait for the traces, and say what they show.")
-    ] = True,
-) -> None:
-    """Record a profiler trace of all ranks of a running job at once, and say where their time goes. The job is not restarted.
+def profile(job: str, steps: int, *, store: str | None, wait: bool) -> None:
+    """Ask for traces of so many steps of a job; `wait` for them, and print what they show.
 
-    The job runs under the probe, or has KINETO_USE_DAEMON=1 in its environment and nothing else; its nodes need a running agent.
-    The ranks begin at one time, 16 s ahead (36 s with an object store); where nothing tells how long a step takes, a first short
-    look does.
+    Raises:
+        TachoscopeError: nobody took the request, it was refused, there is no trace, or the store cannot be used.
     """
     if wait:
         needs_analysis()

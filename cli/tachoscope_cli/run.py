@@ -21,10 +21,11 @@ from tachoscope.ship import remove_if_empty, ship, ship_left_behind
 from tachoscope_cli import attempts, beside
 from tachoscope_cli.pages import why_behind
 from tachoscope_cli.quarantining import Quarantining
-from tachoscope_cli.waiting import INTERRUPTED, wait
+from tachoscope_cli.waiting import wait
 from tachoscope_cli.watching import Watching
 from tachoscope_core import records, spool
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.exit_codes import ExitCode
 from tachoscope_core.owner import of_this_process
 from tachoscope_core.store import Store, default_url
 
@@ -76,10 +77,14 @@ def check_command(command: Sequence[str]) -> None:
         return
     if Path(program).is_file():
         raise TachoscopeError(
-            f"no permission to execute {program!r}", fix=f"chmod +x {program}, or run it with python", exit_code=126
+            f"no permission to execute {program!r}",
+            fix=f"chmod +x {program}, or run it with python",
+            exit_code=ExitCode.NOT_EXECUTABLE,
         )
     raise TachoscopeError(
-        f"command not found after '--': {program!r}", fix="check the spelling, and that it is installed", exit_code=127
+        f"command not found after '--': {program!r}",
+        fix="check the spelling, and that it is installed",
+        exit_code=ExitCode.NO_SUCH_COMMAND,
     )
 
 
@@ -167,8 +172,8 @@ def run(
         try:
             process = subprocess.Popen(list(command), env=environ, stdout=output, stderr=output, start_new_session=ours)
         except OSError as error:
-            watching.ended(126)
-            raise TachoscopeError(f"could not start {command[0]!r}: {error.strerror}", exit_code=126) from None
+            watching.ended(ExitCode.NOT_EXECUTABLE)
+            raise TachoscopeError(f"could not start {command[0]!r}: {error.strerror}", exit_code=ExitCode.NOT_EXECUTABLE) from None
 
         left_behind = _Beside(lambda: ship_left_behind(root, store) if agent is None else None)
 
@@ -179,7 +184,7 @@ def run(
 
         code = wait(process, look, on_term=lambda: watching.noticed(grace_seconds), on_interrupt=watching.interrupted, ours=ours)
         watching.ended(code)
-        interrupted = ours and code == INTERRUPTED
+        interrupted = ours and code == ExitCode.INTERRUPTED
         recorded = any(spool.writer_and_number(path)[0] != watching.writer for path in spool.segments(run_directory))
         services = _services(run_directory)
         if not by_agent:

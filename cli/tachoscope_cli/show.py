@@ -7,14 +7,17 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import msgspec
 import typer
 from rich.console import Console
 
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.report import Report, dump
-from tachoscope_show import render_html, render_text
 from tachoscope_show.safe_console import SafeConsole
+
+if TYPE_CHECKING:
+    from tachoscope_core.report import Report
 
 _FILE_WIDTH = 110
 
@@ -34,6 +37,8 @@ def show(report: Report, format_: str = "text", output: Path | None = None, *, t
         TachoscopeError: the file cannot be written.
     """
     if format_ == "text" and output is None and sys.stdout.isatty():
+        from tachoscope_show import render_text
+
         render_text.render(report, console(), then=then)
         return
     write(_text(report, format_, then), output)
@@ -54,6 +59,15 @@ def draw(drawing: Callable[[Console], None], output: Path | None) -> None:
     write(captured.get(), output)
 
 
+def write_json(found: object, output: Path | None = None) -> None:
+    """Print a record as JSON and nothing else, or write it to a file.
+
+    Raises:
+        TachoscopeError: the file cannot be written.
+    """
+    write(msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n", output)
+
+
 def write(text: str, output: Path | None) -> None:
     """Print a result, or write it to a file.
 
@@ -72,12 +86,20 @@ def write(text: str, output: Path | None) -> None:
 
 def _text(report: Report, format_: str, then: Sequence[str]) -> str:
     if format_ == "json":
+        from tachoscope_core.report import dump
+
         return dump(report).decode()
-    return render_html.render(report) if format_ == "html" else _plain(report, then)
+    if format_ == "html":
+        from tachoscope_show import render_html
+
+        return render_html.render(report)
+    return _plain(report, then)
 
 
 def _plain(report: Report, then: Sequence[str]) -> str:
     """Return the report as lines; on a terminal the columns' padding does not show, in a file it does."""
+    from tachoscope_show import render_text
+
     text = io.StringIO()
     render_text.render(report, SafeConsole(file=text, width=_FILE_WIDTH, highlight=False, markup=False), then=then)
     return re.sub(r" +$", "", text.getvalue(), flags=re.MULTILINE)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,11 +13,12 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from tachoscope_cli import slo_around, slo_backtest
-from tachoscope_cli.options import StoreOption, needs_analysis, notice, store_url
-from tachoscope_cli.show import draw, write
+from tachoscope_cli import answers, slo_around, slo_backtest
+from tachoscope_cli.options import TEXT, TEXT_OF_THREE, FormatOption, JsonOption, StoreOption, needs_analysis, notice, store_url
+from tachoscope_cli.show import draw, write, write_json
 from tachoscope_cli.slo_around import PATHS, SlosOption, days_of, default, default_slos
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.exit_codes import ExitCode
 from tachoscope_show import runbooks as runbooks_module
 from tachoscope_show.units import counted, seconds_of
 
@@ -37,7 +37,6 @@ slo_app.command("backtest", epilog=slo_backtest.EPILOG)(slo_backtest.slo_backtes
 
 _LABEL_KEY = re.compile(r"(?:[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _LABEL_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
-Format = StrEnum("Format", ["text", "json", "html"])
 EventsOption = Annotated[
     Path | None,
     typer.Option(
@@ -59,7 +58,7 @@ CatalogueOption = Annotated[
     "check",
     epilog="Examples: `tachoscope slo check`, `tachoscope slo check my-slos/ --retention 60d`, "
     "`tachoscope slo check chat.yaml --catalogue chat-metrics.yaml`, `tachoscope slo check --prometheus http://127.0.0.1:9090`, "
-    "`tachoscope slo check --page http://127.0.0.1:8000/metrics`",
+    "`tachoscope slo check --page http://127.0.0.1:8000/metrics`, `tachoscope slo check --format json`",
 )
 def slo_check(
     paths: Annotated[list[Path] | None, typer.Argument(help=PATHS)] = None,
@@ -80,6 +79,7 @@ def slo_check(
         str | None,
         typer.Option(metavar="URL", help="The same of one page of metrics, such as an inference server's; a file will do."),
     ] = None,
+    format_: JsonOption = TEXT,
 ) -> None:
     """Say what is wrong with objectives and alerts: those that can never fire, names that do not exist, nobody to tell.
 
@@ -106,13 +106,19 @@ def slo_check(
         problems += asked_bounds.check(slos, asked_bounds.of_prometheus(prometheus, time.time()), "the Prometheus")
     if page:
         problems += _bounds_of_page(slos, page)
-    for line in (*broken, *map(str, problems)):
-        typer.echo(line)
     errors = len(broken) + sum(problem.severity == "error" for problem in problems)
     notes = len(broken) + len(problems) - errors
+    if format_.value == "json":
+        rows = [answers.SloProblem(path=path, severity="error", what=what) for path, what in broken.items()]
+        rows += [msgspec.convert(one, answers.SloProblem, from_attributes=True) for one in problems]
+        counts = {"objectives": len(slos), "other_alerts": len(alerts), "errors": errors, "notes": notes}
+        write_json(answers.SloChecked(**counts, problems=rows))
+    else:
+        for line in (*(f"error: {what}" for what in broken.values()), *map(str, problems)):
+            typer.echo(line)
     found = f"{counted(errors, 'error')}, {counted(notes, 'note')}"
     notice(f"{counted(len(slos), 'objective')} and {counted(len(alerts), 'other alert')}: {found}")
-    raise typer.Exit(int(errors > 0))
+    raise typer.Exit(ExitCode.if_well(not errors))
 
 
 def _bounds_of_page(slos: list[Slo], place: str) -> list[Problem]:
@@ -185,7 +191,7 @@ def slo_build(
         stale = build.check(objectives, alerts, rules, timing, out, recordings, labels)
         for name in stale:
             typer.echo(f"{name}: not current")
-        raise typer.Exit(int(bool(stale)))
+        raise typer.Exit(ExitCode.if_well(not stale))
     written = build.build(objectives, alerts, rules, timing, out, recordings, labels)
     found = f"{counted(len(objectives), 'objective')} and {counted(len(alerts), 'other alert')}"
     notice(f"{found}: {counted(len(written), 'file')} in {out}")
@@ -207,9 +213,7 @@ def slo_report(
         str | None,
         typer.Option("--for", metavar="TIME", help="Report on so much time up to now. Default: each objective's own period."),
     ] = None,
-    format_: Annotated[Format, typer.Option("--format", help="text for people, json for programs, html to pass on.")] = Format[
-        "text"
-    ],
+    format_: FormatOption = TEXT_OF_THREE,
     output: Annotated[Path | None, typer.Option(help="Write to this file instead of the terminal.")] = None,
 ) -> None:
     """Say how objectives stand: what was attained, what is left of each budget, how fast it burns, and who burns it.
@@ -224,7 +228,7 @@ def slo_report(
         raise TachoscopeError(f"there is no store {store}", fix="name the directory that agents write to, or --prometheus URL")
     found = _report(objectives, store_url(store), prometheus, days_of(for_) if for_ else None)
     if format_.value == "json":
-        write(msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n", output)
+        write_json(found, output)
     elif format_.value == "html":
         from tachoscope_show import slo_html
 
@@ -256,16 +260,17 @@ def _show_text(found: SloReport, output: Path | None) -> None:
 # --- where things are ---------------------------------------------------------------------------------------------------------
 
 
-def _readable(paths: list[Path] | None) -> tuple[list[Slo], list[str]]:
-    """Return the objectives of the files that can be read, and what is wrong with the others."""
+def _readable(paths: list[Path] | None) -> tuple[list[Slo], dict[str, str]]:
+    """Return the objectives of the files that can be read, and what is wrong with the others, by path."""
     from tachoscope_alerts import openslo
 
-    slos, broken = [], []
+    slos: list[Slo] = []
+    broken: dict[str, str] = {}
     for path in openslo.files(paths or default_slos()):
         try:
             slos += openslo.read(path)
         except TachoscopeError as error:
-            broken.append(f"error: {error}")
+            broken[str(path)] = str(error)
     return slos, broken
 
 
@@ -291,7 +296,7 @@ def _end_on_errors(problems: Sequence[Problem]) -> None:
         for problem in errors:
             typer.echo(str(problem))
         notice(f"{counted(len(errors), 'error')}: nothing was written")
-        raise typer.Exit(1)
+        raise typer.Exit(ExitCode.NOT_WELL)
 
 
 def _labels(given: list[str]) -> dict[str, str]:

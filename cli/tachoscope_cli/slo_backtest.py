@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import time
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from tachoscope_cli.options import StoreOption, needs_analysis, store_url
-from tachoscope_cli.show import draw, write
+from tachoscope_cli.options import TEXT, JsonOption, StoreOption, needs_analysis, store_url
+from tachoscope_cli.show import draw, write_json
 from tachoscope_cli.slo_around import SlosOption, days_of, default_slos
 from tachoscope_core.errors import TachoscopeError
 
@@ -26,7 +24,6 @@ EPILOG = (
     "`tachoscope slo backtest inference-ttft-p99 --threshold 1 --for 7d`, "
     "`tachoscope slo backtest training-goodput --target 0.9 --prometheus http://127.0.0.1:9090 --format json`"
 )
-Format = StrEnum("Format", ["text", "json"])
 
 
 def slo_backtest(
@@ -44,7 +41,7 @@ def slo_backtest(
     for_: Annotated[
         str | None, typer.Option("--for", metavar="TIME", help="So much time up to now. Default: the objective's own period.")
     ] = None,
-    format_: Annotated[Format, typer.Option("--format", help="text for people, json for programs.")] = Format["text"],
+    format_: JsonOption = TEXT,
     output: Annotated[Path | None, typer.Option(help="Write to this file instead of the terminal.")] = None,
 ) -> None:
     """Say what attainment, budget, pages and tickets would have been with another target or threshold, beside what is committed.
@@ -61,7 +58,7 @@ def slo_backtest(
     days = days_of(for_) if for_ else slo.period_days
     found = _backtest(slo, ratio, threshold, store_url(store), prometheus, days)
     if format_.value == "json":
-        write(msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n", output)
+        write_json(found, output)
         return
     draw(lambda out: backtest_words.render(found, out), output)
 

@@ -3,59 +3,60 @@
 from __future__ import annotations
 
 import time
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 import typer
 from rich.table import Table
 
-from tachoscope_cli.options import StoreOption, needs_analysis, notice, store_url
-from tachoscope_cli.show import console
+from tachoscope_cli import answers
+from tachoscope_cli.options import TEXT, JsonOption, StoreOption, needs_analysis, notice, store_url
+from tachoscope_cli.show import console, write_json
 from tachoscope_cli.stored_traces import ADD_EXAMPLES, TRACES_EXAMPLE, add_traces, list_traces
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.redaction import redact
 
 if TYPE_CHECKING:
     from tachoscope_analyzers import load
+    from tachoscope_core.store import Store
 
 store_app = typer.Typer(no_args_is_help=True, help="Look into the store of job records.")
-
-TextOrJson = StrEnum("TextOrJson", ["text", "json"])
 
 store_app.command("add-traces", epilog=ADD_EXAMPLES)(add_traces)
 store_app.command("traces", epilog=TRACES_EXAMPLE)(list_traces)
 
 
-@store_app.command("ls", epilog="Example: `tachoscope store ls --limit 5`")
+@store_app.command("ls", epilog="Examples: `tachoscope store ls --limit 5`, `tachoscope store ls --format json`")
 def store_ls(
     store: StoreOption = None,
     limit: Annotated[int, typer.Option(min=1, help="List so many jobs, the newest first.")] = 20,
+    format_: JsonOption = TEXT,
 ) -> None:
     """List the jobs of the store, the newest first: how they ended, ranks, steps, attempts; of a service its requests."""
-    from tachoscope_analyzers import load
     from tachoscope_core.store import Store
 
     opened = Store(store_url(store))
     times = opened.job_times()
     if not times:
         raise TachoscopeError(f"store {opened.url} is empty", fix="run something first: tachoscope run -- python train.py")
-    table = Table("job", "status", "ranks", "steps", "attempts", "last record", box=None, padding=(0, 2, 0, 0))
-    for job in sorted(times, key=times.__getitem__, reverse=True)[:limit]:
-        try:
-            row = _job_row(load.from_store(opened, job, ends_only=True), times[job])
-        except TachoscopeError as error:  # of this job: the others are listed all the same
-            row = [f"not read: {error}", "", "", "", _ago(times[job])]
-        table.add_row(job, *row)
-    console().print(table)
-    if len(times) > limit:
-        notice(f"{len(times) - limit} more (--limit)")
+    newest = sorted(times, key=times.__getitem__, reverse=True)[:limit]
+    left_out, now = len(times) - len(newest), time.time()
+    jobs = (_listed(opened, job, times[job], now) for job in newest)
+    if format_.value == "json":
+        write_json(answers.Listed(store=redact(opened.url), left_out_jobs=left_out, jobs=list(jobs)))
+    else:
+        table = Table("job", "status", "ranks", "steps", "attempts", "last record", box=None, padding=(0, 2, 0, 0))
+        for job in jobs:
+            table.add_row(job.job, *_job_row(job, now))
+        console().print(table)
+    if left_out:
+        notice(f"{left_out} more (--limit)")
 
 
 @store_app.command("failures", epilog="Examples: `tachoscope store failures`, `tachoscope store failures --format json`")
 def store_failures(
     store: StoreOption = None,
     limit: Annotated[int, typer.Option(min=1, help="Look at so many jobs, the newest first.")] = 200,
-    format_: Annotated[TextOrJson, typer.Option("--format", help="text for people, json for programs.")] = TextOrJson["text"],
+    format_: JsonOption = TEXT,
 ) -> None:
     """Count failures by host, job and data shard over the jobs of the store, and say who fails more than the others.
 
@@ -70,7 +71,7 @@ def store_failures(
     newest = sorted(times, key=times.__getitem__, reverse=True)[:limit]
     found = failures.of_store(opened, newest)
     if format_.value == "json":
-        typer.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+        write_json(found)
     else:
         console().print(failures.rendered(found))
     if len(times) > limit:
@@ -106,39 +107,59 @@ def store_quarantine(
     console().print(table if table.row_count else f"no shard of job {job} is quarantined")
 
 
-def _job_row(job: load.JobRecords, written: float) -> list[str]:
+def _listed(store: Store, job: str, written: float, now: float) -> answers.ListedJob:
+    """Return what is known of a job; why, if nothing can be read: the others are listed all the same."""
     from tachoscope_analyzers import load
 
-    state = load.status(job, now=time.time())
-    reason = next((end.reason for end in reversed(job.ends) if end.reason and end.status == "failed"), "")
-    if load.serving_job(job):
-        return [state, "service", _requests(job), "", _ago(written)]
-    ranks = {start.rank for start in job.starts if start.rank >= 0}
-    attempts = {start.attempt for start in job.starts}
-    return [
-        f"{state} ({reason})" if reason and state == "failed" else state,
-        str(len(ranks)),
-        str(max((step.step for step in job.steps), default=0)),
-        str(len(attempts)),
-        _ago(written),
-    ]
+    last = written or None
+    try:
+        found = load.from_store(store, job, ends_only=True)
+    except TachoscopeError as error:
+        return answers.ListedJob(job=job, last_record_unix_seconds=last, fault=str(error))
+    status = load.status(found, now=now)
+    if load.serving_job(found):
+        requests, estimated = _requests(found)
+        return answers.ListedJob(
+            job=job,
+            kind="service",
+            status=status,
+            requests=requests,
+            requests_are_estimated=estimated,
+            last_record_unix_seconds=last,
+        )
+    reason = next((end.reason for end in reversed(found.ends) if end.reason and end.status == "failed"), None)
+    return answers.ListedJob(
+        job=job,
+        kind="training",
+        status=status,
+        reason=reason if status == "failed" else None,
+        ranks=len({start.rank for start in found.starts if start.rank >= 0}),
+        last_step=max((step.step for step in found.steps), default=0),
+        attempts=len({start.attempt for start in found.starts}),
+        last_record_unix_seconds=last,
+    )
 
 
-def _requests(job: load.JobRecords) -> str:
-    """Return how many requests a service answered; where not all records were read, by their share in those that were."""
+def _requests(job: load.JobRecords) -> tuple[int, bool]:
+    """Return how many requests a service answered, and whether that is their share in those records that were read."""
     count = sum(request.side == "server" for request in job.requests)
     if not job.partial:
-        return f"{count} requests"
+        return count, False
     last: dict[str, int] = {}
     rows = [row for kind in (job.services, job.requests, job.engine_windows, job.heartbeats, job.service_ends) for row in kind]
     for row in rows:
         last[row.writer] = max(row.seq, last.get(row.writer, 0))
-    return f"about {round(count / len(rows) * sum(seq + 1 for seq in last.values()))} requests"
+    return round(count / len(rows) * sum(seq + 1 for seq in last.values())), True
 
 
-def _ago(written: float) -> str:
-    """Return how long ago the last record was written; a dash: there is none."""
-    return f"{_age(time.time() - written)} ago" if written else "-"
+def _job_row(job: answers.ListedJob, now: float) -> list[str]:
+    ago = "-" if job.last_record_unix_seconds is None else f"{_age(now - job.last_record_unix_seconds)} ago"
+    if job.fault is not None:
+        return [f"not read: {job.fault}", "", "", "", ago]
+    state = f"{job.status} ({job.reason})" if job.reason else str(job.status)
+    if job.kind == "service":
+        return [state, "service", f"{'about ' if job.requests_are_estimated else ''}{job.requests} requests", "", ago]
+    return [state, str(job.ranks), str(job.last_step), str(job.attempts), ago]
 
 
 def _age(seconds: float) -> str:

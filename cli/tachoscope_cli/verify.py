@@ -6,30 +6,28 @@ import contextlib
 import io
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated
 
-import typer
 from rich.console import Console
 from rich.filesize import decimal
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.table import Table
 from rich.text import Text
 
-from tachoscope_cli.options import StoreOption, notice, store_url
+from tachoscope_cli.options import notice, store_url
 from tachoscope_cli.show import console
 from tachoscope_core import records
 from tachoscope_core.checkpoints import Checkpoint, said, take
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.exit_codes import ExitCode
 from tachoscope_core.owner import Owner, of_this_process
 from tachoscope_core.store import BrokenObjectError, Store
 from tachoscope_core.verification import DCP_SUFFIX, Verdict, verify
 from tachoscope_core.zip_checkpoints import begins_as_zip, verify_zip
 from tachoscope_show.safe_text import safe
 
-CORRUPT_EXIT_CODE = 3
 _PIPE_WIDTH = 10_000
 OnBytes = Callable[[int], None]
 
@@ -64,23 +62,12 @@ class Candidate:
 
 
 def verify_checkpoints(
-    checkpoints: Annotated[
-        list[str] | None, typer.Argument(metavar="CHECKPOINT...", help="Files or folders. Default: all of the job.")
-    ] = None,
-    job: Annotated[str | None, typer.Option(help="The job that saved them. Default: the one written last; of paths, any.")] = None,
-    store: StoreOption = None,
-    last: Annotated[  # noqa: FBT002
-        bool, typer.Option("--last", help="Print only the path of the newest one that is sound, and exit with 1 if none is.")
-    ] = False,
-    owner: Annotated[
-        int | None,
-        typer.Option(metavar="UID", help="With --last: trust jobs and files of this user as if they were yours."),
-    ] = None,
-) -> None:
-    """Read checkpoints back and hold them against the checksums that were taken when they were saved.
+    checkpoints: Sequence[str], *, job: str | None, store: str | None, last: bool, owner: int | None
+) -> ExitCode:
+    """Verify checkpoints, or those of a job, and print what came of it; `last`: only the path of the newest that is sound.
 
-    Those are in the store. Without them the records of a file of `torch.save` are held against their CRC-32. Nothing is unpickled.
-    Exits with 0 if all are sound, 3 if one is corrupt, else 1 if one could not be verified.
+    Raises:
+        TachoscopeError: there is nothing to verify.
     """
     opened = Store(store_url(store))
     if job is not None and not any(True for _ in opened.segments(job)):
@@ -94,8 +81,10 @@ def verify_checkpoints(
         for candidate in candidates:
             if candidate.owner is not None and not _is_trusted(candidate.owner, owner):
                 whose = f"{candidate.path} was saved by a job of {candidate.owner}, not by yours"
-                raise TachoscopeError(whose, fix=f"--owner {candidate.owner.uid}, if that user may run code as you", exit_code=1)
-    raise typer.Exit(_print_last(candidates, owner) if last else _print_all(candidates))
+                raise TachoscopeError(
+                    whose, fix=f"--owner {candidate.owner.uid}, if that user may run code as you", exit_code=ExitCode.NOT_WELL
+                )
+    return _print_last(candidates, owner) if last else _print_all(candidates)
 
 
 def _newest_job(store: Store, trusted: int | None) -> str:
@@ -135,11 +124,13 @@ def _of_job(store: Store, job: str) -> list[Candidate]:
     known = sorted(_known(store, job), key=lambda one: one.checkpoint.saved_at if one.checkpoint else 0.0, reverse=True)
     if not known:
         fix = "name its files; which saves are seen: docs/checkpoints.md"
-        raise TachoscopeError(f"job {job!r} in store {store.url} saved no checkpoint so far", fix=fix, exit_code=1)
+        raise TachoscopeError(f"job {job!r} in store {store.url} saved no checkpoint so far", fix=fix, exit_code=ExitCode.NOT_WELL)
     there = [candidate for candidate in known if "://" in candidate.path or os.path.lexists(candidate.path)]
     if not there:
         fix = "verify where they were saved; the newest was " + known[0].path
-        raise TachoscopeError(f"none of the {len(known)} checkpoints of job {job!r} is on this machine", fix=fix, exit_code=1)
+        raise TachoscopeError(
+            f"none of the {len(known)} checkpoints of job {job!r} is on this machine", fix=fix, exit_code=ExitCode.NOT_WELL
+        )
     if len(there) < len(known):
         notice(f"{len(known) - len(there)} more that were saved are not there any more")
     if silent := sum(not candidate.has_manifest for candidate in there):
@@ -224,15 +215,15 @@ def _verified(candidates: Iterable[Candidate], total_bytes: int, trusted: int | 
             yield candidate, _verdict(candidate, trusted, lambda size: bar.advance(task, size))
 
 
-def _print_last(candidates: list[Candidate], trusted: int | None) -> int:
+def _print_last(candidates: list[Candidate], trusted: int | None) -> ExitCode:
     """Print the newest that is sound. The others are named on stderr, so that nobody goes on from an older one unawares."""
     for candidate, verdict in _verified(candidates, candidates[0].bytes, trusted):
         if verdict.result == "sound":
             _print_path(candidate.path)
-            return 0
+            return ExitCode.OK
         notice(f"{candidate.path} is {verdict.result}: {verdict.fault}")
     sys.stderr.write("tachoscope: none is sound\n")
-    return 1
+    return ExitCode.NOT_WELL
 
 
 def _print_path(path: str) -> None:
@@ -244,7 +235,7 @@ def _print_path(path: str) -> None:
     sys.stdout.flush()
 
 
-def _print_all(candidates: list[Candidate]) -> int:
+def _print_all(candidates: list[Candidate]) -> ExitCode:
     table = Table(box=None, padding=(0, 2, 0, 0))
     for header in ("step of attempt", "attempt", "saved", "size", "verdict"):
         table.add_column(header, no_wrap=header != "verdict", overflow="fold")
@@ -258,8 +249,8 @@ def _print_all(candidates: list[Candidate]) -> int:
         out.width = _PIPE_WIDTH
     out.print(table)
     if "corrupt" in results:
-        return CORRUPT_EXIT_CODE
-    return int(results != {"sound"})
+        return ExitCode.FOUND
+    return ExitCode.if_well(results == {"sound"})
 
 
 def _row(candidate: Candidate, verdict: Verdict) -> list[str | Text]:

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-INTERRUPTED = 128 + signal.SIGINT
+from tachoscope_core.exit_codes import ExitCode
+
 _LOOK_SECONDS = 0.3
 _STOP_SECONDS = 3.0
 _SENT_BY_KERNEL = 128
@@ -60,7 +61,7 @@ def wait(
             if while_running is not None:
                 while_running()
     if interrupted:
-        return INTERRUPTED
+        return ExitCode.INTERRUPTED
     code = process.wait()
     return code if code >= 0 else 128 - code
 

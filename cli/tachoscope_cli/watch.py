@@ -14,7 +14,6 @@ import typer
 from tachoscope_cli.options import StoreOption, needs_analysis, notice, store_url
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.host_names import is_loopback
-from tachoscope_core.store import absolute_url, check_url
 from tachoscope_show.safe_text import safe
 
 
@@ -43,6 +42,8 @@ def watch(
     /v1/openapi.json. It keeps nothing of its own: killed and started again, it goes on. Runs until Ctrl-C or SIGTERM.
     """
     needs_analysis()
+    from tachoscope_core.store import absolute_url, check_url
+
     url = absolute_url(store_url(store))
     check_url(url)
     missing = "://" not in url and not Path(url).is_dir()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -39,13 +40,14 @@ def held(*words: str, cwd: Path | None = None, **environment: str) -> subprocess
     ],
 )
 def test_a_fault_becomes_an_alert_that_reaches_its_owner_in_time_says_enough_and_ends(fault: str, tmp_path: Path) -> None:
-    done = held(fault, TMPDIR=str(tmp_path))
+    done = held(fault, "--format", "json", TMPDIR=str(tmp_path))
 
     assert done.returncode == 0, done.stdout + done.stderr
-    rows = done.stdout.split("as it should be", 1)[1].splitlines()
+    found = json.loads(done.stdout)
     for check in CHECKS:
-        (row,) = [row for row in rows if row.startswith(check)]
-        assert " yes " in row
+        (one,) = [one for one in found["checks"] if one["what"].startswith(check)]
+        assert one["passed"]
+    assert next(one["measured_seconds"] for one in found["checks"] if one["what"] == "fires") > 0
     assert not left_over(str(tmp_path))
 
 

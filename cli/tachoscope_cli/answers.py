@@ -1,0 +1,177 @@
+"""What commands answer with `--format json`: one record each, whose keys docs/programs.md lists from here.
+
+Within a `schema` keys are only added. One that is renamed, is left out or means something else makes it the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+Severity = Literal["error", "note"]
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that `doctor` looks at."""
+
+    name: Annotated[str, Meta(description="What was looked at.")]
+    state: Annotated[
+        Literal["ok", "no", "bad"], Meta(description="`no`: a limit of what can be collected; `bad`: something to mend.")
+    ]
+    detail: Annotated[str, Meta(description="What was found, and the way out.")]
+
+
+class Examined(msgspec.Struct, frozen=True, kw_only=True):
+    """`tachoscope doctor`."""
+
+    schema: Annotated[int, Meta(description="1.")] = 1
+    to_mend: Annotated[int, Meta(description="How many checks are `bad`; the exit code is 1 if any.")]
+    checks: list[Check]
+
+
+class ListedJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job of the store. What is null is not known, or a job of this kind has none."""
+
+    job: Annotated[str, Meta(description="Its name.")]
+    kind: Annotated[
+        Literal["training", "service"] | None, Meta(description="Null: its records could not be read, see `fault`.")
+    ] = None
+    status: Annotated[str | None, Meta(description="`running`, `completed`, `failed`, or `unknown` where no end was recorded.")] = (
+        None
+    )
+    reason: Annotated[str | None, Meta(description="Why it failed, as far as it was recorded.")] = None
+    ranks: Annotated[int | None, Meta(description="Ranks that began.")] = None
+    last_step: Annotated[int | None, Meta(description="The highest number of a step; 0: none yet.")] = None
+    attempts: Annotated[int | None, Meta(description="Attempts that began: the first, and restarts.")] = None
+    requests: Annotated[int | None, Meta(description="Requests that a service answered.")] = None
+    requests_are_estimated: Annotated[
+        bool | None, Meta(description="Not all records were read, and `requests` follows from the share of those that were.")
+    ] = None
+    last_record_unix_seconds: Annotated[
+        float | None, Meta(description="When its last record was written; null: there is none.")
+    ] = None
+    fault: Annotated[str | None, Meta(description="Why its records could not be read.")] = None
+
+
+class Listed(msgspec.Struct, frozen=True, kw_only=True):
+    """`tachoscope store ls`."""
+
+    schema: Annotated[int, Meta(description="1.")] = 1
+    store: Annotated[str, Meta(description="URL or directory of the store, without secrets.")]
+    left_out_jobs: Annotated[int, Meta(description="Older jobs that `--limit` left out.")]
+    jobs: list[ListedJob]
+
+
+class SloProblem(msgspec.Struct, frozen=True, kw_only=True):
+    """A problem of an objective or alert."""
+
+    path: Annotated[str, Meta(description="The file.")]
+    line: Annotated[int | None, Meta(description="Its line; null: the file cannot be read, and `what` names the place.")] = None
+    severity: Annotated[Severity, Meta(description="An `error` must be mended, a `note` may stay.")]
+    what: Annotated[str, Meta(description="What is wrong.")]
+    fix: Annotated[str, Meta(description="The way out; empty: `what` names it.")] = ""
+
+
+class SloChecked(msgspec.Struct, frozen=True, kw_only=True):
+    """`tachoscope slo check`."""
+
+    schema: Annotated[int, Meta(description="1.")] = 1
+    objectives: Annotated[int, Meta(description="Objectives that were checked.")]
+    other_alerts: Annotated[int, Meta(description="Alerts beside the objectives that were checked.")]
+    errors: Annotated[int, Meta(description="The exit code is 1 if any.")]
+    notes: Annotated[int, Meta(description="Problems that may stay.")]
+    problems: list[SloProblem]
+
+
+class BoardProblem(msgspec.Struct, frozen=True, kw_only=True):
+    """A problem of a board."""
+
+    board: Annotated[str, Meta(description="The board, or the file that cannot be read.")]
+    where: Annotated[str, Meta(description="The panel, variable or mark; empty: the board itself.")] = ""
+    rule: Annotated[str | None, Meta(description="The rule that is not held; null: the file cannot be read.")] = None
+    severity: Annotated[Severity, Meta(description="An `error` must be mended, a `note` may stay.")]
+    what: Annotated[str, Meta(description="What is wrong.")]
+    fix: Annotated[str, Meta(description="The way out; empty: `what` names it.")] = ""
+
+
+class BoardsChecked(msgspec.Struct, frozen=True, kw_only=True):
+    """`tachoscope dashboards check`."""
+
+    schema: Annotated[int, Meta(description="1.")] = 1
+    boards: Annotated[int, Meta(description="Boards that were checked.")]
+    expressions: Annotated[int, Meta(description="Expressions in them.")]
+    errors: Annotated[int, Meta(description="The exit code is 1 if any.")]
+    notes: Annotated[int, Meta(description="Problems that may stay.")]
+    problems: list[BoardProblem]
+
+
+class DrillCheck(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that a drill looks at."""
+
+    what: Annotated[str, Meta(description="What was looked at.")]
+    passed: Annotated[bool, Meta(description="Whether it was as it should be.")]
+    found: Annotated[str, Meta(description="What was found, in words.")]
+    measured_seconds: Annotated[float | None, Meta(description="Of a time: the measured one; null: it is none, or never came.")] = (
+        None
+    )
+    earliest_seconds: Annotated[float | None, Meta(description="Of a time: the least that was computed.")] = None
+    latest_seconds: Annotated[float | None, Meta(description="Of a time: the most that was computed.")] = None
+
+
+class OtherAlert(msgspec.Struct, frozen=True, kw_only=True):
+    """An alert that came, too, as other rules see the same fault."""
+
+    alert: Annotated[str, Meta(description="Its name.")]
+    summary: Annotated[str, Meta(description="What it said.")]
+
+
+class WalkedStep(msgspec.Struct, frozen=True, kw_only=True):
+    """A query or command of the runbook; only with `--walk`."""
+
+    when: Annotated[str, Meta(description="During the fault, after it, or at the end.")]
+    section: Annotated[int, Meta(description="Number of its section on the page.")]
+    what: Annotated[str, Meta(description="The query or command.")]
+    verdict: Annotated[
+        Literal["right", "WRONG", "not judged", "not run"], Meta(description="The exit code is 1 if one is `WRONG`.")
+    ]
+    answer: Annotated[str, Meta(description="What it answered, or why it was not run.")]
+
+
+class Drilled(msgspec.Struct, frozen=True, kw_only=True):
+    """`tachoscope drill`."""
+
+    schema: Annotated[int, Meta(description="1.")] = 1
+    class_: Annotated[str, Meta(description="What was broken.")] = msgspec.field(name="class")
+    alert: Annotated[str, Meta(description="The alert that has to come.")]
+    passed: Annotated[bool, Meta(description="All was as it should be; the exit code is 1 if not.")]
+    checks: list[DrillCheck]
+    other_alerts: list[OtherAlert]
+    steps: list[WalkedStep]
+
+
+class Drill(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that can be drilled."""
+
+    class_: Annotated[str, Meta(description="What to call `tachoscope drill` with.")] = msgspec.field(name="class")
+    what: Annotated[str, Meta(description="What is broken, and what comes of it.")]
+
+
+class Drills(msgspec.Struct, frozen=True, kw_only=True):
+    """`tachoscope drill --list`."""
+
+    schema: Annotated[int, Meta(description="1.")] = 1
+    drills: list[Drill]
+
+
+ANSWERS: Mapping[str, type[msgspec.Struct]] = {
+    "doctor": Examined,
+    "store ls": Listed,
+    "slo check": SloChecked,
+    "dashboards check": BoardsChecked,
+    "drill": Drilled,
+    "drill --list": Drills,
+}
+"""By command; the records of other commands are where docs/programs.md says."""
