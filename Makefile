@@ -52,6 +52,7 @@ bench: system-packages $(READY) ## measure what probes, agent, GPUs, checkpoints
 	$(BIN)/python benchmarks/watch.py --write
 	$(BIN)/python benchmarks/profile_idle.py --write
 	$(BIN)/python benchmarks/profile_starts.py --write
+	$(BIN)/python benchmarks/install_matrix.py --write
 
 lab: system-packages $(READY) ## cause every bottleneck for real, RUNS=30 times at each severity, in two sets, and write docs/accuracy.md (days; it goes on where it was interrupted)
 	$(BIN)/python -m benchmarks.lab --set development --runs-per-class $(RUNS) --out $(OUT)
