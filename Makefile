@@ -27,7 +27,7 @@ demo: $(DEMO_READY) ## train a small model with a real fault, watched, and say w
 	$(BIN)/tachoscope demo $(if $(FAULT),--fault $(FAULT))
 
 test: system-packages $(READY) lint ## every behaviour once
-	$(BIN)/python -m pytest -m "not alone" -n 6
+	$(BIN)/python -m pytest -m "not alone" -n 4 --dist worksteal
 	$(BIN)/python -m pytest -m alone
 
 matrix: ## the same with each of PYTHONS="3.11 3.12 3.13 3.14" that is on this machine; the others are named

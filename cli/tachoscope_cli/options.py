@@ -13,7 +13,6 @@ from typing import Annotated
 import typer
 
 from tachoscope_core import extras
-from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.redaction import redact
 from tachoscope_show.safe_text import safe
 
