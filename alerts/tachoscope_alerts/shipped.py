@@ -9,8 +9,12 @@ from pathlib import Path
 from tachoscope_alerts import events, openslo, places
 from tachoscope_alerts.alertmanager import WATCHDOG
 from tachoscope_alerts.events import EventAlert
+from tachoscope_alerts.expressions import unmeasured_events
 from tachoscope_alerts.slo import Slo
+from tachoscope_alerts.windows import Timing
 from tachoscope_core.errors import TachoscopeError
+
+NOT_MEASURED = "ObjectiveNotMeasured"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +53,15 @@ def is_whole(slos: Sequence[Slo], shipped: Shipped) -> bool:
     return bool(shipped.slos) and {slo.name for slo in shipped.slos} <= {slo.name for slo in slos}
 
 
-def with_watchdog(given: Sequence[EventAlert], shipped: Shipped) -> list[EventAlert]:
-    """Return alerts with the one that Alertmanager's dead man's switch waits for, in a file of its own if it had to be added.
+def with_needed(given: Sequence[EventAlert], slos: Sequence[Slo], shipped: Shipped) -> list[EventAlert]:
+    """Return alerts with those that every build has, each in a file of its own if it had to be added: the one that Alertmanager's
+    dead man's switch waits for, and the one that tells of events that an objective cannot measure, where there can be any.
 
-    Not in that of its shipped group: put into one folder with what is built of all, it would take the place of the others.
+    Not in the file of its shipped group: put into one folder with what is built of all, it would take the place of the others.
     """
-    if any(event.alert == WATCHDOG for event in given):
-        return list(given)
-    return [*given, *(replace(event, group=WATCHDOG.lower()) for event in shipped.events if event.alert == WATCHDOG)]
+    needed = [WATCHDOG, *([NOT_MEASURED] if any(unmeasured_events(slo, Timing()) for slo in slos) else [])]
+    missing = [name for name in needed if all(event.alert != name for event in given)]
+    return [*given, *(replace(event, group=event.alert.lower()) for event in shipped.events if event.alert in missing)]
 
 
 def left_out(slos: Sequence[Slo], given: Sequence[EventAlert], shipped: Shipped) -> Shipped:

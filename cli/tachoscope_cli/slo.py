@@ -179,7 +179,7 @@ def slo_build(
     alone = bool(slos) and not shipped_module.is_whole(objectives, shipped)
     given, recordings = _events(events, alone=alone), _recordings(alone=alone)
     shipped_module.refuse_orphans(objectives, given, shipped)
-    alerts = shipped_module.with_watchdog(given, shipped)
+    alerts = shipped_module.with_needed(given, objectives, shipped)
     rules = policy_module.load(policy or default("policy.yaml"))
     known = catalogue_module.catalogue(objectives, catalogue or (), recordings)
     problems = lint.check(objectives, alerts, lint.Surroundings(known, rules.owners, None, float("inf"), shipped))

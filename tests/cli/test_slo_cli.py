@@ -208,10 +208,12 @@ def test_a_build_of_shipped_objectives_and_ones_own_has_all_shipped_alerts(own: 
     assert "left out" not in capsys.readouterr().err
 
 
-def test_a_build_of_ones_own_alone_has_the_heartbeat_and_says_what_is_left_out(own: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_build_of_ones_own_alone_has_what_every_build_has_and_says_what_is_left_out(
+    own: Path, capsys: pytest.CaptureFixture[str]
+):
     assert call(("slo", "build", "--slos", str(own), "--out", "rules")) == 0
 
-    assert alerts_in(Path("rules")) == {"OwnQueueBurn", "Watchdog"}
+    assert alerts_in(Path("rules")) == {"OwnQueueBurn", "Watchdog", "ObjectiveNotMeasured"}
     said = capsys.readouterr().err
     assert "14 objectives" in said
     assert f"--slos {places.path_of('slos')}" in said
