@@ -142,6 +142,9 @@ def _people(of: Slo | EventAlert, around: Surroundings) -> Iterator[Problem]:
     page = around.runbooks / f"{of.alert}.md"
     if not page.is_file():
         yield _error(of, f"{of.alert} has no runbook", f"write {page}: see docs/slos.md", "alert")
+    elif of.alert not in page.read_text(errors="replace").partition("\n")[0].removeprefix("#").replace("|", " ").split():
+        what = f"the first line of {page} does not name {of.alert}"
+        yield _error(of, what, f"begin it with `# {of.alert}`, and see whether it is that alert's page", "alert")
     elif unfinished := sum("TODO" in line for line in page.read_text(errors="replace").splitlines()):
         yield _error(of, f"the runbook of {of.alert} has {unfinished} lines with TODO", f"finish {page}", "alert")
 
@@ -209,7 +212,8 @@ def _short_period(slo: Slo) -> Iterator[Problem]:
     spent = first.part(slo.period_days * DAY)
     if spent > 1.5 * aimed:
         what = f"{_percent(spent)} of the budget of {slo.name} is spent before its first {first.severity}, not {_percent(aimed)}"
-        why = f"a period of {slo.period_days:g} days would need a window shorter than {duration(first.long_seconds)}"
+        period = "a day" if slo.period_days == 1 else f"{slo.period_days:g} days"
+        why = f"a period of {period} would need a window shorter than {duration(first.long_seconds)}"
         yield Problem(slo.path, _line(slo, "duration"), "note", f"{what}: {why}", "write a longer period, or accept that")
 
 

@@ -71,7 +71,7 @@ class Event:
 @pytest.fixture
 def around(tmp_path: Path):
     for name in ("AvailabilityBurn", "WaitingBurn", "AgeBurn", "Down"):
-        (tmp_path / f"{name}.md").touch()
+        (tmp_path / f"{name}.md").write_text(f"# {name}\n")
 
     def made(*slos: Slo, retention_days: float = 35.0) -> lint.Surroundings:
         known = {**catalogue(slos), **{one.name: one for one in OWN}}
@@ -199,6 +199,14 @@ def test_a_runbook_that_is_not_finished_is_an_error(problems, tmp_path):
     (found,) = problems(RATIO)
 
     assert "error: the runbook of AvailabilityBurn has 2 lines with TODO (finish " in found
+
+
+@pytest.mark.parametrize("text", ["", "# LatencyBurn | page\nAvailabilityBurn\n"])
+def test_a_runbook_that_is_empty_or_another_alerts_is_an_error(problems, tmp_path, text: str):
+    (tmp_path / "AvailabilityBurn.md").write_text(text)
+    (found,) = problems(RATIO)
+
+    assert "AvailabilityBurn.md does not name AvailabilityBurn (begin it with `# AvailabilityBurn`" in found
 
 
 def test_a_first_page_after_half_an_hour_of_nothing_working_is_a_note(problems):

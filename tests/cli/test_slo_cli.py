@@ -160,7 +160,7 @@ def test_build_writes_what_build_then_finds_current(own: Path, capsys: pytest.Ca
     assert call(words) == 0
     written = sorted(path for path in Path("rules").rglob("*") if path.is_file())
     assert written
-    assert "1 objective and 1 other alert" in capsys.readouterr().err
+    assert "1 objective and 2 other alerts" in capsys.readouterr().err
     assert call((*words, "--check")) == 0
 
     written[0].write_text(written[0].read_text() + "# touched\n")
@@ -230,9 +230,9 @@ def test_a_build_names_the_runbook_that_is_missing_and_begins_it_where_it_is_tol
     assert call((*words, "--runbooks", "runbooks")) == 0
     assert [path.name for path in Path("runbooks").iterdir()] == [page.name]  # those of what ships came with it
     assert page.read_text().startswith("# OwnQueueBurn | page and ticket | inference-serving | inference |")
-    page.write_text("mine")
+    page.write_text("# OwnQueueBurn: mine")
     assert call((*words, "--runbooks", "runbooks")) == 0
-    assert page.read_text() == "mine"
+    assert page.read_text() == "# OwnQueueBurn: mine"
     assert call(("slo", "check", str(own))) == 0
 
 
