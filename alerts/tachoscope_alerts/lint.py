@@ -6,6 +6,7 @@ A check returns problems and prints nothing. What rules read is checked in `rule
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -142,7 +143,7 @@ def _people(of: Slo | EventAlert, around: Surroundings) -> Iterator[Problem]:
     page = around.runbooks / f"{of.alert}.md"
     if not page.is_file():
         yield _error(of, f"{of.alert} has no runbook", f"write {page}: see docs/slos.md", "alert")
-    elif of.alert not in page.read_text(errors="replace").partition("\n")[0].removeprefix("#").replace("|", " ").split():
+    elif of.alert not in re.findall(r"\w+", page.read_text(errors="replace").partition("\n")[0]):
         what = f"the first line of {page} does not name {of.alert}"
         yield _error(of, what, f"begin it with `# {of.alert}`, and see whether it is that alert's page", "alert")
     elif unfinished := sum("TODO" in line for line in page.read_text(errors="replace").splitlines()):
