@@ -24,6 +24,7 @@ from test_odd_records import service, training
 
 VICTIM_JOB = "resnet"
 MARKUP = "\x00\x1b[31m\x1b]0;owned\x07<script>alert(1)</script>[red]{{x}}](javascript:x)\n$(id)"
+MUTATED_RECORDS = 10_000
 MUTATED_IN_A_JOB = 500
 _HUGE = "9" * 400
 
@@ -476,10 +477,10 @@ def mutated(line: bytes, chance: random.Random) -> bytes:
     return json.dumps(document).encode()
 
 
-def mutated_jobs(ground: Ground, count: int, chance: random.Random) -> Iterator[tuple[str, list[bytes]]]:
+def mutated_jobs(ground: Ground, chance: random.Random) -> Iterator[tuple[str, list[bytes]]]:
     """Yield own jobs of the attacker's, of now: valid records of every kind, each followed by itself, changed."""
     streams = [ground.victim, *([json.loads(json.dumps(_plain(one))) for one in make()] for make in (training, service))]
-    for number in range(count // MUTATED_IN_A_JOB):
+    for number in range(MUTATED_RECORDS // MUTATED_IN_A_JOB):
         rows = streams[number % len(streams)]
         shift = time.time() - max(one["time"] for one in rows)
         lines = [json.dumps({**one, "job": f"mutated{number}", "time": one["time"] + shift}).encode() for one in rows]
@@ -494,7 +495,7 @@ def _plain(record: Any) -> dict[str, Any]:
     return dict(msgspec.json.decode(msgspec.json.encode(record)))
 
 
-def plant(place: Path, mutated_records: int, seed: int = 1) -> dict[str, Any]:
+def plant(place: Path, seed: int = 1) -> dict[str, Any]:
     """Plant everything; return what was."""
     ground = Ground(place)
     planted, refused = [], []
@@ -505,7 +506,7 @@ def plant(place: Path, mutated_records: int, seed: int = 1) -> dict[str, Any]:
         except PermissionError:
             refused.append(name)
     count = 0
-    for job, lines in mutated_jobs(ground, mutated_records, random.Random(seed)):
+    for job, lines in mutated_jobs(ground, random.Random(seed)):
         ground.segment(*lines)
         ground.object(job, gzip.compress(b"\n".join(lines) + b"\n"))
         count += MUTATED_IN_A_JOB
@@ -513,4 +514,4 @@ def plant(place: Path, mutated_records: int, seed: int = 1) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    json.dump(plant(Path(sys.argv[1]), int(sys.argv[2])), sys.stdout)
+    json.dump(plant(Path(sys.argv[1])), sys.stdout)

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import test_neighbours
-from attacker import FORGERIES, VICTIM_JOB
+from attacker import FORGERIES, MUTATED_RECORDS, VICTIM_JOB
 from helpers import MEASURED, environment
 from processes import AgentProcess, wait_for
 from tachoscope_core.owner import Owner
@@ -26,6 +26,8 @@ from tachoscope_core.store import Store
 from test_neighbours import ATTACKER, COMMAND_LINE, VICTIM, interpreter, made_place, place, python
 
 __all__ = ["place"]
+
+pytestmark = pytest.mark.bar  # test_neighbours.py has what one user can do to another, one by one
 
 MOST_MEBIBYTES = 300
 MOST_MEBIBYTES_OF_AGENT = 150
@@ -80,8 +82,7 @@ class Attack:
 
 
 @pytest.fixture(scope="module")
-def attack(pytestconfig: pytest.Config) -> Iterator[Attack]:
-    mutated = 1_000 if pytestconfig.getoption("--bar-runs") < 10 else 10_000
+def attack() -> Iterator[Attack]:
     with made_place() as place:
         os.chown(place / "store", 0, 0)  # a store of several users: root's, in which everybody may make jobs
         (place / "store" / "jobs").mkdir()
@@ -92,15 +93,15 @@ def attack(pytestconfig: pytest.Config) -> Iterator[Attack]:
         assert test_neighbours.victim_trains(place).returncode == 0
         made.before = made.said()
         script = str(Path(__file__).with_name("attacker.py"))
-        made.planted = json.loads(made.run(ATTACKER, script, str(place), str(mutated), python=()))
+        made.planted = json.loads(made.run(ATTACKER, script, str(place), python=()))
         yield made
         sys.stderr.write(f"\n{len(made.planted['planted'])} forgeries; MiB: {made.peaks}\n")
 
 
-def test_the_attacker_has_at_least_forty_forgeries_and_as_many_mutated_records_as_asked_for(attack: Attack) -> None:
+def test_the_attacker_has_at_least_forty_forgeries_and_ten_thousand_mutated_records(attack: Attack) -> None:
     assert len(FORGERIES) >= 40
     assert attack.planted["planted"] == list(FORGERIES)
-    assert attack.planted["mutated"] >= 1_000
+    assert attack.planted["mutated"] == MUTATED_RECORDS
 
 
 def test_nothing_that_is_said_of_the_victims_job_changes(attack: Attack) -> None:
@@ -110,7 +111,6 @@ def test_nothing_that_is_said_of_the_victims_job_changes(attack: Attack) -> None
     assert max(attack.peaks.values()) < MOST_MEBIBYTES, attack.peaks
 
 
-@pytest.mark.bar  # as test_neighbours.py, beside fewer forgeries
 def test_a_run_of_the_victims_is_as_it_would_be_alone(attack: Attack) -> None:
     (attack.place / "victim" / "train.py").write_text(test_neighbours.TRAIN)
     words = ("run", "--job", "alone", "--store", str(attack.store), "--", interpreter(), str(attack.place / "victim" / "train.py"))
@@ -127,10 +127,10 @@ def test_a_run_of_the_victims_is_as_it_would_be_alone(attack: Attack) -> None:
     "words",
     [
         pytest.param(("store", "ls", "--limit", "1000"), id="store ls"),
-        pytest.param(("store", "failures"), id="store failures", marks=pytest.mark.bar),
-        pytest.param(("store", "quarantine", VICTIM_JOB), id="store quarantine", marks=pytest.mark.bar),
-        pytest.param(("store", "traces", "documents"), id="store traces", marks=pytest.mark.bar),
-        pytest.param(("watch", "--once"), id="watch", marks=pytest.mark.bar),
+        pytest.param(("store", "failures"), id="store failures"),
+        pytest.param(("store", "quarantine", VICTIM_JOB), id="store quarantine"),
+        pytest.param(("store", "traces", "documents"), id="store traces"),
+        pytest.param(("watch", "--once"), id="watch"),
     ],
 )
 def test_who_looks_at_all_jobs_is_neither_stopped_nor_misled(attack: Attack, words: tuple[str, ...]) -> None:
@@ -206,7 +206,6 @@ FLOOD = r"""
 """
 
 
-@pytest.mark.bar  # tests/node/test_follow.py bounds what a line may hold
 def test_what_the_agent_keeps_of_long_texts_is_bounded(place: Path) -> None:
     python(ATTACKER, place, FLOOD)
     with agent_that_sees_the_victim(place) as agent:

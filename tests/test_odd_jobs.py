@@ -150,6 +150,7 @@ def test_a_loop_without_an_optimizer_has_a_step_for_each_gradient_and_says_so(ra
     assert all(step.backward_calls == 1 for step in steps_of(records_of(job.folder))[1:])
 
 
+@pytest.mark.bar  # test_steps.py has such a loop
 def test_a_loop_that_says_its_steps_has_these_and_nothing_to_note(ran: Callable[..., Ran]) -> None:
     job = ran("without_optimizer", "--say-steps")
 
@@ -166,6 +167,7 @@ def test_a_crash_stands_first_in_the_report_with_rank_step_exception_and_exit_co
     assert job.notes()[0] == said
 
 
+@pytest.mark.bar  # as the one above
 def test_a_crash_in_a_process_of_multiprocessing_is_one(ran: Callable[..., Ran]) -> None:
     job = ran("crash_in_a_child")
 

@@ -90,6 +90,7 @@ if number == 22 and os.environ["RANK"] == "1":
 """
 
 
+@pytest.mark.bar  # test_run_watch.py kills one, too
 def test_kill_9_of_one_rank_keeps_all_records_up_to_then(train: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
