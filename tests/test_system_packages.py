@@ -139,7 +139,9 @@ def test_make_test_looks_before_it_installs_or_tests_anything_and_demo_installs_
         shutil.copy(REPOSITORY / name, tmp_path)
 
     def lines(target: str) -> list[str]:
-        done = subprocess.run(["make", "--dry-run", target], cwd=tmp_path, capture_output=True, text=True, check=True)
+        plain = {name: value for name, value in os.environ.items() if name not in {"MAKEFLAGS", "MAKELEVEL", "MFLAGS"}}
+        command = ["make", "--dry-run", target]
+        done = subprocess.run(command, cwd=tmp_path, env=plain, capture_output=True, text=True, check=True)
         return done.stdout.splitlines()
 
     assert lines("test")[0] == ".ci/system-packages test"

@@ -91,7 +91,9 @@ def test_no_permission_is_told_as_such(name: str, tmp_path: Path) -> None:
     for parent in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
         parent.chmod(0o755)
     (folder / name).chmod(0)
-    imports = "from tachoscope_cli.main import main; import tachoscope_cli.commands, tachoscope_cli.trace_paths, pandas, yaml"
+    # What the command imports when it runs lies where only root may read.
+    imports = "import importlib.metadata, pandas, yaml, tachoscope_analyzers.analyze, tachoscope_core.report"
+    imports += "; from tachoscope_cli.main import main; from tachoscope_cli import commands, paths, trace_paths"
     code = f"import os, sys; {imports}; os.setuid(65534); main(sys.argv[1:])"
 
     done = subprocess.run([sys.executable, "-c", code, "analyze", str(folder / name)], capture_output=True, text=True)
