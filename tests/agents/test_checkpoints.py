@@ -148,6 +148,7 @@ def framework(tmp_path: Path, name: str) -> JobRecords:
     return records_of(tmp_path)
 
 
+@pytest.mark.bar  # as the next two
 def test_lightning_saves_and_restores_whole_and_in_the_background(tmp_path: Path) -> None:
     job = framework(tmp_path, "lightning")
     background, blocking = sorted(job.checkpoints, key=lambda row: row.time)

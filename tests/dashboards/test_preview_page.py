@@ -363,6 +363,7 @@ def test_the_theme_is_a_choice_too(site: Site) -> None:
     page.close()
 
 
+@pytest.mark.bar  # a speed
 @pytest.mark.alone
 def test_a_board_of_forty_panels_is_drawn_within_seconds(site: Site) -> None:
     began = time.monotonic()

@@ -144,6 +144,7 @@ def test_a_recording_of_a_servers_metrics_is_shown_without_a_store(tmp_path: Pat
     assert path.name in shown.query_params["service"]
 
 
+@pytest.mark.bar  # a speed
 @pytest.mark.alone
 def test_fifty_thousand_requests_are_binned_and_looked_at_again_within_a_second(tmp_path: Path) -> None:
     folder = store_of(tmp_path / "store", busy(50_000))

@@ -314,6 +314,7 @@ def recorded_ddp(folder: Path, sleep_seconds: float) -> JobTraces:
     return read_job([folder / "trace-*.json"], executor=InProcess())
 
 
+@pytest.mark.bar  # planted above
 @pytest.mark.alone
 def test_a_sleep_of_80_ms_on_one_rank_of_a_real_job_is_found(folder: Path) -> None:
     found = recorded_ddp(folder, 0.08)
@@ -324,6 +325,7 @@ def test_a_sleep_of_80_ms_on_one_rank_of_a_real_job_is_found(folder: Path) -> No
     assert not found.quality["problem"].isin(["no_rank", "nothing_in_common"]).any()
 
 
+@pytest.mark.bar  # planted above
 @pytest.mark.alone
 def test_a_real_job_without_the_sleep_has_no_straggler(folder: Path) -> None:
     """A rank whose core others use is truly late, so a recording that the machine spoilt is made again."""
