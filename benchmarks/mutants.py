@@ -3,7 +3,7 @@
 Each mutant changes one place of a copy of the tree, and the tests of that module run until one fails. Of the mutants that nothing
 finds, those are named; with `--before` they are shown to the tests of an earlier commit too, to see what these would have found.
 
-    python benchmarks/mutants.py                        # 10 mutants of each module: about an hour on two cores
+    python benchmarks/mutants.py                        # 10 mutants of each module: hours on two cores
     python benchmarks/mutants.py --mutants 5 --before v0.1.0 --write
 """
 

@@ -54,10 +54,10 @@ def is_whole(slos: Sequence[Slo], shipped: Shipped) -> bool:
 
 
 def with_needed(given: Sequence[EventAlert], slos: Sequence[Slo], shipped: Shipped) -> list[EventAlert]:
-    """Return alerts with those that every build has, each in a file of its own if it had to be added: the one that Alertmanager's
-    dead man's switch waits for, and the one that tells of events that an objective cannot measure, where there can be any.
+    """Return the given alerts and those that every build has: Watchdog, and ObjectiveNotMeasured if an objective needs it.
 
-    Not in the file of its shipped group: put into one folder with what is built of all, it would take the place of the others.
+    An added alert gets a file of its own. In the file of its shipped group it would replace the whole group where both builds are
+    put into one folder.
     """
     needed = [WATCHDOG, *([NOT_MEASURED] if any(unmeasured_events(slo, Timing()) for slo in slos) else [])]
     missing = [name for name in needed if all(event.alert != name for event in given)]

@@ -19,7 +19,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 
     name: Annotated[str, Meta(description="What was looked at.")]
     state: Annotated[
-        Literal["ok", "no", "bad"], Meta(description="`no`: a limit of what can be collected; `bad`: something to mend.")
+        Literal["ok", "no", "bad"], Meta(description="`no`: a limit of what can be collected; `bad`: something to fix.")
     ]
     detail: Annotated[str, Meta(description="What was found, and the way out.")]
 
@@ -28,7 +28,7 @@ class Examined(msgspec.Struct, frozen=True, kw_only=True):
     """`tachoscope doctor`."""
 
     schema: Annotated[int, Meta(description="1.")] = 1
-    to_mend: Annotated[int, Meta(description="How many checks are `bad`; the exit code is 1 if any.")]
+    bad_checks: Annotated[int, Meta(description="How many checks are `bad`; the exit code is 1 if any.")]
     checks: list[Check]
 
 
@@ -70,7 +70,7 @@ class SloProblem(msgspec.Struct, frozen=True, kw_only=True):
 
     path: Annotated[str, Meta(description="The file.")]
     line: Annotated[int | None, Meta(description="Its line; null: the file cannot be read, and `what` names the place.")] = None
-    severity: Annotated[Severity, Meta(description="An `error` must be mended, a `note` may stay.")]
+    severity: Annotated[Severity, Meta(description="Fix an `error`; a `note` may stay.")]
     what: Annotated[str, Meta(description="What is wrong.")]
     fix: Annotated[str, Meta(description="The way out; empty: `what` names it.")] = ""
 
@@ -91,8 +91,8 @@ class BoardProblem(msgspec.Struct, frozen=True, kw_only=True):
 
     board: Annotated[str, Meta(description="The board, or the file that cannot be read.")]
     where: Annotated[str, Meta(description="The panel, variable or mark; empty: the board itself.")] = ""
-    rule: Annotated[str | None, Meta(description="The rule that is not held; null: the file cannot be read.")] = None
-    severity: Annotated[Severity, Meta(description="An `error` must be mended, a `note` may stay.")]
+    rule: Annotated[str | None, Meta(description="The rule that it breaks; null: the file cannot be read.")] = None
+    severity: Annotated[Severity, Meta(description="Fix an `error`; a `note` may stay.")]
     what: Annotated[str, Meta(description="What is wrong.")]
     fix: Annotated[str, Meta(description="The way out; empty: `what` names it.")] = ""
 

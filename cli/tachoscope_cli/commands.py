@@ -131,7 +131,7 @@ def demo(
 
 @app.command(rich_help_panel=START, epilog="Examples: `tachoscope doctor`, `tachoscope doctor --format json`")
 def doctor(store: StoreOption = None, format_: JsonOption = TEXT) -> None:
-    """Say what this machine can and cannot collect, and why. Exits with 1 if something needs mending."""
+    """Say what this machine can and cannot collect, and why. Exits with 1 if something needs fixing."""
     from tachoscope_cli import doctor as doctor_module
 
     found = doctor_module.examine(store_url(store))
@@ -139,7 +139,7 @@ def doctor(store: StoreOption = None, format_: JsonOption = TEXT) -> None:
         write_json(found)
     else:
         console().print(doctor_module.rendered(found))
-    raise typer.Exit(ExitCode.if_well(not found.to_mend))
+    raise typer.Exit(ExitCode.if_well(not found.bad_checks))
 
 
 @app.command(
@@ -298,9 +298,9 @@ def verify(
         typer.Option(metavar="UID", help="With --last: trust jobs and files of this user as if they were yours."),
     ] = None,
 ) -> None:
-    """Read checkpoints back and hold them against the checksums that were taken when they were saved.
+    """Read checkpoints back and compare them with the checksums that were taken when they were saved.
 
-    Those are in the store. Without them the records of a file of `torch.save` are held against their CRC-32. Nothing is unpickled.
+    Those are in the store. Without them, records in a file of `torch.save` are compared with their CRC-32. Nothing is unpickled.
     Exits with 0 if all are sound, 3 if one is corrupt, else 1 if one could not be verified.
     """
     from tachoscope_cli.verify import verify_checkpoints

@@ -40,7 +40,7 @@ def examine(store_url: str) -> Examined:
         _accelerator(),
         _gpu_metrics(),
     ]
-    return Examined(to_mend=sum(one.state == "bad" for one in checks), checks=checks)
+    return Examined(bad_checks=sum(one.state == "bad" for one in checks), checks=checks)
 
 
 def rendered(found: Examined) -> Table:
@@ -111,7 +111,7 @@ def _store(url: str) -> Check:
 def _agent(root: Path) -> Check:
     agent = spool.live_agent(root)
     if agent is None:
-        return _check("node agent", "no", f"none serves {root}: runs ship their own records, and there are no metrics")
+        return _check("node agent", "no", f"no agent serves {root}: `run` ships its own records, and there are no metrics")
     return _check("node agent", "ok", f"process {agent.pid}, {agent.url}/metrics, ships to {agent.store}")
 
 

@@ -48,7 +48,7 @@ OF_COMMANDS: Mapping[ExitCode, Mapping[str, str]] = {
         "dashboards check": "a problem is an error",
         "dashboards preview": "with `--shots`: a panel could not be drawn",
         "dashboards push": "a board was refused",
-        "doctor": "something needs mending",
+        "doctor": "something needs fixing",
         "drill": "a check failed, or a step of the runbook answered wrong",
         "job processes": "no process of the job runs here",
         "slo build": "an objective has an error; with `--check`: a file is not current",

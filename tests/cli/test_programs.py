@@ -104,7 +104,7 @@ def test_each_help_has_an_example_of_its_own_command() -> None:
 # --- JSON ---------------------------------------------------------------------------------------------------------------------
 
 
-def test_doctor_counts_what_is_to_be_mended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_counts_what_is_is_bad(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("TACHOSCOPE_STORE", str(tmp_path / "file" / "store"))
 
@@ -113,7 +113,7 @@ def test_doctor_counts_what_is_to_be_mended(tmp_path: Path, monkeypatch: pytest.
     assert found["schema"] == 1
     bad = {one["name"]: one["detail"] for one in found["checks"] if one["state"] == "bad"}  # a driver may be, too
     assert str(tmp_path / "file") in bad["store"]
-    assert found["to_mend"] == len(bad)
+    assert found["bad_checks"] == len(bad)
 
 
 def test_jobs_of_a_store_are_listed_with_what_they_recorded_and_those_left_out_are_counted() -> None:
