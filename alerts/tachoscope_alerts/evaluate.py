@@ -97,10 +97,8 @@ def bad_and_total(slo: Slo, series: ByMetric, start: float, end: float, timing: 
         total, within = _of_histogram(slo, indicator, series, times, window)
         return Events(times, _without(total, within) if isinstance(indicator, AtMost) else within, total)
     total = _rates(slo, indicator.total, series.get(indicator.total.metric, ()), times, window)
-    part = indicator.bad or indicator.good
-    assert part is not None, "one of both is given"
-    if part.metric != indicator.total.metric:
-        total = _where(total, _rates(slo, Selector(part.metric), series.get(part.metric, ()), times, window))
+    if indicator.other_metric:
+        total = _where(total, _of_part(slo, indicator, series, times, window))
     if indicator.bad is None:
         assert indicator.good is not None
         good = _rates(slo, indicator.good, series.get(indicator.good.metric, ()), times, window)
@@ -179,11 +177,41 @@ def _of_histogram(
 
 
 def _of_bucket(bucket: Series, count: Series | None, times: Times, window_ms: int) -> Floats:
-    """Return the rate of a bucket, none while it was not there a window ago, or is gone and the count of its series is not."""
+    """Return the rate of a bucket, none where it was not there a window ago, or not in each scrape that its count was in."""
     known = instant(bucket, times - window_ms)[1]
     if count is not None:
-        known &= instant(bucket, times)[1] | ~instant(count, times)[1]
+        known &= _samples(bucket, times, window_ms) == _samples(count, times, window_ms)
     return np.where(known, rate(bucket, times, window_ms), np.nan)
+
+
+def _samples(one: Series, times: Times, window_ms: int) -> Times:
+    """Return how many samples a series has in the window before each time."""
+    return np.searchsorted(one.times_ms, times, side="right") - np.searchsorted(one.times_ms, times - window_ms, side="left")
+
+
+def _of_part(slo: Slo, ratio: Ratio, series: ByMetric, times: Times, window_ms: int) -> dict[Group, Floats]:
+    """Return the rates of the other metric of a ratio; none where a counter of good events ended, and none of the total did."""
+    part = Selector(ratio.other_metric)
+    rates = _rates(slo, part, series.get(part.metric, ()), times, window_ms)
+    if ratio.good is None:
+        return rates
+    ended = _ended(slo, part, series, times, window_ms)
+    of_total = _ended(slo, ratio.total, series, times, window_ms)
+    never = np.zeros(len(times), dtype=np.bool_)
+    return {
+        group: np.where(ended.get(group, never) & ~of_total.get(group, never), np.nan, values) for group, values in rates.items()
+    }
+
+
+def _ended(slo: Slo, chosen: Selector, series: ByMetric, times: Times, window_ms: int) -> dict[Group, Flags]:
+    """Return the groups in which a series had a sample within the window before each time, and is not there then."""
+    found: dict[Group, Flags] = {}
+    for one in series.get(chosen.metric, ()):
+        if matches(chosen, one.labels):
+            flags = (_samples(one, times, window_ms) > 0) & ~instant(one, times)[1]
+            group = _group(one.labels, slo.by)
+            found[group] = found[group] | flags if group in found else flags
+    return found
 
 
 def _without_bound(labels: Mapping[str, str]) -> _Key:

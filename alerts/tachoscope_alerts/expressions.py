@@ -74,8 +74,8 @@ def total_events(slo: Slo, timing: Timing) -> str:
     """Return the events of the moment that are known to be good or bad: a second's, or of slices the entities."""
     indicator = slo.indicator
     if isinstance(indicator, Ratio):
-        total, part = _rate(slo, selector(indicator.total), timing), _other_metric(indicator)
-        return f"({total}) and {_on(slo)} ({_rate(slo, part, timing)})" if part else total
+        total, part = _rate(slo, selector(indicator.total), timing), _part(slo, indicator, timing)
+        return f"({total}) and {_on(slo)} ({part})" if part else total
     if isinstance(indicator, AtMost | MoreThan):
         return _of_count(slo, indicator, timing, "and")
     if indicator.gate is not None and indicator.missing == "bad":
@@ -88,21 +88,31 @@ def unmeasured_events(slo: Slo, timing: Timing) -> str:
     indicator = slo.indicator
     if isinstance(indicator, AtMost | MoreThan):
         return _of_count(slo, indicator, timing, "unless")
-    part = _other_metric(indicator) if isinstance(indicator, Ratio) else ""
+    if not (isinstance(indicator, Ratio) and (part := _part(slo, indicator, timing))):
+        return ""
+    return f"({_rate(slo, selector(indicator.total), timing)}) unless {_on(slo)} ({part})"
+
+
+def _part(slo: Slo, ratio: Ratio, timing: Timing) -> str:
+    """Return what is there while the metric of the good or bad events counts; nothing where it is the metric of the total.
+
+    A server may lack another metric. Of the same metric, a label's value that never was is 0: a server whose requests all succeed
+    may have no counter of failures. Where a counter of good events ended within the window and no total did, the rest of the window
+    would be bad, so it does not count. Where both ended, their server did, and the window counts.
+    """
+    part = ratio.other_metric
     if not part:
         return ""
-    assert isinstance(indicator, Ratio)
-    return f"({_rate(slo, selector(indicator.total), timing)}) unless {_on(slo)} ({_rate(slo, part, timing)})"
+    rate = _rate(slo, part, timing)
+    if ratio.good is None:
+        return rate
+    ended = f"{_ended(slo, part, timing)} unless {_on(slo)} {_ended(slo, selector(ratio.total), timing)}"
+    return f"({rate}) unless {_on(slo)} ({ended})"
 
 
-def _other_metric(ratio: Ratio) -> str:
-    """Return the metric of the good or bad events, where it is not that of the total: a server may lack it.
-
-    Of one metric a value of a label that never was is 0: a server whose requests all succeed may have no counter of failures.
-    """
-    part = ratio.bad or ratio.good
-    assert part is not None, "one of both is given"
-    return part.metric if part.metric != ratio.total.metric else ""
+def _ended(slo: Slo, series: str, timing: Timing) -> str:
+    """Return the groups in which a series had a sample within the window and is not there now."""
+    return f"group{_by(slo)} (last_over_time({series}[{duration(timing.base)}]) unless {series})"
 
 
 def _of_count(slo: Slo, indicator: AtMost | MoreThan, timing: Timing, operator: str) -> str:
@@ -147,15 +157,16 @@ def _within(slo: Slo, indicator: AtMost | MoreThan, timing: Timing) -> str:
 
 
 def _bucket(indicator: AtMost | MoreThan, timing: Timing) -> str:
-    """Return the events of at most the bound, of series that were there a window ago, and are there as long as their count is.
+    """Return the events of at most the bound, of series that were there a window ago, and in each scrape that their count was in.
 
     Of a younger one Prometheus extrapolates the bucket and the count by different times, so that some are in one and not in the
-    other: requests of a server that has just begun, or that has the bucket only since its restart, would be bad. So would those of
-    a server that has just lost the bucket and goes on counting. Where both have ended, the last window counts.
+    other: requests of a server that has just begun would be bad. So would those of a server that has the bucket only since its
+    restart, or that lost it, while the count covers the whole window.
     """
-    bucket = selector(indicator.histogram, "_bucket", (bound_matcher(indicator.bound),))
-    lost = f"{selector(indicator.histogram, '_count')} unless ignoring (le) {bucket}"
-    return f"({_old_enough(bucket, timing)} unless ignoring (le) ({lost}))"
+    bucket, window = selector(indicator.histogram, "_bucket", (bound_matcher(indicator.bound),)), duration(timing.base)
+    count = selector(indicator.histogram, "_count")
+    together = f"count_over_time({bucket}[{window}]) == ignoring (le) count_over_time({count}[{window}])"
+    return f"({_old_enough(bucket, timing)} and ignoring (le) ({together}))"
 
 
 def _old_enough(series: str, timing: Timing) -> str:
@@ -173,6 +184,11 @@ def level(window_seconds: float, timing: Timing) -> Level:
         if window_seconds > RAW_LIMIT_SECONDS and timing.scaled(window_seconds) >= LEAST_SUMS * interval:
             return sums
     return MOMENTS
+
+
+def interval_of(of: Level, timing: Timing) -> float:
+    """Return the seconds between the samples of a level."""
+    return {MOMENTS: timing.interval, SUMS: timing.slow_interval, LONG_SUMS: timing.budget_interval}[of]
 
 
 def error_ratio(slo: Slo, window_seconds: float, of: Level = MOMENTS) -> str:

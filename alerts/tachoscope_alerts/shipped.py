@@ -15,6 +15,7 @@ from tachoscope_alerts.windows import Timing
 from tachoscope_core.errors import TachoscopeError
 
 NOT_MEASURED = "ObjectiveNotMeasured"
+NO_LONGER_MEASURED = "ObjectiveNoLongerMeasured"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +55,18 @@ def is_whole(slos: Sequence[Slo], shipped: Shipped) -> bool:
 
 
 def with_needed(given: Sequence[EventAlert], slos: Sequence[Slo], shipped: Shipped) -> list[EventAlert]:
-    """Return the given alerts and those that every build has: Watchdog, and ObjectiveNotMeasured if an objective needs it.
+    """Return the given alerts and those that every build has: Watchdog, ObjectiveNoLongerMeasured if there is an objective, and
+    ObjectiveNotMeasured if an objective needs it.
 
     An added alert gets a file of its own. In the file of its shipped group it would replace the whole group where both builds are
     put into one folder.
     """
-    needed = [WATCHDOG, *([NOT_MEASURED] if any(unmeasured_events(slo, Timing()) for slo in slos) else [])]
-    missing = [name for name in needed if all(event.alert != name for event in given)]
+    needed = {
+        WATCHDOG: True,
+        NO_LONGER_MEASURED: bool(slos),
+        NOT_MEASURED: any(unmeasured_events(slo, Timing()) for slo in slos),
+    }
+    missing = [name for name, is_needed in needed.items() if is_needed and all(event.alert != name for event in given)]
     return [*given, *(replace(event, group=event.alert.lower()) for event in shipped.events if event.alert in missing)]
 
 

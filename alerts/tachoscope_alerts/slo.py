@@ -43,6 +43,13 @@ class Ratio:
     bad: Selector | None = None
     good: Selector | None = None
 
+    @property
+    def other_metric(self) -> str:
+        """The metric of the good or bad events; empty if it is that of the total."""
+        part = self.bad or self.good
+        assert part is not None, "one of both is given"
+        return part.metric if part.metric != self.total.metric else ""
+
 
 @dataclass(frozen=True, slots=True)
 class AtMost:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tachoscope_alerts.expressions import BUDGET_REMAINING, number, recorded
+from tachoscope_alerts.expressions import BUDGET_REMAINING, interval_of, level, number, recorded
 from tachoscope_alerts.links import dashboard_url, runbook_url
 from tachoscope_alerts.policy import Policy
 from tachoscope_alerts.slo import Slices, Slo
@@ -69,17 +69,19 @@ def annotations_of(slo: Slo, tier: Tier, policy: Policy, timing: Timing, said: S
 def templates(slo: Slo, tier: Tier, timing: Timing) -> Said:
     """Return what Prometheus fills in.
 
-    What is left of the budget was recorded up to half an hour ago: it is at most what the events of the long window have left.
+    What is left of the budget was recorded up to half an hour ago: it is at most what the events of the long window have left. Of a
+    young service only a part of that window was measured, which is counted.
     """
     # Two evaluations back: the first group may be evaluated a moment before the second writes again.
-    span = duration(2 * timing.slow_interval)
-    quoted = dict.fromkeys(slo.by, "%q")
-    series = recorded(BUDGET_REMAINING, slo, **quoted).replace('"%q"', "%q")
+    span, period = duration(2 * timing.slow_interval), timing.scaled(slo.period_days * DAY)
+    of = level(tier.long_seconds, timing)
+    remaining, measured = (_of_the_alert(name, slo) for name in (BUDGET_REMAINING, of.total))
     arguments = "".join(f" $labels.{label}" for label in slo.by)
-    budget, hours = number(slo.budget), timing.scaled(slo.period_days * DAY) / HOUR
-    spent = number(100 * tier.long_seconds / (slo.period_days * DAY) / slo.budget)
-    left = f"clamp_min(clamp_max(100 * last_over_time({series}[{span}]), 100 - {spent} * %g), 0)"
-    ask = f"printf `{left}`{arguments} $value"
+    budget, hours = number(slo.budget), period / HOUR
+    spent = number(100 * interval_of(of, timing) / period / slo.budget)
+    looks = f"scalar(count_over_time({measured}[{duration(timing.scaled(tier.long_seconds))}]))"
+    left = f"clamp_min(clamp_max(100 * last_over_time({remaining}[{span}]), 100 - {spent} * %g * {looks}), 0)"
+    ask = f"printf `{left}`{arguments} $value{arguments}"
     return Said(
         labels={label: f"{{{{ $labels.{label} }}}}" for label in slo.by},
         bad="{{ $value | humanizePercentage }}",
@@ -89,6 +91,11 @@ def templates(slo: Slo, tier: Tier, timing: Timing) -> Said:
         where=WHERE,
         chosen=CHOSEN_PLACE,
     )
+
+
+def _of_the_alert(name: str, slo: Slo) -> str:
+    """Return a recorded series of the alert's labels, as a format of `printf`."""
+    return recorded(name, slo, **dict.fromkeys(slo.by, "%q")).replace('"%q"', "%q")
 
 
 def filled_in(slo: Slo, timing: Timing, labels: Mapping[str, str], ratio: float, left: float) -> Said:

@@ -28,6 +28,7 @@ LABELS = {
     "job": "tachoscope",
     "class": "compute_straggler",
     "cluster": "a",
+    "slo": "inference-ttft-p99",
     "workload_namespace": "ml",
 }
 """What the placeholders of the queries stand for: labels that the alerts carry."""
@@ -105,6 +106,7 @@ def _objectives() -> Iterator[Series]:
         for window in ("5m", "30m", "1h", "2h", "6h", "1d", "3d"):
             yield Series("slo:error:ratio", {"slo": name, "window": window, **labels}, 0.5)
         yield Series("slo:total_events:base", {"slo": name, **labels}, 16.0)
+        yield Series("slo:total_events:sum30m", {"slo": name, **labels}, 960.0)
         yield Series("slo:unmeasured_events:base", {"slo": name, **labels}, 2.0)
         yield Series("slo:error_budget:remaining_ratio", {"slo": name, **labels}, 0.3)
 

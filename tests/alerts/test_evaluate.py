@@ -141,6 +141,31 @@ def test_a_series_that_is_gone_is_so_for_prometheus_too(tmp_path: Path) -> None:
     assert found.total["0",].tolist()[:6] == pytest.approx([1, 1, 1, np.nan, np.nan, 1], nan_ok=True)
 
 
+@pytest.mark.parametrize(
+    ("parts", "ends"),
+    [
+        ({"seconds_bucket": {"le": "2.5"}, "seconds_count": {}}, (40, 42, 80)),
+        ({"good_total": {}, "all_total": {}}, (40, 80)),
+    ],
+    ids=["a histogram", "two counters"],
+)
+def test_good_events_that_end_before_all_events_make_none_bad(parts: dict[str, dict[str, str]], ends: tuple[int, ...]) -> None:
+    """All events are good. The traps of the same names are judged by promtool."""
+    ratio = Ratio(total=Selector("all_total"), good=Selector("good_total"))
+    indicator = ratio if "all_total" in parts else replace(LATENCY, histogram=Selector("seconds"))
+
+    totals = []
+    for end in ends:
+        some = [
+            series(metric, [(BEGIN + 15 * n, 300.0 * n) for n in range(count)], ends=[BEGIN + 15 * count], **labels)
+            for (metric, labels), count in zip(parts.items(), (40, end), strict=True)
+        ]
+        bad, total = sums(indicator, some, end=900.0)[()]
+        totals.append(total)
+        assert bad == 0.0
+    assert totals == pytest.approx([totals[0]] * len(totals), rel=0.1)
+
+
 # --- ratios -------------------------------------------------------------------------------------------------------------------
 
 

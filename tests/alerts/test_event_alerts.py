@@ -34,13 +34,14 @@ OF_OTHERS: dict[str, set[str]] = {
     "prometheus_tsdb_retention_limit_seconds": set(),
     "prometheus_tsdb_size_retentions_total": set(),
     "prometheus_tsdb_time_retentions_total": set(),
-    "slo:total_events:base": {"slo", "area", "service", "model"},
+    "slo:total_events:base": {"slo", "area", "service", "model", *IDENTITY},
+    "slo:total_events:sum30m": {"slo", "area", "service", "training_job", *IDENTITY},
 }
 """Series that are not the agent's: of Prometheus, of the node exporter, and what the rules of objectives record."""
 LANGUAGE = {
     *("and", "or", "unless", "offset", "count", "sum", "min", "max", "avg", "time", "vector", "rate", "increase", "predict_linear"),
     *("bool", "max_over_time", "min_over_time", "avg_over_time", "count_over_time", "absent_over_time", "label_replace"),
-    *("last_over_time", "sum_over_time"),
+    *("last_over_time", "sum_over_time", "present_over_time"),
 }
 ENUMERATIONS: dict[tuple[str, str], set[str]] = {
     ("tachoscope_gpu_health_reason_info", "reason"): {*thresholds().rules, *FAULTS, "gpus_missing"},

@@ -35,7 +35,7 @@ from runbook_pages import (
     queries,
     section,
 )
-from tachoscope_alerts import events, policy
+from tachoscope_alerts import events, policy, promql
 from tachoscope_alerts.catalogue import catalogue
 from tachoscope_alerts.label_flow import faults
 from tachoscope_alerts.openslo import load
@@ -50,6 +50,8 @@ ALL = {**PAGES, **procedures()}
 STALE_DAYS = 180
 ADDRESSES = {"server", "gateway", "prometheus", "alertmanager", "replicas_plus_one"}
 """What whoever is on call knows beforehand, and a number that the line above it prints."""
+OF_PROMETHEUS = ("ALERTS", "alertmanager_", "prometheus_")
+"""What Prometheus and Alertmanager say of themselves, in whichever cluster they run."""
 LABELS_OF_A_TARGET = {"instance", "job"}
 
 
@@ -181,14 +183,18 @@ def usable(rows: list[dict[str, Any]]) -> bool:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_who_is_asked_for_by_name_is_asked_for_in_its_cluster_and_namespace_and_a_node_in_its_cluster(name: str) -> None:
-    asked = [re.sub(r"\$\{(\w+)\}", r"$\1", query.expression) for query in queries(PAGES[name])]
-    chosen = [matchers for expression in asked for matchers in re.findall(r"\{([^}]*)\}", expression)]
-    named = [one for one in chosen if re.search(r'\b(service|training_job)="\$', one)]
-    nodes = [one for one in chosen if 'instance="$instance"' in one and one not in named]
+def test_a_query_asks_the_cluster_of_the_alert_and_for_a_job_or_service_its_namespace(name: str) -> None:
+    asked = [series for query in queries(PAGES[name]) for series in selectors(query) if not series.metric.startswith(OF_PROMETHEUS)]
+    chosen = [{one.label: one.value for one in series.matchers if one.operator == "="} for series in asked]
+    named = [labels for labels in chosen if {labels.get("service"), labels.get("training_job")} & {"$service", "$training_job"}]
 
-    assert [one for one in named if 'cluster="$cluster"' not in one or 'workload_namespace="$workload_namespace"' not in one] == []
-    assert [one for one in nodes if 'cluster="$cluster"' not in one] == []
+    assert [labels for labels in chosen if labels.get("cluster") != "$cluster"] == []
+    assert [labels for labels in named if labels.get("workload_namespace") != "$workload_namespace"] == []
+
+
+def selectors(query: Query) -> list[promql.Series]:
+    tree = promql.parse(re.sub(r"\$\{(\w+)\}", r"$\1", query.expression))
+    return [node for node in promql.walk(tree) if isinstance(node, promql.Series)]
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -20,7 +20,7 @@ from tachoscope_alerts.expressions import BAD, TOTAL, UNMEASURED, recorded
 from tachoscope_alerts.planted_series import of_events
 from tachoscope_alerts.promtests import of_pages, of_tickets
 from tachoscope_alerts.rules import groups
-from tachoscope_alerts.slo import AtMost, Selector
+from tachoscope_alerts.slo import AtMost, Ratio, Selector, Slo
 from tachoscope_alerts.windows import FEASIBLE, duration, seconds_of, tiers
 from tachoscope_core.names import METRICS
 from tachoscope_core.serving_metrics import OUTCOMES
@@ -195,6 +195,49 @@ def a_bucket_that_a_server_has_since_its_restart() -> Trap:
 @trap
 def a_bucket_that_a_server_has_lost() -> Trap:
     return a_bucket_that_is_not_always_there("0+300x80", "0+300x40 stale", "9m")
+
+
+@trap
+def a_bucket_that_ends_just_before_its_server() -> Trap:
+    return a_bucket_that_is_not_always_there("0+300x42 stale", "0+300x40 stale", "9m")
+
+
+def a_counter_of_good_events_that_ends(total: str, good: str) -> tuple[Slo, list[dict[str, str]], str]:
+    """All events are good. Return an objective on two metrics, their series, and what takes some for bad."""
+    slo = replace(ANY, name="two-metrics", indicator=Ratio(total=Selector("a_total"), good=Selector("b_total")))
+    labels = 'service="s",model="m"'
+    return (
+        slo,
+        [one(f"a_total{{{labels}}}", total), one(f"b_total{{{labels}}}", good)],
+        "rate(a_total[75s]) - rate(b_total[75s]) > 1",
+    )
+
+
+@trap
+def a_counter_of_good_events_that_ends_while_all_go_on() -> Trap:
+    slo, series, naive = a_counter_of_good_events_that_ends("0+300x80", "0+300x40 stale")
+    return rules_of(slo), [
+        block(
+            series,
+            some(naive, "10m45s"),
+            nothing(f"max_over_time({recorded(BAD, slo)}[20m]) > 0", "19m"),
+            some(recorded(UNMEASURED, slo), "10m45s"),
+            about(recorded(TOTAL, slo), 20, "9m"),
+        )
+    ]
+
+
+@trap
+def both_counters_of_a_server_that_ends() -> Trap:
+    slo, series, _ = a_counter_of_good_events_that_ends("0+300x40 stale", "0+300x40 stale")
+    return rules_of(slo), [
+        block(
+            series,
+            nothing(f"max_over_time({recorded(BAD, slo)}[20m]) > 0", "19m"),
+            nothing(f"max_over_time({recorded(UNMEASURED, slo)}[20m]) > 0", "19m"),
+            some(recorded(TOTAL, slo), "10m30s"),
+        )
+    ]
 
 
 @pytest.mark.parametrize("name", TRAPS)

@@ -160,7 +160,7 @@ def test_build_writes_what_build_then_finds_current(own: Path, capsys: pytest.Ca
     assert call(words) == 0
     written = sorted(path for path in Path("rules").rglob("*") if path.is_file())
     assert written
-    assert "1 objective and 2 other alerts" in capsys.readouterr().err
+    assert "1 objective and 3 other alerts" in capsys.readouterr().err
     assert call((*words, "--check")) == 0
 
     written[0].write_text(written[0].read_text() + "# touched\n")
@@ -213,7 +213,7 @@ def test_a_build_of_ones_own_alone_has_what_every_build_has_and_says_what_is_lef
 ):
     assert call(("slo", "build", "--slos", str(own), "--out", "rules")) == 0
 
-    assert alerts_in(Path("rules")) == {"OwnQueueBurn", "Watchdog", "ObjectiveNotMeasured"}
+    assert alerts_in(Path("rules")) == {"OwnQueueBurn", "Watchdog", "ObjectiveNotMeasured", "ObjectiveNoLongerMeasured"}
     said = capsys.readouterr().err
     assert "14 objectives" in said
     assert f"--slos {places.path_of('slos')}" in said
