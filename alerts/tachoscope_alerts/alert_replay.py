@@ -15,7 +15,7 @@ import numpy as np
 
 from tachoscope_alerts.detection import evaluation_interval
 from tachoscope_alerts.evaluate import Events, Flags, Group
-from tachoscope_alerts.expressions import LONG_SUMS, MOMENTS, SUMS, Level, level
+from tachoscope_alerts.expressions import Level, interval_of, level
 from tachoscope_alerts.rules import HISTORY, KEEP_FIRING_SECONDS, least_bad
 from tachoscope_alerts.slo import Severity, Slo
 from tachoscope_alerts.slo_report import BudgetPoint
@@ -217,7 +217,7 @@ def _steps(seconds: float, timing: Timing) -> float:
 
 
 def _every(of: Level, timing: Timing) -> int:
-    seconds = {MOMENTS: timing.interval, SUMS: timing.slow_interval, LONG_SUMS: timing.budget_interval}[of]
+    seconds = interval_of(of, timing)
     return round(seconds / timing.interval)
 
 

@@ -129,13 +129,17 @@ def catalogue(slos: Iterable[Slo] = (), own: Iterable[Path] = (), recordings: It
     Raises:
         TachoscopeError: a file of `own` cannot be read or understood, or that of the recordings.
     """
-    found = dict(_shipped())
+    found, of_own = dict(_shipped()), dict[str, Path]()
     for path in own:
         try:
             content = path.read_bytes()
         except OSError as error:
             raise TachoscopeError(f"{path} cannot be read: {error.strerror}", fix="name a catalogue of metrics") from None
-        found |= _declared(content, str(path))
+        declared = _declared(content, str(path))
+        for name in declared.keys() & of_own.keys():
+            raise TachoscopeError(f"{path} declares {name}, and so does {of_own[name]}", fix="remove one of the two entries")
+        of_own |= dict.fromkeys(declared, path)
+        found |= declared
     found |= recorded(slos)
     for one in load(places.path_of("recordings.yaml")) if recordings is None else recordings:
         values = values_of(one, {name: found[name].values for name in one.reads if name in found})
@@ -187,6 +191,8 @@ def _declared(content: bytes, path: str) -> dict[str, Known]:
         raise TachoscopeError(f"{path} is no catalogue of metrics: {reason}", fix="see docs/slos.md for its form") from None
     found: dict[str, Known] = {}
     for metric in read.metrics:
+        if metric.name in found:
+            raise TachoscopeError(f"{path} declares {metric.name} twice", fix="remove one of the two entries")
         labels = frozenset(read.labels if metric.labels is None else metric.labels)
         foreign = set(metric.values) - labels
         if not _NAME.fullmatch(metric.name) or foreign:

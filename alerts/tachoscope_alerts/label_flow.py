@@ -175,7 +175,7 @@ class _Flow:
         if name in _WITHOUT_LABELS or not call.arguments:
             return frozenset()
         if name in {"absent", "absent_over_time"}:
-            return _of_absent(call.arguments[0])
+            return labels_of_absent(call.arguments[0])
         vectors = [own for own, argument in zip(labels, call.arguments, strict=True) if not isinstance(argument, Constant)]
         vector = vectors[-1] if name == "histogram_quantile" and vectors else vectors[0] if vectors else frozenset()
         if name == "histogram_quantile":
@@ -256,7 +256,7 @@ class _Flow:
             )
 
 
-def _of_absent(argument: Expression) -> _Labels:
+def labels_of_absent(argument: Expression) -> frozenset[str]:
     """Return the labels of `absent(...)`: those that its selector asks to be equal to a value."""
     series = argument.operand if isinstance(argument, Window) else argument
     if not isinstance(series, Series):

@@ -200,7 +200,7 @@ def _slo(common: _Spec, objective: Section, names: list[str], number: int) -> Sl
         owner=common.needed("owner", "name the team that answers for it"),
         target_source=common.needed("target-source", "say where the target comes from: a URL, or judgement: why"),
         least_bad_events=_least(common.annotations.get("least-bad-events")),
-        dashboard=common.annotation("dashboard"),
+        dashboard=common.annotation("dashboard") or "slos",
         path=objective.place.path,
         line=objective.place.line,
         lines=_lines(common, objective),

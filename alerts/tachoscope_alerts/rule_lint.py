@@ -8,9 +8,9 @@ from pathlib import Path
 
 from tachoscope_alerts import expressions, promql
 from tachoscope_alerts.catalogue import Catalogue
-from tachoscope_alerts.label_flow import KEEPING, Fault, faults
+from tachoscope_alerts.label_flow import KEEPING, Fault, faults, labels_of_absent
 from tachoscope_alerts.marked_yaml import Section, Value, documents
-from tachoscope_alerts.promql import Aggregation, Binary, Constant, Series
+from tachoscope_alerts.promql import Aggregation, Binary, Call, Constant, Series
 from tachoscope_alerts.windows import FEASIBLE, RAW_LIMIT_SECONDS, duration
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.metric import IDENTITY, WORKLOADS
@@ -108,8 +108,11 @@ def _long_windows(tree: promql.Expression, known: Catalogue) -> Iterator[Fault]:
 def _identity(tree: promql.Expression) -> Iterator[Fault]:
     """Yield where labels are dropped that tell workloads of one name apart: a healthy one would hide the fault of another."""
     for node in promql.walk(tree):
-        if isinstance(node, Aggregation) and node.function not in KEEPING:
+        if isinstance(node, Aggregation) and not (node.without and node.function in KEEPING):
+            # A `topk` keeps labels, and yet chooses among the clusters.
             yield from _dropped(node.function, node.labels or (), listed_are_dropped=node.without)
+        elif isinstance(node, Call):
+            yield from _hidden(node)
         elif isinstance(node, Binary) and node.matching is not None:
             yield from _dropped(f"`{node.operator}`", node.matching, listed_are_dropped=node.ignoring)
 
@@ -123,6 +126,19 @@ def _dropped(where: str, labels: tuple[str, ...], *, listed_are_dropped: bool) -
     if dropped:
         what = f"{where} ({', '.join(labels)}) drops {', '.join(dropped)}: jobs or services of one name hide each other"
         yield Fault(what, f"keep {', '.join(IDENTITY)}; of nodes {IDENTITY[0]} (docs/alerting.md)")
+
+
+def _hidden(call: Call) -> Iterator[Fault]:
+    """Yield an `absent` over all clusters, which a series in one of them ends, and labels that are written over."""
+    function = call.function.lower()
+    if function in {"absent", "absent_over_time"} and IDENTITY[0] not in (labels_of_absent(call.arguments[0])):
+        what = f"{function} of all clusters: it is false while one of them has a series"
+        yield Fault(what, f'choose one: {IDENTITY[0]}="a", and {IDENTITY[0]}="" where there is no such label')
+    if function in {"label_replace", "label_join"} and len(call.arguments) > 1:
+        written = call.arguments[1]
+        if isinstance(written, Constant) and written.text in IDENTITY:
+            what = f"{function} writes over {written.text}: jobs or services of one name hide each other"
+            yield Fault(what, "write another label")
 
 
 def _impossible(tree: promql.Expression) -> Iterator[Fault]:

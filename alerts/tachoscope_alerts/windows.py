@@ -24,6 +24,9 @@ RAW_LIMIT_SECONDS = 6 * HOUR
 """Windows above this read recorded series only."""
 LEAST_LONG_SECONDS = HOUR / 4
 """No long window is shorter: its twelfth, 75 s, holds two evaluations and five scrapes."""
+LONGEST_INTERVAL_SECONDS = 120.0
+LONGEST_SCRAPE_SECONDS = 75.0
+"""Four of these are 5 minutes, the shortest window of a period of 28 days."""
 LEAST_PAGING_BURN_RATE = 2.0
 """Nobody is woken for a budget that lasts half its period or longer."""
 
@@ -73,6 +76,21 @@ class Timing:
     scrape: float = 15.0
     scale: float = 1.0
 
+    @classmethod
+    def of_servers(cls, interval: float, scrape: float, scale: float = 1.0) -> Timing:
+        """Return the timing of rules whose servers evaluate and scrape so often.
+
+        Raises:
+            ValueError: what is seldom done is not seen, or not soon enough; it says which.
+        """
+        if not 1.0 <= interval <= LONGEST_INTERVAL_SECONDS:
+            limits = f"from 1s to {duration(LONGEST_INTERVAL_SECONDS)}"
+            raise ValueError(f"interval is {duration(interval)}, not {limits}: what was recorded is seen for 5m")
+        if not 1.0 <= scrape <= LONGEST_SCRAPE_SECONDS:
+            limits = f"from 1s to {duration(LONGEST_SCRAPE_SECONDS)}"
+            raise ValueError(f"scrape-interval is {duration(scrape)}, not {limits}: a rate needs four scrapes in 5m")
+        return cls(interval, scrape, scale)
+
     @property
     def least_window(self) -> float:
         """The shortest window of a rate: four scrapes, so that one may be missed."""
@@ -92,17 +110,17 @@ class Timing:
 
     @property
     def slow_interval(self) -> float:
-        """Return the time between evaluations of windows above `RAW_LIMIT_SECONDS`: four minutes, where the others have 30 s.
+        """Return the time between evaluations of windows above `RAW_LIMIT_SECONDS`: at most four minutes, eight intervals.
 
         An instant query looks back five minutes. Of what is recorded every five minutes there is nothing to be seen whenever an
         evaluation ends a moment later than the one before; of four, it may be a minute late.
         """
-        return 8 * self.interval
+        return min(8, max(int(240 / self.interval + 1e-9), 1)) * self.interval
 
     @property
     def budget_interval(self) -> float:
-        """Return the time between the sums that three days and a period are made of: half an hour."""
-        return 60 * self.interval
+        """Return the time between the sums that three days and a period are made of: half an hour, 60 intervals."""
+        return min(60, max(int(1800 / self.interval + 1e-9), 1)) * self.interval
 
     def scaled(self, seconds: float) -> float:
         """Return a window of a rule as it is to be used; never shorter than two evaluations."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tachoscope_alerts.recordings import Recording
     from tachoscope_alerts.slo import Slo
     from tachoscope_alerts.slo_report import SloReport
+    from tachoscope_alerts.windows import Timing
 
 slo_app = typer.Typer(
     no_args_is_help=True, help="Objectives and their alerts: check them, build their rules, report their budgets."
@@ -73,11 +74,11 @@ def slo_check(
     retention: Annotated[str, typer.Option(metavar="TIME", help="How long your Prometheus keeps samples.")] = "35d",
     prometheus: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="Ask this Prometheus too, whether it has the buckets of the thresholds."),
+        typer.Option(metavar="URL", help="Ask this Prometheus too, whether it has the series and the buckets of the thresholds."),
     ] = None,
     page: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="The same of one page of metrics, such as an inference server's; a file will do."),
+        typer.Option(metavar="URL", help="The buckets of one page of metrics, such as an inference server's; a file will do."),
     ] = None,
     format_: JsonOption = TEXT,
 ) -> None:
@@ -101,9 +102,9 @@ def slo_check(
     if generated or (folder.is_dir() and not paths):
         problems += lint.check_rules(folder, known)
     if prometheus:
-        from tachoscope_alerts import asked_bounds
+        from tachoscope_alerts import asked_series
 
-        problems += asked_bounds.check(slos, asked_bounds.of_prometheus(prometheus, time.time()), "the Prometheus")
+        problems += asked_series.check(slos, asked_series.of_prometheus(prometheus, time.time()), "the Prometheus")
     if page:
         problems += _bounds_of_page(slos, page)
     errors = len(broken) + sum(problem.severity == "error" for problem in problems)
@@ -122,12 +123,12 @@ def slo_check(
 
 
 def _bounds_of_page(slos: list[Slo], place: str) -> list[Problem]:
-    from tachoscope_alerts import asked_bounds
+    from tachoscope_alerts import asked_series
     from tachoscope_alerts.slo import AtMost, MoreThan
     from tachoscope_cli import slo_page
 
     names = {slo.indicator.histogram.metric for slo in slos if isinstance(slo.indicator, AtMost | MoreThan)}
-    return asked_bounds.check(slos, asked_bounds.of_buckets(slo_page.buckets(place, names)), "the page")
+    return asked_series.check(slos, asked_series.of_buckets(slo_page.buckets(place, names)), "the page")
 
 
 @slo_app.command(
@@ -171,9 +172,8 @@ def slo_build(
     from tachoscope_alerts import catalogue as catalogue_module
     from tachoscope_alerts import policy as policy_module
     from tachoscope_alerts import shipped as shipped_module
-    from tachoscope_alerts.windows import Timing
 
-    labels = _labels(label or [])
+    timing, labels = _timing(interval, scrape_interval, scale), _labels(label or [])
     objectives = openslo.load(slos or default_slos())
     shipped = shipped_module.load()
     alone = bool(slos) and not shipped_module.is_whole(objectives, shipped)
@@ -186,7 +186,6 @@ def slo_build(
     problems += lint.check_recordings(recordings, known)
     _end_on_errors(problems)
     slo_around.say_left_out(shipped_module.left_out(objectives, alerts, shipped), events)
-    timing = Timing(interval=seconds_of(interval), scrape=seconds_of(scrape_interval), scale=scale)
     if check:
         stale = build.check(objectives, alerts, rules, timing, out, recordings, labels)
         for name in stale:
@@ -196,6 +195,15 @@ def slo_build(
     found = f"{counted(len(objectives), 'objective')} and {counted(len(alerts), 'other alert')}"
     notice(f"{found}: {counted(len(written), 'file')} in {out}")
     slo_around.begin_runbooks(objectives, alerts, rules, runbooks)
+
+
+def _timing(interval: str, scrape_interval: str, scale: float) -> Timing:
+    from tachoscope_alerts.windows import Timing
+
+    try:
+        return Timing.of_servers(seconds_of(interval), seconds_of(scrape_interval), scale)
+    except ValueError as error:
+        raise TachoscopeError(f"--{error}", fix="give the interval of your Prometheus, if it is within these limits") from None
 
 
 @slo_app.command(

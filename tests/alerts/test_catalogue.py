@@ -87,6 +87,7 @@ def test_metrics_of_a_users_own_are_added_from_a_file(tmp_path: Path):
         ("source: x\nmetrics: [{name: a, type: gauge, lables: [b]}]", "lables"),
         ("source: x\nmetrics: [{name: a-b, type: gauge}]", "'a-b' is no name of a metric"),
         ("source: x\nmetrics: [{name: a, type: gauge, values: {b: [c]}}]", "'a' gives values of b, which is none of its labels"),
+        ("source: x\nmetrics: [{name: a, type: gauge}, {name: a, type: counter}]", "declares a twice"),
     ],
 )
 def test_a_file_that_is_no_catalogue_is_refused_by_its_name(text: str, said: str, tmp_path: Path):
@@ -96,6 +97,18 @@ def test_a_file_that_is_no_catalogue_is_refused_by_its_name(text: str, said: str
     with pytest.raises(TachoscopeError, match=said) as caught:
         catalogue(own=[path])
     assert str(path) in str(caught.value)
+
+
+def test_a_metric_in_two_files_is_refused_and_one_of_ours_may_be_given_other_buckets(tmp_path: Path):
+    for name in ("one", "other"):
+        (tmp_path / f"{name}.yaml").write_text(
+            "source: x\nmetrics: [{name: tachoscope_request_first_token_seconds, type: histogram, buckets: [3]}]"
+        )
+
+    known = catalogue(own=[tmp_path / "one.yaml"])
+    assert known["tachoscope_request_first_token_seconds_bucket"].buckets == (3.0,)
+    with pytest.raises(TachoscopeError, match=r"other\.yaml declares tachoscope_request_first_token_seconds\w*, and so does .*one"):
+        catalogue(own=[tmp_path / "one.yaml", tmp_path / "other.yaml"])
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path):

@@ -94,6 +94,7 @@ def test_a_ratio_of_counters_is_read_with_all_that_its_document_says(written):
         pages=True,
         owner="inference-serving",
         target_source="judgement",
+        dashboard="slos",
         path=str(path),
         line=RATIO.splitlines().index("    - target: 0.99") + 1,
     )

@@ -18,7 +18,7 @@ import pytest
 from processes import ask_prometheus, prometheus, wait_for
 from slo_making import ACTIVITY, AGE, BAD, BEGIN, GOOD, LATENCY, USE, openmetrics, slo, write_store
 from slo_planting import plant
-from tachoscope_alerts import asked_bounds, openslo
+from tachoscope_alerts import asked_series, openslo
 from tachoscope_alerts.evaluate import bad_and_total, wanted
 from tachoscope_alerts.expressions import BAD as BAD_EVENTS
 from tachoscope_alerts.expressions import TOTAL as TOTAL_EVENTS
@@ -27,7 +27,7 @@ from tachoscope_alerts.measure import Ask, Window
 from tachoscope_alerts.prometheus_source import PrometheusSource
 from tachoscope_alerts.report import report
 from tachoscope_alerts.samples_source import Reader, SamplesSource, store_reader
-from tachoscope_alerts.slo import AtMost, Selector, Slo
+from tachoscope_alerts.slo import AtMost, Ratio, Selector, Slo
 from tachoscope_alerts.stored_samples import Samples
 from tachoscope_alerts.windows import Timing
 from tachoscope_core.store import Store
@@ -135,18 +135,25 @@ def test_both_have_the_same_moments_for_a_backtest(both: tuple[SamplesSource, in
         np.testing.assert_allclose(theirs.bad[group][shift:], ours.bad[group][:size], rtol=1e-9)
 
 
-def test_a_prometheus_is_asked_for_the_buckets_of_thresholds(both: tuple[SamplesSource, int]) -> None:
+def test_a_prometheus_is_asked_for_series_and_for_the_buckets_of_thresholds(both: tuple[SamplesSource, int]) -> None:
     _, port = both
     url = f"http://127.0.0.1:{port}"
+    absent = {
+        "no-histogram": (AtMost(Selector("other_seconds"), 1.0), "of other_seconds"),
+        "no-total": (Ratio(total=Selector("all_total", {"code": ("500",)}), bad=Selector("all_total")), 'all_total{code="500"}'),
+        "no-good": (Ratio(total=BAD.total, good=Selector("good_total", {"code": ("200",)})), "good_total"),
+        "no-gauge": (replace(USE, value=Selector("other_ratio")), "other_ratio"),
+    }
     between = replace(KINDS["latency"], name="between", indicator=replace(LATENCY, bound=2.25))
-    absent = replace(KINDS["latency"], name="absent", indicator=AtMost(Selector("other_seconds"), 1.0))
 
-    asked = asked_bounds.of_prometheus(url, END)
+    asked = asked_series.of_prometheus(url, END)
 
-    assert asked_bounds.check([KINDS["latency"], KINDS["bad"]], asked, "it") == []
-    (error, note) = sorted(asked_bounds.check([between, absent], asked, "it"), key=lambda problem: problem.severity)
+    assert asked_series.check(KINDS.values(), asked, "it") == []
+    (error,) = asked_series.check([between], asked, "it")
     assert error.severity == "error" and "ends at 2.25" in error.what and "2.5" in error.fix
-    assert note.severity == "note" and "no series of other_seconds" in note.what
+    notes = asked_series.check([slo(indicator, name=name) for name, (indicator, _) in absent.items()], asked, "it")
+    said = {note.what for note in notes if note.severity == "note"}
+    assert said == {f"{name}: it has no series {series}" for name, (_, series) in absent.items()}
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -61,7 +61,8 @@ def test_a_file_that_is_no_yaml_is_refused_by_its_name(tmp_path: Path):
         ("sum without (cluster) (up)", "cluster"),
         ("max by (cluster, instance) (up)", ""),
         ("max by (cluster, workload_namespace, team, training_job) (tachoscope_job_active)", ""),
-        ("topk(3, up)", ""),
+        ("topk(3, up)", "cluster"),
+        ("topk by (cluster) (3, up)", ""),
         ("up == 0", ""),
     ],
 )
@@ -70,3 +71,21 @@ def test_a_rule_keeps_the_labels_that_tell_workloads_of_one_name_apart(expressio
 
     assert [what.partition(" drops ")[2].partition(":")[0] for what in found] == ([dropped] if dropped else [])
     assert rule_lint.faults_of_query(expression, catalogue()) == []
+
+
+@pytest.mark.parametrize(
+    ("expression", "said"),
+    [
+        ('absent(up{job="tachoscope"})', "absent of all clusters"),
+        ('absent_over_time(up{job="tachoscope"}[5m])', "absent_over_time of all clusters"),
+        ('absent(up{job="tachoscope",cluster="a"})', ""),
+        ('absent(up{job="tachoscope",cluster=""})', ""),
+        ('label_replace(up, "cluster", "", "", "")', "writes over cluster"),
+        ('label_replace(up, "host", "$1", "instance", "(.*):.*")', ""),
+    ],
+)
+def test_a_rule_hides_no_cluster_behind_another(expression: str, said: str):
+    (*found,) = rule_lint.faults_of(expression, catalogue())
+
+    assert len(found) == bool(said)
+    assert all(said in fault.what for fault in found)

@@ -349,3 +349,16 @@ def test_a_label_of_the_manifests_is_written_and_one_that_is_none_is_refused(own
         with pytest.raises(TachoscopeError, match=re.escape(f"--label {wrong!r} is not a label")):
             call(("slo", "build", "--slos", str(own), "--out", "other", "--label", wrong))
     assert not Path("other").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--interval", "20m"), "--interval is 20m, not from 1s to 2m"),
+        (("--scrape-interval", "5m"), "--scrape-interval is 5m, not from 1s to 75s"),
+    ],
+)
+def test_a_prometheus_that_looks_too_seldom_is_refused(words: tuple[str, str], said: str, own: Path):
+    with pytest.raises(TachoscopeError, match=re.escape(said)):
+        call(("slo", "build", "--slos", str(own), "--out", "rules", *words))
+    assert not Path("rules").exists()
