@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from pathlib import Path
@@ -14,12 +15,16 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+WITHOUT_DYNAMO = str(Path(__file__).parent / "without_dynamo")
+"""On the path of processes that tests start."""
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--bar-runs", type=int, default=1, help="how often each fault is caused; `make bars` asks for 10")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let `make test` try fewer examples of each property, always the same; `make bars` is there to look further."""
+    """Let `make test` try fewer examples of each property, always the same; `make bars` looks further, and uses PyTorch as it is."""
     few = config.getoption("--bar-runs") < 10
     # No test is judged by a clock: what else runs on the machine makes any example slow once in a while.
     too_slow = [hypothesis.HealthCheck.too_slow]
@@ -27,6 +32,9 @@ def pytest_configure(config: pytest.Config) -> None:
         "ours", deadline=None, max_examples=25 if few else 100, derandomize=few, suppress_health_check=too_slow
     )
     hypothesis.settings.load_profile("ours")
+    if few:
+        others = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path and path != WITHOUT_DYNAMO]
+        os.environ["PYTHONPATH"] = os.pathsep.join([WITHOUT_DYNAMO, *others])
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
