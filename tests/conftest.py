@@ -24,7 +24,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let `make test` try fewer examples of each property, always the same; `make bars` looks further, and uses PyTorch as it is."""
+    """Let `make test` try fewer examples of each property, always the same; `make bars` looks further, and at all of PyTorch."""
     few = config.getoption("--bar-runs") < 10
     # No test is judged by a clock: what else runs on the machine makes any example slow once in a while.
     too_slow = [hypothesis.HealthCheck.too_slow]

@@ -1,7 +1,7 @@
 """For processes that tests start: PyTorch imports torch._dynamo when something asks for it, not for each optimizer.
 
-Making an optimizer, its steps and DistributedDataParallel import it to tell torch.compile what not to trace: two seconds of processor
-time in each process. This stands in its place until anything else of it is used; then the real one is imported.
+Making an optimizer, its steps and DistributedDataParallel import it to tell torch.compile what not to trace: two seconds of a
+processor in each process. This stands in its place until anything else of it is used; then the real one is imported.
 """
 
 import importlib
@@ -17,7 +17,7 @@ class Dynamo(ModuleType):
     utils = SimpleNamespace(get_optimize_ddp_mode=lambda: "ddp_optimizer")
 
     @staticmethod
-    def disable(fn: Any, recursive: bool = True, *, wrapping: bool = True) -> Any:  # noqa: ARG004, FBT001, FBT002
+    def disable(fn: Any, recursive: bool = True, *, wrapping: bool = True) -> Any:
         return fn
 
     @staticmethod
