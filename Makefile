@@ -15,7 +15,7 @@ SBOM_MAKER := cyclonedx-bom==7.5.0
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help system-packages demo test matrix bars bench lab lint generate boards pages lock sbom clean
+.PHONY: help system-packages demo test compiled matrix bars bench lab lint generate boards pages lock sbom clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
@@ -26,9 +26,13 @@ system-packages:
 demo: $(DEMO_READY) ## train a small model with a real fault, watched, and say where the time went (FAULT=none, comm_exposed, ...)
 	$(BIN)/tachoscope demo $(if $(FAULT),--fault $(FAULT))
 
-test: system-packages $(READY) lint ## every behaviour once
+test: system-packages $(READY) ## every behaviour once
+	@$(MAKE) --no-print-directory -j2 lint compiled
 	$(BIN)/python -m pytest -m "not alone" -n 4 --dist worksteal
 	$(BIN)/python -m pytest -m alone
+
+compiled: $(READY)
+	@$(BIN)/python -m pytest --collect-only >/dev/null || true  # once, and not by each worker; what is wrong, the tests say
 
 matrix: ## the same with each of PYTHONS="3.11 3.12 3.13 3.14" that is on this machine; the others are named
 	@.ci/matrix

@@ -51,11 +51,39 @@ def _is_left_to_the_bars(item: pytest.Item) -> bool:
     return item.get_closest_marker("bar") is not None or chosen.get("name") in LARGE_TRACES
 
 
+SLOWEST = (
+    *("test_steps", "test_journeys", "test_live", "test_agent_process", "test_neighbours", "test_odd_jobs", "test_run_with_agent"),
+    *("test_promtests", "test_build", "test_hostile_pages", "test_probe_promise", "test_preview_page", "test_run", "test_wheel"),
+    *("test_drill", "test_isolated_python", "test_serving_processes", "test_serving_example", "test_run_watch", "test_watch"),
+    *("test_contained", "test_job_processes", "test_extras", "test_live_hang", "test_lines", "test_public_scripts", "test_gloo"),
+)
+"""Modules that wait for processes, the longest first. They begin first, so that at the end no processor is idle."""
+
+
+@pytest.hookimpl(trylast=True)  # after -m and -k have chosen
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--bar-runs") < 10:
         left_out = [item for item in items if _is_left_to_the_bars(item)]
         items[:] = [item for item in items if not _is_left_to_the_bars(item)]
         config.hook.pytest_deselected(items=left_out)
+    items[:] = _dealt(items, workers=getattr(config, "workerinput", {}).get("workercount", 1))
+
+
+def _dealt(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
+    """Deal the slowest modules to the workers of xdist, each of which is given an equal part of all tests, in their order."""
+    if workers == 1:
+        return items
+    slow: dict[str, list[pytest.Item]] = {name: [] for name in SLOWEST}
+    rest: list[pytest.Item] = []
+    for item in items:
+        slow.get(item.path.stem, rest).append(item)
+    parts = [[item for name in SLOWEST[first::workers] for item in slow[name]] for first in range(workers)]
+    size = -(-len(items) // workers)
+    for part in parts:
+        missing = max(size - len(part), 0)
+        part += rest[:missing]
+        del rest[:missing]
+    return [item for part in parts for item in part] + rest
 
 
 @pytest.fixture(autouse=True)

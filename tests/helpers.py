@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -83,6 +84,14 @@ def assert_phases_sum(steps: list[records.StepDone]) -> None:
     for step in steps:
         assert min(step.phase_seconds.values()) >= 0
         assert abs(sum(step.phase_seconds.values()) - step.wall_seconds) < 1e-6
+
+
+def answer(tmp_path: Path, *words: str, **extra: str) -> subprocess.CompletedProcess[str]:
+    """Run `tachoscope` with these words where `execute` would, in this process."""
+    work = tmp_path / "work"
+    work.mkdir(exist_ok=True)
+    with mock.patch.dict(os.environ, environment(tmp_path, **extra), clear=True), contextlib.chdir(work):
+        return command(*words)
 
 
 def command(*words: object) -> subprocess.CompletedProcess[str]:

@@ -19,7 +19,7 @@ import pytest
 
 import elastic_killer
 import elastic_truth as truth
-from helpers import BIN, REPOSITORY, environment, execute
+from helpers import BIN, REPOSITORY, answer, environment
 
 # A variant, with more of everything, of what `cli/test_run_watch.py` shows.
 pytestmark = [pytest.mark.bar, pytest.mark.alone]  # times within a second; and one life serves all tests only in one process
@@ -75,7 +75,7 @@ def live(tmp_path: Path, seed: int) -> Life:
         stderr.append(errors)
         deeds += done
     assert [deed["deed"] for deed in deeds] == [deed["deed"] for deed in plan(seed)], stderr[0]
-    done = execute(tmp_path, str(BIN / "tachoscope"), "analyze", "--goodput", "elastic", "--format", "json")
+    done = answer(tmp_path, "analyze", "--goodput", "elastic", "--format", "json")
     assert done.returncode == 0, done.stderr
     return Life(truth.attempts_of(folder), deeds, runs, stderr, json.loads(done.stdout))
 

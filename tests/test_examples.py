@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from helpers import BIN, REPOSITORY, execute, records_of, run_watched
+from helpers import REPOSITORY, answer, records_of, run_watched
 
 EXAMPLES = REPOSITORY / "examples"
 TORCHRUN = ("torchrun", "--standalone", "--nproc-per-node", "2")
@@ -19,7 +19,7 @@ def script(name: str, *options: str) -> list[str]:
 
 
 def goodput(tmp_path: Path, job: str = "job") -> dict[str, Any]:
-    done = execute(tmp_path, str(BIN / "tachoscope"), "analyze", "--goodput", job, "--format", "json")
+    done = answer(tmp_path, "analyze", "--goodput", job, "--format", "json")
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout))
 
@@ -95,7 +95,7 @@ def test_the_exchanges_of_tensor_and_data_groups_are_told_apart(tmp_path: Path) 
     launch = ("torchrun", "--standalone", "--nproc-per-node", "4")
     done = run_watched(tmp_path, *launch, str(EXAMPLES / "tensor_parallel.py"), "--steps", "40")
     assert done.returncode == 0, done.stderr
-    told = execute(tmp_path, str(BIN / "tachoscope"), "analyze", "--job", "job", "--format", "json")
+    told = answer(tmp_path, "analyze", "--job", "job", "--format", "json")
     (finding,) = [one for one in json.loads(told.stdout)["findings"] if one["class"] == "comm_exposed"]
     dimensions = {
         one["signal"].split(":")[0]: one["value"] for one in finding["evidence"] if one["source"] == "collective summaries"
@@ -110,7 +110,7 @@ def test_the_exchanges_of_tensor_and_data_groups_are_told_apart(tmp_path: Path) 
 def test_the_bubble_of_two_stages_is_held_against_the_ideal_one_and_uneven_stages_are_named(tmp_path: Path, fault: str) -> None:
     done = run_watched(tmp_path, *TORCHRUN, str(EXAMPLES / "pipeline.py"), "--fault", fault)
     assert done.returncode == 0, done.stderr
-    told = execute(tmp_path, str(BIN / "tachoscope"), "analyze", "--job", "job", "--format", "json")
+    told = answer(tmp_path, "analyze", "--job", "job", "--format", "json")
     found = {one["class"]: one for one in json.loads(told.stdout)["findings"]}
     evidence = {row["signal"]: row for row in found["pipeline_bubble"]["evidence"]}
     (measured,) = [row for signal, row in evidence.items() if "(p - 1)/(v m)" in signal]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers import BIN, execute, records_of, run_watched
+from helpers import answer, records_of, run_watched
 
 TRAINING = """
 import torch
@@ -38,8 +38,7 @@ def test_the_flag_that_kept_the_probe_out_is_named_at_the_end_and_in_both_report
 ) -> None:
     (tmp_path / "train.py").write_text("pass" if "-S" in command else TRAINING)
     done = run_watched(tmp_path, *command, str(tmp_path / "train.py"))
-    analyze = (str(BIN / "tachoscope"), "analyze")
-    report, life = execute(tmp_path, *analyze, "--job", "job"), execute(tmp_path, *analyze, "--goodput", "job")
+    report, life = answer(tmp_path, "analyze", "--job", "job"), answer(tmp_path, "analyze", "--goodput", "job")
 
     assert done.returncode == 0, done.stderr
     assert f"tachoscope: no training step was seen: {said}: leave" in done.stderr

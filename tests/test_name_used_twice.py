@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from helpers import BIN, environment, execute, run_watched
+from helpers import BIN, answer, environment, run_watched
 from tachoscope_cli.attempts import JOIN_SECONDS
 from tachoscope_cli.beside import Alive, others
 
@@ -33,7 +33,7 @@ SAID = "tachoscope: another attempt of job 'job' runs on this machine"
 
 
 def report(folder: Path, *view: str) -> dict[str, Any]:
-    done = execute(folder, str(BIN / "tachoscope"), "analyze", *view, "--format", "json")
+    done = answer(folder, "analyze", *view, "--format", "json")
     return dict(json.loads(done.stdout))
 
 
@@ -54,7 +54,7 @@ def test_two_runs_of_one_name_at_once_are_two_attempts_that_both_complete(tmp_pa
         while not (tmp_path / "first" / "stepped").exists() and first.poll() is None and time.monotonic() < until:
             time.sleep(0.02)
         second = run_watched(tmp_path, "python", str(script), str(tmp_path / "second"))
-        while_first_runs = execute(tmp_path, str(BIN / "tachoscope"), "store", "ls")
+        while_first_runs = answer(tmp_path, "store", "ls")
         alive = first.poll() is None
     finally:
         (tmp_path / "first" / "stop").touch()

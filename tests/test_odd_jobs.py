@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from helpers import BIN, REPOSITORY, execute, records_of, run_watched, steps_of
+from helpers import REPOSITORY, answer, records_of, run_watched, steps_of
 
 TRAINING = """
 import sys, threading, time
@@ -88,7 +88,7 @@ class Ran(NamedTuple):
     def report(self, *options: str) -> dict[str, Any]:
         """Return its report, or what `analyze` said instead under `error`."""
         view = options or ("--job", "job")
-        done = execute(self.folder, str(BIN / "tachoscope"), "analyze", *view, "--format", "json")
+        done = answer(self.folder, "analyze", *view, "--format", "json")
         return dict(json.loads(done.stdout)) if done.returncode == 0 else {"error": done.stderr}
 
     def life(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers import BIN, REPOSITORY, assert_phases_sum, execute, records_of, run_watched, seconds_by_phase, steps_of
+from helpers import REPOSITORY, answer, assert_phases_sum, execute, records_of, run_watched, seconds_by_phase, steps_of
 from tachoscope_analyzers.load import status
 
 SCRIPTS = REPOSITORY / "examples" / "public"
@@ -88,7 +88,7 @@ def expected_evaluations(truth: Truth, ranks: int) -> list[int]:
 
 
 def check_report(tmp_path: Path, ranks: int) -> None:
-    done = execute(tmp_path, str(BIN / "tachoscope"), "analyze", "--store", str(tmp_path / "store"), "--format", "json")
+    done = answer(tmp_path, "analyze", "--store", str(tmp_path / "store"), "--format", "json")
     report = json.loads(done.stdout)
     ledger = report["ledgers"][0]
 

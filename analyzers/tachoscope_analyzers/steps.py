@@ -151,7 +151,8 @@ def _device_seconds(row: StepDone, name: str) -> float:
 
 def _one_writer_a_rank(frame: pd.DataFrame) -> pd.DataFrame:
     """Keep the writer with the most steps where several processes say they are the same rank (scripts run one after another)."""
-    if len(frame[["rank", "writer"]].drop_duplicates()) == frame["rank"].nunique():
+    pairs = set(zip(frame["rank"].tolist(), frame["writer"].tolist(), strict=True))
+    if len(pairs) == len({rank for rank, _ in pairs}):
         return frame
     counts = frame.groupby(["rank", "writer"]).size().sort_values(ascending=False, kind="stable").reset_index()
     kept = counts.drop_duplicates("rank").set_index("rank")["writer"]

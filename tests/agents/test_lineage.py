@@ -140,7 +140,7 @@ def test_a_run_records_its_lineage_and_the_report_shows_it(tmp_path: Path) -> No
     (launcher,) = (row for row in job.starts if row.rank < 0)
     assert launcher.lineage["launch_command"].endswith("train.py --api-key '***'")
 
-    shown = helpers.execute(tmp_path, str(helpers.BIN / "tachoscope"), "analyze", "--job", "job")
+    shown = helpers.answer(tmp_path, "analyze", "--job", "job")
     assert f"git:{commit[:12]}" in shown.stdout
     assert "told late" in shown.stdout
     assert "hunter2" not in shown.stdout

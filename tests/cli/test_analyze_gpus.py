@@ -2,19 +2,17 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from gpu_making import FakeGpu, Held, gpu_job, use, write_job, write_samples
+from helpers import command
 from tachoscope_core.store import Store
 
 
 def analyze(*words: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "tachoscope_cli.main", "analyze", *map(str, words)], capture_output=True, text=True, timeout=400
-    )
+    return command("analyze", *words)
 
 
 def test_a_store_with_records_and_samples_names_the_throttled_rank_and_the_ledger_sums(tmp_path: Path) -> None:

@@ -2,19 +2,18 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from helpers import command
 from operations_making import Plan, write
 
 SLOW = Plan(steps=6, worker={(1, 1): 1.6})
 
 
 def analyze(*words: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tachoscope_cli.main", "analyze", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+    return command("analyze", *words)
 
 
 def test_a_recording_gives_a_report_in_every_format(tmp_path: Path) -> None:

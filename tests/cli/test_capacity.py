@@ -3,10 +3,14 @@
 import gzip
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import pytest
 
+from tachoscope_analyzers.serving import capacity
 from tachoscope_cli.commands import call
 from tachoscope_core import records
 from tachoscope_core.errors import TachoscopeError
@@ -14,6 +18,22 @@ from tachoscope_core.store import Store
 
 RECORDING = Path(__file__).parent.parent / "fixtures" / "serving" / "moderate.serving.gz"
 ASKED = ("--objective", "ttft_p95=0.5", "--objective", "itl_p95=0.1", "--max-running", "128")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def simulated_once() -> Iterator[None]:
+    """What is the same in several tests is simulated once."""
+    simulate, done = capacity.capacity, dict[object, capacity.Capacity]()
+
+    def remembered(model: Any, objectives: Any, **options: Any) -> capacity.Capacity:
+        asked = {name: value for name, value in options.items() if name != "on_step"}
+        key = (model.workload.prompt_tokens.tobytes(), repr((model.engine, objectives, asked)))
+        if key not in done:
+            done[key] = simulate(model, objectives, **options)
+        return done[key]
+
+    with mock.patch.object(capacity, "capacity", remembered):
+        yield
 
 
 def test_text_says_the_knee_in_a_sentence_and_what_moves_it(capsys: pytest.CaptureFixture[str]):

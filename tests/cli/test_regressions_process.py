@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers import BIN, execute, run_watched
+from helpers import answer, run_watched
 
 SCRIPT = """
 import sys, time, torch
@@ -38,7 +38,7 @@ def trained(tmp_path: Path, job: str, slow_from: int, extra: float) -> None:
 def test_a_training_that_becomes_slow_says_from_which_step_on_and_why(tmp_path: Path) -> None:
     trained(tmp_path, "job", 120, 0.02)
 
-    done = execute(tmp_path, str(BIN / "tachoscope"), "analyze", "--format", "json")
+    done = answer(tmp_path, "analyze", "--format", "json")
     (change,) = json.loads(done.stdout)["course"]["changes"]
 
     assert change["step"] == pytest.approx(121, abs=3)
@@ -52,7 +52,7 @@ def test_a_training_that_is_slower_than_the_last_one_fails_the_pipeline_and_says
     trained(tmp_path, "new", 0, 0.01)
     words = ("--job", "new", "--baseline-job", "old", "--format", "json", "--fail-on", "regression")
 
-    done = execute(tmp_path, str(BIN / "tachoscope"), "analyze", *words)
+    done = answer(tmp_path, "analyze", *words)
     found = json.loads(done.stdout)["comparison"]
 
     assert done.returncode == 3
