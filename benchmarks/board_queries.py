@@ -27,7 +27,9 @@ from remote_write import Sender, encoded
 from sections import write_section
 from slo_rules import BATCH, Server, running
 
-from tachoscope_alerts import places, policy, recordings
+from tachoscope_alerts.compile import recordings
+from tachoscope_alerts.spec import files as places
+from tachoscope_alerts.spec import policy
 from tachoscope_core import gpu_metrics, serving_metrics, training_metrics
 from tachoscope_dashboards.board import Board, to_json
 from tachoscope_dashboards.boards import fleet as fleet_board

@@ -20,14 +20,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tachoscope_alerts import openslo
-from tachoscope_alerts.detection import NEVER, OUTAGES, SEVERITIES, Detection, Outage, detection, in_words
-from tachoscope_alerts.expressions import BAD, TOTAL
-from tachoscope_alerts.planted_series import PlantedSeries, Stretch, of_events
-from tachoscope_alerts.rules import groups
-from tachoscope_alerts.slo import Ratio, Selector, Severity, Slices, Slo
-from tachoscope_alerts.windows import Timing, duration, tiers
-from tachoscope_alerts.written_yaml import to_yaml
+from tachoscope_alerts.compile.detection_time import NEVER, OUTAGES, SEVERITIES, Detection, Outage, detection, in_words
+from tachoscope_alerts.compile.planted_series import PlantedSeries, Stretch, of_events
+from tachoscope_alerts.compile.rules import groups
+from tachoscope_alerts.compile.sli_expressions import BAD, TOTAL
+from tachoscope_alerts.compile.yaml_writer import to_yaml
+from tachoscope_alerts.spec import openslo
+from tachoscope_alerts.spec.burn_rate_windows import Timing, duration, tiers
+from tachoscope_alerts.spec.slo import Ratio, Selector, Severity, Slices, Slo
 
 ALERTS = Path(__file__).parent.parent / "alerts"
 _EVENTS = 100_000

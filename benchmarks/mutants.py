@@ -35,8 +35,8 @@ TESTS = {
     "analyzers/tachoscope_analyzers/steps.py": "tests/analyzers tests/replay",
     "analyzers/tachoscope_analyzers/judge.py": "tests/analyzers tests/replay",
     "analyzers/tachoscope_analyzers/life/report.py": "tests/analyzers",
-    "alerts/tachoscope_alerts/expressions.py": "tests/alerts",
-    "alerts/tachoscope_alerts/evaluate.py": "tests/alerts",
+    "alerts/tachoscope_alerts/compile/sli_expressions.py": "tests/alerts",
+    "alerts/tachoscope_alerts/measure/evaluator.py": "tests/alerts",
     "analyzers/tachoscope_analyzers/trace/decode.py": "tests/trace",
 }
 MAKE = """

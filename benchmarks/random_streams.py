@@ -29,16 +29,16 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "node"))
 
 from processes import ask_prometheus, prometheus, wait_for
 from sample_slos import PLACES
-from tachoscope_alerts import openslo
-from tachoscope_alerts.alert_replay import replay
-from tachoscope_alerts.evaluate import Events, bad_and_total, evaluations
-from tachoscope_alerts.expressions import ERROR_RATIO, OBJECTIVE, bound_text
-from tachoscope_alerts.prometheus_source import PrometheusSource
-from tachoscope_alerts.rules import groups
-from tachoscope_alerts.slo import AtMost, Slo
-from tachoscope_alerts.stored_samples import Series
-from tachoscope_alerts.windows import Tier, Timing, tiers
-from tachoscope_alerts.written_yaml import to_yaml
+from tachoscope_alerts.compile.rules import groups
+from tachoscope_alerts.compile.sli_expressions import ERROR_RATIO, OBJECTIVE, bound_text
+from tachoscope_alerts.compile.yaml_writer import to_yaml
+from tachoscope_alerts.measure.evaluator import Events, bad_and_total, evaluations
+from tachoscope_alerts.measure.from_prometheus import PrometheusSource
+from tachoscope_alerts.measure.stored_samples import Series
+from tachoscope_alerts.report.alert_replay import replay
+from tachoscope_alerts.spec import openslo
+from tachoscope_alerts.spec.burn_rate_windows import Tier, Timing, tiers
+from tachoscope_alerts.spec.slo import AtMost, Slo
 
 BEGIN = 1_700_006_400
 """A multiple of two hours, as the blocks of a Prometheus are."""

@@ -38,10 +38,10 @@ from fleet_series import Fleet, Planted, names_in, series_of, values
 from remote_write import Sender, encoded
 from sections import write_section
 
-from tachoscope_alerts.expressions import TOTAL, bad_events, error_ratio, total_events
-from tachoscope_alerts.openslo import load
-from tachoscope_alerts.slo import Slices, Slo
-from tachoscope_alerts.windows import DAY, Timing, seconds_of
+from tachoscope_alerts.compile.sli_expressions import TOTAL, bad_events, error_ratio, total_events
+from tachoscope_alerts.spec.burn_rate_windows import DAY, Timing, seconds_of
+from tachoscope_alerts.spec.openslo import load
+from tachoscope_alerts.spec.slo import Slices, Slo
 from tachoscope_core import yaml_text
 from tachoscope_core.metric import IDENTITY
 

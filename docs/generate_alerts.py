@@ -9,12 +9,16 @@ from pathlib import Path
 
 from generate_chart import chart_files
 
-from tachoscope_alerts import build, detection, events, openslo, policy, recordings
-from tachoscope_alerts.expressions import number
-from tachoscope_alerts.runbook_skeleton import stale as stale_runbooks
-from tachoscope_alerts.runbook_skeleton import subjects
-from tachoscope_alerts.slo import AtMost, Indicator, MoreThan, Ratio
-from tachoscope_alerts.windows import Timing
+from tachoscope_alerts import build
+from tachoscope_alerts.compile import detection_time as detection
+from tachoscope_alerts.compile import event_alerts as events
+from tachoscope_alerts.compile import recordings
+from tachoscope_alerts.compile.runbooks import stale as stale_runbooks
+from tachoscope_alerts.compile.runbooks import subjects
+from tachoscope_alerts.compile.sli_expressions import number
+from tachoscope_alerts.spec import openslo, policy
+from tachoscope_alerts.spec.burn_rate_windows import Timing
+from tachoscope_alerts.spec.slo import AtMost, Indicator, MoreThan, Ratio
 
 ALERTS = Path(__file__).parents[1] / "alerts"
 RUNBOOKS = Path(__file__).parents[1] / "runbooks"

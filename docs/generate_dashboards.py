@@ -7,8 +7,8 @@ from pathlib import Path
 
 from generate_chart import chart_files
 
-from tachoscope_alerts import policy
-from tachoscope_alerts.links import board_name
+from tachoscope_alerts.compile.links import board_name
+from tachoscope_alerts.spec import policy
 from tachoscope_dashboards import build
 from tachoscope_dashboards.board import to_json
 from tachoscope_dashboards.boards.all import boards

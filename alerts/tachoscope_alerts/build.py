@@ -9,16 +9,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tachoscope_alerts import alertmanager, promtests, rules
-from tachoscope_alerts import events as event_alerts
-from tachoscope_alerts import recordings as board_recordings
-from tachoscope_alerts.events import EventAlert
-from tachoscope_alerts.manifests import prometheus_rule
-from tachoscope_alerts.policy import Policy
-from tachoscope_alerts.recordings import GROUP, Recording
-from tachoscope_alerts.slo import Slo
-from tachoscope_alerts.windows import Timing
-from tachoscope_alerts.written_yaml import to_yaml
+from tachoscope_alerts.compile import alertmanager, event_alerts, rules
+from tachoscope_alerts.compile import promtool_tests as promtests
+from tachoscope_alerts.compile import recordings as board_recordings
+from tachoscope_alerts.compile.event_alerts import EventAlert
+from tachoscope_alerts.compile.prometheus_rule import prometheus_rule
+from tachoscope_alerts.compile.recordings import GROUP, Recording
+from tachoscope_alerts.compile.yaml_writer import to_yaml
+from tachoscope_alerts.spec.burn_rate_windows import Timing
+from tachoscope_alerts.spec.policy import Policy
+from tachoscope_alerts.spec.slo import Slo
 
 HEADER = "# Made by `tachoscope slo build`: change alerts/slos, alerts/events or alerts/policy.yaml, then `make generate`.\n"
 _FOLDERS = ("prometheus", "kubernetes")

@@ -185,7 +185,8 @@ def dashboards_push(
 
 def _boards(path: Path | None, slos: list[Path] | None) -> list[dict[str, Any]]:
     """Return the boards of the suite, with the links of a policy and the thresholds of objectives; say whose these are."""
-    from tachoscope_alerts import places, policy
+    from tachoscope_alerts.spec import files as places
+    from tachoscope_alerts.spec import policy
     from tachoscope_dashboards import objectives
     from tachoscope_dashboards.board import to_json
     from tachoscope_dashboards.boards.all import boards
@@ -198,7 +199,10 @@ def _boards(path: Path | None, slos: list[Path] | None) -> list[dict[str, Any]]:
 def _surroundings(
     path: Path | None, specs: list[Path] | None, catalogues: Iterable[Path], runbooks: Path, exceptions: Path
 ) -> Surroundings:
-    from tachoscope_alerts import catalogue, events, openslo, places, policy
+    from tachoscope_alerts.compile import event_alerts as events
+    from tachoscope_alerts.lint import catalogue
+    from tachoscope_alerts.spec import files as places
+    from tachoscope_alerts.spec import openslo, policy
     from tachoscope_dashboards import check, linter, reading
 
     slos = openslo.load(specs or [places.path_of("slos")])

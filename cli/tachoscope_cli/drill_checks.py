@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from tachoscope_alerts.policy import Policy
+from tachoscope_alerts.spec.policy import Policy
 from tachoscope_cli.drill_receiver import Arrival
 from tachoscope_show.runbooks import text_of
 

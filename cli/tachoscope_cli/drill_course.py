@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from tachoscope_alerts import alertmanager
-from tachoscope_alerts.events import EventAlert
-from tachoscope_alerts.expressions import BAD, TOTAL, error_ratio, recorded
-from tachoscope_alerts.policy import Policy
-from tachoscope_alerts.slo import Severity, Slo
-from tachoscope_alerts.windows import Timing, duration, tiers
+from tachoscope_alerts.compile import alertmanager
+from tachoscope_alerts.compile.event_alerts import EventAlert
+from tachoscope_alerts.compile.sli_expressions import BAD, TOTAL, error_ratio, recorded
+from tachoscope_alerts.spec.burn_rate_windows import Timing, duration, tiers
+from tachoscope_alerts.spec.policy import Policy
+from tachoscope_alerts.spec.slo import Severity, Slo
 from tachoscope_cli import drill_times
 from tachoscope_cli.drill_checks import Check, in_time, of_message, of_route
 from tachoscope_cli.drill_processes import wait_until

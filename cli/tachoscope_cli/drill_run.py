@@ -11,11 +11,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tachoscope_alerts import alertmanager, build, events, openslo, places, policy
-from tachoscope_alerts.events import EventAlert
-from tachoscope_alerts.policy import Policy
-from tachoscope_alerts.slo import Slo
-from tachoscope_alerts.windows import Timing
+from tachoscope_alerts import build
+from tachoscope_alerts.compile import alertmanager
+from tachoscope_alerts.compile import event_alerts as events
+from tachoscope_alerts.compile.event_alerts import EventAlert
+from tachoscope_alerts.spec import files as places
+from tachoscope_alerts.spec import openslo, policy
+from tachoscope_alerts.spec.burn_rate_windows import Timing
+from tachoscope_alerts.spec.policy import Policy
+from tachoscope_alerts.spec.slo import Slo
 from tachoscope_cli import drill_course, drill_runbooks, drill_servers, drill_workloads
 from tachoscope_cli.drill_agent import HANG_SECONDS, Agent, agent
 from tachoscope_cli.drill_checks import Check

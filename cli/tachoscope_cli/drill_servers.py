@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from tachoscope_alerts.windows import Timing, duration
+from tachoscope_alerts.spec.burn_rate_windows import Timing, duration
 from tachoscope_cli.drill_processes import free_port, program, running, wait_until
 
 _START_SECONDS = 30.0

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tachoscope_alerts.detection import detection, evaluation_interval
-from tachoscope_alerts.events import EventAlert
-from tachoscope_alerts.rules import KEEP_FIRING_SECONDS
-from tachoscope_alerts.slo import Severity, Slo
-from tachoscope_alerts.windows import Tier, Timing
+from tachoscope_alerts.compile.detection_time import detection, evaluation_interval
+from tachoscope_alerts.compile.event_alerts import EventAlert
+from tachoscope_alerts.compile.rules import KEEP_FIRING_SECONDS
+from tachoscope_alerts.spec.burn_rate_windows import Tier, Timing
+from tachoscope_alerts.spec.slo import Severity, Slo
 from tachoscope_cli.drill_agent import TICK_SECONDS
 
 _SLACK = 0.1

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from tachoscope_alerts.windows import Timing, scaled_expression, seconds_of
+from tachoscope_alerts.spec.burn_rate_windows import Timing, scaled_expression, seconds_of
 from tachoscope_cli.drill_agent import Agent
 from tachoscope_cli.drill_receiver import Arrival
 from tachoscope_cli.drill_servers import samples

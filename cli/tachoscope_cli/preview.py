@@ -91,7 +91,7 @@ def _in_words(seconds: int) -> str:
 
 
 def _serve(looked_at: Preview, host: str, port: int) -> None:
-    from tachoscope_alerts.links import board_name
+    from tachoscope_alerts.compile.links import board_name
     from tachoscope_dashboards.preview.server import Server
 
     with Server(looked_at, host, port) as server:

@@ -23,12 +23,12 @@ from tachoscope_show import runbooks as runbooks_module
 from tachoscope_show.units import counted, seconds_of
 
 if TYPE_CHECKING:
-    from tachoscope_alerts.events import EventAlert
-    from tachoscope_alerts.lint import Problem
-    from tachoscope_alerts.recordings import Recording
-    from tachoscope_alerts.slo import Slo
-    from tachoscope_alerts.slo_report import SloReport
-    from tachoscope_alerts.windows import Timing
+    from tachoscope_alerts.compile.event_alerts import EventAlert
+    from tachoscope_alerts.compile.recordings import Recording
+    from tachoscope_alerts.lint.lint import Problem
+    from tachoscope_alerts.report.schema import SloReport
+    from tachoscope_alerts.spec.burn_rate_windows import Timing
+    from tachoscope_alerts.spec.slo import Slo
 
 slo_app = typer.Typer(
     no_args_is_help=True, help="Objectives and their alerts: check them, build their rules, report their budgets."
@@ -87,9 +87,9 @@ def slo_check(
     Exits with 1 if anything is an error. A note may stay.
     """
     needs_analysis()
-    from tachoscope_alerts import catalogue as catalogue_module
-    from tachoscope_alerts import lint
-    from tachoscope_alerts import shipped as shipped_module
+    from tachoscope_alerts.compile import shipped as shipped_module
+    from tachoscope_alerts.lint import catalogue as catalogue_module
+    from tachoscope_alerts.lint import lint
 
     slos, broken = _readable(paths)
     shipped = shipped_module.load()
@@ -102,7 +102,7 @@ def slo_check(
     if generated or (folder.is_dir() and not paths):
         problems += lint.check_rules(folder, known)
     if prometheus:
-        from tachoscope_alerts import asked_series
+        from tachoscope_alerts.lint import series_there as asked_series
 
         problems += asked_series.check(slos, asked_series.of_prometheus(prometheus, time.time()), "the Prometheus")
     if page:
@@ -123,8 +123,8 @@ def slo_check(
 
 
 def _bounds_of_page(slos: list[Slo], place: str) -> list[Problem]:
-    from tachoscope_alerts import asked_series
-    from tachoscope_alerts.slo import AtMost, MoreThan
+    from tachoscope_alerts.lint import series_there as asked_series
+    from tachoscope_alerts.spec.slo import AtMost, MoreThan
     from tachoscope_cli import slo_page
 
     names = {slo.indicator.histogram.metric for slo in slos if isinstance(slo.indicator, AtMost | MoreThan)}
@@ -168,10 +168,12 @@ def slo_build(
     Exits with 1, and writes nothing, if `tachoscope slo check` would name an error; runbooks may be missing here.
     """
     needs_analysis()
-    from tachoscope_alerts import build, lint, openslo
-    from tachoscope_alerts import catalogue as catalogue_module
-    from tachoscope_alerts import policy as policy_module
-    from tachoscope_alerts import shipped as shipped_module
+    from tachoscope_alerts import build
+    from tachoscope_alerts.compile import shipped as shipped_module
+    from tachoscope_alerts.lint import catalogue as catalogue_module
+    from tachoscope_alerts.lint import lint
+    from tachoscope_alerts.spec import openslo
+    from tachoscope_alerts.spec import policy as policy_module
 
     timing, labels = _timing(interval, scrape_interval, scale), _labels(label or [])
     objectives = openslo.load(slos or default_slos())
@@ -198,7 +200,7 @@ def slo_build(
 
 
 def _timing(interval: str, scrape_interval: str, scale: float) -> Timing:
-    from tachoscope_alerts.windows import Timing
+    from tachoscope_alerts.spec.burn_rate_windows import Timing
 
     try:
         return Timing.of_servers(seconds_of(interval), seconds_of(scrape_interval), scale)
@@ -229,7 +231,7 @@ def slo_report(
     What has no samples is not measured, and not met.
     """
     needs_analysis()
-    from tachoscope_alerts import openslo
+    from tachoscope_alerts.spec import openslo
 
     objectives = openslo.load(slos or default_slos())
     if store and prometheus is None and "://" not in store and not Path(store).is_dir():
@@ -246,8 +248,10 @@ def slo_report(
 
 
 def _report(objectives: list[Slo], store: str, prometheus: str | None, days: float | None) -> SloReport:
-    from tachoscope_alerts import parquet, report, samples_source
-    from tachoscope_alerts.prometheus_source import PrometheusSource
+    from tachoscope_alerts.measure import from_samples as samples_source
+    from tachoscope_alerts.measure import parquet_cache as parquet
+    from tachoscope_alerts.measure.from_prometheus import PrometheusSource
+    from tachoscope_alerts.report import report
 
     if prometheus:
         return report.report(objectives, PrometheusSource(prometheus), time.time(), period_days=days)
@@ -270,7 +274,7 @@ def _show_text(found: SloReport, output: Path | None) -> None:
 
 def _readable(paths: list[Path] | None) -> tuple[list[Slo], dict[str, str]]:
     """Return the objectives of the files that can be read, and what is wrong with the others, by path."""
-    from tachoscope_alerts import openslo
+    from tachoscope_alerts.spec import openslo
 
     slos: list[Slo] = []
     broken: dict[str, str] = {}
@@ -284,7 +288,7 @@ def _readable(paths: list[Path] | None) -> tuple[list[Slo], dict[str, str]]:
 
 def _events(path: Path | None, *, alone: bool) -> list[EventAlert]:
     """Return the alerts beside the objectives; those that come with tachoscope are companions of its own objectives only."""
-    from tachoscope_alerts import events
+    from tachoscope_alerts.compile import event_alerts as events
 
     if path is None and alone:
         return []
@@ -293,7 +297,7 @@ def _events(path: Path | None, *, alone: bool) -> list[EventAlert]:
 
 def _recordings(*, alone: bool) -> list[Recording]:
     """Return what is recorded for the boards; specs of one's own are built beside that, and not with it once more."""
-    from tachoscope_alerts import recordings
+    from tachoscope_alerts.compile import recordings
 
     return [] if alone else recordings.load(default("recordings.yaml"))
 
@@ -325,7 +329,7 @@ def _labels(given: list[str]) -> dict[str, str]:
 
 
 def _owners(path: Path | None) -> list[str]:
-    from tachoscope_alerts import policy
+    from tachoscope_alerts.spec import policy
 
     return list(policy.load(path or default("policy.yaml")).owners)
 
@@ -334,7 +338,7 @@ def _runbook_base() -> str:
     """Return where a page's links to runbooks lead: the policy's URL, or the folder beside the page if that is the example's."""
     from urllib.parse import urlsplit
 
-    from tachoscope_alerts import policy
+    from tachoscope_alerts.spec import policy
 
     base = policy.load(default("policy.yaml")).runbook_base
     host = urlsplit(base).hostname or ""

@@ -13,10 +13,10 @@ from tachoscope_show import runbooks
 from tachoscope_show.units import counted, seconds_of
 
 if TYPE_CHECKING:
-    from tachoscope_alerts.events import EventAlert
-    from tachoscope_alerts.policy import Policy
-    from tachoscope_alerts.shipped import Shipped
-    from tachoscope_alerts.slo import Slo
+    from tachoscope_alerts.compile.event_alerts import EventAlert
+    from tachoscope_alerts.compile.shipped import Shipped
+    from tachoscope_alerts.spec.policy import Policy
+    from tachoscope_alerts.spec.slo import Slo
 PATHS = "OpenSLO files, or folders of them. Default: alerts/slos here, else those that came with tachoscope."
 
 SlosOption = Annotated[list[Path] | None, typer.Option("--slos", metavar="PATH", help=f"{PATHS} Can be given several times.")]
@@ -24,7 +24,7 @@ SlosOption = Annotated[list[Path] | None, typer.Option("--slos", metavar="PATH",
 
 def default(name: str) -> Path:
     """Return where a folder or file of alerts is: here, or what came with tachoscope."""
-    from tachoscope_alerts import places
+    from tachoscope_alerts.spec import files as places
 
     return places.path_of(name)
 
@@ -48,7 +48,7 @@ def days_of(text: str) -> float:
 
 def begin_runbooks(slos: list[Slo], alerts: list[EventAlert], rules: Policy, folder: Path | None) -> None:
     """Say which alerts have no runbook, here or among those that came with tachoscope; write their beginnings to a folder."""
-    from tachoscope_alerts import runbook_skeleton
+    from tachoscope_alerts.compile import runbooks as runbook_skeleton
 
     folders = [folder or runbooks.of_project(), runbooks.folder()]
     subjects = runbook_skeleton.subjects(slos, alerts)
@@ -64,7 +64,7 @@ def begin_runbooks(slos: list[Slo], alerts: list[EventAlert], rules: Policy, fol
 
 def say_left_out(others: Shipped, events: Path | None) -> None:
     """Say what comes with tachoscope and is not built, if anything: nobody misses an alert that never was there."""
-    from tachoscope_alerts import places
+    from tachoscope_alerts.spec import files as places
 
     names = [("objective", [slo.name for slo in others.slos]), ("other alert", [event.alert for event in others.events])]
     parts = [

@@ -16,8 +16,8 @@ from tachoscope_cli.slo_around import SlosOption, days_of, default_slos
 from tachoscope_core.errors import TachoscopeError
 
 if TYPE_CHECKING:
-    from tachoscope_alerts.backtest import Backtest
-    from tachoscope_alerts.slo import Slo
+    from tachoscope_alerts.report.backtest import Backtest
+    from tachoscope_alerts.spec.slo import Slo
 
 EPILOG = (
     "Examples: `tachoscope slo backtest inference-ttft-p99 --target 99.9%`, "
@@ -64,7 +64,7 @@ def slo_backtest(
 
 
 def _named(name: str, slos: list[Path] | None) -> Slo:
-    from tachoscope_alerts import openslo
+    from tachoscope_alerts.spec import openslo
 
     known = {one.name: one for one in openslo.load(slos or default_slos())}
     if name not in known:
@@ -73,9 +73,11 @@ def _named(name: str, slos: list[Path] | None) -> Slo:
 
 
 def _backtest(slo: Slo, target: float | None, threshold: float | None, store: str, prometheus: str | None, days: float) -> Backtest:
-    from tachoscope_alerts import backtest, parquet, samples_source
-    from tachoscope_alerts.prometheus_source import PrometheusSource
-    from tachoscope_alerts.windows import Timing
+    from tachoscope_alerts.measure import from_samples as samples_source
+    from tachoscope_alerts.measure import parquet_cache as parquet
+    from tachoscope_alerts.measure.from_prometheus import PrometheusSource
+    from tachoscope_alerts.report import backtest
+    from tachoscope_alerts.spec.burn_rate_windows import Timing
 
     backtest.changed(slo, target=target, threshold=threshold)  # what is wrong with it is said before the reading
     start, end = backtest.window(time.time(), days, Timing())

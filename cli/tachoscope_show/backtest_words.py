@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tachoscope_alerts.alert_replay import Replayed, Told
-from tachoscope_alerts.backtest import Backtest, Variant
-from tachoscope_alerts.slo import Severity
+from tachoscope_alerts.report.alert_replay import Replayed, Told
+from tachoscope_alerts.report.backtest import Backtest, Variant
+from tachoscope_alerts.spec.slo import Severity
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_show.units import counted, duration
 

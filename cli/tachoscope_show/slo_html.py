@@ -6,7 +6,7 @@ import itertools
 from datetime import UTC, datetime
 from html import escape
 
-from tachoscope_alerts.slo_report import Budget, BudgetPoint, Burn, Objective, SloReport
+from tachoscope_alerts.report.schema import Budget, BudgetPoint, Burn, Objective, SloReport
 from tachoscope_show import slo_words
 from tachoscope_show.units import duration
 

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tachoscope_alerts.slo_report import Budget, Objective, SloReport
+from tachoscope_alerts.report.schema import Budget, Objective, SloReport
 from tachoscope_show import slo_words
 
 _STYLES = {"ok": "green", "burning": "bold yellow", "exhausted": "bold red", "not_measured": "dim"}

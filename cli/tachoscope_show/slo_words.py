@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from math import floor, log10
 
-from tachoscope_alerts.slo_report import Budget, Burn, Objective, Offender, SloReport
+from tachoscope_alerts.report.schema import Budget, Burn, Objective, Offender, SloReport
 from tachoscope_show.units import duration
 
 TITLES = ("target", "period", "last day", "budget left", "burns", "measured")

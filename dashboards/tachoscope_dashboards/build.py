@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tachoscope_alerts.links import board_name
-from tachoscope_alerts.written_yaml import to_yaml
+from tachoscope_alerts.compile.links import board_name
+from tachoscope_alerts.compile.yaml_writer import to_yaml
 from tachoscope_core.errors import TachoscopeError
 
 Json = dict[str, Any]

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tachoscope_alerts.catalogue import Catalogue
-from tachoscope_alerts.links import board_uid
-from tachoscope_alerts.policy import Policy
+from tachoscope_alerts.compile.links import board_uid
+from tachoscope_alerts.lint.catalogue import Catalogue
+from tachoscope_alerts.spec.policy import Policy
 from tachoscope_dashboards import link_rules, lint_rules, linter, own_rules, query_rules
 from tachoscope_dashboards.link_rules import Targets
 from tachoscope_dashboards.linter import Excepted, Problem, Rule

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
-from tachoscope_alerts.policy import Policy
+from tachoscope_alerts.spec.policy import Policy
 from tachoscope_dashboards.expressions import variables_in
 from tachoscope_dashboards.linter import Finding, Rule, panel_named
 from tachoscope_dashboards.reading import Dashboard

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tachoscope_alerts.links import board_uid, runbook_url
-from tachoscope_alerts.policy import Policy
+from tachoscope_alerts.compile.links import board_uid, runbook_url
+from tachoscope_alerts.spec.policy import Policy
 from tachoscope_dashboards.panels import Link
 
 _TIME = "from=${__from}&to=${__to}"

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 
 import promql_parser
 
-from tachoscope_alerts import promql
-from tachoscope_alerts.promql import Call, Expression, Series, Window
+from tachoscope_alerts.promql import parser as promql
+from tachoscope_alerts.promql.parser import Call, Expression, Series, Window
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_dashboards import expressions, logql
 from tachoscope_dashboards.expressions import (

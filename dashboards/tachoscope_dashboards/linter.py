@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 import msgspec
 import yaml
 
-from tachoscope_alerts.links import board_uid
+from tachoscope_alerts.compile.links import board_uid
 from tachoscope_core import yaml_text
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_dashboards.reading import Dashboard

@@ -9,8 +9,9 @@ from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
-from tachoscope_alerts import openslo, places
-from tachoscope_alerts.slo import AtMost, MoreThan, Ratio, Slices, Slo
+from tachoscope_alerts.spec import files as places
+from tachoscope_alerts.spec import openslo
+from tachoscope_alerts.spec.slo import AtMost, MoreThan, Ratio, Slices, Slo
 from tachoscope_core import palette
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.training_metrics import EFFECTIVE_STATES

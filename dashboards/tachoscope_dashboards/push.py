@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import quote
 
-from tachoscope_alerts.links import board_name
+from tachoscope_alerts.compile.links import board_name
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_dashboards.grafana_api import Answer, Grafana
 

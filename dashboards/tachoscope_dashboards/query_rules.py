@@ -8,9 +8,10 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from tachoscope_alerts import promql, rule_lint
-from tachoscope_alerts.catalogue import Catalogue, Known
-from tachoscope_alerts.label_flow import labels_of
+from tachoscope_alerts.lint import rule_expressions as rule_lint
+from tachoscope_alerts.lint.catalogue import Catalogue, Known
+from tachoscope_alerts.lint.label_flow import labels_of
+from tachoscope_alerts.promql import parser as promql
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.metric import IDENTITY, NAMESPACE, WORKLOADS
 from tachoscope_dashboards.expressions import Asked, asked, call, parseable, plain, short, variables_in

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from tachoscope_alerts import openslo, places
-from tachoscope_alerts.attained import attained
-from tachoscope_alerts.slo import Slo
+from tachoscope_alerts.measure.attainment import attained
+from tachoscope_alerts.spec import files as places
+from tachoscope_alerts.spec import openslo
+from tachoscope_alerts.spec.slo import Slo
 from tachoscope_analyzers.job_events import Events
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_show.units import percent

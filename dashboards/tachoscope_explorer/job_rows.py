@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from tachoscope_alerts.slo import Slo
+from tachoscope_alerts.spec.slo import Slo
 from tachoscope_analyzers.job_summary import JobSummary, Worst, standing
 from tachoscope_core.taxonomy import BY_SLUG
 from tachoscope_explorer import job_objectives

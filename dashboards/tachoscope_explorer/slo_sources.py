@@ -7,16 +7,21 @@ from dataclasses import replace
 
 import streamlit as st
 
-from tachoscope_alerts import backtest, history, openslo, parquet, places, policy, samples_source
-from tachoscope_alerts import report as report_module
-from tachoscope_alerts.backtest import Backtest
-from tachoscope_alerts.evaluate import Events, Group
-from tachoscope_alerts.history import History
-from tachoscope_alerts.prometheus_source import PrometheusSource
-from tachoscope_alerts.samples_source import SamplesSource
-from tachoscope_alerts.slo import Slo
-from tachoscope_alerts.slo_report import SloReport
-from tachoscope_alerts.windows import Timing
+from tachoscope_alerts.measure import alert_history as history
+from tachoscope_alerts.measure import from_samples as samples_source
+from tachoscope_alerts.measure import parquet_cache as parquet
+from tachoscope_alerts.measure.alert_history import History
+from tachoscope_alerts.measure.evaluator import Events, Group
+from tachoscope_alerts.measure.from_prometheus import PrometheusSource
+from tachoscope_alerts.measure.from_samples import SamplesSource
+from tachoscope_alerts.report import backtest
+from tachoscope_alerts.report import report as report_module
+from tachoscope_alerts.report.backtest import Backtest
+from tachoscope_alerts.report.schema import SloReport
+from tachoscope_alerts.spec import files as places
+from tachoscope_alerts.spec import openslo, policy
+from tachoscope_alerts.spec.burn_rate_windows import Timing
+from tachoscope_alerts.spec.slo import Slo
 from tachoscope_core.redaction import redact
 from tachoscope_explorer.settings import Settings
 from tachoscope_show import runbooks

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tachoscope_alerts.written_yaml import to_yaml
+from tachoscope_alerts.compile.yaml_writer import to_yaml
 
 Document = Mapping[str, Any]
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from tachoscope_alerts.slo import AtMost, Gate, MoreThan, Ratio, Selector, Slices, Slo
-from tachoscope_alerts.stored_samples import Series
+from tachoscope_alerts.measure.stored_samples import Series
+from tachoscope_alerts.spec.slo import AtMost, Gate, MoreThan, Ratio, Selector, Slices, Slo
 from tachoscope_core.agent_metrics import INFO
 from tachoscope_core.metric import Metric
 from tachoscope_core.names import BY_NAME

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from tachoscope_alerts.slo_report import Budget, BudgetPoint, Burn, Objective, Offender, SloReport
+from tachoscope_alerts.report.schema import Budget, BudgetPoint, Burn, Objective, Offender, SloReport
 
 END = 1_700_006_400.0
 DAY = 86400.0

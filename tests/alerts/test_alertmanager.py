@@ -22,9 +22,11 @@ import yaml
 from helpers import REPOSITORY
 from processes import free_port, wait_for
 from sample_slos import AVAILABILITY, GOODPUT
-from tachoscope_alerts import alertmanager, events, openslo, policy
-from tachoscope_alerts.policy import Maintenance, Policy, Receiver
-from tachoscope_alerts.windows import Timing, tiers
+from tachoscope_alerts.compile import alertmanager
+from tachoscope_alerts.compile import event_alerts as events
+from tachoscope_alerts.spec import openslo, policy
+from tachoscope_alerts.spec.burn_rate_windows import Timing, tiers
+from tachoscope_alerts.spec.policy import Maintenance, Policy, Receiver
 from tachoscope_cli import drill_servers
 from tachoscope_cli.drill_receiver import Receiver as Webhook
 

@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from tachoscope_alerts import openslo, places
-from tachoscope_alerts.attained import Series, attained
-from tachoscope_alerts.slo import Slo
+from tachoscope_alerts.measure.attainment import Series, attained
+from tachoscope_alerts.spec import files as places
+from tachoscope_alerts.spec import openslo
+from tachoscope_alerts.spec.slo import Slo
 from tachoscope_core.names import BY_NAME
 
 SLOS: dict[str, Slo] = {slo.name: slo for slo in openslo.load([places.path_of("slos")])}

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from sample_slos import AVAILABILITY, CHECKPOINT_AGE, FIRST_TOKEN, GOODPUT
 from slo_making import BEGIN, Planted, write_store
-from tachoscope_alerts import samples_source
-from tachoscope_alerts.alert_replay import Told, lead_seconds, replay
-from tachoscope_alerts.backtest import backtest, changed, threshold_of, thresholds, window
-from tachoscope_alerts.detection import NEVER, OUTAGES, Outage, detection
-from tachoscope_alerts.evaluate import Events, evaluations
-from tachoscope_alerts.slo import AtMost, Selector, Severity, Slices, Slo
-from tachoscope_alerts.windows import DAY, HOUR, Timing, tiers
+from tachoscope_alerts.compile.detection_time import NEVER, OUTAGES, Outage, detection
+from tachoscope_alerts.measure import from_samples as samples_source
+from tachoscope_alerts.measure.evaluator import Events, evaluations
+from tachoscope_alerts.report.alert_replay import Told, lead_seconds, replay
+from tachoscope_alerts.report.backtest import backtest, changed, threshold_of, thresholds, window
+from tachoscope_alerts.spec.burn_rate_windows import DAY, HOUR, Timing, tiers
+from tachoscope_alerts.spec.slo import AtMost, Selector, Severity, Slices, Slo
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.names import BY_NAME
 from tachoscope_core.store import Store

@@ -12,9 +12,11 @@ import pytest
 from helpers import REPOSITORY
 from promtool_running import faults
 from sample_slos import AVAILABILITY, FIRST_TOKEN, FIRST_TOKEN_P95, GOODPUT
-from tachoscope_alerts import events, openslo, policy, recordings
 from tachoscope_alerts.build import HEADER, build, check, contents
-from tachoscope_alerts.windows import RAW_LIMIT_SECONDS, Timing
+from tachoscope_alerts.compile import event_alerts as events
+from tachoscope_alerts.compile import recordings
+from tachoscope_alerts.spec import openslo, policy
+from tachoscope_alerts.spec.burn_rate_windows import RAW_LIMIT_SECONDS, Timing
 from tachoscope_core import yaml_text
 from test_rule_manifests import refused
 from test_rules import reads

@@ -14,9 +14,9 @@ import pytest
 
 from helpers import REPOSITORY
 from processes import free_port
-from tachoscope_alerts import expressions
-from tachoscope_alerts.catalogue import Known, catalogue
-from tachoscope_alerts.slo import AtMost, Selector, Slo
+from tachoscope_alerts.compile import sli_expressions as expressions
+from tachoscope_alerts.lint.catalogue import Known, catalogue
+from tachoscope_alerts.spec.slo import AtMost, Selector, Slo
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.names import METRICS, TRAINING_STATES
 from tachoscope_core.serving_metrics import FIRST_TOKEN_BUCKETS, OUTCOMES

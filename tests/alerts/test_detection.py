@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sample_slos import AVAILABILITY, CHECKPOINT_AGE, FIRST_TOKEN, GOODPUT, GPU_EFFICIENCY, SAMPLES
-from tachoscope_alerts.detection import NEVER, OUTAGES, detection, in_words, table
-from tachoscope_alerts.slo import Severity, Slo
-from tachoscope_alerts.windows import Timing, tiers
+from tachoscope_alerts.compile.detection_time import NEVER, OUTAGES, detection, in_words, table
+from tachoscope_alerts.spec.burn_rate_windows import Timing, tiers
+from tachoscope_alerts.spec.slo import Severity, Slo
 
 TIMING = Timing()
 TOTAL, TENTH, DOUBLE = OUTAGES

@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slo_making import ACTIVITY, AGE, BAD, BEGIN, GOOD, LATENCY, USE, series, slo
-from tachoscope_alerts.evaluate import bad_and_total, evaluations, history_seconds, instant, rate, wanted
-from tachoscope_alerts.expressions import bad_events, total_events
-from tachoscope_alerts.slo import Gate, Ratio, Selector, Slices
-from tachoscope_alerts.stored_samples import Series
-from tachoscope_alerts.windows import Timing
+from tachoscope_alerts.compile.sli_expressions import bad_events, total_events
+from tachoscope_alerts.measure.evaluator import bad_and_total, evaluations, history_seconds, instant, rate, wanted
+from tachoscope_alerts.measure.stored_samples import Series
+from tachoscope_alerts.spec.burn_rate_windows import Timing
+from tachoscope_alerts.spec.slo import Gate, Ratio, Selector, Slices
 
 TIMING = Timing()
 REQUESTS = "tachoscope_requests_total"

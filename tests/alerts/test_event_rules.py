@@ -10,10 +10,10 @@ import pytest
 
 from promtool_running import faults, lint
 from sample_slos import PLACES
-from tachoscope_alerts.events import EventAlert, groups, load
-from tachoscope_alerts.promtests import of_event_alerts
-from tachoscope_alerts.windows import Timing, scaled_expression
-from tachoscope_alerts.wording import CHOSEN_PLACE
+from tachoscope_alerts.compile.annotations import CHOSEN_PLACE
+from tachoscope_alerts.compile.event_alerts import EventAlert, groups, load
+from tachoscope_alerts.compile.promtool_tests import of_event_alerts
+from tachoscope_alerts.spec.burn_rate_windows import Timing, scaled_expression
 from tachoscope_core.errors import TachoscopeError
 
 TIMING = Timing()

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from promtool_running import faults
 from sample_slos import AVAILABILITY, CHECKPOINT_AGE, FIRST_TOKEN, GOODPUT, GPU_EFFICIENCY, RECOVERY, SM_ACTIVE
-from tachoscope_alerts.expressions import (
+from tachoscope_alerts.compile.sli_expressions import (
     BAD,
     ERROR_RATIO,
     TOTAL,
@@ -29,8 +29,8 @@ from tachoscope_alerts.expressions import (
     total_events,
     unmeasured_events,
 )
-from tachoscope_alerts.slo import AtMost, Ratio, Selector, Slo
-from tachoscope_alerts.windows import Timing
+from tachoscope_alerts.spec.burn_rate_windows import Timing
+from tachoscope_alerts.spec.slo import AtMost, Ratio, Selector, Slo
 
 TIMING = Timing()
 Case = tuple[Slo, list[tuple[str, str]], dict[str, float]]

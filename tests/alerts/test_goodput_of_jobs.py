@@ -10,11 +10,12 @@ import pytest
 
 from helpers import REPOSITORY
 from promtool_running import faults
-from tachoscope_alerts import openslo, policy, rules
-from tachoscope_alerts.detection import detection
-from tachoscope_alerts.planted_series import Stretch, of_events
-from tachoscope_alerts.slo import Slo
-from tachoscope_alerts.windows import HOUR, Timing, duration
+from tachoscope_alerts.compile import rules
+from tachoscope_alerts.compile.detection_time import detection
+from tachoscope_alerts.compile.planted_series import Stretch, of_events
+from tachoscope_alerts.spec import openslo, policy
+from tachoscope_alerts.spec.burn_rate_windows import HOUR, Timing, duration
+from tachoscope_alerts.spec.slo import Slo
 
 (GOODPUT,) = openslo.load([REPOSITORY / "alerts" / "slos" / "training-goodput.yaml"])
 POLICY = policy.load(REPOSITORY / "alerts" / "policy.yaml")

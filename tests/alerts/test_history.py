@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tachoscope_alerts import history as history_module
-from tachoscope_alerts.history import history
+from tachoscope_alerts.measure import alert_history as history_module
+from tachoscope_alerts.measure.alert_history import history
 
 START, END = 1_700_000_000.0, 1_700_100_000.0
 

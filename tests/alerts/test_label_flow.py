@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tachoscope_alerts.catalogue import Known
-from tachoscope_alerts.label_flow import faults, spellings
+from tachoscope_alerts.lint.catalogue import Known
+from tachoscope_alerts.lint.label_flow import faults, spellings
 
 KNOWN = {
     known.name: known

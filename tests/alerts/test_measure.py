@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slo_making import BEGIN, LATENCY, slo
-from tachoscope_alerts.evaluate import Events
-from tachoscope_alerts.measure import Ask, Measured, Sums, Window, add
+from tachoscope_alerts.measure.evaluator import Events
+from tachoscope_alerts.measure.events import Ask, Measured, Sums, Window, add
 
 numbers = st.one_of(st.just(float("nan")), st.floats(0, 1e6))
 

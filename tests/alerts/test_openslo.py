@@ -8,8 +8,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tachoscope_alerts import openslo
-from tachoscope_alerts.slo import AtMost, Gate, MoreThan, Ratio, Selector, Slices, Slo
+from tachoscope_alerts.spec import openslo
+from tachoscope_alerts.spec.slo import AtMost, Gate, MoreThan, Ratio, Selector, Slices, Slo
 from tachoscope_core import yaml_text
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.metric import IDENTITY

@@ -18,18 +18,19 @@ import pytest
 from processes import ask_prometheus, prometheus, wait_for
 from slo_making import ACTIVITY, AGE, BAD, BEGIN, GOOD, LATENCY, USE, openmetrics, slo, write_store
 from slo_planting import plant
-from tachoscope_alerts import asked_series, openslo
-from tachoscope_alerts.evaluate import bad_and_total, wanted
-from tachoscope_alerts.expressions import BAD as BAD_EVENTS
-from tachoscope_alerts.expressions import TOTAL as TOTAL_EVENTS
-from tachoscope_alerts.expressions import bad_events, total_events
-from tachoscope_alerts.measure import Ask, Window
-from tachoscope_alerts.prometheus_source import PrometheusSource
-from tachoscope_alerts.report import report
-from tachoscope_alerts.samples_source import Reader, SamplesSource, store_reader
-from tachoscope_alerts.slo import AtMost, Ratio, Selector, Slo
-from tachoscope_alerts.stored_samples import Samples
-from tachoscope_alerts.windows import Timing
+from tachoscope_alerts.compile.sli_expressions import BAD as BAD_EVENTS
+from tachoscope_alerts.compile.sli_expressions import TOTAL as TOTAL_EVENTS
+from tachoscope_alerts.compile.sli_expressions import bad_events, total_events
+from tachoscope_alerts.lint import series_there as asked_series
+from tachoscope_alerts.measure.evaluator import bad_and_total, wanted
+from tachoscope_alerts.measure.events import Ask, Window
+from tachoscope_alerts.measure.from_prometheus import PrometheusSource
+from tachoscope_alerts.measure.from_samples import Reader, SamplesSource, store_reader
+from tachoscope_alerts.measure.stored_samples import Samples
+from tachoscope_alerts.report.report import report
+from tachoscope_alerts.spec import openslo
+from tachoscope_alerts.spec.burn_rate_windows import Timing
+from tachoscope_alerts.spec.slo import AtMost, Ratio, Selector, Slo
 from tachoscope_core.store import Store
 
 pytestmark = pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not installed")

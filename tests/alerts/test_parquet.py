@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from slo_making import BEGIN, Planted, series, ticks, write_store
-from tachoscope_alerts import parquet
-from tachoscope_alerts.stored_samples import Samples
+from tachoscope_alerts.measure import parquet_cache as parquet
+from tachoscope_alerts.measure.stored_samples import Samples
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.serving_metrics import REQUESTS
 from tachoscope_core.store import Store

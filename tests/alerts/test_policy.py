@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tachoscope_alerts import policy
+from tachoscope_alerts.spec import policy
 from tachoscope_core.errors import TachoscopeError
 
 SHIPPED = Path(__file__).parents[2] / "alerts" / "policy.yaml"

@@ -13,9 +13,9 @@ import pytest
 
 from http_serving import serving
 from slo_making import BEGIN, LATENCY, slo
-from tachoscope_alerts.measure import Ask, Sums, Window
-from tachoscope_alerts.prometheus_source import PrometheusSource
-from tachoscope_alerts.windows import Timing
+from tachoscope_alerts.measure.events import Ask, Sums, Window
+from tachoscope_alerts.measure.from_prometheus import PrometheusSource
+from tachoscope_alerts.spec.burn_rate_windows import Timing
 from tachoscope_core.errors import TachoscopeError
 
 TIMING = Timing()

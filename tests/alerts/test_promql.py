@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tachoscope_alerts import promql
-from tachoscope_alerts.promql import Aggregation, Binary, Call, Constant, Matcher, Series, Window
+from tachoscope_alerts.promql import parser as promql
+from tachoscope_alerts.promql.parser import Aggregation, Binary, Call, Constant, Matcher, Series, Window
 from tachoscope_core.errors import TachoscopeError
 
 GOOD = {

@@ -13,10 +13,10 @@ import pytest
 
 from promtool_running import faults
 from sample_slos import AVAILABILITY, CHECKPOINT_AGE, FIRST_TOKEN, FIRST_TOKEN_P95, GOODPUT, PLACES, SAMPLES
-from tachoscope_alerts.promtests import of_pages, of_tickets
-from tachoscope_alerts.rules import groups
-from tachoscope_alerts.slo import Slo
-from tachoscope_alerts.windows import Timing
+from tachoscope_alerts.compile.promtool_tests import of_pages, of_tickets
+from tachoscope_alerts.compile.rules import groups
+from tachoscope_alerts.spec.burn_rate_windows import Timing
+from tachoscope_alerts.spec.slo import Slo
 
 TIMING = Timing()
 Rules = list[dict[str, Any]]

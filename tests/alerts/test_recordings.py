@@ -10,13 +10,13 @@ import yaml
 from helpers import REPOSITORY
 from promtool_running import faults, lint
 from tachoscope_alerts.build import HEADER, build
-from tachoscope_alerts.catalogue import catalogue
-from tachoscope_alerts.label_flow import faults as label_faults
-from tachoscope_alerts.lint import check_recordings
-from tachoscope_alerts.openslo import load as load_slos
-from tachoscope_alerts.policy import load as load_policy
-from tachoscope_alerts.recordings import GROUP, Recording, groups, load
-from tachoscope_alerts.windows import Timing
+from tachoscope_alerts.compile.recordings import GROUP, Recording, groups, load
+from tachoscope_alerts.lint.catalogue import catalogue
+from tachoscope_alerts.lint.label_flow import faults as label_faults
+from tachoscope_alerts.lint.lint import check_recordings
+from tachoscope_alerts.spec.burn_rate_windows import Timing
+from tachoscope_alerts.spec.openslo import load as load_slos
+from tachoscope_alerts.spec.policy import load as load_policy
 from tachoscope_core import yaml_text
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.metric import IDENTITY

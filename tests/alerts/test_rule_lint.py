@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tachoscope_alerts import lint, rule_lint
-from tachoscope_alerts.catalogue import catalogue
+from tachoscope_alerts.lint import lint
+from tachoscope_alerts.lint import rule_expressions as rule_lint
+from tachoscope_alerts.lint.catalogue import catalogue
 from tachoscope_core.errors import TachoscopeError
 
 GROUPS = [

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from sample_slos import PLACES, SAMPLES
-from tachoscope_alerts.manifests import LABELS, prometheus_rule
-from tachoscope_alerts.rules import groups
-from tachoscope_alerts.slo import Slo
-from tachoscope_alerts.windows import Timing
+from tachoscope_alerts.compile.prometheus_rule import LABELS, prometheus_rule
+from tachoscope_alerts.compile.rules import groups
+from tachoscope_alerts.spec.burn_rate_windows import Timing
+from tachoscope_alerts.spec.slo import Slo
 
 
 def refused(document: dict[str, Any]) -> list[str]:

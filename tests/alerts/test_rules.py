@@ -11,7 +11,8 @@ import pytest
 
 from promtool_running import faults, lint
 from sample_slos import AVAILABILITY, CHECKPOINT_AGE, GPU_EFFICIENCY, PLACES, SAMPLES
-from tachoscope_alerts.expressions import (
+from tachoscope_alerts.compile.rules import Rule, groups, least_bad
+from tachoscope_alerts.compile.sli_expressions import (
     BAD,
     BUDGET_REMAINING,
     ERROR_RATIO,
@@ -23,9 +24,8 @@ from tachoscope_alerts.expressions import (
     TOTAL,
     UNMEASURED,
 )
-from tachoscope_alerts.rules import Rule, groups, least_bad
-from tachoscope_alerts.slo import Slo
-from tachoscope_alerts.windows import RAW_LIMIT_SECONDS, Timing, duration, seconds_of, tiers
+from tachoscope_alerts.spec.burn_rate_windows import RAW_LIMIT_SECONDS, Timing, duration, seconds_of, tiers
+from tachoscope_alerts.spec.slo import Slo
 
 TIMING = Timing()
 DRILL = Timing(interval=1, scrape=0.5, scale=1 / 100)

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from helpers import REPOSITORY
-from tachoscope_alerts import policy as policies
-from tachoscope_alerts.detection import detection, in_words
-from tachoscope_alerts.events import EventAlert
-from tachoscope_alerts.openslo import load
-from tachoscope_alerts.runbook_skeleton import HEAD, HEADINGS, in_two_units, of_event, of_objectives, refresh, skeleton, stale
-from tachoscope_alerts.slo import Ratio, Selector, Slo
-from tachoscope_alerts.windows import Timing
+from tachoscope_alerts.compile.detection_time import detection, in_words
+from tachoscope_alerts.compile.event_alerts import EventAlert
+from tachoscope_alerts.compile.runbooks import HEAD, HEADINGS, in_two_units, of_event, of_objectives, refresh, skeleton, stale
+from tachoscope_alerts.spec import policy as policies
+from tachoscope_alerts.spec.burn_rate_windows import Timing
+from tachoscope_alerts.spec.openslo import load
+from tachoscope_alerts.spec.slo import Ratio, Selector, Slo
 from tachoscope_core.errors import TachoscopeError
 
 POLICY = policies.load(REPOSITORY / "alerts" / "policy.yaml")

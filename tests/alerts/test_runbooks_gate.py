@@ -35,11 +35,13 @@ from runbook_pages import (
     queries,
     section,
 )
-from tachoscope_alerts import events, policy, promql
-from tachoscope_alerts.catalogue import catalogue
-from tachoscope_alerts.label_flow import faults
-from tachoscope_alerts.openslo import load
-from tachoscope_alerts.runbook_skeleton import HEAD, HEADINGS, refresh, subjects
+from tachoscope_alerts.compile import event_alerts as events
+from tachoscope_alerts.compile.runbooks import HEAD, HEADINGS, refresh, subjects
+from tachoscope_alerts.lint.catalogue import catalogue
+from tachoscope_alerts.lint.label_flow import faults
+from tachoscope_alerts.promql import parser as promql
+from tachoscope_alerts.spec import policy
+from tachoscope_alerts.spec.openslo import load
 from tachoscope_cli.commands import app
 from tachoscope_core.metric import IDENTITY, NAMESPACE
 from tachoscope_core.names import BY_NAME

@@ -11,12 +11,13 @@ import pytest
 
 from slo_making import AGE, BAD, BEGIN, LATENCY, slo, write_store
 from slo_planting import plant
-from tachoscope_alerts import parquet, samples_source
-from tachoscope_alerts.evaluate import bad_and_total, wanted
-from tachoscope_alerts.measure import Ask, Measured, Window, add
-from tachoscope_alerts.samples_source import SamplesSource, of_store, parquet_reader, store_reader
-from tachoscope_alerts.stored_samples import Samples
-from tachoscope_alerts.windows import Timing
+from tachoscope_alerts.measure import from_samples as samples_source
+from tachoscope_alerts.measure import parquet_cache as parquet
+from tachoscope_alerts.measure.evaluator import bad_and_total, wanted
+from tachoscope_alerts.measure.events import Ask, Measured, Window, add
+from tachoscope_alerts.measure.from_samples import SamplesSource, of_store, parquet_reader, store_reader
+from tachoscope_alerts.measure.stored_samples import Samples
+from tachoscope_alerts.spec.burn_rate_windows import Timing
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.store import Store
 

@@ -16,9 +16,10 @@ import pytest
 
 from helpers import REPOSITORY
 from processes import wait_for
-from tachoscope_alerts import alertmanager, openslo, policy
-from tachoscope_alerts.detection import detection
-from tachoscope_alerts.windows import Timing
+from tachoscope_alerts.compile import alertmanager
+from tachoscope_alerts.compile.detection_time import detection
+from tachoscope_alerts.spec import openslo, policy
+from tachoscope_alerts.spec.burn_rate_windows import Timing
 from tachoscope_cli import drill_servers
 from tachoscope_cli.drill_receiver import Arrival
 from tachoscope_cli.drill_receiver import Receiver as Webhook

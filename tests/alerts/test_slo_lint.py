@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tachoscope_alerts import lint
-from tachoscope_alerts.catalogue import Known, catalogue
-from tachoscope_alerts.slo import AtMost, Gate, MoreThan, Ratio, Selector, Slices, Slo
+from tachoscope_alerts.lint import lint
+from tachoscope_alerts.lint.catalogue import Known, catalogue
+from tachoscope_alerts.spec.slo import AtMost, Gate, MoreThan, Ratio, Selector, Slices, Slo
 
 OWN = (
     Known("requests_total", "counter", frozenset({"model", "outcome"}), "test", {"outcome": ("ok", "failed", "left")}),

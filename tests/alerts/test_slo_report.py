@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from slo_making import ACTIVE, ACTIVITY, AGE, BAD, BEGIN, GOOD, LATENCY, USE, slo
-from tachoscope_alerts.measure import Ask, Measured, Sums, Window
-from tachoscope_alerts.report import BINS, report
-from tachoscope_alerts.slo import Ratio, Selector, Slo
-from tachoscope_alerts.slo_report import Budget, SloReport, dump
-from tachoscope_alerts.windows import DAY, HOUR, Timing
+from tachoscope_alerts.measure.events import Ask, Measured, Sums, Window
+from tachoscope_alerts.report.report import BINS, report
+from tachoscope_alerts.report.schema import Budget, SloReport, dump
+from tachoscope_alerts.spec.burn_rate_windows import DAY, HOUR, Timing
+from tachoscope_alerts.spec.slo import Ratio, Selector, Slo
 
 NOW = BEGIN + 28 * DAY
 INTERVAL = 30.0

@@ -9,12 +9,14 @@ import pytest
 import yaml
 
 from helpers import REPOSITORY
-from tachoscope_alerts import events, lint, openslo, policy
-from tachoscope_alerts.catalogue import catalogue
-from tachoscope_alerts.evaluate import selectors
-from tachoscope_alerts.expressions import bad_events, error_ratio, total_events
-from tachoscope_alerts.slo import AtMost, MoreThan, Ratio, Selector, Slices
-from tachoscope_alerts.windows import DAY, Timing
+from tachoscope_alerts.compile import event_alerts as events
+from tachoscope_alerts.compile.sli_expressions import bad_events, error_ratio, total_events
+from tachoscope_alerts.lint import lint
+from tachoscope_alerts.lint.catalogue import catalogue
+from tachoscope_alerts.measure.evaluator import selectors
+from tachoscope_alerts.spec import openslo, policy
+from tachoscope_alerts.spec.burn_rate_windows import DAY, Timing
+from tachoscope_alerts.spec.slo import AtMost, MoreThan, Ratio, Selector, Slices
 from tachoscope_core import yaml_text
 from tachoscope_core.metric import IDENTITY
 from tachoscope_core.names import BY_NAME as BY_METRIC

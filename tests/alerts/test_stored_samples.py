@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from slo_making import BEGIN, Planted, ticks, write_store
-from tachoscope_alerts.stored_samples import Samples, Series, joined, of_host
+from tachoscope_alerts.measure.stored_samples import Samples, Series, joined, of_host
 from tachoscope_core.gpu_metrics import GPU_ACTIVE
 from tachoscope_core.serving_metrics import FIRST_TOKEN_SECONDS, REQUESTS
 from tachoscope_core.store import Store

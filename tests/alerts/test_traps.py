@@ -15,13 +15,13 @@ import pytest
 from helpers import REPOSITORY
 from promtool_running import faults
 from sample_slos import AVAILABILITY, CHECKPOINT_AGE, FIRST_TOKEN, PLACES, RECOVERY, REQUESTS, SAMPLES
-from tachoscope_alerts import openslo
-from tachoscope_alerts.expressions import BAD, TOTAL, UNMEASURED, recorded
-from tachoscope_alerts.planted_series import of_events
-from tachoscope_alerts.promtests import of_pages, of_tickets
-from tachoscope_alerts.rules import groups
-from tachoscope_alerts.slo import AtMost, Ratio, Selector, Slo
-from tachoscope_alerts.windows import FEASIBLE, duration, seconds_of, tiers
+from tachoscope_alerts.compile.planted_series import of_events
+from tachoscope_alerts.compile.promtool_tests import of_pages, of_tickets
+from tachoscope_alerts.compile.rules import groups
+from tachoscope_alerts.compile.sli_expressions import BAD, TOTAL, UNMEASURED, recorded
+from tachoscope_alerts.spec import openslo
+from tachoscope_alerts.spec.burn_rate_windows import FEASIBLE, duration, seconds_of, tiers
+from tachoscope_alerts.spec.slo import AtMost, Ratio, Selector, Slo
 from tachoscope_core.names import METRICS
 from tachoscope_core.serving_metrics import OUTCOMES
 from tachoscope_node.service_state import Requests

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from sample_slos import AVAILABILITY, CHECKPOINT_AGE, FIRST_TOKEN, GOODPUT, REQUESTS, SAMPLES
-from tachoscope_alerts.expressions import BAD, TOTAL, error_ratio, recorded
-from tachoscope_alerts.planted_series import Stretch, of_events
-from tachoscope_alerts.windows import DAY, tiers
+from tachoscope_alerts.compile.planted_series import Stretch, of_events
+from tachoscope_alerts.compile.sli_expressions import BAD, TOTAL, error_ratio, recorded
+from tachoscope_alerts.spec.burn_rate_windows import DAY, tiers
 from trap_making import (
     ANY,
     Trap,

@@ -18,10 +18,10 @@ import pytest
 
 from helpers import REPOSITORY
 from processes import free_port, wait_for
-from tachoscope_alerts import openslo
-from tachoscope_alerts.expressions import ERROR_RATIO, MOMENTS
-from tachoscope_alerts.planted_series import Stretch, of_events, of_slices
-from tachoscope_alerts.slo import Slices, Slo
+from tachoscope_alerts.compile.planted_series import Stretch, of_events, of_slices
+from tachoscope_alerts.compile.sli_expressions import ERROR_RATIO, MOMENTS
+from tachoscope_alerts.spec import openslo
+from tachoscope_alerts.spec.slo import Slices, Slo
 
 SLOS = {slo.name: slo for slo in openslo.load([REPOSITORY / "alerts" / "slos"])}
 SCRAPE_SECONDS = 15.0

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sample_slos import AVAILABILITY
-from tachoscope_alerts.slo import Slo
-from tachoscope_alerts.windows import DAY, FEASIBLE, LEAST_PAGING_BURN_RATE, Timing, duration, seconds_of, tiers
+from tachoscope_alerts.spec.burn_rate_windows import DAY, FEASIBLE, LEAST_PAGING_BURN_RATE, Timing, duration, seconds_of, tiers
+from tachoscope_alerts.spec.slo import Slo
 
 PERIODS = (1, 3, 7, 28, 30, 90)
 TARGETS = (0.9, 0.95, 0.99, 0.999, 0.9999)

@@ -9,12 +9,12 @@ from urllib.parse import quote_plus
 
 from promtool_running import faults
 from sample_slos import AVAILABILITY, PLACES
-from tachoscope_alerts.expressions import BUDGET_REMAINING, quoted
-from tachoscope_alerts.planted_series import Stretch, of_events
-from tachoscope_alerts.rules import groups
-from tachoscope_alerts.slo import Slo, with_identity
-from tachoscope_alerts.windows import Timing, duration, tiers
-from tachoscope_alerts.wording import annotations_of, filled_in
+from tachoscope_alerts.compile.annotations import annotations_of, filled_in
+from tachoscope_alerts.compile.planted_series import Stretch, of_events
+from tachoscope_alerts.compile.rules import groups
+from tachoscope_alerts.compile.sli_expressions import BUDGET_REMAINING, quoted
+from tachoscope_alerts.spec.burn_rate_windows import Timing, duration, tiers
+from tachoscope_alerts.spec.slo import Slo, with_identity
 
 TIMING = Timing()
 SLO = replace(AVAILABILITY, by=with_identity(AVAILABILITY.by), target=0.9, least_bad_events=0)

@@ -10,12 +10,12 @@ from typing import Any
 from helpers import REPOSITORY
 from promtool_running import faults
 from sample_slos import AVAILABILITY, PLACES
-from tachoscope_alerts import events
-from tachoscope_alerts.expressions import ERROR_RATIO, quoted, recorded
-from tachoscope_alerts.planted_series import Stretch
-from tachoscope_alerts.rules import Rule, groups
-from tachoscope_alerts.slo import Slo
-from tachoscope_alerts.windows import Timing
+from tachoscope_alerts.compile import event_alerts as events
+from tachoscope_alerts.compile.planted_series import Stretch
+from tachoscope_alerts.compile.rules import Rule, groups
+from tachoscope_alerts.compile.sli_expressions import ERROR_RATIO, quoted, recorded
+from tachoscope_alerts.spec.burn_rate_windows import Timing
+from tachoscope_alerts.spec.slo import Slo
 
 TIMING = Timing()
 EVENTS = events.load(REPOSITORY / "alerts" / "events")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tachoscope_alerts import policy
+from tachoscope_alerts.spec import policy
 from tachoscope_cli import drill_checks
 from tachoscope_cli.drill_receiver import Arrival
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from tachoscope_alerts.detection import detection
-from tachoscope_alerts.windows import Timing, tiers
+from tachoscope_alerts.compile.detection_time import detection
+from tachoscope_alerts.spec.burn_rate_windows import Timing, tiers
 from tachoscope_cli import drill_run, drill_times
 
 TIMING = Timing(interval=0.5, scrape=1.0, scale=1 / 100)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tachoscope_alerts.windows import Timing
+from tachoscope_alerts.spec.burn_rate_windows import Timing
 from tachoscope_cli import drill_walk
 from tachoscope_cli.drill_receiver import Arrival
 from tachoscope_cli.drill_walk import Expected, Step, Walk

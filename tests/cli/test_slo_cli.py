@@ -11,7 +11,7 @@ import serving_pages
 from gpu.fake_dcgm_exporter import fake_dcgm_exporter
 from helpers import REPOSITORY
 from slo_making import BEGIN, Planted, write_store
-from tachoscope_alerts import places
+from tachoscope_alerts.spec import files as places
 from tachoscope_cli import slo
 from tachoscope_cli.commands import call
 from tachoscope_core import yaml_text

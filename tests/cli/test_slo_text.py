@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from slo_report_making import BUDGET, OBJECTIVE, REPORT
-from tachoscope_alerts.slo_report import SloReport
+from tachoscope_alerts.report.schema import SloReport
 from tachoscope_show import slo_text, slo_words
 
 

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from slo_report_making import BUDGET, OBJECTIVE, REPORT
-from tachoscope_alerts.slo_report import Burn, Offender
+from tachoscope_alerts.report.schema import Burn, Offender
 from tachoscope_show import slo_words
 
 

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from helpers import REPOSITORY
-from tachoscope_alerts.marked_yaml import documents
+from tachoscope_alerts.spec.located_yaml import documents
 from tachoscope_core import yaml_text
 from tachoscope_core.errors import TachoscopeError
 

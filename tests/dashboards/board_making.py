@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from helpers import REPOSITORY
-from tachoscope_alerts import openslo, policy
-from tachoscope_alerts.catalogue import catalogue
+from tachoscope_alerts.lint.catalogue import catalogue
+from tachoscope_alerts.spec import openslo, policy
 from tachoscope_core import palette
 from tachoscope_dashboards import reading
 from tachoscope_dashboards.board import Board, Event, to_json

@@ -13,7 +13,9 @@ import yaml
 
 from helpers import REPOSITORY
 from processes import free_port
-from tachoscope_alerts import alertmanager, places, policy
+from tachoscope_alerts.compile import alertmanager
+from tachoscope_alerts.spec import files as places
+from tachoscope_alerts.spec import policy
 from tachoscope_cli import drill_servers
 from tachoscope_cli.drill_processes import running
 from tachoscope_cli.drill_receiver import Receiver

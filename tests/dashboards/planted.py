@@ -14,8 +14,10 @@ from typing import Any
 
 from helpers import REPOSITORY
 from promtool_running import faults
-from tachoscope_alerts import events, openslo, places, policy
-from tachoscope_alerts.links import board_uid
+from tachoscope_alerts.compile import event_alerts as events
+from tachoscope_alerts.compile.links import board_uid
+from tachoscope_alerts.spec import files as places
+from tachoscope_alerts.spec import openslo, policy
 from tachoscope_core import yaml_text
 from tachoscope_dashboards.board import Board, to_json
 

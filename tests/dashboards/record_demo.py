@@ -32,7 +32,8 @@ from fake_metadata import FakeMetadata, fake_metadata  # noqa: E402
 from fake_otlp_receiver import FakeReceiver  # noqa: E402
 from processes import free_port  # noqa: E402
 from recorded_series import RECORDED, Series, dumped, names_in, of_names, rounded, write  # noqa: E402
-from tachoscope_alerts import places, policy  # noqa: E402
+from tachoscope_alerts.spec import files as places  # noqa: E402
+from tachoscope_alerts.spec import policy  # noqa: E402
 from tachoscope_dashboards import expressions, reading  # noqa: E402
 from tachoscope_dashboards.board import to_json  # noqa: E402
 from tachoscope_dashboards.boards.all import boards  # noqa: E402

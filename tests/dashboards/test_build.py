@@ -10,7 +10,7 @@ import pytest
 
 from board_making import POLICY, Json, made
 from helpers import REPOSITORY
-from tachoscope_alerts.links import board_name
+from tachoscope_alerts.compile.links import board_name
 from tachoscope_core import yaml_text
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_dashboards.board import to_json

@@ -9,7 +9,7 @@ import pytest
 
 from board_making import KNOWN, POLICY, SLOS, Json, made, panel, read
 from helpers import REPOSITORY
-from tachoscope_alerts import events
+from tachoscope_alerts.compile import event_alerts as events
 from tachoscope_dashboards import reading
 from tachoscope_dashboards.board import to_json
 from tachoscope_dashboards.boards.all import boards

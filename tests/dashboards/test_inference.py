@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from planted import POLICY, RULES, colors, column, made, panels, steps, written, wrong
-from tachoscope_alerts import openslo, places
-from tachoscope_alerts.slo import AtMost, Slo
+from tachoscope_alerts.spec import files as places
+from tachoscope_alerts.spec import openslo
+from tachoscope_alerts.spec.slo import AtMost, Slo
 from tachoscope_core import palette
 from tachoscope_core.serving_metrics import DIRECTIONS, ENGINE_STATES, OUTCOMES, REQUEST_STATES
 from tachoscope_dashboards import objectives

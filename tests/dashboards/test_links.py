@@ -6,8 +6,9 @@ import re
 
 from board_making import POLICY
 from helpers import REPOSITORY
-from tachoscope_alerts import events, places
-from tachoscope_alerts.links import BOARDS, board_name, board_uid, chosen_by, dashboard_url
+from tachoscope_alerts.compile import event_alerts as events
+from tachoscope_alerts.compile.links import BOARDS, board_name, board_uid, chosen_by, dashboard_url
+from tachoscope_alerts.spec import files as places
 from tachoscope_dashboards.boards.all import boards
 from tachoscope_dashboards.links import board, explorer, runbook
 

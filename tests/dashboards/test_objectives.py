@@ -12,7 +12,7 @@ import pytest
 from board_making import POLICY
 from helpers import REPOSITORY
 from planted import made, panel, steps
-from tachoscope_alerts.slo import AtMost
+from tachoscope_alerts.spec.slo import AtMost
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_dashboards import objectives
 from tachoscope_dashboards.boards import fleet

@@ -14,8 +14,9 @@ import pytest
 
 import planted_watch
 import recorded_series
-from tachoscope_alerts import places, policy
-from tachoscope_alerts.links import board_name
+from tachoscope_alerts.compile.links import board_name
+from tachoscope_alerts.spec import files as places
+from tachoscope_alerts.spec import policy
 from tachoscope_core import prometheus_query
 from tachoscope_dashboards.board import to_json
 from tachoscope_dashboards.boards.all import boards

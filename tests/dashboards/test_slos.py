@@ -10,7 +10,8 @@ import pytest
 
 from helpers import REPOSITORY
 from planted import POLICY, RULES, Answer, colors, column, made, panels, steps, written, wrong
-from tachoscope_alerts import openslo, places
+from tachoscope_alerts.spec import files as places
+from tachoscope_alerts.spec import openslo
 from tachoscope_core import palette, yaml_text
 from tachoscope_core.training_metrics import EFFECTIVE_STATES, TRAINING_STATES
 from tachoscope_dashboards.board import to_json

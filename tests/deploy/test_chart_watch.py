@@ -10,7 +10,7 @@ import pytest
 from helpers import REPOSITORY
 from kubernetes_rules import pod_faults, schema_faults
 from rendering import VERSIONS, one, render, template
-from tachoscope_alerts.events import load
+from tachoscope_alerts.compile.event_alerts import load
 
 S3 = {"store": {"url": "s3://bucket/x"}, "watch": {"enabled": True}}
 CLAIM = {"store": {"existingClaim": "shared"}, "watch": {"enabled": True}}

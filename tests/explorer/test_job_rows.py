@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from tachoscope_alerts import openslo, places
+from tachoscope_alerts.spec import files as places
+from tachoscope_alerts.spec import openslo
 from tachoscope_analyzers.job_events import Count, Events
 from tachoscope_analyzers.job_summary import JobSummary, Worst
 from tachoscope_core.taxonomy import BY_SLUG

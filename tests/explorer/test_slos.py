@@ -17,7 +17,7 @@ from exploring import open_page, words
 from http_serving import serving
 from slo_making import BEGIN, Planted, write_store
 from slo_report_making import BURNING, EXHAUSTED, OBJECTIVE, UNKNOWN
-from tachoscope_alerts.history import Fired, History
+from tachoscope_alerts.measure.alert_history import Fired, History
 from tachoscope_core.names import BY_NAME
 from tachoscope_core.store import Store
 from tachoscope_explorer.figures import slos as figures

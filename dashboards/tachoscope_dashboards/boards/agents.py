@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tachoscope_alerts.links import board_uid
-from tachoscope_alerts.policy import Policy
+from tachoscope_alerts.compile.links import board_uid
+from tachoscope_alerts.spec.policy import Policy
 from tachoscope_core import palette
 from tachoscope_dashboards import links
 from tachoscope_dashboards.board import Board, Event

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tachoscope_alerts.policy import Policy
+from tachoscope_alerts.spec.policy import Policy
 from tachoscope_dashboards.board import Board
 from tachoscope_dashboards.boards import agents, data, fleet, gpu_node, inference, nccl, slos, storage, training
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from tachoscope_alerts.policy import Policy
+from tachoscope_alerts.spec.policy import Policy
 from tachoscope_core import palette
 from tachoscope_core.verification import Result
 from tachoscope_dashboards import links

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tachoscope_alerts.policy import Policy
+from tachoscope_alerts.spec.policy import Policy
 from tachoscope_core import palette
 from tachoscope_core.gpu_metrics import THROTTLE_TIMES
 from tachoscope_dashboards.boards.numbers import RATE, WHOLE, numbered

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tachoscope_alerts.expressions import selector
-from tachoscope_alerts.slo import Ratio, Selector
+from tachoscope_alerts.compile.sli_expressions import selector
+from tachoscope_alerts.spec.slo import Ratio, Selector
 from tachoscope_dashboards.boards.identity import MODEL
 from tachoscope_dashboards.objectives import indicator
 from tachoscope_dashboards.variables import CHOSEN_PLACE, OF_WORKLOADS

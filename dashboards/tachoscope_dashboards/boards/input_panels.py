@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tachoscope_alerts.expressions import bound_matcher
-from tachoscope_alerts.policy import Policy
+from tachoscope_alerts.compile.sli_expressions import bound_matcher
+from tachoscope_alerts.spec.policy import Policy
 from tachoscope_core import palette
 from tachoscope_dashboards import links
 from tachoscope_dashboards.boards import identity

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tachoscope_alerts.policy import Policy
+from tachoscope_alerts.spec.policy import Policy
 from tachoscope_core import palette
 from tachoscope_core.nccl_metrics import COMMUNICATORS, MISSING_RANKS, RAS_UP
 from tachoscope_dashboards import links

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tachoscope_alerts.expressions import ERROR_RATIO
-from tachoscope_alerts.policy import Policy
+from tachoscope_alerts.compile.sli_expressions import ERROR_RATIO
+from tachoscope_alerts.spec.policy import Policy
 from tachoscope_core.metric import NAMESPACE
 from tachoscope_dashboards import links
 from tachoscope_dashboards.objectives import at_least, objective

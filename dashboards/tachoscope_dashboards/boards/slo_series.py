@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from tachoscope_alerts.expressions import BUDGET_REMAINING, ERROR_RATIO, OBJECTIVE
-from tachoscope_alerts.policy import Policy
-from tachoscope_alerts.slo import Slo
-from tachoscope_alerts.windows import RAW_LIMIT_SECONDS, Timing, duration, seconds_of, tiers
+from tachoscope_alerts.compile.sli_expressions import BUDGET_REMAINING, ERROR_RATIO, OBJECTIVE
+from tachoscope_alerts.spec.burn_rate_windows import RAW_LIMIT_SECONDS, Timing, duration, seconds_of, tiers
+from tachoscope_alerts.spec.policy import Policy
+from tachoscope_alerts.spec.slo import Slo
 from tachoscope_core import palette
 from tachoscope_dashboards.panels import Step
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tachoscope_alerts.expressions import BAD, TOTAL, bound_matcher, selector
-from tachoscope_alerts.policy import Policy
-from tachoscope_alerts.slo import AtMost, Slices, Slo
-from tachoscope_alerts.windows import duration
+from tachoscope_alerts.compile.sli_expressions import BAD, TOTAL, bound_matcher, selector
+from tachoscope_alerts.spec.burn_rate_windows import duration
+from tachoscope_alerts.spec.policy import Policy
+from tachoscope_alerts.spec.slo import AtMost, Slices, Slo
 from tachoscope_core import palette
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.training_metrics import EFFECTIVE_STATES, TRAINING_STATES

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tachoscope_alerts.expressions import OBJECTIVE, TOTAL
-from tachoscope_alerts.links import board_name, board_uid, runbook_url
-from tachoscope_alerts.policy import Policy
-from tachoscope_alerts.slo import Slo
+from tachoscope_alerts.compile.links import board_name, board_uid, runbook_url
+from tachoscope_alerts.compile.sli_expressions import OBJECTIVE, TOTAL
+from tachoscope_alerts.spec.policy import Policy
+from tachoscope_alerts.spec.slo import Slo
 from tachoscope_core import palette
 from tachoscope_dashboards import links
 from tachoscope_dashboards.board import Board

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tachoscope_alerts.links import board_uid
-from tachoscope_alerts.policy import Policy
+from tachoscope_alerts.compile.links import board_uid
+from tachoscope_alerts.spec.policy import Policy
 from tachoscope_core import palette
 from tachoscope_dashboards.board import Board, Event
 from tachoscope_dashboards.boards import checkpoint_panels, identity, recovery_panels

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tachoscope_alerts.policy import Policy
+from tachoscope_alerts.spec.policy import Policy
 from tachoscope_dashboards import links, objectives
 from tachoscope_dashboards.boards.numbers import KEPT, ONE_JOB_KEPT
 from tachoscope_dashboards.boards.training_series import JOB, RANKS, rank_time

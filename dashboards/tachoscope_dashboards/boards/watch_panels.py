@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tachoscope_alerts.policy import Policy
+from tachoscope_alerts.spec.policy import Policy
 from tachoscope_core import palette
 from tachoscope_core.watch_metrics import WATCH_CYCLE_SECONDS, WATCH_JOBS, WATCH_LAST_CYCLE
 from tachoscope_dashboards.links import runbook

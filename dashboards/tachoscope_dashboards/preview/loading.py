@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tachoscope_alerts import places, policy
-from tachoscope_alerts.links import board_name, board_uid
+from tachoscope_alerts.compile.links import board_name, board_uid
+from tachoscope_alerts.spec import files as places
+from tachoscope_alerts.spec import policy
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_dashboards import reading
 from tachoscope_dashboards.board import to_json

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from tachoscope_alerts.links import board_name
+from tachoscope_alerts.compile.links import board_name
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_dashboards.preview.answers import Preview
 from tachoscope_dashboards.preview.server import Server

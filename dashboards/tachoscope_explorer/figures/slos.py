@@ -9,10 +9,10 @@ from itertools import pairwise
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from tachoscope_alerts.alert_replay import Replayed, Told
-from tachoscope_alerts.backtest import Backtest
-from tachoscope_alerts.history import Fired, History
-from tachoscope_alerts.slo_report import Budget, BudgetPoint, Burn, State
+from tachoscope_alerts.measure.alert_history import Fired, History
+from tachoscope_alerts.report.alert_replay import Replayed, Told
+from tachoscope_alerts.report.backtest import Backtest
+from tachoscope_alerts.report.schema import Budget, BudgetPoint, Burn, State
 from tachoscope_core.palette import BAD, OK, SERIES, UNKNOWN, WARN
 from tachoscope_show import backtest_words, slo_words
 from tachoscope_show.units import duration

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pandas as pd
 import streamlit as st
 
-from tachoscope_alerts import backtest
-from tachoscope_alerts.backtest import Backtest
-from tachoscope_alerts.slo import Slo
-from tachoscope_alerts.slo_report import Budget, Objective
+from tachoscope_alerts.report import backtest
+from tachoscope_alerts.report.backtest import Backtest
+from tachoscope_alerts.report.schema import Budget, Objective
+from tachoscope_alerts.spec.slo import Slo
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_explorer import slo_sources
 from tachoscope_explorer.context import Context, current, look_at

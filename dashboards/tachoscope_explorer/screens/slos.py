@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from tachoscope_alerts.slo_report import Budget, Objective, SloReport
+from tachoscope_alerts.report.schema import Budget, Objective, SloReport
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_explorer import slo_sources
 from tachoscope_explorer.context import Context, look_at

@@ -1,0 +1,1 @@
+"""Rules, their tests, alerts and runbooks, made of objectives."""

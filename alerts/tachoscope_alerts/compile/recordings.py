@@ -1,0 +1,118 @@
+"""Series that rules record for the boards, so that a panel over a whole fleet reads a few hundred series and not a million.
+
+Written by hand in `alerts/recordings.yaml`, as `level:metric:operation` (https://prometheus.io/docs/practices/rules/): the level
+says which labels are left.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tachoscope_alerts.compile.rules import Group
+from tachoscope_alerts.promql import parser as promql
+from tachoscope_alerts.promql.parser import Aggregation, Binary, Constant, Expression, Series
+from tachoscope_alerts.spec import located_yaml as marked_yaml
+from tachoscope_alerts.spec.burn_rate_windows import Timing, duration, scaled_expression
+from tachoscope_alerts.spec.located_yaml import Value
+from tachoscope_core.errors import TachoscopeError
+
+GROUP = "recordings"
+"""Name of the rule group, and of its files."""
+_NAME = re.compile(r"(?!slo:)[a-z][a-z0-9_]*:[a-z][a-z0-9_]*:[a-z][a-z0-9_]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """One rule: what it records of which expression. labels: those that its series have. reads: the names in the expression."""
+
+    name: str
+    expr: str
+    labels: frozenset[str]
+    reads: tuple[str, ...]
+    path: str = ""
+    line: int = 0
+
+
+def load(path: Path) -> list[Recording]:
+    """Read a file of recordings.
+
+    Raises:
+        TachoscopeError: it cannot be used; with file, line, what is wrong there, and the way out.
+    """
+    documents = marked_yaml.documents(path)
+    if len(documents) != 1:
+        raise TachoscopeError(f"{path} holds {len(documents)} documents, not one", fix="write recordings: once")
+    items = documents[0].section(("recordings",)).need("recordings", "add recordings: and a list of them").items()
+    found = [_recording(item) for item in items]
+    for number, one in enumerate(found):
+        if twice := [before.line for before in found[:number] if before.name == one.name]:
+            raise TachoscopeError(
+                f"{one.path}:{one.line}: {one.name} is recorded in line {twice[0]} already", fix="give each a name of its own"
+            )
+        if late := {later.name for later in found[number:]} & set(one.reads):
+            raise TachoscopeError(
+                f"{one.path}:{one.line}: {one.name} reads {min(late)}, which is not recorded before it",
+                fix="write it below what it reads",
+            )
+    return found
+
+
+def groups(recordings: Sequence[Recording], timing: Timing) -> list[Group]:
+    """Return their rule group, if there are any; a window has at least the scrapes that a rate needs."""
+    rules = [{"record": one.name, "expr": scaled_expression(one.expr, timing)} for one in recordings]
+    return [{"name": GROUP, "interval": duration(timing.interval), "rules": rules}] if rules else []
+
+
+def values_of(recording: Recording, known: Mapping[str, Mapping[str, tuple[str, ...]]]) -> dict[str, tuple[str, ...]]:
+    """Return the values that its labels may have, of those labels whose values are all known.
+
+    Args:
+        known: by name of a series, the values of its labels.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for name in recording.reads:
+        for label, values in known.get(name, {}).items():
+            if label in recording.labels:
+                found[label] = tuple(dict.fromkeys((*found.get(label, ()), *values)))
+    return found
+
+
+def _recording(item: Value) -> Recording:
+    parts = item.section(("record", "expr"))
+    name, expr = parts.need("record", "add record: and a name"), parts.need("expr", "add expr: and PromQL")
+    if not _NAME.fullmatch(name.text()):
+        fix = "write level:metric:operation, such as job:tachoscope_steps:rate1m; slo: is of the objectives"
+        raise name.error(f"is {name.text()!r}, no name of a recording", fix)
+    try:
+        tree = promql.parse(expr.text())
+    except TachoscopeError as error:
+        raise expr.error(f"cannot be read: {error}", "correct the expression") from None
+    reads = tuple(dict.fromkeys(series.metric for series, _ in promql.read(tree)))
+    return Recording(name.text(), expr.text().strip(), _labels(tree, expr), reads, item.path, item.line)
+
+
+def _labels(tree: Expression, place: Value) -> frozenset[str]:
+    kept = set(_kept(tree))
+    if len(kept) == 1 and None not in kept:
+        return frozenset(next(iter(kept)) or ())
+    fix = "write sum by (...) (...), on both sides of an operator the same labels"
+    raise place.error("does not say which labels it keeps", fix)
+
+
+def _kept(tree: Expression) -> Iterator[frozenset[str] | None]:
+    """Yield the labels that each side of an operator keeps, None where it does not say; recorded series go with the other side."""
+    match tree:
+        case Binary():
+            yield from _kept(tree.left)
+            yield from _kept(tree.right)
+        case Aggregation() if not tree.without:
+            yield None if tree.labels is None else frozenset(tree.labels)
+        case Series() if ":" in tree.metric:
+            pass
+        case Constant():
+            pass
+        case _:
+            yield None

@@ -1,0 +1,1 @@
+"""What an objective counts, without rules: of a Prometheus, or of stored samples."""

@@ -1,0 +1,1 @@
+"""How objectives stood, and what alerts would have fired."""

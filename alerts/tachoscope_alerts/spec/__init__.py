@@ -1,0 +1,1 @@
+"""Objectives, their policy, and the windows that follow from them."""
