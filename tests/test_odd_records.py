@@ -21,7 +21,8 @@ from tachoscope_core import records, spool
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report import Report
 from tachoscope_core.store import Store
-from tachoscope_show import render_html, render_text
+from tachoscope_show.report import html as render_html
+from tachoscope_show.report import text as render_text
 from tachoscope_watch.look import look
 
 WRITER = "00000000-0000-4000-8000-000000000000"

@@ -53,7 +53,8 @@ def capacity(
     from tachoscope_analyzers.serving import capacity as capacity_module
     from tachoscope_analyzers.serving.objectives import DEFAULTS
     from tachoscope_analyzers.serving.objectives import objective as parsed
-    from tachoscope_show import capacity_html, capacity_text
+    from tachoscope_show.capacity import html as capacity_html
+    from tachoscope_show.capacity import text as capacity_text
 
     objectives = [parsed(text) for text in objective] if objective else list(DEFAULTS)
     price = _price(device, prices)

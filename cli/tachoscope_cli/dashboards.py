@@ -18,8 +18,8 @@ from tachoscope_cli.preview import EPILOG, MOMENTS, SlosOption, preview
 from tachoscope_cli.show import write_json
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.exit_codes import ExitCode
-from tachoscope_show import runbooks as runbooks_module
-from tachoscope_show.units import counted, moment_of
+from tachoscope_show.text import runbook_pages as runbooks_module
+from tachoscope_show.text.units import counted, moment_of
 
 if TYPE_CHECKING:
     from tachoscope_dashboards.check import Surroundings

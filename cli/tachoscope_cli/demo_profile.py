@@ -76,7 +76,7 @@ def _verdict(store: Store, job: str, written: list[StoredTrace]) -> str:
     from tachoscope_analyzers.trace.ranks import read_job
     from tachoscope_core import stored_traces
     from tachoscope_core.report import gravest
-    from tachoscope_show import verdict_words
+    from tachoscope_show.report import verdict_words
 
     found = report(read_job([stored_traces.local(store, trace) for trace in written], wanted=Wanted(what_if=False)), job)
     worst = gravest(found.findings)

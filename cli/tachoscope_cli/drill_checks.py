@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tachoscope_alerts.spec.policy import Policy
 from tachoscope_cli.drill_receiver import Arrival
-from tachoscope_show.runbooks import text_of
+from tachoscope_show.text.runbook_pages import text_of
 
 _LEFT_OVER = re.compile(r"\{\{|<no value>|<error|\bNaN\b|%!")
 """What a template leaves in a text when it goes wrong."""

@@ -15,7 +15,7 @@ from tachoscope_analyzers.life.report import analyze_life
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.life import Life
 from tachoscope_core.store import Store
-from tachoscope_show import life_words
+from tachoscope_show.life import words as life_words
 
 
 def of_store(store: Store, jobs: Sequence[str]) -> suspects.Failures:

@@ -15,7 +15,7 @@ from tachoscope_cli.show import console, write_json
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.exit_codes import ExitCode
 from tachoscope_core.redaction import redact
-from tachoscope_show.safe_text import safe
+from tachoscope_show.text.safe_text import safe
 
 job_app = typer.Typer(no_args_is_help=True, help="What runs of a job on this machine.")
 

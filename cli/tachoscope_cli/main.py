@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from tachoscope_core import extras
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.exit_codes import ExitCode
-from tachoscope_show.safe_text import safe
+from tachoscope_show.text.safe_text import safe
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 

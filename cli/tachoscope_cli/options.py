@@ -14,7 +14,7 @@ import typer
 
 from tachoscope_core import extras
 from tachoscope_core.redaction import redact
-from tachoscope_show.safe_text import safe
+from tachoscope_show.text.safe_text import safe
 
 StoreOption = Annotated[
     str | None,

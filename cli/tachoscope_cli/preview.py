@@ -12,7 +12,7 @@ import typer
 from tachoscope_cli.options import needs_dashboards, notice
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.exit_codes import ExitCode
-from tachoscope_show.units import moment_of, seconds_of
+from tachoscope_show.text.units import moment_of, seconds_of
 
 if TYPE_CHECKING:
     from tachoscope_dashboards.preview.answers import Preview

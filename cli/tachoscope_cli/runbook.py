@@ -13,7 +13,7 @@ import typer
 from tachoscope_cli.options import notice
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.metric import NAMESPACE
-from tachoscope_show.runbooks import names, text_of
+from tachoscope_show.text.runbook_pages import names, text_of
 
 _PLACEHOLDER = re.compile(r"\$\{(\w+)(%%:\*)?\}")
 """Also as a shell writes what stands before the first colon: the node of an instance."""

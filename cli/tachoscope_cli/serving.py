@@ -27,7 +27,7 @@ from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report import Report, Source
 from tachoscope_core.snapshot import Snapshot, size_bytes
 from tachoscope_node.bounded_get import PageError, get
-from tachoscope_show.units import seconds_of
+from tachoscope_show.text.units import seconds_of
 
 _LONG, _FAR_BACK = "60s", "1h"
 _SHORTEST_SECONDS = 1.0

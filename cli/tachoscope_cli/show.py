@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_show.safe_console import SafeConsole
+from tachoscope_show.text.safe_console import SafeConsole
 
 if TYPE_CHECKING:
     from tachoscope_core.report import Report
@@ -37,7 +37,7 @@ def show(report: Report, format_: str = "text", output: Path | None = None, *, t
         TachoscopeError: the file cannot be written.
     """
     if format_ == "text" and output is None and sys.stdout.isatty():
-        from tachoscope_show import render_text
+        from tachoscope_show.report import text as render_text
 
         render_text.render(report, console(), then=then)
         return
@@ -90,7 +90,7 @@ def _text(report: Report, format_: str, then: Sequence[str]) -> str:
 
         return dump(report).decode()
     if format_ == "html":
-        from tachoscope_show import render_html
+        from tachoscope_show.report import html as render_html
 
         return render_html.render(report)
     return _plain(report, then)
@@ -98,7 +98,7 @@ def _text(report: Report, format_: str, then: Sequence[str]) -> str:
 
 def _plain(report: Report, then: Sequence[str]) -> str:
     """Return the report as lines; on a terminal the columns' padding does not show, in a file it does."""
-    from tachoscope_show import render_text
+    from tachoscope_show.report import text as render_text
 
     text = io.StringIO()
     render_text.render(report, SafeConsole(file=text, width=_FILE_WIDTH, highlight=False, markup=False), then=then)

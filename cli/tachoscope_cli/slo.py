@@ -19,8 +19,8 @@ from tachoscope_cli.show import draw, write, write_json
 from tachoscope_cli.slo_around import PATHS, SlosOption, days_of, default, default_slos
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.exit_codes import ExitCode
-from tachoscope_show import runbooks as runbooks_module
-from tachoscope_show.units import counted, seconds_of
+from tachoscope_show.text import runbook_pages as runbooks_module
+from tachoscope_show.text.units import counted, seconds_of
 
 if TYPE_CHECKING:
     from tachoscope_alerts.compile.event_alerts import EventAlert
@@ -240,7 +240,7 @@ def slo_report(
     if format_.value == "json":
         write_json(found, output)
     elif format_.value == "html":
-        from tachoscope_show import slo_html
+        from tachoscope_show.slo import html as slo_html
 
         write(slo_html.page(found, _runbook_base()), output)
     else:
@@ -264,7 +264,7 @@ def _report(objectives: list[Slo], store: str, prometheus: str | None, days: flo
 
 
 def _show_text(found: SloReport, output: Path | None) -> None:
-    from tachoscope_show import slo_text
+    from tachoscope_show.slo import text as slo_text
 
     draw(lambda out: slo_text.text(found, out), output)
 

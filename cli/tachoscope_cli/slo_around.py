@@ -9,8 +9,8 @@ import typer
 
 from tachoscope_cli.options import notice
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_show import runbooks
-from tachoscope_show.units import counted, seconds_of
+from tachoscope_show.text import runbook_pages as runbooks
+from tachoscope_show.text.units import counted, seconds_of
 
 if TYPE_CHECKING:
     from tachoscope_alerts.compile.event_alerts import EventAlert

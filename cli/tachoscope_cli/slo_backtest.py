@@ -49,7 +49,7 @@ def slo_backtest(
     The alerts' conditions are replayed on what was recorded. See docs/slo-report.md.
     """
     needs_analysis()
-    from tachoscope_show import backtest_words
+    from tachoscope_show.slo import backtest_words
 
     if store and prometheus is None and "://" not in store and not Path(store).is_dir():
         raise TachoscopeError(f"there is no store {store}", fix="name the directory that agents write to, or --prometheus URL")

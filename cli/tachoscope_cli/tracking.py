@@ -85,7 +85,7 @@ def results_of(store_url: str, job: str, folder: Path) -> Results:
     from tachoscope_analyzers.load import from_store
     from tachoscope_analyzers.prices import shipped_prices
     from tachoscope_core.store import Store
-    from tachoscope_show import render_html
+    from tachoscope_show.report import html as render_html
 
     records = from_store(Store(store_url), job)
     reports = {"life": analyze_life(records, prices=shipped_prices())}

@@ -26,7 +26,7 @@ from tachoscope_core.owner import Owner, of_this_process
 from tachoscope_core.store import BrokenObjectError, Store
 from tachoscope_core.verification import DCP_SUFFIX, Verdict, verify
 from tachoscope_core.zip_checkpoints import begins_as_zip, verify_zip
-from tachoscope_show.safe_text import safe
+from tachoscope_show.text.safe_text import safe
 
 _PIPE_WIDTH = 10_000
 OnBytes = Callable[[int], None]

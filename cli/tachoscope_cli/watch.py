@@ -14,7 +14,7 @@ import typer
 from tachoscope_cli.options import StoreOption, needs_analysis, notice, store_url
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.host_names import is_loopback
-from tachoscope_show.safe_text import safe
+from tachoscope_show.text.safe_text import safe
 
 
 def watch(

@@ -17,7 +17,7 @@ from tachoscope_alerts.spec import openslo
 from tachoscope_alerts.spec.slo import Slo
 from tachoscope_analyzers.job_events import Events
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_show.units import percent
+from tachoscope_show.text.units import percent
 
 HELP = (
     "The job's own events against the objectives that tachoscope ships: the share that was good, and the target. Below the target "

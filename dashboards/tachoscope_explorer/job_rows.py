@@ -13,8 +13,8 @@ from tachoscope_analyzers.job_summary import JobSummary, Worst, standing
 from tachoscope_core.taxonomy import BY_SLUG
 from tachoscope_explorer import job_objectives
 from tachoscope_explorer.view import View, address
-from tachoscope_show.course_words import whose
-from tachoscope_show.units import percent, seconds
+from tachoscope_show.report.trend_words import whose
+from tachoscope_show.text.units import percent, seconds
 
 STATUSES = ("running", "completed", "failed", "unknown")
 SEVERITIES = ("critical", "warning", "info", "healthy", "cannot be told", "not looked at")

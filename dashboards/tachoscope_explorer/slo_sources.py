@@ -24,7 +24,7 @@ from tachoscope_alerts.spec.burn_rate_windows import Timing
 from tachoscope_alerts.spec.slo import Slo
 from tachoscope_core.redaction import redact
 from tachoscope_explorer.settings import Settings
-from tachoscope_show import runbooks
+from tachoscope_show.text import runbook_pages as runbooks
 
 FRESH_SECONDS = 300.0
 """For so long a report is taken for the present, unless somebody asks for it anew: it says its time. Of a Prometheus without

@@ -7,7 +7,7 @@ import pytest
 from life_making import NOW, T0, PlantedLife, judged
 from tachoscope_analyzers.life.report import analyze_life
 from tachoscope_core import records
-from tachoscope_show import verdict_words
+from tachoscope_show.report import verdict_words
 
 
 def test_a_hang_that_passes_is_told_from_a_slow_step_by_who_waited(tmp_path: Path) -> None:

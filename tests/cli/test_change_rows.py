@@ -1,5 +1,5 @@
 from tachoscope_core.report import Change
-from tachoscope_show.change_rows import rows, shortened
+from tachoscope_show.report.change_rows import rows, shortened
 
 KERNEL = "void at::native::vectorized_elementwise_kernel<4, at::native::"
 

@@ -6,8 +6,8 @@ import pytest
 from rich.console import Console, Group
 
 from tachoscope_core.comparison import Comparison, Difference, LineageDifference
-from tachoscope_show import comparison_html, comparison_text
-from tachoscope_show.comparison_words import made_of, rows, verdict
+from tachoscope_show.report import comparison_html, comparison_text
+from tachoscope_show.report.comparison_words import made_of, rows, verdict
 
 
 def difference(name: str, before: float, now: float, *, error: float = 0.001) -> Difference:

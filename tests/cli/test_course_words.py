@@ -10,8 +10,8 @@ from course_making import Extra, late, nothing, planted, slower
 from tachoscope_analyzers.analyze import analyze
 from tachoscope_analyzers.load import from_spool
 from tachoscope_core.report import Report
-from tachoscope_show.course_words import lines
-from tachoscope_show.render_html import render
+from tachoscope_show.report.html import render
+from tachoscope_show.report.trend_words import lines
 
 
 def report(folder: Path, extra: Extra = nothing, **options: int) -> Report:

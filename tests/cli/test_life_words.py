@@ -15,8 +15,10 @@ from tachoscope_analyzers.life.report import analyze_life
 from tachoscope_analyzers.prices import Price
 from tachoscope_core.life import CheckpointCosts
 from tachoscope_core.report import Report, dump, load
-from tachoscope_show import life_words, render_html, render_text
-from tachoscope_show.units import duration, size
+from tachoscope_show.life import words as life_words
+from tachoscope_show.report import html as render_html
+from tachoscope_show.report import text as render_text
+from tachoscope_show.text.units import duration, size
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tachoscope_show.lineage_words import lines
+from tachoscope_show.report.lineage_words import lines
 
 
 def test_code_and_data_stand_first_with_short_digests() -> None:

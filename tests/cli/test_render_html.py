@@ -23,9 +23,9 @@ from tachoscope_core.report import (
     dump,
     parse,
 )
-from tachoscope_show.life_words import RECOVERY_TITLES
-from tachoscope_show.render_html import render
-from tachoscope_show.state_bar import STATE_COLORS
+from tachoscope_show.life.words import RECOVERY_TITLES
+from tachoscope_show.report.html import render
+from tachoscope_show.text.state_bar import STATE_COLORS
 
 STATES = {"compute": 1.0, "data_wait": 1.0}
 

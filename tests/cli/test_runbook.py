@@ -8,7 +8,7 @@ import pytest
 from tachoscope_cli.commands import call
 from tachoscope_cli.runbook import filled
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_show.runbooks import names
+from tachoscope_show.text.runbook_pages import names
 
 
 def test_the_labels_of_the_alert_stand_in_queries_and_commands(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ from tachoscope_cli import drill_run
 from tachoscope_cli.runbook import page_of
 from tachoscope_cli.runbook_parts import Command, Query, healthy, parts, queries_named_in
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_show.runbooks import names
+from tachoscope_show.text.runbook_pages import names
 
 PAGE = """# Planted | page
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tachoscope_core.taxonomy import BY_SLUG
-from tachoscope_show.runbooks import path_of, text_of
+from tachoscope_show.text.runbook_pages import path_of, text_of
 
 
 @pytest.mark.parametrize("slug", BY_SLUG)

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 from msgspec.structs import replace
 
 from slo_report_making import BUDGET, OBJECTIVE, REPORT
-from tachoscope_show.slo_html import page
+from tachoscope_show.slo.html import page
 
 
 class Tags(HTMLParser):

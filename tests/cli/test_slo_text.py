@@ -11,7 +11,8 @@ from rich.console import Console
 
 from slo_report_making import BUDGET, OBJECTIVE, REPORT
 from tachoscope_alerts.report.schema import SloReport
-from tachoscope_show import slo_text, slo_words
+from tachoscope_show.slo import text as slo_text
+from tachoscope_show.slo import words as slo_words
 
 
 def printed(report: SloReport = REPORT, width: int = 140) -> str:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from slo_report_making import BUDGET, OBJECTIVE, REPORT
 from tachoscope_alerts.report.schema import Burn, Offender
-from tachoscope_show import slo_words
+from tachoscope_show.slo import words as slo_words
 
 
 @pytest.mark.parametrize(

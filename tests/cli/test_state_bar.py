@@ -7,7 +7,7 @@ from rich.console import Console
 from tachoscope_analyzers.trace.states import STATES
 from tachoscope_core.names import ENGINE_STATES, REQUEST_STATES, TRAINING_STATES
 from tachoscope_core.report import Ledger
-from tachoscope_show.state_bar import STATE_COLORS, bar, filled
+from tachoscope_show.text.state_bar import STATE_COLORS, bar, filled
 
 
 def console(**options: Any) -> Console:

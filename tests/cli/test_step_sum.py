@@ -8,7 +8,8 @@ from rich.console import Console
 
 from operations_making import Plan, write
 from tachoscope_analyzers.replay.report import report
-from tachoscope_show import render_html, step_sum
+from tachoscope_show.report import html as render_html
+from tachoscope_show.report import operation_steps as step_sum
 
 
 def test_the_sum_is_shown_on_the_terminal_and_on_the_page_with_the_same_cells(tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ from rich.console import Console
 from tachoscope_core.report import Evidence, Finding, Ledger, QualityNote, Report, StepSeconds, Window
 from tachoscope_core.sentences import CORES_USED, SENTENCES
 from tachoscope_core.taxonomy import BY_SLUG
-from tachoscope_show import render_html, render_text
-from tachoscope_show.verdict_words import first_lines, sentence
+from tachoscope_show.report import html as render_html
+from tachoscope_show.report import text as render_text
+from tachoscope_show.report.verdict_words import first_lines, sentence
 
 
 def finding(class_: str, **values: Any) -> Finding:

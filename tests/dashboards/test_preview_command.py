@@ -22,7 +22,7 @@ from tachoscope_dashboards.board import to_json
 from tachoscope_dashboards.panels import Query, stat
 from tachoscope_dashboards.preview.answers import Preview
 from tachoscope_dashboards.preview.loading import load
-from tachoscope_show.units import moment_of
+from tachoscope_show.text.units import moment_of
 
 pytestmark = pytest.mark.skipif(
     not (shutil.which("chromium") and shutil.which("prometheus")), reason="needs chromium and prometheus"

@@ -22,7 +22,7 @@ from tachoscope_core.names import BY_NAME
 from tachoscope_core.store import Store
 from tachoscope_explorer.figures import slos as figures
 from tachoscope_explorer.settings import Settings
-from tachoscope_show import slo_words
+from tachoscope_show.slo import words as slo_words
 
 SECONDS = 3 * 3600.0
 OUTAGE = BEGIN + 5400.0

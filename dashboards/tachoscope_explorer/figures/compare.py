@@ -12,9 +12,9 @@ from tachoscope_core.comparison import Comparison, Difference
 from tachoscope_core.palette import SERIES, STATE_COLORS, UNKNOWN
 from tachoscope_core.report import Change
 from tachoscope_explorer.figures.time_unit import time_unit
-from tachoscope_show.change_rows import shortened
-from tachoscope_show.comparison_words import signed
-from tachoscope_show.units import seconds
+from tachoscope_show.report.change_rows import shortened
+from tachoscope_show.report.comparison_words import signed
+from tachoscope_show.text.units import seconds
 
 BASELINE_COLOR, NOW_COLOR = UNKNOWN, SERIES[0]
 _TICK_LENGTH = 32

@@ -17,8 +17,8 @@ from tachoscope_core.palette import BAD, SERIES
 from tachoscope_core.records import RequestDone
 from tachoscope_core.report import Report
 from tachoscope_core.serving_part import Latency, LatencySeconds
-from tachoscope_show.state_bar import color
-from tachoscope_show.units import seconds
+from tachoscope_show.text.state_bar import color
+from tachoscope_show.text.units import seconds
 
 MOST_BINS = 200
 _ORDER = ("decode", "prefill", "queued", "preempted", "cold_start", "unexplained")

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from tachoscope_analyzers.steps import Matrix
 from tachoscope_analyzers.timeline import Timeline
-from tachoscope_show.state_bar import color
+from tachoscope_show.text.state_bar import color
 
 Axis = Literal["time", "step"]
 Unit = Literal["share", "seconds"]

@@ -7,10 +7,10 @@ import plotly.graph_objects as go
 from tachoscope_core.life import Life
 from tachoscope_core.report import Report
 from tachoscope_explorer.figures.ledger import moment
-from tachoscope_show.life_html import LEGEND, span_color
-from tachoscope_show.life_words import state_row
-from tachoscope_show.state_bar import color
-from tachoscope_show.units import duration, percent
+from tachoscope_show.life.html import LEGEND, span_color
+from tachoscope_show.life.words import state_row
+from tachoscope_show.text.state_bar import color
+from tachoscope_show.text.units import duration, percent
 
 
 def waterfall(report: Report, life: Life) -> go.Figure:

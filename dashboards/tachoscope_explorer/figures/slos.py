@@ -14,8 +14,9 @@ from tachoscope_alerts.report.alert_replay import Replayed, Told
 from tachoscope_alerts.report.backtest import Backtest
 from tachoscope_alerts.report.schema import Budget, BudgetPoint, Burn, State
 from tachoscope_core.palette import BAD, OK, SERIES, UNKNOWN, WARN
-from tachoscope_show import backtest_words, slo_words
-from tachoscope_show.units import duration
+from tachoscope_show.slo import backtest_words
+from tachoscope_show.slo import words as slo_words
+from tachoscope_show.text.units import duration
 
 STATE_COLORS: dict[State, str] = {"ok": OK, "burning": WARN, "exhausted": BAD, "not_measured": UNKNOWN}
 SEVERITY_COLORS = {"page": BAD, "ticket": WARN}

@@ -13,8 +13,8 @@ from tachoscope_core.course import Course
 from tachoscope_core.palette import BAD, OK, SERIES, WARN
 from tachoscope_core.report import StepSeconds
 from tachoscope_explorer.figures.ledger import Axis, moment, of_axis, place
-from tachoscope_show.state_bar import color
-from tachoscope_show.units import seconds
+from tachoscope_show.text.state_bar import color
+from tachoscope_show.text.units import seconds
 
 _QUANTILE_COLORS = {"p50": OK, "p95": WARN, "p99": BAD}
 _MOST_POINTS = 4000

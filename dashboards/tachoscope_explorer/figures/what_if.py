@@ -9,8 +9,8 @@ import plotly.graph_objects as go
 
 from tachoscope_core.palette import OK, SERIES, STATE_COLORS, UNKNOWN, WARN
 from tachoscope_explorer.figures.time_unit import time_unit
-from tachoscope_show.comparison_words import signed
-from tachoscope_show.units import seconds
+from tachoscope_show.report.comparison_words import signed
+from tachoscope_show.text.units import seconds
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,9 @@ from tachoscope_explorer.context import Context
 from tachoscope_explorer.figures import compare as figures
 from tachoscope_explorer.view import View
 from tachoscope_explorer.widgets import chart, plain, table
-from tachoscope_show import comparison_words
-from tachoscope_show.course_words import signed_percent, whose
-from tachoscope_show.units import seconds
+from tachoscope_show.report import comparison_words
+from tachoscope_show.report.trend_words import signed_percent, whose
+from tachoscope_show.text.units import seconds
 
 _AXES = {"Step number": "step", "Share of the run": "share"}
 _NOT_KNOWN = "not known"

@@ -18,8 +18,8 @@ from tachoscope_explorer.following import choice
 from tachoscope_explorer.trace_sources import recordings
 from tachoscope_explorer.view import View
 from tachoscope_explorer.widgets import chart, nothing, plain, table
-from tachoscope_show.course_words import signed_percent
-from tachoscope_show.units import counted, seconds
+from tachoscope_show.report.trend_words import signed_percent
+from tachoscope_show.text.units import counted, seconds
 
 _MATCHED = {
     "exact": "same name",

@@ -14,8 +14,8 @@ from tachoscope_core.taxonomy import BY_SLUG, HEALTHY
 from tachoscope_explorer.context import Context
 from tachoscope_explorer.view import View
 from tachoscope_explorer.widgets import plain
-from tachoscope_show import verdict_words
-from tachoscope_show.report_words import (
+from tachoscope_show.report import verdict_words
+from tachoscope_show.report.finding_words import (
     culprits_text,
     loss_text,
     nothing_found,
@@ -23,8 +23,8 @@ from tachoscope_show.report_words import (
     share_text,
     tells_speedup,
 )
-from tachoscope_show.runbooks import text_of
-from tachoscope_show.units import percent
+from tachoscope_show.text.runbook_pages import text_of
+from tachoscope_show.text.units import percent
 
 COLORS = {"critical": BAD, "warning": WARN, "info": SERIES[0]}
 _QUALITY = {"bad": (BAD, "bad data"), "limited": (WARN, "limited data"), "note": (UNKNOWN, "note on the data")}

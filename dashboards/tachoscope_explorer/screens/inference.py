@@ -21,8 +21,8 @@ from tachoscope_explorer.screens import inference_capacity, inference_slow
 from tachoscope_explorer.screens.finding_card import show_findings
 from tachoscope_explorer.screens.job_facts import not_measured
 from tachoscope_explorer.widgets import chart, nothing, plain, table
-from tachoscope_show import serving_words
-from tachoscope_show.units import duration, percent
+from tachoscope_show.serving import words as serving_words
+from tachoscope_show.text.units import duration, percent
 
 _ALL = "all models"
 Find = Callable[[tuple[Objective, ...]], Capacity]

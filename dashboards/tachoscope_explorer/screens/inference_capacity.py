@@ -14,7 +14,7 @@ from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report import Report
 from tachoscope_explorer.figures import inference as figures
 from tachoscope_explorer.widgets import chart, nothing, plain, problem, table
-from tachoscope_show import capacity_text
+from tachoscope_show.capacity import text as capacity_text
 
 _ASKED = ", ".join(f"{one.name}={one.seconds:g}" for one in DEFAULTS)
 

@@ -11,7 +11,7 @@ from tachoscope_core.serving_metrics import REQUEST_STATES
 from tachoscope_explorer.figures import inference as figures
 from tachoscope_explorer.inference_sources import Seen
 from tachoscope_explorer.widgets import chart, csv, nothing, plain
-from tachoscope_show.units import seconds
+from tachoscope_show.text.units import seconds
 
 
 def show(seen: Seen) -> None:

@@ -17,9 +17,9 @@ from tachoscope_explorer.screens import job_facts, job_life, job_saved, job_time
 from tachoscope_explorer.screens.finding_card import show_findings
 from tachoscope_explorer.view import View
 from tachoscope_explorer.widgets import nothing, plain, problem
-from tachoscope_show.course_words import at
-from tachoscope_show.report_words import goodput
-from tachoscope_show.units import duration, seconds
+from tachoscope_show.report.finding_words import goodput
+from tachoscope_show.report.trend_words import at
+from tachoscope_show.text.units import duration, seconds
 
 
 def show(context: Context) -> None:

@@ -8,9 +8,9 @@ import streamlit as st
 from tachoscope_core.report import Report, dump
 from tachoscope_explorer.screens.finding_card import title_of
 from tachoscope_explorer.widgets import plain, table
-from tachoscope_show.render_html import render
-from tachoscope_show.render_text import source_text
-from tachoscope_show.units import counted
+from tachoscope_show.report.html import render
+from tachoscope_show.report.text import source_text
+from tachoscope_show.text.units import counted
 
 
 def show(report: Report) -> None:

@@ -12,9 +12,9 @@ from tachoscope_explorer import job_sources
 from tachoscope_explorer.figures import life as figures
 from tachoscope_explorer.job_sources import Run
 from tachoscope_explorer.widgets import chart, nothing, plain, table
-from tachoscope_show import life_words
-from tachoscope_show.life_html import LEGEND
-from tachoscope_show.report_words import goodput
+from tachoscope_show.life import words as life_words
+from tachoscope_show.life.html import LEGEND
+from tachoscope_show.report.finding_words import goodput
 
 LAST, WHOLE = "last attempt", "whole life"
 

@@ -16,9 +16,9 @@ from tachoscope_explorer.job_sources import Look
 from tachoscope_explorer.screens import job_window
 from tachoscope_explorer.screens.job_window import Window
 from tachoscope_explorer.widgets import chart, plain, table
-from tachoscope_show import course_words
-from tachoscope_show.report_words import unit_seconds
-from tachoscope_show.units import percent, seconds
+from tachoscope_show.report import trend_words as course_words
+from tachoscope_show.report.finding_words import unit_seconds
+from tachoscope_show.text.units import percent, seconds
 
 
 def show(context: Context, whole: Look, look: Look, window: Window) -> None:

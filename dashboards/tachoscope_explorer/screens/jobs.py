@@ -17,8 +17,8 @@ from tachoscope_explorer.context import Context
 from tachoscope_explorer.job_rows import Glance, Row, Wanted
 from tachoscope_explorer.view import View
 from tachoscope_explorer.widgets import csv, nothing, plain, problem
-from tachoscope_show.life_words import hours
-from tachoscope_show.units import counted
+from tachoscope_show.life.words import hours
+from tachoscope_show.text.units import counted
 
 AT_ONCE = 50
 """So many jobs are judged at a look that were not before; the newest first."""

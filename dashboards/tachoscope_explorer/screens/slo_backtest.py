@@ -17,7 +17,7 @@ from tachoscope_explorer.context import Context, current, look_at
 from tachoscope_explorer.figures import slos as figures
 from tachoscope_explorer.following import follow
 from tachoscope_explorer.widgets import chart, nothing, plain, problem, table
-from tachoscope_show import backtest_words
+from tachoscope_show.slo import backtest_words
 
 _MOST_TOLD = 50
 PART = "backtest"

@@ -10,7 +10,7 @@ from tachoscope_explorer import slo_sources
 from tachoscope_explorer.context import Context
 from tachoscope_explorer.figures import slos as figures
 from tachoscope_explorer.widgets import chart, nothing, plain, problem, table
-from tachoscope_show.units import duration
+from tachoscope_show.text.units import duration
 
 _ROW_PIXELS = 26
 

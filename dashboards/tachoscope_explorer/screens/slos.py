@@ -16,7 +16,7 @@ from tachoscope_explorer.figures import slos as figures
 from tachoscope_explorer.screens import slo_backtest, slo_history
 from tachoscope_explorer.view import View
 from tachoscope_explorer.widgets import chart, nothing, plain, problem, table
-from tachoscope_show import slo_words
+from tachoscope_show.slo import words as slo_words
 
 DAY = 86400.0
 _OWN = "each its own"

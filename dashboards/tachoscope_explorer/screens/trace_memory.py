@@ -16,7 +16,7 @@ from tachoscope_explorer.screens.trace_tables import shown
 from tachoscope_explorer.screens.trace_work import Extent, signature
 from tachoscope_explorer.trace_sources import view_of_file
 from tachoscope_explorer.widgets import chart, nothing
-from tachoscope_show.units import size
+from tachoscope_show.text.units import size
 
 _HOW = (
     "No allocation is in this trace. Record with `torch.profiler.profile(profile_memory=True)`; "

@@ -16,7 +16,7 @@ from tachoscope_explorer.settings import MIB
 from tachoscope_explorer.trace_sources import UPLOADED, Recording
 from tachoscope_explorer.view import View
 from tachoscope_explorer.widgets import plain, problem
-from tachoscope_show.units import counted
+from tachoscope_show.text.units import counted
 
 _ROUND = "upload-round"
 """Raised for an empty field after each upload."""

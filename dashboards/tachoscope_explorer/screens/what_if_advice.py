@@ -20,7 +20,7 @@ from tachoscope_explorer.context import Context
 from tachoscope_explorer.figures.what_if import Axis, Mark, curve
 from tachoscope_explorer.view import View
 from tachoscope_explorer.widgets import chart
-from tachoscope_show.units import counted, duration, percent, seconds, size
+from tachoscope_show.text.units import counted, duration, percent, seconds, size
 
 _MILLISECONDS = 1e3
 _HOUR = 3600.0

@@ -18,7 +18,7 @@ from tachoscope_explorer.figures import what_if as figures
 from tachoscope_explorer.following import choice, follow
 from tachoscope_explorer.view import View
 from tachoscope_explorer.widgets import chart, nothing, plain, table
-from tachoscope_show.units import percent, seconds
+from tachoscope_show.text.units import percent, seconds
 
 _QUANTILE = 1.96
 _ALIKE = 0.01

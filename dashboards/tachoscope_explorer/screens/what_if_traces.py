@@ -17,7 +17,7 @@ from tachoscope_explorer.following import choice, follow
 from tachoscope_explorer.trace_sources import recordings, view_of_file
 from tachoscope_explorer.view import View
 from tachoscope_explorer.widgets import chart, nothing, plain
-from tachoscope_show.units import seconds
+from tachoscope_show.text.units import seconds
 
 REMOVAL_WORDS = {
     "data_loading": "the host's time in the data loader",

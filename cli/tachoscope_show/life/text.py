@@ -11,9 +11,9 @@ from rich.text import Text
 
 from tachoscope_core.life import Advice, Attempt, Life
 from tachoscope_core.report import Report
-from tachoscope_show import life_words
-from tachoscope_show.state_bar import filled
-from tachoscope_show.units import duration, percent
+from tachoscope_show.life import words as life_words
+from tachoscope_show.text.state_bar import filled
+from tachoscope_show.text.units import duration, percent
 
 _PICTURE_WIDTH = 44
 _SHOWN_ATTEMPTS = 40

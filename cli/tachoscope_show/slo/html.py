@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from html import escape
 
 from tachoscope_alerts.report.schema import Budget, BudgetPoint, Burn, Objective, SloReport
-from tachoscope_show import slo_words
-from tachoscope_show.units import duration
+from tachoscope_show.slo import words as slo_words
+from tachoscope_show.text.units import duration
 
 _WIDTH, _HEIGHT = 860, 190
 _LEFT, _RIGHT, _TOP, _BOTTOM = 76, 12, 16, 28

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from tachoscope_core.life import Advice, Attempt, CheckpointCosts, Cost, Life, Notice, Recovery, Suspect
 from tachoscope_core.report import Report
-from tachoscope_show.units import duration, percent, size
+from tachoscope_show.text.units import duration, percent, size
 
 _WHO = {
     "slurm": "says Slurm",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tachoscope_core.report import Finding, Report
 from tachoscope_core.servers import OWN, catalogue
 from tachoscope_core.serving_part import LatencySeconds, Serving
-from tachoscope_show.units import percent, seconds
+from tachoscope_show.text.units import percent, seconds
 
 _LATENCY_NAMES = {
     "queue": "in the queue",

@@ -7,9 +7,9 @@ from html import escape
 
 from tachoscope_core.life import Attempt, Life
 from tachoscope_core.report import Report
-from tachoscope_show import life_words
-from tachoscope_show.state_bar import color
-from tachoscope_show.units import duration, percent
+from tachoscope_show.life import words as life_words
+from tachoscope_show.text.state_bar import color
+from tachoscope_show.text.units import duration, percent
 
 STYLE = """
 .life svg{display:block;width:100%;height:1.1rem;background:#eef1f4;border-radius:3px;margin:.1rem 0 .7rem}

@@ -14,7 +14,7 @@ from tachoscope_alerts.report.alert_replay import Replayed, Told
 from tachoscope_alerts.report.backtest import Backtest, Variant
 from tachoscope_alerts.spec.slo import Severity
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_show.units import counted, duration
+from tachoscope_show.text.units import counted, duration
 
 TITLES = ("target", "threshold", "attained", "budget left", "pages", "tickets", "measured")
 _LITTLE = 0.9

@@ -8,8 +8,9 @@ from tachoscope_core.job_notes import STEPS_BEFORE
 from tachoscope_core.report import SEVERITY_ORDER, Finding, Report
 from tachoscope_core.sentences import CORES_USED, template
 from tachoscope_core.taxonomy import BY_SLUG, HEALTHY
-from tachoscope_show import report_words, serving_words
-from tachoscope_show.course_words import whose
+from tachoscope_show.report import finding_words as report_words
+from tachoscope_show.report.trend_words import whose
+from tachoscope_show.serving import words as serving_words
 
 
 @dataclass(frozen=True, slots=True)

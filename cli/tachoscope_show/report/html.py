@@ -6,9 +6,12 @@ import re
 from html import escape
 
 from tachoscope_core.report import Evidence, Finding, Ledger, Report, speedup_text
-from tachoscope_show import comparison_html, course_html, life_html, serving_html, step_sum, verdict_words
-from tachoscope_show.change_rows import ChangeRow, rows
-from tachoscope_show.report_words import (
+from tachoscope_show.life import html as life_html
+from tachoscope_show.report import comparison_html, verdict_words
+from tachoscope_show.report import operation_steps as step_sum
+from tachoscope_show.report import trend_html as course_html
+from tachoscope_show.report.change_rows import ChangeRow, rows
+from tachoscope_show.report.finding_words import (
     culprits_text,
     goodput,
     loss_text,
@@ -21,10 +24,11 @@ from tachoscope_show.report_words import (
     unit_seconds,
     verdict_text,
 )
-from tachoscope_show.runbooks import text_of
-from tachoscope_show.safe_text import in_lines
-from tachoscope_show.state_bar import color
-from tachoscope_show.units import counted, percent, seconds
+from tachoscope_show.serving import html as serving_html
+from tachoscope_show.text.runbook_pages import text_of
+from tachoscope_show.text.safe_text import in_lines
+from tachoscope_show.text.state_bar import color
+from tachoscope_show.text.units import counted, percent, seconds
 
 _STYLE = """
 body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1b1f24;background:#fff}

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from math import floor, log10
 
 from tachoscope_alerts.report.schema import Budget, Burn, Objective, Offender, SloReport
-from tachoscope_show.units import duration
+from tachoscope_show.text.units import duration
 
 TITLES = ("target", "period", "last day", "budget left", "burns", "measured")
 STATES = {"exhausted": "exhausted", "burning": "burning", "ok": "ok", "not_measured": "not measured"}

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 
 from tachoscope_core.comparison import Comparison, Difference
-from tachoscope_show.course_words import signed_percent, whose
-from tachoscope_show.units import seconds
+from tachoscope_show.report.trend_words import signed_percent, whose
+from tachoscope_show.text.units import seconds
 
 _LEAST_SHARE = 0.01
 _SHOWN = 80

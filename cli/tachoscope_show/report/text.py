@@ -11,17 +11,12 @@ from rich.text import Text
 
 from tachoscope_core.report import Evidence, Finding, QualityNote, Report, Source, speedup_text
 from tachoscope_core.taxonomy import BY_SLUG
-from tachoscope_show import (
-    comparison_text,
-    course_words,
-    life_text,
-    lineage_words,
-    serving_text,
-    step_sum,
-    verdict_words,
-)
-from tachoscope_show.change_rows import rows
-from tachoscope_show.report_words import (
+from tachoscope_show.life import text as life_text
+from tachoscope_show.report import comparison_text, lineage_words, verdict_words
+from tachoscope_show.report import operation_steps as step_sum
+from tachoscope_show.report import trend_words as course_words
+from tachoscope_show.report.change_rows import rows
+from tachoscope_show.report.finding_words import (
     culprits_text,
     goodput,
     loss_text,
@@ -34,10 +29,11 @@ from tachoscope_show.report_words import (
     unit_seconds,
     verdict_text,
 )
-from tachoscope_show.runbooks import path_of
-from tachoscope_show.safe_text import in_lines
-from tachoscope_show.state_bar import bar, filled
-from tachoscope_show.units import counted, percent, seconds
+from tachoscope_show.serving import text as serving_text
+from tachoscope_show.text.runbook_pages import path_of
+from tachoscope_show.text.safe_text import in_lines
+from tachoscope_show.text.state_bar import bar, filled
+from tachoscope_show.text.units import counted, percent, seconds
 
 _SEVERITY_STYLE = {"critical": "bold white on red", "warning": "bold black on yellow", "info": "bold black on green"}
 _QUALITY_STYLE = {"bad": "bold red", "limited": "yellow", "note": "dim"}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from tachoscope_core.report import Finding, Report
 from tachoscope_core.taxonomy import HEALTHY
-from tachoscope_show import course_words, serving_words
-from tachoscope_show.units import percent, seconds
+from tachoscope_show.report import trend_words as course_words
+from tachoscope_show.serving import words as serving_words
+from tachoscope_show.text.units import percent, seconds
 
 WARNING_SHARE_TEXT = "10 %"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 _PAGE = re.compile(r"runbooks/[A-Za-z0-9][A-Za-z0-9_-]*\.md")
 """Nothing else is opened: a report is a document that anybody may have written, and names its own runbooks."""
-_PLACES = (Path(__file__).parent, Path(__file__).parents[2])
+_PLACES = (Path(__file__).parents[1], Path(__file__).parents[3])
 
 
 def path_of(runbook: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.segment import Segment
 
-from tachoscope_show.safe_text import safe
+from tachoscope_show.text.safe_text import safe
 
 
 class SafeConsole(Console):

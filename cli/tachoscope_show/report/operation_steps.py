@@ -7,7 +7,7 @@ from html import escape
 from rich.table import Table
 
 from tachoscope_core.report import Report
-from tachoscope_show.units import percent
+from tachoscope_show.text.units import percent
 
 TITLE = "the step as a sum"
 _HEADS = ("part", "of the step", "of the gap to the ideal", "saved if only this is fixed")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from tachoscope_core.comparison import Comparison
-from tachoscope_show import comparison_words
+from tachoscope_show.report import comparison_words
 
 
 def body(one: Comparison) -> str:

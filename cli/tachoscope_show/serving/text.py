@@ -10,9 +10,9 @@ from rich.text import Text
 
 from tachoscope_core.report import Report
 from tachoscope_core.serving_part import Serving
-from tachoscope_show import serving_words
-from tachoscope_show.state_bar import bar
-from tachoscope_show.units import percent
+from tachoscope_show.serving import words as serving_words
+from tachoscope_show.text.state_bar import bar
+from tachoscope_show.text.units import percent
 
 
 def headline(report: Report, serving: Serving) -> Text:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from tachoscope_core.course import ChangePoint, LateRank, Stretch
 from tachoscope_core.report import Report
-from tachoscope_show.units import percent, seconds
+from tachoscope_show.text.units import percent, seconds
 
 _SHOWN = 4
 _THROUGHOUT = 0.95

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tachoscope_analyzers.serving.capacity import Capacity, Point, uncertain
-from tachoscope_show.units import percent, seconds
+from tachoscope_show.text.units import percent, seconds
 
 _SAME = 0.03
 COLUMNS = ("ttft_p50", "ttft_p95", "ttft_p99", "itl_p50", "itl_p95", "itl_p99")

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tachoscope_alerts.report.schema import Budget, Objective, SloReport
-from tachoscope_show import slo_words
+from tachoscope_show.slo import words as slo_words
 
 _STYLES = {"ok": "green", "burning": "bold yellow", "exhausted": "bold red", "not_measured": "dim"}
 _BAR = 8

@@ -8,8 +8,8 @@ from math import isfinite, log10
 
 from tachoscope_analyzers.serving.capacity import Capacity
 from tachoscope_analyzers.serving.objectives import SIGNALS, Objective
-from tachoscope_show import capacity_text
-from tachoscope_show.units import seconds
+from tachoscope_show.capacity import text as capacity_text
+from tachoscope_show.text.units import seconds
 
 _WIDTH, _HEIGHT = 860, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 20, 16, 46

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tachoscope_core.report import Change
-from tachoscope_show.units import seconds
+from tachoscope_show.text.units import seconds
 
 _MATCHED = {"baseline_only": "baseline only", "other_only": "now only"}
 _RENAMED = ("normalised", "base_name", "operator")

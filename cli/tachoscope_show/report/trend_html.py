@@ -6,9 +6,9 @@ from html import escape
 
 from tachoscope_core.course import Bin, ChangePoint, Course, LateRank
 from tachoscope_core.report import Report
-from tachoscope_show import course_words
-from tachoscope_show.state_bar import color
-from tachoscope_show.units import seconds
+from tachoscope_show.report import trend_words as course_words
+from tachoscope_show.text.state_bar import color
+from tachoscope_show.text.units import seconds
 
 STYLE = """
 .course{display:grid;grid-template-columns:auto 1fr;column-gap:.5rem} .course svg{display:block;width:100%}

@@ -1,0 +1,1 @@
+"""Capacity of a server as text and page."""

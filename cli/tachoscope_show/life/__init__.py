@@ -1,0 +1,1 @@
+"""Goodput of a job as text and page."""

@@ -1,0 +1,1 @@
+"""Reports of a service as text and page."""

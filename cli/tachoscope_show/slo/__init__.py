@@ -1,0 +1,1 @@
+"""Reports and backtests of objectives as text and page."""

@@ -1,0 +1,1 @@
+"""What all renderings share: units, bars of states, texts that others wrote."""
