@@ -89,8 +89,8 @@ def looks(path: Path) -> dict[str, list[float]]:
     from streamlit.testing.v1 import AppTest
     from streamlit.util import calc_hash
 
-    from tachoscope_explorer import settings
-    from tachoscope_explorer.server import APP
+    from tachoscope_explorer.page import settings
+    from tachoscope_explorer.server.run import APP
 
     settings.choose(settings.Settings(tempfile.gettempdir() + "/no-store"))
     page = AppTest.from_file(str(APP), default_timeout=600)

@@ -15,7 +15,7 @@ from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.host_names import EVERYWHERE, is_loopback
 
 if TYPE_CHECKING:
-    from tachoscope_explorer.access import Access, Network
+    from tachoscope_explorer.server.access import Access, Network
 
 EPILOG = (
     "Examples: `tachoscope explore`, `tachoscope explore --store s3://bucket/tachoscope --prometheus http://127.0.0.1:9090`, "
@@ -66,8 +66,8 @@ def explore(
     """
     needs_dashboards("streamlit", "plotly", "bcrypt")
     from tachoscope_core.store import absolute_url, check_url
-    from tachoscope_explorer.server import listen, serve
-    from tachoscope_explorer.settings import Settings
+    from tachoscope_explorer.page.settings import Settings
+    from tachoscope_explorer.server.run import listen, serve
 
     access = _access(password_file, proxy_header, trusted_proxy or (), allow_host or ())
     url = absolute_url(store_url(store))
@@ -103,8 +103,8 @@ def _access(password_file: Path | None, header: str | None, proxies: Sequence[st
     Raises:
         TachoscopeError: options that do not go together, or one that cannot be.
     """
-    from tachoscope_explorer.access import LOOPBACK, Access
-    from tachoscope_explorer.password import hash_of, open_to_others
+    from tachoscope_explorer.server.access import LOOPBACK, Access
+    from tachoscope_explorer.server.password import hash_of, open_to_others
 
     if password_file and header is not None:
         raise TachoscopeError("--password-file and --proxy-header are two ways to say who may look", fix="give one of them")

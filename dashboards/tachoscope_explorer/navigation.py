@@ -8,10 +8,17 @@ import streamlit as st
 
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.palette import OK
-from tachoscope_explorer.context import Context, current
-from tachoscope_explorer.login import OUT
-from tachoscope_explorer.screens import compare, inference, job, jobs, slos, trace, upload, what_if
-from tachoscope_explorer.widgets import plain, problem, style
+from tachoscope_explorer.page.context import Context, current
+from tachoscope_explorer.page.widgets import plain, problem, style
+from tachoscope_explorer.screens.compare import page as compare
+from tachoscope_explorer.screens.inference import page as inference
+from tachoscope_explorer.screens.jobs import job
+from tachoscope_explorer.screens.jobs import list as jobs
+from tachoscope_explorer.screens.slos import page as slos
+from tachoscope_explorer.screens.traces import page as trace
+from tachoscope_explorer.screens.traces import upload
+from tachoscope_explorer.screens.what_if import page as what_if
+from tachoscope_explorer.server.login import OUT
 
 PAGES = (
     ("jobs", "Jobs", ":material/list:", jobs.show),

@@ -11,9 +11,9 @@ from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash as page_hash
 
 from tachoscope_core.store import Store
-from tachoscope_explorer import settings
-from tachoscope_explorer.server import APP
-from tachoscope_explorer.settings import Settings
+from tachoscope_explorer.page import settings
+from tachoscope_explorer.page.settings import Settings
+from tachoscope_explorer.server.run import APP
 
 WRITER = "00000000-0000-4000-8000-000000000000"
 

@@ -9,7 +9,7 @@ import pytest
 from course_making import Extra, late, lines, nothing, slower
 from planting import Planted
 from tachoscope_core.store import Store
-from tachoscope_explorer.settings import Settings
+from tachoscope_explorer.page.settings import Settings
 
 SCRIPT = "<script>alert(1)</script>"
 RUNS: dict[str, Extra] = {"run-1": nothing, "run-2": late(2, 1, 60, 0.03), "other": slower(1, 0.02)}

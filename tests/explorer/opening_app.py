@@ -1,8 +1,8 @@
 """An application with nothing but the ways to open the traces that the explorer was started with."""
 
-from tachoscope_explorer import trace_sources
-from tachoscope_explorer.context import current
-from tachoscope_explorer.screens.trace_opening import show_opening
+from tachoscope_explorer.page.context import current
+from tachoscope_explorer.screens.traces.perfetto import show_opening
+from tachoscope_explorer.sources import traces as trace_sources
 
 context = current()
 (recording,) = trace_sources.recordings(context.settings, trace_sources.GIVEN)

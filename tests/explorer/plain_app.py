@@ -8,7 +8,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from tachoscope_explorer.widgets import plain
+from tachoscope_explorer.page.widgets import plain
 
 NAMES = json.loads(Path(os.environ["NAMES"]).read_text())
 

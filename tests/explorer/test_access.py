@@ -11,9 +11,9 @@ import bcrypt
 import pytest
 
 from tachoscope_core.host_names import HostNames
-from tachoscope_explorer import login
-from tachoscope_explorer.access import HEALTH, Access, Door
-from tachoscope_explorer.sessions import Tries
+from tachoscope_explorer.server import login
+from tachoscope_explorer.server.access import HEALTH, Access, Door
+from tachoscope_explorer.server.sessions import Tries
 
 SECRET = b"what only some may see"
 HASH = bcrypt.hashpw(b"sesame", bcrypt.gensalt(4))

@@ -8,8 +8,8 @@ import pytest
 
 from exploring import open_page, words
 from exploring_compare import SCRIPT, given_traces, planted_store, put
-from tachoscope_explorer.settings import Settings
-from tachoscope_explorer.trace_sources import GIVEN
+from tachoscope_explorer.page.settings import Settings
+from tachoscope_explorer.sources.traces import GIVEN
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ from making import job
 from tachoscope_core import records
 from tachoscope_core.store import Store
 from tachoscope_explorer.navigation import PAGES
-from tachoscope_explorer.settings import Settings
-from tachoscope_explorer.view import view_of
+from tachoscope_explorer.page.settings import Settings
+from tachoscope_explorer.page.view import view_of
 
 CANARY = "canary"
 LEADING_OUT = [

@@ -17,7 +17,7 @@ from tachoscope_analyzers.serving.traffic import Traffic
 from tachoscope_core import records
 from tachoscope_core.store import Store
 from tachoscope_explorer.figures import inference as figures
-from tachoscope_explorer.settings import Settings
+from tachoscope_explorer.page.settings import Settings
 
 SCRIPT = "<script>alert(1)</script>"
 

@@ -21,7 +21,7 @@ from tachoscope_analyzers.load import from_store
 from tachoscope_core import records
 from tachoscope_core.report import SCHEMA, Report, dump
 from tachoscope_core.store import Store
-from tachoscope_explorer import sources
+from tachoscope_explorer.sources import cache as sources
 
 NAME = "planted"
 T0 = 1.7e9
@@ -249,7 +249,7 @@ def test_a_life_of_several_attempts_can_be_judged_as_a_whole(tmp_path: Path) -> 
 
 def test_a_live_job_says_so_and_waits_for_the_visitor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put(tmp_path, NAME, even(2, 40))
-    monkeypatch.setattr("tachoscope_explorer.screens.job.time.time", lambda: T0 + 10)
+    monkeypatch.setattr("tachoscope_explorer.screens.jobs.job.time.time", lambda: T0 + 10)
 
     shown = open_page("job", tmp_path, job=NAME)
 

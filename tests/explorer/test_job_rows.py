@@ -7,8 +7,8 @@ from tachoscope_alerts.spec import openslo
 from tachoscope_analyzers.job_events import Count, Events
 from tachoscope_analyzers.job_summary import JobSummary, Worst
 from tachoscope_core.taxonomy import BY_SLUG
-from tachoscope_explorer import job_objectives
-from tachoscope_explorer.job_rows import Wanted, classes, finding, glance, money, rows, table
+from tachoscope_explorer.sources import job_slos as job_objectives
+from tachoscope_explorer.sources.job_rows import Wanted, classes, finding, glance, money, rows, table
 
 CRITICAL = Worst(class_="input_workers", severity="critical", seconds_per_step=0.2, share=0.4, ranks="all")
 SLOS = openslo.load([places.path_of("slos")])

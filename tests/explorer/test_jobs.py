@@ -17,11 +17,11 @@ from serving_making import Server
 from tachoscope_analyzers.job_summary import JobSummary, Worst
 from tachoscope_core import records
 from tachoscope_core.store import Store
-from tachoscope_explorer import summaries
-from tachoscope_explorer.job_rows import rows, table
-from tachoscope_explorer.screens import jobs
-from tachoscope_explorer.settings import Settings
-from tachoscope_explorer.widgets import csv
+from tachoscope_explorer.page.settings import Settings
+from tachoscope_explorer.page.widgets import csv
+from tachoscope_explorer.screens.jobs import list as jobs
+from tachoscope_explorer.sources import summary_cache as summaries
+from tachoscope_explorer.sources.job_rows import rows, table
 
 ONE_RANK = course_making.lines(steps=40, ranks=1)
 LATE = course_making.lines(course_making.late(2, 1, 300, seconds=0.05), steps=60)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tachoscope_explorer import login
+from tachoscope_explorer.server import login
 
 
 @pytest.mark.parametrize("address", ["/", "/job?job=a&rank=3", "/trace?from=1&to=2", "/job?job=a%2Fb", "/x~(y)"])

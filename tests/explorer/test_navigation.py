@@ -8,7 +8,7 @@ import pytest
 
 from exploring import open_page, words
 from tachoscope_explorer.navigation import PAGES
-from tachoscope_explorer.server import APP
+from tachoscope_explorer.server.run import APP
 
 
 @pytest.mark.parametrize("page", [path for path, *_ in PAGES])

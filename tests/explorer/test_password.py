@@ -9,7 +9,7 @@ import bcrypt
 import pytest
 
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_explorer.password import Password, hash_of, open_to_others
+from tachoscope_explorer.server.password import Password, hash_of, open_to_others
 from tachoscope_node.auth import Verdict
 
 
@@ -25,7 +25,7 @@ def written(folder: Path, text: bytes) -> Path:
 def test_a_file_with_a_password_lets_in_who_knows_it_and_nobody_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, end: str
 ) -> None:
-    monkeypatch.setattr("tachoscope_explorer.password._COST", 4)
+    monkeypatch.setattr("tachoscope_explorer.server.password._COST", 4)
     password = Password(hash_of(written(tmp_path, f"{text}{end}".encode())))
 
     verdicts = [asyncio.run(password.verdict(typed)) for typed in (text, text.upper(), "", f"{text}\0", "x" * 5000)]

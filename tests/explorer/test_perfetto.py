@@ -9,7 +9,7 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 
-from tachoscope_explorer import perfetto
+from tachoscope_explorer.page import perfetto_files as perfetto
 
 
 class Sessions:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from processes import free_port, wait_for
-from tachoscope_explorer.widgets import plain
+from tachoscope_explorer.page.widgets import plain
 
 HOSTILE = [
     *("<script>alert(1)</script>", "[x](javascript:alert(1))", "$x^2$", "$$x$$", ":red[x]", "![](http://elsewhere.example/x.png)"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tachoscope_explorer.sessions import LIFE_SECONDS, Sessions, Tries
+from tachoscope_explorer.server.sessions import LIFE_SECONDS, Sessions, Tries
 
 
 class Clock:
@@ -85,7 +85,7 @@ def test_a_network_of_ipv6_is_one_address_and_ipv4_is_the_same_in_either_writing
 
 
 def test_of_very_many_addresses_the_quietest_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tachoscope_explorer.sessions._MOST_ADDRESSES", 3)
+    monkeypatch.setattr("tachoscope_explorer.server.sessions._MOST_ADDRESSES", 3)
     tries = Tries(Clock())
     for address in ("10.0.0.1", "10.0.0.2", "10.0.0.3"):
         for _ in range(6):
@@ -108,7 +108,7 @@ def test_an_hour_of_quiet_is_as_good_as_a_right_password() -> None:
 
 
 def test_of_very_many_sessions_the_oldest_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tachoscope_explorer.sessions._MOST_SESSIONS", 2)
+    monkeypatch.setattr("tachoscope_explorer.server.sessions._MOST_SESSIONS", 2)
     sessions = Sessions()
     words = [sessions.begin() for _ in range(3)]
 

@@ -21,7 +21,7 @@ from tachoscope_alerts.measure.alert_history import Fired, History
 from tachoscope_core.names import BY_NAME
 from tachoscope_core.store import Store
 from tachoscope_explorer.figures import slos as figures
-from tachoscope_explorer.settings import Settings
+from tachoscope_explorer.page.settings import Settings
 from tachoscope_show.slo import words as slo_words
 
 SECONDS = 3 * 3600.0

@@ -9,8 +9,8 @@ import streamlit as st
 import course_making
 from exploring import WRITER, filled
 from tachoscope_core.store import Store
-from tachoscope_explorer import summaries
-from tachoscope_explorer.summaries import Kept, known, look, make, place
+from tachoscope_explorer.sources import summary_cache as summaries
+from tachoscope_explorer.sources.summary_cache import Kept, known, look, make, place
 
 LINES = course_making.lines(steps=20, ranks=1)
 

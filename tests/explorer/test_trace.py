@@ -14,7 +14,7 @@ from streamlit.testing.v1 import AppTest
 from exploring import open_page, words
 from planting import Planted
 from planting_ranks import EPOCH, Group, PlantedJob
-from tachoscope_explorer.settings import Settings
+from tachoscope_explorer.page.settings import Settings
 
 MS = 1_000_000
 

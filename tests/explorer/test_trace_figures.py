@@ -15,8 +15,8 @@ from tachoscope_analyzers.trace.view import View
 from tachoscope_explorer.figures.trace_overview import Mark, overview
 from tachoscope_explorer.figures.trace_slices import slices
 from tachoscope_explorer.figures.trace_words import duration, shown, unique
-from tachoscope_explorer.view import View as PageView
-from tachoscope_explorer.view import parameters_of, view_of
+from tachoscope_explorer.page.view import View as PageView
+from tachoscope_explorer.page.view import parameters_of, view_of
 
 US = 1_000
 

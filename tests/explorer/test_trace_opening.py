@@ -17,9 +17,11 @@ from streamlit.testing.v1 import AppTest
 
 from recorded import recorded
 from served import served
-from tachoscope_explorer import perfetto, settings, trace_sources
-from tachoscope_explorer.screens import trace_opening
-from tachoscope_explorer.settings import Settings
+from tachoscope_explorer.page import perfetto_files as perfetto
+from tachoscope_explorer.page import settings
+from tachoscope_explorer.page.settings import Settings
+from tachoscope_explorer.screens.traces import perfetto as trace_opening
+from tachoscope_explorer.sources import traces as trace_sources
 
 HERE = Path(__file__).parent
 CHROMIUM = shutil.which("chromium")

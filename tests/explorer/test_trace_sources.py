@@ -13,9 +13,9 @@ from processes import free_port, s3_environment, s3_server
 from tachoscope_core import stored_traces
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.store import Store
-from tachoscope_explorer import trace_sources
-from tachoscope_explorer.settings import Settings
-from tachoscope_explorer.trace_sources import GIVEN, UPLOADED
+from tachoscope_explorer.page.settings import Settings
+from tachoscope_explorer.sources import traces as trace_sources
+from tachoscope_explorer.sources.traces import GIVEN, UPLOADED
 
 
 @pytest.fixture(autouse=True)

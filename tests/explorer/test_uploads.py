@@ -31,10 +31,10 @@ from exploring import open_page, words
 from processes import free_port, wait_for
 from tachoscope_analyzers.trace import cache
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_explorer import uploads
-from tachoscope_explorer.server import configuration
-from tachoscope_explorer.settings import MIB, Settings
-from tachoscope_explorer.uploads import Uploads
+from tachoscope_explorer.page import uploads
+from tachoscope_explorer.page.settings import MIB, Settings
+from tachoscope_explorer.page.uploads import Uploads
+from tachoscope_explorer.server.run import configuration
 
 
 @pytest.fixture(autouse=True)

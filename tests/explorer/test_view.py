@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from tachoscope_dashboards import link_rules
 from tachoscope_explorer.navigation import PAGES
-from tachoscope_explorer.view import View, parameters_of, view_of
+from tachoscope_explorer.page.view import View, parameters_of, view_of
 
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,30}", fullmatch=True)
 VIEWS = st.builds(

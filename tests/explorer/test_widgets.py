@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from tachoscope_explorer import widgets
+from tachoscope_explorer.page import widgets
 
 
 def test_numbers_of_a_table_have_four_digits_and_none_before_the_point_is_lost() -> None:

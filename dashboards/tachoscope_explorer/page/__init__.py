@@ -1,0 +1,1 @@
+"""What all screens share: the look, the address, cards, files that are opened."""

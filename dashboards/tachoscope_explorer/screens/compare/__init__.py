@@ -1,0 +1,1 @@
+"""Two runs, or the traces of two."""

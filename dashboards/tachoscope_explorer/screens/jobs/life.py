@@ -1,0 +1,92 @@
+"""Of the page of a job: its whole life, with attempts, failures, checkpoints and cost."""
+
+from __future__ import annotations
+
+import pandas as pd
+import streamlit as st
+
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.life import Life
+from tachoscope_core.report import Report
+from tachoscope_explorer.figures import life as figures
+from tachoscope_explorer.page.widgets import chart, nothing, plain, table
+from tachoscope_explorer.sources import jobs as job_sources
+from tachoscope_explorer.sources.jobs import Run
+from tachoscope_show.life import words as life_words
+from tachoscope_show.life.html import LEGEND
+from tachoscope_show.report.finding_words import goodput
+
+LAST, WHOLE = "last attempt", "whole life"
+
+
+def whole_life(run: Run) -> Report | None:
+    """Return the report on the life; None where it cannot be told, which the part below says."""
+    try:
+        return job_sources.life(run)
+    except TachoscopeError:
+        return None
+
+
+def switched(report: Report, life: Report | None) -> Report:
+    """Return the report that is to be judged by: where there are several attempts, the visitor says."""
+    if life is None or life.life is None or len(life.life.attempts) < 2:
+        return report
+    chosen = st.segmented_control(
+        f"Verdict on ({len(life.life.attempts)} attempts)", [LAST, WHOLE], default=LAST, required=True, key="judged"
+    )
+    return life if chosen == WHOLE else report
+
+
+def show(run: Run) -> None:
+    """Show the life."""
+    st.subheader("The job's life", anchor="life")
+    try:
+        report = job_sources.life(run)
+    except TachoscopeError as error:
+        nothing(plain(str(error)))
+        return
+    life = report.life
+    if life is None:
+        return
+    st.markdown(f"{plain(life_words.summary(report, life))}; goodput **{plain(goodput(report))}** of its whole life")
+    st.caption(plain(life_words.allocated(life)))
+    if life.cost is not None and (life.cost.money is not None or life.cost.unit == "GPU"):
+        st.caption(plain(life_words.cost(life.cost)))
+    height = 90 + 34 * len(report.ledgers[0].states)
+    chart(figures.waterfall(report, life), "waterfall", height=height)
+    with st.expander("The same as a table"):
+        rows = [(state, *life_words.state_row(state, value, report, life)) for state, value in report.ledgers[0].states.items()]
+        frame = pd.DataFrame(rows, columns=["state", "share", "amount", "cost"])
+        table(frame if frame["cost"].any() else frame.drop(columns="cost"), "life-ledger")
+    if life.attempts:
+        chart(figures.attempts(report, life), "attempts", height=190 + 34 * min(len(life.attempts), 20))
+        st.caption(f"In colour, what most ranks were at: {LEGEND['steps']}.")
+        for one in life.attempts[-10:]:
+            st.markdown(f"- **attempt {one.attempt}**: {plain(life_words.attempt(one))}")
+    _tables(life)
+    _lists(life)
+
+
+def _tables(life: Life) -> None:
+    if life.recoveries:
+        st.markdown("**Recoveries**")
+        rows = [life_words.recovery(one) for one in life.recoveries]
+        table(pd.DataFrame(rows, columns=list(life_words.RECOVERY_TITLES)), "recoveries")
+    if life.advice:
+        st.markdown("**How often to save**")
+        table(pd.DataFrame([life_words.advice(one) for one in life.advice], columns=list(life_words.ADVICE_TITLES)), "advice")
+        with st.expander("What this follows from"):
+            for one in life.advice:
+                st.markdown(f"- {plain(one.what)}: {plain(one.basis)}")
+
+
+def _lists(life: Life) -> None:
+    lists = (
+        ("Notices", [life_words.notice(one) for one in life.notices]),
+        ("Checkpoints", life_words.checkpoints(life.checkpoints) if life.checkpoints is not None else []),
+        ("Failed more than others?", [life_words.suspect(one) for one in life.suspects]),
+    )
+    for title, lines in lists:
+        if lines:
+            st.markdown(f"**{title}**")
+            st.markdown("\n".join(f"- {plain(line)}" for line in lines))

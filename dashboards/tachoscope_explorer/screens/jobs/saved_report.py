@@ -1,0 +1,37 @@
+"""Of the page of a job: the report that somebody saved of it, where its records are gone."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.report import Report, parse
+from tachoscope_core.store import Store
+from tachoscope_explorer.page import job_facts
+from tachoscope_explorer.page.context import Context
+from tachoscope_explorer.page.finding_card import show_findings
+from tachoscope_explorer.page.view import View
+from tachoscope_explorer.page.widgets import nothing, plain, problem
+
+
+def show(context: Context, why: TachoscopeError) -> None:
+    """Show the newest saved report, else why there is nothing.
+
+    Args:
+        why: the records cannot be read.
+    """
+    saved = Store(context.settings.store_url).reports(context.view.job)
+    if not saved:
+        problem(why)
+        context.link("All jobs", "jobs", View(), icon=":material/list:")
+        return
+    path, data = saved[-1]
+    try:
+        report: Report = parse(data, path.rsplit("/jobs/", 1)[-1])
+    except TachoscopeError as error:
+        problem(error)
+        return
+    nothing(f"There are no records of this job; this is a report that was saved of it: {plain(path.rsplit('/', 1)[-1])}")
+    st.caption("The pictures over time are made of records, so they are not here.")
+    show_findings(context, report)
+    job_facts.show(report)

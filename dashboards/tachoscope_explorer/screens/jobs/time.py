@@ -1,0 +1,110 @@
+"""Of the page of a job: where its time went over the run, how long its steps took, and whose time it was."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import cast
+
+import pandas as pd
+import streamlit as st
+
+from tachoscope_core.report import Report
+from tachoscope_explorer.figures import ledger, steps
+from tachoscope_explorer.figures.ledger import Axis, Unit
+from tachoscope_explorer.page.context import Context
+from tachoscope_explorer.page.widgets import chart, plain, table
+from tachoscope_explorer.screens.jobs import window as job_window
+from tachoscope_explorer.screens.jobs.window import Window
+from tachoscope_explorer.sources.jobs import Look
+from tachoscope_show.report import trend_words as course_words
+from tachoscope_show.report.finding_words import unit_seconds
+from tachoscope_show.text.units import percent, seconds
+
+
+def show(context: Context, whole: Look, look: Look, window: Window) -> None:
+    """Show the pictures; `look` is that of the window, `whole` that of the whole run."""
+    axis = _ledger(context, whole, look, window)
+    _steps(look, axis)
+    _ranks(context, look, axis)
+
+
+def _ledger(context: Context, whole: Look, look: Look, window: Window) -> Axis:
+    st.subheader("Where the time went", anchor="time")
+    with st.container(horizontal=True):
+        unit = cast(Unit, st.segmented_control("Amount", ["share", "seconds"], default="share", required=True, key="unit"))
+        axis = cast(Axis, st.segmented_control("Over", ["time", "step"], default="time", required=True, key="axis"))
+    start, end = window
+    bounds = None if look is whole else (start or whole.edges[0], end or whole.edges[-1])
+    figure = ledger.over_time(whole.course, axis, unit, window=bounds)
+    # Another key for another window: a box that was drawn is told again at every run, and must not undo what was chosen since.
+    selected = chart(figure, f"ledger-{axis}-{unit}-{start}-{end}", height=340, selects="box")
+    of = "All ranks together. " if look.report.ranks > 1 else ""
+    st.caption(f"{of}Draw a box over a part of the run: everything on this page is then about that part.")
+    job_window.brushed(context, whole, selected["box"], axis)
+    job_window.by_steps(context, whole, look)
+    if look is not whole:
+        st.markdown("**Within the window**")
+        chart(ledger.over_time(look.course, axis, unit), f"within-{axis}-{unit}-{start}-{end}", height=260)
+    _states(look.report)
+    return axis
+
+
+def _states(report: Report) -> None:
+    main = report.ledgers[0]
+    mean = unit_seconds(report)
+    rows = sorted(main.states.items(), key=lambda row: -row[1])
+    frame = pd.DataFrame(
+        {
+            "state": [state for state, _ in rows],
+            "share": [percent(value / main.wall_seconds) for _, value in rows],
+            "a step": [seconds(value / main.wall_seconds * mean) for _, value in rows],
+            "rank-seconds": [round(value, 3) for _, value in rows],
+        }
+    )
+    with st.expander("The same as a table"):
+        table(frame, "ledger")
+
+
+def _steps(look: Look, axis: Axis) -> None:
+    st.subheader("How long steps took", anchor="steps")
+    left, right = st.columns([2, 3])
+    with left:
+        chart(steps.spread(look.spread, look.report.step_seconds), "spread", height=300)
+        beyond = look.spread.beyond
+        if beyond:
+            st.caption(f"{beyond:,} steps took longer than this picture is wide: over {seconds(float(look.spread.edges[-1]))}.")
+    with right:
+        chart(steps.over_run(look.course, look.report.course, axis), f"course-{axis}", height=300)
+        course = look.report.course
+        if course is None or course.changes is None:
+            st.caption("Too few steps to tell lasting changes of the step time.")
+        elif not course.changes:
+            st.caption("No lasting change of the step time.")
+    for number, line in enumerate(course_words.lines(look.report), start=1):
+        st.markdown(f"{number}. {plain(line)}")
+
+
+def _ranks(context: Context, look: Look, axis: Axis) -> None:
+    st.subheader("Whose time it was", anchor="ranks")
+    kind = st.segmented_control(
+        "Shown", ["own time", "waiting for others"], default="own time", required=True, key="grid", label_visibility="collapsed"
+    )
+    grid = look.own if kind == "own time" else look.waiting
+    height = min(max(140 + 24 * len(grid.first_rank), 220), 520)
+    selected = chart(steps.cells(grid, axis), f"cells-{kind}-{axis}", height=height, selects="points")
+    several = len(grid.first_rank) < look.report.ranks
+    of = "A row is several ranks, in the colour of the one that has most. " if several else ""
+    st.caption(f"{of}A rank with more own time than the others is the one that they wait for. A click opens that rank's trace.")
+    if selected["points"]:
+        rank, start, end = cast(list[float], selected["points"][0]["customdata"])
+        context.go("trace", replace(context.view, rank=int(rank), start=start, end=end))
+    _open_rank(context, look)
+
+
+def _open_rank(context: Context, look: Look) -> None:
+    """Offer the same to people without a mouse."""
+    ranks = sorted({book.rank for book in look.report.ledgers if book.rank is not None})
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        rank = st.selectbox("Rank", ranks, index=None, placeholder="Open a rank's trace", label_visibility="collapsed", width=260)
+        if rank is not None:
+            context.link(f"Rank {rank} in the trace", "trace", replace(context.view, rank=rank), icon=":material/timeline:")

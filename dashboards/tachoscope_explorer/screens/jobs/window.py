@@ -1,0 +1,88 @@
+"""The window of a run that the page of a job looks at: chosen with the mouse in a picture, or by step numbers without one.
+
+It is in the address as moments. Its steps are those of the whole run that it holds, so it does not hang on what is shown now.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import streamlit as st
+
+from tachoscope_explorer.figures.ledger import Axis
+from tachoscope_explorer.page.context import Context, look_at
+from tachoscope_explorer.sources.jobs import Look
+
+_ROUNDING = 1e-3
+"""Seconds: addresses have whole milliseconds."""
+Window = tuple[float | None, float | None]
+
+
+def chosen(context: Context, whole: Look) -> Window:
+    """Return the window of the address; none if it holds the whole run, as one that comes from a board mostly does."""
+    start, end = context.view.start, context.view.end
+    before = start is None or start <= whole.edges[0] + _ROUNDING
+    after = end is None or end >= whole.edges[-1] - _ROUNDING
+    return (None, None) if before and after else (start, end)
+
+
+def back(context: Context) -> None:
+    """Put the button that leads back to the whole run."""
+    if st.button("Whole run", icon=":material/zoom_out_map:", key="whole-run"):
+        _go(context, None, None)
+
+
+def brushed(context: Context, whole: Look, boxes: Sequence[Mapping[str, Any]], axis: Axis) -> None:
+    """Look at the window of a box that was drawn over the run."""
+    if boxes and len(boxes[0].get("x", [])) == 2:
+        first, last = sorted(_place(value, axis, whole) for value in boxes[0]["x"])
+        _of_steps(context, whole, first, last)
+
+
+def by_steps(context: Context, whole: Look, look: Look) -> None:
+    """Put a slider with the first and the last step that are looked at."""
+    numbers = whole.numbers
+    if len(numbers) < 2:
+        return
+    ends = tuple(min(max(number, numbers[0]), numbers[-1]) for number in (look.numbers[0], look.numbers[-1]))
+    # It was chosen elsewhere, or is another job's; and what a widget says is forgotten while another page is shown.
+    if "window" not in st.session_state or st.session_state.get("window-of") != (whole.report.job, ends):
+        st.session_state["window-of"] = whole.report.job, ends
+        st.session_state["window"] = ends
+    low, high = st.slider(
+        "Steps of the window",
+        numbers[0],
+        numbers[-1],
+        key="window",
+        help="Everything on this page is then about these steps. The same with the mouse: draw a box in the picture above.",
+    )
+    if (low, high) != ends:
+        _of_steps(context, whole, bisect_left(numbers, low), bisect_right(numbers, high) - 1)
+
+
+def _of_steps(context: Context, whole: Look, first: int, last: int) -> None:
+    """Look at the steps from one to another, by their places in the run."""
+    if first == 0 and last == len(whole.numbers) - 1:
+        _go(context, None, None)
+    _go(context, whole.edges[first], whole.edges[last + 1])
+
+
+def _go(context: Context, start: float | None, end: float | None) -> None:
+    look_at(replace(context.view, start=start, end=end))
+    st.rerun()
+
+
+def _place(value: Any, axis: Axis, whole: Look) -> int:
+    """Return the place in the run of the step that lies there on the axis."""
+    if axis == "step":
+        place = bisect_left(whole.numbers, float(value) - 0.5)
+    elif isinstance(value, int | float):
+        place = bisect_right(whole.edges, float(value) / 1e3) - 1
+    else:
+        moment = datetime.fromisoformat(str(value).strip().replace(" ", "T")).replace(tzinfo=UTC)
+        place = bisect_right(whole.edges, moment.timestamp()) - 1
+    return min(max(place, 0), len(whole.numbers) - 1)

@@ -1,0 +1,1 @@
+"""A trace, and the traces of a job."""

@@ -1,0 +1,1 @@
+"""The process that serves the pages: access, sessions, headers."""

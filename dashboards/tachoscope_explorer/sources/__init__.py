@@ -1,0 +1,1 @@
+"""What screens show, read once and kept."""
