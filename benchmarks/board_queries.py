@@ -31,11 +31,11 @@ from tachoscope_alerts.compile import recordings
 from tachoscope_alerts.spec import files as places
 from tachoscope_alerts.spec import policy
 from tachoscope_core import gpu_metrics, serving_metrics, training_metrics
-from tachoscope_dashboards.board import Board, to_json
-from tachoscope_dashboards.boards import fleet as fleet_board
-from tachoscope_dashboards.boards import training
-from tachoscope_dashboards.preview import filling
-from tachoscope_dashboards.preview.filling import ALL, Choice
+from tachoscope_dashboards.boards.fleet import board as fleet_board
+from tachoscope_dashboards.boards.training import board as training
+from tachoscope_dashboards.parts.board import Board, to_json
+from tachoscope_dashboards.preview import interpolate as filling
+from tachoscope_dashboards.preview.interpolate import ALL, Choice
 from tachoscope_dashboards.preview.times import Span
 
 BAR_SECONDS, TIMES = 1.0, 3

@@ -23,8 +23,8 @@ from tachoscope_show.text.units import counted, moment_of
 
 if TYPE_CHECKING:
     from tachoscope_dashboards.check import Surroundings
-    from tachoscope_dashboards.linter import Problem
-    from tachoscope_dashboards.reading import Dashboard
+    from tachoscope_dashboards.lint.board_json import Dashboard
+    from tachoscope_dashboards.lint.lint import Problem
 
 dashboards_app = typer.Typer(
     no_args_is_help=True, help="Grafana boards: build them, check them, look at them without a Grafana, push them to one."
@@ -108,8 +108,9 @@ def dashboards_check(
     Exits with 1 if anything is an error. A note may stay.
     """
     needs_dashboards("grafanalib", "promql_parser")
-    from tachoscope_dashboards import check, linter
-    from tachoscope_dashboards.expressions import asked
+    from tachoscope_dashboards import check
+    from tachoscope_dashboards.lint import lint as linter
+    from tachoscope_dashboards.lint.expressions import asked
 
     if at and not prometheus:
         raise TachoscopeError("--at is the moment that a Prometheus is asked for", fix="--prometheus URL")
@@ -187,9 +188,9 @@ def _boards(path: Path | None, slos: list[Path] | None) -> list[dict[str, Any]]:
     """Return the boards of the suite, with the links of a policy and the thresholds of objectives; say whose these are."""
     from tachoscope_alerts.spec import files as places
     from tachoscope_alerts.spec import policy
-    from tachoscope_dashboards import objectives
-    from tachoscope_dashboards.board import to_json
     from tachoscope_dashboards.boards.all import boards
+    from tachoscope_dashboards.parts import slo_objectives as objectives
+    from tachoscope_dashboards.parts.board import to_json
 
     with objectives.specs_of(slos or ()):
         notice(f"{counted(len(objectives.every()), 'objective')} of {', '.join(map(str, objectives.specs()))}")
@@ -203,7 +204,9 @@ def _surroundings(
     from tachoscope_alerts.lint import catalogue
     from tachoscope_alerts.spec import files as places
     from tachoscope_alerts.spec import openslo, policy
-    from tachoscope_dashboards import check, linter, reading
+    from tachoscope_dashboards import check
+    from tachoscope_dashboards.lint import board_json as reading
+    from tachoscope_dashboards.lint import lint as linter
 
     slos = openslo.load(specs or [places.path_of("slos")])
     linked: dict[str, list[str]] = {}
@@ -224,7 +227,7 @@ def _surroundings(
 
 def _readable(paths: list[Path]) -> tuple[list[Dashboard], dict[str, str]]:
     """Return the dashboards of the files that can be read, and what is wrong with the others, by path."""
-    from tachoscope_dashboards import reading
+    from tachoscope_dashboards.lint import board_json as reading
 
     boards: list[Dashboard] = []
     broken: dict[str, str] = {}
@@ -237,7 +240,7 @@ def _readable(paths: list[Path]) -> tuple[list[Dashboard], dict[str, str]]:
 
 
 def _answers(boards: list[Dashboard], url: str, at: float | None) -> list[Problem]:
-    from tachoscope_dashboards import answers
+    from tachoscope_dashboards import check_answers as answers
 
     err = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn())

@@ -15,7 +15,7 @@ from tachoscope_core.exit_codes import ExitCode
 from tachoscope_show.text.units import moment_of, seconds_of
 
 if TYPE_CHECKING:
-    from tachoscope_dashboards.preview.answers import Preview
+    from tachoscope_dashboards.preview.api import Preview
 
 MOMENTS = "2026-03-01T14:30 in this machine's time zone, 2026-03-01T14:30Z, or Unix seconds"
 SlosOption = Annotated[
@@ -65,8 +65,8 @@ def preview(
     if shots is None and (theme or chromium):
         raise TachoscopeError("--theme and --chromium are for pictures", fix="--shots DIR")
     from tachoscope_core import prometheus_query
-    from tachoscope_dashboards import objectives
-    from tachoscope_dashboards.preview.answers import Preview
+    from tachoscope_dashboards.parts import slo_objectives as objectives
+    from tachoscope_dashboards.preview.api import Preview
     from tachoscope_dashboards.preview.loading import load
     from tachoscope_dashboards.preview.server import plotly_folder
 
@@ -104,7 +104,7 @@ def _serve(looked_at: Preview, host: str, port: int) -> None:
 
 
 def _shoot(looked_at: Preview, folder: Path, theme: str, chromium: Path | None) -> ExitCode:
-    from tachoscope_dashboards.preview.shots import shots
+    from tachoscope_dashboards.preview.screenshots import shots
 
     failed = 0
     for shot in shots(looked_at, folder, "dark" if theme == "dark" else "light", chromium):

@@ -10,10 +10,13 @@ from pathlib import Path
 from tachoscope_alerts.compile.links import board_uid
 from tachoscope_alerts.lint.catalogue import Catalogue
 from tachoscope_alerts.spec.policy import Policy
-from tachoscope_dashboards import link_rules, lint_rules, linter, own_rules, query_rules
-from tachoscope_dashboards.link_rules import Targets
-from tachoscope_dashboards.linter import Excepted, Problem, Rule
-from tachoscope_dashboards.reading import Dashboard
+from tachoscope_dashboards.lint import grafana_rules as lint_rules
+from tachoscope_dashboards.lint import link_rules, query_rules
+from tachoscope_dashboards.lint import lint as linter
+from tachoscope_dashboards.lint import tachoscope_rules as own_rules
+from tachoscope_dashboards.lint.board_json import Dashboard
+from tachoscope_dashboards.lint.link_rules import Targets
+from tachoscope_dashboards.lint.lint import Excepted, Problem, Rule
 
 
 @dataclass(frozen=True, slots=True)

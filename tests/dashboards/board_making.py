@@ -9,15 +9,15 @@ from helpers import REPOSITORY
 from tachoscope_alerts.lint.catalogue import catalogue
 from tachoscope_alerts.spec import openslo, policy
 from tachoscope_core import palette
-from tachoscope_dashboards import reading
-from tachoscope_dashboards.board import Board, Event, to_json
-from tachoscope_dashboards.boards.numbers import KEPT
-from tachoscope_dashboards.links import board as to_board
-from tachoscope_dashboards.links import explorer, runbook
-from tachoscope_dashboards.linter import Finding, Rule
-from tachoscope_dashboards.panels import About, Column, Query, Step, row, stat, table, timeseries
-from tachoscope_dashboards.reading import Dashboard
-from tachoscope_dashboards.variables import CLUSTER, NAMESPACE, NODE, WHERE, Variable
+from tachoscope_dashboards.boards.shared.expressions import KEPT
+from tachoscope_dashboards.lint import board_json as reading
+from tachoscope_dashboards.lint.board_json import Dashboard
+from tachoscope_dashboards.lint.lint import Finding, Rule
+from tachoscope_dashboards.parts.board import Board, Event, to_json
+from tachoscope_dashboards.parts.links import board as to_board
+from tachoscope_dashboards.parts.links import explorer, runbook
+from tachoscope_dashboards.parts.panels import About, Column, Query, Step, row, stat, table, timeseries
+from tachoscope_dashboards.parts.variables import CLUSTER, NAMESPACE, NODE, WHERE, Variable
 
 Json = dict[str, Any]
 POLICY = policy.load(REPOSITORY / "alerts" / "policy.yaml")

@@ -21,9 +21,9 @@ sys.path[:0] = [str(HERE.parent.parent), str(HERE.parent), str(HERE.parent / "no
 import planted_watch  # noqa: E402
 import recorded_series  # noqa: E402
 from small_png import shrink  # noqa: E402
-from tachoscope_dashboards.preview.answers import Preview  # noqa: E402
+from tachoscope_dashboards.preview.api import Preview  # noqa: E402
 from tachoscope_dashboards.preview.loading import load  # noqa: E402
-from tachoscope_dashboards.preview.shots import shots  # noqa: E402
+from tachoscope_dashboards.preview.screenshots import shots  # noqa: E402
 
 PICTURES = HERE.parent.parent / "docs" / "pictures"
 SECONDS = 540

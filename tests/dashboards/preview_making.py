@@ -15,8 +15,8 @@ from benchmarks.remote_write import Sender, encoded
 
 from processes import free_port, wait_for
 from tachoscope_core import palette
-from tachoscope_dashboards.board import Board, Event
-from tachoscope_dashboards.panels import (
+from tachoscope_dashboards.parts.board import Board, Event
+from tachoscope_dashboards.parts.panels import (
     About,
     Column,
     Link,
@@ -32,7 +32,7 @@ from tachoscope_dashboards.panels import (
     timeline,
     timeseries,
 )
-from tachoscope_dashboards.variables import Variable
+from tachoscope_dashboards.parts.variables import Variable
 
 SCRIPT = "<script>document.title='owned'</script><b>bold</b>"
 """A label that must never be read as HTML."""

@@ -34,9 +34,10 @@ from processes import free_port  # noqa: E402
 from recorded_series import RECORDED, Series, dumped, names_in, of_names, rounded, write  # noqa: E402
 from tachoscope_alerts.spec import files as places  # noqa: E402
 from tachoscope_alerts.spec import policy  # noqa: E402
-from tachoscope_dashboards import expressions, reading  # noqa: E402
-from tachoscope_dashboards.board import to_json  # noqa: E402
 from tachoscope_dashboards.boards.all import boards  # noqa: E402
+from tachoscope_dashboards.lint import board_json as reading  # noqa: E402
+from tachoscope_dashboards.lint import expressions  # noqa: E402
+from tachoscope_dashboards.parts.board import to_json  # noqa: E402
 
 SECONDS = 720.0
 PRETRAIN, VISION, SMOKE = "pretrain", "vision", "smoke-test"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from planted import POLICY, differs, expression, lines_of_what_happens_now_and_then, made, panel, steps, unmarked_alerts
-from tachoscope_dashboards.boards import agents
+from tachoscope_dashboards.boards.suite import board as agents
 
 BOARD = made(agents.board(POLICY))
 JOB = 'job="monitoring/tachoscope-agent"'

@@ -15,7 +15,7 @@ from board_making import made, panel, read
 from http_serving import serving
 from processes import ask_prometheus, free_port, prometheus, wait_for
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_dashboards.answers import check
+from tachoscope_dashboards.check_answers import check
 
 pytestmark = pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not installed")
 PAGE = b'tachoscope_agent_info{version="1"} 1\ntachoscope_steps_total{training_job="a",rank="0"} 5\n'

@@ -10,12 +10,12 @@ import pytest
 from board_making import KNOWN, POLICY, SLOS, Json, made, panel, read
 from helpers import REPOSITORY
 from tachoscope_alerts.compile import event_alerts as events
-from tachoscope_dashboards import reading
-from tachoscope_dashboards.board import to_json
 from tachoscope_dashboards.boards.all import boards
 from tachoscope_dashboards.check import Surroundings, check, rule_names
-from tachoscope_dashboards.linter import EXCEPTIONS, Excepted, exceptions
-from tachoscope_dashboards.own_rules import HOUSE
+from tachoscope_dashboards.lint import board_json as reading
+from tachoscope_dashboards.lint.lint import EXCEPTIONS, Excepted, exceptions
+from tachoscope_dashboards.lint.tachoscope_rules import HOUSE
+from tachoscope_dashboards.parts.board import to_json
 
 EXCEPTED = exceptions(EXCEPTIONS, rule_names())
 OF_ALL = tuple(one for one in EXCEPTED if not one.boards)

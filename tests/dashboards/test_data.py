@@ -5,8 +5,8 @@ from pathlib import Path
 from planted import POLICY, differs, expression, lines_of_what_happens_now_and_then, made, panel, steps, unmarked_alerts, variable
 from tachoscope_core import palette
 from tachoscope_core.training_metrics import STEP_DATA_WAIT
-from tachoscope_dashboards.boards import data
-from tachoscope_dashboards.objectives import bound, objective
+from tachoscope_dashboards.boards.data import board as data
+from tachoscope_dashboards.parts.slo_objectives import bound, objective
 
 BOARD = made(data.board(POLICY))
 RECORDED = "job_state:tachoscope_job_time:rate1m"

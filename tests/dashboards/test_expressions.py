@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from board_making import made, panel, read, variable
-from tachoscope_dashboards.expressions import GLOBALS, RATE_INTERVAL, asked, parseable, plain, short, variables_in
+from tachoscope_dashboards.lint.expressions import GLOBALS, RATE_INTERVAL, asked, parseable, plain, short, variables_in
 
 
 def test_panels_variables_and_marks_ask() -> None:

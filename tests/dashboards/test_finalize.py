@@ -8,9 +8,9 @@ import pytest
 
 from board_making import POLICY, made, variable
 from tachoscope_core import palette
-from tachoscope_dashboards.board import Board, to_json
 from tachoscope_dashboards.boards.all import boards
-from tachoscope_dashboards.variables import CLUSTER, ONE_JOB, Variable
+from tachoscope_dashboards.parts.board import Board, to_json
+from tachoscope_dashboards.parts.variables import CLUSTER, ONE_JOB, Variable
 
 CHOSEN = {"type": "prometheus", "uid": "${datasource}"}
 

@@ -13,8 +13,8 @@ from tachoscope_alerts.promql import parser as promql
 from tachoscope_alerts.spec.openslo import load
 from tachoscope_core import palette
 from tachoscope_core.training_metrics import TRAINING_STATES
-from tachoscope_dashboards import objectives
-from tachoscope_dashboards.boards import fleet
+from tachoscope_dashboards.boards.fleet import board as fleet
+from tachoscope_dashboards.parts import slo_objectives as objectives
 
 BOARD = made(fleet.board(POLICY))
 PANELS = panels(BOARD)

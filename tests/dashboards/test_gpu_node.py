@@ -17,8 +17,9 @@ from planted import (
     variable,
 )
 from tachoscope_core import gpu_metrics, palette
-from tachoscope_dashboards.boards import gpu_node, gpu_panels
-from tachoscope_dashboards.objectives import bound
+from tachoscope_dashboards.boards.gpu import board as gpu_node
+from tachoscope_dashboards.boards.shared import gpus as gpu_panels
+from tachoscope_dashboards.parts.slo_objectives import bound
 from tachoscope_node.gpu.health import thresholds
 
 BOARD = made(gpu_node.board(POLICY))

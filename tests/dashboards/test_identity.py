@@ -19,12 +19,13 @@ from planted import POLICY
 from recorded_series import Labels, Series
 from tachoscope_core import prometheus_query
 from tachoscope_core.metric import IDENTITY, WORKLOADS
-from tachoscope_dashboards.board import to_json
 from tachoscope_dashboards.boards.all import boards
-from tachoscope_dashboards.preview import choices, filling
-from tachoscope_dashboards.preview.filling import Choice
+from tachoscope_dashboards.parts.board import to_json
+from tachoscope_dashboards.parts.variables import THIS_JOB
+from tachoscope_dashboards.preview import choices
+from tachoscope_dashboards.preview import interpolate as filling
+from tachoscope_dashboards.preview.interpolate import Choice
 from tachoscope_dashboards.preview.times import Span, span
-from tachoscope_dashboards.variables import THIS_JOB
 
 pytestmark = pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not installed")
 Json = dict[str, Any]

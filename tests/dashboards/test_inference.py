@@ -14,8 +14,8 @@ from tachoscope_alerts.spec import openslo
 from tachoscope_alerts.spec.slo import AtMost, Slo
 from tachoscope_core import palette
 from tachoscope_core.serving_metrics import DIRECTIONS, ENGINE_STATES, OUTCOMES, REQUEST_STATES
-from tachoscope_dashboards import objectives
-from tachoscope_dashboards.boards import inference
+from tachoscope_dashboards.boards.inference import board as inference
+from tachoscope_dashboards.parts import slo_objectives as objectives
 
 BOARD = made(inference.board(POLICY))
 PANELS, WRITTEN = panels(BOARD), written(BOARD)

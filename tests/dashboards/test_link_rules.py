@@ -8,8 +8,8 @@ import pytest
 
 from board_making import POLICY, found, made, panel
 from helpers import REPOSITORY
-from tachoscope_dashboards.link_rules import PAGES, Targets, rule
-from tachoscope_dashboards.links import board, explorer, runbook
+from tachoscope_dashboards.lint.link_rules import PAGES, Targets, rule
+from tachoscope_dashboards.parts.links import board, explorer, runbook
 
 BOARDS = {
     "small": {"cluster", "namespace", "node", "training_job", "datasource"},

@@ -10,7 +10,7 @@ from tachoscope_alerts.compile import event_alerts as events
 from tachoscope_alerts.compile.links import BOARDS, board_name, board_uid, chosen_by, dashboard_url
 from tachoscope_alerts.spec import files as places
 from tachoscope_dashboards.boards.all import boards
-from tachoscope_dashboards.links import board, explorer, runbook
+from tachoscope_dashboards.parts.links import board, explorer, runbook
 
 
 def test_a_runbook_is_where_the_policy_says() -> None:

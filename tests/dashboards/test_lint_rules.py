@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from board_making import Json, found, made, panel, variable
-from tachoscope_dashboards.lint_rules import RULES
-from tachoscope_dashboards.units import UNITS
+from tachoscope_dashboards.lint.grafana_rules import RULES
+from tachoscope_dashboards.parts.units import UNITS
 
 NAMES = """template-datasource template-job template-instance template-label-promql template-on-time-change-reload panel-datasource
 panel-title-description panel-units panel-no-targets target-logql target-logql-auto target-promql target-rate-interval target-job

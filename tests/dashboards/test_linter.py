@@ -9,7 +9,7 @@ import pytest
 from board_making import made, read
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_dashboards.check import rule_names
-from tachoscope_dashboards.linter import (
+from tachoscope_dashboards.lint.lint import (
     EXCEPTIONS,
     Excepted,
     Finding,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tachoscope_dashboards.logql import fault, fixed_ranges
+from tachoscope_dashboards.lint.logql import fault, fixed_ranges
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ from helpers import REPOSITORY
 from planted import made, panel, steps
 from tachoscope_alerts.spec.slo import AtMost
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_dashboards import objectives
-from tachoscope_dashboards.boards import fleet
 from tachoscope_dashboards.boards.all import boards
+from tachoscope_dashboards.boards.fleet import board as fleet
+from tachoscope_dashboards.parts import slo_objectives as objectives
 
 SHIPPED = REPOSITORY / "alerts" / "slos"
 

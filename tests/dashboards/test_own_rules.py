@@ -8,7 +8,7 @@ import pytest
 
 from board_making import Json, found, made, panel, variable
 from tachoscope_core import palette
-from tachoscope_dashboards.own_rules import GONE, HOUSE, RULES, TYPES
+from tachoscope_dashboards.lint.tachoscope_rules import GONE, HOUSE, RULES, TYPES
 
 ALL = (*RULES, *HOUSE)
 

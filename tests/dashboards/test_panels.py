@@ -12,10 +12,10 @@ from grafanalib._gen import DashboardEncoder
 from planted import POLICY, filled, wrong
 from round_trip import losses
 from tachoscope_core import palette
-from tachoscope_dashboards import panels
-from tachoscope_dashboards.board import Board, to_json
 from tachoscope_dashboards.boards.all import boards
-from tachoscope_dashboards.panels import About, Column, Link, Placed, Query, Step
+from tachoscope_dashboards.parts import panels
+from tachoscope_dashboards.parts.board import Board, to_json
+from tachoscope_dashboards.parts.panels import About, Column, Link, Placed, Query, Step
 
 ABOUT = About("Nodes that are up.", "all of them", "look at the others", "no agent is scraped")
 ONE = Query("up", "{{instance}}")

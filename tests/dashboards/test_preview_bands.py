@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tachoscope_dashboards.panels import Query, timeline
-from tachoscope_dashboards.preview.asking import Series
-from tachoscope_dashboards.preview.bands import draw, runs
+from tachoscope_dashboards.parts.panels import Query, timeline
+from tachoscope_dashboards.preview.query import Series
+from tachoscope_dashboards.preview.state_timeline import draw, runs
 from tachoscope_dashboards.preview.times import Span
 from test_preview_fields import ABOUT, panel
 

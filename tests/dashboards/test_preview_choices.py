@@ -13,7 +13,7 @@ import preview_making
 from preview_making import NODE_NAMES
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_dashboards.preview.choices import choices, chosen
-from tachoscope_dashboards.preview.filling import ALL, query
+from tachoscope_dashboards.preview.interpolate import ALL, query
 from tachoscope_dashboards.preview.times import span
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from types import SimpleNamespace
 
-from tachoscope_dashboards.panels import Query, stat
+from tachoscope_dashboards.parts.panels import Query, stat
 from tachoscope_dashboards.preview import units
-from tachoscope_dashboards.preview.asking import Series
 from tachoscope_dashboards.preview.drawing import draw
+from tachoscope_dashboards.preview.query import Series
 from tachoscope_dashboards.preview.times import Span
 from test_preview_fields import ABOUT, panel
 

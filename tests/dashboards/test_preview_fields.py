@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tachoscope_core import palette
-from tachoscope_dashboards.board import Board, to_json
-from tachoscope_dashboards.panels import About, Column, Placed, Query, Step, stat, table, timeseries
+from tachoscope_dashboards.parts.board import Board, to_json
+from tachoscope_dashboards.parts.panels import About, Column, Placed, Query, Step, stat, table, timeseries
 from tachoscope_dashboards.preview import fields
 
 ABOUT = About("It.", "well", "mend it", "no traffic")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tachoscope_dashboards.preview.filling import ALL, Choice, link, plain, query, safe
+from tachoscope_dashboards.preview.interpolate import ALL, Choice, link, plain, query, safe
 from tachoscope_dashboards.preview.times import Span
 
 SPAN = Span(1_700_000_000.0, 1_700_021_600.0, 30.0)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tachoscope_dashboards.panels import Query, heatmap
-from tachoscope_dashboards.preview.asking import Series
-from tachoscope_dashboards.preview.heat import buckets, draw
+from tachoscope_dashboards.parts.panels import Query, heatmap
+from tachoscope_dashboards.preview.heatmap import buckets, draw
+from tachoscope_dashboards.preview.query import Series
 from tachoscope_dashboards.preview.times import Span
 from test_preview_fields import ABOUT, panel
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tachoscope_dashboards.preview.marks import stretches
+from tachoscope_dashboards.preview.annotations import stretches
 
 
 def test_times_that_follow_each_other_are_one_stretch() -> None:

@@ -19,8 +19,8 @@ from playwright.sync_api import Browser, Locator, Page, sync_playwright
 import preview_making
 from preview_making import AWAY, NODE_NAMES, SCRIPT
 from tachoscope_core import palette
-from tachoscope_dashboards.board import to_json
-from tachoscope_dashboards.preview.answers import Preview
+from tachoscope_dashboards.parts.board import to_json
+from tachoscope_dashboards.preview.api import Preview
 from tachoscope_dashboards.preview.server import Server
 
 CHROMIUM = shutil.which("chromium")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from tachoscope_dashboards.panels import Column, Link, Query, table
-from tachoscope_dashboards.preview.asking import Asked, Series
+from tachoscope_dashboards.parts.panels import Column, Link, Query, table
+from tachoscope_dashboards.parts.tables import NOTHING
+from tachoscope_dashboards.preview.query import Asked, Series
 from tachoscope_dashboards.preview.tables import draw
 from tachoscope_dashboards.preview.times import Span
-from tachoscope_dashboards.tables import NOTHING
 from test_preview_fields import ABOUT, panel
 
 ASKED = Asked("", Span(1.0, 3601.0, 15.0), ())

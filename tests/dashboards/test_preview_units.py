@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 
-from tachoscope_dashboards.panels import Unit
+from tachoscope_dashboards.parts.panels import Unit
 from tachoscope_dashboards.preview.units import digits, text
 
 NOW = 1.7e9

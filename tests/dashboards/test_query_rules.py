@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from board_making import KNOWN, Json, found, made, panel, variable
-from tachoscope_dashboards.finalize import _variable
-from tachoscope_dashboards.linter import Finding
-from tachoscope_dashboards.query_rules import rules
-from tachoscope_dashboards.variables import JOB_NAMESPACE, ONE_JOB
+from tachoscope_dashboards.lint.lint import Finding
+from tachoscope_dashboards.lint.query_rules import rules
+from tachoscope_dashboards.parts.finalize import _variable
+from tachoscope_dashboards.parts.variables import JOB_NAMESPACE, ONE_JOB
 
 RULES = rules(KNOWN)
 SCOPE = 'cluster=~"$cluster", namespace=~"$namespace"'

@@ -9,7 +9,7 @@ import pytest
 
 from board_making import Json, made, panel
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_dashboards.reading import Dashboard, dashboard, files, read
+from tachoscope_dashboards.lint.board_json import Dashboard, dashboard, files, read
 
 
 def of_file(tmp_path: Path, content: object) -> Dashboard:

@@ -18,9 +18,10 @@ from tachoscope_alerts.compile.links import board_name
 from tachoscope_alerts.spec import files as places
 from tachoscope_alerts.spec import policy
 from tachoscope_core import prometheus_query
-from tachoscope_dashboards.board import to_json
 from tachoscope_dashboards.boards.all import boards
-from tachoscope_dashboards.preview import choices, filling
+from tachoscope_dashboards.parts.board import to_json
+from tachoscope_dashboards.preview import choices
+from tachoscope_dashboards.preview import interpolate as filling
 from tachoscope_dashboards.preview.times import Span, at_least, span
 
 pytestmark = pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not installed")

@@ -14,11 +14,12 @@ from tachoscope_alerts.spec import files as places
 from tachoscope_alerts.spec import openslo
 from tachoscope_core import palette, yaml_text
 from tachoscope_core.training_metrics import EFFECTIVE_STATES, TRAINING_STATES
-from tachoscope_dashboards.board import to_json
-from tachoscope_dashboards.boards import fleet, slos
-from tachoscope_dashboards.boards.slo_series import WINDOWS, burn_steps
-from tachoscope_dashboards.boards.slo_spenders import JOB_TIME, LOST_STATES, NEVER
-from tachoscope_dashboards.objectives import every, objective
+from tachoscope_dashboards.boards.fleet import board as fleet
+from tachoscope_dashboards.boards.slos import board as slos
+from tachoscope_dashboards.boards.slos.expressions import WINDOWS, burn_steps
+from tachoscope_dashboards.boards.slos.spenders import JOB_TIME, LOST_STATES, NEVER
+from tachoscope_dashboards.parts.board import to_json
+from tachoscope_dashboards.parts.slo_objectives import every, objective
 
 BOARD = made(slos.board(POLICY))
 PANELS, WRITTEN = panels(BOARD), written(BOARD)

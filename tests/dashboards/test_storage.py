@@ -9,8 +9,10 @@ from planted import POLICY, differs, expression, lines_of_what_happens_now_and_t
 from tachoscope_core import palette
 from tachoscope_core.training_metrics import ENDS, RECOVERY_SECONDS, TRAINING_STATES
 from tachoscope_core.verification import Result
-from tachoscope_dashboards.boards import checkpoint_panels, recovery_panels, storage
-from tachoscope_dashboards.objectives import bound, objective
+from tachoscope_dashboards.boards.checkpoints import board as storage
+from tachoscope_dashboards.boards.checkpoints import checkpoints as checkpoint_panels
+from tachoscope_dashboards.boards.checkpoints import recovery as recovery_panels
+from tachoscope_dashboards.parts.slo_objectives import bound, objective
 
 BOARD = made(storage.board(POLICY))
 LLAMA = 'training_job="llama"'

@@ -11,8 +11,8 @@ from planted import POLICY, Answer, colors, expression, filled, links, made, pan
 from tachoscope_alerts.promql import parser as promql
 from tachoscope_core import palette
 from tachoscope_core.training_metrics import RANK_STATES, TRAINING_STATES
-from tachoscope_dashboards import objectives
-from tachoscope_dashboards.boards import training
+from tachoscope_dashboards.boards.training import board as training
+from tachoscope_dashboards.parts import slo_objectives as objectives
 
 BOARD = made(training.board(POLICY))
 PANELS = panels(BOARD)

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tachoscope_dashboards import link_rules
+from tachoscope_dashboards.lint import link_rules
 from tachoscope_explorer.navigation import PAGES
 from tachoscope_explorer.page.view import View, parameters_of, view_of
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from tachoscope_core import prometheus_query
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_dashboards.expressions import call
-from tachoscope_dashboards.preview import filling
-from tachoscope_dashboards.preview.filling import ALL, Choice
+from tachoscope_dashboards.lint.expressions import call
+from tachoscope_dashboards.preview import interpolate as filling
+from tachoscope_dashboards.preview.interpolate import ALL, Choice
 from tachoscope_dashboards.preview.times import Span
 
 Json = Mapping[str, Any]

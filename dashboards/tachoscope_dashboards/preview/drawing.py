@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_dashboards.preview import bands, fields, heat, lines, numbers, tables, units
-from tachoscope_dashboards.preview.asking import Asked, Series, last
+from tachoscope_dashboards.preview import fields, numbers, tables, units
+from tachoscope_dashboards.preview import heatmap as heat
+from tachoscope_dashboards.preview import state_timeline as bands
+from tachoscope_dashboards.preview import time_series as lines
+from tachoscope_dashboards.preview.query import Asked, Series, last
 
 Json = Mapping[str, Any]
 TYPES = ("timeseries", "stat", "table", "bargauge", "heatmap", "state-timeline")

@@ -8,7 +8,7 @@ from typing import Any
 from markdown_it import MarkdownIt
 from markdown_it.tree import SyntaxTreeNode
 
-from tachoscope_dashboards.preview import filling
+from tachoscope_dashboards.preview import interpolate as filling
 
 Node = str | dict[str, Any]
 Fill = Callable[[str], str]

@@ -6,8 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tachoscope_dashboards.preview import fields, lines
-from tachoscope_dashboards.preview.asking import Series, last
+from tachoscope_dashboards.preview import fields
+from tachoscope_dashboards.preview import time_series as lines
+from tachoscope_dashboards.preview.query import Series, last
 
 Json = Mapping[str, Any]
 MOST_ITEMS = 100

@@ -19,7 +19,7 @@ from typing import Any
 
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.host_names import HostNames
-from tachoscope_dashboards.preview.answers import Preview
+from tachoscope_dashboards.preview.api import Preview
 
 _SCRIPTS = ("page.js", "draw.js", "controls.js", "plotly.min.js")
 _FILES = {"page.css": "text/css", **dict.fromkeys(_SCRIPTS, "text/javascript")}

@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tachoscope_dashboards.preview import fields, filling
-from tachoscope_dashboards.preview.asking import Asked, Series
+from tachoscope_dashboards.preview import fields
+from tachoscope_dashboards.preview import interpolate as filling
+from tachoscope_dashboards.preview.query import Asked, Series
 
 Json = Mapping[str, Any]
 Row = dict[str, str | float | None]

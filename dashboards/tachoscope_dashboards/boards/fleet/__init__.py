@@ -1,0 +1,1 @@
+"""The board of all jobs and nodes."""

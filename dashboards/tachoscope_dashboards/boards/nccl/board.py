@@ -1,0 +1,51 @@
+"""NCCL: do collectives run as fast as the network allows, and does a communicator hang?"""
+
+from __future__ import annotations
+
+from tachoscope_alerts.compile.links import board_uid
+from tachoscope_alerts.spec.policy import Policy
+from tachoscope_core import palette
+from tachoscope_dashboards.boards.nccl import collectives as nccl_collectives
+from tachoscope_dashboards.boards.nccl import communicators as nccl_communicators
+from tachoscope_dashboards.parts.board import Board, Event
+from tachoscope_dashboards.parts.panels import row
+from tachoscope_dashboards.parts.variables import CLUSTER, JOB_NAMESPACE, NAMESPACE, NODE, OF_WORKLOADS, TRAINING_JOB, WHERE
+
+_NODE = f'{WHERE}, instance=~"$node"'
+_JOB = f'{OF_WORKLOADS}, instance=~"$node", training_job=~"$training_job"'
+
+
+def board(policy: Policy) -> Board:
+    """Return the board."""
+    return Board(
+        uid=board_uid("nccl"),
+        title="NCCL",
+        question="Do collectives run as fast as the network allows, and does a communicator hang?",
+        hint="Communicators are told by NCCL's RAS, which knows no jobs: these panels are of the chosen nodes, whatever their job. "
+        "Collectives are told by its Inspector. Time in them holds the waiting for later ranks, so their bandwidth is the least "
+        "that the network gave: where it falls, see on the board Job whether a rank is late before you blame the network.",
+        variables=(CLUSTER, NAMESPACE, NODE, JOB_NAMESPACE, TRAINING_JOB),
+        panels=(
+            row("Does a communicator hang, or lack ranks?"),
+            *nccl_communicators.numbers(policy, _NODE),
+            nccl_communicators.states(policy, _NODE),
+            nccl_communicators.not_well(policy, _NODE),
+            row("Are collectives as fast as they should be?"),
+            *nccl_collectives.bandwidths(policy, _JOB),
+            row("What costs the time?"),
+            *nccl_collectives.times(policy, _JOB),
+            nccl_collectives.operations(policy, _JOB),
+            row("Can these numbers be believed?"),
+            *nccl_collectives.trust(policy, _NODE),
+        ),
+        events=(
+            Event(
+                "Communicators that begin to hang",
+                f'sum by (instance) (delta(tachoscope_nccl_communicators{{{_NODE}, state="hung"}}[$__rate_interval])) > 0',
+                "a communicator hangs, asked on {{instance}}",
+                palette.STATE_COLORS["hung"],
+            ),
+        ),
+        alerts='alertname=~"Nccl.+|CollectiveHang|JobHung"',
+        refresh="30s",
+    )

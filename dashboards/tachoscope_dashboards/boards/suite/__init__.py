@@ -1,0 +1,1 @@
+"""The board of what tachoscope itself does."""

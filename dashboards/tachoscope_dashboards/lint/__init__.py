@@ -1,0 +1,1 @@
+"""What is wrong with boards: Grafana's rules, our own, and their queries."""
