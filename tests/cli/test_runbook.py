@@ -71,7 +71,7 @@ def test_a_label_that_the_page_does_not_take_is_named_with_those_that_it_takes(c
     assert call(["runbook", "TrainingGoodputBurn", "trainingjob=resnet", "host=node-1"]) == 0
     err = capsys.readouterr().err
 
-    assert "not used by this page: trainingjob; it takes training_job, host" in err
+    assert "not used by this page: trainingjob; it takes cluster, training_job, host" in err
     assert "not filled in: training_job;" in err
 
 

@@ -1,6 +1,6 @@
 """What is wrong with objectives and alerts that can be read: alerts that cannot fire, names that do not exist, nobody to tell.
 
-A check returns problems and prints nothing. What rules read is checked in `rule_lint`.
+A check returns problems and prints nothing. What rules read is checked in `rule_expressions`.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ def store_reader(store: Store, *, cache: Path | None = None) -> Reader:
 
 
 def parquet_reader(paths: Sequence[Path]) -> Reader:
-    """Return a reader of files that `parquet.write` wrote. They are read whole, once."""
+    """Return a reader of files that `parquet_cache.write` wrote. They are read whole, once."""
     everything: list[Samples] = []
 
     def read(names: Wanted, start: float, end: float) -> Samples:
@@ -51,7 +51,7 @@ def parquet_reader(paths: Sequence[Path]) -> Reader:
 
 
 class SamplesSource:
-    """A `measure.Source` of recorded samples."""
+    """A `events.Source` of recorded samples."""
 
     def __init__(self, read: Reader, name: str, *, on_progress: Callable[[float], None] = lambda _: None) -> None:
         self.name = name
