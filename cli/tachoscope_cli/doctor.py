@@ -111,7 +111,11 @@ def _store(url: str) -> Check:
 def _agent(root: Path) -> Check:
     agent = spool.live_agent(root)
     if agent is None:
-        return _check("node agent", "no", f"no agent serves {root}: `run` ships its own records, and there are no metrics")
+        return _check(
+            "node agent",
+            "no",
+            f"no agent is running for {root}: `run` ships its records itself, and no metrics are exported",
+        )
     return _check("node agent", "ok", f"process {agent.pid}, {agent.url}/metrics, ships to {agent.store}")
 
 

@@ -77,11 +77,11 @@ def test_a_rule_keeps_the_labels_that_tell_workloads_of_one_name_apart(expressio
 @pytest.mark.parametrize(
     ("expression", "said"),
     [
-        ('absent(up{job="tachoscope"})', "absent of all clusters"),
-        ('absent_over_time(up{job="tachoscope"}[5m])', "absent_over_time of all clusters"),
+        ('absent(up{job="tachoscope"})', "absent covers all clusters"),
+        ('absent_over_time(up{job="tachoscope"}[5m])', "absent_over_time covers all clusters"),
         ('absent(up{job="tachoscope",cluster="a"})', ""),
         ('absent(up{job="tachoscope",cluster=""})', ""),
-        ('label_replace(up, "cluster", "", "", "")', "writes over cluster"),
+        ('label_replace(up, "cluster", "", "", "")', "overwrites cluster"),
         ('label_replace(up, "host", "$1", "instance", "(.*):.*")', ""),
     ],
 )

@@ -168,7 +168,7 @@ def a_bucket_that_no_histogram_has() -> Trap:
 
 
 def a_bucket_that_is_not_always_there(count: str, bucket: str, total_at: str) -> Trap:
-    """All requests are answered in time, and for a while only the count tells of them."""
+    """All requests meet the threshold, but for some time the page has only their count."""
     metric, labels = "tachoscope_request_first_token_seconds", 'service="s",model="m"'
     series = [
         one(f"{metric}_count{{{labels}}}", count),

@@ -137,8 +137,10 @@ def catalogue(slos: Iterable[Slo] = (), own: Iterable[Path] = (), recordings: It
         except OSError as error:
             raise TachoscopeError(f"{path} cannot be read: {error.strerror}", fix="name a catalogue of metrics") from None
         declared = _declared(content, str(path))
-        for name in declared.keys() & of_own.keys():
-            raise TachoscopeError(f"{path} declares {name}, and so does {of_own[name]}", fix="remove one of the two entries")
+        if twice := sorted(declared.keys() & of_own.keys()):
+            raise TachoscopeError(
+                f"{path} declares {twice[0]}, and so does {of_own[twice[0]]}", fix="remove one of the two entries"
+            )
         of_own |= dict.fromkeys(declared, path)
         found |= declared
     found |= recorded(slos)

@@ -132,13 +132,13 @@ def _dropped(where: str, labels: tuple[str, ...], *, listed_are_dropped: bool) -
 def _hidden(call: Call) -> Iterator[Fault]:
     """Yield an `absent` over all clusters, which a series in one of them ends, and labels that are written over."""
     function = call.function.lower()
-    if function in {"absent", "absent_over_time"} and IDENTITY[0] not in (labels_of_absent(call.arguments[0])):
-        what = f"{function} of all clusters: it is false while one of them has a series"
-        yield Fault(what, f'choose one: {IDENTITY[0]}="a", and {IDENTITY[0]}="" where there is no such label')
+    if function in {"absent", "absent_over_time"} and IDENTITY[0] not in labels_of_absent(call.arguments[0]):
+        what = f"{function} covers all clusters: it returns nothing while one of them has a series"
+        yield Fault(what, f'select one cluster: {IDENTITY[0]}="a", or {IDENTITY[0]}="" for series without the label')
     if function in {"label_replace", "label_join"} and len(call.arguments) > 1:
         written = call.arguments[1]
         if isinstance(written, Constant) and written.text in IDENTITY:
-            what = f"{function} writes over {written.text}: jobs or services of one name hide each other"
+            what = f"{function} overwrites {written.text}: jobs or services of one name hide each other"
             yield Fault(what, "write another label")
 
 

@@ -20,7 +20,7 @@ _NOT_THERE = 'nothing of it is measured there: see docs/slos.md, "What is not me
 
 
 class Asked(NamedTuple):
-    """What answers.
+    """Where to look for series: a Prometheus server, or one page of metrics.
 
     Attributes:
         buckets: returns by upper bound how many series of the chosen histogram have that bucket now.
@@ -32,7 +32,7 @@ class Asked(NamedTuple):
 
 
 def of_prometheus(url: str, at: float) -> Asked:
-    """Return what asks a Prometheus; it raises TachoscopeError if there is no answer.
+    """Return functions that query a Prometheus server; they raise TachoscopeError if it does not answer.
 
     Args:
         at: Unix seconds.
@@ -49,7 +49,7 @@ def of_prometheus(url: str, at: float) -> Asked:
 
 
 def of_buckets(some: Iterable[tuple[str, Mapping[str, str]]]) -> Asked:
-    """Return what looks through buckets, each with the histogram's name and its labels, `le` among them."""
+    """Return a function that counts given buckets, each with the histogram's name and its labels, `le` included."""
     kept = list(some)
 
     def buckets(histogram: Selector) -> Mapping[float, float]:
