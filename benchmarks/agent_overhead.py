@@ -31,7 +31,7 @@ sys.path[:0] = [str(TESTS), str(TESTS / "node")]
 
 from processes import AgentProcess, free_port, s3_environment, s3_server, wait_for  # noqa: E402
 from spooling import Process  # noqa: E402
-from tachoscope_core import records  # noqa: E402
+from tachoscope_core.records import records  # noqa: E402
 
 STEPS_PER_SECOND = 10
 SCRAPE_SECONDS = 5.0

@@ -30,7 +30,9 @@ from slo_rules import BATCH, Server, running
 from tachoscope_alerts.compile import recordings
 from tachoscope_alerts.spec import files as places
 from tachoscope_alerts.spec import policy
-from tachoscope_core import gpu_metrics, serving_metrics, training_metrics
+from tachoscope_core.metrics import gpu as gpu_metrics
+from tachoscope_core.metrics import serving as serving_metrics
+from tachoscope_core.metrics import training as training_metrics
 from tachoscope_dashboards.boards.fleet import board as fleet_board
 from tachoscope_dashboards.boards.training import board as training
 from tachoscope_dashboards.parts.board import Board, to_json

@@ -33,9 +33,9 @@ import msgspec
 from bootstrap import bootstrap
 from sections import write_section
 
-from tachoscope_core.checksums import ALGORITHM, open_file_checksum
-from tachoscope_core.records import ShardSum
-from tachoscope_core.verification import Manifest
+from tachoscope_core.checkpoints.checksums import ALGORITHM, open_file_checksum
+from tachoscope_core.checkpoints.verification import Manifest
+from tachoscope_core.records.records import ShardSum
 from tachoscope_node.read_back import Order
 from tachoscope_node.settings import Checkpoints
 from tachoscope_node.verifier import in_a_process

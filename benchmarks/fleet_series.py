@@ -10,9 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 from remote_write import Floats
 
-from tachoscope_core import gpu_metrics, serving_metrics, training_metrics
-from tachoscope_core.metric import NAMESPACE, Metric
-from tachoscope_core.names import BY_NAME
+from tachoscope_core.metrics import gpu as gpu_metrics
+from tachoscope_core.metrics import serving as serving_metrics
+from tachoscope_core.metrics import training as training_metrics
+from tachoscope_core.metrics.catalogue import BY_NAME
+from tachoscope_core.metrics.metric import NAMESPACE, Metric
 
 Labels = dict[str, str]
 _COLLECTORS = (

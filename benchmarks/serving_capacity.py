@@ -25,8 +25,8 @@ from sections import write_section
 from tachoscope_analyzers.serving import capacity, engine_model
 from tachoscope_analyzers.serving.objectives import Objective
 from tachoscope_analyzers.serving.traffic import traffic
-from tachoscope_core import serving_page
-from tachoscope_core.snapshot import Snapshot
+from tachoscope_core.servers import metrics_page as serving_page
+from tachoscope_core.servers.snapshot import Snapshot
 
 OBJECTIVES = (Objective("ttft", 95, 0.5), Objective("itl", 95, 0.1))
 LOOK_SECONDS = 0.5

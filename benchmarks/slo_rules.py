@@ -43,7 +43,7 @@ from tachoscope_alerts.spec.burn_rate_windows import DAY, Timing, seconds_of
 from tachoscope_alerts.spec.openslo import load
 from tachoscope_alerts.spec.slo import Slices, Slo
 from tachoscope_core import yaml_text
-from tachoscope_core.metric import IDENTITY
+from tachoscope_core.metrics.metric import IDENTITY
 
 ALERTS = Path(__file__).parent.parent / "alerts"
 TESTS = Path(__file__).parent.parent / "tests"

@@ -25,7 +25,7 @@ from pathlib import Path
 import psutil
 from sections import write_section
 
-from tachoscope_core import records
+from tachoscope_core.records import records
 from tachoscope_watch.cycle import Failed, cycle, executor, glances
 from tachoscope_watch.look import LEAST_SECONDS
 

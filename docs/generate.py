@@ -36,10 +36,10 @@ from tachoscope_analyzers.trace.job_report import FOUND
 from tachoscope_cli.answers import ANSWERS
 from tachoscope_cli.commands import app
 from tachoscope_core.exit_codes import MEANINGS, OF_COMMANDS
-from tachoscope_core.names import METRICS, TRAINING_STATES
+from tachoscope_core.metrics.catalogue import METRICS, TRAINING_STATES
+from tachoscope_core.report.taxonomy import BY_SLUG
 from tachoscope_core.servers import SERVERS, SIGNALS, Signal, catalogue
-from tachoscope_core.snapshot import HISTOGRAMS
-from tachoscope_core.taxonomy import BY_SLUG
+from tachoscope_core.servers.snapshot import HISTOGRAMS
 from tachoscope_node.gpu.health import thresholds as health_thresholds
 from tachoscope_node.gpu.nvml_values import UNITS
 from tachoscope_node.gpu.sources import ALL_LINKS, SOURCES, Source
@@ -99,7 +99,7 @@ def metrics() -> str:
     return "\n".join(
         [
             "# Metrics",
-            "The catalogue in `core/tachoscope_core/names.py`. The agent serves all but `tachoscope_goodput_ratio` and "
+            "The catalogue in `core/tachoscope_core/metrics/catalogue.py`. The agent serves all but `tachoscope_goodput_ratio` and "
             "`tachoscope_bottleneck_ratio`, which need the whole job, and `tachoscope_watch_*`: [`tachoscope watch`](watch.md) "
             "serves those. Ledger states of a rank: " + ", ".join(f"`{state}`" for state in TRAINING_STATES) + ".",
             "",

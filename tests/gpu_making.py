@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from making import envelope
-from tachoscope_core import records
-from tachoscope_core.gpu_metrics import (
+from tachoscope_core.metrics.gpu import (
     GPU_ACTIVE,
     GPU_CLOCK,
     GPU_MEMORY_BYTES,
@@ -21,8 +20,9 @@ from tachoscope_core.gpu_metrics import (
     GPU_UTILIZATION,
     GPU_WORKLOAD,
 )
-from tachoscope_core.metric import Metric
-from tachoscope_core.store import Store
+from tachoscope_core.metrics.metric import Metric
+from tachoscope_core.records import records
+from tachoscope_core.storage.store import Store
 from tachoscope_node.families import Family
 from tachoscope_node.samples import lines
 

@@ -14,8 +14,8 @@ from unittest import mock
 import pytest
 
 from tachoscope_analyzers.load import JobRecords, from_store
-from tachoscope_core import records
-from tachoscope_core.store import Store
+from tachoscope_core.records import records
+from tachoscope_core.storage.store import Store
 
 REPOSITORY = Path(__file__).parent.parent
 BIN = Path(sys.executable).parent

@@ -10,9 +10,9 @@ import pytest
 
 from tachoscope_analyzers.life.report import analyze_life
 from tachoscope_analyzers.load import JobRecords, from_spool
-from tachoscope_core import records
-from tachoscope_core.life import Life
-from tachoscope_core.report import Report
+from tachoscope_core.records import records
+from tachoscope_core.report.job_life import Life
+from tachoscope_core.report.report import Report
 
 T0 = 1.7e9
 NOW = T0 + 1e6

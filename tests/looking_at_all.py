@@ -14,7 +14,7 @@ from tachoscope_analyzers.analyze import analyze
 from tachoscope_analyzers.life.report import analyze_life
 from tachoscope_analyzers.serving.service import analyze_service
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.store import Store
+from tachoscope_core.storage.store import Store
 from test_odd_records import shown
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tachoscope_core import records
+from tachoscope_core.records import records
 
 
 def envelope(rank: int = 0, seq: int = 0, **changes: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import msgspec
 
 from tachoscope_analyzers.gpu_samples import Gpus
 from tachoscope_analyzers.load import JobRecords
-from tachoscope_core.records import Heartbeat, Phase, StepDone
+from tachoscope_core.records.records import Heartbeat, Phase, StepDone
 
 Removal = Callable[[JobRecords], JobRecords]
 KINDS = tuple(one.name for one in fields(JobRecords) if str(one.type).startswith("list[records."))

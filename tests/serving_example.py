@@ -21,8 +21,8 @@ from helpers import BIN, REPOSITORY, environment
 from tachoscope_analyzers.load import from_store
 from tachoscope_cli.looking import Looking
 from tachoscope_cli.serving import analyze_service
-from tachoscope_core import records
-from tachoscope_core.store import Store
+from tachoscope_core.records import records
+from tachoscope_core.storage.store import Store
 
 LOADS = {
     "none": ("--rate", "4"),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import Any
 
-from tachoscope_core import records
-from tachoscope_core.serving_metrics import INTER_TOKEN_BUCKETS
+from tachoscope_core.metrics.serving import INTER_TOKEN_BUCKETS
+from tachoscope_core.records import records
 
 BEGIN = 1.7e9
 

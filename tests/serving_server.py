@@ -17,8 +17,8 @@ from urllib.request import urlopen
 from helpers import environment
 from processes import free_port
 from tachoscope.ship import ship_left_behind
-from tachoscope_core import records
-from tachoscope_core.store import Store
+from tachoscope_core.records import records
+from tachoscope_core.storage.store import Store
 
 TESTS = Path(__file__).parent
 

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from making import job
 from tachoscope_analyzers.analyze import analyze
 from tachoscope_analyzers.load import JobRecords, from_spool
-from tachoscope_core import records
-from tachoscope_core.report import Finding, Report
+from tachoscope_core.records import records
+from tachoscope_core.report.report import Finding, Report
 
 BASE = {"data_wait": 0.001, "forward": 0.020, "backward": 0.040, "optimizer": 0.002, "other": 0.001}
 TRANSFER = 0.002

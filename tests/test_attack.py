@@ -22,7 +22,7 @@ from attacker import FORGERIES, MUTATED_RECORDS, VICTIM_JOB
 from helpers import MEASURED, environment
 from processes import AgentProcess, wait_for
 from tachoscope_core.owner import Owner
-from tachoscope_core.store import Store
+from tachoscope_core.storage.store import Store
 from test_neighbours import ATTACKER, COMMAND_LINE, VICTIM, interpreter, made_place, place, python
 
 __all__ = ["place"]

@@ -20,7 +20,7 @@ from helpers import REPOSITORY
 from making import job
 from tachoscope_cli.commands import app
 from tachoscope_core.extras import EXTRAS
-from tachoscope_core.store import Store, default_url
+from tachoscope_core.storage.store import Store, default_url
 
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
 COMMANDS: dict[str, list[str]] = {

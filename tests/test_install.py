@@ -13,7 +13,7 @@ from benchmarks.install_matrix import INSTALLERS, LIMIT_SECONDS, install
 from helpers import REPOSITORY, environment
 from tachoscope_analyzers.load import from_store
 from tachoscope_core.extras import EXTRAS
-from tachoscope_core.store import Store
+from tachoscope_core.storage.store import Store
 
 (TORCH,) = re.findall(r"^torch==\S+$", (REPOSITORY / "requirements-torch.lock").read_text(), re.MULTILINE)
 TRAINING = """

@@ -18,10 +18,11 @@ import pytest
 
 from helpers import environment
 from spooling import FakeClock, agent_of, pass_seconds, value
-from tachoscope_core import quarantine, spool
 from tachoscope_core.owner import Owner
-from tachoscope_core.records import decode
-from tachoscope_core.store import OtherContentError, OtherOwnerError, Store
+from tachoscope_core.records.records import decode
+from tachoscope_core.storage import shard_quarantine as quarantine
+from tachoscope_core.storage import spool
+from tachoscope_core.storage.store import OtherContentError, OtherOwnerError, Store
 from tachoscope_node.alone import take_spool
 
 VICTIM, ATTACKER = 20_001, 20_002
@@ -33,7 +34,7 @@ from pathlib import Path
 sys.path[:0] = [{tests!r}, {node_tests!r}]
 from checkpointing import save
 from spooling import Process
-from tachoscope_core import records, spool
+from tachoscope_core.records import records; from tachoscope_core.storage import spool
 
 def rank(directory, job="resnet", **more):
     process = Process(Path(directory), job=job, **more)

@@ -17,10 +17,11 @@ from tachoscope_analyzers import load
 from tachoscope_analyzers.analyze import analyze
 from tachoscope_analyzers.life.report import analyze_life
 from tachoscope_analyzers.serving.service import analyze_service
-from tachoscope_core import records, spool
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.report import Report
-from tachoscope_core.store import Store
+from tachoscope_core.records import records
+from tachoscope_core.report.report import Report
+from tachoscope_core.storage import spool
+from tachoscope_core.storage.store import Store
 from tachoscope_show.report import html as render_html
 from tachoscope_show.report import text as render_text
 from tachoscope_watch.look import look

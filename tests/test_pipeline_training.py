@@ -13,7 +13,7 @@ import pytest
 from helpers import records_of, run_watched
 from processes import free_port
 from tachoscope_analyzers.analyze import analyze
-from tachoscope_core.report import Finding
+from tachoscope_core.report.report import Finding
 
 HERE = Path(__file__).parent
 MICRO_BATCHES = 4

@@ -19,7 +19,7 @@ from serving_load import Answer, drive
 
 from helpers import environment
 from serving_example import Server, caused, load_command, records_of_service, serving, verdict
-from tachoscope_core import records
+from tachoscope_core.records import records
 
 Kind = TypeVar("Kind", bound=records.Record)
 

@@ -10,7 +10,7 @@ import pytest
 
 from helpers import assert_phases_sum, execute, records_of, run_watched, seconds_by_phase, steps_of
 from tachoscope_analyzers.load import JobRecords, status
-from tachoscope_core import spool
+from tachoscope_core.storage import spool
 from training_loops import BATCHES, LOOPS, PAUSE
 
 LOOPS_FILE = str(Path(__file__).with_name("training_loops.py"))

@@ -13,7 +13,7 @@ from tachoscope_analyzers.analyze import analyze
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.pauses import interpreter_held
 from tachoscope_analyzers.steps import aligned
-from tachoscope_core.report import Report
+from tachoscope_core.report.report import Report
 
 SCRIPT = str(Path(__file__).with_name("uneven_training.py"))
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from tachoscope import arguments
 from tachoscope.guard import QUIETLY
 from tachoscope.notices import NOTICES
-from tachoscope_core.records import PHASES, Phase
+from tachoscope_core.records.records import PHASES, Phase
 
 if TYPE_CHECKING:
     from tachoscope.probe import Probe
@@ -322,7 +322,7 @@ def without_quarantined(shards: Iterable[str]) -> list[str]:
         raise TypeError(f"{shards!r} is one string, not a list of shards: expand it first, with list(braceexpand.braceexpand(...))")
     given = list(shards)
     with QUIETLY:
-        from tachoscope_core.quarantine import without
+        from tachoscope_core.storage.shard_quarantine import without
 
         return without(given, quarantined())
     return given

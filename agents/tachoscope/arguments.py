@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from tachoscope import guard
-from tachoscope_core.records import MAX_COUNT, MAX_SECONDS, MAX_TEXT
+from tachoscope_core.records.records import MAX_COUNT, MAX_SECONDS, MAX_TEXT
 
 N = TypeVar("N", int, float)
 _said: set[str] = set()

@@ -10,8 +10,8 @@ from types import ModuleType
 from tachoscope import adapters, guard, identity, shard_adapters
 from tachoscope.importhook import after_import
 from tachoscope.probe import Probe
-from tachoscope_core import spool
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.storage import spool
 
 PROBE = Probe()
 _patched: list[str] = []

@@ -17,8 +17,8 @@ from tachoscope.manifests import Manifests, Saved
 from tachoscope.notices import Notices
 from tachoscope.outbox import Outbox
 from tachoscope.saves import Call, Calls, distributed_files, written
-from tachoscope_core import records
-from tachoscope_core.records import ShardSum
+from tachoscope_core.records import records
+from tachoscope_core.records.records import ShardSum
 
 LAST_MANIFEST_SECONDS = 3.0
 LAST_MANIFEST_VARIABLE = "TACHOSCOPE_MANIFEST_WAIT_SECONDS"

@@ -20,8 +20,8 @@ import msgspec
 
 import tachoscope
 import tachoscope_core
-from tachoscope_core.checksums import open_file_checksum
-from tachoscope_core.records import ShardSum
+from tachoscope_core.checkpoints.checksums import open_file_checksum
+from tachoscope_core.records.records import ShardSum
 
 _START = "import sys; sys.path[:0] = sys.argv[1:]; from tachoscope.checksum_process import main; main()"
 

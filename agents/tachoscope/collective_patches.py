@@ -15,7 +15,7 @@ from tachoscope import timeline as tl
 from tachoscope.collectives import NOBODY, Key, size_class
 from tachoscope.probe import Probe
 from tachoscope.wrapping import Function, wrap
-from tachoscope_core.group_names import group_name
+from tachoscope_core.records.group_names import group_name
 
 COLLECTIVES = (
     "all_gather",

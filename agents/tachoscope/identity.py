@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.records import check_job_name
+from tachoscope_core.records.records import check_job_name
 
 JOB = "TACHOSCOPE_JOB"
 RANKS = ("RANK", "SLURM_PROCID")

@@ -18,7 +18,7 @@ from statistics import median
 from typing import Any
 
 from tachoscope.exits import Exits
-from tachoscope_core import records
+from tachoscope_core.records import records
 
 HANG_VARIABLE = "TACHOSCOPE_HANG_SECONDS"
 HANG_SECONDS = 30.0

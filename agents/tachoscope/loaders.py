@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import CodeType
 from typing import Any
 
-from tachoscope_core.records import LoaderSettings
+from tachoscope_core.records.records import LoaderSettings
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - where worker processes put batches
 _MOST_DEPTH = 3

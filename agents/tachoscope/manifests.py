@@ -18,8 +18,8 @@ import msgspec
 
 from tachoscope import checksum_process
 from tachoscope.saves import Version, Written
-from tachoscope_core.checksums import UnsteadyFileError, version
-from tachoscope_core.records import ShardSum
+from tachoscope_core.checkpoints.checksums import UnsteadyFileError, version
+from tachoscope_core.records.records import ShardSum
 
 SWITCH = "TACHOSCOPE_MANIFESTS"
 MAX_WAITING = 8

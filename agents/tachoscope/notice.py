@@ -7,7 +7,7 @@ import os
 
 import msgspec
 
-from tachoscope_core import spool
+from tachoscope_core.storage import spool
 
 
 class Notice(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ import os
 import time
 
 from tachoscope.identity import RUN_DIR
-from tachoscope_core.spool import ASKS, NOTICE
+from tachoscope_core.storage.spool import ASKS, NOTICE
 
 LOOK_SECONDS = 0.5
 

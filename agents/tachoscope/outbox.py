@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 from tachoscope.identity import Identity
 from tachoscope.spool_writer import SpoolWriter
-from tachoscope_core import records
-from tachoscope_core.records import PHASES
+from tachoscope_core.records import records
+from tachoscope_core.records.records import PHASES
 
 MAX_QUEUED_STEPS = 100_000
 MAX_EARLY = 1_000

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tachoscope.spool_writer import SpoolWriter
-from tachoscope_core import records
+from tachoscope_core.records import records
 
 
 class OutsideRecords:

@@ -38,7 +38,7 @@ from tachoscope.profiles import Profiles
 from tachoscope.sampler import Counts, Sampler
 from tachoscope.stacks import Chain, chain_of
 from tachoscope.step_rule import StepRule
-from tachoscope_core import records
+from tachoscope_core.records import records
 
 _CALL_MODELS = (tl.OTHER, tl.PREPARATION, tl.FORWARD, tl.LOSS)
 """Phases in which a model is called as such: elsewhere it is called by a loader, a checkpoint, or backward once more."""

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tachoscope_core.kineto_wire import ABSTRACT, NAME, NotUnderstoodError, Order, answered, asking, ordered
+from tachoscope_core.net.kineto_protocol import ABSTRACT, NAME, NotUnderstoodError, Order, answered, asking, ordered
 
 ASK_SECONDS = 5.0
 """Kineto's own: the agent plans by it."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tachoscope import guard
-from tachoscope_core.kineto_wire import Order
+from tachoscope_core.net.kineto_protocol import Order
 
 MOST_SECONDS = 60.0
 """The longest that is recorded until there are enough steps; then there are as many as there are."""

@@ -7,7 +7,7 @@ import re
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from tachoscope_core.records import MAX_TEXT
+from tachoscope_core.records.records import MAX_TEXT
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _TEMPORARY = re.compile(

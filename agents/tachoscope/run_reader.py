@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from tachoscope_core import spool
+from tachoscope_core.storage import spool
 
 _STEP = b'{"kind":"StepDone"'
 _CHUNK_BYTES = 1 << 20

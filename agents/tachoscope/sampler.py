@@ -30,7 +30,7 @@ from tachoscope.loop_code import LoopCode
 from tachoscope.running_stacks import RunningStacks
 from tachoscope.stacks import Chain, chain_of, innermost_line, lines_of, outside_models, user_line
 from tachoscope.timeline import BACKWARD, DATA_WAIT, EVALUATION
-from tachoscope_core.records import PHASES, SHARED_PHASES
+from tachoscope_core.records.records import PHASES, SHARED_PHASES
 
 TICK_SECONDS = 0.1
 HEARTBEAT_SECONDS = 5.0

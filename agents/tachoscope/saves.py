@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tachoscope.references import reference_of
-from tachoscope_core.checksums import version
+from tachoscope_core.checkpoints.checksums import version
 
 Version = tuple[int, int, int, int]
 

@@ -19,9 +19,9 @@ from tachoscope.serving_engine import Engine
 from tachoscope.serving_outbox import ServiceOutbox
 from tachoscope.serving_request import Request
 from tachoscope.whereabouts import pod_uid
-from tachoscope_core import spool
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.records import check_job_name
+from tachoscope_core.records.records import check_job_name
+from tachoscope_core.storage import spool
 
 Role = Literal["server", "engine", "client"]
 ROLES: tuple[Role, ...] = ("server", "engine", "client")

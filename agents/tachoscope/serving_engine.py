@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tachoscope import arguments
-from tachoscope_core.serving_metrics import ENGINE_STATES
+from tachoscope_core.metrics.serving import ENGINE_STATES
 
 _STATES = tuple(state for state in ENGINE_STATES if state != "unexplained")
 _BUSY, _IDLE, _STARVED, _COLD = (_STATES.index(state) for state in ("busy", "idle", "starved", "cold_start"))

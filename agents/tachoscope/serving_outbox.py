@@ -18,7 +18,7 @@ from tachoscope.identity import Identity
 from tachoscope.outbox import Outbox
 from tachoscope.serving_engine import Engine
 from tachoscope.serving_request import Request
-from tachoscope_core import records
+from tachoscope_core.records import records
 
 FLUSH_SECONDS = 0.1
 WINDOW_SECONDS = 1.0

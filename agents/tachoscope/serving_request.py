@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from tachoscope import arguments
-from tachoscope_core.serving_metrics import INTER_TOKEN_BUCKETS, OUTCOMES, REQUEST_STATES
+from tachoscope_core.metrics.serving import INTER_TOKEN_BUCKETS, OUTCOMES, REQUEST_STATES
 
 STATES = tuple(state for state in REQUEST_STATES if state != "unexplained")
 _QUEUED = STATES.index("queued")

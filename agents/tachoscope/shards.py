@@ -20,8 +20,10 @@ from typing import Any
 
 from tachoscope import arguments, guard, identity
 from tachoscope.outbox import Outbox
-from tachoscope_core import quarantine, records, spool
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.records import records
+from tachoscope_core.storage import shard_quarantine as quarantine
+from tachoscope_core.storage import spool
 
 READS_PER_SECOND = 5.0
 READS_AT_ONCE = 50

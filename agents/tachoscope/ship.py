@@ -13,12 +13,12 @@ from typing import IO
 import msgspec
 
 from tachoscope import guard
-from tachoscope_core import spool
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.owner import of_this_process
-from tachoscope_core.quarantine import DIRECTORY
-from tachoscope_core.records import Count, Name, UnixSeconds, check_job_name
-from tachoscope_core.store import Store, default_url
+from tachoscope_core.records.records import Count, Name, UnixSeconds, check_job_name
+from tachoscope_core.storage import spool
+from tachoscope_core.storage.shard_quarantine import DIRECTORY
+from tachoscope_core.storage.store import Store, default_url
 
 
 class _Address(msgspec.Struct):

@@ -9,7 +9,7 @@ import time
 from collections import deque
 from pathlib import Path
 
-from tachoscope_core.spool import make_directory, segment_name
+from tachoscope_core.storage.spool import make_directory, segment_name
 
 SEGMENT_BYTES = 4 << 20
 MAX_UNSHIPPED_BYTES = 64 << 20

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from tachoscope import guard
 from tachoscope.importhook import after_import
 from tachoscope.outbox import Outbox
-from tachoscope_core import records
+from tachoscope_core.records import records
 
 WRITE_SECONDS = 1.0
 MAX_VALUES = 256

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from tachoscope_core.records import PHASES
+from tachoscope_core.records.records import PHASES
 
 (
     DATA_WAIT,

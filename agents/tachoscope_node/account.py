@@ -6,7 +6,7 @@ All that happened up to `rank.accounted` is in its seconds: so its states add up
 from __future__ import annotations
 
 from tachoscope.job_watch import EXCUSED
-from tachoscope_core import records
+from tachoscope_core.records import records
 from tachoscope_node import standstill
 from tachoscope_node.live_state import Job, Rank
 

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from tachoscope.job_watch import hang_seconds
 from tachoscope.notice import Notice
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.records import AnyRecord, ShardQuarantined
-from tachoscope_core.store import Store
+from tachoscope_core.records.records import AnyRecord, ShardQuarantined
+from tachoscope_core.storage.store import Store
 from tachoscope_node import host_causes, live_families, live_service_families, saved, self_families
 from tachoscope_node.collecting import Collecting
 from tachoscope_node.endings import Ended

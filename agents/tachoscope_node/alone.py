@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from tachoscope_core import spool
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.storage import spool
 
 
 def take_spool(root: Path) -> int:

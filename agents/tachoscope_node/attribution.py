@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tachoscope_core.records import StepDone
+from tachoscope_core.records.records import StepDone
 
 _HOST_STATES = {
     "data_wait": "data_wait",

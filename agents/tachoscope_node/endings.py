@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tachoscope_core import records
-from tachoscope_core.training_metrics import ENDS
+from tachoscope_core.metrics.training import ENDS
+from tachoscope_core.records import records
 
 if TYPE_CHECKING:
     from tachoscope_node.live_state import Job, Rank

@@ -16,7 +16,7 @@ from prometheus_client import CONTENT_TYPE_LATEST as CONTENT_TYPE_LATEST
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.utils import floatToGoString
 
-from tachoscope_core.metric import Metric
+from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.families import Family, Histogram, Labels
 
 _number: Callable[[float], str] = floatToGoString

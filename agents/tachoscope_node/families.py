@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tachoscope_core.metric import Metric
+from tachoscope_core.metrics.metric import Metric
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import msgspec
 
-from tachoscope_core import spool
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.owner import Owner
-from tachoscope_core.quarantine import DIRECTORY
-from tachoscope_core.records import check_job_name
+from tachoscope_core.records.records import check_job_name
+from tachoscope_core.storage import spool
+from tachoscope_core.storage.shard_quarantine import DIRECTORY
 from tachoscope_node.segment import CHUNK_BYTES, Address, Segment
 from tachoscope_node.settings import Limits
 from tachoscope_node.shares import has_room

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from tachoscope_core.records import IntegrityEvent
-from tachoscope_core.training_metrics import INTEGRITY_KINDS
+from tachoscope_core.metrics.training import INTEGRITY_KINDS
+from tachoscope_core.records.records import IntegrityEvent
 
 MAX_STEPS = 64
 """Checked steps of which is remembered what was found: of ranks whose files are read one after the other."""

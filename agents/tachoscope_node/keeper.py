@@ -16,7 +16,7 @@ from pathlib import Path
 from tachoscope import notice
 from tachoscope.job_watch import JobWatch, Process
 from tachoscope.outside_records import OutsideRecords
-from tachoscope_core import records
+from tachoscope_core.records import records
 from tachoscope_node import endings
 from tachoscope_node.live import Job, Live, Rank
 from tachoscope_node.owners import AGENT_DIRECTORY

@@ -11,9 +11,10 @@ from collections.abc import Callable
 import msgspec
 
 from tachoscope.job_watch import HANG_SECONDS
-from tachoscope_core import quarantine, records
+from tachoscope_core.metrics.training import CHECKPOINT_BACKGROUND, CHECKPOINT_BLOCKING, STEP_DATA_WAIT, STEP_SECONDS
 from tachoscope_core.owner import Owner
-from tachoscope_core.training_metrics import CHECKPOINT_BACKGROUND, CHECKPOINT_BLOCKING, STEP_DATA_WAIT, STEP_SECONDS
+from tachoscope_core.records import records
+from tachoscope_core.storage import shard_quarantine as quarantine
 from tachoscope_node import account, endings, live_services, open_steps
 from tachoscope_node.attribution import Clocks, attribute, data_wait_ratio, data_wait_seconds
 from tachoscope_node.endings import Ended, Finished

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tachoscope_core import training_metrics as names
+from tachoscope_core.metrics import training as names
 from tachoscope_node.families import Family, Histogram, Point
 from tachoscope_node.live import Buckets, Job, Rank
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from tachoscope_core import serving_metrics as names
-from tachoscope_core.metric import Metric
+from tachoscope_core.metrics import serving as names
+from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.families import Family, Histogram, Point
 from tachoscope_node.live_state import Buckets
 from tachoscope_node.service_state import Engines, Look, Requests, Service

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from tachoscope_core import records, serving_records
-from tachoscope_core.owner import Owner
-from tachoscope_core.serving_metrics import (
+from tachoscope_core.metrics.serving import (
     FIRST_TOKEN_SECONDS,
     JOINT_FIRST_TOKEN_SECONDS,
     JOINT_OUTPUT_TOKEN_SECONDS,
@@ -19,6 +17,9 @@ from tachoscope_core.serving_metrics import (
     QUEUE_SECONDS,
     REQUEST_SECONDS,
 )
+from tachoscope_core.owner import Owner
+from tachoscope_core.records import records
+from tachoscope_core.records import serving as serving_records
 from tachoscope_node.live_state import Job
 from tachoscope_node.service_state import Engines, Look, Requests, Service, ServiceProcess
 from tachoscope_node.settings import Limits

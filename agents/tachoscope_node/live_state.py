@@ -7,8 +7,7 @@ import math
 import msgspec
 
 from tachoscope.layout import DIMENSIONS
-from tachoscope_core.records import JobStarted
-from tachoscope_core.training_metrics import (
+from tachoscope_core.metrics.training import (
     CHECKPOINT_BACKGROUND,
     CHECKPOINT_BLOCKING,
     RECOVERY_SECONDS,
@@ -17,6 +16,7 @@ from tachoscope_core.training_metrics import (
     STEP_SLOWDOWN,
     TRAINING_STATES,
 )
+from tachoscope_core.records.records import JobStarted
 from tachoscope_node.attribution import Clocks, Waited
 from tachoscope_node.endings import Ending
 from tachoscope_node.integrity_counts import Integrity

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from tachoscope_core.training_metrics import (
+from tachoscope_core.metrics.training import (
     INTEGRITY_EVENTS,
     JOB_EFFECTIVE_SECONDS,
     JOB_HELD_SECONDS,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tachoscope_core.records import StepDone
-from tachoscope_core.training_metrics import STEP_SLOWDOWN
+from tachoscope_core.metrics.training import STEP_SLOWDOWN
+from tachoscope_core.records.records import StepDone
 from tachoscope_node import standstill
 from tachoscope_node.attribution import Attributed, Waited, split_waiting
 from tachoscope_node.live_state import RECENT_STEPS, Job, Rank

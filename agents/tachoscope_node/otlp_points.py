@@ -26,8 +26,8 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.semconv._incubating.attributes.hw_attributes import HW_ID, HW_TYPE, HwTypeValues
 
-from tachoscope_core.metric import Metric
-from tachoscope_core.training_metrics import JOB_SM_ACTIVE
+from tachoscope_core.metrics.metric import Metric
+from tachoscope_core.metrics.training import JOB_SM_ACTIVE
 from tachoscope_node.families import Family, Histogram, Labels
 from tachoscope_node.otlp_resource import version
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tachoscope.outside_records import OutsideRecords
-from tachoscope_core import records
+from tachoscope_core.records import records
 
 IDLE_SECONDS = 60.0
 """A writer that wrote nothing for so long is closed, so that its segment can be shipped to its end and removed."""

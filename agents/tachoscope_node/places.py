@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.store import check_url
+from tachoscope_core.storage.store import check_url
 
 if TYPE_CHECKING:
     from tachoscope_node.settings import Config, Gpu

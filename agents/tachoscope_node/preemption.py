@@ -21,8 +21,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from tachoscope.notice import Notice
-from tachoscope_core.metric import Metric
-from tachoscope_core.training_metrics import PREEMPTION_NOTICE
+from tachoscope_core.metrics.metric import Metric
+from tachoscope_core.metrics.training import PREEMPTION_NOTICE
 from tachoscope_node.collectors.collector import NoDataError
 from tachoscope_node.families import Family
 

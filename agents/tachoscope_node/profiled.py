@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tachoscope_core.store import Store
-from tachoscope_core.training_metrics import JOB_SM_ACTIVE
+from tachoscope_core.metrics.training import JOB_SM_ACTIVE
+from tachoscope_core.storage.store import Store
 from tachoscope_node.families import Histogram
 from tachoscope_node.profiling.automatic import Automatic, Measured
 from tachoscope_node.profiling.clients import Known

@@ -17,7 +17,7 @@ from io import FileIO
 
 import msgspec
 
-from tachoscope_core.verification import Manifest, Verdict, open_regular, verify
+from tachoscope_core.checkpoints.verification import Manifest, Verdict, open_regular, verify
 
 _NOBODY = 65534
 _LOOK_BYTES = 64 << 20
@@ -27,7 +27,7 @@ class Order(msgspec.Struct, frozen=True):
     """What to read.
 
     Attributes:
-        reference, place, manifests, expected_ranks, whole: see `tachoscope_core.verification.verify`.
+        reference, place, manifests, expected_ranks, whole: see `tachoscope_core.checkpoints.verification.verify`.
         uid: of the user who may read it. roots: folders that it has to lie in; empty: any.
         bytes_per_second: most that is read; 0: no limit.
     """

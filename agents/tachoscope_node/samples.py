@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.store import Store
+from tachoscope_core.storage.store import Store
 from tachoscope_node.families import Family, Histogram
 
 MAX_FILE_BYTES = 8 << 20

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import msgspec
 
-from tachoscope_core.records import MAX_LINE_BYTES
-from tachoscope_core.spool import MAX_SEGMENT_BYTES, writer_and_number
+from tachoscope_core.records.records import MAX_LINE_BYTES
+from tachoscope_core.storage.spool import MAX_SEGMENT_BYTES, writer_and_number
 from tachoscope_node.owners import writer_of
 
 CHUNK_BYTES = 256 << 10

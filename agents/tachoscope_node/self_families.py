@@ -6,8 +6,8 @@ import importlib.metadata
 import os
 from typing import TYPE_CHECKING
 
-from tachoscope_core import agent_metrics as names
-from tachoscope_core.metric import Metric
+from tachoscope_core.metrics import agent as names
+from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.families import Family
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 
-from tachoscope_core import serving_metrics as names
-from tachoscope_core.metric import Metric
-from tachoscope_core.snapshot import Buckets, EngineState, Snapshot, together
+from tachoscope_core.metrics import serving as names
+from tachoscope_core.metrics.metric import Metric
+from tachoscope_core.servers.snapshot import Buckets, EngineState, Snapshot, together
 from tachoscope_node.families import Family, Histogram, Point
 
 METRICS = (

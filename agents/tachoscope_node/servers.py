@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from tachoscope_core import serving_metrics as names
-from tachoscope_core import serving_page
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.metric import Metric
+from tachoscope_core.metrics import serving as names
+from tachoscope_core.metrics.metric import Metric
 from tachoscope_core.servers import catalogue
-from tachoscope_core.snapshot import Snapshot
+from tachoscope_core.servers import metrics_page as serving_page
+from tachoscope_core.servers.snapshot import Snapshot
 from tachoscope_node.bounded_get import PageError, check, get
 from tachoscope_node.collectors.collector import NoDataError
 from tachoscope_node.families import Family

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import msgspec
 
-from tachoscope_core import agent_metrics as names
-from tachoscope_core import spool
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.metrics import agent as names
+from tachoscope_core.storage import spool
 from tachoscope_node import places, web_config
 from tachoscope_node.agent import Agent
 from tachoscope_node.alone import say_who, take_spool, take_state

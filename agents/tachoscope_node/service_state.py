@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tachoscope_core.serving_metrics import (
+from tachoscope_core.metrics.serving import (
     ENGINE_STATES,
     FIRST_TOKEN_SECONDS,
     INTER_TOKEN_SECONDS,

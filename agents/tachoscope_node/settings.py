@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from tachoscope_core import spool, store
+from tachoscope_core.storage import spool, store
 from tachoscope_node.nccl.settings import Nccl
 from tachoscope_node.otlp import OtlpSettings
 from tachoscope_node.server_settings import Server

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.owner import Owner
-from tachoscope_core.spool import offset_of_writer
-from tachoscope_core.store import OtherContentError, OtherOwnerError, Store
+from tachoscope_core.storage.spool import offset_of_writer
+from tachoscope_core.storage.store import OtherContentError, OtherOwnerError, Store
 from tachoscope_node.journal import Entry, Journal
 from tachoscope_node.logs import Log
 from tachoscope_node.owners import AGENT_DIRECTORY

@@ -14,9 +14,9 @@ import msgspec
 
 import tachoscope_core
 import tachoscope_node
-from tachoscope_core import records
-from tachoscope_core.checkpoints import said
-from tachoscope_core.verification import Verdict
+from tachoscope_core.checkpoints.saves import said
+from tachoscope_core.checkpoints.verification import Verdict
+from tachoscope_core.records import records
 from tachoscope_node.families import Family
 from tachoscope_node.live import Live
 from tachoscope_node.logs import Log

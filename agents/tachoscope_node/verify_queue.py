@@ -14,10 +14,10 @@ from typing import get_args
 
 import msgspec
 
-from tachoscope_core import checkpoint_metrics as names
-from tachoscope_core import records
-from tachoscope_core.checkpoints import Checkpoint, Said, take
-from tachoscope_core.verification import Result, Verdict
+from tachoscope_core.checkpoints.saves import Checkpoint, Said, take
+from tachoscope_core.checkpoints.verification import Result, Verdict
+from tachoscope_core.metrics import checkpoints as names
+from tachoscope_core.records import records
 from tachoscope_node.families import Family
 from tachoscope_node.shares import has_room
 

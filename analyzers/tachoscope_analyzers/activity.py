@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.thresholds import threshold
-from tachoscope_core.records import SHARED_PHASES, Heartbeat
+from tachoscope_core.records.records import SHARED_PHASES, Heartbeat
 
 Matrix = npt.NDArray[np.float64]
 Column = Callable[[str], Matrix]

@@ -23,7 +23,7 @@ from tachoscope_analyzers.duration import in_words
 from tachoscope_analyzers.failure_rate import FailureRate, failure_rate
 from tachoscope_analyzers.preemptible import DAY, policy
 from tachoscope_analyzers.shipped import shipped
-from tachoscope_core.life import Advice, CheckpointCosts
+from tachoscope_core.report.job_life import Advice, CheckpointCosts
 
 FEW = 5
 """Failures below which the limits of their rate are more than four times apart."""

@@ -24,7 +24,7 @@ from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.losses import Losses
 from tachoscope_analyzers.provenance import lineage, review
 from tachoscope_analyzers.steps import Steps, aligned
-from tachoscope_core.report import Finding, QualityNote, Report, Window
+from tachoscope_core.report.report import Finding, QualityNote, Report, Window
 
 
 def analyze(job: JobRecords, calibration: Calibration | None = None) -> Report:

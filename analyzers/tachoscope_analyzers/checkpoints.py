@@ -11,7 +11,7 @@ from tachoscope_analyzers.judge import Candidate
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.losses import Losses
 from tachoscope_analyzers.steps import Steps
-from tachoscope_core.report import Evidence
+from tachoscope_core.report.report import Evidence
 
 
 def candidates(job: JobRecords, steps: Steps, losses: Losses) -> list[Candidate]:

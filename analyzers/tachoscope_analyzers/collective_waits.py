@@ -14,8 +14,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tachoscope_core.records import CollectiveDone
-from tachoscope_core.report import Evidence
+from tachoscope_core.records.records import CollectiveDone
+from tachoscope_core.report.report import Evidence
 
 
 @dataclass(frozen=True, slots=True)

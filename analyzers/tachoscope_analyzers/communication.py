@@ -10,7 +10,7 @@ from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.losses import Losses
 from tachoscope_analyzers.pipeline import StagedLosses
 from tachoscope_analyzers.steps import Steps
-from tachoscope_core.report import Evidence
+from tachoscope_core.report.report import Evidence
 
 CLASSES = ("pipeline_bubble", "stage_imbalance", "network_degraded", "slow_link")
 """What only the sends, receives and bytes of the ranks, or the layout of their stages, can show."""

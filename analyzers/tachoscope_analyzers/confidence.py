@@ -14,7 +14,7 @@ import numpy as np
 
 from tachoscope_analyzers.shipped import shipped
 from tachoscope_analyzers.thresholds import threshold
-from tachoscope_core.report import Evidence
+from tachoscope_core.report.report import Evidence
 
 MOST = 0.99
 """Nothing is told with a higher confidence: a fault that was never injected can always be behind it."""

@@ -13,8 +13,8 @@ from tachoscope_analyzers.culprits import Ranks
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.steps import Steps
 from tachoscope_analyzers.thresholds import threshold
-from tachoscope_core.report import Evidence
-from tachoscope_core.sentences import CORES_USED
+from tachoscope_core.report.report import Evidence
+from tachoscope_core.report.sentences import CORES_USED
 
 
 @dataclass(frozen=True, slots=True)

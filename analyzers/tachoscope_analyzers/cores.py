@@ -10,7 +10,7 @@ import numpy as np
 
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.steps import Steps
-from tachoscope_core.records import Heartbeat, JobStarted
+from tachoscope_core.records.records import Heartbeat, JobStarted
 
 
 @dataclass(frozen=True, slots=True)

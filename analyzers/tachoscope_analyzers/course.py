@@ -17,7 +17,7 @@ from tachoscope_analyzers.losses import Losses
 from tachoscope_analyzers.persistence import late_ranks
 from tachoscope_analyzers.steps import Matrix, Steps
 from tachoscope_analyzers.thresholds import threshold
-from tachoscope_core.course import Bin, ChangePoint, Course, Estimate, StateShift
+from tachoscope_core.report.trend import Bin, ChangePoint, Course, Estimate, StateShift
 
 _COLUMNS = 120
 _STEPS_IN_A_COLUMN = 4

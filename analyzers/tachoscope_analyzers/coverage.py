@@ -8,8 +8,8 @@ from functools import cache
 from tachoscope_analyzers import data_imbalance, gpu_losses, outside_torch, waiting_unmeasured
 from tachoscope_analyzers.shipped import shipped
 from tachoscope_analyzers.steps import Steps
-from tachoscope_core.report import NotMeasured
-from tachoscope_core.taxonomy import BY_SLUG
+from tachoscope_core.report.report import NotMeasured
+from tachoscope_core.report.taxonomy import BY_SLUG
 
 _INPUT = ("input_fetch", "input_preprocess", "input_workers", "input_straggler")
 _OF_ALL_RANKS = ("input_straggler", "compute_straggler", "comm_exposed")

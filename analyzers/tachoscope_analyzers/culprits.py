@@ -9,7 +9,7 @@ import numpy as np
 
 from tachoscope_analyzers.steps import Matrix
 from tachoscope_analyzers.thresholds import threshold
-from tachoscope_core.report import Evidence
+from tachoscope_core.report.report import Evidence
 
 Ranks = list[int] | Literal["all"]
 

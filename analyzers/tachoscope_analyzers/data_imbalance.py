@@ -18,7 +18,7 @@ from tachoscope_analyzers.lines import fitted
 from tachoscope_analyzers.losses import Losses
 from tachoscope_analyzers.steps import Matrix, Steps
 from tachoscope_analyzers.thresholds import threshold
-from tachoscope_core.report import Evidence
+from tachoscope_core.report.report import Evidence
 
 MISSING = "sizes of the batches, or the times of forward and backward in at least 20 steps"
 

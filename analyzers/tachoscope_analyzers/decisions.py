@@ -37,7 +37,7 @@ from tachoscope_analyzers.judge import Candidate
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.losses import Losses
 from tachoscope_analyzers.steps import Steps
-from tachoscope_core.report import NotMeasured
+from tachoscope_core.report.report import NotMeasured
 
 _OF_RANKS = {"compute_straggler": ("compute", "other"), "input_straggler": ("data_wait",)}
 """Classes of ranks that are late, with the causes that mending them would take away."""

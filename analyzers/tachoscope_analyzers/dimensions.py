@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from tachoscope_analyzers.links import last_steps
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.steps import Steps
-from tachoscope_core.group_names import group_name
-from tachoscope_core.report import Evidence
+from tachoscope_core.records.group_names import group_name
+from tachoscope_core.report.report import Evidence
 
 
 @dataclass(frozen=True, slots=True)

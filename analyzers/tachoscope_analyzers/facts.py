@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 
 from tachoscope_analyzers.load import JobRecords
-from tachoscope_core import job_notes
-from tachoscope_core.records import StepDone
+from tachoscope_core.jobs import notes as job_notes
+from tachoscope_core.records.records import StepDone
 
 _STEPS_KEPT = 20
 """First and last steps of a process that tell which phases it knows: of a validation at its end alone they would not."""

@@ -21,8 +21,8 @@ from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.losses import Losses
 from tachoscope_analyzers.steps import Matrix, Steps
 from tachoscope_analyzers.thresholds import threshold
-from tachoscope_core.gpu_metrics import GPU_CLOCK, GPU_POWER, GPU_TEMPERATURE, GPU_THROTTLED, GPU_THROTTLED_SECONDS, GPU_WORKLOAD
-from tachoscope_core.report import Evidence
+from tachoscope_core.metrics.gpu import GPU_CLOCK, GPU_POWER, GPU_TEMPERATURE, GPU_THROTTLED, GPU_THROTTLED_SECONDS, GPU_WORKLOAD
+from tachoscope_core.report.report import Evidence
 
 CLASSES = ("gpu_throttle", "underfilled", "compute_inefficient", "memory_thrash")
 """What GPU samples can show."""

@@ -14,8 +14,8 @@ from tachoscope_analyzers.gpu_ranks import RankGpu
 from tachoscope_analyzers.gpu_waste import Waste, row
 from tachoscope_analyzers.steps import Matrix
 from tachoscope_analyzers.thresholds import threshold
-from tachoscope_core.gpu_metrics import GPU_LINK_RATE, GPU_MEMORY_BYTES, GPU_PCIE_BYTES, GPU_PCIE_LINK, GPU_UTILIZATION
-from tachoscope_core.report import Evidence
+from tachoscope_core.metrics.gpu import GPU_LINK_RATE, GPU_MEMORY_BYTES, GPU_PCIE_BYTES, GPU_PCIE_LINK, GPU_UTILIZATION
+from tachoscope_core.report.report import Evidence
 
 Mask = npt.NDArray[np.bool_]
 """Of spans between samples."""

@@ -16,7 +16,7 @@ from tachoscope_analyzers.gpu_samples import GpuSamples
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.steps import Matrix, Steps
 from tachoscope_analyzers.thresholds import threshold
-from tachoscope_core.metric import Metric
+from tachoscope_core.metrics.metric import Metric
 
 
 @dataclass(frozen=True, slots=True)

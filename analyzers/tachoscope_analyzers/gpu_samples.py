@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from tachoscope_core import gpu_metrics
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.metric import Metric
-from tachoscope_core.records import JobStarted, StepDone
+from tachoscope_core.metrics import gpu as gpu_metrics
+from tachoscope_core.metrics.metric import Metric
+from tachoscope_core.records.records import JobStarted, StepDone
 from tachoscope_core.redaction import redact
-from tachoscope_core.report import Source
-from tachoscope_core.store import Store
+from tachoscope_core.report.report import Source
+from tachoscope_core.storage.store import Store
 
 MAX_SAMPLES = 4096
 MARGIN_SECONDS = 60.0

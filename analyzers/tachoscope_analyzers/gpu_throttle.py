@@ -15,7 +15,7 @@ import numpy as np
 from tachoscope_analyzers.gpu_ranks import RankGpu
 from tachoscope_analyzers.steps import Matrix
 from tachoscope_analyzers.thresholds import threshold
-from tachoscope_core.gpu_metrics import GPU_CLOCK, GPU_THROTTLED, GPU_THROTTLED_SECONDS, GPU_UTILIZATION
+from tachoscope_core.metrics.gpu import GPU_CLOCK, GPU_THROTTLED, GPU_THROTTLED_SECONDS, GPU_UTILIZATION
 
 POWER, HEAT, BRAKE, BOARD, SLOWDOWN = "power cap", "heat", "power brake", "board limit", "hardware slowdown"
 

@@ -21,8 +21,8 @@ from tachoscope_analyzers.gpu_waste import Waste, most, row
 from tachoscope_analyzers.judge import Candidate
 from tachoscope_analyzers.steps import Matrix, Steps
 from tachoscope_analyzers.thresholds import threshold
-from tachoscope_core.gpu_metrics import GPU_ACTIVE, GPU_MEMORY_BYTES, GPU_POWER, GPU_UTILIZATION
-from tachoscope_core.report import Evidence
+from tachoscope_core.metrics.gpu import GPU_ACTIVE, GPU_MEMORY_BYTES, GPU_POWER, GPU_UTILIZATION
+from tachoscope_core.report.report import Evidence
 
 _NOT_THROTTLED = 0.05
 """Power of a device whose clocks are held down for more of its computing says nothing about its work."""

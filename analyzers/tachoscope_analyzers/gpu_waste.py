@@ -9,8 +9,8 @@ import numpy as np
 
 from tachoscope_analyzers.gpu_ranks import RankGpu
 from tachoscope_analyzers.thresholds import threshold
-from tachoscope_core.metric import Metric
-from tachoscope_core.report import Evidence
+from tachoscope_core.metrics.metric import Metric
+from tachoscope_core.report.report import Evidence
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from tachoscope_analyzers.losses import Losses
 from tachoscope_analyzers.steps import Matrix, Steps, lines_seen
 from tachoscope_analyzers.stragglers import busy_other
 from tachoscope_analyzers.thresholds import threshold
-from tachoscope_core.report import Evidence
+from tachoscope_core.report.report import Evidence
 
 
 def candidates(job: JobRecords, steps: Steps, losses: Losses, short_of_memory: Matrix | None = None) -> list[Candidate]:

@@ -17,8 +17,8 @@ from tachoscope_analyzers.lines import fitted
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.steps import Matrix, Steps
 from tachoscope_analyzers.thresholds import threshold
-from tachoscope_core.records import Heartbeat
-from tachoscope_core.report import Evidence
+from tachoscope_core.records.records import Heartbeat
+from tachoscope_core.report.report import Evidence
 
 _NEEDED = {"major_faults", "resident_bytes"}
 

@@ -15,7 +15,7 @@ from tachoscope_analyzers.judge import Candidate
 from tachoscope_analyzers.life.hangs import Normal
 from tachoscope_analyzers.losses import Losses
 from tachoscope_analyzers.steps import Matrix, Steps
-from tachoscope_core.report import Evidence
+from tachoscope_core.report.report import Evidence
 
 _STUCK_IN = ("compute", "launch", "other", "paused")
 """Where a rank that is stuck is counted. A rank that loads, saves, evaluates or collects garbage for long is at something known."""

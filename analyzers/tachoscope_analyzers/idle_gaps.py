@@ -16,8 +16,8 @@ import pandas as pd
 
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.thresholds import threshold
-from tachoscope_core.records import Heartbeat
-from tachoscope_core.report import QualityNote
+from tachoscope_core.records.records import Heartbeat
+from tachoscope_core.report.report import QualityNote
 
 Matrix = npt.NDArray[np.float64]
 

@@ -20,9 +20,9 @@ from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.losses import Losses
 from tachoscope_analyzers.steps import Steps, lines_seen
 from tachoscope_analyzers.thresholds import threshold
-from tachoscope_core.records import LoaderSettings
-from tachoscope_core.report import Evidence
-from tachoscope_core.taxonomy import BY_SLUG
+from tachoscope_core.records.records import LoaderSettings
+from tachoscope_core.report.report import Evidence
+from tachoscope_core.report.taxonomy import BY_SLUG
 
 LOADER_WORKERS = "loader workers"
 """Signal of the evidence of each finding on input."""

@@ -13,10 +13,11 @@ import numpy.typing as npt
 import pandas as pd
 
 from tachoscope_analyzers.serving.traffic import Traffic
-from tachoscope_core import serving_metrics, training_metrics
-from tachoscope_core.life import Life
-from tachoscope_core.metric import Metric
-from tachoscope_core.report import Ledger
+from tachoscope_core.metrics import serving as serving_metrics
+from tachoscope_core.metrics import training as training_metrics
+from tachoscope_core.metrics.metric import Metric
+from tachoscope_core.report.job_life import Life
+from tachoscope_core.report.report import Ledger
 
 _FIRST_JUDGED = 32
 """So many steps of an attempt have no usual step yet that they could be held against, as in the metric."""

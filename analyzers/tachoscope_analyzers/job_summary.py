@@ -22,10 +22,10 @@ from tachoscope_analyzers.serving.from_records import traffic_of, within
 from tachoscope_analyzers.serving.report import analyze_traffic
 from tachoscope_analyzers.steps import table, warm_up_steps
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.life import Cost
-from tachoscope_core.records import LAUNCHER_RANK
-from tachoscope_core.report import Finding, Report, gravest
-from tachoscope_core.taxonomy import HEALTHY
+from tachoscope_core.records.records import LAUNCHER_RANK
+from tachoscope_core.report.job_life import Cost
+from tachoscope_core.report.report import Finding, Report, gravest
+from tachoscope_core.report.taxonomy import HEALTHY
 
 MOST_POINTS = 60
 PRODUCTIVE = ("compute",)

@@ -14,8 +14,8 @@ from tachoscope_analyzers import spikes
 from tachoscope_analyzers.confidence import MOST, NOT_CALIBRATED, Calibration
 from tachoscope_analyzers.steps import Matrix
 from tachoscope_analyzers.thresholds import threshold
-from tachoscope_core.report import SEVERITY_ORDER, AdvisedSettings, Evidence, Finding, RunnerUp, Severity, StepSeconds
-from tachoscope_core.taxonomy import BY_SLUG
+from tachoscope_core.report.report import SEVERITY_ORDER, AdvisedSettings, Evidence, Finding, RunnerUp, Severity, StepSeconds
+from tachoscope_core.report.taxonomy import BY_SLUG
 
 RESAMPLES = 400
 _MINIMUM_BLOCK = 10

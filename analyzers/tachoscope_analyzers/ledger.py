@@ -6,8 +6,8 @@ import numpy as np
 
 from tachoscope_analyzers import profiled
 from tachoscope_analyzers.steps import Matrix, Steps
-from tachoscope_core.names import TRAINING_STATES, UNEXPLAINED
-from tachoscope_core.report import Ledger
+from tachoscope_core.metrics.catalogue import TRAINING_STATES, UNEXPLAINED
+from tachoscope_core.report.report import Ledger
 
 STATE_OF_CAUSE = {
     "data_wait": "data_wait",

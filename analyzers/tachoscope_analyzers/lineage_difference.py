@@ -7,7 +7,7 @@ import json
 import shlex
 from collections.abc import Mapping
 
-from tachoscope_core.comparison import LineageDifference
+from tachoscope_core.report.comparison import LineageDifference
 
 _OF_ONE_RUN_ONLY = {
     *("launch_command", "slurm_job", "kubernetes_job", "torchelastic_run", "parents"),

@@ -21,8 +21,8 @@ from tachoscope_analyzers.judge import Candidate
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.steps import Matrix, Steps
 from tachoscope_analyzers.thresholds import threshold
-from tachoscope_core.records import CollectiveDone
-from tachoscope_core.report import Evidence
+from tachoscope_core.records.records import CollectiveDone
+from tachoscope_core.report.report import Evidence
 
 MINIMUM_RANKS = 3
 

@@ -15,13 +15,15 @@ from typing import Any
 import msgspec
 
 from tachoscope_analyzers import gpu_samples
-from tachoscope_core import quarantine, records, spool
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.recent_segments import recent_segments
+from tachoscope_core.jobs.shared_ranks import SharedRank, claims, shared_ranks
+from tachoscope_core.records import records
 from tachoscope_core.redaction import redact
-from tachoscope_core.report import Source
-from tachoscope_core.shared_ranks import SharedRank, claims, shared_ranks
-from tachoscope_core.store import BrokenObjectError, Store, StoredSegment
+from tachoscope_core.report.report import Source
+from tachoscope_core.storage import shard_quarantine as quarantine
+from tachoscope_core.storage import spool
+from tachoscope_core.storage.recent_segments import recent_segments
+from tachoscope_core.storage.store import BrokenObjectError, Store, StoredSegment
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from tachoscope_analyzers.losses import attribute
 from tachoscope_analyzers.steps import Matrix, Steps, aligned
 from tachoscope_analyzers.thresholds import threshold
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.report import Evidence
+from tachoscope_core.report.report import Evidence
 
 _RING_SHARES = {"all_reduce": 2.0, "broadcast": 0.0, "broadcast_object_list": 0.0, "reduce": 0.0}
 """How often each byte goes through (n - 1)/n of a ring; 0: all bytes go through each link once. Others once."""

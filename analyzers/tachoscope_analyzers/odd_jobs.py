@@ -13,10 +13,10 @@ from tachoscope_analyzers.life.numbering import runs
 from tachoscope_analyzers.life.processes import Clock, processes
 from tachoscope_analyzers.life.quality import at_once
 from tachoscope_analyzers.load import JobRecords
-from tachoscope_core import job_notes
-from tachoscope_core.life import NOBODYS
-from tachoscope_core.records import LAUNCHER_RANK
-from tachoscope_core.report import QualityNote
+from tachoscope_core.jobs import notes as job_notes
+from tachoscope_core.records.records import LAUNCHER_RANK
+from tachoscope_core.report.job_life import NOBODYS
+from tachoscope_core.report.report import QualityNote
 
 _STEPS_KEPT = 200
 """First and last steps of a process that tell how it ended and what a usual step takes."""

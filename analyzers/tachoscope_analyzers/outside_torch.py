@@ -13,7 +13,7 @@ from tachoscope_analyzers.input import LOADER_WORKERS
 from tachoscope_analyzers.judge import Candidate
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.steps import Steps
-from tachoscope_core.records import COMPUTING_PHASES
+from tachoscope_core.records.records import COMPUTING_PHASES
 
 _NEEDS_COMPUTING = ("compute_bound", "compute_straggler", "data_imbalance", "cpu_contention", "host_pause", "unknown")
 _INPUT = ("input_fetch", "input_preprocess", "input_workers", "input_straggler")

@@ -19,7 +19,7 @@ from tachoscope_analyzers import spikes
 from tachoscope_analyzers.activity import RUNNING, input_share_of_standing_still, samples_of, still_seconds
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.thresholds import threshold
-from tachoscope_core.records import Heartbeat, JobStarted
+from tachoscope_core.records.records import Heartbeat, JobStarted
 
 Matrix = npt.NDArray[np.float64]
 

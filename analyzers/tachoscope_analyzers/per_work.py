@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tachoscope_core.course import Course, Estimate
+from tachoscope_core.report.trend import Course, Estimate
 
 _UNITS = (("million tokens", "tokens_per_step", 1e6), ("thousand samples", "samples_per_step", 1e3))
 _QUANTILE = 1.96

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from tachoscope_analyzers.ledger import STATE_OF_CAUSE
 from tachoscope_analyzers.steps import Matrix, Steps
 from tachoscope_analyzers.thresholds import threshold
-from tachoscope_core.course import LateRank, Stretch
+from tachoscope_core.report.trend import LateRank, Stretch
 
 Flags = npt.NDArray[np.bool_]
 

@@ -9,7 +9,7 @@ from tachoscope_analyzers.losses import Losses
 from tachoscope_analyzers.pipeline import Pipeline, StagedLosses
 from tachoscope_analyzers.steps import Matrix, Steps
 from tachoscope_analyzers.thresholds import threshold
-from tachoscope_core.report import Evidence
+from tachoscope_core.report.report import Evidence
 
 
 def candidates(steps: Steps, losses: Losses) -> list[Candidate]:

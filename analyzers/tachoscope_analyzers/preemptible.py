@@ -9,7 +9,7 @@ from tachoscope_analyzers.checkpoint_model import Saving, best_interval, lost_at
 from tachoscope_analyzers.duration import in_words
 from tachoscope_analyzers.failure_rate import FailureRate
 from tachoscope_analyzers.shipped import shipped
-from tachoscope_core.life import Advice
+from tachoscope_core.report.job_life import Advice
 
 DAY = 86_400.0
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.life import Cost
+from tachoscope_core.report.job_life import Cost
 
 RANK = "rank"
 """The pattern of the entry that prices a rank without accelerator."""

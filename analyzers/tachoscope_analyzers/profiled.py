@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tachoscope_analyzers.load import JobRecords
-from tachoscope_core.report import QualityNote
+from tachoscope_core.report.report import QualityNote
 
 _LEAST_LEFT = 2
 """Where hardly a step is left, those under the profiler are better than none."""

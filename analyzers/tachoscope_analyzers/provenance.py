@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tachoscope_analyzers.load import JobRecords
-from tachoscope_core import records
+from tachoscope_core.records import records
 
 
 def lineage(job: JobRecords) -> dict[str, str]:

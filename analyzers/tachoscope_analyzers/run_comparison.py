@@ -13,10 +13,10 @@ from tachoscope_analyzers.culprits import Ranks, culprits
 from tachoscope_analyzers.judge import severity
 from tachoscope_analyzers.lineage_difference import differences
 from tachoscope_analyzers.thresholds import threshold
-from tachoscope_core.comparison import Comparison, Difference, Verdict
-from tachoscope_core.course import Course, Estimate
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.report import Ledger, Report
+from tachoscope_core.report.comparison import Comparison, Difference, Verdict
+from tachoscope_core.report.report import Ledger, Report
+from tachoscope_core.report.trend import Course, Estimate
 
 _QUANTILE = 1.96
 """Half of a 95 % interval, in standard errors."""

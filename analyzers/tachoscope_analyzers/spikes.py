@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tachoscope_analyzers.thresholds import threshold
-from tachoscope_core.report import Evidence
+from tachoscope_core.report.report import Evidence
 
 Matrix = npt.NDArray[np.float64]
 

@@ -14,9 +14,9 @@ from tachoscope_analyzers import activity, idle_gaps, pauses, profiled
 from tachoscope_analyzers.backward_time import own_backward
 from tachoscope_analyzers.facts import facts
 from tachoscope_analyzers.load import JobRecords
-from tachoscope_core import job_notes
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.records import PHASES, JobStarted, StepDone
+from tachoscope_core.jobs import notes as job_notes
+from tachoscope_core.records.records import PHASES, JobStarted, StepDone
 
 Matrix = npt.NDArray[np.float64]
 """Seconds, shape (steps, ranks) or (steps,)."""

@@ -12,7 +12,7 @@ from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.losses import Losses
 from tachoscope_analyzers.steps import Matrix, Steps
 from tachoscope_analyzers.thresholds import threshold
-from tachoscope_core.report import Evidence, Finding
+from tachoscope_core.report.report import Evidence, Finding
 
 
 def busy_other(steps: Steps) -> Matrix:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tachoscope_analyzers.thresholds import threshold
-from tachoscope_core.life import NOBODYS, Life, Suspect
+from tachoscope_core.report.job_life import NOBODYS, Life, Suspect
 
 Kind = Literal["host", "shard"]
 _Chances = npt.NDArray[np.float64]

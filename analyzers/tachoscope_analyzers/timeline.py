@@ -11,7 +11,7 @@ import numpy.typing as npt
 from tachoscope_analyzers import hung_steps, ledger, pipeline, profiled
 from tachoscope_analyzers.decisions import Decided
 from tachoscope_analyzers.steps import Matrix, Steps
-from tachoscope_core.names import TRAINING_STATES, UNEXPLAINED
+from tachoscope_core.metrics.catalogue import TRAINING_STATES, UNEXPLAINED
 
 MOST_BINS = 200
 

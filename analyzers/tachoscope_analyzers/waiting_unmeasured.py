@@ -14,7 +14,7 @@ from tachoscope_analyzers import gpu_losses, losses
 from tachoscope_analyzers.judge import Candidate
 from tachoscope_analyzers.losses import Losses
 from tachoscope_analyzers.steps import CAUSES, Steps
-from tachoscope_core.report import Evidence, QualityNote
+from tachoscope_core.report.report import Evidence, QualityNote
 
 CLASSES = ("input_straggler", "compute_straggler", "data_imbalance", "comm_exposed", "compute_bound")
 """What cannot be told without the waiting."""

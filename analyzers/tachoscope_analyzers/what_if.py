@@ -23,11 +23,11 @@ from tachoscope_analyzers.pipeline import StagedLosses
 from tachoscope_analyzers.replay.shapley import MOST_EXACT, exact
 from tachoscope_analyzers.steps import CAUSES, Matrix, Steps
 from tachoscope_analyzers.waiting_unmeasured import signal
-from tachoscope_core.course import Estimate
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.names import UNEXPLAINED
-from tachoscope_core.report import Finding, Report
-from tachoscope_core.taxonomy import BY_SLUG
+from tachoscope_core.metrics.catalogue import UNEXPLAINED
+from tachoscope_core.report.report import Finding, Report
+from tachoscope_core.report.taxonomy import BY_SLUG
+from tachoscope_core.report.trend import Estimate
 
 WORK = "compute"
 """Without it there is no training: of it, only what a late rank has beyond the others can be taken out."""

@@ -13,8 +13,8 @@ from typing import TypeVar
 import msgspec
 
 from tachoscope_analyzers.load import JobRecords
-from tachoscope_core import records
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.records import records
 
 _Row = TypeVar("_Row", bound=records.Record)
 

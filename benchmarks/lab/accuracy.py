@@ -25,7 +25,7 @@ from benchmarks.lab.scoring import runs_in, score
 
 from tachoscope_analyzers.confidence import shipped_calibration
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.taxonomy import BY_SLUG
+from tachoscope_core.report.taxonomy import BY_SLUG
 
 REPOSITORY = Path(__file__).parents[2]
 ANALYZERS = REPOSITORY / "analyzers" / "tachoscope_analyzers"

@@ -13,7 +13,7 @@ from benchmarks.lab import reliability, tally
 from benchmarks.lab.rows_of_runs import Row
 from benchmarks.lab.tally import Share
 
-from tachoscope_core.taxonomy import BY_SLUG
+from tachoscope_core.report.taxonomy import BY_SLUG
 
 CONVENTIONS = (Path(__file__).parent / "how_it_is_counted.md").read_text().rstrip("\n")
 HEAD = "<!-- Made by `python -m benchmarks.lab.accuracy`: from docs/accuracy/results.csv. -->\n"

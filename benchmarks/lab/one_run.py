@@ -29,7 +29,7 @@ from benchmarks.lab.workloads import data, models
 
 from tachoscope.ship import ship
 from tachoscope_cli.watching import Watching
-from tachoscope_core.store import Store
+from tachoscope_core.storage.store import Store
 
 JOB = "lab"
 SPOOL_PREFIX = "tachoscope-lab-"

@@ -18,9 +18,9 @@ from tachoscope_analyzers.load import JobRecords, from_store
 from tachoscope_analyzers.serving.from_records import traffic_of
 from tachoscope_analyzers.serving.report import analyze_traffic
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.records import Record
-from tachoscope_core.report import Finding, Report
-from tachoscope_core.store import Store
+from tachoscope_core.records.records import Record
+from tachoscope_core.report.report import Finding, Report
+from tachoscope_core.storage.store import Store
 
 SCHEMA = 1
 _OF_A_LIFE = ("hang", "lost_work")

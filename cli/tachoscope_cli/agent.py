@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.exit_codes import ExitCode
-from tachoscope_core.store import absolute_url
+from tachoscope_core.storage.store import absolute_url
 
 
 def serve(

@@ -18,7 +18,7 @@ from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.exit_codes import ExitCode
 
 if TYPE_CHECKING:
-    from tachoscope_core.report import Report
+    from tachoscope_core.report.report import Report
 
 _FEW_COLLECTIONS = 100_000
 """Objects between two collections in a process that lives for seconds and makes few cycles: by default they take a tenth of it."""
@@ -202,7 +202,7 @@ def _of_server(looking: Looking) -> Report:
 
 
 def _is_reached(level: Level, report: Report) -> bool:
-    from tachoscope_core.report import worst_severity
+    from tachoscope_core.report.report import worst_severity
 
     regression = report.comparison.severity if report.comparison else None
     if level == Level.regression:

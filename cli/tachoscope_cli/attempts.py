@@ -10,8 +10,8 @@ import contextlib
 import io
 from collections.abc import Iterable, Iterator, Sequence
 
-from tachoscope_core import records
-from tachoscope_core.store import BrokenObjectError, Store, StoredSegment, host_folder
+from tachoscope_core.records import records
+from tachoscope_core.storage.store import BrokenObjectError, Store, StoredSegment, host_folder
 
 JOIN_SECONDS = 600.0
 """So long torchrun's nodes wait for each other (`--rdzv-conf join_timeout`): a node that begins later begins another attempt."""

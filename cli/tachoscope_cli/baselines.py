@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tachoscope_core.errors import TachoscopeError
 
 if TYPE_CHECKING:
-    from tachoscope_core.report import Report
+    from tachoscope_core.report.report import Report
 
 _ONE_STORE = "tachoscope analyze --job NEW --baseline-job OLD"
 _ALIKE = "compare records with records, or profiler traces with profiler traces"

@@ -16,8 +16,9 @@ import msgspec
 
 from tachoscope import identity
 from tachoscope_cli.attempts import JOIN_SECONDS
-from tachoscope_core import records, spool
-from tachoscope_core.quarantine import DIRECTORY
+from tachoscope_core.records import records
+from tachoscope_core.storage import spool
+from tachoscope_core.storage.shard_quarantine import DIRECTORY
 from tachoscope_node.owners import AGENT_DIRECTORY
 
 _SIZES = ("WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE")

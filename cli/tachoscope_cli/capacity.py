@@ -16,8 +16,8 @@ from tachoscope_core.errors import TachoscopeError
 if TYPE_CHECKING:
     from tachoscope_analyzers.prices import Price
     from tachoscope_analyzers.serving.engine_model import Model
-    from tachoscope_core.records import EngineWindow, RequestDone
-    from tachoscope_core.store import Store
+    from tachoscope_core.records.records import EngineWindow, RequestDone
+    from tachoscope_core.storage.store import Store
 
 
 def capacity(
@@ -89,8 +89,8 @@ def _model(source: str, store: str | None, max_running: int | None) -> Model:
     """
     from tachoscope_analyzers.serving import engine_model
     from tachoscope_analyzers.serving.traffic import traffic
-    from tachoscope_core import serving_recording
-    from tachoscope_core.store import Store
+    from tachoscope_core.servers import recording as serving_recording
+    from tachoscope_core.storage.store import Store
 
     path = Path(source)
     if path.is_file():

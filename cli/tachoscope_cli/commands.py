@@ -108,7 +108,7 @@ def demo(
     from tachoscope_analyzers.analyze import analyze as judge
     from tachoscope_analyzers.load import from_store
     from tachoscope_cli import demo as demo_module
-    from tachoscope_core.store import Store
+    from tachoscope_core.storage.store import Store
 
     out = console()
     out.print(f"fault: {fault.value} ({FAULTS[fault.value]})", soft_wrap=True)
@@ -178,7 +178,7 @@ def run(
     node's agent, where one is live and no store is named.
     """
     from tachoscope_cli.run import run as run_command
-    from tachoscope_core.store import default_url
+    from tachoscope_core.storage.store import default_url
 
     outcome = run_command(command or [], job=job, store_url=named_store(store), grace_seconds=grace)
     if outcome.recorded and outcome.all_shipped:

@@ -14,9 +14,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from tachoscope_cli import demo_agent
 from tachoscope_cli.demo_profile import Recorded, keep
 from tachoscope_cli.run import Outcome, run
-from tachoscope_core import spool
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.store import Store
+from tachoscope_core.storage import spool
+from tachoscope_core.storage.store import Store
 
 RANKS = 2
 _LOG_TAIL_LINES = 15

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from tachoscope_cli.pages import page
 from tachoscope_cli.run import Outcome
-from tachoscope_core import spool
-from tachoscope_core.store import absolute_url, default_url
+from tachoscope_core.storage import spool
+from tachoscope_core.storage.store import absolute_url, default_url
 
 _START_SECONDS = 15.0
 _STOP_SECONDS = 30.0

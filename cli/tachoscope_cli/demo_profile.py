@@ -9,9 +9,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tachoscope_core.records import TraceCaptured, encode
-from tachoscope_core.store import Store
-from tachoscope_core.stored_traces import StoredTrace, recording_name
+from tachoscope_core.records.records import TraceCaptured, encode
+from tachoscope_core.storage.store import Store
+from tachoscope_core.storage.traces import StoredTrace, recording_name
 
 PROFILED_STEPS = 3
 WARM_UP_STEPS = 1
@@ -74,8 +74,8 @@ def _verdict(store: Store, job: str, written: list[StoredTrace]) -> str:
     from tachoscope_analyzers.trace.job_report import report
     from tachoscope_analyzers.trace.rank_summary import Wanted
     from tachoscope_analyzers.trace.ranks import read_job
-    from tachoscope_core import stored_traces
-    from tachoscope_core.report import gravest
+    from tachoscope_core.report.report import gravest
+    from tachoscope_core.storage import traces as stored_traces
     from tachoscope_show.report import verdict_words
 
     found = report(read_job([stored_traces.local(store, trace) for trace in written], wanted=Wanted(what_if=False)), job)

@@ -17,10 +17,11 @@ from rich.text import Text
 from tachoscope import procfs
 from tachoscope.spool_writer import MIN_FREE_BYTES, MIN_FREE_SHARE
 from tachoscope_cli.answers import Check, Examined
-from tachoscope_core import extras, spool
+from tachoscope_core import extras
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.redaction import redact
-from tachoscope_core.store import Store
+from tachoscope_core.storage import spool
+from tachoscope_core.storage.store import Store
 
 _DRIVER_SECONDS = 10.0
 """A driver without persistence mode may take seconds to start."""

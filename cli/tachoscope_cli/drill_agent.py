@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tachoscope.job_watch import HANG_VARIABLE
 from tachoscope_cli.drill_processes import end, free_port, wait_until
-from tachoscope_core import spool
+from tachoscope_core.storage import spool
 
 TICK_SECONDS = 0.2
 HANG_SECONDS = 3.0

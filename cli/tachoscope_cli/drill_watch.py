@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from tachoscope_cli.drill_agent import Agent
 from tachoscope_cli.drill_processes import free_port, running, wait_until
-from tachoscope_core.watch_metrics import WATCH_LAST_CYCLE
+from tachoscope_core.metrics.watch import WATCH_LAST_CYCLE
 
 EVERY_SECONDS, OVER_SECONDS = 1.0, 10.0
 """In place of a minute, and of two."""

@@ -19,10 +19,10 @@ from pathlib import Path
 
 from tachoscope_cli.drill_agent import Agent
 from tachoscope_cli.drill_processes import free_port, running, wait_until
-from tachoscope_core.checkpoint_metrics import VERIFIED_TIMESTAMP
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.metric import Metric
-from tachoscope_core.training_metrics import STEPS
+from tachoscope_core.metrics.checkpoints import VERIFIED_TIMESTAMP
+from tachoscope_core.metrics.metric import Metric
+from tachoscope_core.metrics.training import STEPS
 
 CLIENTS, PAUSE_SECONDS = 20, 1.0
 LATE_SECONDS = 0.5

@@ -12,7 +12,7 @@ import typer
 
 from tachoscope_cli.options import StoreOption, needs_dashboards, notice, store_url
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.host_names import EVERYWHERE, is_loopback
+from tachoscope_core.net.allowed_hosts import EVERYWHERE, is_loopback
 
 if TYPE_CHECKING:
     from tachoscope_explorer.server.access import Access, Network
@@ -65,7 +65,7 @@ def explore(
     Reads the store and writes nothing into it. Runs until Ctrl-C.
     """
     needs_dashboards("streamlit", "plotly", "bcrypt")
-    from tachoscope_core.store import absolute_url, check_url
+    from tachoscope_core.storage.store import absolute_url, check_url
     from tachoscope_explorer.page.settings import Settings
     from tachoscope_explorer.server.run import listen, serve
 

@@ -13,8 +13,8 @@ from rich.text import Text
 from tachoscope_analyzers import load, suspects
 from tachoscope_analyzers.life.report import analyze_life
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.life import Life
-from tachoscope_core.store import Store
+from tachoscope_core.report.job_life import Life
+from tachoscope_core.storage.store import Store
 from tachoscope_show.life import words as life_words
 
 

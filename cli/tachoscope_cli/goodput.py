@@ -12,7 +12,7 @@ from tachoscope_analyzers.prices import read_prices, shipped_prices
 from tachoscope_cli import maintenance as maintenance_file
 from tachoscope_cli import paths
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.report import Report
+from tachoscope_core.report.report import Report
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,7 @@ def job_processes(
 def _by_agent(job: str) -> list[Process]:
     """Return the processes that the agent of this machine knows; none where there is no agent, or it does not answer."""
     from tachoscope_cli.pages import page
-    from tachoscope_core import spool
+    from tachoscope_core.storage import spool
 
     agent = spool.live_agent(spool.default_root())
     if agent is None:

@@ -35,7 +35,7 @@ TEXT_OF_THREE = TextJsonOrHtml["text"]
 
 def store_url(store: str | None) -> str:
     """Return the store that the user named, else the default one."""
-    from tachoscope_core.store import default_url
+    from tachoscope_core.storage.store import default_url
 
     return store or default_url()
 

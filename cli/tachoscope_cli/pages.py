@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import urllib.request
 
-from tachoscope_core.spool import LiveAgent
+from tachoscope_core.storage.spool import LiveAgent
 
 _BEHIND = "the store is behind: "
 _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # it is this machine: no proxy leads there

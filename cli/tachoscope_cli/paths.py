@@ -6,11 +6,12 @@ import os
 from pathlib import Path
 
 from tachoscope_analyzers import load
-from tachoscope_core import serving_recording, spool
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.report import Report
-from tachoscope_core.report import load as load_report
-from tachoscope_core.store import Store
+from tachoscope_core.report.report import Report
+from tachoscope_core.report.report import load as load_report
+from tachoscope_core.servers import recording as serving_recording
+from tachoscope_core.storage import spool
+from tachoscope_core.storage.store import Store
 
 _NEWEST = 3
 _PARQUET = b"PAR1"

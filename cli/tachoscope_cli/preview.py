@@ -64,7 +64,7 @@ def preview(
     needs_dashboards("grafanalib", "markdown_it")
     if shots is None and (theme or chromium):
         raise TachoscopeError("--theme and --chromium are for pictures", fix="--shots DIR")
-    from tachoscope_core import prometheus_query
+    from tachoscope_core.net import prometheus as prometheus_query
     from tachoscope_dashboards.parts import slo_objectives as objectives
     from tachoscope_dashboards.preview.api import Preview
     from tachoscope_dashboards.preview.loading import load

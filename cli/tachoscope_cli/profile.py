@@ -12,11 +12,12 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from tachoscope_cli.options import needs_analysis, notice, store_url
 from tachoscope_cli.show import show
-from tachoscope_core import profile_requests, stored_traces
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.profile_requests import Answers, RankState, Request
-from tachoscope_core.profile_stage import stage
-from tachoscope_core.store import Store
+from tachoscope_core.storage import profile_requests
+from tachoscope_core.storage import traces as stored_traces
+from tachoscope_core.storage.profile_requests import Answers, RankState, Request
+from tachoscope_core.storage.profile_status import stage
+from tachoscope_core.storage.store import Store
 
 _LOOK_SECONDS = 0.5
 

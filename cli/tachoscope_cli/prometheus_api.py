@@ -14,11 +14,11 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
-from tachoscope_core import prometheus_query
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.net import prometheus as prometheus_query
 from tachoscope_core.servers import SERVERS, Catalogue, catalogue
-from tachoscope_core.serving_page import PARTS, Sample, plausible, snapshot, spellings
-from tachoscope_core.snapshot import GAUGES, EngineState, Snapshot
+from tachoscope_core.servers.metrics_page import PARTS, Sample, plausible, snapshot, spellings
+from tachoscope_core.servers.snapshot import GAUGES, EngineState, Snapshot
 
 MOST_BYTES = 32 << 20
 """About 20 hours of one engine of vLLM 0.32 (226 series), scraped every 15 s; a larger answer is refused."""

@@ -9,9 +9,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tachoscope_core import quarantine
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.store import Store
+from tachoscope_core.storage import shard_quarantine as quarantine
+from tachoscope_core.storage.store import Store
 from tachoscope_node.shard_watch import ShardWatch
 
 RELEASED = "released"

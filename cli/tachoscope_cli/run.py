@@ -23,11 +23,12 @@ from tachoscope_cli.pages import why_behind
 from tachoscope_cli.quarantining import Quarantining
 from tachoscope_cli.waiting import wait
 from tachoscope_cli.watching import Watching
-from tachoscope_core import records, spool
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.exit_codes import ExitCode
 from tachoscope_core.owner import of_this_process
-from tachoscope_core.store import Store, default_url
+from tachoscope_core.records import records
+from tachoscope_core.storage import spool
+from tachoscope_core.storage.store import Store, default_url
 
 BOOTSTRAP = Path(tachoscope.__file__).parent / "bootstrap"
 _NODE_OPTIONS = ("--nnodes", "--num_machines", "--num-machines", "--num_nodes", "--num-nodes")

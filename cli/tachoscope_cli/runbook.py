@@ -12,7 +12,7 @@ import typer
 
 from tachoscope_cli.options import notice
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.metric import NAMESPACE
+from tachoscope_core.metrics.metric import NAMESPACE
 from tachoscope_show.text.runbook_pages import names, text_of
 
 _PLACEHOLDER = re.compile(r"\$\{(\w+)(%%:\*)?\}")

@@ -22,10 +22,11 @@ from tachoscope_analyzers.serving.traffic import traffic
 from tachoscope_analyzers.trace.device_peaks import peaks_of
 from tachoscope_cli.looking import Looking
 from tachoscope_cli.options import notice
-from tachoscope_core import serving_page, serving_recording
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.report import Report, Source
-from tachoscope_core.snapshot import Snapshot, size_bytes
+from tachoscope_core.report.report import Report, Source
+from tachoscope_core.servers import metrics_page as serving_page
+from tachoscope_core.servers import recording as serving_recording
+from tachoscope_core.servers.snapshot import Snapshot, size_bytes
 from tachoscope_node.bounded_get import PageError, get
 from tachoscope_show.text.units import seconds_of
 

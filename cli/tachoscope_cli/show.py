@@ -17,7 +17,7 @@ from tachoscope_core.errors import TachoscopeError
 from tachoscope_show.text.safe_console import SafeConsole
 
 if TYPE_CHECKING:
-    from tachoscope_core.report import Report
+    from tachoscope_core.report.report import Report
 
 _FILE_WIDTH = 110
 
@@ -86,7 +86,7 @@ def write(text: str, output: Path | None) -> None:
 
 def _text(report: Report, format_: str, then: Sequence[str]) -> str:
     if format_ == "json":
-        from tachoscope_core.report import dump
+        from tachoscope_core.report.report import dump
 
         return dump(report).decode()
     if format_ == "html":

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from tachoscope_cli.serving import page_url
-from tachoscope_core import serving_page
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.servers import metrics_page as serving_page
 from tachoscope_node import server_families
 from tachoscope_node.bounded_get import PageError, get
 from tachoscope_node.families import Histogram

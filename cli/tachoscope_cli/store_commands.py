@@ -17,7 +17,7 @@ from tachoscope_core.redaction import redact
 
 if TYPE_CHECKING:
     from tachoscope_analyzers import load
-    from tachoscope_core.store import Store
+    from tachoscope_core.storage.store import Store
 
 store_app = typer.Typer(no_args_is_help=True, help="Look into the store of job records.")
 
@@ -32,7 +32,7 @@ def store_ls(
     format_: JsonOption = TEXT,
 ) -> None:
     """List the jobs of the store, the newest first: how they ended, ranks, steps, attempts; of a service its requests."""
-    from tachoscope_core.store import Store
+    from tachoscope_core.storage.store import Store
 
     opened = Store(store_url(store))
     times = opened.job_times()
@@ -64,7 +64,7 @@ def store_failures(
     """
     needs_analysis()
     from tachoscope_cli import failures
-    from tachoscope_core.store import Store
+    from tachoscope_core.storage.store import Store
 
     opened = Store(store_url(store))
     times = opened.job_times()
@@ -96,7 +96,7 @@ def store_quarantine(
     Loaders that ask `tachoscope.quarantined()` skip what is on the list. See docs/shards.md.
     """
     from tachoscope_cli import quarantining
-    from tachoscope_core.store import Store
+    from tachoscope_core.storage.store import Store
 
     opened = Store(store_url(store))
     if release:

@@ -17,8 +17,8 @@ from tachoscope_cli.show import console
 from tachoscope_core.errors import TachoscopeError
 
 if TYPE_CHECKING:
-    from tachoscope_core.store import Store
-    from tachoscope_core.stored_traces import StoredTrace
+    from tachoscope_core.storage.store import Store
+    from tachoscope_core.storage.traces import StoredTrace
 
 ADD_EXAMPLES = (
     "Examples: `tachoscope store add-traces resnet traces/`, "
@@ -46,8 +46,8 @@ def add_traces(
     """
     needs_analysis()
     from tachoscope_cli.trace_paths import are_traces
-    from tachoscope_core.store import Store
-    from tachoscope_core.stored_traces import recording_name
+    from tachoscope_core.storage.store import Store
+    from tachoscope_core.storage.traces import recording_name
 
     opened = Store(store_url(store))
     if not are_traces(paths):
@@ -70,7 +70,7 @@ def put(store: Store, job: str, recording: str, paths: list[str], progress_on: C
     """
     from tachoscope_analyzers.trace.read import check, read
     from tachoscope_analyzers.trace.trace_files import labels, trace_files
-    from tachoscope_core import stored_traces
+    from tachoscope_core.storage import traces as stored_traces
 
     files, _ = trace_files(paths)
     whole = _MOST_READ if store.local else 0
@@ -106,8 +106,8 @@ def _name(file: Path, label: str) -> str:
 
 def list_traces(job: JobArgument, store: StoreOption = None) -> None:
     """List the profiler traces of a job, the newest recording first."""
-    from tachoscope_core import stored_traces
-    from tachoscope_core.store import Store
+    from tachoscope_core.storage import traces as stored_traces
+    from tachoscope_core.storage.store import Store
 
     opened = Store(store_url(store))
     found = stored_traces.traces(opened, job)

@@ -10,7 +10,7 @@ from tachoscope_analyzers.flight_recorder.read import NAME
 from tachoscope_analyzers.trace.trace_files import PATTERN_LETTERS, SUFFIXES
 from tachoscope_cli.paths import is_job_folder, is_store
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.spool import SEGMENT_SUFFIX
+from tachoscope_core.storage.spool import SEGMENT_SUFFIX
 
 _PEEKED_BYTES = 4096
 _WHAT_TRACES_ARE = (

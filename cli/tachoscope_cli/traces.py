@@ -18,7 +18,7 @@ from tachoscope_analyzers.trace.tables import must_be_writable, write_table
 from tachoscope_analyzers.trace.trace_files import stem
 from tachoscope_cli.options import notice
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.report import QualityNote, Report
+from tachoscope_core.report.report import QualityNote, Report
 
 _JOB_TABLES = ("ranks", "clocks", "collectives", "waits", "stragglers", "dimensions", "quality")
 

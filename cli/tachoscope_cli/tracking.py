@@ -15,7 +15,7 @@ from pathlib import Path
 from tachoscope_cli import mlflow_log, wandb_log
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.redaction import redact
-from tachoscope_core.report import Report, dump
+from tachoscope_core.report.report import Report, dump
 
 PREFIX = "tachoscope"
 
@@ -84,7 +84,7 @@ def results_of(store_url: str, job: str, folder: Path) -> Results:
     from tachoscope_analyzers.life.report import analyze_life
     from tachoscope_analyzers.load import from_store
     from tachoscope_analyzers.prices import shipped_prices
-    from tachoscope_core.store import Store
+    from tachoscope_core.storage.store import Store
     from tachoscope_show.report import html as render_html
 
     records = from_store(Store(store_url), job)

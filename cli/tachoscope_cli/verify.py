@@ -18,14 +18,14 @@ from rich.text import Text
 
 from tachoscope_cli.options import notice, store_url
 from tachoscope_cli.show import console
-from tachoscope_core import records
-from tachoscope_core.checkpoints import Checkpoint, said, take
+from tachoscope_core.checkpoints.saves import Checkpoint, said, take
+from tachoscope_core.checkpoints.torch_zip import begins_as_zip, verify_zip
+from tachoscope_core.checkpoints.verification import DCP_SUFFIX, Verdict, verify
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.exit_codes import ExitCode
 from tachoscope_core.owner import Owner, of_this_process
-from tachoscope_core.store import BrokenObjectError, Store
-from tachoscope_core.verification import DCP_SUFFIX, Verdict, verify
-from tachoscope_core.zip_checkpoints import begins_as_zip, verify_zip
+from tachoscope_core.records import records
+from tachoscope_core.storage.store import BrokenObjectError, Store
 from tachoscope_show.text.safe_text import safe
 
 _PIPE_WIDTH = 10_000

@@ -13,7 +13,7 @@ import typer
 
 from tachoscope_cli.options import StoreOption, needs_analysis, notice, store_url
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.host_names import is_loopback
+from tachoscope_core.net.allowed_hosts import is_loopback
 from tachoscope_show.text.safe_text import safe
 
 
@@ -42,7 +42,7 @@ def watch(
     /v1/openapi.json. It keeps nothing of its own: killed and started again, it goes on. Runs until Ctrl-C or SIGTERM.
     """
     needs_analysis()
-    from tachoscope_core.store import absolute_url, check_url
+    from tachoscope_core.storage.store import absolute_url, check_url
 
     url = absolute_url(store_url(store))
     check_url(url)

@@ -15,8 +15,10 @@ from tachoscope import lineage, notice, tracker_runs
 from tachoscope.job_watch import Event, JobWatch, hang_seconds
 from tachoscope.outside_records import OutsideRecords
 from tachoscope.run_reader import RunReader
-from tachoscope_core import job_notes, records, spool
-from tachoscope_core.shared_ranks import shared_ranks
+from tachoscope_core.jobs import notes as job_notes
+from tachoscope_core.jobs.shared_ranks import shared_ranks
+from tachoscope_core.records import records
+from tachoscope_core.storage import spool
 from tachoscope_node.shard_watch import ShardWatch
 
 _SIGNALS = {int(number) for number in signal.Signals}

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from tachoscope_core.report import Finding, gravest
+from tachoscope_core.report.report import Finding, gravest
 from tachoscope_watch.profile_view import Profile
 from tachoscope_watch.profiles import MOST_STEPS
 from tachoscope_watch.view import JobView

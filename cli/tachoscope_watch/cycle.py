@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import msgspec
 
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.store import Store
+from tachoscope_core.storage.store import Store
 from tachoscope_watch.look import LEAST_SECONDS, glance, look
 from tachoscope_watch.view import JobView
 

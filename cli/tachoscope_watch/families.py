@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tachoscope_core import watch_metrics as names
-from tachoscope_core.taxonomy import HEALTHY
-from tachoscope_core.training_metrics import BOTTLENECK, GOODPUT
+from tachoscope_core.metrics import watch as names
+from tachoscope_core.metrics.training import BOTTLENECK, GOODPUT
+from tachoscope_core.report.taxonomy import HEALTHY
 from tachoscope_node.families import Family, Point, with_namespaces
 from tachoscope_watch.cycle import Failed
 from tachoscope_watch.view import JobView

@@ -8,7 +8,7 @@ from statistics import median
 
 from tachoscope.job_watch import EXCUSED, HANG_STEPS, WAITING, Process, View, hang_seconds, stuck_rank
 from tachoscope_analyzers.load import JobRecords
-from tachoscope_core.report import Evidence, Finding
+from tachoscope_core.report.report import Evidence, Finding
 
 SILENT_SECONDS = 30.0
 """Without any record for so long a process is silent: a heartbeat comes every 5 s, and agents ship into a directory as often."""

@@ -13,10 +13,10 @@ from tachoscope_analyzers import load
 from tachoscope_analyzers.analyze import analyze
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.recent_segments import recent_segments
-from tachoscope_core.records import MalformedRecordError, StepDone, UnknownKindError, decode
-from tachoscope_core.report import Report
-from tachoscope_core.store import BrokenObjectError, Store
+from tachoscope_core.records.records import MalformedRecordError, StepDone, UnknownKindError, decode
+from tachoscope_core.report.report import Report
+from tachoscope_core.storage.recent_segments import recent_segments
+from tachoscope_core.storage.store import BrokenObjectError, Store
 from tachoscope_watch.hang import finding, hang, processes
 from tachoscope_watch.profile_view import latest
 from tachoscope_watch.view import Checkpoint, JobView, Worker

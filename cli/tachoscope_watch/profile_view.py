@@ -8,11 +8,11 @@ from typing import Literal
 
 import msgspec
 
-from tachoscope_core import profile_requests
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.profile_requests import RankState, Request
-from tachoscope_core.profile_stage import stage
-from tachoscope_core.store import Store
+from tachoscope_core.storage import profile_requests
+from tachoscope_core.storage.profile_requests import RankState, Request
+from tachoscope_core.storage.profile_status import stage
+from tachoscope_core.storage.store import Store
 
 LATEST_SECONDS, MOST_LATEST = 3600.0, 8
 State = Literal["asked", "recording", "done", "failed"]

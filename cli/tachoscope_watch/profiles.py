@@ -12,10 +12,10 @@ from collections.abc import Callable
 
 import msgspec
 
-from tachoscope_core import profile_requests
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.profile_requests import Request
-from tachoscope_core.store import Store
+from tachoscope_core.storage import profile_requests
+from tachoscope_core.storage.profile_requests import Request
+from tachoscope_core.storage.store import Store
 from tachoscope_node.logs import Log
 from tachoscope_watch.profile_view import Profile, told
 

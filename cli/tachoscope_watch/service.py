@@ -18,8 +18,8 @@ from urllib.parse import parse_qs, unquote
 import msgspec
 
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.host_names import is_loopback
-from tachoscope_core.store import Store
+from tachoscope_core.net.allowed_hosts import is_loopback
+from tachoscope_core.storage.store import Store
 from tachoscope_node import web_config
 from tachoscope_node.exposition import CONTENT_TYPE_LATEST, Exposition
 from tachoscope_node.families import Family

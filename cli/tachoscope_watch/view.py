@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tachoscope_core.report import Report
+from tachoscope_core.report.report import Report
 from tachoscope_watch.profile_view import Profile
 
 

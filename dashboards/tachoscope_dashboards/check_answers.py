@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tachoscope_core import prometheus_query
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.net import prometheus as prometheus_query
 from tachoscope_dashboards.lint.board_json import Dashboard
 from tachoscope_dashboards.lint.expressions import Asked, asked, plain, short
 from tachoscope_dashboards.lint.lint import Problem

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import streamlit as st
 
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.palette import OK
+from tachoscope_core.report.palette import OK
 from tachoscope_explorer.page.context import Context, current
 from tachoscope_explorer.page.widgets import plain, problem, style
 from tachoscope_explorer.screens.compare import page as compare

@@ -7,7 +7,7 @@ from tachoscope_analyzers.advice.interval import assumed_between_failures, of_li
 from tachoscope_analyzers.checkpoint_model import Saving, best_interval, useful_ratio
 from tachoscope_analyzers.life.books import Total
 from tachoscope_analyzers.life.losses import checkpoint_stall
-from tachoscope_core.life import Advice, CheckpointCosts
+from tachoscope_core.report.job_life import Advice, CheckpointCosts
 
 SAVING = Saving(blocking=0.6, step=0.1)
 

@@ -11,7 +11,7 @@ from tachoscope_analyzers.advice.measured import of_batch, of_checkpoints, of_lo
 from tachoscope_analyzers.analyze import analyze
 from tachoscope_analyzers.load import from_spool
 from tachoscope_analyzers.steps import aligned
-from tachoscope_core.life import Attempt, CheckpointCosts, Life
+from tachoscope_core.report.job_life import Attempt, CheckpointCosts, Life
 
 
 def test_a_loader_in_the_training_process_makes_what_the_step_waits_for(tmp_path: Path) -> None:

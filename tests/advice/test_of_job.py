@@ -13,11 +13,11 @@ from making import beat, envelope, job
 from tachoscope_analyzers.analyze import analyze
 from tachoscope_analyzers.load import from_spool, from_store
 from tachoscope_analyzers.thresholds import threshold
-from tachoscope_core import records
-from tachoscope_core.records import LoaderSettings
-from tachoscope_core.report import AdvisedSettings, Finding, Report, dump
-from tachoscope_core.store import Store
-from tachoscope_core.taxonomy import BY_SLUG
+from tachoscope_core.records import records
+from tachoscope_core.records.records import LoaderSettings
+from tachoscope_core.report.report import AdvisedSettings, Finding, Report, dump
+from tachoscope_core.report.taxonomy import BY_SLUG
+from tachoscope_core.storage.store import Store
 
 BASE = {"data_wait": 0.001, "forward": 0.030, "backward": 0.062, "optimizer": 0.004, "other": 0.001}
 REST = sum(BASE.values())

@@ -18,8 +18,8 @@ from tachoscope_analyzers.trace.poor_kernels import BLOCKS_SIGNAL
 from tachoscope_analyzers.trace.rank_losses import LOADER_SECONDS, LOADS_IN_PROCESS
 from tachoscope_analyzers.trace.rank_summary import Wanted
 from tachoscope_analyzers.trace.ranks import read_job
-from tachoscope_core.report import Evidence, Report
-from tachoscope_core.taxonomy import BY_SLUG
+from tachoscope_core.report.report import Evidence, Report
+from tachoscope_core.report.taxonomy import BY_SLUG
 
 MS = 1_000_000
 

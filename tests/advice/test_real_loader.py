@@ -8,7 +8,7 @@ import pytest
 
 from helpers import REPOSITORY, records_of, run_watched
 from tachoscope_analyzers.analyze import analyze
-from tachoscope_core.report import Report
+from tachoscope_core.report.report import Report
 
 pytestmark = [pytest.mark.alone, pytest.mark.bar]  # simulated loaders show it in each test
 

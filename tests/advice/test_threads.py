@@ -2,7 +2,7 @@
 
 from making import envelope
 from tachoscope_analyzers.advice.threads import advice
-from tachoscope_core.records import JobStarted
+from tachoscope_core.records.records import JobStarted
 
 
 def starts(ranks: int, threads: int, cores: int, hosts: int = 1) -> list[JobStarted]:

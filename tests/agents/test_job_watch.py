@@ -8,7 +8,7 @@ import pytest
 
 from making import envelope
 from tachoscope.job_watch import Event, JobWatch, hang_seconds
-from tachoscope_core import records
+from tachoscope_core.records import records
 
 UNIX = 1.7e9
 

@@ -13,7 +13,7 @@ import pytest
 from left_behind import LeftBehind
 from tachoscope.manifests import Manifests, Saved
 from tachoscope.saves import Written, json_files, written
-from tachoscope_core.records import ShardSum
+from tachoscope_core.records.records import ShardSum
 
 pytestmark = pytest.mark.alone  # checksums have the lowest priority, and wait for all that other tests do
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tachoscope import notices
-from tachoscope_core.spool import ASKS, NOTICE
+from tachoscope_core.storage.spool import ASKS, NOTICE
 
 
 def test_without_a_run_there_is_never_a_notice_and_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,8 @@ import pytest
 
 from tachoscope.identity import Identity
 from tachoscope.outbox import Outbox
-from tachoscope_core import records, spool
+from tachoscope_core.records import records
+from tachoscope_core.storage import spool
 
 
 def lines(directory: Path) -> list[records.AnyRecord]:

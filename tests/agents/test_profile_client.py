@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from tachoscope.profile_client import ProfileClient, wanted
-from tachoscope_core import kineto_wire
-from tachoscope_core.kineto_wire import Order
+from tachoscope_core.net import kineto_protocol as kineto_wire
+from tachoscope_core.net.kineto_protocol import Order
 
 
 class Agent:

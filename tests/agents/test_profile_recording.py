@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from tachoscope.profile_recording import LATE_SECONDS, MOST_SECONDS, ProfileRecording
-from tachoscope_core.kineto_wire import Order
+from tachoscope_core.net.kineto_protocol import Order
 
 MODEL = torch.nn.Linear(8, 8)
 

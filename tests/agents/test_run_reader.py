@@ -12,7 +12,8 @@ from making import envelope
 from tachoscope.exits import Exits
 from tachoscope.run_reader import RunReader
 from tachoscope.spool_writer import SpoolWriter
-from tachoscope_core import records, spool
+from tachoscope_core.records import records
+from tachoscope_core.storage import spool
 
 
 def heartbeat(number: int) -> bytes:

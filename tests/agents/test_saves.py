@@ -14,7 +14,7 @@ from tachoscope.checkpoints import Checkpoints
 from tachoscope.notices import Notices
 from tachoscope.saves import Calls, distributed_files
 from tachoscope.timeline import DATA_WAIT, Timeline
-from tachoscope_core import records
+from tachoscope_core.records import records
 
 
 class PlantedOutbox:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fake_clock import SECOND, FakeClock
 from tachoscope.serving_engine import Engine
-from tachoscope_core.serving_metrics import ENGINE_STATES
+from tachoscope_core.metrics.serving import ENGINE_STATES
 
 
 def test_an_engine_is_cold_while_it_loads_busy_in_a_batch_starved_while_requests_wait_and_else_idle() -> None:

@@ -13,8 +13,8 @@ import websockets.sync.client
 
 import tachoscope
 from serving_server import ask, counts, post, requests_in, served, stored, until_none_is_in_flight
-from tachoscope_core import records
-from tachoscope_core.serving_metrics import INTER_TOKEN_BUCKETS
+from tachoscope_core.metrics.serving import INTER_TOKEN_BUCKETS
+from tachoscope_core.records import records
 
 
 def until_it_streams(client: socket.socket, text: bytes = b"data: 1") -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fake_clock import SECOND, FakeClock
 from tachoscope.serving_request import STATES, Request
-from tachoscope_core.serving_metrics import INTER_TOKEN_BUCKETS
+from tachoscope_core.metrics.serving import INTER_TOKEN_BUCKETS
 
 
 class Ended:

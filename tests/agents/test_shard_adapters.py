@@ -19,7 +19,8 @@ from torch.utils.data import DataLoader
 
 from tachoscope import identity, shard_adapters, shards
 from tachoscope.shards import ShardRecords
-from tachoscope_core import records, spool
+from tachoscope_core.records import records
+from tachoscope_core.storage import spool
 
 
 @pytest.fixture

@@ -13,8 +13,10 @@ import pytest
 import tachoscope
 from tachoscope import identity, shards
 from tachoscope.shards import QuarantineList, ShardRecords, is_about_shard
-from tachoscope_core import quarantine, records, spool
-from tachoscope_core.quarantine import Shard
+from tachoscope_core.records import records
+from tachoscope_core.storage import shard_quarantine as quarantine
+from tachoscope_core.storage import spool
+from tachoscope_core.storage.shard_quarantine import Shard
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from helpers import REPOSITORY, records_of, run_watched
 from shard_reading import CORRUPT, HEALTHY, LAST
-from tachoscope_core import quarantine
-from tachoscope_core.quarantine import from_store
-from tachoscope_core.store import Store
+from tachoscope_core.storage import shard_quarantine as quarantine
+from tachoscope_core.storage.shard_quarantine import from_store
+from tachoscope_core.storage.store import Store
 
 
 def write_shard(path: Path, *, samples: int = 20) -> None:

@@ -5,9 +5,10 @@ import pytest
 
 from making import envelope
 from tachoscope.ship import ship, ship_left_behind
-from tachoscope_core import records, spool
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.store import Store
+from tachoscope_core.records import records
+from tachoscope_core.storage import spool
+from tachoscope_core.storage.store import Store
 
 WRITER = "01234567-89ab-4cde-8f01-23456789abcd"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tachoscope.spool_writer import SpoolWriter
-from tachoscope_core import spool
+from tachoscope_core.storage import spool
 
 WRITER = "01234567-89ab-4cde-8f01-23456789abcd"
 LINE = b"x" * 99 + b"\n"

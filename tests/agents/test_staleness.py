@@ -11,7 +11,8 @@ import tachoscope
 from tachoscope.identity import Identity
 from tachoscope.outbox import Outbox
 from tachoscope.staleness import MAX_VALUES, Updates
-from tachoscope_core import records, spool
+from tachoscope_core.records import records
+from tachoscope_core.storage import spool
 
 
 class Clock:

@@ -12,7 +12,8 @@ import pytest
 from tachoscope.identity import Identity
 from tachoscope.probe import Probe
 from tachoscope.whereabouts import gpu_uuid, pod_uid
-from tachoscope_core import records, spool
+from tachoscope_core.records import records
+from tachoscope_core.storage import spool
 
 BARE = "6c1d0a11-1111-2222-3333-444444444444"
 OTHER = "7d2e1b22-5555-6666-7777-888888888888"

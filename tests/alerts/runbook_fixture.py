@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tachoscope_core.names import BY_NAME
-from tachoscope_core.nccl_metrics import COMMUNICATOR_STATES, MISSING_CONDITIONS
-from tachoscope_core.training_metrics import RANK_STATES, TRAINING_STATES
-from tachoscope_core.watch_metrics import JOB_STATES
+from tachoscope_core.metrics.catalogue import BY_NAME
+from tachoscope_core.metrics.nccl import COMMUNICATOR_STATES, MISSING_CONDITIONS
+from tachoscope_core.metrics.training import RANK_STATES, TRAINING_STATES
+from tachoscope_core.metrics.watch import JOB_STATES
 
 END = 1_790_000_040.0
 """Unix time of the last sample: the moment at which somebody asks."""

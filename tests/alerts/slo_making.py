@@ -12,10 +12,10 @@ import numpy as np
 
 from tachoscope_alerts.measure.stored_samples import Series
 from tachoscope_alerts.spec.slo import AtMost, Gate, MoreThan, Ratio, Selector, Slices, Slo
-from tachoscope_core.agent_metrics import INFO
-from tachoscope_core.metric import Metric
-from tachoscope_core.names import BY_NAME
-from tachoscope_core.store import Store
+from tachoscope_core.metrics.agent import INFO
+from tachoscope_core.metrics.catalogue import BY_NAME
+from tachoscope_core.metrics.metric import Metric
+from tachoscope_core.storage.store import Store
 from tachoscope_node.families import Family, Histogram
 from tachoscope_node.samples import lines
 

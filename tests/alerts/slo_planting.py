@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from slo_making import BEGIN, Planted, ticks
 from tachoscope_alerts.measure.evaluator import selectors, wanted
 from tachoscope_alerts.spec.slo import Slices, Slo
-from tachoscope_core.metric import Metric
-from tachoscope_core.names import BY_NAME
+from tachoscope_core.metrics.catalogue import BY_NAME
+from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.families import Histogram
 
 HOSTS = ("node-1", "node-2")

@@ -6,7 +6,7 @@ from tachoscope_alerts.measure.attainment import Series, attained
 from tachoscope_alerts.spec import files as places
 from tachoscope_alerts.spec import openslo
 from tachoscope_alerts.spec.slo import Slo
-from tachoscope_core.names import BY_NAME
+from tachoscope_core.metrics.catalogue import BY_NAME
 
 SLOS: dict[str, Slo] = {slo.name: slo for slo in openslo.load([places.path_of("slos")])}
 HELD, EFFECTIVE = "tachoscope_job_held_seconds_total", "tachoscope_job_effective_seconds_total"

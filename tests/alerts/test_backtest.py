@@ -21,8 +21,8 @@ from tachoscope_alerts.report.backtest import backtest, changed, threshold_of, t
 from tachoscope_alerts.spec.burn_rate_windows import DAY, HOUR, Timing, tiers
 from tachoscope_alerts.spec.slo import AtMost, Selector, Severity, Slices, Slo
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.names import BY_NAME
-from tachoscope_core.store import Store
+from tachoscope_core.metrics.catalogue import BY_NAME
+from tachoscope_core.storage.store import Store
 
 TIMING = Timing()
 RATE = 1000.0

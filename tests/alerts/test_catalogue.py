@@ -18,8 +18,8 @@ from tachoscope_alerts.compile import sli_expressions as expressions
 from tachoscope_alerts.lint.catalogue import Known, catalogue
 from tachoscope_alerts.spec.slo import AtMost, Selector, Slo
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.names import METRICS, TRAINING_STATES
-from tachoscope_core.serving_metrics import FIRST_TOKEN_BUCKETS, OUTCOMES
+from tachoscope_core.metrics.catalogue import METRICS, TRAINING_STATES
+from tachoscope_core.metrics.serving import FIRST_TOKEN_BUCKETS, OUTCOMES
 
 VLLM_PAGE = (
     Path(os.environ.get("TACHOSCOPE_TEST_DATA") or REPOSITORY.parent / "shared" / "data") / "serving" / "vllm_0.32.0_metrics.txt"

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from event_cases import alerts, block, cases_of, files, promtool, promtool_test, write_rules
-from tachoscope_core.agent_metrics import ERROR_PARTS
-from tachoscope_core.gpu_metrics import ACTIONS, GPU_UNITS, THROTTLE_REASONS
-from tachoscope_core.metric import IDENTITY, PROMETHEUS_LABELS, Metric
-from tachoscope_core.names import METRICS
-from tachoscope_core.taxonomy import BY_SLUG
+from tachoscope_core.metrics.agent import ERROR_PARTS
+from tachoscope_core.metrics.catalogue import METRICS
+from tachoscope_core.metrics.gpu import ACTIONS, GPU_UNITS, THROTTLE_REASONS
+from tachoscope_core.metrics.metric import IDENTITY, PROMETHEUS_LABELS, Metric
+from tachoscope_core.report.taxonomy import BY_SLUG
 from tachoscope_node.gpu.health import thresholds
 from tachoscope_node.gpu.reading import FAULTS
 from tachoscope_node.gpu.xids import about

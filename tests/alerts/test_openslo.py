@@ -12,7 +12,7 @@ from tachoscope_alerts.spec import openslo
 from tachoscope_alerts.spec.slo import AtMost, Gate, MoreThan, Ratio, Selector, Slices, Slo
 from tachoscope_core import yaml_text
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.metric import IDENTITY
+from tachoscope_core.metrics.metric import IDENTITY
 
 RATIO = """\
 apiVersion: openslo/v1

@@ -31,7 +31,7 @@ from tachoscope_alerts.report.report import report
 from tachoscope_alerts.spec import openslo
 from tachoscope_alerts.spec.burn_rate_windows import Timing
 from tachoscope_alerts.spec.slo import AtMost, Ratio, Selector, Slo
-from tachoscope_core.store import Store
+from tachoscope_core.storage.store import Store
 
 pytestmark = pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not installed")
 

@@ -13,8 +13,8 @@ from slo_making import BEGIN, Planted, series, ticks, write_store
 from tachoscope_alerts.measure import parquet_cache as parquet
 from tachoscope_alerts.measure.stored_samples import Samples
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.serving_metrics import REQUESTS
-from tachoscope_core.store import Store
+from tachoscope_core.metrics.serving import REQUESTS
+from tachoscope_core.storage.store import Store
 
 HOST = "node-1"
 LABELS = {"service": "chat", "model": "m", "version": "v", "outcome": "ok"}

@@ -13,7 +13,7 @@ from helpers import REPOSITORY
 from runbook_pages import blocks, procedures
 from tachoscope.shards import QuarantineList
 from tachoscope_analyzers.checkpoint_model import young_interval
-from tachoscope_core.quarantine import PATH_VARIABLE
+from tachoscope_core.storage.shard_quarantine import PATH_VARIABLE
 
 DAY = 86_400.0
 

@@ -19,8 +19,8 @@ from tachoscope_alerts.spec.openslo import load as load_slos
 from tachoscope_alerts.spec.policy import load as load_policy
 from tachoscope_core import yaml_text
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.metric import IDENTITY
-from tachoscope_core.training_metrics import TRAINING_STATES
+from tachoscope_core.metrics.metric import IDENTITY
+from tachoscope_core.metrics.training import TRAINING_STATES
 from test_rule_manifests import refused
 
 ALERTS = REPOSITORY / "alerts"

@@ -43,9 +43,9 @@ from tachoscope_alerts.promql import parser as promql
 from tachoscope_alerts.spec import policy
 from tachoscope_alerts.spec.openslo import load
 from tachoscope_cli.commands import app
-from tachoscope_core.metric import IDENTITY, NAMESPACE
-from tachoscope_core.names import BY_NAME
-from tachoscope_core.taxonomy import BY_SLUG
+from tachoscope_core.metrics.catalogue import BY_NAME
+from tachoscope_core.metrics.metric import IDENTITY, NAMESPACE
+from tachoscope_core.report.taxonomy import BY_SLUG
 
 PAGES = alert_pages()
 ALL = {**PAGES, **procedures()}

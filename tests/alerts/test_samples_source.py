@@ -19,7 +19,7 @@ from tachoscope_alerts.measure.from_samples import SamplesSource, of_store, parq
 from tachoscope_alerts.measure.stored_samples import Samples
 from tachoscope_alerts.spec.burn_rate_windows import Timing
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.store import Store
+from tachoscope_core.storage.store import Store
 
 TIMING = Timing()
 SLOS = [slo(BAD, by=("service",), name="bad"), slo(LATENCY, name="latency"), slo(AGE, name="age")]

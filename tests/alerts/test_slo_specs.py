@@ -18,9 +18,9 @@ from tachoscope_alerts.spec import openslo, policy
 from tachoscope_alerts.spec.burn_rate_windows import DAY, Timing
 from tachoscope_alerts.spec.slo import AtMost, MoreThan, Ratio, Selector, Slices
 from tachoscope_core import yaml_text
-from tachoscope_core.metric import IDENTITY
-from tachoscope_core.names import BY_NAME as BY_METRIC
-from tachoscope_core.training_metrics import EFFECTIVE_STATES, TRAINING_STATES
+from tachoscope_core.metrics.catalogue import BY_NAME as BY_METRIC
+from tachoscope_core.metrics.metric import IDENTITY
+from tachoscope_core.metrics.training import EFFECTIVE_STATES, TRAINING_STATES
 
 ALERTS = REPOSITORY / "alerts"
 SLOS = openslo.load([ALERTS / "slos"])

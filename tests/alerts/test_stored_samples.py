@@ -9,9 +9,9 @@ import pytest
 
 from slo_making import BEGIN, Planted, ticks, write_store
 from tachoscope_alerts.measure.stored_samples import Samples, Series, joined, of_host
-from tachoscope_core.gpu_metrics import GPU_ACTIVE
-from tachoscope_core.serving_metrics import FIRST_TOKEN_SECONDS, REQUESTS
-from tachoscope_core.store import Store
+from tachoscope_core.metrics.gpu import GPU_ACTIVE
+from tachoscope_core.metrics.serving import FIRST_TOKEN_SECONDS, REQUESTS
+from tachoscope_core.storage.store import Store
 from tachoscope_node.families import Histogram
 
 HOST = "node-1"

@@ -22,8 +22,8 @@ from tachoscope_alerts.compile.sli_expressions import BAD, TOTAL, UNMEASURED, re
 from tachoscope_alerts.spec import openslo
 from tachoscope_alerts.spec.burn_rate_windows import FEASIBLE, duration, seconds_of, tiers
 from tachoscope_alerts.spec.slo import AtMost, Ratio, Selector, Slo
-from tachoscope_core.names import METRICS
-from tachoscope_core.serving_metrics import OUTCOMES
+from tachoscope_core.metrics.catalogue import METRICS
+from tachoscope_core.metrics.serving import OUTCOMES
 from tachoscope_node.service_state import Requests
 from trap_making import (
     ANY,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tachoscope_analyzers.advisor import advise
 from tachoscope_analyzers.checkpoint_model import Saving, best_interval, lost_at_failure, useful_ratio
-from tachoscope_core.life import Advice, CheckpointCosts
+from tachoscope_core.report.job_life import Advice, CheckpointCosts
 
 DAY = 86_400.0
 SYNC = CheckpointCosts(saves=40, interval_seconds=3600.0, blocking_seconds=30.0)

@@ -13,8 +13,8 @@ from tachoscope_analyzers import losses
 from tachoscope_analyzers.analyze import analyze
 from tachoscope_analyzers.load import from_spool
 from tachoscope_analyzers.steps import CAUSES, aligned
-from tachoscope_core.records import PHASES
-from tachoscope_core.report import Report
+from tachoscope_core.records.records import PHASES
+from tachoscope_core.report.report import Report
 
 BASE = {"data_wait": 0.001, "forward": 0.030, "backward": 0.062, "optimizer": 0.004, "other": 0.001}
 STEPS = 60
@@ -304,7 +304,7 @@ def test_seconds_that_no_record_covers_are_unexplained_not_forgotten(tmp_path: P
 def device_job(own: list[dict[str, float]], host: dict[str, float]) -> bytes:
     """Return a job on accelerators: `own[r]` are the device seconds of each step of rank r, `host` the phases of the host."""
     from making import envelope
-    from tachoscope_core import records
+    from tachoscope_core.records import records
 
     rows: list[records.Record] = []
     for rank, seconds in enumerate(own):

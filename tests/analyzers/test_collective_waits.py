@@ -9,7 +9,7 @@ import pytest
 
 from making import moved
 from tachoscope_analyzers.collective_waits import collective_waits, evidence
-from tachoscope_core.records import CollectiveDone
+from tachoscope_core.records.records import CollectiveDone
 
 RANKS = 4
 

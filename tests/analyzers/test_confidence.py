@@ -12,7 +12,7 @@ from tachoscope_analyzers import confidence
 from tachoscope_analyzers.confidence import MOST, NOT_CALIBRATED, Calibration, Curve
 from tachoscope_analyzers.judge import Candidate, Series, findings
 from tachoscope_analyzers.thresholds import threshold
-from tachoscope_core.report import Evidence, Finding
+from tachoscope_core.report.report import Evidence, Finding
 
 SERIES = Series(np.full(100, 0.1), 1, 100, "planted")
 EVIDENCE = Evidence(signal="planted", value=1.0)

@@ -9,8 +9,8 @@ import pytest
 from making import beat, job
 from tachoscope_analyzers.analyze import analyze
 from tachoscope_analyzers.load import from_spool
-from tachoscope_core.records import Heartbeat
-from tachoscope_core.report import Finding
+from tachoscope_core.records.records import Heartbeat
+from tachoscope_core.report.report import Finding
 
 STEPS = 100
 

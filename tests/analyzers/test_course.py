@@ -8,7 +8,7 @@ import pytest
 from course_making import Extra, late, nothing, planted, slower
 from tachoscope_analyzers.analyze import analyze
 from tachoscope_analyzers.load import from_spool
-from tachoscope_core.course import Course
+from tachoscope_core.report.trend import Course
 
 
 def course(folder: Path, extra: Extra = nothing, **options: int) -> Course:

@@ -12,8 +12,8 @@ from tachoscope_analyzers.analyze import analyze
 from tachoscope_analyzers.dimensions import Exposed, exposed
 from tachoscope_analyzers.load import JobRecords, from_spool
 from tachoscope_analyzers.steps import aligned
-from tachoscope_core import records
-from tachoscope_core.group_names import group_name
+from tachoscope_core.records import records
+from tachoscope_core.records.group_names import group_name
 
 STEPS, RANKS = 40, 4
 LAYOUT = {"dp": [[0, 2], [1, 3]], "tp": [[0, 1], [2, 3]]}

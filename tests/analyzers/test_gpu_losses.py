@@ -20,9 +20,9 @@ from tachoscope_analyzers.gpu_samples import Gpus, GpuSamples
 from tachoscope_analyzers.gpu_throttle import Throttled
 from tachoscope_analyzers.load import JobRecords, from_spool, from_store
 from tachoscope_analyzers.steps import Steps, aligned
-from tachoscope_core.gpu_metrics import GPU_CLOCK, GPU_THROTTLED, GPU_THROTTLED_SECONDS, GPU_UTILIZATION
-from tachoscope_core.report import Finding, Report
-from tachoscope_core.store import Store
+from tachoscope_core.metrics.gpu import GPU_CLOCK, GPU_THROTTLED, GPU_THROTTLED_SECONDS, GPU_UTILIZATION
+from tachoscope_core.report.report import Finding, Report
+from tachoscope_core.storage.store import Store
 
 SECONDS = 400.0
 ALWAYS = Held(-100.0, 10_000.0, 0.5)

@@ -14,8 +14,8 @@ from tachoscope_analyzers.gpu_ranks import RankGpu, rank_gpus
 from tachoscope_analyzers.gpu_samples import GpuSamples
 from tachoscope_analyzers.load import from_store
 from tachoscope_analyzers.steps import aligned
-from tachoscope_core.gpu_metrics import GPU_UTILIZATION
-from tachoscope_core.store import Store
+from tachoscope_core.metrics.gpu import GPU_UTILIZATION
+from tachoscope_core.storage.store import Store
 
 NAN = math.nan
 

@@ -14,9 +14,9 @@ from tachoscope_analyzers import gpu_samples
 from tachoscope_analyzers.analyze import analyze
 from tachoscope_analyzers.gpu_samples import Gpus, GpuSamples, of_job
 from tachoscope_analyzers.load import from_spool, from_store
-from tachoscope_core import records
-from tachoscope_core.gpu_metrics import GPU_ACTIVE, GPU_CLOCK, GPU_NVLINK_BYTES, GPU_THROTTLED_SECONDS
-from tachoscope_core.store import Store, StoredSamples
+from tachoscope_core.metrics.gpu import GPU_ACTIVE, GPU_CLOCK, GPU_NVLINK_BYTES, GPU_THROTTLED_SECONDS
+from tachoscope_core.records import records
+from tachoscope_core.storage.store import Store, StoredSamples
 
 SECONDS = 300.0
 

@@ -9,10 +9,10 @@ import pytest
 from gpu_making import FakeGpu, Held, gpu_job, use, write_job, write_samples
 from tachoscope_analyzers.analyze import analyze
 from tachoscope_analyzers.load import from_store
-from tachoscope_core.gpu_metrics import GPU_ACTIVE, GPU_POWER, GPU_UTILIZATION
-from tachoscope_core.metric import Metric
-from tachoscope_core.report import Finding, Report
-from tachoscope_core.store import Store
+from tachoscope_core.metrics.gpu import GPU_ACTIVE, GPU_POWER, GPU_UTILIZATION
+from tachoscope_core.metrics.metric import Metric
+from tachoscope_core.report.report import Finding, Report
+from tachoscope_core.storage.store import Store
 
 Gauges = dict[tuple[Metric, *tuple[str, ...]], Callable[[float], float]]
 SECONDS = 300.0

@@ -8,8 +8,8 @@ import pytest
 from making import beat, envelope
 from synchronous import BASE, TRANSFER, bad, names, planted, signal
 from tachoscope_analyzers.analyze import analyze
-from tachoscope_core import records
-from tachoscope_core.report import Report
+from tachoscope_core.records import records
+from tachoscope_core.report.report import Report
 
 STEPS = 200
 MIB = float(1 << 20)

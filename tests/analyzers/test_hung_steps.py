@@ -14,7 +14,7 @@ from tachoscope_analyzers.analyze import analyze
 from tachoscope_analyzers.load import from_spool
 from tachoscope_analyzers.losses import Losses, attribute
 from tachoscope_analyzers.steps import Steps, aligned
-from tachoscope_core.report import Report
+from tachoscope_core.report.report import Report
 
 BASE = {"data_wait": 0.001, "forward": 0.030, "backward": 0.062, "optimizer": 0.004, "other": 0.001}
 STEPS = 80

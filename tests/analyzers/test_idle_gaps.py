@@ -9,7 +9,7 @@ from making import beat
 from synchronous import BASE, planted
 from tachoscope_analyzers.analyze import analyze
 from tachoscope_analyzers.load import JobRecords
-from tachoscope_core.report import Report
+from tachoscope_core.report.report import Report
 
 STEPS = 150
 PAUSE = 40.0

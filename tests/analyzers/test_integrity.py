@@ -9,8 +9,8 @@ import pytest
 from making import envelope
 from synchronous import bad, planted, signal
 from tachoscope_analyzers.analyze import analyze
-from tachoscope_core import records
-from tachoscope_core.report import Report
+from tachoscope_core.records import records
+from tachoscope_core.report.report import Report
 
 STEPS = 60
 

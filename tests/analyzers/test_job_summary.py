@@ -15,7 +15,7 @@ from tachoscope_analyzers.job_summary import MOST_POINTS, JobSummary, standing, 
 from tachoscope_analyzers.life.report import analyze_life
 from tachoscope_analyzers.load import JobRecords, from_spool
 from tachoscope_analyzers.prices import RANK, Price
-from tachoscope_core import records
+from tachoscope_core.records import records
 
 PRICE = Price(
     name="a rank", pattern=RANK, per_hour=3.0, currency="USD", provider="us", date=datetime.date(2026, 1, 1), source="a test"

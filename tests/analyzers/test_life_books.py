@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from life_making import T0, PlantedLife
 from tachoscope_analyzers.life import attribution
 from tachoscope_analyzers.life.report import analyze_life
-from tachoscope_core import records
-from tachoscope_core.report import Report
+from tachoscope_core.records import records
+from tachoscope_core.report.report import Report
 
 seconds = st.floats(0.01, 30.0)
 step = st.floats(0.05, 2.0)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from life_making import PlantedLife, judged
 from tachoscope_analyzers.life.report import analyze_life
-from tachoscope_core import records
+from tachoscope_core.records import records
 
 
 def test_the_newest_sound_checkpoint_is_the_verified_one_and_a_fault_asks_for_a_review(tmp_path: Path) -> None:

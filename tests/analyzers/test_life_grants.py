@@ -8,8 +8,8 @@ import pytest
 from life_making import T0, PlantedLife
 from tachoscope_analyzers.allocation import Allocation
 from tachoscope_analyzers.life.report import analyze_life
-from tachoscope_core import records
-from tachoscope_core.life import Life
+from tachoscope_core.records import records
+from tachoscope_core.report.job_life import Life
 
 
 def life_of(life: PlantedLife, folder: Path, **options: object) -> Life:

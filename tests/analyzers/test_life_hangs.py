@@ -6,7 +6,7 @@ import pytest
 
 from life_making import NOW, T0, PlantedLife, judged
 from tachoscope_analyzers.life.report import analyze_life
-from tachoscope_core import records
+from tachoscope_core.records import records
 from tachoscope_show.report import verdict_words
 
 

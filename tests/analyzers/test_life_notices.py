@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from life_making import T0, PlantedLife, judged
-from tachoscope_core import records
+from tachoscope_core.records import records
 
 
 def test_a_notice_with_an_emergency_checkpoint_in_time(tmp_path: Path) -> None:

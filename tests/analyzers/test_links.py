@@ -9,7 +9,7 @@ import pytest
 from making import job, moved
 from tachoscope_analyzers.analyze import analyze
 from tachoscope_analyzers.load import from_spool
-from tachoscope_core.report import Finding, Report
+from tachoscope_core.report.report import Finding, Report
 
 STEPS = 50
 COMPUTING = {"forward": 0.020, "backward": 0.030, "optimizer": 0.002}

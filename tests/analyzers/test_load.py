@@ -5,9 +5,9 @@ import pytest
 from making import envelope, job
 from tachoscope.ship import ship
 from tachoscope_analyzers.load import from_spool, from_store, status
-from tachoscope_core import records
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.store import Store
+from tachoscope_core.records import records
+from tachoscope_core.storage.store import Store
 
 STEP = {"forward": 0.1, "backward": 0.2}
 NAME = "00000000-0000-4000-8000-000000000000-000000.jsonl"

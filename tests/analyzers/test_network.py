@@ -14,7 +14,7 @@ from making import beat, job
 from tachoscope_analyzers.analyze import analyze
 from tachoscope_analyzers.load import from_spool
 from tachoscope_analyzers.network import bus_factor, shifted
-from tachoscope_core.report import Report
+from tachoscope_core.report.report import Report
 
 STEPS = 120
 COMPUTING = {"data_wait": 0.001, "forward": 0.020, "backward": 0.030, "optimizer": 0.002}

@@ -9,8 +9,8 @@ import msgspec
 from making import job
 from tachoscope_analyzers.analyze import analyze
 from tachoscope_analyzers.load import JobRecords, from_spool
-from tachoscope_core import records
-from tachoscope_core.report import Report
+from tachoscope_core.records import records
+from tachoscope_core.report.report import Report
 
 NAME = "00000000-0000-4000-8000-000000000000-000000.jsonl"
 

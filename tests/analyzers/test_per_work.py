@@ -3,7 +3,7 @@
 import pytest
 
 from tachoscope_analyzers.per_work import per_work
-from tachoscope_core.course import Course, Estimate
+from tachoscope_core.report.trend import Course, Estimate
 
 
 def course(seconds: float, *, error: float = 0.0, samples: float = 0.0, tokens: float = 0.0) -> Course:

@@ -8,7 +8,7 @@ from course_making import SEGMENT, Extra, late, nothing, planted
 from tachoscope_analyzers.load import from_spool
 from tachoscope_analyzers.persistence import late_ranks
 from tachoscope_analyzers.steps import aligned
-from tachoscope_core.course import LateRank
+from tachoscope_core.report.trend import LateRank
 
 
 def found(folder: Path, extra: Extra = nothing, **options: float) -> list[LateRank] | None:

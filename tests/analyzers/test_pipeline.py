@@ -17,7 +17,7 @@ from tachoscope_analyzers import links, pipeline
 from tachoscope_analyzers.analyze import analyze
 from tachoscope_analyzers.load import JobRecords, from_spool
 from tachoscope_analyzers.steps import CAUSES, aligned
-from tachoscope_core.report import Report
+from tachoscope_core.report.report import Report
 
 STEPS = 60
 UPDATE = 0.002

@@ -10,8 +10,8 @@ from tachoscope_analyzers.decisions import decide
 from tachoscope_analyzers.load import JobRecords, from_store
 from tachoscope_analyzers.steps import aligned
 from tachoscope_analyzers.timeline import timeline
-from tachoscope_core import records
-from tachoscope_core.store import Store
+from tachoscope_core.records import records
+from tachoscope_core.storage.store import Store
 
 SLOW = range(30, 34)
 

@@ -5,8 +5,9 @@ from life_making import PlantedLife
 from tachoscope_analyzers.analyze import analyze
 from tachoscope_analyzers.life.report import analyze_life
 from tachoscope_analyzers.load import JobRecords, from_store
-from tachoscope_core import quarantine, records
-from tachoscope_core.store import Store
+from tachoscope_core.records import records
+from tachoscope_core.storage import shard_quarantine as quarantine
+from tachoscope_core.storage.store import Store
 
 
 def planted() -> PlantedLife:

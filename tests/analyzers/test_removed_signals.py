@@ -13,8 +13,8 @@ from removing import REMOVALS
 from tachoscope_analyzers.analyze import analyze
 from tachoscope_analyzers.load import JobRecords, from_spool, from_store
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.report import Report
-from tachoscope_core.store import Store
+from tachoscope_core.report.report import Report
+from tachoscope_core.storage.store import Store
 
 BASE = {"data_wait": 0.001, "forward": 0.030, "backward": 0.062, "optimizer": 0.004, "other": 0.001}
 STEPS = 40

@@ -9,9 +9,9 @@ from course_making import Extra, late, nothing, planted, slower
 from tachoscope_analyzers.analyze import analyze
 from tachoscope_analyzers.load import from_spool
 from tachoscope_analyzers.run_comparison import compared
-from tachoscope_core.comparison import Comparison
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.report import Report, Source, dump, load
+from tachoscope_core.report.comparison import Comparison
+from tachoscope_core.report.report import Report, Source, dump, load
 
 
 def report(folder: Path, extra: Extra = nothing, **options: float) -> Report:

@@ -11,8 +11,8 @@ from tachoscope_analyzers.serving.replay import Cost, Engine, Load, replay
 from tachoscope_analyzers.serving.traffic import Traffic, traffic
 from tachoscope_analyzers.serving.workload import Workload
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.records import EngineWindow, RequestDone
-from tachoscope_core.snapshot import Buckets, EngineState, Snapshot
+from tachoscope_core.records.records import EngineWindow, RequestDone
+from tachoscope_core.servers.snapshot import Buckets, EngineState, Snapshot
 
 PLANTED = Engine(Cost(0.004, 70e-6, 300e-6), max_running=128, front_seconds=0.004)
 OBJECTIVES = (Objective("ttft", 95, 0.5), Objective("itl", 95, 0.1))

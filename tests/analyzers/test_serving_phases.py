@@ -7,7 +7,7 @@ import pytest
 
 from serving_making import Server
 from tachoscope_analyzers.serving.phases import SHARES, by_slowness, in_order, slowest
-from tachoscope_core.records import RequestDone
+from tachoscope_core.records.records import RequestDone
 
 
 def requests_of(server: Server) -> list[RequestDone]:

@@ -9,7 +9,7 @@ from making import beat
 from synchronous import planted
 from tachoscope_analyzers.analyze import analyze
 from tachoscope_analyzers.judge import Candidate, Series, findings
-from tachoscope_core.report import Finding, gravest
+from tachoscope_core.report.report import Finding, gravest
 
 STEPS = 200
 STEP = 0.1

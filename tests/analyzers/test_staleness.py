@@ -12,8 +12,8 @@ from making import envelope
 from synchronous import bad, planted, signal
 from tachoscope_analyzers.analyze import analyze
 from tachoscope_analyzers.staleness import quantile
-from tachoscope_core import records
-from tachoscope_core.report import Report
+from tachoscope_core.records import records
+from tachoscope_core.report.report import Report
 
 
 def report(tmp_path: Path, by_rank: list[dict[int, int]], bound: int | None = None) -> Report:

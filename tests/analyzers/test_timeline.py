@@ -16,8 +16,8 @@ from tachoscope_analyzers.load import from_spool
 from tachoscope_analyzers.steps import aligned
 from tachoscope_analyzers.timeline import MOST_BINS, Timeline, bin_edges, step_edges, timeline
 from tachoscope_analyzers.within import within
-from tachoscope_core import records
-from tachoscope_core.report import LEDGER_TOLERANCE, Report
+from tachoscope_core.records import records
+from tachoscope_core.report.report import LEDGER_TOLERANCE, Report
 
 
 def _judged(folder: Path, **options: object) -> tuple[Decided, Report]:

@@ -8,7 +8,7 @@ import pytest
 
 from gpu_making import FakeGpu, Held, gpu_job, use, write_job, write_samples
 from helpers import command
-from tachoscope_core.store import Store
+from tachoscope_core.storage.store import Store
 
 
 def analyze(*words: object) -> subprocess.CompletedProcess[str]:

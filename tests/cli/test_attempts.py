@@ -9,8 +9,8 @@ import pytest
 
 from tachoscope_cli import attempts
 from tachoscope_cli.run import _joins
-from tachoscope_core import records
-from tachoscope_core.store import Store
+from tachoscope_core.records import records
+from tachoscope_core.storage.store import Store
 
 NOW = 1_800_000_000.0
 

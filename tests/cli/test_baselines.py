@@ -8,7 +8,7 @@ import pytest
 from course_making import Extra, late, lines, nothing, planted, slower
 from tachoscope_cli.commands import call
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.store import Store
+from tachoscope_core.storage.store import Store
 
 
 @pytest.fixture

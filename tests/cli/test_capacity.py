@@ -12,9 +12,9 @@ import pytest
 
 from tachoscope_analyzers.serving import capacity
 from tachoscope_cli.commands import call
-from tachoscope_core import records
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.store import Store
+from tachoscope_core.records import records
+from tachoscope_core.storage.store import Store
 
 RECORDING = Path(__file__).parent.parent / "fixtures" / "serving" / "moderate.serving.gz"
 ASKED = ("--objective", "ttft_p95=0.5", "--objective", "itl_p95=0.1", "--max-running", "128")

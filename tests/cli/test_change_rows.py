@@ -1,4 +1,4 @@
-from tachoscope_core.report import Change
+from tachoscope_core.report.report import Change
 from tachoscope_show.report.change_rows import rows, shortened
 
 KERNEL = "void at::native::vectorized_elementwise_kernel<4, at::native::"

@@ -5,7 +5,7 @@ import msgspec
 import pytest
 from rich.console import Console, Group
 
-from tachoscope_core.comparison import Comparison, Difference, LineageDifference
+from tachoscope_core.report.comparison import Comparison, Difference, LineageDifference
 from tachoscope_show.report import comparison_html, comparison_text
 from tachoscope_show.report.comparison_words import made_of, rows, verdict
 

@@ -13,8 +13,8 @@ from rich.console import Console
 from making import job
 from tachoscope_analyzers.load import from_store
 from tachoscope_cli import demo_profile
-from tachoscope_core import stored_traces
-from tachoscope_core.store import Store, default_url
+from tachoscope_core.storage import traces as stored_traces
+from tachoscope_core.storage.store import Store, default_url
 
 
 def test_traces_of_a_run_are_kept_with_the_records_of_the_steps_that_they_made_slower(tmp_path: Path) -> None:

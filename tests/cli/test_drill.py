@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tachoscope_cli import drill, drill_run
-from tachoscope_core.taxonomy import BY_SLUG
+from tachoscope_core.report.taxonomy import BY_SLUG
 
 ALERTS = Path(__file__).parents[2] / "alerts"
 COMMAND = [sys.executable, "-m", "tachoscope_cli.main", "drill"]

@@ -6,9 +6,9 @@ import pytest
 
 from life_making import PlantedLife
 from tachoscope_cli.commands import call
-from tachoscope_core import records
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.store import Store, default_url
+from tachoscope_core.records import records
+from tachoscope_core.storage.store import Store, default_url
 
 
 def put(life: PlantedLife) -> None:

@@ -8,8 +8,8 @@ import pytest
 from making import job
 from serving_making import Server
 from tachoscope_cli.commands import call
-from tachoscope_core import records
-from tachoscope_core.store import Store, default_url
+from tachoscope_core.records import records
+from tachoscope_core.storage.store import Store, default_url
 
 BREAKS = "\n\r\x0b\x1b\x85\u2028\u2029\u202e\u2066"
 PLANTED = f"ok{BREAKS}job shared verified sound by root"

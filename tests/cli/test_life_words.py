@@ -13,8 +13,8 @@ from rich.console import Console
 from life_making import T0, PlantedLife
 from tachoscope_analyzers.life.report import analyze_life
 from tachoscope_analyzers.prices import Price
-from tachoscope_core.life import CheckpointCosts
-from tachoscope_core.report import Report, dump, load
+from tachoscope_core.report.job_life import CheckpointCosts
+from tachoscope_core.report.report import Report, dump, load
 from tachoscope_show.life import words as life_words
 from tachoscope_show.report import html as render_html
 from tachoscope_show.report import text as render_text

@@ -8,10 +8,11 @@ import pytest
 from rich.console import Console
 
 from tachoscope_cli import profile as command
-from tachoscope_core import profile_requests, profile_stage
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.profile_requests import EXPIRY_SECONDS, Answers, HostState, Pass, Plan, RankState, State, new_request
-from tachoscope_core.store import Store
+from tachoscope_core.storage import profile_requests
+from tachoscope_core.storage import profile_status as profile_stage
+from tachoscope_core.storage.profile_requests import EXPIRY_SECONDS, Answers, HostState, Pass, Plan, RankState, State, new_request
+from tachoscope_core.storage.store import Store
 
 NOW = 1_800_000_000.0
 REQUEST = new_request("resnet", 5, now=NOW, asked_by="somebody")

@@ -25,7 +25,7 @@ from tachoscope_cli.commands import app
 from tachoscope_cli.drill_checks import Check, in_time
 from tachoscope_cli.drill_walk import Step
 from tachoscope_core.exit_codes import MEANINGS, OF_COMMANDS, ExitCode
-from tachoscope_core.store import Store, default_url
+from tachoscope_core.storage.store import Store, default_url
 
 COMPLETION = """
 eval "$(tachoscope --show-completion bash)"
@@ -215,4 +215,11 @@ def test_completing_a_word_does_not_load_what_commands_work_with() -> None:
 
     ours = {name.partition(".")[0] for name in loaded if name.startswith("tachoscope")}
     assert ours == {"tachoscope_cli", "tachoscope_core", "tachoscope_show"}
-    assert not {"tachoscope_core.records", "tachoscope_core.store", "urllib.request", "pandas", "yaml", "torch"} & set(loaded)
+    assert not {
+        "tachoscope_core.records.records",
+        "tachoscope_core.storage.store",
+        "urllib.request",
+        "pandas",
+        "yaml",
+        "torch",
+    } & set(loaded)

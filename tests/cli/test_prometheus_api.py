@@ -17,9 +17,9 @@ from processes import ask_prometheus, prometheus, wait_for
 from tachoscope_analyzers.serving.traffic import traffic
 from tachoscope_cli import prometheus_api
 from tachoscope_cli.prometheus_api import read
-from tachoscope_core import serving_page
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.snapshot import Snapshot
+from tachoscope_core.servers import metrics_page as serving_page
+from tachoscope_core.servers.snapshot import Snapshot
 
 needs_prometheus = pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not installed")
 

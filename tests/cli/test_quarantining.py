@@ -9,10 +9,10 @@ import pytest
 
 from tachoscope_cli.commands import call
 from tachoscope_cli.quarantining import Quarantining, release, rows
-from tachoscope_core import quarantine
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.quarantine import Failure, Shard
-from tachoscope_core.store import Store
+from tachoscope_core.storage import shard_quarantine as quarantine
+from tachoscope_core.storage.shard_quarantine import Failure, Shard
+from tachoscope_core.storage.store import Store
 
 
 def store_with_a_list(tmp_path: Path, now: float) -> Store:

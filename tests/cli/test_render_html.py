@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.life import Attempt, Cost, Life, Recovery, Span
-from tachoscope_core.report import (
+from tachoscope_core.report.job_life import Attempt, Cost, Life, Recovery, Span
+from tachoscope_core.report.report import (
     Change,
     Evidence,
     Finding,

@@ -15,8 +15,8 @@ import pytest
 from processes import wait_for
 from tachoscope_analyzers.load import JobRecords, from_store, status
 from tachoscope_cli.run import AGENT_SHIPS_SECONDS, GRACE_SECONDS
-from tachoscope_core.records import LAUNCHER_RANK
-from tachoscope_core.store import Store
+from tachoscope_core.records.records import LAUNCHER_RANK
+from tachoscope_core.storage.store import Store
 
 TRAIN = """
 import os, signal, sys, time

@@ -13,8 +13,8 @@ import pytest
 
 from helpers import records_of
 from processes import wait_for
-from tachoscope_core import records
-from tachoscope_core.store import Store
+from tachoscope_core.records import records
+from tachoscope_core.storage.store import Store
 
 HURT = """
 import os, signal, sys, time

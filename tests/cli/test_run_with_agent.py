@@ -15,8 +15,8 @@ from tachoscope_analyzers.load import from_store
 from tachoscope_cli.demo_agent import Watched
 from tachoscope_cli.run import Outcome
 from tachoscope_cli.show import console
-from tachoscope_core import spool
-from tachoscope_core.store import Store
+from tachoscope_core.storage import spool
+from tachoscope_core.storage.store import Store
 
 WATCHED = """
 import os, signal, sys, time, tachoscope

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tachoscope_core.taxonomy import BY_SLUG
+from tachoscope_core.report.taxonomy import BY_SLUG
 from tachoscope_show.text.runbook_pages import path_of, text_of
 
 

@@ -16,8 +16,8 @@ from tachoscope_cli import slo
 from tachoscope_cli.commands import call
 from tachoscope_core import yaml_text
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.names import BY_NAME
-from tachoscope_core.store import Store
+from tachoscope_core.metrics.catalogue import BY_NAME
+from tachoscope_core.storage.store import Store
 
 SPECS = REPOSITORY / "alerts" / "slos"
 

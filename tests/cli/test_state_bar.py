@@ -5,8 +5,8 @@ import pytest
 from rich.console import Console
 
 from tachoscope_analyzers.trace.states import STATES
-from tachoscope_core.names import ENGINE_STATES, REQUEST_STATES, TRAINING_STATES
-from tachoscope_core.report import Ledger
+from tachoscope_core.metrics.catalogue import ENGINE_STATES, REQUEST_STATES, TRAINING_STATES
+from tachoscope_core.report.report import Ledger
 from tachoscope_show.text.state_bar import STATE_COLORS, bar, filled
 
 

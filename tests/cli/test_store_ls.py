@@ -7,7 +7,7 @@ import pytest
 from making import job
 from serving_making import Server
 from tachoscope_cli.commands import call
-from tachoscope_core.store import Store, default_url
+from tachoscope_core.storage.store import Store, default_url
 
 
 def put(name: str, lines: bytes, *, offset: int = 0) -> None:

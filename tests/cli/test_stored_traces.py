@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from tachoscope_cli.commands import call
-from tachoscope_core import stored_traces
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.store import Store, default_url
+from tachoscope_core.storage import traces as stored_traces
+from tachoscope_core.storage.store import Store, default_url
 
 EVENT = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1.0, "dur": 2.0}
 

@@ -9,11 +9,11 @@ import pytest
 
 import making
 from tachoscope_cli import mlflow_log, tracking, wandb_log
-from tachoscope_core import records
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.records import LAUNCHER_RANK
-from tachoscope_core.report import load
-from tachoscope_core.store import Store
+from tachoscope_core.records import records
+from tachoscope_core.records.records import LAUNCHER_RANK
+from tachoscope_core.report.report import load
+from tachoscope_core.storage.store import Store
 
 SECRET = "hunter2" * 3
 

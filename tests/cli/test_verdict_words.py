@@ -8,9 +8,9 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from tachoscope_core.report import Evidence, Finding, Ledger, QualityNote, Report, StepSeconds, Window
-from tachoscope_core.sentences import CORES_USED, SENTENCES
-from tachoscope_core.taxonomy import BY_SLUG
+from tachoscope_core.report.report import Evidence, Finding, Ledger, QualityNote, Report, StepSeconds, Window
+from tachoscope_core.report.sentences import CORES_USED, SENTENCES
+from tachoscope_core.report.taxonomy import BY_SLUG
 from tachoscope_show.report import html as render_html
 from tachoscope_show.report import text as render_text
 from tachoscope_show.report.verdict_words import first_lines, sentence

@@ -15,9 +15,9 @@ from helpers import BIN, REPOSITORY, execute, run_watched
 from spooling import Process
 from tachoscope.ship import ship
 from tachoscope_cli.commands import call
-from tachoscope_core import records
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.store import Store
+from tachoscope_core.records import records
+from tachoscope_core.storage.store import Store
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tachoscope_core import caches
+from tachoscope_core.storage import cache_dir as caches
 
 
 def test_the_place_is_the_users_unless_another_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkpointing import summed
-from tachoscope_core.checksums import UnsteadyFileError, open_file_checksum
-from tachoscope_core.verification import open_regular
+from tachoscope_core.checkpoints.checksums import UnsteadyFileError, open_file_checksum
+from tachoscope_core.checkpoints.verification import open_regular
 
 
 def test_the_checksum_is_what_sha256sum_says(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from tachoscope_core.host_names import HostNames, is_loopback, within
+from tachoscope_core.net.allowed_hosts import HostNames, is_loopback, within
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8501", "localhost:8501", "LOCALHOST:8501"])

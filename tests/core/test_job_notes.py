@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from making import envelope
-from tachoscope_core import records
-from tachoscope_core.job_notes import Facts, first_failure, why_no_steps
+from tachoscope_core.jobs.notes import Facts, first_failure, why_no_steps
+from tachoscope_core.records import records
 
 
 def launcher(status: str = "completed", **fields: object) -> records.JobEnded:

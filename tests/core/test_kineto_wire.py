@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fake_kineto import HEAD, asking, context, settings, text_of
-from tachoscope_core import kineto_wire
-from tachoscope_core.kineto_wire import Asked, NotUnderstoodError, Order, answer, answered, configuration, ordered, parse
+from tachoscope_core.net import kineto_protocol as kineto_wire
+from tachoscope_core.net.kineto_protocol import Asked, NotUnderstoodError, Order, answer, answered, configuration, ordered, parse
 
 SEEN = bytes.fromhex("030000000600000000000000000000001d7d00001c7d0000117d0000107d0000367800002c780000")
 """What torch 2.13.0 sent while it was idle."""

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tachoscope_core.metric import PROMETHEUS_LABELS, Metric
-from tachoscope_core.names import BY_NAME, METRICS, TRAINING_STATES
+from tachoscope_core.metrics.catalogue import BY_NAME, METRICS, TRAINING_STATES
+from tachoscope_core.metrics.metric import PROMETHEUS_LABELS, Metric
 
 _HIGH_CARDINALITY = {"run", "run_id", "attempt", "pid", "step", "writer"}
 

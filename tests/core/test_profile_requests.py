@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tachoscope_core import profile_requests
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.profile_requests import HostState, Pass, Plan, RankState, new_request
-from tachoscope_core.store import Store
-from tachoscope_core.stored_traces import traces
+from tachoscope_core.storage import profile_requests
+from tachoscope_core.storage.profile_requests import HostState, Pass, Plan, RankState, new_request
+from tachoscope_core.storage.store import Store
+from tachoscope_core.storage.traces import traces
 
 NOW = 1_800_000_000.0
 

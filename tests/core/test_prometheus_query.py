@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.prometheus_query import ask, ask_over, label_values
+from tachoscope_core.net.prometheus import ask, ask_over, label_values
 
 
 class Answers(BaseHTTPRequestHandler):

@@ -14,8 +14,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tachoscope_core.quantiles import quantile
-from tachoscope_core.snapshot import Buckets
+from tachoscope_core.servers.histogram_quantiles import quantile
+from tachoscope_core.servers.snapshot import Buckets
 
 BOUNDS = (0.1, 0.25, 0.5, 1.0, 2.5)
 

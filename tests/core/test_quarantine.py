@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tachoscope_core import quarantine
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.quarantine import Failure, Shard, shard_name
+from tachoscope_core.storage import shard_quarantine as quarantine
+from tachoscope_core.storage.shard_quarantine import Failure, Shard, shard_name
 
 TIMES = st.integers(0, 20).map(float)
 FAILURES = st.builds(Failure, rank=st.integers(0, 3), attempt=st.integers(0, 2), time=TIMES, error=st.sampled_from("ab"))

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from making import envelope
-from tachoscope_core import records
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.records import records
 
 
 def test_every_kind_survives_writing_and_reading() -> None:

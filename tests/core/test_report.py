@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tachoscope_core import report
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.report import report
 
 
 def minimal() -> report.Report:

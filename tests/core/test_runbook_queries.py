@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from helpers import REPOSITORY
-from tachoscope_core.serving_metrics import SERVING_METRICS
-from tachoscope_core.taxonomy import BY_SLUG
+from tachoscope_core.metrics.serving import SERVING_METRICS
+from tachoscope_core.report.taxonomy import BY_SLUG
 
 PAGES = {slug: (REPOSITORY / "runbooks" / f"{slug}.md").read_text() for slug in BY_SLUG}
 QUERIES = {

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 import serving_pages as pages
+from tachoscope_core.metrics.serving import SERVING_METRICS
 from tachoscope_core.servers import SERVERS, catalogue
-from tachoscope_core.serving_metrics import SERVING_METRICS
-from tachoscope_core.serving_page import read, server_of
-from tachoscope_core.snapshot import Buckets, EngineState
+from tachoscope_core.servers.metrics_page import read, server_of
+from tachoscope_core.servers.snapshot import Buckets, EngineState
 
 
 def only_engine(page: str, server: str) -> EngineState:

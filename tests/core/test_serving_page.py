@@ -14,8 +14,8 @@ from prometheus_client.openmetrics.exposition import generate_latest as openmetr
 import serving_pages as pages
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.servers import SERVERS, catalogue
-from tachoscope_core.serving_page import read, samples
-from tachoscope_core.snapshot import Snapshot
+from tachoscope_core.servers.metrics_page import read, samples
+from tachoscope_core.servers.snapshot import Snapshot
 
 MADE = (pages.TRITON, pages.TRITON_TENSORRT_LLM, pages.TRITON_VLLM, pages.SGLANG, pages.TGI, pages.OTEL)
 TTFT = "vllm:time_to_first_token_seconds"

@@ -10,11 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import serving_pages as pages
-from tachoscope_core import serving_page, serving_recording
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.servers import SERVERS, catalogue
-from tachoscope_core.serving_recording import is_recording, read, write
-from tachoscope_core.snapshot import Snapshot
+from tachoscope_core.servers import metrics_page as serving_page
+from tachoscope_core.servers import recording as serving_recording
+from tachoscope_core.servers.recording import is_recording, read, write
+from tachoscope_core.servers.snapshot import Snapshot
 
 
 def record(path: Path, *looks: tuple[Snapshot, str], server: str = "sglang") -> list[Snapshot]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from making import envelope
-from tachoscope_core import records
-from tachoscope_core.shared_ranks import claims, shared_ranks
+from tachoscope_core.jobs.shared_ranks import claims, shared_ranks
+from tachoscope_core.records import records
 
 
 def process(pid: int, begin: float, end: float, *, rank: int = 0, attempt: int = 0, world: int = 1) -> list[records.AnyRecord]:

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.store import Store
+from tachoscope_core.storage.store import Store
 
 WRITER = "01234567-89ab-4cde-8f01-23456789abcd"
 

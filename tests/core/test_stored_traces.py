@@ -4,10 +4,10 @@ from pathlib import Path
 import pytest
 
 from processes import free_port, s3_environment, s3_server
-from tachoscope_core import stored_traces
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.store import Store
-from tachoscope_core.stored_traces import StoredTrace
+from tachoscope_core.storage import traces as stored_traces
+from tachoscope_core.storage.store import Store
+from tachoscope_core.storage.traces import StoredTrace
 
 
 @pytest.fixture

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from tachoscope_core.names import REQUEST_STATES, TRAINING_STATES
-from tachoscope_core.taxonomy import BY_SLUG, Bottleneck
+from tachoscope_core.metrics.catalogue import REQUEST_STATES, TRAINING_STATES
+from tachoscope_core.report.taxonomy import BY_SLUG, Bottleneck
 
 RUNBOOKS = Path(__file__).parents[2] / "runbooks"
 SLUGS = [

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkpointing import summed
-from tachoscope_core.records import ShardSum
-from tachoscope_core.verification import Manifest, Verdict, open_regular, verify
+from tachoscope_core.checkpoints.verification import Manifest, Verdict, open_regular, verify
+from tachoscope_core.records.records import ShardSum
 
 LATER = time.time() + 10 * 365 * 86400
 """Not only an hour: this file may have been collected long before its tests run."""

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tachoscope_core import zip_checkpoints
-from tachoscope_core.zip_checkpoints import verify_zip
+from tachoscope_core.checkpoints import torch_zip as zip_checkpoints
+from tachoscope_core.checkpoints.torch_zip import verify_zip
 
 torch = pytest.importorskip("torch")
 

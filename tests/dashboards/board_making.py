@@ -8,7 +8,7 @@ from typing import Any
 from helpers import REPOSITORY
 from tachoscope_alerts.lint.catalogue import catalogue
 from tachoscope_alerts.spec import openslo, policy
-from tachoscope_core import palette
+from tachoscope_core.report import palette
 from tachoscope_dashboards.boards.shared.expressions import KEPT
 from tachoscope_dashboards.lint import board_json as reading
 from tachoscope_dashboards.lint.board_json import Dashboard

@@ -15,7 +15,7 @@ from demo_gpus import BUSY, SERVING, STARVED, Gpus
 from helpers import REPOSITORY, environment
 from processes import AgentProcess, free_port
 from tachoscope_cli.drill_processes import running
-from tachoscope_core import spool
+from tachoscope_core.storage import spool
 
 HANG_SECONDS = "6"
 """Far less than by default: a hang of the demo lasts seconds."""

@@ -9,10 +9,10 @@ import math
 from collections.abc import Callable
 
 from recorded_series import Labels, Series, span
-from tachoscope_core.metric import NAMESPACE
-from tachoscope_core.names import BY_NAME
-from tachoscope_core.nccl_metrics import COLLECTIVE_SECONDS, COMMUNICATOR_STATES, MISSING_CONDITIONS
-from tachoscope_core.watch_metrics import JOB_STATES
+from tachoscope_core.metrics.catalogue import BY_NAME
+from tachoscope_core.metrics.metric import NAMESPACE
+from tachoscope_core.metrics.nccl import COLLECTIVE_SECONDS, COMMUNICATOR_STATES, MISSING_CONDITIONS
+from tachoscope_core.metrics.watch import JOB_STATES
 
 SCRAPE_SECONDS = 15.0
 LATE, HUNG = (330.0, 475.0), (400.0, 475.0)

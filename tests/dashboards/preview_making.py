@@ -14,7 +14,7 @@ import numpy as np
 from benchmarks.remote_write import Sender, encoded
 
 from processes import free_port, wait_for
-from tachoscope_core import palette
+from tachoscope_core.report import palette
 from tachoscope_dashboards.parts.board import Board, Event
 from tachoscope_dashboards.parts.panels import (
     About,

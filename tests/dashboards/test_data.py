@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from planted import POLICY, differs, expression, lines_of_what_happens_now_and_then, made, panel, steps, unmarked_alerts, variable
-from tachoscope_core import palette
-from tachoscope_core.training_metrics import STEP_DATA_WAIT
+from tachoscope_core.metrics.training import STEP_DATA_WAIT
+from tachoscope_core.report import palette
 from tachoscope_dashboards.boards.data import board as data
 from tachoscope_dashboards.parts.slo_objectives import bound, objective
 

@@ -11,8 +11,8 @@ from planted import POLICY, colors, expression, filled, links, made, panels, ste
 from tachoscope_alerts.lint.catalogue import catalogue
 from tachoscope_alerts.promql import parser as promql
 from tachoscope_alerts.spec.openslo import load
-from tachoscope_core import palette
-from tachoscope_core.training_metrics import TRAINING_STATES
+from tachoscope_core.metrics.training import TRAINING_STATES
+from tachoscope_core.report import palette
 from tachoscope_dashboards.boards.fleet import board as fleet
 from tachoscope_dashboards.parts import slo_objectives as objectives
 

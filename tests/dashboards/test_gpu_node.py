@@ -16,7 +16,8 @@ from planted import (
     unmarked_alerts,
     variable,
 )
-from tachoscope_core import gpu_metrics, palette
+from tachoscope_core.metrics import gpu as gpu_metrics
+from tachoscope_core.report import palette
 from tachoscope_dashboards.boards.gpu import board as gpu_node
 from tachoscope_dashboards.boards.shared import gpus as gpu_panels
 from tachoscope_dashboards.parts.slo_objectives import bound

@@ -17,8 +17,8 @@ import planted_watch
 import recorded_series
 from planted import POLICY
 from recorded_series import Labels, Series
-from tachoscope_core import prometheus_query
-from tachoscope_core.metric import IDENTITY, WORKLOADS
+from tachoscope_core.metrics.metric import IDENTITY, WORKLOADS
+from tachoscope_core.net import prometheus as prometheus_query
 from tachoscope_dashboards.boards.all import boards
 from tachoscope_dashboards.parts.board import to_json
 from tachoscope_dashboards.parts.variables import THIS_JOB

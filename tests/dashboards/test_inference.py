@@ -12,8 +12,8 @@ from planted import POLICY, RULES, colors, column, made, panels, steps, written,
 from tachoscope_alerts.spec import files as places
 from tachoscope_alerts.spec import openslo
 from tachoscope_alerts.spec.slo import AtMost, Slo
-from tachoscope_core import palette
-from tachoscope_core.serving_metrics import DIRECTIONS, ENGINE_STATES, OUTCOMES, REQUEST_STATES
+from tachoscope_core.metrics.serving import DIRECTIONS, ENGINE_STATES, OUTCOMES, REQUEST_STATES
+from tachoscope_core.report import palette
 from tachoscope_dashboards.boards.inference import board as inference
 from tachoscope_dashboards.parts import slo_objectives as objectives
 

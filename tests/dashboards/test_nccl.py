@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from planted import POLICY, differs, expression, lines_of_what_happens_now_and_then, made, panel, steps, unmarked_alerts
-from tachoscope_core import palette
-from tachoscope_core.nccl_metrics import COMMUNICATOR_STATES
+from tachoscope_core.metrics.nccl import COMMUNICATOR_STATES
+from tachoscope_core.report import palette
 from tachoscope_dashboards.boards.nccl import board as nccl
 
 BOARD = made(nccl.board(POLICY))

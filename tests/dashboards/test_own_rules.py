@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from board_making import Json, found, made, panel, variable
-from tachoscope_core import palette
+from tachoscope_core.report import palette
 from tachoscope_dashboards.lint.tachoscope_rules import GONE, HOUSE, RULES, TYPES
 
 ALL = (*RULES, *HOUSE)

@@ -11,7 +11,7 @@ from grafanalib._gen import DashboardEncoder
 
 from planted import POLICY, filled, wrong
 from round_trip import losses
-from tachoscope_core import palette
+from tachoscope_core.report import palette
 from tachoscope_dashboards.boards.all import boards
 from tachoscope_dashboards.parts import panels
 from tachoscope_dashboards.parts.board import Board, to_json

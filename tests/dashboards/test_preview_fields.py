@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tachoscope_core import palette
+from tachoscope_core.report import palette
 from tachoscope_dashboards.parts.board import Board, to_json
 from tachoscope_dashboards.parts.panels import About, Column, Placed, Query, Step, stat, table, timeseries
 from tachoscope_dashboards.preview import fields

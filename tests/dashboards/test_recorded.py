@@ -17,7 +17,7 @@ import recorded_series
 from tachoscope_alerts.compile.links import board_name
 from tachoscope_alerts.spec import files as places
 from tachoscope_alerts.spec import policy
-from tachoscope_core import prometheus_query
+from tachoscope_core.net import prometheus as prometheus_query
 from tachoscope_dashboards.boards.all import boards
 from tachoscope_dashboards.parts.board import to_json
 from tachoscope_dashboards.preview import choices

@@ -12,8 +12,9 @@ from helpers import REPOSITORY
 from planted import POLICY, RULES, Answer, colors, column, made, panels, steps, written, wrong
 from tachoscope_alerts.spec import files as places
 from tachoscope_alerts.spec import openslo
-from tachoscope_core import palette, yaml_text
-from tachoscope_core.training_metrics import EFFECTIVE_STATES, TRAINING_STATES
+from tachoscope_core import yaml_text
+from tachoscope_core.metrics.training import EFFECTIVE_STATES, TRAINING_STATES
+from tachoscope_core.report import palette
 from tachoscope_dashboards.boards.fleet import board as fleet
 from tachoscope_dashboards.boards.slos import board as slos
 from tachoscope_dashboards.boards.slos.expressions import WINDOWS, burn_steps

@@ -6,9 +6,9 @@ from typing import get_args
 import pytest
 
 from planted import POLICY, differs, expression, lines_of_what_happens_now_and_then, made, panel, steps, unmarked_alerts
-from tachoscope_core import palette
-from tachoscope_core.training_metrics import ENDS, RECOVERY_SECONDS, TRAINING_STATES
-from tachoscope_core.verification import Result
+from tachoscope_core.checkpoints.verification import Result
+from tachoscope_core.metrics.training import ENDS, RECOVERY_SECONDS, TRAINING_STATES
+from tachoscope_core.report import palette
 from tachoscope_dashboards.boards.checkpoints import board as storage
 from tachoscope_dashboards.boards.checkpoints import checkpoints as checkpoint_panels
 from tachoscope_dashboards.boards.checkpoints import recovery as recovery_panels

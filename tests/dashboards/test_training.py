@@ -9,8 +9,8 @@ import pytest
 
 from planted import POLICY, Answer, colors, expression, filled, links, made, panels, written, wrong
 from tachoscope_alerts.promql import parser as promql
-from tachoscope_core import palette
-from tachoscope_core.training_metrics import RANK_STATES, TRAINING_STATES
+from tachoscope_core.metrics.training import RANK_STATES, TRAINING_STATES
+from tachoscope_core.report import palette
 from tachoscope_dashboards.boards.training import board as training
 from tachoscope_dashboards.parts import slo_objectives as objectives
 

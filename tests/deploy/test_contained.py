@@ -21,8 +21,9 @@ from contained import CAN_CONTAIN, can_run_python, command, run
 from processes import free_port, s3_environment, s3_server, wait_for
 from rendering import CHART, merged, one, profile, render
 from spooling import Process
-from tachoscope_core import spool, yaml_text
-from tachoscope_core.store import Store
+from tachoscope_core import yaml_text
+from tachoscope_core.storage import spool
+from tachoscope_core.storage.store import Store
 
 pytestmark = CAN_CONTAIN
 

@@ -20,8 +20,8 @@ from helpers import BIN, REPOSITORY
 from processes import free_port, wait_for
 from rendering import CHART, DEPLOY, one, render
 from tachoscope_analyzers.load import from_store
-from tachoscope_core import spool
-from tachoscope_core.store import Store
+from tachoscope_core.storage import spool
+from tachoscope_core.storage.store import Store
 from tachoscope_node.config import load
 
 TEXT = (DEPLOY / "Dockerfile").read_text()

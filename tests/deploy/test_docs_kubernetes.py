@@ -16,7 +16,7 @@ from helpers import REPOSITORY
 from kubernetes_rules import pod_faults, pods, schema_faults
 from rendering import CHART, DEPLOY, VERSIONS, one, render
 from tachoscope_core import yaml_text
-from tachoscope_core.gpu_metrics import GPU_METRICS
+from tachoscope_core.metrics.gpu import GPU_METRICS
 from tachoscope_node.settings import Config
 
 PAGE = (REPOSITORY / "docs" / "kubernetes.md").read_text()

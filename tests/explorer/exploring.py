@@ -10,7 +10,7 @@ from streamlit import config
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash as page_hash
 
-from tachoscope_core.store import Store
+from tachoscope_core.storage.store import Store
 from tachoscope_explorer.page import settings
 from tachoscope_explorer.page.settings import Settings
 from tachoscope_explorer.server.run import APP

@@ -8,7 +8,7 @@ import pytest
 
 from course_making import Extra, late, lines, nothing, slower
 from planting import Planted
-from tachoscope_core.store import Store
+from tachoscope_core.storage.store import Store
 from tachoscope_explorer.page.settings import Settings
 
 SCRIPT = "<script>alert(1)</script>"

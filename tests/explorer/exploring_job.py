@@ -7,8 +7,8 @@ from collections import defaultdict
 from pathlib import Path
 
 from making import job
-from tachoscope_core import records
-from tachoscope_core.store import Store
+from tachoscope_core.records import records
+from tachoscope_core.storage.store import Store
 
 
 def put(store: Path, name: str, lines: bytes) -> None:

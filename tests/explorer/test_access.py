@@ -10,7 +10,7 @@ from typing import Any
 import bcrypt
 import pytest
 
-from tachoscope_core.host_names import HostNames
+from tachoscope_core.net.allowed_hosts import HostNames
 from tachoscope_explorer.server import login
 from tachoscope_explorer.server.access import HEALTH, Access, Door
 from tachoscope_explorer.server.sessions import Tries

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from tachoscope_analyzers.aligned_steps import StepTimes, aligned_steps
-from tachoscope_core.comparison import Comparison, Difference
-from tachoscope_core.palette import STATE_COLORS
-from tachoscope_core.report import Change
+from tachoscope_core.report.comparison import Comparison, Difference
+from tachoscope_core.report.palette import STATE_COLORS
+from tachoscope_core.report.report import Change
 from tachoscope_explorer.figures import compare, what_if
 from tachoscope_explorer.figures.time_unit import time_unit
 

@@ -10,8 +10,8 @@ import pytest
 
 from exploring import open_page, words
 from making import job
-from tachoscope_core import records
-from tachoscope_core.store import Store
+from tachoscope_core.records import records
+from tachoscope_core.storage.store import Store
 from tachoscope_explorer.navigation import PAGES
 from tachoscope_explorer.page.settings import Settings
 from tachoscope_explorer.page.view import view_of

@@ -14,8 +14,8 @@ from serving_making import BEGIN, Server
 from tachoscope_analyzers.serving.capacity import Capacity, Point
 from tachoscope_analyzers.serving.objectives import Objective
 from tachoscope_analyzers.serving.traffic import Traffic
-from tachoscope_core import records
-from tachoscope_core.store import Store
+from tachoscope_core.records import records
+from tachoscope_core.storage.store import Store
 from tachoscope_explorer.figures import inference as figures
 from tachoscope_explorer.page.settings import Settings
 

@@ -18,9 +18,9 @@ from life_making import killed_three_times
 from making import envelope
 from tachoscope_analyzers.analyze import analyze
 from tachoscope_analyzers.load import from_store
-from tachoscope_core import records
-from tachoscope_core.report import SCHEMA, Report, dump
-from tachoscope_core.store import Store
+from tachoscope_core.records import records
+from tachoscope_core.report.report import SCHEMA, Report, dump
+from tachoscope_core.storage.store import Store
 from tachoscope_explorer.sources import cache as sources
 
 NAME = "planted"

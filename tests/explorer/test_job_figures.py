@@ -13,8 +13,8 @@ from tachoscope_analyzers.load import JobRecords, from_spool
 from tachoscope_analyzers.rank_grid import RankGrid, own_time
 from tachoscope_analyzers.steps import Steps, aligned
 from tachoscope_analyzers.timeline import Timeline, timeline
-from tachoscope_core.palette import STATE_COLORS
-from tachoscope_core.report import Report
+from tachoscope_core.report.palette import STATE_COLORS
+from tachoscope_core.report.report import Report
 from tachoscope_explorer.figures import ledger, steps
 
 

@@ -15,8 +15,8 @@ from life_making import PlantedLife, killed_three_times
 from making import job
 from serving_making import Server
 from tachoscope_analyzers.job_summary import JobSummary, Worst
-from tachoscope_core import records
-from tachoscope_core.store import Store
+from tachoscope_core.records import records
+from tachoscope_core.storage.store import Store
 from tachoscope_explorer.page.settings import Settings
 from tachoscope_explorer.page.widgets import csv
 from tachoscope_explorer.screens.jobs import list as jobs

@@ -18,8 +18,8 @@ from http_serving import serving
 from slo_making import BEGIN, Planted, write_store
 from slo_report_making import BURNING, EXHAUSTED, OBJECTIVE, UNKNOWN
 from tachoscope_alerts.measure.alert_history import Fired, History
-from tachoscope_core.names import BY_NAME
-from tachoscope_core.store import Store
+from tachoscope_core.metrics.catalogue import BY_NAME
+from tachoscope_core.storage.store import Store
 from tachoscope_explorer.figures import slos as figures
 from tachoscope_explorer.page.settings import Settings
 from tachoscope_show.slo import words as slo_words

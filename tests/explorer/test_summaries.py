@@ -8,7 +8,7 @@ import streamlit as st
 
 import course_making
 from exploring import WRITER, filled
-from tachoscope_core.store import Store
+from tachoscope_core.storage.store import Store
 from tachoscope_explorer.sources import summary_cache as summaries
 from tachoscope_explorer.sources.summary_cache import Kept, known, look, make, place
 

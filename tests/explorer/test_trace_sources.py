@@ -10,9 +10,9 @@ import pytest
 import streamlit as st
 
 from processes import free_port, s3_environment, s3_server
-from tachoscope_core import stored_traces
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.store import Store
+from tachoscope_core.storage import traces as stored_traces
+from tachoscope_core.storage.store import Store
 from tachoscope_explorer.page.settings import Settings
 from tachoscope_explorer.sources import traces as trace_sources
 from tachoscope_explorer.sources.traces import GIVEN, UPLOADED

@@ -11,7 +11,7 @@ from helpers import command
 from recorder_dumps import world
 from tachoscope_analyzers.flight_recorder.read import dumps_in, read_all
 from tachoscope_analyzers.flight_recorder.report import report
-from tachoscope_core.report import Report
+from tachoscope_core.report.report import Report
 
 DATA = Path(os.environ.get("TACHOSCOPE_TEST_DATA") or Path(__file__).parents[3] / "shared" / "data") / "flight_recorder"
 RECORDED = sorted(DATA.glob("*/fault_injection.log"))

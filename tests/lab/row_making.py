@@ -10,8 +10,8 @@ from typing import Any
 from benchmarks.lab.rows_of_runs import Fault, Named, Row
 
 from making import job, synchronous
-from tachoscope_core import records
-from tachoscope_core.store import Store
+from tachoscope_core.records import records
+from tachoscope_core.storage.store import Store
 
 BASE = {"data_wait": 0.001, "forward": 0.030, "backward": 0.062, "optimizer": 0.004, "other": 0.001}
 STEPS = 60

@@ -10,7 +10,7 @@ from benchmarks.lab import faults, plan
 from benchmarks.lab.faults.input import rank_of_part
 from benchmarks.lab.workloads.exchange import partner
 
-from tachoscope_core.taxonomy import BY_SLUG
+from tachoscope_core.report.taxonomy import BY_SLUG
 
 RUNS = plan.runs("development", runs_per_class=4, seed=7)
 

@@ -17,7 +17,7 @@ from helpers import REPOSITORY, assert_phases_sum, steps_of
 from tachoscope_analyzers import ledger
 from tachoscope_analyzers.load import JobRecords, from_store
 from tachoscope_analyzers.steps import aligned
-from tachoscope_core.store import Store
+from tachoscope_core.storage.store import Store
 
 pytestmark = [pytest.mark.alone, pytest.mark.bar]  # two ranks on two cores, and sizes of what was injected; a minute in all
 FIELDS = {

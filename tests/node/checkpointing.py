@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 
 from spooling import Process
-from tachoscope_core import records
-from tachoscope_core.checksums import open_file_checksum
-from tachoscope_core.records import ShardSum
-from tachoscope_core.verification import open_regular
+from tachoscope_core.checkpoints.checksums import open_file_checksum
+from tachoscope_core.checkpoints.verification import open_regular
+from tachoscope_core.records import records
+from tachoscope_core.records.records import ShardSum
 
 
 def summed(file: Path) -> ShardSum:

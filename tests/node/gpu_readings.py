@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tachoscope_core import gpu_metrics as names
-from tachoscope_core.metric import Metric
+from tachoscope_core.metrics import gpu as names
+from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.families import Family, Labels
 from tachoscope_node.gpu.reading import Gpu, Reading
 from tachoscope_node.logs import Log

@@ -20,7 +20,7 @@ from typing import Any
 
 import yaml
 
-from tachoscope_core import spool
+from tachoscope_core.storage import spool
 
 BIN = Path(sys.executable).parent
 START_SECONDS = 120.0

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from tachoscope.spool_writer import SpoolWriter
-from tachoscope_core import records
-from tachoscope_core.store import Store
+from tachoscope_core.records import records
+from tachoscope_core.storage.store import Store
 from tachoscope_node.agent import Agent
 from tachoscope_node.config import load
 from tachoscope_node.logs import Log

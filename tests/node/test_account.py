@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from making import envelope
-from tachoscope_core import records
+from tachoscope_core.records import records
 from tachoscope_node.live import Live, Rank
 from tachoscope_node.settings import Limits
 from test_live import Told, series

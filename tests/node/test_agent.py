@@ -12,9 +12,10 @@ import msgspec
 import pytest
 
 from spooling import FakeClock, Process, agent_of, assert_once, pass_seconds, stored, value
-from tachoscope_core import records, spool
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.store import Store
+from tachoscope_core.records import records
+from tachoscope_core.storage import spool
+from tachoscope_core.storage.store import Store
 from tachoscope_node.agent import Agent
 
 

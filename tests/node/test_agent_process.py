@@ -17,8 +17,8 @@ import pytest
 
 from processes import BIN, AgentProcess, agent_process, free_port, s3_environment, s3_server, wait_for
 from spooling import Process, assert_once, stored
-from tachoscope_core import spool
-from tachoscope_core.store import Store
+from tachoscope_core.storage import spool
+from tachoscope_core.storage.store import Store
 
 RANKS = 8
 

@@ -14,7 +14,7 @@ from tachoscope.spool_writer import SpoolWriter
 from tachoscope_analyzers.ledger import ledgers
 from tachoscope_analyzers.load import from_spool
 from tachoscope_analyzers.steps import aligned
-from tachoscope_core import records
+from tachoscope_core.records import records
 
 STEPS = 3000
 STEP_SECONDS = 0.002

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from helpers import REPOSITORY
-from tachoscope_core.serving_metrics import SERVING_METRICS
+from tachoscope_core.metrics.serving import SERVING_METRICS
 from tachoscope_node.config import load
 from tachoscope_node.servers import ANSWER_SECONDS, MOST_BYTES, MOST_MODELS
 

@@ -18,9 +18,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from spooling import FakeClock, Process, agent_of, pass_seconds
-from tachoscope_core import records
-from tachoscope_core.names import BY_NAME
-from tachoscope_core.training_metrics import JOB_ACTIVE
+from tachoscope_core.metrics.catalogue import BY_NAME
+from tachoscope_core.metrics.training import JOB_ACTIVE
+from tachoscope_core.records import records
 from tachoscope_node.agent import Agent
 from tachoscope_node.exposition import Exposition, render
 from tachoscope_node.families import Family, Histogram, with_namespaces

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from spooling import FakeClock, Process, agent_of, assert_once, pass_seconds, value
-from tachoscope_core import records, spool
+from tachoscope_core.records import records
+from tachoscope_core.storage import spool
 from tachoscope_node.exposition import Exposition
 from tachoscope_node.segment import Segment
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from making import envelope
-from tachoscope_core.records import IntegrityEvent
+from tachoscope_core.records.records import IntegrityEvent
 from tachoscope_node.integrity_counts import MAX_STEPS, Integrity
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from making import envelope
 from spooling import FakeClock, Process, agent_of, pass_seconds, value
-from tachoscope_core import records
-from tachoscope_core.store import Store
+from tachoscope_core.records import records
+from tachoscope_core.storage.store import Store
 from tachoscope_node.agent import Agent
 from tachoscope_node.keeper import RESTART_SECONDS
 from test_agent import restarted

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from making import envelope
-from tachoscope_core import records
-from tachoscope_core.training_metrics import TRAINING_STATES
+from tachoscope_core.metrics.training import TRAINING_STATES
+from tachoscope_core.records import records
 from tachoscope_node import live_families
 from tachoscope_node.families import Histogram
 from tachoscope_node.live import Live

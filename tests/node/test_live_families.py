@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tachoscope_core import records
-from tachoscope_core.training_metrics import RANK_STATES, STEP_DATA_WAIT
+from tachoscope_core.metrics.training import RANK_STATES, STEP_DATA_WAIT
+from tachoscope_core.records import records
 from tachoscope_node import saved
 from tachoscope_node.families import Histogram
 from tachoscope_node.live import Live

@@ -19,10 +19,11 @@ from spooling import FakeClock, agent_of, pass_seconds, value
 from tachoscope.spool_writer import SpoolWriter
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.serving.from_records import engine_states, traffic_of
-from tachoscope_core import records, spool
-from tachoscope_core.report import Source
-from tachoscope_core.serving_metrics import OUTCOMES, REQUEST_STATES
-from tachoscope_core.store import Store
+from tachoscope_core.metrics.serving import OUTCOMES, REQUEST_STATES
+from tachoscope_core.records import records
+from tachoscope_core.report.report import Source
+from tachoscope_core.storage import spool
+from tachoscope_core.storage.store import Store
 from tachoscope_node import live_service_families
 from tachoscope_node.live import Live
 from tachoscope_node.live_services import MAX_VERSIONS, MAX_VERSIONS_OF_NODE, trainings

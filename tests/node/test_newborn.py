@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from spooling import FakeClock, Process, agent_of
-from tachoscope_core import records
-from tachoscope_core.names import BY_NAME
+from tachoscope_core.metrics.catalogue import BY_NAME
+from tachoscope_core.records import records
 from tachoscope_node.families import Family
 from tachoscope_node.newborn import AT_ZERO_SECONDS, Newborn
 from test_slo_signals import SCRAPE_SECONDS, Scraped

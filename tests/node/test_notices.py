@@ -7,8 +7,8 @@ from pathlib import Path
 
 from spooling import FakeClock, Process, agent_of, pass_seconds
 from tachoscope.notice import Notice
-from tachoscope_core import records
-from tachoscope_core.store import Store
+from tachoscope_core.records import records
+from tachoscope_core.storage.store import Store
 
 
 def start(tmp_path: Path, clock: FakeClock, job: str) -> Process:

@@ -26,10 +26,10 @@ from fake_otlp_receiver import (
     rejects,
     waits,
 )
-from tachoscope_core.agent_metrics import OTLP_EXPORTS
-from tachoscope_core.host_metrics import DISK_IO_SECONDS, INFINIBAND_LINK_RATE, NETWORK_BYTES
-from tachoscope_core.metric import Metric
-from tachoscope_core.training_metrics import HEARTBEAT_AGE, STEP_SECONDS, STEPS, TIME_SECONDS
+from tachoscope_core.metrics.agent import OTLP_EXPORTS
+from tachoscope_core.metrics.host import DISK_IO_SECONDS, INFINIBAND_LINK_RATE, NETWORK_BYTES
+from tachoscope_core.metrics.metric import Metric
+from tachoscope_core.metrics.training import HEARTBEAT_AGE, STEP_SECONDS, STEPS, TIME_SECONDS
 from tachoscope_node.families import Family, Histogram
 from tachoscope_node.otlp import OtlpPush, OtlpSettings, faults
 from tachoscope_node.otlp_http import BoundedSession

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import get_args, get_type_hints
 
-from tachoscope_core.metric import Metric
-from tachoscope_core.training_metrics import JOB_SM_ACTIVE, STEP_SECONDS
+from tachoscope_core.metrics.metric import Metric
+from tachoscope_core.metrics.training import JOB_SM_ACTIVE, STEP_SECONDS
 from tachoscope_node.families import Family, Histogram
 from tachoscope_node.otlp_points import _UNITS, Points
 

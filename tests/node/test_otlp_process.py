@@ -19,7 +19,7 @@ import requests
 from fake_otlp_receiver import Behaviour, FakeReceiver, answers, drips, metrics_of, points_of, waits
 from left_behind import LeftBehind
 from processes import free_port, wait_for
-from tachoscope_core.training_metrics import STEPS
+from tachoscope_core.metrics.training import STEPS
 from tachoscope_node.families import Family
 from test_otlp import FAMILIES, Push, assert_as_in_the_families
 

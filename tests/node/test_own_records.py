@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from spooling import FakeClock, agent_of, pass_seconds
-from tachoscope_core import records
-from tachoscope_core.store import Store
+from tachoscope_core.records import records
+from tachoscope_core.storage.store import Store
 from tachoscope_node import own_records
 from tachoscope_node.own_records import OwnRecords
 

@@ -11,7 +11,7 @@ from fake_metadata import FakeMetadata, fake_metadata
 from processes import wait_for
 from tachoscope.notice import Notice
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.training_metrics import PREEMPTION_NOTICE
+from tachoscope_core.metrics.training import PREEMPTION_NOTICE
 from tachoscope_node.collectors.collector import NoDataError
 from tachoscope_node.config import load
 from tachoscope_node.preemption import Metadata, MetadataError, PreemptionCollector, Provider

@@ -10,8 +10,8 @@ import pytest
 
 from processes import agent_process, ask_prometheus, prometheus, wait_for
 from spooling import Process
-from tachoscope_core.metric import NAMESPACE
-from tachoscope_core.names import BY_NAME
+from tachoscope_core.metrics.catalogue import BY_NAME
+from tachoscope_core.metrics.metric import NAMESPACE
 
 pytestmark = pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not installed")
 

@@ -8,8 +8,8 @@ import pytest
 
 from spooling import FakeClock, Process, agent_of, pass_seconds
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.names import BY_NAME
-from tachoscope_core.store import Store
+from tachoscope_core.metrics.catalogue import BY_NAME
+from tachoscope_core.storage.store import Store
 from tachoscope_node import samples as samples_module
 from tachoscope_node.families import Family, Histogram
 from tachoscope_node.samples import Samples

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
 
 import serving_pages as pages
-from tachoscope_core import serving_metrics as names
-from tachoscope_core.serving_page import read
-from tachoscope_core.snapshot import Buckets, EngineState, Snapshot
+from tachoscope_core.metrics import serving as names
+from tachoscope_core.servers.metrics_page import read
+from tachoscope_core.servers.snapshot import Buckets, EngineState, Snapshot
 from tachoscope_node.exposition import render
 from tachoscope_node.families import Histogram
 from tachoscope_node.otlp_points import Points

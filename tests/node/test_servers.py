@@ -16,7 +16,7 @@ from gpu.fake_dcgm_exporter import FakeDcgmExporter, fake_dcgm_exporter
 from processes import agent_process, ask_prometheus, prometheus, wait_for
 from spooling import agent_of
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.serving_metrics import REQUESTS, SERVER_UP
+from tachoscope_core.metrics.serving import REQUESTS, SERVER_UP
 from tachoscope_node import servers
 from tachoscope_node.collectors.collector import NoDataError
 from tachoscope_node.config import load

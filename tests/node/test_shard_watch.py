@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from making import envelope
-from tachoscope_core import quarantine, records
-from tachoscope_core.quarantine import Shard, from_store
-from tachoscope_core.store import Store
+from tachoscope_core.records import records
+from tachoscope_core.storage import shard_quarantine as quarantine
+from tachoscope_core.storage.shard_quarantine import Shard, from_store
+from tachoscope_core.storage.store import Store
 from tachoscope_node.shard_watch import MANY, ShardWatch
 
 PLAIN = "ReadError"

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from spooling import FakeClock, Process, agent_of, pass_seconds, value
-from tachoscope_core import quarantine, records
-from tachoscope_core.quarantine import from_store
-from tachoscope_core.store import Store
+from tachoscope_core.records import records
+from tachoscope_core.storage import shard_quarantine as quarantine
+from tachoscope_core.storage.shard_quarantine import from_store
+from tachoscope_core.storage.store import Store
 from tachoscope_node.shard_watch import SYNC_SECONDS
 
 

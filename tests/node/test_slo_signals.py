@@ -13,8 +13,8 @@ import pytest
 
 from serving_making import Server
 from spooling import FakeClock, Process, agent_of, pass_seconds, value
-from tachoscope_core import records
-from tachoscope_core.training_metrics import ENDS, INTEGRITY_KINDS, STEP_SLOWDOWN
+from tachoscope_core.metrics.training import ENDS, INTEGRITY_KINDS, STEP_SLOWDOWN
+from tachoscope_core.records import records
 from tachoscope_node.agent import Agent
 from tachoscope_node.families import Histogram
 from tachoscope_node.newborn import AT_ZERO_SECONDS

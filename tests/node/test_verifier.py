@@ -16,9 +16,9 @@ import pytest
 from checkpointing import flip, save, summed
 from processes import wait_for
 from spooling import FakeClock, Process, agent_of, pass_seconds, value
-from tachoscope_core import records
-from tachoscope_core.store import Store
-from tachoscope_core.verification import Manifest, Verdict
+from tachoscope_core.checkpoints.verification import Manifest, Verdict
+from tachoscope_core.records import records
+from tachoscope_core.storage.store import Store
 from tachoscope_node import verify_queue
 from tachoscope_node.agent import Agent
 from tachoscope_node.read_back import Order

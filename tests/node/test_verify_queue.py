@@ -8,9 +8,9 @@ from typing import get_args
 
 import pytest
 
-from tachoscope_core import records
-from tachoscope_core.records import ShardSum
-from tachoscope_core.verification import Result, Verdict
+from tachoscope_core.checkpoints.verification import Result, Verdict
+from tachoscope_core.records import records
+from tachoscope_core.records.records import ShardSum
 from tachoscope_node import verify_queue
 from tachoscope_node.verify_queue import LOOK_AGAIN_SECONDS, SETTLE_SECONDS, WAIT_SECONDS, Task, VerifyQueue
 

@@ -8,7 +8,7 @@ import pytest
 from operations_making import Plan, operations, write
 from tachoscope_analyzers.replay.report import report
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.report import Report
+from tachoscope_core.report.report import Report
 
 CAUSES = ("stage_imbalance", "compute_straggler", "data_imbalance", "host_pause", "slow_link")
 

@@ -21,8 +21,8 @@ from pathlib import Path
 from helpers import REPOSITORY
 from tachoscope_cli.looking import Looking
 from tachoscope_cli.serving import analyze
-from tachoscope_core import serving_page
-from tachoscope_core.report import Report
+from tachoscope_core.report.report import Report
+from tachoscope_core.servers import metrics_page as serving_page
 
 sys.path.insert(0, str(REPOSITORY / "examples"))
 import serving_load

@@ -13,7 +13,7 @@ import pytest
 
 from helpers import MEASURED
 from http_serving import serving
-from tachoscope_core import serving_recording
+from tachoscope_core.servers import recording as serving_recording
 
 MOST_MIB = 300
 SUM = 'vllm:e2e_request_latency_seconds_sum{model_name="m",engine="0"} 1.0\n'

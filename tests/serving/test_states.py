@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from planted_server import Engine, requests, serve
 from tachoscope_analyzers.serving.states import Spent, spent, starts
 from tachoscope_analyzers.serving.traffic import traffic
-from tachoscope_core.snapshot import Buckets, EngineState, Snapshot
+from tachoscope_core.servers.snapshot import Buckets, EngineState, Snapshot
 
 
 def judged(engine: Engine, arriving: list, seconds: float = 60.0) -> tuple[Spent, Counter[str]]:

@@ -14,8 +14,8 @@ import pytest
 
 import real_vllm
 from real_vllm import Server, azure, fixed, quantile, serving, watched
-from tachoscope_core.report import Report
-from tachoscope_core.serving_part import LatencySeconds
+from tachoscope_core.report.report import Report
+from tachoscope_core.report.serving import LatencySeconds
 
 pytestmark = [
     pytest.mark.bar,

@@ -6,7 +6,7 @@ from tachoscope_analyzers.trace.executor import InProcess
 from tachoscope_analyzers.trace.job_report import report
 from tachoscope_analyzers.trace.rank_summary import Wanted
 from tachoscope_analyzers.trace.ranks import JobTraces, read_job
-from tachoscope_core.report import Report
+from tachoscope_core.report.report import Report
 
 MS = 1_000_000
 Kernels = list[tuple[str, str, int]]

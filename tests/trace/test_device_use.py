@@ -12,7 +12,7 @@ from tachoscope_analyzers.trace.executor import InProcess
 from tachoscope_analyzers.trace.job_report import report
 from tachoscope_analyzers.trace.rank_summary import Wanted
 from tachoscope_analyzers.trace.ranks import read_job
-from tachoscope_core.report import Report
+from tachoscope_core.report.report import Report
 from tachoscope_show.report.text import render
 
 MS = 1_000_000

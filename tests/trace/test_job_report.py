@@ -12,7 +12,7 @@ from tachoscope_analyzers.trace.job_report import report
 from tachoscope_analyzers.trace.rank_summary import Wanted
 from tachoscope_analyzers.trace.ranks import read_job
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.report import Finding, Report
+from tachoscope_core.report.report import Finding, Report
 
 MS = 1_000_000
 NCCL = NAMES["all_reduce"][1]

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tachoscope_core import records
-from tachoscope_core.store import Store
+from tachoscope_core.records import records
+from tachoscope_core.storage.store import Store
 from test_live_hang import training
 from test_watch import get, watching
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from tachoscope_core import profile_requests
-from tachoscope_core.profile_requests import HostState, Pass, Plan, RankState, Request
-from tachoscope_core.store import Store
+from tachoscope_core.storage import profile_requests
+from tachoscope_core.storage.profile_requests import HostState, Pass, Plan, RankState, Request
+from tachoscope_core.storage.store import Store
 from tachoscope_watch.service import Settings, Watch
 from test_watch import get, jobs_of, watching
 from watched_jobs import well

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tachoscope_core.recent_segments import recent_segments
+from tachoscope_core.storage.recent_segments import recent_segments
 from watched_jobs import PlantedJob
 
 DAY = 86400.0

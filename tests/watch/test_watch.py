@@ -18,8 +18,8 @@ import psutil
 from prometheus_client.parser import text_string_to_metric_families
 
 from helpers import BIN, command, environment
-from tachoscope_core.report import parse
-from tachoscope_core.store import Store
+from tachoscope_core.report.report import parse
+from tachoscope_core.storage.store import Store
 from tachoscope_node.exposition import render
 from tachoscope_watch import api
 from tachoscope_watch.cycle import Failed, cycle

@@ -32,7 +32,7 @@ def _mark(loaded: str) -> None:
 def _switch_on() -> None:
     try:
         from tachoscope.importhook import after_import
-        from tachoscope_core import spool
+        from tachoscope_core.storage import spool
     except ImportError:
         _mark("python-without-tachoscope")  # `spool.FOREIGN_PYTHON`, which cannot be imported here
         if importlib.util.find_spec("torch") is not None:

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from tachoscope_core.host_metrics import CLOCK_ERROR, CLOCK_OFFSET, CLOCK_SYNCHRONISED
-from tachoscope_core.metric import Metric
+from tachoscope_core.metrics.host import CLOCK_ERROR, CLOCK_OFFSET, CLOCK_SYNCHRONISED
+from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.collectors.collector import HOST_INTERVAL_SECONDS, NotSupportedError
 from tachoscope_node.families import Family
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from tachoscope_core.host_metrics import CPU_CORES, CPU_SECONDS
-from tachoscope_core.metric import Metric
+from tachoscope_core.metrics.host import CPU_CORES, CPU_SECONDS
+from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.collectors.collector import HOST_INTERVAL_SECONDS
 from tachoscope_node.collectors.reading import MalformedError, read
 from tachoscope_node.families import Family

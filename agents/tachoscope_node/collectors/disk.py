@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from tachoscope_core.host_metrics import DISK_BYTES, DISK_IO_SECONDS, DISK_OPERATION_SECONDS, DISK_OPERATIONS
-from tachoscope_core.metric import Metric
+from tachoscope_core.metrics.host import DISK_BYTES, DISK_IO_SECONDS, DISK_OPERATION_SECONDS, DISK_OPERATIONS
+from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.collectors.collector import HOST_INTERVAL_SECONDS, NoDataError
 from tachoscope_node.collectors.filters import DeviceFilter
 from tachoscope_node.collectors.reading import rows

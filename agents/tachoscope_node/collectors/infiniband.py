@@ -11,14 +11,14 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from tachoscope_core.host_metrics import (
+from tachoscope_core.metrics.host import (
     INFINIBAND_BYTES,
     INFINIBAND_ERRORS,
     INFINIBAND_LINK_RATE,
     INFINIBAND_LINK_STATE,
     LINK_STATES,
 )
-from tachoscope_core.metric import Metric
+from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.collectors.collector import HOST_INTERVAL_SECONDS, NoDataError, NotSupportedError
 from tachoscope_node.collectors.filters import DeviceFilter
 from tachoscope_node.collectors.reading import MalformedError, read

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from tachoscope_core.host_metrics import MAJOR_FAULTS, MEMORY_BYTES, OOM_KILLS
-from tachoscope_core.metric import Metric
+from tachoscope_core.metrics.host import MAJOR_FAULTS, MEMORY_BYTES, OOM_KILLS
+from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.collectors.collector import HOST_INTERVAL_SECONDS
 from tachoscope_node.collectors.reading import MalformedError, read, value
 from tachoscope_node.families import Family, Point

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from tachoscope_core.host_metrics import NETWORK_BYTES, NETWORK_DROPS, NETWORK_ERRORS, TCP_RETRANSMITTED, TCP_SENT
-from tachoscope_core.metric import Metric
+from tachoscope_core.metrics.host import NETWORK_BYTES, NETWORK_DROPS, NETWORK_ERRORS, TCP_RETRANSMITTED, TCP_SENT
+from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.collectors.collector import HOST_INTERVAL_SECONDS
 from tachoscope_node.collectors.filters import DeviceFilter
 from tachoscope_node.collectors.reading import MalformedError, read, rows

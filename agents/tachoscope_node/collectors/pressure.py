@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 from typing import Final
 
-from tachoscope_core.host_metrics import PRESSURE_SECONDS
-from tachoscope_core.metric import Metric
+from tachoscope_core.metrics.host import PRESSURE_SECONDS
+from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.collectors.collector import HOST_INTERVAL_SECONDS, NotSupportedError
 from tachoscope_node.collectors.reading import rows
 from tachoscope_node.families import Family, Point

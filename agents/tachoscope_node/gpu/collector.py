@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.metric import Metric
+from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.collectors.collector import NoDataError, NotSupportedError, PartialError
 from tachoscope_node.collectors.workers import Workers
 from tachoscope_node.families import Family

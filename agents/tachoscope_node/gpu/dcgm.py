@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.metric import Metric
+from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.bounded_get import PageError, get
 from tachoscope_node.collectors.collector import NoDataError
 from tachoscope_node.families import Family

@@ -8,9 +8,9 @@ from typing import Literal
 
 import msgspec
 
-from tachoscope_core.dcgm_names import DCGM_UNITS, DcgmUnit
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.gpu_metrics import GPU_METRICS, GPU_UP, THROTTLE_REASONS
+from tachoscope_core.metrics.dcgm import DCGM_UNITS, DcgmUnit
+from tachoscope_core.metrics.gpu import GPU_METRICS, GPU_UP, THROTTLE_REASONS
 from tachoscope_node.checked_yaml import parse
 from tachoscope_node.families import Labels
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from tachoscope_core.gpu_metrics import GPU_METRICS
+from tachoscope_core.metrics.gpu import GPU_METRICS
 from tachoscope_node.families import Labels
 from tachoscope_node.gpu.reading import Gpu, Reading
 

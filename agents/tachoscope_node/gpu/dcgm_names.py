@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
-from tachoscope_core.dcgm_names import DCGM_BY_NAME, DCGM_XID
-from tachoscope_core.gpu_metrics import GPU_INFO, GPU_UP, GPU_WORKLOAD, GPU_XID_ERRORS, GPU_XID_LAST_SEEN
+from tachoscope_core.metrics.dcgm import DCGM_BY_NAME, DCGM_XID
+from tachoscope_core.metrics.gpu import GPU_INFO, GPU_UP, GPU_WORKLOAD, GPU_XID_ERRORS, GPU_XID_LAST_SEEN
 from tachoscope_node.families import Family, Histogram, Labels, Point
 from tachoscope_node.gpu.dcgm_fields import FIELDS, Field
 from tachoscope_node.gpu.xids import about

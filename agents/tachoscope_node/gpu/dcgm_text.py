@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from tachoscope_core.dcgm_names import DCGM_XID
+from tachoscope_core.metrics.dcgm import DCGM_XID
 from tachoscope_node.families import Labels
 from tachoscope_node.gpu.dcgm_fields import FIELDS
 from tachoscope_node.gpu.reading import Gpu, Reading

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tachoscope_core.gpu_metrics import GPU_INFO, GPU_UP, GPU_VALUES, GPUS
-from tachoscope_core.metric import Metric
+from tachoscope_core.metrics.gpu import GPU_INFO, GPU_UP, GPU_VALUES, GPUS
+from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.families import Family, Point
 from tachoscope_node.gpu.reading import Gpu, Reading
 

@@ -14,10 +14,10 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from tachoscope_core import gpu_metrics as names
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.gpu_metrics import ACTIONS
-from tachoscope_core.metric import Metric
+from tachoscope_core.metrics import gpu as names
+from tachoscope_core.metrics.gpu import ACTIONS
+from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.checked_yaml import parse
 from tachoscope_node.gpu.health_past import Past
 from tachoscope_node.gpu.reading import Reading

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tachoscope_core.gpu_metrics import GPU_ENERGY, GPU_NVLINKS
+from tachoscope_core.metrics.gpu import GPU_ENERGY, GPU_NVLINKS
 from tachoscope_node.gpu.health import Reason, Verdict, holds, judge, thresholds, too_young, verdict
 from tachoscope_node.gpu.health_node import judge_node
 from tachoscope_node.gpu.health_past import Past, observe

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from tachoscope_core.gpu_metrics import (
+from tachoscope_core.metrics.gpu import (
     GPU_HEALTH,
     GPU_HEALTH_REASON,
     GPU_HEALTH_STATES,
@@ -14,7 +14,7 @@ from tachoscope_core.gpu_metrics import (
     GPU_XID_LAST_SEEN,
     NODE_HEALTH,
 )
-from tachoscope_core.metric import Metric
+from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.collectors.collector import NoDataError
 from tachoscope_node.families import Family
 from tachoscope_node.gpu.health import Reason, Verdict

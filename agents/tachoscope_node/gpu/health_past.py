@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tachoscope_core.gpu_metrics import GPU_NVLINK_ERRORS, GPU_PCIE_REPLAYS, GPU_THROTTLED
+from tachoscope_core.metrics.gpu import GPU_NVLINK_ERRORS, GPU_PCIE_REPLAYS, GPU_THROTTLED
 from tachoscope_node.gpu.reading import Reading
 
 _MAX_STEP_SECONDS = 20.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
-from tachoscope_core.gpu_metrics import GPU_ACTIVE
-from tachoscope_core.training_metrics import JOB_SM_ACTIVE
+from tachoscope_core.metrics.gpu import GPU_ACTIVE
+from tachoscope_core.metrics.training import JOB_SM_ACTIVE
 from tachoscope_node.families import Family, Histogram, Labels
 from tachoscope_node.gpu.reading import Reading
 from tachoscope_node.gpu.workloads import Rank

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from tachoscope_core.metric import Metric
+from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.collectors.collector import Collector, NoDataError, NotSupportedError, PartialError
 from tachoscope_node.families import Family
 from tachoscope_node.gpu.dcgm_merge import Series, merged

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from tachoscope_core.metric import Metric
+from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.collectors.collector import NotSupportedError
 from tachoscope_node.families import Family
 from tachoscope_node.gpu.pci import pci_address

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tachoscope_core.gpu_metrics import GPU_MEMORY_BYTES
+from tachoscope_core.metrics.gpu import GPU_MEMORY_BYTES
 from tachoscope_node.gpu import gpm, mig
 from tachoscope_node.gpu.asking import Batch, ask, batch
 from tachoscope_node.gpu.nvml import UNSUPPORTED, raise_if_down

@@ -12,9 +12,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from tachoscope_core.gpu_metrics import GPU_DEVICES_UNMAPPED, GPU_WORKLOAD, GPU_WORKLOAD_MEMORY, POD_RESOURCES_UP
-from tachoscope_core.metric import Metric
-from tachoscope_core.training_metrics import JOB_SM_ACTIVE
+from tachoscope_core.metrics.gpu import GPU_DEVICES_UNMAPPED, GPU_WORKLOAD, GPU_WORKLOAD_MEMORY, POD_RESOURCES_UP
+from tachoscope_core.metrics.metric import Metric
+from tachoscope_core.metrics.training import JOB_SM_ACTIVE
 from tachoscope_node.collectors.collector import NoDataError, PartialError
 from tachoscope_node.families import Family, Labels
 from tachoscope_node.gpu import pod_resources, workloads

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from tachoscope_core.gpu_metrics import GPU_NVLINKS, GPU_PROCESSES, GPU_TEMPERATURE, GPU_TEMPERATURE_MARGIN
+from tachoscope_core.metrics.gpu import GPU_NVLINKS, GPU_PROCESSES, GPU_TEMPERATURE, GPU_TEMPERATURE_MARGIN
 from tachoscope_node.families import Labels
 from tachoscope_node.gpu.asking import Answers, ask
 from tachoscope_node.gpu.gpm import Gpm, Request

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tachoscope_core.metric import Metric
+from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.families import Labels
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tachoscope_core.gpu_metrics import GPU_METRICS
+from tachoscope_core.metrics.gpu import GPU_METRICS
 from tachoscope_node.checked_yaml import parse
 from tachoscope_node.families import Labels
 from tachoscope_node.gpu.nvml_values import UNITS

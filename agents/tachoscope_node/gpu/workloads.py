@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tachoscope_core.gpu_metrics import GPU_WORKLOAD, GPU_WORKLOAD_MEMORY
+from tachoscope_core.metrics.gpu import GPU_WORKLOAD, GPU_WORKLOAD_MEMORY
 from tachoscope_node.families import Family, Labels, Point
 from tachoscope_node.gpu.cgroup_pods import Place
 from tachoscope_node.gpu.device_ids import key, uuid_keys

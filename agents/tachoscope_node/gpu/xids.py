@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.gpu_metrics import ACTIONS, GPU_XID_ERRORS, GPU_XID_LAST_SEEN
+from tachoscope_core.metrics.gpu import ACTIONS, GPU_XID_ERRORS, GPU_XID_LAST_SEEN
 from tachoscope_node import saved
 from tachoscope_node.checked_yaml import parse
 from tachoscope_node.families import Family

@@ -12,8 +12,8 @@ from typing import Final
 
 import msgspec
 
-from tachoscope_core import nccl_metrics as names
-from tachoscope_core.metric import Metric
+from tachoscope_core.metrics import nccl as names
+from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.collectors.collector import NoDataError
 from tachoscope_node.families import Family
 from tachoscope_node.nccl.details import Details, Write, sampled

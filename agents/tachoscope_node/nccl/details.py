@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from tachoscope.collectives import size_class
-from tachoscope_core.records import CollectiveDone, Record
+from tachoscope_core.records.records import CollectiveDone, Record
 from tachoscope_node.nccl.groups import Groups, Member
 from tachoscope_node.nccl.line import Operation
 

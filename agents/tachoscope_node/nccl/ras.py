@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from tachoscope_core import nccl_metrics as names
-from tachoscope_core.metric import Metric
+from tachoscope_core.metrics import nccl as names
+from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.collectors.collector import NoDataError, NotSupportedError, PartialError
 from tachoscope_node.families import Family
 from tachoscope_node.nccl.ras_client import NobodyError, Question, RasError, UnsafeError

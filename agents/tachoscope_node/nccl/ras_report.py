@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from tachoscope_core.nccl_metrics import COMMUNICATOR_STATES, MISSING_CONDITIONS
+from tachoscope_core.metrics.nccl import COMMUNICATOR_STATES, MISSING_CONDITIONS
 
 SAFE_VERSION = (2, 28)
 MAX_COMMUNICATORS = 4096

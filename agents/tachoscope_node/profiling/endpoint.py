@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.kineto_wire import ABSTRACT, MAX_BYTES, NAME, Asked, NotUnderstoodError, answer, parse
+from tachoscope_core.net.kineto_protocol import ABSTRACT, MAX_BYTES, NAME, Asked, NotUnderstoodError, answer, parse
 
 MOST_PER_SECOND = 1000
 """Datagrams that are answered; the rest waits in the kernel, and then with who sends."""

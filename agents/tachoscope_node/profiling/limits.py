@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from tachoscope_core import profile_requests, stored_traces
-from tachoscope_core.profile_requests import Request
-from tachoscope_core.store import Store
+from tachoscope_core.storage import profile_requests
+from tachoscope_core.storage import traces as stored_traces
+from tachoscope_core.storage.profile_requests import Request
+from tachoscope_core.storage.store import Store
 
 
 def refusal(store: Store, request: Request, *, now: float, interval_seconds: float, job_bytes: int) -> str:

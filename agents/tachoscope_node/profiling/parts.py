@@ -6,10 +6,10 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tachoscope_core import stored_traces
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.profile_requests import RankState, Request, State
-from tachoscope_core.store import Store
+from tachoscope_core.storage import traces as stored_traces
+from tachoscope_core.storage.profile_requests import RankState, Request, State
+from tachoscope_core.storage.store import Store
 from tachoscope_node.profiling import folders
 from tachoscope_node.profiling.clients import Who
 from tachoscope_node.profiling.trace_text import write_tagged

@@ -12,11 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tachoscope_core import profile_requests
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.kineto_wire import Asked
-from tachoscope_core.profile_requests import EXPIRY_SECONDS, Request
-from tachoscope_core.store import Store
+from tachoscope_core.net.kineto_protocol import Asked
+from tachoscope_core.storage import profile_requests
+from tachoscope_core.storage.profile_requests import EXPIRY_SECONDS, Request
+from tachoscope_core.storage.store import Store
 from tachoscope_node.logs import Log
 from tachoscope_node.profiling.automatic import Automatic
 from tachoscope_node.profiling.clients import Clients, Known, Who

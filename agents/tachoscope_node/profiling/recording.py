@@ -10,10 +10,10 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-from tachoscope_core import profile_requests
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.kineto_wire import configuration
-from tachoscope_core.profile_requests import HostState, Pass, Plan, RankState, Request
+from tachoscope_core.net.kineto_protocol import configuration
+from tachoscope_core.storage import profile_requests
+from tachoscope_core.storage.profile_requests import HostState, Pass, Plan, RankState, Request
 from tachoscope_node.profiling import folders
 from tachoscope_node.profiling.clients import Who, began
 from tachoscope_node.profiling.parts import Part, Place

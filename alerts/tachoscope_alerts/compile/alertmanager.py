@@ -12,7 +12,7 @@ from typing import Any, get_args
 from tachoscope_alerts.spec.burn_rate_windows import DAY, HOUR, Timing, duration
 from tachoscope_alerts.spec.policy import Owner, Policy, Receiver
 from tachoscope_alerts.spec.slo import Severity, Slo
-from tachoscope_core.metric import IDENTITY, WORKLOADS
+from tachoscope_core.metrics.metric import IDENTITY, WORKLOADS
 
 WATCHDOG = "Watchdog"
 """The alert that always fires: its silence says that no other would arrive."""

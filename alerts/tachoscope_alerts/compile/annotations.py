@@ -14,7 +14,7 @@ from tachoscope_alerts.compile.sli_expressions import BUDGET_REMAINING, interval
 from tachoscope_alerts.spec.burn_rate_windows import DAY, HOUR, Tier, Timing, duration
 from tachoscope_alerts.spec.policy import Policy
 from tachoscope_alerts.spec.slo import Slices, Slo
-from tachoscope_core.metric import IDENTITY, NAMESPACE
+from tachoscope_core.metrics.metric import IDENTITY, NAMESPACE
 
 _PLACES = {"cluster": "cluster", NAMESPACE: "namespace", "team": "team"}
 WHERE = "".join(f"{{{{ with $labels.{label} }}}}, {word} {{{{ . }}}}{{{{ end }}}}" for label, word in _PLACES.items())

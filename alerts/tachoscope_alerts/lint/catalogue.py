@@ -21,19 +21,17 @@ from tachoscope_alerts.compile import sli_expressions as expressions
 from tachoscope_alerts.compile.recordings import Recording, load, values_of
 from tachoscope_alerts.spec import files as places
 from tachoscope_alerts.spec.slo import Slo
-from tachoscope_core import (
-    agent_metrics,
-    checkpoint_metrics,
-    gpu_metrics,
-    serving_metrics,
-    training_metrics,
-    verification,
-    yaml_text,
-)
-from tachoscope_core.dcgm_names import DCGM_METRICS
+from tachoscope_core import yaml_text
+from tachoscope_core.checkpoints import verification
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.metric import IDENTITY, Metric
-from tachoscope_core.names import METRICS
+from tachoscope_core.metrics import agent as agent_metrics
+from tachoscope_core.metrics import checkpoints as checkpoint_metrics
+from tachoscope_core.metrics import gpu as gpu_metrics
+from tachoscope_core.metrics import serving as serving_metrics
+from tachoscope_core.metrics import training as training_metrics
+from tachoscope_core.metrics.catalogue import METRICS
+from tachoscope_core.metrics.dcgm import DCGM_METRICS
+from tachoscope_core.metrics.metric import IDENTITY, Metric
 
 Type = Literal["counter", "gauge", "histogram"]
 SCRAPE_LABELS = frozenset({"job", "instance", "namespace", "pod", "container", "endpoint", "node", *IDENTITY})
@@ -170,9 +168,9 @@ def recorded(slos: Iterable[Slo]) -> dict[str, Known]:
 def _shipped() -> Catalogue:
     found: dict[str, Known] = {}
     for metric in METRICS:
-        found |= _ours(metric, "core/tachoscope_core/names.py")
+        found |= _ours(metric, "core/tachoscope_core/metrics/catalogue.py")
     for metric in DCGM_METRICS:
-        found |= _ours(metric, "core/tachoscope_core/dcgm_names.py")
+        found |= _ours(metric, "core/tachoscope_core/metrics/dcgm.py")
     for name in _FOREIGN:
         found |= _declared((files("tachoscope_alerts") / "foreign" / f"{name}.yaml").read_bytes(), f"foreign/{name}.yaml")
     return found

@@ -14,7 +14,7 @@ from tachoscope_alerts.promql.parser import Aggregation, Binary, Call, Constant,
 from tachoscope_alerts.spec.burn_rate_windows import FEASIBLE, RAW_LIMIT_SECONDS, duration
 from tachoscope_alerts.spec.located_yaml import Section, Value, documents
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.metric import IDENTITY, WORKLOADS
+from tachoscope_core.metrics.metric import IDENTITY, WORKLOADS
 
 
 @dataclass(frozen=True, slots=True)

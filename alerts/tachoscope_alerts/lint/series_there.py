@@ -14,7 +14,7 @@ from tachoscope_alerts.compile.sli_expressions import number, selector
 from tachoscope_alerts.lint.lint import Problem
 from tachoscope_alerts.measure.evaluator import matches
 from tachoscope_alerts.spec.slo import AtMost, MoreThan, Ratio, Selector, Slo
-from tachoscope_core import prometheus_query
+from tachoscope_core.net import prometheus as prometheus_query
 
 _NOT_THERE = 'nothing of it is measured there: see docs/slos.md, "What is not measured"'
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tachoscope_core import prometheus_query
+from tachoscope_core.net import prometheus as prometheus_query
 
 MOST_STEPS = 1000
 LEAST_STEP_SECONDS = 30.0

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from tachoscope_alerts.spec.slo import AtMost, MoreThan, Ratio, Selector, Slo
-from tachoscope_core.names import BY_NAME
+from tachoscope_core.metrics.catalogue import BY_NAME
 
 Series = tuple[str, Mapping[str, str], float]
 """Metric, labels and amount of a counter's series."""

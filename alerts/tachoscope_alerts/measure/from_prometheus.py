@@ -14,7 +14,7 @@ from tachoscope_alerts.measure.events import Ask, Measured, Sums, Window, follow
 from tachoscope_alerts.measure.stored_samples import Floats, Times
 from tachoscope_alerts.spec.burn_rate_windows import Timing, duration
 from tachoscope_alerts.spec.slo import Slo
-from tachoscope_core import prometheus_query
+from tachoscope_core.net import prometheus as prometheus_query
 from tachoscope_core.redaction import redact
 
 _PART = "slo_part"

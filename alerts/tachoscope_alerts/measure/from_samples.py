@@ -17,7 +17,7 @@ from tachoscope_alerts.measure.stored_samples import Samples, Wanted, joined
 from tachoscope_alerts.spec.burn_rate_windows import HOUR, Timing
 from tachoscope_alerts.spec.slo import Slo
 from tachoscope_core.redaction import redact
-from tachoscope_core.store import Store
+from tachoscope_core.storage.store import Store
 
 CHUNK_SECONDS = 6 * HOUR
 _TOLD = 3

@@ -22,9 +22,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tachoscope_alerts.measure.stored_samples import Samples, Series, Wanted, of_host
-from tachoscope_core import caches
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.store import Store, StoredSamples
+from tachoscope_core.storage import cache_dir as caches
+from tachoscope_core.storage.store import Store, StoredSamples
 
 VERSION = 1
 """Raised whenever what is written changes."""

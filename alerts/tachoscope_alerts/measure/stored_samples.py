@@ -17,10 +17,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tachoscope_core.agent_metrics import INFO
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.names import BY_NAME
-from tachoscope_core.store import Store, StoredSamples
+from tachoscope_core.metrics.agent import INFO
+from tachoscope_core.metrics.catalogue import BY_NAME
+from tachoscope_core.storage.store import Store, StoredSamples
 
 Times = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -13,7 +13,7 @@ from tachoscope_alerts.report.alert_replay import Replayed, lead_seconds, replay
 from tachoscope_alerts.spec.burn_rate_windows import DAY, Timing
 from tachoscope_alerts.spec.slo import AtMost, MoreThan, Slices, Slo
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.names import BY_NAME
+from tachoscope_core.metrics.catalogue import BY_NAME
 
 
 def threshold_of(slo: Slo) -> float | None:

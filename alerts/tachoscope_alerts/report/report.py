@@ -13,8 +13,8 @@ from tachoscope_alerts.measure.events import Ask, Measured, Source, Sums, Window
 from tachoscope_alerts.report.schema import Budget, BudgetPoint, Burn, Objective, Offender, SloReport, State
 from tachoscope_alerts.spec.burn_rate_windows import DAY, HOUR, Tier, Timing, duration, tiers
 from tachoscope_alerts.spec.slo import Gate, Ratio, Slices, Slo
-from tachoscope_core.metric import IDENTITY
-from tachoscope_core.names import BY_NAME
+from tachoscope_core.metrics.catalogue import BY_NAME
+from tachoscope_core.metrics.metric import IDENTITY
 
 BINS = 28
 """Points of the burn-down; of a period of 28 days one a day."""

@@ -10,14 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tachoscope_core.metric import IDENTITY
+from tachoscope_core.metrics.metric import IDENTITY
 
 Severity = Literal["page", "ticket"]
 Comparison = Literal["lt", "lte", "gt", "gte"]
 
 
 def with_identity(labels: Iterable[str]) -> tuple[str, ...]:
-    """Return labels after those that tell workloads of the same name apart (`tachoscope_core.metric.IDENTITY`)."""
+    """Return labels after those that tell workloads of the same name apart (`tachoscope_core.metrics.metric.IDENTITY`)."""
     return tuple(dict.fromkeys((*IDENTITY, *labels)))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tachoscope_core.report import AdvisedSettings
+from tachoscope_core.report.report import AdvisedSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from tachoscope_analyzers.advice.advised import Advised
 from tachoscope_analyzers.advice.words import percent, time
 from tachoscope_analyzers.checkpoint_model import Saving, best_interval, useful_ratio
 from tachoscope_analyzers.shipped import shipped
-from tachoscope_core.life import Advice
+from tachoscope_core.report.job_life import Advice
 
 
 def assumed_between_failures() -> tuple[float, ...]:

@@ -20,7 +20,7 @@ from tachoscope_analyzers.judge import Candidate
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.steps import Steps
 from tachoscope_analyzers.thresholds import threshold
-from tachoscope_core.records import StepDone
+from tachoscope_core.records.records import StepDone
 
 
 def advice(candidate: Candidate, job: JobRecords, steps: Steps, step_seconds: float) -> Advised:

@@ -17,8 +17,8 @@ from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.losses import Losses
 from tachoscope_analyzers.steps import Steps
 from tachoscope_analyzers.thresholds import threshold
-from tachoscope_core.life import NOBODYS, Life
-from tachoscope_core.report import Finding
+from tachoscope_core.report.job_life import NOBODYS, Life
+from tachoscope_core.report.report import Finding
 
 _NO_FAILURES = ("completed", "running", "unknown", *NOBODYS)
 

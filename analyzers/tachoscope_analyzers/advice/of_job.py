@@ -17,8 +17,8 @@ from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.losses import Losses
 from tachoscope_analyzers.steps import Steps
 from tachoscope_analyzers.thresholds import threshold
-from tachoscope_core import records
-from tachoscope_core.taxonomy import BY_SLUG
+from tachoscope_core.records import records
+from tachoscope_core.report.taxonomy import BY_SLUG
 
 INPUT = ("input_fetch", "input_preprocess", "input_workers", "input_straggler")
 """The classes of input that workers of the loader may help against."""

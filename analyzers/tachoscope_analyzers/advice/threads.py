@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tachoscope_analyzers.advice.advised import NONE, Advised
 from tachoscope_analyzers.advice.words import count
-from tachoscope_core.records import JobStarted
+from tachoscope_core.records.records import JobStarted
 
 
 def threads_that_fit(cores: int, ranks: int) -> int:

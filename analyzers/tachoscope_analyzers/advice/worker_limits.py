@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tachoscope_analyzers.advice.words import count, gigabytes, number
 from tachoscope_analyzers.thresholds import threshold
-from tachoscope_core.records import LoaderSettings
+from tachoscope_core.records.records import LoaderSettings
 
 PREFETCH = 2
 """Batches that each worker makes ahead where `prefetch_factor` is not given, https://docs.pytorch.org/docs/stable/data.html."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tachoscope_analyzers.flight_recorder.dump import Dump, Operation
 from tachoscope_analyzers.flight_recorder.verdict import Kind, Stuck, Verdict, verdict
-from tachoscope_core.report import (
+from tachoscope_core.report.report import (
     Evidence,
     Finding,
     Ledger,
@@ -19,7 +19,7 @@ from tachoscope_core.report import (
     StepSeconds,
     Window,
 )
-from tachoscope_core.taxonomy import BY_SLUG
+from tachoscope_core.report.taxonomy import BY_SLUG
 
 _CLASS = "hang"
 _MOST_LISTED = 16

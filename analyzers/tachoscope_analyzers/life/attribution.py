@@ -11,7 +11,7 @@ import numpy.typing as npt
 from tachoscope_analyzers.ledger import STATE_OF_CAUSE
 from tachoscope_analyzers.life.processes import Process
 from tachoscope_analyzers.steps import Matrix, checkpoints_take_what_surrounds_them, columns, cpu_causes, device_causes
-from tachoscope_core.names import UNEXPLAINED
+from tachoscope_core.metrics.catalogue import UNEXPLAINED
 
 BLOCK_CELLS = 200_000
 """Steps times ranks that are attributed at a time: a life of days has millions, and each needs some 60 numbers meanwhile."""

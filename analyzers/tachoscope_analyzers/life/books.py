@@ -18,7 +18,7 @@ from tachoscope_analyzers.life.net_time import Array, NetTime, clipped
 from tachoscope_analyzers.life.numbering import Run
 from tachoscope_analyzers.life.processes import Process
 from tachoscope_analyzers.steps import Matrix
-from tachoscope_core.names import UNEXPLAINED
+from tachoscope_core.metrics.catalogue import UNEXPLAINED
 
 States = defaultdict[str, float]
 """Seconds by state."""

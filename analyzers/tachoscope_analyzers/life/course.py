@@ -11,7 +11,7 @@ from tachoscope_analyzers.life.endings import Ending
 from tachoscope_analyzers.life.hangs import Normal
 from tachoscope_analyzers.life.net_time import Interval, merged
 from tachoscope_analyzers.life.processes import Clock
-from tachoscope_core.life import Attempt, Span
+from tachoscope_core.report.job_life import Attempt, Span
 
 NEW_STEPS = "steps"
 

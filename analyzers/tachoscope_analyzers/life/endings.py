@@ -12,7 +12,8 @@ from tachoscope_analyzers.life.numbering import Run
 from tachoscope_analyzers.life.processes import Clock, Process
 from tachoscope_analyzers.load import RUNNING_SECONDS, JobRecords
 from tachoscope_analyzers.thresholds import threshold
-from tachoscope_core import life, records
+from tachoscope_core.records import records
+from tachoscope_core.report import job_life as life
 
 WORKING_PHASES = ("checkpoint", "evaluation")
 """Where a rank can be for long between two steps without being stuck."""

@@ -13,8 +13,8 @@ from tachoscope_analyzers.life.numbering import Run
 from tachoscope_analyzers.life.processes import START_KNOWN_SECONDS, Clock, Process
 from tachoscope_analyzers.load import CLOCKS_AGREE_SECONDS, JobRecords
 from tachoscope_analyzers.thresholds import threshold
-from tachoscope_core import records
-from tachoscope_core.names import UNEXPLAINED
+from tachoscope_core.metrics.catalogue import UNEXPLAINED
+from tachoscope_core.records import records
 
 Source = Literal["slurm", "kubernetes", "launcher", "agent", "records"]
 _PRECEDENCE: tuple[Source, ...] = ("slurm", "kubernetes", "launcher", "agent", "records")

@@ -12,8 +12,8 @@ from tachoscope_analyzers.life.endings import Ending
 from tachoscope_analyzers.life.hangs import Hang
 from tachoscope_analyzers.life.processes import Clock
 from tachoscope_analyzers.life.verdicts import Loss
-from tachoscope_core.life import NOBODYS, Advice, CheckpointCosts, Recovery
-from tachoscope_core.report import Evidence
+from tachoscope_core.report.job_life import NOBODYS, Advice, CheckpointCosts, Recovery
+from tachoscope_core.report.report import Evidence
 
 _LOOK = "see what that process does and what it waits for (the runbook says how), then let it go on or end it"
 

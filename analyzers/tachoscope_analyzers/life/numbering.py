@@ -13,7 +13,7 @@ import numpy.typing as npt
 from tachoscope_analyzers.life import at_once
 from tachoscope_analyzers.life.net_time import Interval
 from tachoscope_analyzers.life.processes import Clock, Process
-from tachoscope_core import records
+from tachoscope_core.records import records
 
 _CLOCKS_AGREE_SECONDS = 1.0
 """A save on another host may seem to be that much later than the restore that read it."""

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from tachoscope_analyzers.life.net_time import Array, Interval, merged
 from tachoscope_analyzers.load import CLOCKS_AGREE_SECONDS, JobRecords
-from tachoscope_core import records
+from tachoscope_core.records import records
 
 _SAME_BOOT_SECONDS = 5.0
 """Processes of one host whose clocks' offsets differ by less are put on one monotonic clock; else the host was booted anew."""

@@ -12,8 +12,8 @@ from tachoscope_analyzers.life.grants import Held
 from tachoscope_analyzers.life.numbering import Run
 from tachoscope_analyzers.life.processes import Clock
 from tachoscope_analyzers.load import JobRecords
-from tachoscope_core import job_notes
-from tachoscope_core.report import QualityNote
+from tachoscope_core.jobs import notes as job_notes
+from tachoscope_core.report.report import QualityNote
 
 _AFTER_SHARE = 0.02
 """Of what was allocated: less of it after the last process is not worth a line."""

@@ -9,7 +9,7 @@ from tachoscope_analyzers.life.endings import Ending
 from tachoscope_analyzers.life.numbering import Run
 from tachoscope_analyzers.life.processes import Clock
 from tachoscope_analyzers.load import JobRecords
-from tachoscope_core import life
+from tachoscope_core.report import job_life as life
 
 
 def recoveries(books: Sequence[RunBooks], endings: Sequence[Ending], clock: Clock) -> list[life.Recovery]:

@@ -27,10 +27,10 @@ from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.prices import Price, cost
 from tachoscope_analyzers.provenance import in_quarantine, lineage, review
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.life import NOBODYS, Advice, Attempt, CheckpointCosts, Cost, Life, Recovery, Suspect
-from tachoscope_core.names import TRAINING_STATES
-from tachoscope_core.report import Finding, Ledger, NotMeasured, Report, Window
-from tachoscope_core.taxonomy import BY_SLUG
+from tachoscope_core.metrics.catalogue import TRAINING_STATES
+from tachoscope_core.report.job_life import NOBODYS, Advice, Attempt, CheckpointCosts, Cost, Life, Recovery, Suspect
+from tachoscope_core.report.report import Finding, Ledger, NotMeasured, Report, Window
+from tachoscope_core.report.taxonomy import BY_SLUG
 
 _OF_ONE_ATTEMPT = "judged for one attempt: tachoscope analyze, without --goodput"
 

@@ -13,7 +13,8 @@ from tachoscope_analyzers.life.net_time import Array
 from tachoscope_analyzers.life.numbering import Run
 from tachoscope_analyzers.life.processes import Clock
 from tachoscope_analyzers.load import JobRecords
-from tachoscope_core import life, records
+from tachoscope_core.records import records
+from tachoscope_core.report import job_life as life
 
 _QUARTERS = 8
 """Saves from which on the first and the last quarter are compared: two in each."""

@@ -10,8 +10,8 @@ import numpy as np
 
 from tachoscope_analyzers.judge import RESAMPLES, severity
 from tachoscope_analyzers.thresholds import threshold
-from tachoscope_core.report import SEVERITY_ORDER, Evidence, Finding, RunnerUp, Severity
-from tachoscope_core.taxonomy import BY_SLUG
+from tachoscope_core.report.report import SEVERITY_ORDER, Evidence, Finding, RunnerUp, Severity
+from tachoscope_core.report.taxonomy import BY_SLUG
 
 CLASSES = ("lost_work", "checkpoint_stall", "hang")
 _ONE_EVENT = (0.0253, 5.572)

@@ -13,7 +13,7 @@ from tachoscope_analyzers.replay.effects import CAUSES, FAR, deviation
 from tachoscope_analyzers.replay.kinds import BACKWARD, COMPUTE, FORWARD
 from tachoscope_analyzers.replay.operations import Array, Operations
 from tachoscope_analyzers.thresholds import threshold
-from tachoscope_core.report import Evidence
+from tachoscope_core.report.report import Evidence
 
 SOURCE = "operations of all workers"
 TITLES = {

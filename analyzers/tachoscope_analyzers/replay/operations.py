@@ -10,7 +10,7 @@ import pandas as pd
 
 from tachoscope_analyzers.replay.reading import Recording
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.report import QualityNote
+from tachoscope_core.report.report import QualityNote
 
 Array = npt.NDArray[np.float64]
 """Seconds, shape (N, K, D): operations of one replica, steps, replicas. Or what is broadcast to that."""

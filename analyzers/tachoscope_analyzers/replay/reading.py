@@ -17,7 +17,7 @@ import yaml
 
 from tachoscope_core import yaml_text
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.report import QualityNote
+from tachoscope_core.report.report import QualityNote
 
 WHOLE_NUMBERS = ("dp_rank", "stage", "rank", "step", "seq_id", "mc", "mb_id", "gmc")
 SECONDS = ("start_ts", "duration")

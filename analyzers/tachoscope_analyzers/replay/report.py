@@ -12,9 +12,9 @@ from tachoscope_analyzers.replay.operations import Array, Operations, dense
 from tachoscope_analyzers.replay.reading import Recording, read
 from tachoscope_analyzers.replay.states import ledgers, states
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.report import Finding, NotMeasured, Part, QualityNote, Report, Window
-from tachoscope_core.report import Source as ReportSource
-from tachoscope_core.taxonomy import BY_SLUG
+from tachoscope_core.report.report import Finding, NotMeasured, Part, QualityNote, Report, Window
+from tachoscope_core.report.report import Source as ReportSource
+from tachoscope_core.report.taxonomy import BY_SLUG
 
 FOUND = (
     "compute_bound",

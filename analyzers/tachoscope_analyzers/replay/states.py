@@ -11,8 +11,8 @@ from tachoscope_analyzers.replay.dependencies import Graph
 from tachoscope_analyzers.replay.kinds import COMMUNICATION, COMPUTE, OWN_WORK, PAUSE
 from tachoscope_analyzers.replay.operations import Array, Operations
 from tachoscope_analyzers.replay.simulation import Timeline
-from tachoscope_core.names import TRAINING_STATES
-from tachoscope_core.report import Ledger
+from tachoscope_core.metrics.catalogue import TRAINING_STATES
+from tachoscope_core.report.report import Ledger
 
 _IDLE = "idle"
 _MOST_RANK_LEDGERS = 64

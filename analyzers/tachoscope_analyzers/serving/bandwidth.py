@@ -8,7 +8,7 @@ from tachoscope_analyzers.judge import Candidate
 from tachoscope_analyzers.serving.states import Spent
 from tachoscope_analyzers.serving.traffic import Traffic
 from tachoscope_analyzers.thresholds import threshold
-from tachoscope_core.report import Evidence
+from tachoscope_core.report.report import Evidence
 
 
 def candidates(traffic: Traffic, spent: Spent, peak_bytes_per_second: float) -> list[Candidate]:

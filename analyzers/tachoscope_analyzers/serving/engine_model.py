@@ -18,7 +18,7 @@ from tachoscope_analyzers.serving.replay import Cost, Counts, Engine, Load, Repl
 from tachoscope_analyzers.serving.traffic import Traffic
 from tachoscope_analyzers.serving.workload import Workload
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.records import EngineWindow, RequestDone
+from tachoscope_core.records.records import EngineWindow, RequestDone
 
 MAX_RUNNING = 256
 MAX_ITERATION_TOKENS = 2048

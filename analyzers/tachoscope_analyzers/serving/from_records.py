@@ -17,9 +17,7 @@ from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.serving import processes as process_module
 from tachoscope_analyzers.serving.spreading import Vector, at_moments, buckets, spread
 from tachoscope_analyzers.serving.traffic import Traffic
-from tachoscope_core import records, serving_records
-from tachoscope_core.servers import OWN
-from tachoscope_core.serving_metrics import (
+from tachoscope_core.metrics.serving import (
     ENGINE_STATES,
     FIRST_TOKEN_BUCKETS,
     INTER_TOKEN_BUCKETS,
@@ -28,7 +26,10 @@ from tachoscope_core.serving_metrics import (
     REQUEST_BUCKETS,
     REQUEST_STATES,
 )
-from tachoscope_core.snapshot import Buckets
+from tachoscope_core.records import records
+from tachoscope_core.records import serving as serving_records
+from tachoscope_core.servers import OWN
+from tachoscope_core.servers.snapshot import Buckets
 
 Side = Literal["server", "client"]
 

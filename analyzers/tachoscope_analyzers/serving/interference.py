@@ -8,8 +8,8 @@ from tachoscope_analyzers.judge import Candidate
 from tachoscope_analyzers.serving.pace import Pace, pace
 from tachoscope_analyzers.serving.states import Spent
 from tachoscope_analyzers.serving.traffic import Traffic
-from tachoscope_core.quantiles import quantile
-from tachoscope_core.report import Evidence
+from tachoscope_core.report.report import Evidence
+from tachoscope_core.servers.histogram_quantiles import quantile
 
 _STALL = 4.0
 """Times between tokens that are so many times the usual are stalls; undisturbed, the slowest take two to three times as long."""

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from tachoscope_analyzers.serving.replay import Load, Replayed, Vector
 from tachoscope_analyzers.serving.traffic import Traffic
-from tachoscope_core.records import EngineWindow
+from tachoscope_core.records.records import EngineWindow
 
 MIN_ITERATIONS = 3
 """An interval with fewer says too little."""

@@ -9,9 +9,9 @@ from heapq import nlargest
 import numpy as np
 
 from tachoscope_analyzers.serving.spreading import Vector
-from tachoscope_core import serving_records
-from tachoscope_core.records import RequestDone
-from tachoscope_core.serving_metrics import REQUEST_STATES
+from tachoscope_core.metrics.serving import REQUEST_STATES
+from tachoscope_core.records import serving as serving_records
+from tachoscope_core.records.records import RequestDone
 
 SHARES = 40
 """Of all requests, from the fastest to the slowest."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from tachoscope_analyzers.load import RUNNING_SECONDS, JobRecords
 from tachoscope_analyzers.serving.traffic import LOADING
-from tachoscope_core import records
-from tachoscope_core.serving_records import IN_FLIGHT, in_flight, plausible, was_in_flight
+from tachoscope_core.records import records
+from tachoscope_core.records.serving import IN_FLIGHT, in_flight, plausible, was_in_flight
 
 Span = tuple[float, float]
 

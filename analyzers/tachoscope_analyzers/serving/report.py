@@ -15,11 +15,11 @@ from tachoscope_analyzers.serving.pace import Pace
 from tachoscope_analyzers.serving.states import Spent, spent
 from tachoscope_analyzers.serving.traffic import Traffic, Vector
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.quantiles import Quantile, quantile
-from tachoscope_core.report import Finding, NotMeasured, QualityNote, Report, Source, StepSeconds, Window
+from tachoscope_core.report.report import Finding, NotMeasured, QualityNote, Report, Source, StepSeconds, Window
+from tachoscope_core.report.serving import Latency, LatencySeconds, Serving
 from tachoscope_core.servers import OWN
-from tachoscope_core.serving_part import Latency, LatencySeconds, Serving
-from tachoscope_core.snapshot import Buckets
+from tachoscope_core.servers.histogram_quantiles import Quantile, quantile
+from tachoscope_core.servers.snapshot import Buckets
 
 _LATENCIES: tuple[tuple[Latency, str], ...] = (
     ("queue", "queue_seconds"),

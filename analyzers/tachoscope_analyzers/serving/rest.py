@@ -7,7 +7,7 @@ import math
 from tachoscope_analyzers.judge import Candidate
 from tachoscope_analyzers.serving.states import Spent
 from tachoscope_analyzers.serving.traffic import Traffic
-from tachoscope_core.report import Evidence
+from tachoscope_core.report.report import Evidence
 
 _LOOK = "look at the front end (CPU of the API server's process, tokeniser), then at the engine: py-spy dump --pid PID"
 _GONE = "see whether the process lives, what its log ends with, and whether its metrics page answers from the machine itself"

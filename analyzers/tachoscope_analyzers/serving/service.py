@@ -11,7 +11,7 @@ from tachoscope_analyzers.serving.from_records import Side, traffic_of
 from tachoscope_analyzers.serving.report import CLASSES, analyze_traffic
 from tachoscope_analyzers.serving.traffic import Traffic
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.report import NotMeasured, QualityNote, Report
+from tachoscope_core.report.report import NotMeasured, QualityNote, Report
 
 SIDES: tuple[Side, ...] = ("server", "client")
 

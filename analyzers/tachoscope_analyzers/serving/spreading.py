@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from tachoscope_core.snapshot import Buckets
+from tachoscope_core.servers.snapshot import Buckets
 
 Vector = npt.NDArray[np.float64]
 

@@ -9,7 +9,7 @@ import numpy as np
 from tachoscope_analyzers.judge import Candidate
 from tachoscope_analyzers.serving.states import Spent, starts
 from tachoscope_analyzers.serving.traffic import Traffic
-from tachoscope_core.report import Evidence
+from tachoscope_core.report.report import Evidence
 
 
 def candidates(traffic: Traffic, spent: Spent, *, of_requests: bool) -> list[Candidate]:

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tachoscope_analyzers.serving.traffic import LOADING, Traffic, Vector
-from tachoscope_core.report import Ledger
-from tachoscope_core.serving_metrics import ENGINE_STATES, REQUEST_STATES
+from tachoscope_core.metrics.serving import ENGINE_STATES, REQUEST_STATES
+from tachoscope_core.report.report import Ledger
 
 _SAMPLING_ERRORS = 3.0
 """What the gauges show beyond what tokens account for is unexplained where it exceeds so many standard errors of sampling."""

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tachoscope_core.servers import OWN
-from tachoscope_core.snapshot import COUNTERS, GAUGES, HISTOGRAMS, Buckets, EngineState, Snapshot
-from tachoscope_core.snapshot import together as together
+from tachoscope_core.servers.snapshot import COUNTERS, GAUGES, HISTOGRAMS, Buckets, EngineState, Snapshot
+from tachoscope_core.servers.snapshot import together as together
 
 Vector = npt.NDArray[np.float64]
 

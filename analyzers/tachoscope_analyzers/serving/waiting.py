@@ -15,7 +15,7 @@ from tachoscope_analyzers.judge import Candidate
 from tachoscope_analyzers.serving.states import Spent
 from tachoscope_analyzers.serving.traffic import Traffic, Vector
 from tachoscope_analyzers.thresholds import threshold
-from tachoscope_core.report import Evidence
+from tachoscope_core.report.report import Evidence
 
 _BRIDGED = 2
 """A cache that has room for so few intervals, when a request ended, is still one that is full."""

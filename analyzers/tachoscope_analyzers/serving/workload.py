@@ -9,8 +9,8 @@ import numpy as np
 
 from tachoscope_analyzers.serving.replay import Counts, Load, Vector
 from tachoscope_analyzers.serving.traffic import Traffic
-from tachoscope_core.records import RequestDone
-from tachoscope_core.snapshot import Buckets
+from tachoscope_core.records.records import RequestDone
+from tachoscope_core.servers.snapshot import Buckets
 
 _PAUSE = 100.0
 """A time between arrivals that is so many times the median is a pause in the traffic."""

@@ -12,7 +12,7 @@ from tachoscope_analyzers.trace.rank_losses import CLASS_OF_CAUSE
 from tachoscope_analyzers.trace.read import read
 from tachoscope_analyzers.trace.states import device_states, host_states
 from tachoscope_analyzers.trace.view import View
-from tachoscope_core.report import Report, speedup_text
+from tachoscope_core.report.report import Report, speedup_text
 
 
 def write_annotated(path: Path, out: Path, report: Report) -> None:

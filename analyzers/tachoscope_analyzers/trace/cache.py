@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tachoscope_core import caches
+from tachoscope_core.storage import cache_dir as caches
 
 VERSION = 2
 """Raised whenever what is written changes, so that nothing old is taken for new."""

@@ -10,8 +10,8 @@ import pandas as pd
 
 from tachoscope_analyzers.trace.diff import TraceDiff, diff
 from tachoscope_analyzers.trace.ranks import JobTraces
-from tachoscope_core.names import TRAINING_STATES
-from tachoscope_core.report import Change, QualityNote, Report
+from tachoscope_core.metrics.catalogue import TRAINING_STATES
+from tachoscope_core.report.report import Change, QualityNote, Report
 
 MOST_OF_A_KIND = 10
 """Of operators and kernels the largest so many differences stand in the report; all are in the tables of `diff`."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tachoscope_analyzers.trace.breakdown import breakdown
 from tachoscope_analyzers.trace.view import View
-from tachoscope_core.report import Evidence, QualityNote
+from tachoscope_core.report.report import Evidence, QualityNote
 
 _SOURCE = "profiler trace, from the device's first work to its last"
 

@@ -14,7 +14,7 @@ from tachoscope_analyzers.thresholds import threshold
 from tachoscope_analyzers.trace.job_losses import JobLosses, by_step
 from tachoscope_analyzers.trace.late_rank import late_rank
 from tachoscope_analyzers.trace.ranks import JobTraces
-from tachoscope_core.report import Evidence
+from tachoscope_core.report.report import Evidence
 
 _SOURCE = "collectives of all ranks"
 _FEW = "record more steps (10 and more): in so few, one rank may be last by chance"

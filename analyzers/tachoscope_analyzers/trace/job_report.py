@@ -18,10 +18,10 @@ from tachoscope_analyzers.trace.rank_candidates import bounded, by_rank
 from tachoscope_analyzers.trace.rank_losses import SOURCE
 from tachoscope_analyzers.trace.ranks import JobTraces
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.names import TRAINING_STATES
-from tachoscope_core.report import Finding, Ledger, NotMeasured, QualityNote, Report, Window
-from tachoscope_core.report import Source as ReportSource
-from tachoscope_core.taxonomy import BY_SLUG
+from tachoscope_core.metrics.catalogue import TRAINING_STATES
+from tachoscope_core.report.report import Finding, Ledger, NotMeasured, QualityNote, Report, Window
+from tachoscope_core.report.report import Source as ReportSource
+from tachoscope_core.report.taxonomy import BY_SLUG
 
 _MOST_RANK_LEDGERS = 64
 _AT_WORK = ("compute", "communication", "host_to_device")

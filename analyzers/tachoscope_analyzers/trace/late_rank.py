@@ -12,7 +12,7 @@ from tachoscope_analyzers.judge import Candidate
 from tachoscope_analyzers.steps import Matrix
 from tachoscope_analyzers.thresholds import threshold
 from tachoscope_analyzers.trace.job_losses import JobLosses
-from tachoscope_core.report import Evidence
+from tachoscope_core.report.report import Evidence
 
 _SOURCE = "collectives of all ranks"
 _OWN_STATES = ("data_wait", "compute", "host_wait", "host_to_device", "checkpoint", "unexplained")

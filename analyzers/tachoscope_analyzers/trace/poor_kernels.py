@@ -12,7 +12,7 @@ from tachoscope_analyzers.trace.kernel_names import COMMUNICATION, precision_of,
 from tachoscope_analyzers.trace.kinds import Kind
 from tachoscope_analyzers.trace.links import Rows
 from tachoscope_analyzers.trace.view import View
-from tachoscope_core.report import Evidence
+from tachoscope_core.report.report import Evidence
 
 BLOCKS_SIGNAL = "blocks per multiprocessor, weighted by time"
 """Evidence of kernels that are too small for the device."""

@@ -22,7 +22,7 @@ from tachoscope_analyzers.trace.lost_work import (
 from tachoscope_analyzers.trace.merged import launching_processes
 from tachoscope_analyzers.trace.steps import window
 from tachoscope_analyzers.trace.view import View
-from tachoscope_core.report import SEVERITY_ORDER, Severity
+from tachoscope_core.report.report import SEVERITY_ORDER, Severity
 
 COLUMNS = ["what", "value", "unit", "severity", "meaning"]
 

@@ -15,7 +15,7 @@ from tachoscope_analyzers.trace.job_losses import JobLosses, by_step
 from tachoscope_analyzers.trace.job_quality import ranks_missing
 from tachoscope_analyzers.trace.rank_losses import SOURCE
 from tachoscope_analyzers.trace.ranks import JobTraces
-from tachoscope_core.report import Evidence
+from tachoscope_core.report.report import Evidence
 
 _LEAST_GAIN_RATIO = 0.01
 """Design choice: a replayed step that is shorter by less than that is no gain."""

@@ -15,7 +15,7 @@ from tachoscope_analyzers.trace.removals import Selection
 from tachoscope_analyzers.trace.replay import Counterfactual, Replay
 from tachoscope_analyzers.trace.steps import named
 from tachoscope_analyzers.trace.view import View
-from tachoscope_core.report import QualityNote
+from tachoscope_core.report.report import QualityNote
 
 _TAKEN_OUT = {
     "input_preprocess": (removals.DATA_LOADING,),

@@ -24,7 +24,7 @@ from tachoscope_analyzers.trace.standstill import input_pauses_of_host, odd_gaps
 from tachoscope_analyzers.trace.states import HOST, step_states
 from tachoscope_analyzers.trace.steps import named
 from tachoscope_analyzers.trace.view import View
-from tachoscope_core.report import Evidence
+from tachoscope_core.report.report import Evidence
 
 SOURCE = "profiler trace"
 MOST_STEPS = 4_096

@@ -16,7 +16,7 @@ from tachoscope_analyzers.trace.nesting import parents
 from tachoscope_analyzers.trace.states import host_states
 from tachoscope_analyzers.trace.times import Nanoseconds
 from tachoscope_analyzers.trace.view import View
-from tachoscope_core.report import Evidence
+from tachoscope_core.report.report import Evidence
 
 _MOST_PLACES = 3
 _LEAST_PLACE_RATIO = 0.05

@@ -28,7 +28,7 @@ from tachoscope_analyzers.trace.links import Rows
 from tachoscope_analyzers.trace.lost_work import device_work_is_lost, holds_no_known_work
 from tachoscope_analyzers.trace.steps import Steps, named
 from tachoscope_analyzers.trace.view import View
-from tachoscope_core.names import TRAINING_STATES
+from tachoscope_core.metrics.catalogue import TRAINING_STATES
 
 STATE_OF_CAUSE = {
     host.DATA_LOADING: "data_wait",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from tachoscope_core.life import Attempt, Life
-from tachoscope_core.report import Report
+from tachoscope_core.report.job_life import Attempt, Life
+from tachoscope_core.report.report import Report
 from tachoscope_show.life import words as life_words
 from tachoscope_show.text.state_bar import color
 from tachoscope_show.text.units import duration, percent

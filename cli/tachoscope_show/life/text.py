@@ -9,8 +9,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from tachoscope_core.life import Advice, Attempt, Life
-from tachoscope_core.report import Report
+from tachoscope_core.report.job_life import Advice, Attempt, Life
+from tachoscope_core.report.report import Report
 from tachoscope_show.life import words as life_words
 from tachoscope_show.text.state_bar import filled
 from tachoscope_show.text.units import duration, percent

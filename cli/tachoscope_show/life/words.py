@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from tachoscope_core.life import Advice, Attempt, CheckpointCosts, Cost, Life, Notice, Recovery, Suspect
-from tachoscope_core.report import Report
+from tachoscope_core.report.job_life import Advice, Attempt, CheckpointCosts, Cost, Life, Notice, Recovery, Suspect
+from tachoscope_core.report.report import Report
 from tachoscope_show.text.units import duration, percent, size
 
 _WHO = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tachoscope_core.report import Change
+from tachoscope_core.report.report import Change
 from tachoscope_show.text.units import seconds
 
 _MATCHED = {"baseline_only": "baseline only", "other_only": "now only"}

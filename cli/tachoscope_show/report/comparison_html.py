@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from tachoscope_core.comparison import Comparison
+from tachoscope_core.report.comparison import Comparison
 from tachoscope_show.report import comparison_words
 
 

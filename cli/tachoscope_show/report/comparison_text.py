@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from tachoscope_core.comparison import Comparison
+from tachoscope_core.report.comparison import Comparison
 from tachoscope_show.report import comparison_words
 
 _STYLES = {"slower": "bold red", "faster": "bold green", "alike": "bold green", "unclear": "yellow", "not_comparable": "yellow"}

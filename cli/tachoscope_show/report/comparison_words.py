@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from tachoscope_core.comparison import Comparison, Difference
+from tachoscope_core.report.comparison import Comparison, Difference
 from tachoscope_show.report.trend_words import signed_percent, whose
 from tachoscope_show.text.units import seconds
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tachoscope_core.report import Finding, Report
-from tachoscope_core.taxonomy import HEALTHY
+from tachoscope_core.report.report import Finding, Report
+from tachoscope_core.report.taxonomy import HEALTHY
 from tachoscope_show.report import trend_words as course_words
 from tachoscope_show.serving import words as serving_words
 from tachoscope_show.text.units import percent, seconds

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from html import escape
 
-from tachoscope_core.report import Evidence, Finding, Ledger, Report, speedup_text
+from tachoscope_core.report.report import Evidence, Finding, Ledger, Report, speedup_text
 from tachoscope_show.life import html as life_html
 from tachoscope_show.report import comparison_html, verdict_words
 from tachoscope_show.report import operation_steps as step_sum

@@ -6,7 +6,7 @@ from html import escape
 
 from rich.table import Table
 
-from tachoscope_core.report import Report
+from tachoscope_core.report.report import Report
 from tachoscope_show.text.units import percent
 
 TITLE = "the step as a sum"

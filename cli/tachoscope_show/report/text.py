@@ -9,8 +9,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from tachoscope_core.report import Evidence, Finding, QualityNote, Report, Source, speedup_text
-from tachoscope_core.taxonomy import BY_SLUG
+from tachoscope_core.report.report import Evidence, Finding, QualityNote, Report, Source, speedup_text
+from tachoscope_core.report.taxonomy import BY_SLUG
 from tachoscope_show.life import text as life_text
 from tachoscope_show.report import comparison_text, lineage_words, verdict_words
 from tachoscope_show.report import operation_steps as step_sum

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from html import escape
 
-from tachoscope_core.course import Bin, ChangePoint, Course, LateRank
-from tachoscope_core.report import Report
+from tachoscope_core.report.report import Report
+from tachoscope_core.report.trend import Bin, ChangePoint, Course, LateRank
 from tachoscope_show.report import trend_words as course_words
 from tachoscope_show.text.state_bar import color
 from tachoscope_show.text.units import seconds

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from tachoscope_core.course import ChangePoint, LateRank, Stretch
-from tachoscope_core.report import Report
+from tachoscope_core.report.report import Report
+from tachoscope_core.report.trend import ChangePoint, LateRank, Stretch
 from tachoscope_show.text.units import percent, seconds
 
 _SHOWN = 4

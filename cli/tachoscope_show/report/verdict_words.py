@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tachoscope_core.job_notes import STEPS_BEFORE
-from tachoscope_core.report import SEVERITY_ORDER, Finding, Report
-from tachoscope_core.sentences import CORES_USED, template
-from tachoscope_core.taxonomy import BY_SLUG, HEALTHY
+from tachoscope_core.jobs.notes import STEPS_BEFORE
+from tachoscope_core.report.report import SEVERITY_ORDER, Finding, Report
+from tachoscope_core.report.sentences import CORES_USED, template
+from tachoscope_core.report.taxonomy import BY_SLUG, HEALTHY
 from tachoscope_show.report import finding_words as report_words
 from tachoscope_show.report.trend_words import whose
 from tachoscope_show.serving import words as serving_words

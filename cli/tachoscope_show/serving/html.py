@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from html import escape
 
-from tachoscope_core.report import Report
-from tachoscope_core.serving_part import Serving
+from tachoscope_core.report.report import Report
+from tachoscope_core.report.serving import Serving
 from tachoscope_show.serving import words as serving_words
 from tachoscope_show.text.units import percent
 

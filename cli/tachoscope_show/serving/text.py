@@ -8,8 +8,8 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tachoscope_core.report import Report
-from tachoscope_core.serving_part import Serving
+from tachoscope_core.report.report import Report
+from tachoscope_core.report.serving import Serving
 from tachoscope_show.serving import words as serving_words
 from tachoscope_show.text.state_bar import bar
 from tachoscope_show.text.units import percent

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tachoscope_core.report import Finding, Report
+from tachoscope_core.report.report import Finding, Report
+from tachoscope_core.report.serving import LatencySeconds, Serving
 from tachoscope_core.servers import OWN, catalogue
-from tachoscope_core.serving_part import LatencySeconds, Serving
 from tachoscope_show.text.units import percent, seconds
 
 _LATENCY_NAMES = {

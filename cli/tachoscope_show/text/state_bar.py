@@ -5,8 +5,8 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from tachoscope_core.palette import STATE_COLORS
-from tachoscope_core.report import Ledger
+from tachoscope_core.report.palette import STATE_COLORS
+from tachoscope_core.report.report import Ledger
 
 _FALLBACK_COLOR = "#666666"
 _OF_SIXTEEN = {

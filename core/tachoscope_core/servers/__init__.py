@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from tachoscope_core.snapshot import COUNTERS, GAUGES, HISTOGRAMS
+from tachoscope_core.servers.snapshot import COUNTERS, GAUGES, HISTOGRAMS
 
 OWN = "tachoscope"
 """The catalogue of our own names, which no make of server has."""

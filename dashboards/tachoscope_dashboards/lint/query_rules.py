@@ -13,7 +13,7 @@ from tachoscope_alerts.lint.catalogue import Catalogue, Known
 from tachoscope_alerts.lint.label_flow import labels_of
 from tachoscope_alerts.promql import parser as promql
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.metric import IDENTITY, NAMESPACE, WORKLOADS
+from tachoscope_core.metrics.metric import IDENTITY, NAMESPACE, WORKLOADS
 from tachoscope_dashboards.lint.board_json import Dashboard, Panel
 from tachoscope_dashboards.lint.expressions import Asked, asked, call, parseable, plain, short, variables_in
 from tachoscope_dashboards.lint.lint import Finding, Rule, panel_named

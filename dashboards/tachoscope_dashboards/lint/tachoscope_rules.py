@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from tachoscope_core import palette
+from tachoscope_core.report import palette
 from tachoscope_dashboards.lint.board_json import Dashboard, Json, Panel
 from tachoscope_dashboards.lint.expressions import variables_in
 from tachoscope_dashboards.lint.lint import Finding, Rule, panel_named
@@ -181,7 +181,7 @@ def _palette(board: Dashboard) -> Iterator[Finding]:
             yield Finding(
                 where,
                 f"the colour {color} is not in the palette",
-                f"take one of {', '.join(sorted(_COLORS))} (in code: tachoscope_core.palette)",
+                f"take one of {', '.join(sorted(_COLORS))} (in code: tachoscope_core.report.palette)",
             )
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from grafanalib import core as grafana
 from grafanalib._gen import DashboardEncoder
 
-from tachoscope_core import palette
-from tachoscope_core.metric import IDENTITY
+from tachoscope_core.metrics.metric import IDENTITY
+from tachoscope_core.report import palette
 from tachoscope_dashboards.parts.variables import DATASOURCE, Variable
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any
 
 from grafanalib import core as grafana
 
-from tachoscope_core import palette
+from tachoscope_core.report import palette
 from tachoscope_dashboards.parts.descriptions import About, Link, Query, Step, Unit
 
 Json = dict[str, Any]

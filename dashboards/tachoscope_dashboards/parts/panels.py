@@ -11,7 +11,7 @@ from typing import Literal
 
 from grafanalib import core as grafana
 
-from tachoscope_core import palette
+from tachoscope_core.report import palette
 from tachoscope_dashboards.parts import panel_json
 from tachoscope_dashboards.parts.descriptions import About, Column, Link, Placed, Query, Step, Unit
 from tachoscope_dashboards.parts.panel_json import Json

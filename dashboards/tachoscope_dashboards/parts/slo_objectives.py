@@ -12,9 +12,9 @@ from typing import TypeVar
 from tachoscope_alerts.spec import files as places
 from tachoscope_alerts.spec import openslo
 from tachoscope_alerts.spec.slo import AtMost, MoreThan, Ratio, Slices, Slo
-from tachoscope_core import palette
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.training_metrics import EFFECTIVE_STATES
+from tachoscope_core.metrics.training import EFFECTIVE_STATES
+from tachoscope_core.report import palette
 from tachoscope_dashboards.parts.panels import Step
 
 GOOD_STATES, LEFT_OUT_STATES = "|".join(EFFECTIVE_STATES), "queued"

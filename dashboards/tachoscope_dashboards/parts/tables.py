@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tachoscope_core import palette
-from tachoscope_core.metric import IDENTITY
+from tachoscope_core.metrics.metric import IDENTITY
+from tachoscope_core.report import palette
 from tachoscope_dashboards.parts import panel_json
 from tachoscope_dashboards.parts.descriptions import About, Column, Link, Placed, Query
 from tachoscope_dashboards.parts.panel_json import Json

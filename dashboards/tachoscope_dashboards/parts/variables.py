@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tachoscope_core.metric import NAMESPACE as WORKLOAD_NAMESPACE
+from tachoscope_core.metrics.metric import NAMESPACE as WORKLOAD_NAMESPACE
 
 DATASOURCE = "datasource"
 

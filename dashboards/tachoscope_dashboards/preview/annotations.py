@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tachoscope_core import prometheus_query
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.net import prometheus as prometheus_query
 from tachoscope_dashboards.preview import interpolate as filling
 from tachoscope_dashboards.preview import query as asking
 from tachoscope_dashboards.preview.interpolate import Choice

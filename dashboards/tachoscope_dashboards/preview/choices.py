@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tachoscope_core import prometheus_query
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.net import prometheus as prometheus_query
 from tachoscope_dashboards.lint.expressions import call
 from tachoscope_dashboards.preview import interpolate as filling
 from tachoscope_dashboards.preview.interpolate import ALL, Choice

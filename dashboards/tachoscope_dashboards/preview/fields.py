@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tachoscope_core import palette
+from tachoscope_core.report import palette
 from tachoscope_dashboards.preview import units
 
 Json = Mapping[str, Any]

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tachoscope_core import prometheus_query
+from tachoscope_core.net import prometheus as prometheus_query
 from tachoscope_dashboards.preview import interpolate as filling
 from tachoscope_dashboards.preview.interpolate import Choice
 from tachoscope_dashboards.preview.times import Span

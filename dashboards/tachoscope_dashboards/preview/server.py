@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.host_names import HostNames
+from tachoscope_core.net.allowed_hosts import HostNames
 from tachoscope_dashboards.preview.api import Preview
 
 _SCRIPTS = ("page.js", "draw.js", "controls.js", "plotly.min.js")

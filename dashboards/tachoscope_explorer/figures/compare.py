@@ -8,9 +8,9 @@ import numpy as np
 import plotly.graph_objects as go
 
 from tachoscope_analyzers.aligned_steps import Aligned
-from tachoscope_core.comparison import Comparison, Difference
-from tachoscope_core.palette import SERIES, STATE_COLORS, UNKNOWN
-from tachoscope_core.report import Change
+from tachoscope_core.report.comparison import Comparison, Difference
+from tachoscope_core.report.palette import SERIES, STATE_COLORS, UNKNOWN
+from tachoscope_core.report.report import Change
 from tachoscope_explorer.figures.time_unit import time_unit
 from tachoscope_show.report.change_rows import shortened
 from tachoscope_show.report.comparison_words import signed

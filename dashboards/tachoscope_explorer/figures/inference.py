@@ -13,10 +13,10 @@ from tachoscope_analyzers.serving.capacity import Capacity
 from tachoscope_analyzers.serving.objectives import Objective
 from tachoscope_analyzers.serving.phases import BySlowness, in_order
 from tachoscope_analyzers.serving.traffic import Traffic, Vector
-from tachoscope_core.palette import BAD, SERIES
-from tachoscope_core.records import RequestDone
-from tachoscope_core.report import Report
-from tachoscope_core.serving_part import Latency, LatencySeconds
+from tachoscope_core.records.records import RequestDone
+from tachoscope_core.report.palette import BAD, SERIES
+from tachoscope_core.report.report import Report
+from tachoscope_core.report.serving import Latency, LatencySeconds
 from tachoscope_show.text.state_bar import color
 from tachoscope_show.text.units import seconds
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import plotly.graph_objects as go
 
-from tachoscope_core.life import Life
-from tachoscope_core.report import Report
+from tachoscope_core.report.job_life import Life
+from tachoscope_core.report.report import Report
 from tachoscope_explorer.figures.ledger import moment
 from tachoscope_show.life.html import LEGEND, span_color
 from tachoscope_show.life.words import state_row

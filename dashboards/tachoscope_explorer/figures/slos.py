@@ -13,7 +13,7 @@ from tachoscope_alerts.measure.alert_history import Fired, History
 from tachoscope_alerts.report.alert_replay import Replayed, Told
 from tachoscope_alerts.report.backtest import Backtest
 from tachoscope_alerts.report.schema import Budget, BudgetPoint, Burn, State
-from tachoscope_core.palette import BAD, OK, SERIES, UNKNOWN, WARN
+from tachoscope_core.report.palette import BAD, OK, SERIES, UNKNOWN, WARN
 from tachoscope_show.slo import backtest_words
 from tachoscope_show.slo import words as slo_words
 from tachoscope_show.text.units import duration

@@ -9,9 +9,9 @@ import plotly.graph_objects as go
 from tachoscope_analyzers.histogram import Histogram
 from tachoscope_analyzers.rank_grid import RankGrid
 from tachoscope_analyzers.timeline import Timeline
-from tachoscope_core.course import Course
-from tachoscope_core.palette import BAD, OK, SERIES, WARN
-from tachoscope_core.report import StepSeconds
+from tachoscope_core.report.palette import BAD, OK, SERIES, WARN
+from tachoscope_core.report.report import StepSeconds
+from tachoscope_core.report.trend import Course
 from tachoscope_explorer.figures.ledger import Axis, moment, of_axis, place
 from tachoscope_show.text.state_bar import color
 from tachoscope_show.text.units import seconds

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 import plotly.graph_objects as go
 
-from tachoscope_core.palette import SERIES, STATE_COLORS, UNKNOWN
+from tachoscope_core.report.palette import SERIES, STATE_COLORS, UNKNOWN
 from tachoscope_explorer.figures.trace_words import duration, shown
 
 

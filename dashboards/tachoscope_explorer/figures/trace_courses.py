@@ -9,7 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from tachoscope_analyzers.trace.binned import Course
-from tachoscope_core.palette import SERIES
+from tachoscope_core.report.palette import SERIES
 from tachoscope_explorer.figures.trace_words import shown
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from tachoscope_analyzers.trace.operator_paths import OTHERS
-from tachoscope_core.palette import SERIES, UNKNOWN
+from tachoscope_core.report.palette import SERIES, UNKNOWN
 from tachoscope_explorer.figures.trace_words import duration, shown
 
 _WHOLE = "all"

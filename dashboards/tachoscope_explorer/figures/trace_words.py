@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 
-from tachoscope_core.palette import STATE_COLORS
+from tachoscope_core.report.palette import STATE_COLORS
 
 COLORS = {
     "compute": STATE_COLORS["compute"],

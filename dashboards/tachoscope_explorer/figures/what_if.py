@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
-from tachoscope_core.palette import OK, SERIES, STATE_COLORS, UNKNOWN, WARN
+from tachoscope_core.report.palette import OK, SERIES, STATE_COLORS, UNKNOWN, WARN
 from tachoscope_explorer.figures.time_unit import time_unit
 from tachoscope_show.report.comparison_words import signed
 from tachoscope_show.text.units import seconds

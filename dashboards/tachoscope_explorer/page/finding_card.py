@@ -8,9 +8,9 @@ from html import escape
 
 import streamlit as st
 
-from tachoscope_core.palette import BAD, OK, SERIES, UNKNOWN, WARN
-from tachoscope_core.report import Evidence, Finding, Report, gravest, speedup_text
-from tachoscope_core.taxonomy import BY_SLUG, HEALTHY
+from tachoscope_core.report.palette import BAD, OK, SERIES, UNKNOWN, WARN
+from tachoscope_core.report.report import Evidence, Finding, Report, gravest, speedup_text
+from tachoscope_core.report.taxonomy import BY_SLUG, HEALTHY
 from tachoscope_explorer.page.context import Context
 from tachoscope_explorer.page.view import View
 from tachoscope_explorer.page.widgets import plain

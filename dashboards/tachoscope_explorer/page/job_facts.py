@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
-from tachoscope_core.report import Report, dump
+from tachoscope_core.report.report import Report, dump
 from tachoscope_explorer.page.finding_card import title_of
 from tachoscope_explorer.page.widgets import plain, table
 from tachoscope_show.report.html import render

@@ -26,7 +26,7 @@ from tachoscope_analyzers.trace import cache
 from tachoscope_analyzers.trace.inflate import Blocks
 from tachoscope_analyzers.trace.read import read
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.stored_traces import file_name
+from tachoscope_core.storage.traces import file_name
 from tachoscope_explorer.page.settings import MIB
 
 SUFFIXES = (".json", ".json.gz", ".json.zst")

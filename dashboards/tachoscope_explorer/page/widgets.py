@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.palette import OK
+from tachoscope_core.report.palette import OK
 
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:&])")
 _REPLACED = re.compile(r"(?<=<)-|(?<=-)[->]|(?<=[<>~])=|(?<=:)(?:material/|streamlit:)|(?<=http)s?://|(?<=www)\.|@", re.IGNORECASE)

@@ -19,7 +19,7 @@ from typing import Any
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import RedirectResponse, Response
 
-from tachoscope_core.host_names import HostNames, within
+from tachoscope_core.net.allowed_hosts import HostNames, within
 from tachoscope_explorer.server import login
 from tachoscope_explorer.server.headers import Message, Send, guarded
 from tachoscope_explorer.server.password import Password

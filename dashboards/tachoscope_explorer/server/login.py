@@ -8,7 +8,7 @@ import html
 import math
 import re
 
-from tachoscope_core.palette import BAD, OK
+from tachoscope_core.report.palette import BAD, OK
 
 PATH, OUT = "/login", "/logout"
 _STYLE = f"""

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.host_names import HostNames
-from tachoscope_core.palette import OK
+from tachoscope_core.net.allowed_hosts import HostNames
+from tachoscope_core.report.palette import OK
 from tachoscope_explorer.page import perfetto_files as perfetto
 from tachoscope_explorer.page import settings, uploads
 from tachoscope_explorer.page.settings import MIB, Settings

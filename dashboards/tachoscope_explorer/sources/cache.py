@@ -13,8 +13,8 @@ from tachoscope_analyzers.life.report import analyze_life
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.prices import shipped_prices
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.report import Report
-from tachoscope_core.store import Store
+from tachoscope_core.report.report import Report
+from tachoscope_core.storage.store import Store
 
 LIVE_SECONDS = 5.0
 """For so long the store's list of jobs is taken for what it is."""

@@ -15,8 +15,8 @@ from tachoscope_analyzers.run_comparison import compared
 from tachoscope_analyzers.steps import aligned
 from tachoscope_analyzers.what_if import WhatIf
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.report import Report, worst_severity
-from tachoscope_core.store import Store
+from tachoscope_core.report.report import Report, worst_severity
+from tachoscope_core.storage.store import Store
 from tachoscope_explorer.sources import cache as sources
 
 _MOST_LINEAGES = 24

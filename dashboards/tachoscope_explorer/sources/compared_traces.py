@@ -16,7 +16,7 @@ from tachoscope_analyzers.trace.job_report import report
 from tachoscope_analyzers.trace.rank_summary import Wanted
 from tachoscope_analyzers.trace.ranks import JobTraces, read_job
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.report import Report
+from tachoscope_core.report.report import Report
 
 Files = tuple[Path, ...]
 

@@ -20,12 +20,12 @@ from tachoscope_analyzers.serving.processes import requests_of
 from tachoscope_analyzers.serving.report import analyze_traffic
 from tachoscope_analyzers.serving.states import spent
 from tachoscope_analyzers.serving.traffic import Traffic, Vector, traffic
-from tachoscope_core import serving_recording
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.records import RequestDone
-from tachoscope_core.report import Report, Source
-from tachoscope_core.serving_metrics import OUTCOMES
-from tachoscope_core.store import Store
+from tachoscope_core.metrics.serving import OUTCOMES
+from tachoscope_core.records.records import RequestDone
+from tachoscope_core.report.report import Report, Source
+from tachoscope_core.servers import recording as serving_recording
+from tachoscope_core.storage.store import Store
 from tachoscope_explorer.page.settings import Settings
 from tachoscope_explorer.sources import cache as sources
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from tachoscope_alerts.spec.slo import Slo
 from tachoscope_analyzers.job_summary import JobSummary, Worst, standing
-from tachoscope_core.taxonomy import BY_SLUG
+from tachoscope_core.report.taxonomy import BY_SLUG
 from tachoscope_explorer.page.view import View, address
 from tachoscope_explorer.sources import job_slos as job_objectives
 from tachoscope_show.report.trend_words import whose

@@ -19,7 +19,7 @@ from tachoscope_analyzers.load import JobRecords
 from tachoscope_analyzers.rank_grid import RankGrid
 from tachoscope_analyzers.timeline import Timeline, step_edges, timeline
 from tachoscope_analyzers.within import within
-from tachoscope_core.report import Report
+from tachoscope_core.report.report import Report
 from tachoscope_explorer.sources import cache as sources
 
 

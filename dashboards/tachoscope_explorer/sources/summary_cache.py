@@ -21,9 +21,9 @@ import streamlit as st
 from tachoscope_analyzers import load
 from tachoscope_analyzers.job_summary import JobSummary, summarise, unreadable
 from tachoscope_analyzers.prices import shipped_prices
-from tachoscope_core import caches
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.store import Store
+from tachoscope_core.storage import cache_dir as caches
+from tachoscope_core.storage.store import Store
 
 FORM = 1
 """Raised whenever what a summary says changes between two versions of the package."""

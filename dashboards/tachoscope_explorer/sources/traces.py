@@ -17,12 +17,13 @@ from tachoscope_analyzers.trace.ranks import read_job
 from tachoscope_analyzers.trace.read import read
 from tachoscope_analyzers.trace.trace_files import trace_files
 from tachoscope_analyzers.trace.view import View as TraceView
-from tachoscope_core import serving_recording, stored_traces
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.records import check_job_name
-from tachoscope_core.report import Report
-from tachoscope_core.store import Store
-from tachoscope_core.stored_traces import StoredTrace
+from tachoscope_core.records.records import check_job_name
+from tachoscope_core.report.report import Report
+from tachoscope_core.servers import recording as serving_recording
+from tachoscope_core.storage import traces as stored_traces
+from tachoscope_core.storage.store import Store
+from tachoscope_core.storage.traces import StoredTrace
 from tachoscope_explorer.page import uploads
 from tachoscope_explorer.page.settings import MIB, Settings
 from tachoscope_explorer.page.widgets import plain

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from trees import RECORDED, plant, points
 
-from tachoscope_core.agent_metrics import COLLECTOR_STATUS
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.host_metrics import CPU_CORES, CPU_SECONDS, DISK_IO_SECONDS, HOST_METRICS, MEMORY_BYTES
+from tachoscope_core.metrics.agent import COLLECTOR_STATUS
+from tachoscope_core.metrics.host import CPU_CORES, CPU_SECONDS, DISK_IO_SECONDS, HOST_METRICS, MEMORY_BYTES
 from tachoscope_node.collectors.all import DEFAULT_FILTERS, host_collectors
 from tachoscope_node.collectors.filters import DeviceFilter
 from tachoscope_node.collectors.frame import Frame

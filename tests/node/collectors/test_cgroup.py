@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from trees import collected, plant, points
 
-from tachoscope_core.host_metrics import CGROUP_PERIODS, CGROUP_THROTTLED_PERIODS, CGROUP_THROTTLED_SECONDS
+from tachoscope_core.metrics.host import CGROUP_PERIODS, CGROUP_THROTTLED_PERIODS, CGROUP_THROTTLED_SECONDS
 from tachoscope_node.collectors.cgroup import CgroupCollector, Ranks
 from tachoscope_node.collectors.collector import NoDataError, NotSupportedError
 from tachoscope_node.collectors.reading import MalformedError

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from trees import collected, points
 
-from tachoscope_core.host_metrics import CLOCK_ERROR, CLOCK_OFFSET, CLOCK_SYNCHRONISED
+from tachoscope_core.metrics.host import CLOCK_ERROR, CLOCK_OFFSET, CLOCK_SYNCHRONISED
 from tachoscope_node.collectors.clock import ClockCollector, KernelClock, read_kernel_clock
 from tachoscope_node.collectors.collector import NotSupportedError
 

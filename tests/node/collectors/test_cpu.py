@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from trees import RECORDED, collected, plant, points
 
-from tachoscope_core.host_metrics import CPU_CORES, CPU_SECONDS
+from tachoscope_core.metrics.host import CPU_CORES, CPU_SECONDS
 from tachoscope_node.collectors.cpu import CpuCollector
 from tachoscope_node.collectors.reading import MalformedError
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from trees import RECORDED, collected, plant, points
 
-from tachoscope_core.host_metrics import DISK_BYTES, DISK_IO_SECONDS, DISK_OPERATION_SECONDS, DISK_OPERATIONS
+from tachoscope_core.metrics.host import DISK_BYTES, DISK_IO_SECONDS, DISK_OPERATION_SECONDS, DISK_OPERATIONS
 from tachoscope_node.collectors.collector import NoDataError
 from tachoscope_node.collectors.disk import DiskCollector
 from tachoscope_node.collectors.filters import DeviceFilter

@@ -10,8 +10,8 @@ import pytest
 from trees import plant, points
 
 from left_behind import LeftBehind
-from tachoscope_core.agent_metrics import COLLECTOR_DURATION, COLLECTOR_FAILING, COLLECTOR_STATUS, COLLECTOR_SUCCESS
-from tachoscope_core.metric import Metric
+from tachoscope_core.metrics.agent import COLLECTOR_DURATION, COLLECTOR_FAILING, COLLECTOR_STATUS, COLLECTOR_SUCCESS
+from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.collectors.collector import NoDataError, NotSupportedError, PartialError
 from tachoscope_node.collectors.frame import NOT_SUPPORTED_SECONDS, STATUSES, Frame
 from tachoscope_node.collectors.memory import MemoryCollector

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from trees import collected, plant, points
 
-from tachoscope_core.host_metrics import (
+from tachoscope_core.metrics.host import (
     INFINIBAND_BYTES,
     INFINIBAND_ERRORS,
     INFINIBAND_LINK_RATE,

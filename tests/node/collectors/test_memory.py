@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from trees import RECORDED, collected, plant, points
 
-from tachoscope_core.host_metrics import MAJOR_FAULTS, MEMORY_BYTES, OOM_KILLS
+from tachoscope_core.metrics.host import MAJOR_FAULTS, MEMORY_BYTES, OOM_KILLS
 from tachoscope_node.collectors.memory import MemoryCollector
 from tachoscope_node.collectors.reading import MalformedError
 

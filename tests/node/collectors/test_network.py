@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from trees import RECORDED, collected, plant, points
 
-from tachoscope_core.host_metrics import NETWORK_BYTES, NETWORK_DROPS, NETWORK_ERRORS, TCP_RETRANSMITTED, TCP_SENT
+from tachoscope_core.metrics.host import NETWORK_BYTES, NETWORK_DROPS, NETWORK_ERRORS, TCP_RETRANSMITTED, TCP_SENT
 from tachoscope_node.collectors.filters import DeviceFilter
 from tachoscope_node.collectors.network import NetworkCollector
 from tachoscope_node.collectors.reading import MalformedError

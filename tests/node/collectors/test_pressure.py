@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from trees import RECORDED, collected, plant, points
 
-from tachoscope_core.host_metrics import PRESSURE_SECONDS
+from tachoscope_core.metrics.host import PRESSURE_SECONDS
 from tachoscope_node.collectors import pressure
 from tachoscope_node.collectors.collector import NotSupportedError
 from tachoscope_node.collectors.pressure import PressureCollector

@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Event, Thread
 
-from tachoscope_core.dcgm_names import DCGM_BY_NAME
+from tachoscope_core.metrics.dcgm import DCGM_BY_NAME
 
 PAGES = Path(__file__).with_name("dcgm_pages")
 

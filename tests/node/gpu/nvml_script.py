@@ -10,8 +10,8 @@ from unittest import mock
 import pynvml
 
 from fake_nvml import Driver
-from tachoscope_core import gpu_metrics as names
-from tachoscope_core.metric import Metric
+from tachoscope_core.metrics import gpu as names
+from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.families import Labels
 from tachoscope_node.gpu import collector as gpu_collector
 from tachoscope_node.gpu.collector import GpuCollector

@@ -16,8 +16,8 @@ from trees import points
 from fake_nvml import Driver
 from left_behind import LeftBehind
 from processes import wait_for
-from tachoscope_core.agent_metrics import COLLECTOR_STATUS
-from tachoscope_core.gpu_metrics import GPU_INFO, GPU_POWER, GPU_UP, GPUS
+from tachoscope_core.metrics.agent import COLLECTOR_STATUS
+from tachoscope_core.metrics.gpu import GPU_INFO, GPU_POWER, GPU_UP, GPUS
 from tachoscope_node.collectors.collector import NoDataError, NotSupportedError, PartialError
 from tachoscope_node.collectors.frame import Frame
 from tachoscope_node.families import Family

@@ -10,7 +10,7 @@ import pytest
 from trees import points
 
 from gpu.fake_dcgm_exporter import FakeDcgmExporter, Line, fake_dcgm_exporter, page, recorded, uuid
-from tachoscope_core.gpu_metrics import GPU_ENERGY, GPU_INFO, GPU_POWER, GPU_UP, GPUS
+from tachoscope_core.metrics.gpu import GPU_ENERGY, GPU_INFO, GPU_POWER, GPU_UP, GPUS
 from tachoscope_node.collectors.collector import NoDataError
 from tachoscope_node.collectors.frame import Frame
 from tachoscope_node.gpu import dcgm

@@ -11,7 +11,7 @@ import pytest
 from gpu.fake_dcgm_exporter import recorded
 from gpu.test_dcgm_dashboard import QUERIES, VARIABLES
 from helpers import REPOSITORY
-from tachoscope_core.dcgm_names import DCGM_BY_NAME, DCGM_LABELS, DCGM_UNITS
+from tachoscope_core.metrics.dcgm import DCGM_BY_NAME, DCGM_LABELS, DCGM_UNITS
 from tachoscope_node.exposition import render
 from tachoscope_node.gpu import dcgm_names
 from tachoscope_node.gpu.dcgm_fields import FIELDS, Field

@@ -12,9 +12,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from fake_nvml import Driver
 from gpu.fake_dcgm_exporter import Line, page, recorded, uuid
-from tachoscope_core.dcgm_names import DCGM_BY_NAME, DCGM_LABELS, DCGM_METRICS, DCGM_UNITS
-from tachoscope_core.gpu_metrics import GPU_METRICS, GPU_WORKLOAD, GPU_XID_ERRORS, GPU_XID_LAST_SEEN
-from tachoscope_core.names import BY_NAME
+from tachoscope_core.metrics.catalogue import BY_NAME
+from tachoscope_core.metrics.dcgm import DCGM_BY_NAME, DCGM_LABELS, DCGM_METRICS, DCGM_UNITS
+from tachoscope_core.metrics.gpu import GPU_METRICS, GPU_WORKLOAD, GPU_XID_ERRORS, GPU_XID_LAST_SEEN
 from tachoscope_node.exposition import render
 from tachoscope_node.families import Family
 from tachoscope_node.gpu import dcgm_names

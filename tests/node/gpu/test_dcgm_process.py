@@ -14,7 +14,7 @@ from fake_nvml import Driver
 from gpu.fake_dcgm_exporter import Line, fake_dcgm_exporter, page, uuid
 from processes import AgentProcess, agent_process, wait_for
 from spooling import FakeClock, agent_of, pass_seconds
-from tachoscope_core.gpu_metrics import GPU_POWER, GPU_XID_ERRORS, GPUS
+from tachoscope_core.metrics.gpu import GPU_POWER, GPU_XID_ERRORS, GPUS
 
 
 def test_a_node_without_nvml_has_its_gpus_their_health_and_their_xid_errors_from_the_exporter(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gpu.fake_dcgm_exporter import Line, page, recorded, uuid
-from tachoscope_core.dcgm_names import DCGM_BY_NAME
-from tachoscope_core.gpu_metrics import (
+from tachoscope_core.metrics.dcgm import DCGM_BY_NAME
+from tachoscope_core.metrics.gpu import (
     GPU_ACTIVE,
     GPU_CLOCK,
     GPU_ENERGY,

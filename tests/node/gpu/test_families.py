@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trees import points
 
-from tachoscope_core import gpu_metrics as names
+from tachoscope_core.metrics import gpu as names
 from tachoscope_node.gpu.families import METRICS, families
 from tachoscope_node.gpu.reading import Gpu, Reading
 

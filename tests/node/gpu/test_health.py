@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_readings import FINE, Value, lost, reading, uuid
-from tachoscope_core import gpu_metrics as names
-from tachoscope_core.gpu_metrics import ACTIONS, GPU_HEALTH_STATES
+from tachoscope_core.metrics import gpu as names
+from tachoscope_core.metrics.gpu import ACTIONS, GPU_HEALTH_STATES
 from tachoscope_node.gpu.health import GRAVITY, Verdict, holds, judge, thresholds
 from tachoscope_node.gpu.health_past import Past, observe
 from tachoscope_node.gpu.reading import FAULTS, Reading

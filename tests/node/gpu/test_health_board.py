@@ -7,7 +7,7 @@ from itertools import count
 import pytest
 
 from gpu_readings import Lines, Value, lost, reading, uuid
-from tachoscope_core import gpu_metrics as names
+from tachoscope_core.metrics import gpu as names
 from tachoscope_node.gpu.health import thresholds
 from tachoscope_node.gpu.health_board import Board
 from tachoscope_node.gpu.reading import FAULTS, Gpu, Reading

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_readings import Lines, lost, points, reading, uuid
-from tachoscope_core import gpu_metrics as names
+from tachoscope_core.metrics import gpu as names
 from tachoscope_node.collectors.collector import NoDataError
 from tachoscope_node.collectors.frame import Frame
 from tachoscope_node.gpu.health_families import LAST_XIDS, GpuHealthCollector

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trees import collected
 
-from tachoscope_core.gpu_metrics import GPU_ACTIVE, GPU_ENERGY, GPU_POWER, GPU_WORKLOAD, GPU_WORKLOAD_MEMORY
-from tachoscope_core.training_metrics import JOB_SM_ACTIVE
+from tachoscope_core.metrics.gpu import GPU_ACTIVE, GPU_ENERGY, GPU_POWER, GPU_WORKLOAD, GPU_WORKLOAD_MEMORY
+from tachoscope_core.metrics.training import JOB_SM_ACTIVE
 from tachoscope_node.collectors.collector import NoDataError
 from tachoscope_node.families import Histogram, Labels
 from tachoscope_node.gpu.dcgm_merge import merged

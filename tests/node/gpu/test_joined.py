@@ -11,8 +11,8 @@ from trees import points
 
 from fake_nvml import Driver
 from gpu.fake_dcgm_exporter import FakeDcgmExporter, Line, fake_dcgm_exporter, page
-from tachoscope_core.gpu_metrics import GPU_ACTIVE, GPU_ENERGY, GPU_POWER, GPU_UP, GPUS
-from tachoscope_core.metric import Metric
+from tachoscope_core.metrics.gpu import GPU_ACTIVE, GPU_ENERGY, GPU_POWER, GPU_UP, GPUS
+from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.collectors.collector import Collector, NoDataError, NotSupportedError, PartialError
 from tachoscope_node.collectors.frame import Frame
 from tachoscope_node.families import Labels

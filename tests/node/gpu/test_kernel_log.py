@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_readings import Lines, points, uuid
-from tachoscope_core.gpu_metrics import GPU_XID_ERRORS, GPU_XID_LAST_SEEN
+from tachoscope_core.metrics.gpu import GPU_XID_ERRORS, GPU_XID_LAST_SEEN
 from tachoscope_node.collectors.collector import NotSupportedError
 from tachoscope_node.gpu import kernel_log
 from tachoscope_node.gpu.kernel_log import (

@@ -14,9 +14,9 @@ from trees import collected, plant, points
 
 from gpu.fake_kubelet import FakeKubelet, kubelet
 from making import envelope
-from tachoscope_core import records
-from tachoscope_core.gpu_metrics import GPU_ACTIVE, GPU_DEVICES_UNMAPPED, GPU_WORKLOAD, GPU_WORKLOAD_MEMORY, POD_RESOURCES_UP
-from tachoscope_core.training_metrics import JOB_SM_ACTIVE
+from tachoscope_core.metrics.gpu import GPU_ACTIVE, GPU_DEVICES_UNMAPPED, GPU_WORKLOAD, GPU_WORKLOAD_MEMORY, POD_RESOURCES_UP
+from tachoscope_core.metrics.training import JOB_SM_ACTIVE
+from tachoscope_core.records import records
 from tachoscope_node.collectors.collector import NoDataError, PartialError
 from tachoscope_node.families import Family, Histogram
 from tachoscope_node.gpu import pod_resources

@@ -11,7 +11,7 @@ from fake_nvml import Driver
 from gpu.fake_kubelet import kubelet
 from processes import AgentProcess, agent_process, wait_for
 from spooling import Process
-from tachoscope_core import records
+from tachoscope_core.records import records
 
 UID = "a9c80282-3f6b-4d5b-84d5-a137a6668011"
 

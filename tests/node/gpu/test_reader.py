@@ -9,7 +9,7 @@ import pytest
 from nvml_script import GPM, PROCESSES, Clock, collector, expected, flat, script
 
 from fake_nvml import PROFILES, Driver
-from tachoscope_core import gpu_metrics as names
+from tachoscope_core.metrics import gpu as names
 from tachoscope_node.gpu.reading import Process
 from tachoscope_node.gpu.sources import SOURCES
 

@@ -7,8 +7,8 @@ import inspect
 import pynvml
 
 from helpers import REPOSITORY
-from tachoscope_core import gpu_metrics as names
-from tachoscope_core.gpu_metrics import GPU_VALUES
+from tachoscope_core.metrics import gpu as names
+from tachoscope_core.metrics.gpu import GPU_VALUES
 from tachoscope_node.gpu.sources import ALL_LINKS, SOURCES, first_of_each
 
 PAGE = (REPOSITORY / "docs" / "collectors.md").read_text()

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trees import points
 
-from tachoscope_core.gpu_metrics import GPU_WORKLOAD, GPU_WORKLOAD_MEMORY
+from tachoscope_core.metrics.gpu import GPU_WORKLOAD, GPU_WORKLOAD_MEMORY
 from tachoscope_node.families import Labels
 from tachoscope_node.gpu.cgroup_pods import Place
 from tachoscope_node.gpu.pod_resources import Owner

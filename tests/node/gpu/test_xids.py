@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gpu_readings import Lines, points, uuid
 from tachoscope_core import yaml_text
-from tachoscope_core.gpu_metrics import ACTIONS, GPU_XID_ERRORS, GPU_XID_LAST_SEEN
+from tachoscope_core.metrics.gpu import ACTIONS, GPU_XID_ERRORS, GPU_XID_LAST_SEEN
 from tachoscope_node.gpu import xids
 from tachoscope_node.gpu.xids import MAX_CODES, MAX_GPUS, PAIR_SECONDS, Boot, XidCounter, about, catalogue
 

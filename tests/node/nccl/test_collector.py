@@ -12,7 +12,7 @@ from trees import points
 
 from inspecting import Inspector, histograms, line
 from spooling import FakeClock
-from tachoscope_core.nccl_metrics import (
+from tachoscope_core.metrics.nccl import (
     BANDWIDTH_DIFFERS,
     DETAILS,
     INSPECTOR_FILES,

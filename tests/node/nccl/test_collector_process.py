@@ -10,8 +10,8 @@ from fake_ras import communicator, fake_ras
 from inspecting import Inspector
 from processes import agent_process, wait_for
 from spooling import Process
-from tachoscope_core.records import CollectiveDone, decode
-from tachoscope_core.store import Store
+from tachoscope_core.records.records import CollectiveDone, decode
+from tachoscope_core.storage.store import Store
 
 
 def number(page: str, series: str) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 
 from inspecting import line
 from spooling import FakeClock
-from tachoscope_core.records import CollectiveDone, Record
+from tachoscope_core.records.records import CollectiveDone, Record
 from tachoscope_node.nccl.details import RECORDS_PER_SECOND, Details, sampled
 from tachoscope_node.nccl.groups import Groups, Member
 from tachoscope_node.nccl.line import Operation, parse

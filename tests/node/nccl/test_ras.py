@@ -11,7 +11,7 @@ from trees import points
 from fake_ras import FakeRas, communicator, fake_ras
 from processes import free_port, wait_for
 from spooling import FakeClock
-from tachoscope_core.nccl_metrics import COMMUNICATORS, MISSING_RANKS, RAS_UP
+from tachoscope_core.metrics.nccl import COMMUNICATORS, MISSING_RANKS, RAS_UP
 from tachoscope_node.collectors.collector import NoDataError, NotSupportedError, PartialError
 from tachoscope_node.nccl.ras import RasCollector
 from tachoscope_node.nccl.ras_client import MOST_BYTES, WHOLE_SECONDS

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fake_ras import communicator
-from tachoscope_core.nccl_metrics import COMMUNICATOR_STATES
+from tachoscope_core.metrics.nccl import COMMUNICATOR_STATES
 from tachoscope_node.nccl.ras_report import MOST_NAMED, Communicators, Report, is_safe, read
 
 # The example of NCCL's documentation, troubleshooting/ras.rst of 2.29.1.

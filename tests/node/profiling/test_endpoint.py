@@ -14,7 +14,7 @@ import pytest
 from fake_kineto import asking, client, context, short_folder, text_of
 from processes import wait_for
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.kineto_wire import Asked
+from tachoscope_core.net.kineto_protocol import Asked
 from tachoscope_node.profiling.endpoint import Endpoint, Sender
 
 

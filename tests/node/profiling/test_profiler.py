@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from fake_kineto import Client, asking, client, settings, short_folder, text_of
-from tachoscope_core import profile_requests
-from tachoscope_core.profile_requests import EXPIRY_SECONDS, Request, new_request
-from tachoscope_core.store import Store
+from tachoscope_core.storage import profile_requests
+from tachoscope_core.storage.profile_requests import EXPIRY_SECONDS, Request, new_request
+from tachoscope_core.storage.store import Store
 from tachoscope_node.logs import Log
 from tachoscope_node.profiling.automatic import Automatic, Measured
 from tachoscope_node.profiling.clients import Known

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from fake_kineto import settings, write_trace
-from tachoscope_core import profile_requests, stored_traces
-from tachoscope_core.profile_requests import Request, new_request, read_answers
-from tachoscope_core.store import Store
+from tachoscope_core.storage import profile_requests
+from tachoscope_core.storage import traces as stored_traces
+from tachoscope_core.storage.profile_requests import Request, new_request, read_answers
+from tachoscope_core.storage.store import Store
 from tachoscope_node.profiling.clients import Who, began
 from tachoscope_node.profiling.limits import refusal
 from tachoscope_node.profiling.parts import Place

@@ -18,7 +18,7 @@ import pytest
 from helpers import BIN, REPOSITORY, environment
 from network_namespaces import ADDRESSES, CABLE, needs_namespaces, on_node, two_namespaces
 from processes import AgentProcess, wait_for
-from tachoscope_core.store import Store
+from tachoscope_core.storage.store import Store
 from test_watch import get, watching
 
 SCRIPT = REPOSITORY / "tests" / "profiled_training.py"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tachoscope_alerts.compile.links import board_uid
 from tachoscope_alerts.spec.policy import Policy
-from tachoscope_core import palette
+from tachoscope_core.report import palette
 from tachoscope_dashboards.boards.checkpoints import checkpoints as checkpoint_panels
 from tachoscope_dashboards.boards.checkpoints import recovery as recovery_panels
 from tachoscope_dashboards.boards.shared import identity

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import get_args
 
 from tachoscope_alerts.spec.policy import Policy
-from tachoscope_core import palette
-from tachoscope_core.verification import Result
+from tachoscope_core.checkpoints.verification import Result
+from tachoscope_core.report import palette
 from tachoscope_dashboards.boards.shared import identity
 from tachoscope_dashboards.boards.shared.expressions import JOBS_KEPT, RATE, WHOLE, attained, how_many
 from tachoscope_dashboards.parts import links

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tachoscope_alerts.compile.links import board_uid
 from tachoscope_alerts.spec.policy import Policy
-from tachoscope_core import palette
+from tachoscope_core.report import palette
 from tachoscope_dashboards.boards.data import waiting as input_panels
 from tachoscope_dashboards.boards.shared import gpus as gpu_panels
 from tachoscope_dashboards.boards.shared import hosts as host_panels

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tachoscope_alerts.compile.sli_expressions import bound_matcher
 from tachoscope_alerts.spec.policy import Policy
-from tachoscope_core import palette
+from tachoscope_core.report import palette
 from tachoscope_dashboards.boards.shared import identity
 from tachoscope_dashboards.boards.shared.expressions import JOBS_KEPT, KEPT, RATE, WHOLE, attained
 from tachoscope_dashboards.parts import links

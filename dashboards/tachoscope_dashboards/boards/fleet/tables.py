@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tachoscope_alerts.spec.policy import Policy
-from tachoscope_core import palette
+from tachoscope_core.report import palette
 from tachoscope_dashboards.boards.shared import identity
 from tachoscope_dashboards.boards.shared.alerts import AREAS, OF_CLUSTER
 from tachoscope_dashboards.boards.shared.alerts import firing as firing_alerts

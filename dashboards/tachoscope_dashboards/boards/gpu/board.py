@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from tachoscope_alerts.compile.links import board_uid
 from tachoscope_alerts.spec.policy import Policy
-from tachoscope_core import palette
-from tachoscope_core.gpu_metrics import ACTIONS, GPU_HEALTH_STATES
+from tachoscope_core.metrics.gpu import ACTIONS, GPU_HEALTH_STATES
+from tachoscope_core.report import palette
 from tachoscope_dashboards.boards.gpu import errors as gpu_errors
 from tachoscope_dashboards.boards.shared import gpus as gpu_panels
 from tachoscope_dashboards.boards.shared import hosts as host_panels

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tachoscope_alerts.spec.policy import Policy
-from tachoscope_core import palette
-from tachoscope_core.serving_metrics import ENGINE_STATES, REQUEST_STATES
+from tachoscope_core.metrics.serving import ENGINE_STATES, REQUEST_STATES
+from tachoscope_core.report import palette
 from tachoscope_dashboards.boards.inference.expressions import (
     BETWEEN,
     FIRST,

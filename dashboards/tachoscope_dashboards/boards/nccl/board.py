@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tachoscope_alerts.compile.links import board_uid
 from tachoscope_alerts.spec.policy import Policy
-from tachoscope_core import palette
+from tachoscope_core.report import palette
 from tachoscope_dashboards.boards.nccl import collectives as nccl_collectives
 from tachoscope_dashboards.boards.nccl import communicators as nccl_communicators
 from tachoscope_dashboards.parts.board import Board, Event

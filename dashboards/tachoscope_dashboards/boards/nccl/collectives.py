@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tachoscope_alerts.compile.sli_expressions import bound_matcher
 from tachoscope_alerts.spec.policy import Policy
-from tachoscope_core.nccl_metrics import BANDWIDTH_DIFFERS, BUS_BYTES, COLLECTIVE_SECONDS, INSPECTOR_FILES, LINES, SKIPPED_BYTES
+from tachoscope_core.metrics.nccl import BANDWIDTH_DIFFERS, BUS_BYTES, COLLECTIVE_SECONDS, INSPECTOR_FILES, LINES, SKIPPED_BYTES
 from tachoscope_dashboards.boards.shared import identity
 from tachoscope_dashboards.boards.shared.expressions import RATE
 from tachoscope_dashboards.parts.links import runbook

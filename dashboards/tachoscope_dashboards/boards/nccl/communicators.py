@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tachoscope_alerts.spec.policy import Policy
-from tachoscope_core import palette
-from tachoscope_core.nccl_metrics import COMMUNICATORS, MISSING_RANKS, RAS_UP
+from tachoscope_core.metrics.nccl import COMMUNICATORS, MISSING_RANKS, RAS_UP
+from tachoscope_core.report import palette
 from tachoscope_dashboards.boards.shared.expressions import KEPT, how_many
 from tachoscope_dashboards.parts import links
 from tachoscope_dashboards.parts.links import runbook

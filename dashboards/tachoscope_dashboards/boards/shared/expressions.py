@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tachoscope_alerts.compile.sli_expressions import ERROR_RATIO
 from tachoscope_alerts.spec.policy import Policy
-from tachoscope_core.metric import NAMESPACE
+from tachoscope_core.metrics.metric import NAMESPACE
 from tachoscope_dashboards.parts import links
 from tachoscope_dashboards.parts.panels import About, Placed, Query, stat
 from tachoscope_dashboards.parts.slo_objectives import at_least, objective

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tachoscope_alerts.spec.policy import Policy
-from tachoscope_core import palette
-from tachoscope_core.gpu_metrics import THROTTLE_TIMES
+from tachoscope_core.metrics.gpu import THROTTLE_TIMES
+from tachoscope_core.report import palette
 from tachoscope_dashboards.boards.shared.expressions import RATE, WHOLE, numbered
 from tachoscope_dashboards.parts.links import runbook
 from tachoscope_dashboards.parts.panels import About, Link, Placed, Query, Step, bars, timeline, timeseries

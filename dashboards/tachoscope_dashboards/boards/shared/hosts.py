@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tachoscope_alerts.spec.policy import Policy
-from tachoscope_core import palette
+from tachoscope_core.report import palette
 from tachoscope_dashboards.boards.shared.expressions import RATE
 from tachoscope_dashboards.parts.links import runbook
 from tachoscope_dashboards.parts.panels import About, Placed, Query, happenings, timeseries

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tachoscope_core.metric import IDENTITY, NAMESPACE
+from tachoscope_core.metrics.metric import IDENTITY, NAMESPACE
 from tachoscope_dashboards.parts.panels import Column
 
 PLACE = ", ".join(IDENTITY)

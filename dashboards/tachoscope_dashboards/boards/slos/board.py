@@ -9,7 +9,7 @@ from tachoscope_alerts.compile.links import board_name, board_uid, runbook_url
 from tachoscope_alerts.compile.sli_expressions import OBJECTIVE, TOTAL
 from tachoscope_alerts.spec.policy import Policy
 from tachoscope_alerts.spec.slo import Slo
-from tachoscope_core import palette
+from tachoscope_core.report import palette
 from tachoscope_dashboards.boards.inference.board import server_starts
 from tachoscope_dashboards.boards.shared import identity
 from tachoscope_dashboards.boards.shared.alerts import firing

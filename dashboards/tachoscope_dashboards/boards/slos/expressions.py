@@ -13,7 +13,7 @@ from tachoscope_alerts.compile.sli_expressions import BUDGET_REMAINING, ERROR_RA
 from tachoscope_alerts.spec.burn_rate_windows import RAW_LIMIT_SECONDS, Timing, duration, seconds_of, tiers
 from tachoscope_alerts.spec.policy import Policy
 from tachoscope_alerts.spec.slo import Slo
-from tachoscope_core import palette
+from tachoscope_core.report import palette
 from tachoscope_dashboards.parts.panels import Step
 
 CHOSEN = 'slo=~"$slo"'

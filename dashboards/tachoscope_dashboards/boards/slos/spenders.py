@@ -8,9 +8,9 @@ from tachoscope_alerts.compile.sli_expressions import BAD, TOTAL, bound_matcher,
 from tachoscope_alerts.spec.burn_rate_windows import duration
 from tachoscope_alerts.spec.policy import Policy
 from tachoscope_alerts.spec.slo import AtMost, Slices, Slo
-from tachoscope_core import palette
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.training_metrics import EFFECTIVE_STATES, TRAINING_STATES
+from tachoscope_core.metrics.training import EFFECTIVE_STATES, TRAINING_STATES
+from tachoscope_core.report import palette
 from tachoscope_dashboards.boards.shared import identity
 from tachoscope_dashboards.boards.shared.expressions import CLUSTER_KEPT, KEPT
 from tachoscope_dashboards.boards.slos.expressions import CHOSEN, budget_steps, burn_rate, burn_steps, remaining

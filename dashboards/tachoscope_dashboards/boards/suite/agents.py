@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tachoscope_alerts.spec.policy import Policy
-from tachoscope_core import palette
+from tachoscope_core.report import palette
 from tachoscope_dashboards.boards.shared.expressions import KEPT, RATE
 from tachoscope_dashboards.parts import links
 from tachoscope_dashboards.parts.links import runbook

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tachoscope_alerts.compile.links import board_uid
 from tachoscope_alerts.spec.policy import Policy
-from tachoscope_core import palette
+from tachoscope_core.report import palette
 from tachoscope_dashboards.boards.shared.expressions import KEPT, WHOLE, how_many
 from tachoscope_dashboards.boards.suite import agents as agent_panels
 from tachoscope_dashboards.boards.suite import prometheus as rule_panels

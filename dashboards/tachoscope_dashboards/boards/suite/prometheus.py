@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tachoscope_alerts.spec.policy import Policy
-from tachoscope_core import palette
+from tachoscope_core.report import palette
 from tachoscope_dashboards.boards.shared.expressions import RATE
 from tachoscope_dashboards.parts.links import runbook
 from tachoscope_dashboards.parts.panels import About, Link, Placed, Query, Step, Unit, stat, timeseries

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tachoscope_alerts.spec.policy import Policy
-from tachoscope_core import palette
-from tachoscope_core.watch_metrics import WATCH_CYCLE_SECONDS, WATCH_JOBS, WATCH_LAST_CYCLE
+from tachoscope_core.metrics.watch import WATCH_CYCLE_SECONDS, WATCH_JOBS, WATCH_LAST_CYCLE
+from tachoscope_core.report import palette
 from tachoscope_dashboards.parts.links import runbook
 from tachoscope_dashboards.parts.panels import About, Placed, Query, Step, stat, timeseries
 from tachoscope_dashboards.parts.variables import WHERE

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tachoscope_alerts.compile.links import board_uid
 from tachoscope_alerts.compile.sli_expressions import bound_matcher
 from tachoscope_alerts.spec.policy import Policy
-from tachoscope_core import palette
-from tachoscope_core.training_metrics import TRAINING_STATES
+from tachoscope_core.metrics.training import TRAINING_STATES
+from tachoscope_core.report import palette
 from tachoscope_dashboards.boards.shared import identity
 from tachoscope_dashboards.boards.shared.expressions import CLUSTER_KEPT, JOB_KEPT
 from tachoscope_dashboards.boards.training import faults, ranks

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tachoscope_alerts.spec.policy import Policy
-from tachoscope_core import palette
+from tachoscope_core.report import palette
 from tachoscope_dashboards.boards.shared.expressions import JOB_KEPT, KEPT
 from tachoscope_dashboards.boards.training.expressions import JOB, NO_JOB, RANKS, mean, quantile, share
 from tachoscope_dashboards.parts import links

@@ -9,9 +9,9 @@ import streamlit as st
 
 from tachoscope_analyzers.aligned_steps import aligned_steps
 from tachoscope_analyzers.per_work import PerWork, per_work
-from tachoscope_core.comparison import Comparison, Difference
-from tachoscope_core.course import Course
-from tachoscope_core.report import Report
+from tachoscope_core.report.comparison import Comparison, Difference
+from tachoscope_core.report.report import Report
+from tachoscope_core.report.trend import Course
 from tachoscope_explorer.figures import compare as figures
 from tachoscope_explorer.page.context import Context
 from tachoscope_explorer.page.view import View

@@ -10,7 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from tachoscope_analyzers.trace.diff import TraceDiff
-from tachoscope_core.report import Change, Report
+from tachoscope_core.report.report import Change, Report
 from tachoscope_explorer.figures import compare as figures
 from tachoscope_explorer.page.context import Context, look_at
 from tachoscope_explorer.page.query_params import choice

@@ -11,7 +11,7 @@ from tachoscope_analyzers.serving.capacity import Capacity
 from tachoscope_analyzers.serving.engine_model import NotMeasuredError
 from tachoscope_analyzers.serving.objectives import DEFAULTS, Objective, objective
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.report import Report
+from tachoscope_core.report.report import Report
 from tachoscope_explorer.figures import inference as figures
 from tachoscope_explorer.page.widgets import chart, nothing, plain, problem, table
 from tachoscope_show.capacity import text as capacity_text

@@ -11,8 +11,8 @@ import streamlit as st
 
 from tachoscope_analyzers.serving.capacity import Capacity
 from tachoscope_analyzers.serving.objectives import Objective
-from tachoscope_core.report import Report
-from tachoscope_core.serving_part import Serving
+from tachoscope_core.report.report import Report
+from tachoscope_core.report.serving import Serving
 from tachoscope_explorer.figures import inference as figures
 from tachoscope_explorer.page.context import Context, look_at
 from tachoscope_explorer.page.finding_card import show_findings

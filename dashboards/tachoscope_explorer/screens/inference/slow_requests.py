@@ -6,8 +6,8 @@ import pandas as pd
 import streamlit as st
 
 from tachoscope_analyzers.serving.phases import in_order
-from tachoscope_core.records import RequestDone
-from tachoscope_core.serving_metrics import REQUEST_STATES
+from tachoscope_core.metrics.serving import REQUEST_STATES
+from tachoscope_core.records.records import RequestDone
 from tachoscope_explorer.figures import inference as figures
 from tachoscope_explorer.page.widgets import chart, csv, nothing, plain
 from tachoscope_explorer.sources.inference import Seen

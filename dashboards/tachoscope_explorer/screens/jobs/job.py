@@ -9,7 +9,7 @@ import streamlit as st
 
 from tachoscope_analyzers import load
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.report import Report
+from tachoscope_core.report.report import Report
 from tachoscope_explorer.page import job_facts
 from tachoscope_explorer.page.context import Context, look_at
 from tachoscope_explorer.page.finding_card import show_findings

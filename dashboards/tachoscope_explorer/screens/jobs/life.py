@@ -6,8 +6,8 @@ import pandas as pd
 import streamlit as st
 
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.life import Life
-from tachoscope_core.report import Report
+from tachoscope_core.report.job_life import Life
+from tachoscope_core.report.report import Report
 from tachoscope_explorer.figures import life as figures
 from tachoscope_explorer.page.widgets import chart, nothing, plain, table
 from tachoscope_explorer.sources import jobs as job_sources

@@ -10,8 +10,8 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.palette import BAD, OK, UNKNOWN, WARN
 from tachoscope_core.redaction import redact
+from tachoscope_core.report.palette import BAD, OK, UNKNOWN, WARN
 from tachoscope_explorer.page.context import Context
 from tachoscope_explorer.page.view import View
 from tachoscope_explorer.page.widgets import csv, nothing, plain, problem

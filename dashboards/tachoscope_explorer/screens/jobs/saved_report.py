@@ -5,8 +5,8 @@ from __future__ import annotations
 import streamlit as st
 
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.report import Report, parse
-from tachoscope_core.store import Store
+from tachoscope_core.report.report import Report, parse
+from tachoscope_core.storage.store import Store
 from tachoscope_explorer.page import job_facts
 from tachoscope_explorer.page.context import Context
 from tachoscope_explorer.page.finding_card import show_findings

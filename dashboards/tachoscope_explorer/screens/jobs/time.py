@@ -8,7 +8,7 @@ from typing import cast
 import pandas as pd
 import streamlit as st
 
-from tachoscope_core.report import Report
+from tachoscope_core.report.report import Report
 from tachoscope_explorer.figures import ledger, steps
 from tachoscope_explorer.figures.ledger import Axis, Unit
 from tachoscope_explorer.page.context import Context

@@ -14,7 +14,7 @@ from tachoscope_analyzers.advice.workers import Input, expected_step, needed
 from tachoscope_analyzers.checkpoint_model import DALY, VAIDYA, Saving, best_interval, useful_ratio, young_interval
 from tachoscope_analyzers.thresholds import threshold
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.palette import OK
+from tachoscope_core.report.palette import OK
 from tachoscope_explorer.figures.what_if import Axis, Mark, curve
 from tachoscope_explorer.page.context import Context
 from tachoscope_explorer.page.view import View

@@ -10,8 +10,8 @@ import streamlit as st
 
 from tachoscope_analyzers.what_if import MOST_RANKS, Offer, Outcome, Removal, WhatIf, removal_of
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.report import Finding, Report
-from tachoscope_core.taxonomy import BY_SLUG
+from tachoscope_core.report.report import Finding, Report
+from tachoscope_core.report.taxonomy import BY_SLUG
 from tachoscope_explorer.figures import what_if as figures
 from tachoscope_explorer.page.context import Context, look_at
 from tachoscope_explorer.page.query_params import choice, follow

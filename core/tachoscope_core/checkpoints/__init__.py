@@ -1,0 +1,1 @@
+"""Files of checkpoints: which saves are whole, and whether their bytes are those that were written."""

@@ -1,0 +1,1 @@
+"""What is unusual about a job, and which of its processes are one rank."""

@@ -1,0 +1,1 @@
+"""What crosses the network: allowed hosts, the protocol of Kineto's daemon, queries to Prometheus."""

@@ -1,0 +1,1 @@
+"""The wire format of what the probe writes."""

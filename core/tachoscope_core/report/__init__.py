@@ -1,0 +1,1 @@
+"""The wire format of reports, and the taxonomy of bottlenecks."""

@@ -1,0 +1,105 @@
+"""Which record objects of a job were written lately, without a look at all that it ever wrote.
+
+Only the folders of the days in question are listed. An object's day is that of its records, so one is listed more than the window
+asks for: an agent may ship late.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.records.records import check_job_name
+from tachoscope_core.storage.store import KEY, Store, StoredSegment
+
+_FIRST = f"{0:016d}.jsonl.gz"
+_TAIL = len(_FIRST) + 1
+"""What follows the writer and the attempt in a key."""
+
+
+def recent_segments(store: Store, job: str, *, since: float, until: float) -> list[StoredSegment]:
+    """Return the objects written from `since` on, and the first one of each of their writers: it says who that is.
+
+    Args:
+        since, until: Unix seconds, `until` is now.
+
+    Raises:
+        TachoscopeError: the store cannot be read.
+    """
+    root = f"{store.root}/jobs/{check_job_name(job)}/records"
+    days = _days(since, until)
+    try:
+        found = _local(root, days, since) if store.local else _remote(store, root, days, since)
+        return list(_segments([*found, *_firsts(store, root, found)]))
+    except Exception as error:  # each object store has its own
+        raise TachoscopeError(f"could not list {root} in store {store.url}: {error}") from None
+
+
+def _days(since: float, until: float) -> list[str]:
+    """Return the names of the days' folders from a day before the window to a day after it: clocks of nodes differ."""
+    first, last = (datetime.fromtimestamp(max(time, 0.0), UTC).date() for time in (since, until))
+    return [f"date={first + timedelta(days=number)}" for number in range(-1, (last - first).days + 2)]
+
+
+def _local(root: str, days: list[str], since: float) -> list[str]:
+    found: list[str] = []
+    for day in days:
+        for host in _folders(f"{root}/{day}"):
+            if os.stat(host).st_mtime >= since:  # else no object came since
+                found += _newest(host, since)
+    return found
+
+
+def _folders(path: str) -> list[str]:
+    try:
+        with os.scandir(path) as entries:
+            return [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except FileNotFoundError:
+        return []
+
+
+def _newest(host: str, since: float) -> Iterator[str]:
+    """Yield the objects of a host's folder that were written since: of each writer from its last one back, so few are looked at."""
+    by_writer: dict[str, list[str]] = defaultdict(list)
+    for name in os.listdir(host):
+        by_writer[name[:-_TAIL]].append(name)
+    for names in by_writer.values():
+        for name in sorted(names, reverse=True):
+            path = f"{host}/{name}"
+            if os.stat(path).st_mtime < since:
+                break
+            yield path
+
+
+def _remote(store: Store, root: str, days: list[str], since: float) -> list[str]:
+    found = []
+    for day in days:
+        for path, entry in store.files.find(f"{root}/{day}", detail=True).items():
+            time = entry.get("LastModified") or entry.get("mtime") or 0.0
+            if (time.timestamp() if isinstance(time, datetime) else float(time)) >= since:
+                found.append(path)
+    return found
+
+
+def _firsts(store: Store, root: str, found: Iterable[str]) -> Iterator[str]:
+    """Yield the first objects of the writers of which others were found, of whatever day."""
+    writers = {(path.split("/")[-2], path.rsplit("/", 1)[-1][:-_TAIL]) for path in found}
+    writers -= {(path.split("/")[-2], path.rsplit("/", 1)[-1][:-_TAIL]) for path in found if path.endswith(_FIRST)}
+    days = sorted((entry["name"] for entry in store.files.ls(root, detail=True)), reverse=True) if writers else []
+    for host, writer in writers:
+        for day in days:
+            path = f"{day}/{host}/{writer}-{_FIRST}"
+            if os.path.exists(path) if store.local else store.files.exists(path):
+                yield path
+                break
+
+
+def _segments(paths: Iterable[str]) -> Iterator[StoredSegment]:
+    for path in sorted(paths):
+        match = KEY.fullmatch(path.rsplit("/", 1)[-1])
+        if match:
+            host = path.split("/")[-2].removeprefix("host=")
+            yield StoredSegment(path, host, match["writer"], int(match["attempt"]), int(match["offset"]))

@@ -1,0 +1,385 @@
+"""The store: records, traces and reports of all jobs under one root that fsspec opens (a directory, `s3://...`).
+
+`jobs/<job>/records/date=<day>/host=<host>/<writer>-<attempt>-<offset>.jsonl.gz`. The key holds writer and offset, so
+shipping the same bytes twice writes the same object; another content under the key of one that is there is refused.
+`jobs/<job>/owner.json`: whose job it is, `{"uid": 1000}`, in Kubernetes with `namespace`, written before its first record and never
+changed.
+`metrics/date=<day>/host=<host>/<name>.jsonl.gz`: metric samples.
+`jobs/<job>/quarantine/<host>.json.gz`: data shards that failed, as each host knows them. `jobs/<job>/requests/`: what somebody asks
+of a running job, see `profile_requests`.
+Errors of a backend are caught as `Exception`: each object store has its own, and they share no base class.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import stat
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.owner import Owner
+from tachoscope_core.records.records import check_job_name, is_job_name
+
+KEY = re.compile(r"(?P<writer>[0-9a-f-]+)-a(?P<attempt>\d+)-(?P<offset>\d{12,20})\.jsonl\.gz")
+"""Names of objects of records."""
+MAX_OBJECT_BYTES = 16 << 20
+"""Unpacked. Records are shipped in ranges of 8 MiB at most, and no quarantine list is larger."""
+_SAMPLES_KEY = re.compile(r"(?P<began>\d{1,12})-[^/]*\.jsonl\.gz")
+_UNSAFE_HOST = re.compile(r"[^A-Za-z0-9._-]")
+
+
+def default_url() -> str:
+    """Return `$TACHOSCOPE_STORE`, else the user's data directory."""
+    data_home = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
+    return os.environ.get("TACHOSCOPE_STORE") or str(Path(data_home) / "tachoscope")
+
+
+def _options(url: str) -> dict[str, Any]:
+    """Return what an object store is asked for beyond the defaults: to say within seconds that it cannot be reached."""
+    if not url.startswith("s3://"):
+        return {}
+    return {"config_kwargs": {"connect_timeout": 5, "read_timeout": 30, "retries": {"max_attempts": 1}}}
+
+
+def absolute_url(url: str) -> str:
+    """Return a store's URL so that it means the same wherever it is read."""
+    return url if "://" in url else str(Path(url).absolute())
+
+
+def check_url(url: str) -> None:
+    """Say whether there is a kind of store for this URL, without a look at the store.
+
+    Raises:
+        TachoscopeError: nothing knows such URLs, or the package that does is missing.
+    """
+    import fsspec
+
+    try:
+        fsspec.get_filesystem_class(fsspec.utils.get_protocol(url))
+    except (ImportError, ValueError) as error:
+        fix = "a directory, or s3://bucket/path, which needs pip install 'tachoscope[s3]'"
+        raise TachoscopeError(f"could not open store {url!r}: {error}", fix=fix) from None
+
+
+def _unpacked(data: bytes) -> bytes:
+    """Return what an object of gzip holds.
+
+    Raises:
+        ValueError: what is wrong with it.
+    """
+    parts, room = [], MAX_OBJECT_BYTES
+    while data:
+        part = zlib.decompressobj(wbits=31)
+        try:
+            parts.append(part.decompress(data, room + 1))
+        except zlib.error as error:
+            raise ValueError(f"not gzip ({error})") from None
+        room -= len(parts[-1])
+        if room < 0:
+            raise ValueError(f"larger than {MAX_OBJECT_BYTES >> 20} MiB, unpacked")
+        if not part.eof:
+            raise ValueError("cut short")
+        data = part.unused_data
+    return b"".join(parts)
+
+
+def _day(time: float) -> str:
+    return datetime.fromtimestamp(max(time, 0.0), UTC).date().isoformat()
+
+
+def _partition(time: float, host: str) -> str:
+    return f"date={_day(time)}/host={host_folder(host)}"
+
+
+def host_folder(host: str) -> str:
+    """Return a host's name as the names of objects have it."""
+    return _UNSAFE_HOST.sub("_", host)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSegment:
+    """One object of records: where it lies and what its key says."""
+
+    path: str
+    host: str
+    writer: str
+    attempt: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSamples:
+    """One object of metric samples: where it lies, and the Unix time of its first sample as its name says."""
+
+    path: str
+    host: str
+    began: float
+
+
+_NOBODY = 65534
+"""Whose files those of root are on a network file system that does not trust root (root_squash)."""
+
+
+class BrokenObjectError(TachoscopeError):
+    """An object cannot be read as what it should be."""
+
+
+class OtherContentError(TachoscopeError):
+    """An object of that key is there, and has another content: somebody gave it out as the same writer's."""
+
+
+class OtherOwnerError(TachoscopeError):
+    """The job belongs to another user than the one who writes."""
+
+
+class Store:
+    """A store opened by its URL. Methods raise `TachoscopeError` naming the store when it cannot be read or written."""
+
+    def __init__(self, url: str) -> None:
+        import fsspec
+
+        self.url = url
+        check_url(url)
+        try:
+            self._fs, root = fsspec.core.url_to_fs(url, use_listings_cache=False, **_options(url))
+        except (ImportError, ValueError) as error:
+            raise TachoscopeError(f"could not open store {url!r}: {error}") from None
+        self._root: str = root.rstrip("/")
+        if self.local:
+            from tachoscope_core.storage.store_directory import DirectoryFiles
+
+            self._fs = DirectoryFiles(self._root)
+
+    @property
+    def files(self) -> Any:
+        """The file system of fsspec that the store lies in."""
+        return self._fs
+
+    @property
+    def root(self) -> str:
+        """The store's path in `files`."""
+        return self._root
+
+    @property
+    def local(self) -> bool:
+        """Whether the store is a directory of this machine."""
+        return "file" in self._protocols()
+
+    def jobs(self) -> list[str]:
+        """Return the names of all jobs, sorted; folders whose names are not valid job names are ignored."""
+        return sorted(filter(is_job_name, (path.rsplit("/", 1)[-1] for path in self._list(f"{self._root}/jobs"))))
+
+    def job_times(self) -> dict[str, float]:
+        """Return each job with the Unix time at which something of it was last written.
+
+        Traces, which may be put there long after, and requests do not count, nor do jobs that have nothing else: see
+        `stored_traces` and `profile_requests`. Reports count only of jobs that have nothing else: a watch writes them anew.
+        """
+        times = {job: self._last_written(f"{self._root}/jobs/{job}") for job in self.jobs()}
+        return {job: time for job, time in times.items() if time is not None}
+
+    def _last_written(self, path: str) -> float | None:
+        try:
+            entries: dict[str, dict[str, Any]] = self._fs.find(path, detail=True)
+        except Exception as error:
+            raise TachoscopeError(f"could not list {path} in store {self.url}: {error}") from None
+        left_out = (f"{path}/traces/", f"{path}/requests/")
+        others = {name: entry for name, entry in entries.items() if not name.startswith(left_out)}
+        if entries and not others:
+            return None
+        own = [entry for name, entry in others.items() if not name.startswith(f"{path}/reports/")] or list(others.values())
+        times = (entry.get("mtime") or entry.get("LastModified") or 0.0 for entry in own)
+        return max((time.timestamp() if isinstance(time, datetime) else float(time) for time in times), default=0.0)
+
+    def segments(self, job: str) -> Iterator[StoredSegment]:
+        """Yield the record objects of a job, in the order of their keys."""
+        root = f"{self._root}/jobs/{check_job_name(job)}/records"
+        try:
+            paths = sorted(self._fs.find(root))
+        except Exception as error:
+            raise TachoscopeError(f"could not list {root} in store {self.url}: {error}") from None
+        for path in paths:
+            match = KEY.fullmatch(path.rsplit("/", 1)[-1])
+            if match:
+                host = next((part[5:] for part in path.split("/") if part.startswith("host=")), "")
+                yield StoredSegment(path, host, match["writer"], int(match["attempt"]), int(match["offset"]))
+
+    def samples(self, host: str, *, start: float, end: float) -> list[StoredSamples]:
+        """Return the objects of metric samples of a host that may hold some of a window in Unix seconds, the oldest first.
+
+        An object holds what was sampled from its beginning until the next one's, at most a day.
+        """
+        name = _UNSAFE_HOST.sub("_", host)
+        first, last = (f"date={_day(time)}" for time in (start - 86400.0, end))
+        found: list[StoredSamples] = []
+        for folder in self._list(f"{self._root}/metrics"):
+            if not first <= folder.rsplit("/", 1)[-1] <= last:
+                continue
+            root = f"{folder}/host={name}"
+            try:
+                paths = list(self._fs.find(root))
+            except Exception as error:
+                raise TachoscopeError(f"could not list {root} in store {self.url}: {error}") from None
+            matches = ((path, _SAMPLES_KEY.fullmatch(path.rsplit("/", 1)[-1])) for path in paths)
+            found += [StoredSamples(path, name, float(match["began"])) for path, match in matches if match]
+        found.sort(key=lambda one: (one.began, one.path))
+        last_before = max((one.began for one in found if one.began <= start), default=start)
+        return [one for one in found if last_before <= one.began <= end]
+
+    def sample_hosts(self, *, start: float, end: float) -> list[str]:
+        """Return the hosts, as their folders are named, with metric samples of the days of a window in Unix seconds."""
+        first, last = (f"date={_day(time)}" for time in (start - 86400.0, end))
+        days = [folder for folder in self._list(f"{self._root}/metrics") if first <= folder.rsplit("/", 1)[-1] <= last]
+        return sorted({path.rsplit("/", 1)[-1].removeprefix("host=") for day in days for path in self._list(day)})
+
+    def read(self, segment: StoredSegment | StoredSamples) -> bytes:
+        """Return the JSON lines of an object.
+
+        Raises:
+            BrokenObjectError: it is cut short, not gzip, or larger than any that tachoscope writes.
+        """
+        try:
+            data: bytes = self._fs.cat_file(segment.path)
+        except Exception as error:
+            raise TachoscopeError(f"could not read {segment.path} in store {self.url}: {error}") from None
+        try:
+            return _unpacked(data)
+        except ValueError as error:
+            raise BrokenObjectError(f"could not read {segment.path} in store {self.url}: it is {error}", fix="remove it") from None
+
+    def write(self, job: str, *, host: str, writer: str, attempt: int, offset: int, time: float, lines: bytes) -> str:
+        """Write JSON lines that begin at `offset` of what `writer` wrote; return the path of the object.
+
+        Raises:
+            OtherContentError: an object of that key is there, and it is not this one.
+        """
+        key = f"jobs/{check_job_name(job)}/records/{_partition(time, host)}/{writer}-a{attempt}-{offset:016d}.jsonl.gz"
+        path = f"{self._root}/{key}"
+        there = self._content(path)
+        if there is None:
+            return self._put(key, lines)
+        if there != lines:
+            raise OtherContentError(f"{path} in store {self.url} holds other records of that writer, and is left as it is")
+        return path
+
+    def _content(self, path: str) -> bytes | None:
+        """Return what an object of records holds; None: there is no whole one, or it cannot be read, as by who may only write."""
+        try:
+            return _unpacked(self._fs.cat_file(path))
+        except Exception:
+            return None
+
+    def owner(self, job: str) -> Owner | None:
+        """Return the job's owner; None: nobody wrote it down, as before tachoscope kept owners."""
+        try:
+            return self._owner(job)
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            return None
+
+    def _owner(self, job: str) -> Owner:
+        """Return what `owner.json` says; in a directory only if nobody else may have written it: else who made the job's folder."""
+        folder = f"{self._root}/jobs/{check_job_name(job)}"
+        path = f"{folder}/owner.json"
+        try:
+            maker = self._fs.status(folder).st_uid if self.local else 0
+            if maker not in {0, _NOBODY, os.geteuid()}:
+                return Owner(maker)
+            return msgspec.json.decode(self._fs.cat_file(path), type=Owner)
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            raise
+        except Exception as error:
+            raise TachoscopeError(f"could not read {path} in store {self.url}: {error}") from None
+
+    def claim(self, job: str, claimant: Owner) -> None:
+        """Make somebody the owner of a job that has none yet; who may only write does not know, and claims nothing.
+
+        Raises:
+            OtherOwnerError: it has another one, or everybody may write to its folder.
+            TachoscopeError: the store cannot be read or written.
+        """
+        try:
+            owner = self._owner(job)
+        except PermissionError:
+            return
+        except (FileNotFoundError, NotADirectoryError):
+            self._put_bytes(f"jobs/{job}/owner.json", msgspec.json.encode(claimant))
+            owner = self._owner(job)  # another user may have made the folder meanwhile
+        if owner != claimant:
+            whose = f"job {job!r} in store {self.url} belongs to {owner}, not to {claimant}"
+            raise OtherOwnerError(whose, fix="choose another name with --job")
+        folder = f"{self._root}/jobs/{job}"
+        if self.local and self._fs.status(folder).st_mode & stat.S_IWOTH:
+            raise OtherOwnerError(f"every user may write to {folder}", fix=f"chmod o-w {folder}, or choose another name with --job")
+
+    def write_samples(self, *, host: str, name: str, time: float, lines: bytes) -> str:
+        """Write metric samples, JSON lines, under a name that no other object of the host has; return the path of the object."""
+        return self._put(f"metrics/{_partition(time, host)}/{name}.jsonl.gz", lines)
+
+    def write_quarantine(self, job: str, host: str, document: bytes) -> str:
+        """Write what a host, or a person, knows of a job's data shards (see `quarantine`); return the path of the object."""
+        return self._put(f"jobs/{check_job_name(job)}/quarantine/{_UNSAFE_HOST.sub('_', host)}.json.gz", document)
+
+    def read_quarantine(self, job: str) -> Iterator[tuple[str, bytes]]:
+        """Yield the path and the content of what each of them wrote last."""
+        root = f"{self._root}/jobs/{check_job_name(job)}/quarantine"
+        try:
+            paths = sorted(path for path in self._fs.find(root) if path.endswith(".json.gz"))
+            for path in paths:
+                yield path, _unpacked(self._fs.cat_file(path))
+        except Exception as error:
+            raise TachoscopeError(f"could not read {root} in store {self.url}: {error}") from None
+
+    def reports(self, job: str) -> list[tuple[str, bytes]]:
+        """Return the path and the content of each report that somebody saved of a job, `jobs/<job>/reports/*.json`, by name."""
+        root = f"{self._root}/jobs/{check_job_name(job)}/reports"
+        try:
+            paths = sorted(path for path in self._fs.find(root) if path.endswith(".json"))
+            return [(path, self._fs.cat_file(path)) for path in paths]
+        except Exception as error:
+            raise TachoscopeError(f"could not read {root} in store {self.url}: {error}") from None
+
+    def write_report(self, job: str, name: str, document: bytes) -> str:
+        """Write a report of a job in place of an older one of the name; return its path."""
+        return self._put_bytes(f"jobs/{check_job_name(job)}/reports/{name}.json", document)
+
+    def _put(self, key: str, lines: bytes) -> str:
+        return self._put_bytes(key, gzip.compress(lines, compresslevel=1, mtime=0))
+
+    def _put_bytes(self, key: str, data: bytes) -> str:
+        """Write an object. It appears whole or not at all."""
+        path = f"{self._root}/{key}"
+        try:
+            self._fs.makedirs(path.rpartition("/")[0], exist_ok=True)
+            self._fs.pipe_file(path, data)
+        except Exception as error:
+            reason = str(error) or type(error).__name__
+            raise TachoscopeError(
+                f"could not write {path} in store {self.url}: {reason}", fix="free space, or choose another with --store"
+            ) from None
+        return path
+
+    def last_attempt(self, job: str) -> int:
+        """Return the highest attempt of a job that the store knows, or -1."""
+        return max((segment.attempt for segment in self.segments(job)), default=-1)
+
+    def _protocols(self) -> tuple[str, ...]:
+        protocol: Any = self._fs.protocol
+        return (protocol,) if isinstance(protocol, str) else tuple(protocol)
+
+    def _list(self, path: str) -> list[str]:
+        try:
+            entries: list[dict[str, Any]] = self._fs.ls(path, detail=True)
+        except FileNotFoundError:
+            return []
+        except Exception as error:
+            raise TachoscopeError(f"could not read store {self.url}: {error}") from None
+        return [str(entry["name"]) for entry in entries if entry["type"] == "directory"]
