@@ -28,7 +28,7 @@ MAKER = "cosmic-ray==8.7.0"
 MOST_SECONDS = 900
 SOURCES = ("core", "agents", "analyzers", "alerts", "dashboards", "cli")
 TESTS = {
-    "agents/tachoscope/probe.py": "tests/test_steps.py tests/test_odd_jobs.py tests/agents/test_gradient_steps.py",
+    "agents/tachoscope/training/probe.py": "tests/test_steps.py tests/test_odd_jobs.py tests/agents/test_gradient_steps.py",
     "core/tachoscope_core/storage/store.py": "tests/core tests/node/test_agent.py tests/agents/test_ship.py",
     "core/tachoscope_core/redaction.py": "tests/core/test_redaction.py",
     "agents/tachoscope_node/follow.py": "tests/node",

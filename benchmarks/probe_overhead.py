@@ -168,8 +168,8 @@ def tachoscope_switch() -> tuple[Callable[[bool], None], Callable[[Any], Any]]:
     from torch.optim import optimizer as torch_optimizer
     from torch.utils.data import dataloader
 
-    from tachoscope import auto
-    from tachoscope.sampler import Sampler
+    from tachoscope import start as auto
+    from tachoscope.sampling.sampler import Sampler
 
     owners = [
         (dataloader._BaseDataLoaderIter, "__next__"),

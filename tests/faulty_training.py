@@ -29,8 +29,8 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 import tachoscope
-from tachoscope import auto
-from tachoscope.importhook import after_import
+from tachoscope import start as auto
+from tachoscope.process.import_hook import after_import
 
 PROBE = str(Path(tachoscope.__file__).parent)
 NOT_RUN_IN_A_CALL = ("/guard.py", "/importhook.py")

@@ -16,7 +16,7 @@ from urllib.request import urlopen
 
 from helpers import environment
 from processes import free_port
-from tachoscope.ship import ship_left_behind
+from tachoscope.spool.ship import ship_left_behind
 from tachoscope_core.records import records
 from tachoscope_core.storage.store import Store
 

@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tachoscope import arguments
 from tachoscope.guard import QUIETLY
-from tachoscope.notices import NOTICES
+from tachoscope.preemption.poll import NOTICES
 from tachoscope_core.records.records import PHASES, Phase
 
 if TYPE_CHECKING:
-    from tachoscope.probe import Probe
-    from tachoscope.serving import Service
-    from tachoscope.serving_middleware import ServingMiddleware
-    from tachoscope.serving_request import Request
+    from tachoscope.serving.asgi_middleware import ServingMiddleware
+    from tachoscope.serving.request import Request
+    from tachoscope.serving.service import Service
+    from tachoscope.training.probe import Probe
 
 try:
     __version__ = version("tachoscope")
@@ -67,7 +67,7 @@ def watch(job: str | None = None, *, store: str | None = None) -> Iterator[None]
     """
     started = False
     with QUIETLY:
-        from tachoscope import auto
+        from tachoscope import start as auto
 
         started = auto.start(job)
     try:
@@ -83,13 +83,15 @@ def watch(job: str | None = None, *, store: str | None = None) -> Iterator[None]
 
 
 def _end_watching(store: str | None) -> None:
-    from tachoscope import auto, shards, staleness
+    from tachoscope import start as auto
+    from tachoscope.data import shards
+    from tachoscope.training import staleness
 
     auto.PROBE.close()
     shards.RECORDS.close()
     staleness.UPDATES.close()
     if not os.environ.get("TACHOSCOPE_RUN_DIR"):
-        from tachoscope.ship import ship_quietly
+        from tachoscope.spool.ship import ship_quietly
 
         ship_quietly(auto.PROBE.directory, store)
 
@@ -117,7 +119,7 @@ def phase(name: Phase) -> Iterator[None]:
         raise ValueError(f"no phase {name!r}; there are {', '.join(PHASES)}")
     entered = False
     with QUIETLY:
-        from tachoscope import auto
+        from tachoscope import start as auto
 
         _watching()
         entered = auto.PROBE.entered(PHASES.index(name))
@@ -154,7 +156,7 @@ def restored(*, step: int = -1, reference: str | os.PathLike[str] = "", seconds:
         reference: path or URL of the file or folder. seconds: how long reading it took.
     """
     with QUIETLY:
-        from tachoscope.references import reference_of
+        from tachoscope.checkpoints.checkpoint_name import reference_of
 
         probe = _watching()
         if probe is not None:
@@ -187,8 +189,8 @@ def describe(
     """
     mistake: ValueError | None = None
     with QUIETLY:
-        from tachoscope import layout as parallel
-        from tachoscope import lineage
+        from tachoscope.lineage import collect as lineage
+        from tachoscope.training import parallel_layout as parallel
 
         try:
             if layout is not None:
@@ -218,7 +220,7 @@ def integrity(model: Any, *, every: int = 100, replicas: Sequence[int] | None = 
     if every < 1:
         raise ValueError(f"every={every} is no number of steps: use 1 or more")
     with QUIETLY:
-        from tachoscope.integrity_checks import Checks
+        from tachoscope.training.integrity import Checks
 
         probe = _watching()
         if probe is not None:
@@ -234,7 +236,7 @@ def parameters_read(version: int) -> None:
         version: how many updates had been applied to them.
     """
     with QUIETLY:
-        from tachoscope.staleness import UPDATES
+        from tachoscope.training.staleness import UPDATES
 
         UPDATES.read(arguments.whole(version, "parameters_read(version)"))
 
@@ -251,7 +253,7 @@ def parameters_applied(version: int, *, read: int | None = None, bound: int | No
         bound: the largest staleness that the job allows; reports hold the measured one against it.
     """
     with QUIETLY:
-        from tachoscope.staleness import UPDATES
+        from tachoscope.training.staleness import UPDATES
 
         UPDATES.applied(
             arguments.whole(version, "parameters_applied(version)"),
@@ -273,7 +275,7 @@ def preempted() -> bool:
 
 def _watching() -> Probe | None:
     """Return the probe if this process is watched; in a run that never imports torch it starts here."""
-    from tachoscope import auto
+    from tachoscope import start as auto
 
     if not auto.PROBE.on and os.environ.get("TACHOSCOPE_RUN_DIR"):
         auto.start()
@@ -293,7 +295,7 @@ def shard(name: str | os.PathLike[str], *, size_bytes: int = 0) -> AbstractConte
         name: path or URL; of a URL user, password and query are not recorded. size_bytes: 0: that of the file, if it is one.
     """
     with QUIETLY:
-        from tachoscope.shards import Reading
+        from tachoscope.data.shards import Reading
 
         return Reading(name, size_bytes=size_bytes)
     return nullcontext()
@@ -306,7 +308,7 @@ def quarantined() -> frozenset[str]:
     Empty where nobody watches the job.
     """
     with QUIETLY:
-        from tachoscope.shards import LIST
+        from tachoscope.data.shards import LIST
 
         return LIST.names()
     return frozenset()
@@ -346,14 +348,14 @@ def service(name: str, *, model: str = "", version: str = "", role: Literal["ser
     Raises:
         ValueError: the name cannot be used, or there is no such role.
     """
-    from tachoscope import serving
+    from tachoscope.serving import service as serving
 
     return serving.service(name, model=model, version=version, role=role)
 
 
 def current_request() -> Request:
     """Return the request that `ServingMiddleware` made for the calling task; elsewhere one that is not recorded."""
-    from tachoscope.serving_request import CURRENT, Request
+    from tachoscope.serving.request import CURRENT, Request
 
     return CURRENT.get() or Request(None)
 
@@ -362,6 +364,6 @@ def __getattr__(name: str) -> Any:
     """Import the middleware only where it is asked for."""
     if name != "ServingMiddleware":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from tachoscope.serving_middleware import ServingMiddleware
+    from tachoscope.serving.asgi_middleware import ServingMiddleware
 
     return ServingMiddleware

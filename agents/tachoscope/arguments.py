@@ -55,7 +55,7 @@ def text(value: Any) -> str:
 
 def place(value: Any, name: str) -> Any:
     """Return a path, a URL or an open file of the job's; empty, with one line on stderr, if it is none that can be recorded."""
-    from tachoscope.references import reference_of
+    from tachoscope.checkpoints.checkpoint_name import reference_of
 
     with Taking(value, name):
         if reference_of(value):

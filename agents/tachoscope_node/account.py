@@ -5,7 +5,7 @@ All that happened up to `rank.accounted` is in its seconds: so its states add up
 
 from __future__ import annotations
 
-from tachoscope.job_watch import EXCUSED
+from tachoscope.supervisor.job_watch import EXCUSED
 from tachoscope_core.records import records
 from tachoscope_node import standstill
 from tachoscope_node.live_state import Job, Rank

@@ -10,8 +10,8 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from tachoscope.job_watch import hang_seconds
-from tachoscope.notice import Notice
+from tachoscope.preemption.notice_file import Notice
+from tachoscope.supervisor.job_watch import hang_seconds
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.records.records import AnyRecord, ShardQuarantined
 from tachoscope_core.storage.store import Store

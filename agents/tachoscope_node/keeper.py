@@ -13,9 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tachoscope import notice
-from tachoscope.job_watch import JobWatch, Process
-from tachoscope.outside_records import OutsideRecords
+from tachoscope.preemption import notice_file as notice
+from tachoscope.supervisor.job_watch import JobWatch, Process
+from tachoscope.supervisor.records import OutsideRecords
 from tachoscope_core.records import records
 from tachoscope_node import endings
 from tachoscope_node.live import Job, Live, Rank

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from tachoscope.job_watch import HANG_SECONDS
+from tachoscope.supervisor.job_watch import HANG_SECONDS
 from tachoscope_core.metrics.training import CHECKPOINT_BACKGROUND, CHECKPOINT_BLOCKING, STEP_DATA_WAIT, STEP_SECONDS
 from tachoscope_core.owner import Owner
 from tachoscope_core.records import records

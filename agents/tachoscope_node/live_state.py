@@ -6,7 +6,7 @@ import math
 
 import msgspec
 
-from tachoscope.layout import DIMENSIONS
+from tachoscope.training.parallel_layout import DIMENSIONS
 from tachoscope_core.metrics.training import (
     CHECKPOINT_BACKGROUND,
     CHECKPOINT_BLOCKING,

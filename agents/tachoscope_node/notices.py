@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 
-from tachoscope.notice import Notice, leave
+from tachoscope.preemption.notice_file import Notice, leave
 from tachoscope_node.follow import Directory
 from tachoscope_node.keeper import Keeper
 from tachoscope_node.live import Job

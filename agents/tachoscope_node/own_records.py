@@ -12,7 +12,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from tachoscope.outside_records import OutsideRecords
+from tachoscope.supervisor.records import OutsideRecords
 from tachoscope_core.records import records
 
 IDLE_SECONDS = 60.0

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from tachoscope.notice import Notice
+from tachoscope.preemption.notice_file import Notice
 from tachoscope_core.metrics.metric import Metric
 from tachoscope_core.metrics.training import PREEMPTION_NOTICE
 from tachoscope_node.collectors.collector import NoDataError

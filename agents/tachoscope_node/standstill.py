@@ -10,7 +10,7 @@ from statistics import median
 
 import msgspec
 
-from tachoscope.job_watch import EXCUSED, HANG_STEPS
+from tachoscope.supervisor.job_watch import EXCUSED, HANG_STEPS
 from tachoscope_core.records.records import StepDone
 
 _IDLE = frozenset({"other", "gc"})

@@ -27,7 +27,7 @@ from benchmarks.lab.spec import Spec
 from benchmarks.lab.truth import truth_of
 from benchmarks.lab.workloads import data, models
 
-from tachoscope.ship import ship
+from tachoscope.spool.ship import ship
 from tachoscope_cli.watching import Watching
 from tachoscope_core.storage.store import Store
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from tachoscope import identity
+from tachoscope.process import identity
 from tachoscope_cli.attempts import JOIN_SECONDS
 from tachoscope_core.records import records
 from tachoscope_core.storage import spool

@@ -14,8 +14,8 @@ from typing import Literal
 from rich.table import Table
 from rich.text import Text
 
-from tachoscope import procfs
-from tachoscope.spool_writer import MIN_FREE_BYTES, MIN_FREE_SHARE
+from tachoscope.spool.writer import MIN_FREE_BYTES, MIN_FREE_SHARE
+from tachoscope.timing import procfs
 from tachoscope_cli.answers import Check, Examined
 from tachoscope_core import extras
 from tachoscope_core.errors import TachoscopeError

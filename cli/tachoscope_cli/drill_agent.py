@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tachoscope.job_watch import HANG_VARIABLE
+from tachoscope.supervisor.job_watch import HANG_VARIABLE
 from tachoscope_cli.drill_processes import end, free_port, wait_until
 from tachoscope_core.storage import spool
 

@@ -94,7 +94,7 @@ def _by_agent(job: str) -> list[Process]:
 
 def _by_environment(job: str) -> list[Process]:
     """Return the processes that `tachoscope run` started for a job, of each rank the first: it started the others."""
-    from tachoscope import identity
+    from tachoscope.process import identity
 
     ranks: dict[int, int] = {}
     others: list[int] = []

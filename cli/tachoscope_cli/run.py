@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import tachoscope
-from tachoscope import identity
-from tachoscope.ship import remove_if_empty, ship, ship_left_behind
+from tachoscope.process import identity
+from tachoscope.spool.ship import remove_if_empty, ship, ship_left_behind
 from tachoscope_cli import attempts, beside
 from tachoscope_cli.pages import why_behind
 from tachoscope_cli.quarantining import Quarantining

@@ -11,10 +11,12 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from tachoscope import lineage, notice, tracker_runs
-from tachoscope.job_watch import Event, JobWatch, hang_seconds
-from tachoscope.outside_records import OutsideRecords
-from tachoscope.run_reader import RunReader
+from tachoscope.lineage import collect as lineage
+from tachoscope.lineage import tracker_runs
+from tachoscope.preemption import notice_file as notice
+from tachoscope.supervisor.job_watch import Event, JobWatch, hang_seconds
+from tachoscope.supervisor.records import OutsideRecords
+from tachoscope.supervisor.spool_reader import RunReader
 from tachoscope_core.jobs import notes as job_notes
 from tachoscope_core.jobs.shared_ranks import shared_ranks
 from tachoscope_core.records import records

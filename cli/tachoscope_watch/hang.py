@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from tachoscope.job_watch import EXCUSED, HANG_STEPS, WAITING, Process, View, hang_seconds, stuck_rank
+from tachoscope.supervisor.job_watch import EXCUSED, HANG_STEPS, WAITING, Process, View, hang_seconds, stuck_rank
 from tachoscope_analyzers.load import JobRecords
 from tachoscope_core.report.report import Evidence, Finding
 

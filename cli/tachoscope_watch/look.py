@@ -8,7 +8,7 @@ from statistics import median
 
 import msgspec
 
-from tachoscope.job_watch import Process, hang_seconds
+from tachoscope.supervisor.job_watch import Process, hang_seconds
 from tachoscope_analyzers import load
 from tachoscope_analyzers.analyze import analyze
 from tachoscope_analyzers.load import JobRecords

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from tachoscope.annotations import CHECKPOINT, Annotations
+from tachoscope.profiling.annotations import CHECKPOINT, Annotations
 
 
 def test_what_begins_under_a_profiler_is_named_in_its_trace() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tachoscope import checksum_process
+from tachoscope.checkpoints import checksum_process
 
 
 def test_it_answers_with_sizes_and_checksums_in_the_order_of_the_paths(tmp_path: Path) -> None:
@@ -43,7 +43,8 @@ def test_it_runs_at_the_lowest_priority_and_ends_with_its_parent(tmp_path: Path)
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)  # it waits in opening this, as in reading from a slow storage
     code = (
-        "import sys, threading, time; from tachoscope import checksum_process as c; p = c.start(); print(p.pid, flush=True);"
+        "import sys, threading, time; from tachoscope.checkpoints import checksum_process as c;"
+        "p = c.start(); print(p.pid, flush=True);"
         "threading.Thread(target=c.ask, args=(p, [sys.argv[1]]), daemon=True).start(); time.sleep(600)"
     )
     parent = subprocess.Popen([sys.executable, "-c", code, str(fifo)], stdout=subprocess.PIPE, text=True)

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from helpers import records_of, run_watched
-from tachoscope.collectives import MAX_KEYS, Collectives, Key, size_class
+from tachoscope.training.collectives import MAX_KEYS, Collectives, Key, size_class
 from tachoscope_analyzers.load import JobRecords
 
 

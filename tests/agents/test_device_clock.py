@@ -2,7 +2,7 @@
 
 import pytest
 
-from tachoscope.device_clock import MAX_PENDING_STEPS, DeviceClock
+from tachoscope.timing.device_clock import MAX_PENDING_STEPS, DeviceClock
 
 
 class FakeDevice:

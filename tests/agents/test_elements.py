@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tachoscope.patches import elements_of
+from tachoscope.patches.torch_loop import elements_of
 
 X = torch.zeros(4, 6)
 

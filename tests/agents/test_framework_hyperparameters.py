@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tachoscope import framework_hyperparameters, lineage
+from tachoscope.lineage import collect as lineage
+from tachoscope.lineage import hyperparameters as framework_hyperparameters
 
 
 @pytest.fixture(autouse=True)

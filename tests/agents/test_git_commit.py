@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tachoscope.git_commit import repository_of
+from tachoscope.lineage.git_commit import repository_of
 
 
 def git(folder: Path, *words: str) -> str:

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from tachoscope import gradient_steps
-from tachoscope.gradient_steps import LOOK_AT, PATIENCE, GradientSteps
+from tachoscope.training import gradient_steps
+from tachoscope.training.gradient_steps import LOOK_AT, PATIENCE, GradientSteps
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 import pytest
 
-from tachoscope import identity
+from tachoscope.process import identity
 from tachoscope_core.errors import TachoscopeError
 
 

@@ -11,7 +11,7 @@ def run(code: str, **env: str) -> subprocess.CompletedProcess[str]:
 
 def test_the_callback_runs_once_after_the_import_and_sees_a_finished_module() -> None:
     done = run(
-        "from tachoscope.importhook import after_import\n"
+        "from tachoscope.process.import_hook import after_import\n"
         "after_import('xml.dom.minidom', lambda m: print('seen', hasattr(m, 'parseString')))\n"
         "import xml.dom.minidom, importlib; importlib.reload(xml.dom.minidom)\n"
         "after_import('json', lambda m: print('later', m.__name__)); import json"
@@ -22,7 +22,8 @@ def test_the_callback_runs_once_after_the_import_and_sees_a_finished_module() ->
 
 def test_a_callback_that_fails_is_one_line_and_the_import_succeeds() -> None:
     done = run(
-        "from tachoscope.importhook import after_import\nafter_import('wave', lambda m: 1 / 0)\nimport wave; print(wave.__name__)"
+        "from tachoscope.process.import_hook import after_import\n"
+        "after_import('wave', lambda m: 1 / 0)\nimport wave; print(wave.__name__)"
     )
 
     assert done.stdout == "wave\n"
@@ -41,6 +42,6 @@ def test_a_sitecustomize_of_the_users_still_runs(tmp_path: Path) -> None:
 
 
 def test_importing_the_probe_imports_neither_torch_nor_pandas() -> None:
-    done = run("import sys, tachoscope, tachoscope.auto; print({'torch', 'pandas', 'numpy', 'rich'} & set(sys.modules))")
+    done = run("import sys, tachoscope, tachoscope.start; print({'torch', 'pandas', 'numpy', 'rich'} & set(sys.modules))")
 
     assert done.stdout == "set()\n"

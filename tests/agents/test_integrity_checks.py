@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tachoscope.integrity_checks import Checks, checksum, from_environment, not_finite
+from tachoscope.training.integrity import Checks, checksum, from_environment, not_finite
 
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int8, torch.complex64)
 

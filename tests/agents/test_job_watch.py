@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from making import envelope
-from tachoscope.job_watch import Event, JobWatch, hang_seconds
+from tachoscope.supervisor.job_watch import Event, JobWatch, hang_seconds
 from tachoscope_core.records import records
 
 UNIX = 1.7e9

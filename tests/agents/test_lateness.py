@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from tachoscope import sampler
-from tachoscope.sampler import TICK_SECONDS, Lateness
+from tachoscope.sampling import sampler
+from tachoscope.sampling.sampler import TICK_SECONDS, Lateness
 
 HELD_SECONDS = 0.4
 

@@ -1,6 +1,6 @@
 import pytest
 
-from tachoscope import layout
+from tachoscope.training import parallel_layout as layout
 
 
 @pytest.fixture(autouse=True)

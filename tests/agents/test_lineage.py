@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import helpers
 import tachoscope
 from secret_corpus import TOKENS
-from tachoscope import lineage
+from tachoscope.lineage import collect as lineage
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(), lambda inner: st.lists(inner), max_leaves=5

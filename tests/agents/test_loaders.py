@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
-from tachoscope.loaders import LoaderWatch, asks_for_its_worker, bytes_of, private_bytes, settings_of
+from tachoscope.training.loaders import LoaderWatch, asks_for_its_worker, bytes_of, private_bytes, settings_of
 
 
 class Numbers(Dataset[torch.Tensor]):

@@ -8,7 +8,7 @@ from types import CodeType
 
 import pytest
 
-from tachoscope.loop_code import LoopCode
+from tachoscope.sampling.loop_code import LoopCode
 
 FETCHED_AFTER_THE_MODEL = """
     x, y = get_batch()                    # first

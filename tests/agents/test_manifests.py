@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from left_behind import LeftBehind
-from tachoscope.manifests import Manifests, Saved
-from tachoscope.saves import Written, json_files, written
+from tachoscope.checkpoints.manifest import Manifests, Saved
+from tachoscope.checkpoints.save_nesting import Written, json_files, written
 from tachoscope_core.records.records import ShardSum
 
 pytestmark = pytest.mark.alone  # checksums have the lowest priority, and wait for all that other tests do

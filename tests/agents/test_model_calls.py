@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch.fx import symbolic_trace
 
-from tachoscope.model_calls import DISCOVERY_STEPS, MOST_CALLS_A_BACKWARD, ModelCalls
+from tachoscope.sampling.model_calls import DISCOVERY_STEPS, MOST_CALLS_A_BACKWARD, ModelCalls
 
 
 class Watcher:

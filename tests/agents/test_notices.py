@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tachoscope import notices
+from tachoscope.preemption import poll as notices
 from tachoscope_core.storage.spool import ASKS, NOTICE
 
 

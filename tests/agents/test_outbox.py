@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tachoscope.identity import Identity
-from tachoscope.outbox import Outbox
+from tachoscope.process.identity import Identity
+from tachoscope.spool.outbox import Outbox
 from tachoscope_core.records import records
 from tachoscope_core.storage import spool
 

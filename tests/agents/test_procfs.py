@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tachoscope import procfs
+from tachoscope.timing import procfs
 
 pytestmark = pytest.mark.skipif(platform.machine() not in {"x86_64", "aarch64"}, reason="system call numbers are known for these")
 
@@ -112,7 +112,9 @@ def test_waiting_for_a_core_grows_when_two_threads_share_one() -> None:
 
 
 def test_the_start_of_a_process_is_known_to_a_clock_tick() -> None:
-    code = "import time; from tachoscope.procfs import start_time; now = time.time(); time.sleep(0.2); print(start_time(), now)"
+    code = (
+        "import time; from tachoscope.timing.procfs import start_time;now = time.time(); time.sleep(0.2); print(start_time(), now)"
+    )
     before = time.time()
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     started, running = map(float, told.stdout.split())

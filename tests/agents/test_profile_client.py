@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tachoscope.profile_client import ProfileClient, wanted
+from tachoscope.profiling.kineto_client import ProfileClient, wanted
 from tachoscope_core.net import kineto_protocol as kineto_wire
 from tachoscope_core.net.kineto_protocol import Order
 

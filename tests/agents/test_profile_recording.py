@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from tachoscope.profile_recording import LATE_SECONDS, MOST_SECONDS, ProfileRecording
+from tachoscope.profiling.recording import LATE_SECONDS, MOST_SECONDS, ProfileRecording
 from tachoscope_core.net.kineto_protocol import Order
 
 MODEL = torch.nn.Linear(8, 8)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tachoscope.references import after_rename, looks_temporary, place, reference_of, without_secrets
+from tachoscope.checkpoints.checkpoint_name import after_rename, looks_temporary, place, reference_of, without_secrets
 
 WORDS = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=4, max_size=12)
 

@@ -9,9 +9,9 @@ import uuid
 from pathlib import Path
 
 from making import envelope
-from tachoscope.exits import Exits
-from tachoscope.run_reader import RunReader
-from tachoscope.spool_writer import SpoolWriter
+from tachoscope.spool.writer import SpoolWriter
+from tachoscope.supervisor.process_exits import Exits
+from tachoscope.supervisor.spool_reader import RunReader
 from tachoscope_core.records import records
 from tachoscope_core.storage import spool
 
@@ -86,7 +86,7 @@ HOLDS = """
 import os, sys, time
 sys.path[:0] = sys.argv[3:]
 from pathlib import Path
-from tachoscope.spool_writer import SpoolWriter
+from tachoscope.spool.writer import SpoolWriter
 writer = SpoolWriter(Path(sys.argv[1]), sys.argv[2])
 writer.append(b"{}\\n")
 if os.fork() == 0:  # as a loader worker does, it keeps the lock

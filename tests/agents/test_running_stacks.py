@@ -12,9 +12,9 @@ BEGIN = """
 import ctypes, os, signal, sys, threading, time
 from collections import Counter
 from types import SimpleNamespace
-from tachoscope import running_stacks
-from tachoscope.running_stacks import RunningStacks
-from tachoscope.stacks import lines_of
+from tachoscope.sampling import running_stacks
+from tachoscope.sampling.running_stacks import RunningStacks
+from tachoscope.sampling.stacks import lines_of
 
 running_stacks.EVERY_SECONDS = 0.005
 watched = SimpleNamespace(timeline=SimpleNamespace(phase=3), without_gradients=False)

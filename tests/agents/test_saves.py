@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tachoscope.checkpoints import Checkpoints
-from tachoscope.notices import Notices
-from tachoscope.saves import Calls, distributed_files
-from tachoscope.timeline import DATA_WAIT, Timeline
+from tachoscope.checkpoints.save_nesting import Calls, distributed_files
+from tachoscope.checkpoints.tracker import Checkpoints
+from tachoscope.preemption.poll import Notices
+from tachoscope.timing.phases import DATA_WAIT, Timeline
 from tachoscope_core.records import records
 
 

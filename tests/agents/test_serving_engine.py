@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fake_clock import SECOND, FakeClock
-from tachoscope.serving_engine import Engine
+from tachoscope.serving.engine import Engine
 from tachoscope_core.metrics.serving import ENGINE_STATES
 
 

@@ -18,8 +18,8 @@ import tachoscope
 from helpers import execute
 from processes import free_port, wait_for
 from serving_server import TESTS, ask, counts, post, read_all, requests_in, running, served, stored
-from tachoscope.identity import Identity
-from tachoscope.serving_outbox import MAX_QUEUED, ServiceOutbox
+from tachoscope.process.identity import Identity
+from tachoscope.serving.outbox import MAX_QUEUED, ServiceOutbox
 from tachoscope_core.records import records
 from tachoscope_core.records.records import AnyRecord
 from tachoscope_core.storage import spool

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fake_clock import SECOND, FakeClock
-from tachoscope.serving_request import STATES, Request
+from tachoscope.serving.request import STATES, Request
 from tachoscope_core.metrics.serving import INTER_TOKEN_BUCKETS
 
 

@@ -17,8 +17,10 @@ import webdataset.cache
 import webdataset.tariterators
 from torch.utils.data import DataLoader
 
-from tachoscope import identity, shard_adapters, shards
-from tachoscope.shards import ShardRecords
+from tachoscope.data import shards
+from tachoscope.data.shards import ShardRecords
+from tachoscope.patches import shard_readers as shard_adapters
+from tachoscope.process import identity
 from tachoscope_core.records import records
 from tachoscope_core.storage import spool
 

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 import tachoscope
-from tachoscope import identity, shards
-from tachoscope.shards import QuarantineList, ShardRecords, is_about_shard
+from tachoscope.data import shards
+from tachoscope.data.shards import QuarantineList, ShardRecords, is_about_shard
+from tachoscope.process import identity
 from tachoscope_core.records import records
 from tachoscope_core.storage import shard_quarantine as quarantine
 from tachoscope_core.storage import spool

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from making import envelope
-from tachoscope.ship import ship, ship_left_behind
+from tachoscope.spool.ship import ship, ship_left_behind
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.records import records
 from tachoscope_core.storage import spool

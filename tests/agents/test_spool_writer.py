@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tachoscope.spool_writer import SpoolWriter
+from tachoscope.spool.writer import SpoolWriter
 from tachoscope_core.storage import spool
 
 WRITER = "01234567-89ab-4cde-8f01-23456789abcd"
@@ -80,7 +80,7 @@ def test_a_nearly_full_file_system_is_left_alone(tmp_path: Path) -> None:
 _FILL = """
 import sys
 from pathlib import Path
-from tachoscope.spool_writer import SpoolWriter
+from tachoscope.spool.writer import SpoolWriter
 writer = SpoolWriter(Path(sys.argv[1]) / "run", "01234567-89ab-4cde-8f01-23456789abcd")
 written = sum(writer.append(b"x" * 999 + b"\\n") for _ in range(5000))
 lines = b"".join(p.read_bytes() for p in sorted((Path(sys.argv[1]) / "run").glob("*.jsonl")))

@@ -10,8 +10,8 @@ from types import CodeType, SimpleNamespace
 
 import pytest
 
-from tachoscope.procfs import thread_waits_for
-from tachoscope.stacks import chain_of, lines_of, outside_models, user_line
+from tachoscope.sampling.stacks import chain_of, lines_of, outside_models, user_line
+from tachoscope.timing.procfs import thread_waits_for
 
 
 def code_in(file: str, name: str = "get_batch") -> CodeType:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import tachoscope
-from tachoscope.identity import Identity
-from tachoscope.outbox import Outbox
-from tachoscope.staleness import MAX_VALUES, Updates
+from tachoscope.process.identity import Identity
+from tachoscope.spool.outbox import Outbox
+from tachoscope.training.staleness import MAX_VALUES, Updates
 from tachoscope_core.records import records
 from tachoscope_core.storage import spool
 

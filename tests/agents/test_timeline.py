@@ -1,8 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tachoscope import timeline as tl
-from tachoscope.timeline import Timeline
+from tachoscope.timing import phases as tl
+from tachoscope.timing.phases import Timeline
 
 
 class Clock:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tachoscope.identity import Identity
-from tachoscope.probe import Probe
-from tachoscope.whereabouts import gpu_uuid, pod_uid
+from tachoscope.process.identity import Identity
+from tachoscope.process.placement import gpu_uuid, pod_uid
+from tachoscope.training.probe import Probe
 from tachoscope_core.records import records
 from tachoscope_core.storage import spool
 

@@ -11,7 +11,7 @@ import pytest
 import tachoscope
 from helpers import REPOSITORY
 from runbook_pages import blocks, procedures
-from tachoscope.shards import QuarantineList
+from tachoscope.data.shards import QuarantineList
 from tachoscope_analyzers.checkpoint_model import young_interval
 from tachoscope_core.storage.shard_quarantine import PATH_VARIABLE
 
@@ -34,7 +34,7 @@ def test_a_quarantine_list_written_by_hand_as_the_page_says_is_believed(tmp_path
     monkeypatch.setenv(PATH_VARIABLE, str(path))
 
     assert QuarantineList().names() == {"/data/part-003.tar"}
-    monkeypatch.setattr("tachoscope.shards.LIST", QuarantineList())
+    monkeypatch.setattr("tachoscope.data.shards.LIST", QuarantineList())
     assert tachoscope.without_quarantined(["/data/part-002.tar", "/data/part-003.tar"]) == ["/data/part-002.tar"]
 
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from making import envelope, job
-from tachoscope.ship import ship
+from tachoscope.spool.ship import ship
 from tachoscope_analyzers.load import from_spool, from_store, status
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.records import records

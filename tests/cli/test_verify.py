@@ -13,7 +13,7 @@ import pytest
 from checkpointing import flip, save
 from helpers import BIN, REPOSITORY, execute, run_watched
 from spooling import Process
-from tachoscope.ship import ship
+from tachoscope.spool.ship import ship
 from tachoscope_cli.commands import call
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.records import records

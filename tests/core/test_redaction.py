@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from secret_corpus import HOSTILE, HYPERPARAMETERS, IN_ARGUMENTS, IN_CONTEXT, INNOCENTS, OF_COMMANDS, PLAIN_HYPERPARAMETERS, TOKENS
-from tachoscope.lineage import hyperparameters_of
+from tachoscope.lineage.collect import hyperparameters_of
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.redaction import HIDDEN, redact, redact_arguments, redact_environment, redact_value
 

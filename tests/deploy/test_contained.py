@@ -253,7 +253,7 @@ def test_without_any_right_it_serves_the_metrics_of_the_host(node: Path) -> None
 
 ASKS = """
 import sys, time
-from tachoscope.profile_client import ProfileClient
+from tachoscope.profiling.kineto_client import ProfileClient
 client = ProfileClient(sys.argv[1])
 while True:
     client.look(idle=True)

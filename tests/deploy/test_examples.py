@@ -11,8 +11,8 @@ import pytest
 
 from kubernetes_rules import pod_faults, pods, schema_faults
 from rendering import DEPLOY, VERSIONS, all_values
-from tachoscope import identity
-from tachoscope.whereabouts import pod_uid
+from tachoscope.process import identity
+from tachoscope.process.placement import pod_uid
 from tachoscope_core import yaml_text
 from tachoscope_node.owners import pod_of_directory
 

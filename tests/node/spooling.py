@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tachoscope.spool_writer import SpoolWriter
+from tachoscope.spool.writer import SpoolWriter
 from tachoscope_core.records import records
 from tachoscope_core.storage.store import Store
 from tachoscope_node.agent import Agent

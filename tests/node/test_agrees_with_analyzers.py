@@ -10,7 +10,7 @@ import pytest
 
 from making import job
 from spooling import FakeClock, agent_of
-from tachoscope.spool_writer import SpoolWriter
+from tachoscope.spool.writer import SpoolWriter
 from tachoscope_analyzers.ledger import ledgers
 from tachoscope_analyzers.load import from_spool
 from tachoscope_analyzers.steps import aligned

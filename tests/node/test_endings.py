@@ -9,7 +9,7 @@ import pytest
 
 from making import envelope
 from spooling import FakeClock, Process, agent_of, pass_seconds
-from tachoscope.notice import Notice
+from tachoscope.preemption.notice_file import Notice
 from tachoscope_core.records import records
 from tachoscope_node.agent import Agent
 from tachoscope_node.endings import WAIT_SECONDS

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from spooling import FakeClock, Process, agent_of, pass_seconds
-from tachoscope.notice import Notice
+from tachoscope.preemption.notice_file import Notice
 from tachoscope_core.records import records
 from tachoscope_core.storage.store import Store
 

@@ -9,7 +9,7 @@ import pytest
 
 from fake_metadata import FakeMetadata, fake_metadata
 from processes import wait_for
-from tachoscope.notice import Notice
+from tachoscope.preemption.notice_file import Notice
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.metrics.training import PREEMPTION_NOTICE
 from tachoscope_node.collectors.collector import NoDataError

@@ -31,7 +31,7 @@ def _mark(loaded: str) -> None:
 
 def _switch_on() -> None:
     try:
-        from tachoscope.importhook import after_import
+        from tachoscope.process.import_hook import after_import
         from tachoscope_core.storage import spool
     except ImportError:
         _mark("python-without-tachoscope")  # `spool.FOREIGN_PYTHON`, which cannot be imported here
@@ -42,7 +42,7 @@ def _switch_on() -> None:
         return
 
     def after_torch(torch: ModuleType) -> None:
-        from tachoscope.auto import start
+        from tachoscope.start import start
 
         start(torch=torch)
         _mark("torch")

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from tachoscope.collectives import size_class
+from tachoscope.training.collectives import size_class
 from tachoscope_core.records.records import CollectiveDone, Record
 from tachoscope_node.nccl.groups import Groups, Member
 from tachoscope_node.nccl.line import Operation

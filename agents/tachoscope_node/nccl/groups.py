@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from tachoscope.layout import groups_of
+from tachoscope.training.parallel_layout import groups_of
 from tachoscope_node.nccl.line import OTHER, Operation
 
 ALL = "all"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass, field
 
-from tachoscope.collectives import size_class
+from tachoscope.training.collectives import size_class
 from tachoscope_core.metrics.nccl import BUS_BYTES, COLLECTIVE_SECONDS, SECONDS_BUCKETS
 from tachoscope_node.families import Family, Histogram, Labels
 from tachoscope_node.nccl.line import OTHER, Operation

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tachoscope import identity
+from tachoscope.process import identity
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_node.profiling.endpoint import Sender
 

@@ -129,7 +129,7 @@ class JobStarted(Record, frozen=True, kw_only=True, tag="JobStarted"):
         process_time: Unix seconds at which the operating system started the process; 0: not known.
         rendezvous_seconds: what the process spent in `init_process_group` before this record.
         device_name: the accelerator's product name, such as `NVIDIA H100 80GB HBM3`; empty on CPU.
-        lineage: what the run was made of, by name (see `tachoscope.lineage`), secrets redacted.
+        lineage: what the run was made of, by name (see `tachoscope.lineage.collect`), secrets redacted.
         parents: references of the checkpoints that it began from.
     """
 
@@ -225,8 +225,8 @@ class Heartbeat(Record, frozen=True, kw_only=True, tag="Heartbeat"):
     Attributes:
         step: last finished step.
         window_seconds: length of the window that the signals are about.
-        signals: sums over the window, by name, in base units (see `tachoscope.sampler`); absent: not measured. `OTHER_THREADS` and
-            `GRADIENT_STEPS` count since the process began to record; absent: zero.
+        signals: sums over the window, by name, in base units (see `tachoscope.sampling.sampler`); absent: not measured.
+            `OTHER_THREADS` and `GRADIENT_STEPS` count since the process began to record; absent: zero.
         wait_samples: by phase, what the thread was seen doing (cpu, disk, file, pipe, socket, sleep, lock, poll, other) to the
             number of samples; in `data_wait` with loader workers it is what the workers were doing.
         where: by phase, the innermost line of user code that the thread was seen at, `file:line function`, to samples. A sample

@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any
 
 from inspecting import line, message
-from tachoscope.layout import groups_of
+from tachoscope.training.parallel_layout import groups_of
 from tachoscope_node.nccl.groups import MAX_NAMES, Groups, Member
 from tachoscope_node.nccl.line import OTHER, Operation, parse
 

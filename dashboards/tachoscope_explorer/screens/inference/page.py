@@ -39,7 +39,7 @@ def show(context: Context) -> None:
         st.warning(plain(f"the store has no service {wanted!r}"))
     if not services:
         nothing(
-            "The store has no service. An inference server leaves records once it is instrumented with `tachoscope.serving` "
+            "The store has no service. An inference server leaves records once it is instrumented with `tachoscope.service` "
             "and run by `tachoscope run`; docs/serving-probe.md says how."
         )
         return

@@ -1,0 +1,1 @@
+"""Saves and restores: how long they take, what they wrote, and what it is called."""

@@ -1,0 +1,250 @@
+"""What this process saved and read of checkpoints: from the calls that the patches and adapters see to records and manifests."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, Protocol
+
+from tachoscope.checkpoints import checkpoint_name as references
+from tachoscope.checkpoints.manifest import Manifests, Saved
+from tachoscope.checkpoints.save_nesting import Call, Calls, distributed_files, written
+from tachoscope.preemption.poll import Notices
+from tachoscope.profiling.annotations import CHECKPOINT, Annotations
+from tachoscope.spool.outbox import Outbox
+from tachoscope.timing import phases as tl
+from tachoscope_core.records import records
+from tachoscope_core.records.records import ShardSum
+
+LAST_MANIFEST_SECONDS = 3.0
+LAST_MANIFEST_VARIABLE = "TACHOSCOPE_MANIFEST_WAIT_SECONDS"
+LAST_MANIFEST_SECONDS_AFTER_FAILURE = 0.3
+"""How long the end of the process waits for a manifest under way, unless the variable says another number. One that failed must be
+seen gone by its peers soon."""
+
+
+class Watched(Protocol):
+    """What is read of the probe."""
+
+    on: bool
+    thread_ident: int
+    outbox: Outbox
+    timeline: tl.Timeline
+
+    @property
+    def steps(self) -> int: ...
+    @property
+    def steps_in_parameters(self) -> int: ...
+    def bind(self) -> None: ...
+
+
+class Checkpoints:
+    """The checkpoints of one process. Its training thread calls it, but for what is said of other threads."""
+
+    def __init__(self, probe: Watched, notices: Notices) -> None:
+        self._probe = probe
+        self._notices = notices
+        self._annotations = Annotations()
+        self.saves = Calls()
+        self.loads = Calls()
+        self._manifests = Manifests(self._manifest)
+        self._held: deque[Callable[[tuple[str, str] | None], bool]] = deque()
+        self._saved: set[str] = set()
+        self._lock = threading.RLock()  # a signal handler of the job may save in the middle of `_release`
+
+    # --- saving ------------------------------------------------------------------------------------------------------------
+
+    def save_begin(self) -> Call:
+        """Something is about to be saved; a framework's checkpoint holds several such calls."""
+        self._probe.timeline.enter(tl.CHECKPOINT)  # first, and left last: all that blocks is in the phase
+        self._annotations.begin(CHECKPOINT)
+        call = self.saves.begin()
+        call.after_notice = call.after_notice or self._notices.look()
+        return call
+
+    def save_end(self, *, raised: bool) -> None:
+        """It was saved, or raised: write the record if this was the outermost call and a checkpoint was written."""
+        call = self.saves.end()
+        self._annotations.end()
+        self._probe.timeline.leave()
+        # Ranks that write nothing only wait for the one that does; their phases say so.
+        wrote = call is not None and (call.took_part or self._probe.outbox.rank == 0)
+        step = self._probe.steps_in_parameters
+        if call is None or raised or not wrote or not step:
+            return
+        if call.completion is None:
+            self._whole(call, step)
+            return
+        returned = time.monotonic()
+
+        def done(future: Future[Any]) -> None:
+            if self._probe.on and not future.cancelled() and future.exception() is None:
+                self._whole(call, step, background_seconds=time.monotonic() - returned)
+
+        call.completion.add_done_callback(done)
+
+    def completes_with(self, future: Future[Any]) -> None:
+        """The checkpoint that is being saved is whole only when this is done."""
+        self.saves.current.completion = future
+        self.saves.current.took_part += 1
+
+    def saved_in_background(self, target: Any, began: float) -> None:
+        """Another thread of the job saved to a path while training went on."""
+        call = Call(took_part=1, began=began, after_notice=self._notices.look())
+        call.reference = references.reference_of(target)
+        file = written(target)
+        call.files = [file] if file else []
+        call.bytes = os.stat(call.reference).st_size if file else 0
+        self._whole(call, self._probe.steps, background_seconds=time.monotonic() - began, asynchronous=True)
+
+    def said_saved(self, *, reference: str | os.PathLike[str], seconds: float, size_bytes: int) -> None:
+        """The job says that it saved a checkpoint in a format of its own."""
+        call = Call(reference=references.reference_of(reference), bytes=size_bytes, after_notice=self._notices.look())
+        call.blocking_seconds = seconds
+        file = written(reference)
+        if file is not None and os.path.isfile(file.path):
+            call.files = [file]
+            call.bytes = size_bytes or os.path.getsize(file.path)
+        self._write_saved(call, self._probe.steps_in_parameters, 0.0, asynchronous=False)
+
+    def _whole(self, call: Call, step: int, *, background_seconds: float = 0.0, asynchronous: bool = False) -> None:
+        """A checkpoint is whole. One that is named as temporary is a checkpoint when it has its own name."""
+        asynchronous = asynchronous or call.completion is not None
+        _add_files(call)
+        if not references.looks_temporary(call.reference):
+            self._write_saved(call, step, background_seconds, asynchronous=asynchronous)
+            return
+        in_training = threading.get_ident() == self._probe.thread_ident
+
+        def release(renamed: tuple[str, str] | None) -> bool:
+            if renamed is None:
+                may_still_be = self._probe.steps <= step if in_training else True
+                if may_still_be and self._probe.on:
+                    return False
+            elif (name := references.after_rename(call.reference, *renamed)) is not None:
+                for file in call.files:
+                    file.path = references.after_rename(file.path, *renamed) or file.path
+                call.reference = name
+            else:
+                return False
+            self._write_saved(call, step, background_seconds, asynchronous=asynchronous)
+            return True
+
+        with self._lock:
+            self._held.append(release)
+
+    def renamed(self, source: Any, target: Any) -> None:
+        """A file or folder was renamed; any thread."""
+        if self._held:
+            self._release((references.place(source), references.place(target)))
+
+    def flush(self) -> None:
+        """Let what was not renamed within the step that saved it keep its name; called by the sampler's thread."""
+        if self._held:
+            self._release(None)
+
+    def _release(self, renamed: tuple[str, str] | None) -> None:
+        with self._lock:
+            for _ in range(len(self._held)):
+                if self._held:
+                    release = self._held.popleft()
+                    if not release(renamed):
+                        self._held.append(release)
+
+    def _write_saved(self, call: Call, step: int, background_seconds: float, *, asynchronous: bool) -> None:
+        self._saved.add(call.reference)
+        self._probe.outbox.write(
+            records.CheckpointSaved,
+            step=step,
+            blocking_seconds=call.blocking_seconds,
+            background_seconds=background_seconds,
+            bytes=call.bytes,
+            reference=call.reference,
+            asynchronous=asynchronous,
+            after_notice=call.after_notice,
+        )
+        if references.is_local(call.reference):
+            self._manifests.put(Saved(step, call.reference, call.files))
+
+    def _manifest(self, step: int, reference: str, shards: list[ShardSum], seconds: float) -> None:
+        self._probe.outbox.write(records.CheckpointManifest, step=step, reference=reference, shards=shards, seconds=seconds)
+
+    # --- restoring ---------------------------------------------------------------------------------------------------------
+
+    def may_load(self) -> bool:
+        """Say whether a call of this thread may read a checkpoint: it trains, or may come to, and no `DataLoader` calls it."""
+        me = threading.get_ident()
+        if me != self._probe.thread_ident and (self._probe.thread_ident or me != threading.main_thread().ident):
+            return False
+        return not self._probe.thread_ident or self._probe.timeline.phase != tl.DATA_WAIT
+
+    def load_begin(self) -> Call:
+        """Something is about to be read that may be a checkpoint."""
+        if self._probe.steps:
+            self._probe.timeline.enter(tl.CHECKPOINT)
+        return self.loads.begin()
+
+    def load_end(self) -> None:
+        """It was read, or raised: write the record if this was the outermost call and what was read is a checkpoint."""
+        if self._probe.steps:
+            self._probe.timeline.leave()
+        call = self.loads.end()
+        if call is None or not call.took_part or self.saves.depth:
+            return
+        self.said_restored(reference=call.reference, seconds=call.blocking_seconds, size_bytes=call.bytes)
+
+    def counts(self, loaded: Any, target: Any) -> bool:
+        """Say whether what a plain read gave is a checkpoint, and not data.
+
+        What is read within a framework's restore is. Else it is, before the first step, a mapping (a state dict) or a module; later
+        only what this process saved.
+        """
+        if self.loads.depth > 1:
+            return True
+        if not self._probe.steps:
+            return hasattr(loaded, "keys") or hasattr(loaded, "state_dict")
+        return references.reference_of(target) in self._saved
+
+    def said_restored(self, *, reference: str, seconds: float, size_bytes: int = 0, step: int = -1) -> None:
+        """The process continued from a checkpoint; before the first step the record is kept until it is known to train."""
+        self._probe.outbox.write(
+            records.CheckpointRestored, step=step, blocking_seconds=seconds, bytes=size_bytes, reference=reference
+        )
+        if not self._probe.steps and threading.get_ident() == self._probe.thread_ident:
+            self._probe.bind()  # the first step begins after it
+
+    def parents(self) -> list[str]:
+        """Return the references of what was restored before the process began to train, each once."""
+        early = self._probe.outbox.early
+        named = (fields["reference"] for kind, fields in early if kind is records.CheckpointRestored)
+        return list(dict.fromkeys(name for name in named if name))
+
+    # --- the end -----------------------------------------------------------------------------------------------------------
+
+    def close(self, *, failed: bool) -> None:
+        """Write what is left; the probe is off already."""
+        self._release(None)
+        self._manifests.close(LAST_MANIFEST_SECONDS_AFTER_FAILURE if failed else _last_manifest_seconds())
+
+
+def _add_files(call: Call) -> None:
+    """Complete the files that were written, and their size, by what is known only when the checkpoint is whole."""
+    if call.distributed is not None:
+        files = distributed_files(*call.distributed)
+        call.files += files
+        call.bytes += sum(file.version[2] for file in files if file.version)
+    elif not call.files and call.reference and (file := written(call.reference)) is not None and os.path.isfile(file.path):
+        call.files = [file]
+        call.bytes = call.bytes or os.path.getsize(file.path)
+
+
+def _last_manifest_seconds() -> float:
+    try:
+        seconds = float(os.environ.get(LAST_MANIFEST_VARIABLE, LAST_MANIFEST_SECONDS))
+    except ValueError:
+        seconds = LAST_MANIFEST_SECONDS
+    return min(seconds, threading.TIMEOUT_MAX) if seconds >= 0 else LAST_MANIFEST_SECONDS

@@ -1,0 +1,253 @@
+"""Wraps the few functions of torch that every training loop goes through. Each wrapper calls the original whatever happens.
+
+Wrapped: the iterator of `DataLoader`, `torch.autograd.backward` (that of a tensor calls it), all optimizers (by torch's own
+global hooks), the outermost calls of models (`model_calls`), `nn.Module.train`/`eval`, and copies to the device once CUDA is in
+use; what waits for other ranks is wrapped by `torch_collectives`, what saves and reads checkpoints by `torch_checkpoints`. No
+hook is put on any module: a hook would be pickled with the user's model.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+import time
+from collections.abc import Mapping
+from threading import get_ident
+from types import ModuleType
+from typing import Any
+
+from tachoscope.patches import torch_checkpoints as checkpoint_patches
+from tachoscope.patches import torch_collectives as collective_patches
+from tachoscope.patches.wrap import Function, during, quietly, wrap
+from tachoscope.sampling import loader_workers
+from tachoscope.sampling.model_calls import ModelCalls
+from tachoscope.timing import phases as tl
+from tachoscope.training import integrity as integrity_checks
+from tachoscope.training.probe import Probe
+
+
+def install(probe: Probe, torch: ModuleType) -> None:
+    """Wrap torch for `probe`; called once a process."""
+    probe.grad_enabled = torch.is_grad_enabled
+    probe.models = ModelCalls(probe, torch)
+    _loaders(probe)
+    _backward(probe, torch)
+    _optimizers(probe)
+    _modes(probe, torch)
+    checkpoint_patches.install(probe, torch)
+    _copies(probe, torch)
+    if torch.distributed.is_available():
+        if probe.integrity is not None:
+            integrity_checks.watch_models(lambda: probe.integrity, torch)
+        _rendezvous(probe, torch)
+        collective_patches.install(probe, torch)
+
+
+def _loaders(probe: Probe) -> None:
+    from torch import is_grad_enabled
+    from torch.utils.data import dataloader
+
+    def next_of(original: Function) -> Function:
+        def next_batch(self: Any) -> Any:
+            if get_ident() != probe.thread_ident and not probe.mine():
+                return original(self)
+            try:
+                probe.batch_begin(self, grad_enabled=is_grad_enabled())
+            except Exception as error:
+                probe.give_up(error)
+            got_one, batch = False, None
+            try:
+                batch = original(self)
+                got_one = True
+                return batch
+            finally:
+                try:
+                    samples = getattr(getattr(self, "_index_sampler", None), "batch_size", 0) or 0
+                    if got_one and not probe.timeline.evaluating:
+                        probe.loaders.seen(self, batch)
+                    probe.batch_end(samples, got_one=got_one, elements=elements_of(batch))
+                except Exception as error:
+                    probe.give_up(error)
+
+        return next_batch
+
+    wrap(dataloader._BaseDataLoaderIter, "__next__", next_of)
+    _workers(probe, dataloader)
+    # Starting the workers of an epoch is waiting for data too.
+    wrap(dataloader.DataLoader, "__iter__", functools.partial(during, probe, tl.DATA_WAIT))
+
+
+def _workers(probe: Probe, dataloader: ModuleType) -> None:
+    """Have each forked worker of a loader sample itself."""
+
+    def opened(original: Function) -> Function:
+        def __init__(*args: Any, **kwargs: Any) -> None:  # noqa: N807
+            with contextlib.suppress(OSError):
+                if probe.on:
+                    loader_workers.LINES.open()
+            original(*args, **kwargs)
+
+        return __init__
+
+    def sampled(original: Function) -> Function:
+        @functools.wraps(original)  # a spawned worker finds it by its name
+        def _worker_loop(*args: Any, **kwargs: Any) -> Any:
+            sampler = None
+            with contextlib.suppress(Exception):
+                sampler = loader_workers.WorkerSampler() if probe.on and loader_workers.LINES.inherited else None
+            try:
+                return original(*args, **kwargs)
+            finally:
+                if sampler is not None:
+                    with contextlib.suppress(Exception):  # it is about to end
+                        sampler.stop()
+
+        return _worker_loop
+
+    wrap(dataloader._MultiProcessingDataLoaderIter, "__init__", opened)
+    wrap(dataloader._utils.worker, "_worker_loop", sampled)
+
+
+def elements_of(batch: object) -> int:
+    """Return how many numbers the first tensor of a batch has, without reading any; 0: it has none. About half a microsecond."""
+    for _ in range(3):
+        if hasattr(batch, "numel"):
+            return int(batch.numel())
+        if isinstance(batch, list | tuple) and batch:
+            batch = batch[0]
+        elif isinstance(batch, Mapping) and batch:
+            batch = next(iter(batch.values()))
+        else:
+            return 0
+    return 0
+
+
+def _backward(probe: Probe, torch: ModuleType) -> None:
+    from torch.compiler import is_compiling
+
+    def backward_of(original: Function) -> Function:
+        def backward(*args: Any, **kwargs: Any) -> Any:
+            if is_compiling():
+                return original(*args, **kwargs)
+            if get_ident() != probe.thread_ident and not probe.mine():
+                quietly(probe, probe.gradients_elsewhere)
+                if get_ident() != probe.thread_ident:
+                    return original(*args, **kwargs)
+            try:
+                probe.backward_begin()
+                if probe.integrity is not None:
+                    probe.integrity.loss_seen(args[0] if args else kwargs.get("tensors"))
+            except Exception as error:
+                probe.give_up(error)
+            try:
+                return original(*args, **kwargs)
+            finally:
+                try:
+                    probe.backward_end()
+                except Exception as error:
+                    probe.give_up(error)
+
+        return backward
+
+    wrap(torch.autograd, "backward", backward_of)
+
+
+def _optimizers(probe: Probe) -> None:
+    from torch.compiler import is_compiling
+    from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+    def before(optimizer: Any, args: Any, kwargs: Any) -> Any:  # noqa: ARG001
+        try:
+            if is_compiling() or (get_ident() != probe.thread_ident and not probe.mine()):
+                return None
+            closure = kwargs.get("closure", args[1] if len(args) > 1 else None) if kwargs or len(args) > 1 else None
+            if not callable(closure):
+                probe.optimizer_begin()
+                return None
+            # Forward and backward run inside the step: so does Lightning, and so must LBFGS.
+            probe.optimizer_begin(with_closure=True)
+            closure = functools.wraps(closure)(_closure(probe, closure))
+            return (args, {**kwargs, "closure": closure}) if "closure" in kwargs else ((args[0], closure, *args[2:]), kwargs)
+        except Exception as error:
+            probe.give_up(error)
+            return None
+
+    def after(optimizer: Any, args: Any, kwargs: Any) -> None:  # noqa: ARG001
+        try:
+            if is_compiling() or (get_ident() != probe.thread_ident and not probe.mine()):
+                return
+            if probe.integrity is not None:
+                probe.integrity.optimizer_stepped(optimizer)
+            probe.optimizer_end(optimizer)
+        except Exception as error:
+            probe.give_up(error)
+
+    register_optimizer_step_pre_hook(before)
+    register_optimizer_step_post_hook(after)
+
+
+def _closure(probe: Probe, original: Function) -> Function:
+    def closure(*args: Any, **kwargs: Any) -> Any:
+        if not probe.mine():
+            return original(*args, **kwargs)
+        quietly(probe, probe.closure_begin)
+        try:
+            return original(*args, **kwargs)
+        finally:
+            quietly(probe, probe.closure_end)
+
+    return closure
+
+
+def _modes(probe: Probe, torch: ModuleType) -> None:
+    def train_of(original: Function) -> Function:
+        def train(self: Any, mode: bool = True) -> Any:  # noqa: FBT001, FBT002  # torch's own signature
+            if probe.on and get_ident() == probe.thread_ident:
+                quietly(probe, probe.mode_changed, training=bool(mode))
+            return original(self, mode)
+
+        return train
+
+    wrap(torch.nn.Module, "train", train_of)
+
+
+def _rendezvous(probe: Probe, torch: ModuleType) -> None:
+    """Time how long the process waits for its peers to come; `init_device_mesh` calls the name that it imported."""
+
+    def init_of(original: Function) -> Function:
+        def init_process_group(*args: Any, **kwargs: Any) -> Any:
+            begin = time.monotonic()
+            try:
+                return original(*args, **kwargs)
+            finally:
+                probe.rendezvous_seconds += time.monotonic() - begin
+
+        return init_process_group
+
+    for owner in (torch.distributed, torch.distributed.distributed_c10d, sys.modules.get("torch.distributed.device_mesh")):
+        wrap(owner, "init_process_group", init_of)
+
+
+def _copies(probe: Probe, torch: ModuleType) -> None:
+    """Time copies to the device, between the batch and backward; wrapped only where there can be a device."""
+    if torch.version.cuda is None and torch.version.hip is None:
+        return
+    from torch.compiler import is_compiling
+
+    def to_of(original: Function) -> Function:
+        def to(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if is_compiling() or self.is_cuda or probe.device is None or not probe.entered(tl.HOST_TO_DEVICE):
+                return original(self, *args, **kwargs)
+            try:
+                result = original(self, *args, **kwargs)
+            finally:
+                probe.left()
+            if result.is_cuda and probe.device is not None:  # not a change of type on the host
+                quietly(probe, probe.device.mark_last, "forward")
+            return result
+
+        return to
+
+    wrap(torch.Tensor, "to", to_of)
+    wrap(torch.Tensor, "cuda", to_of)

@@ -1,0 +1,46 @@
+"""How functions of torch and of frameworks are replaced by ones that tell the probe. The original is called whatever happens."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from tachoscope.training.probe import Probe
+
+Function = Callable[..., Any]
+T = TypeVar("T")
+
+
+def wrap(owner: Any, name: str, wrapper_of: Callable[[Function], Function]) -> None:
+    """Replace the function `name` of `owner`, if it has one, by `wrapper_of(function)`."""
+    original = getattr(owner, name, None)
+    if original is not None:
+        setattr(owner, name, functools.wraps(original)(wrapper_of(original)))
+
+
+def during(probe: Probe, phase: int, original: Function) -> Function:
+    """Return `original` with the time in it accounted to a phase.
+
+    While torch.compile traces, the original alone is seen.
+    """
+    from torch.compiler import is_compiling
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if is_compiling() or not probe.entered(phase):
+            return original(*args, **kwargs)
+        try:
+            return original(*args, **kwargs)
+        finally:
+            probe.left()
+
+    return call
+
+
+def quietly(probe: Probe, function: Callable[..., T], *args: Any, **kwargs: Any) -> T | None:
+    """Return what the probe's own function returns; a fault of it ends the watching, not the job. Raises what is the job's."""
+    try:
+        return function(*args, **kwargs)
+    except Exception as error:
+        probe.give_up(error)
+        return None

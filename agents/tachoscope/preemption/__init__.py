@@ -1,0 +1,1 @@
+"""Notices that this machine is about to be taken away."""

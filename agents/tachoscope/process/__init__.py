@@ -1,0 +1,1 @@
+"""Who and where this process is, and what happens when it imports a module."""

@@ -1,0 +1,1 @@
+"""Profiles on demand, and names in traces for what torch does not name."""

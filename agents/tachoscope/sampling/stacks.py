@@ -1,0 +1,89 @@
+"""Stacks of a thread as code and places in it, without the frames: these would keep the job's tensors alive."""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+from collections.abc import Sequence
+from types import CodeType, FrameType
+from typing import Any
+
+Chain = Sequence[tuple[CodeType, int]]
+"""Code and line of each frame, the innermost first."""
+Places = Sequence[tuple[CodeType, int]]
+"""Code and last instruction of each frame, the innermost first: faster to take than lines, which `lines_of` looks up later."""
+
+MOST_FRAMES = 48
+MODEL_FILES = ("torch/nn/modules/module.py", "torch/_dynamo/eval_frame.py")
+"""Files of torch through which every call of a model goes."""
+
+_LIBRARIES = tuple(
+    {
+        sysconfig.get_path("stdlib"),
+        sysconfig.get_path("purelib"),
+        sysconfig.get_path("platlib"),
+        os.path.dirname(os.path.dirname(__file__)),  # the probe itself
+        "<frozen ",
+        "<string>",
+        "<__array_function__",
+    }
+)
+
+
+def chain_of(frame: FrameType | None) -> Chain:
+    """Return the innermost frames of a stack."""
+    found: list[tuple[CodeType, int]] = []
+    while frame is not None and len(found) < MOST_FRAMES:
+        found.append((frame.f_code, frame.f_lineno))
+        frame = frame.f_back
+    return found
+
+
+def lines_of(places: Places) -> Chain:
+    """Return the same stack with lines in place of instructions."""
+    return [(code, _line_at(code, instruction)) for code, instruction in places]
+
+
+def user_line(chain: Chain) -> str:
+    """Return `file:line function` of the innermost frame of the user's own code, empty without one.
+
+    That is code outside of the standard library and of installed packages; cells of a notebook are.
+    """
+    for code, line in chain:
+        if not code.co_filename.startswith(_LIBRARIES):
+            return f"{_short_name(code.co_filename)}:{line} {code.co_name}"
+    return ""
+
+
+def innermost_line(chain: Chain) -> str:
+    """Return `file:line function` of the innermost frame, of the user's code or a library."""
+    return next((f"{_short_name(code.co_filename)}:{line} {code.co_name}" for code, line in chain), "")
+
+
+def outside_models(chain: Chain) -> Chain:
+    """Return the part of the stack that is outside of all calls of models."""
+    for depth in range(len(chain) - 1, -1, -1):
+        if chain[depth][0].co_filename.endswith(MODEL_FILES):
+            return chain[depth + 1 :]
+    return chain
+
+
+def _line_at(code: CodeType, instruction: int) -> int:
+    for first, end, line in code.co_lines():
+        if first <= instruction < end and line is not None:
+            return line
+    return code.co_firstlineno
+
+
+def _short_name(path: str) -> str:
+    """Return the name of a file; of a notebook's cell what the notebook calls it, such as `cell [3]`."""
+    ipython: Any = sys.modules.get("IPython")
+    if ipython is not None:
+        try:
+            names = ipython.get_ipython().compile._filename_map
+            if path in names:
+                return f"cell [{names[path]}]"
+        except AttributeError:  # no shell, or one of a version without that map
+            pass
+    return os.path.basename(path)

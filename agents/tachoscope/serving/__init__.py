@@ -1,0 +1,1 @@
+"""Requests and iterations of an inference server."""

@@ -1,0 +1,199 @@
+"""Turns what the training thread leaves here into records, and appends them to the spool.
+
+The training thread only puts a finished step into a queue; the sampler's thread encodes and writes it within a tenth of a second. A
+write on the training thread would cost three times the rest of the probe, since after a step's computing nothing of it is left
+in the processor's caches (docs/measurements.md).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections import deque
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tachoscope.process.identity import Identity
+from tachoscope.spool.writer import SpoolWriter
+from tachoscope_core.records import records
+from tachoscope_core.records.records import PHASES
+
+MAX_QUEUED_STEPS = 100_000
+MAX_EARLY = 1_000
+
+
+class FinishedStep(NamedTuple):
+    """A step as the training thread leaves it, in nanoseconds.
+
+    `wall` and `cpu` are by phase; `cpu` and the delays are None in a step whose CPU clocks were not read.
+    """
+
+    number: int
+    end: int
+    wall_total: int
+    wall: list[int]
+    cpu: list[int] | None
+    step_delay: int | None
+    backward_delay: int | None
+    samples: int
+    tokens: int
+    backward_calls: int = 1
+    elements: int = 0
+
+
+class _Made(NamedTuple):
+    """A record beside its envelope, and the moment at which it was made."""
+
+    kind: type[records.Record]
+    fields: dict[str, Any]
+    unix_seconds: float
+    monotonic_ns: int
+
+
+class Outbox:
+    """The records of one process: one writer, one spool. No method raises for a spool that cannot be written.
+
+    All records pass through one queue, which one thread at a time writes. A signal handler of the job may call tachoscope while
+    the thread that it interrupted writes: what it adds to the queue is then written by that thread, or at the next flush.
+
+    Args:
+        waits: records are kept until `start`, and dropped if it never comes.
+    """
+
+    def __init__(self, identity: Identity, directory: Path, *, waits: bool = False) -> None:
+        self.writer = str(uuid.uuid4())
+        self.rank = self.local_rank = 0
+        self._identity = identity
+        self._spool = SpoolWriter(directory, self.writer)
+        self._seq = 0
+        self._lock = threading.Lock()
+        self._writing_thread = 0
+        self._queue: deque[tuple[FinishedStep, dict[str, float]] | list[_Made]] = deque()
+        self._overflow = self._unwritable = 0
+        self._why = ""
+        self._early: list[_Made] | None = [] if waits else None
+
+    @property
+    def dropped(self) -> int:
+        """Records that could not be written so far."""
+        return self._spool.dropped + self._overflow + self._unwritable
+
+    @property
+    def error(self) -> str:
+        """Why the last record was dropped."""
+        return self._spool.error or self._why or "too many steps waited to be written"
+
+    def put(self, step: FinishedStep, device_seconds: dict[str, float]) -> None:
+        """Queue a step; this is all that the training thread does."""
+        if len(self._queue) < MAX_QUEUED_STEPS:
+            self._queue.append((step, device_seconds))
+        else:
+            self._overflow += 1
+
+    def flush(self, *, wait: bool = True) -> None:
+        """Write all that is queued; without `wait`, not if another thread is at it."""
+        if not wait and self._lock.locked():
+            return
+        thread = threading.get_ident()
+        if self._writing_thread == thread:  # a signal handler, on top of the call that holds the lock
+            return
+        with self._lock:  # and not `acquire`: what a signal handler raises right after that would leave it locked
+            self._writing_thread = thread
+            try:
+                self._write_queued()
+            finally:
+                self._writing_thread = 0
+
+    def write(self, kind: type[records.Record], **fields: Any) -> None:
+        """Write a record of `kind` at this moment; the envelope is added."""
+        self._queue.append([_Made(kind, fields, time.time(), time.monotonic_ns())])
+        self.flush()
+
+    def write_all(self, rows: Iterable[tuple[type[records.Record], int, dict[str, Any]]]) -> None:
+        """Write records of earlier moments, each at its monotonic nanoseconds, by one system call."""
+        offset = time.time() - time.monotonic()
+        self._queue.append([_Made(kind, fields, offset + moment / 1e9, moment) for kind, moment, fields in rows])
+        self.flush()
+
+    @property
+    def early(self) -> list[tuple[type[records.Record], dict[str, Any]]]:
+        """What is kept for `start`."""
+        return [(made.kind, made.fields) for made in self._early or ()]
+
+    def start(self, **fields: Any) -> None:
+        """Write the process's `JobStarted`, and then what was kept, with the times at which that was."""
+        self.write(records.JobStarted, **fields)
+
+    def close(self) -> None:
+        """Release the spool."""
+        self._spool.close()
+
+    def _write_queued(self) -> None:
+        offset = time.time() - time.monotonic()
+        while self._queue:
+            queued = self._queue.popleft()
+            if isinstance(queued, list):
+                self._append(self._due(queued))
+            else:
+                step, device_seconds = queued
+                self._append([_Made(records.StepDone, _fields_of(step, device_seconds), offset + step.end / 1e9, step.end)])
+
+    def _due(self, rows: list[_Made]) -> list[_Made]:
+        """Return what is to be written of these: nothing before the process's `JobStarted`, and with that what was kept for it."""
+        if self._early is None:
+            return rows
+        if rows and rows[0].kind is records.JobStarted:
+            early, self._early = self._early, None
+            return rows + early
+        self._early += rows[: max(0, MAX_EARLY - len(self._early))]
+        return []
+
+    def _append(self, rows: list[_Made]) -> None:
+        lines = [line for made in rows if (line := self._line(*made))]
+        if lines:
+            self._spool.append(b"".join(lines), lines=len(lines))
+
+    def _line(self, kind: type[records.Record], fields: dict[str, Any], unix_seconds: float, monotonic_ns: int) -> bytes:
+        """Return a record as a line; empty, and counted as dropped, where a field is not what the record can hold."""
+        try:
+            return records.encode(kind(**self._envelope(unix_seconds, monotonic_ns), **fields))
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            self._unwritable += 1
+            self._why = f"{kind.__name__}: {error}"
+            return b""
+
+    def _envelope(self, unix_seconds: float, monotonic_ns: int) -> dict[str, Any]:
+        self._seq += 1
+        return {
+            "job": self._identity.job,
+            "attempt": self._identity.attempt,
+            "writer": self.writer,
+            "seq": self._seq - 1,
+            "rank": self.rank,
+            "local_rank": self.local_rank,
+            "host": self._identity.host,
+            "time": unix_seconds,
+            "monotonic_ns": monotonic_ns,
+        }
+
+
+def _fields_of(step: FinishedStep, device_seconds: dict[str, float]) -> dict[str, Any]:
+    """Return the fields of a step's `StepDone` beside its envelope."""
+    delay = {}
+    if step.step_delay is not None and step.backward_delay is not None:
+        delay = {"step": step.step_delay / 1e9, "backward": step.backward_delay / 1e9}
+    cpu = step.cpu or []
+    return {
+        "step": step.number,
+        "wall_seconds": step.wall_total / 1e9,
+        "phase_seconds": {name: value / 1e9 for name, value in zip(PHASES, step.wall, strict=True) if value},
+        "cpu_seconds": {name: used / 1e9 for name, used, value in zip(PHASES, cpu, step.wall, strict=False) if value},
+        "run_delay_seconds": delay,
+        "device_seconds": device_seconds,
+        "samples": step.samples,
+        "tokens": step.tokens,
+        "backward_calls": step.backward_calls,
+        "elements": step.elements,
+    }

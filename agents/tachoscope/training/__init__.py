@@ -1,0 +1,1 @@
+"""One step of training, phase by phase."""

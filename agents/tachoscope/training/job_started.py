@@ -1,0 +1,71 @@
+"""What a process says of itself in its `JobStarted`, read when it begins to train: then its group and device are known."""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import ModuleType
+from typing import Any
+
+from tachoscope import guard
+from tachoscope.process.placement import gpu_uuid, pod_uid
+from tachoscope.timing.procfs import start_time
+
+FROM_LINEAGE = ("code_reference", "data_snapshot", "hyperparameters_hash")
+
+
+def of_process(torch: ModuleType | None) -> dict[str, Any]:
+    """Return the fields of `JobStarted` that this process, its environment and its device tell."""
+    lineage = _lineage()
+    return {
+        "pid": os.getpid(),
+        "process_time": start_time(),
+        **device_of(torch),
+        "pod_uid": pod_uid(os.environ),
+        "code_reference": os.path.basename(sys.argv[0]) if sys.argv else "",
+        "torch_version": str(getattr(torch, "__version__", "")),
+        "cpu_threads": torch.get_num_threads() if torch is not None else 0,
+        "cpu_count": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 0,
+        "lineage": lineage,
+        **{name: lineage[name] for name in FROM_LINEAGE if lineage.get(name)},
+    }
+
+
+def device_of(torch: ModuleType | None) -> dict[str, str]:
+    """Return what accelerator the process uses, by the fields of `JobStarted`."""
+    if torch is None or not torch.cuda.is_initialized():
+        return {"device": "cpu"}
+    return {
+        "device": "cuda",
+        "device_name": torch.cuda.get_device_name(torch.cuda.current_device()),
+        "gpu_uuid": gpu_uuid(torch, os.environ),
+    }
+
+
+def _lineage() -> dict[str, str]:
+    try:
+        from tachoscope.lineage.collect import of_this_process
+
+        return of_this_process()
+    except Exception as error:  # what the run is made of is worth knowing, but not the run
+        if guard.is_of_the_job(error):
+            raise
+        return {}
+
+
+def ranks() -> tuple[int, int, int]:
+    """Return rank, local rank and world size, from the process group or else from what the launcher says."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        rank, world = int(distributed.get_rank()), int(distributed.get_world_size())
+    else:
+        rank, world = environment_integer("RANK", 0), environment_integer("WORLD_SIZE", 1)
+    return rank, environment_integer("LOCAL_RANK", rank), world
+
+
+def environment_integer(name: str, default: int) -> int:
+    """Return a variable of the environment that is an integer, or `default`."""
+    try:
+        return int(os.environ.get(name, default))
+    except ValueError:
+        return default
