@@ -139,10 +139,12 @@ def saved(*, reference: str | os.PathLike[str] = "", seconds: float = 0.0, size_
         seconds: how long training stood still for it. size_bytes: what this process wrote; 0: the size of the file, if it is one.
     """
     with QUIETLY:
+        from tachoscope.checkpoints.checkpoint_name import recordable
+
         probe = _watching()
         if probe is not None:
             probe.checkpoints.said_saved(
-                reference=arguments.place(reference, "saved(reference)"),
+                reference=recordable(reference, "saved(reference)"),
                 seconds=arguments.amount(seconds, "saved(seconds)"),
                 size_bytes=arguments.whole(size_bytes, "saved(size_bytes)"),
             )
@@ -156,12 +158,12 @@ def restored(*, step: int = -1, reference: str | os.PathLike[str] = "", seconds:
         reference: path or URL of the file or folder. seconds: how long reading it took.
     """
     with QUIETLY:
-        from tachoscope.checkpoints.checkpoint_name import reference_of
+        from tachoscope.checkpoints.checkpoint_name import recordable, reference_of
 
         probe = _watching()
         if probe is not None:
             probe.checkpoints.said_restored(
-                reference=reference_of(arguments.place(reference, "restored(reference)")),
+                reference=reference_of(recordable(reference, "restored(reference)")),
                 seconds=arguments.amount(seconds, "restored(seconds)"),
                 step=arguments.whole(step, "restored(step)", default=-1, least=-1),
             )

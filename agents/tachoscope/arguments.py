@@ -40,7 +40,7 @@ def _converted(value: Any, name: str, convert: Callable[[Any], N], least: float,
     except Exception as error:
         _raise_if_of_the_job(error)
         why = str(error)
-    _say(name, value, why)
+    not_recorded(name, value, why)
     return None
 
 
@@ -51,18 +51,6 @@ def text(value: Any) -> str:
     except Exception as error:
         _raise_if_of_the_job(error)
         return ""
-
-
-def place(value: Any, name: str) -> Any:
-    """Return a path, a URL or an open file of the job's; empty, with one line on stderr, if it is none that can be recorded."""
-    from tachoscope.checkpoints.checkpoint_name import reference_of
-
-    with Taking(value, name):
-        if reference_of(value):
-            return value
-        if not isinstance(value, str) or value:
-            _say(name, value, "no path or URL that can be recorded")
-    return ""
 
 
 class Taking:
@@ -79,7 +67,7 @@ class Taking:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool:
         if error is None or guard.is_of_the_job(error):
             return False
-        _say(self._name, self._value, f"{type(error).__name__}: {error}")
+        not_recorded(self._name, self._value, f"{type(error).__name__}: {error}")
         return True
 
 
@@ -95,7 +83,8 @@ def _raise_if_of_the_job(error: Exception) -> None:
         raise error
 
 
-def _say(name: str, value: Any, why: str) -> None:
+def not_recorded(name: str, value: Any, why: str) -> None:
+    """Write one line on stderr, once for each argument of a function."""
     if name not in _said:
         _said.add(name)
         guard.say(f"{name} of type {type(value).__name__} is not recorded: {why}")

@@ -12,11 +12,13 @@ from tachoscope.patches import frameworks as adapters
 from tachoscope.patches import shard_readers as shard_adapters
 from tachoscope.process import identity
 from tachoscope.process.import_hook import after_import
+from tachoscope.spool import process_outbox
 from tachoscope.training.probe import Probe
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.storage import spool
 
 PROBE = Probe()
+process_outbox.is_watched_by(lambda: (PROBE.identity, PROBE.directory) if PROBE.on else None)
 _patched: list[str] = []
 
 

@@ -7,6 +7,7 @@ import re
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
+from tachoscope import arguments
 from tachoscope_core.records.records import MAX_TEXT
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
@@ -33,6 +34,16 @@ def reference_of(target: Any) -> str:
         return ""
     reference = without_secrets(path) if _URL.match(path) else os.path.realpath(path)
     return reference if len(reference) <= MAX_TEXT else ""
+
+
+def recordable(value: Any, name: str) -> Any:
+    """Return a path, a URL or an open file of the job's; empty, with one line on stderr, if it is none that can be recorded."""
+    with arguments.Taking(value, name):
+        if reference_of(value):
+            return value
+        if not isinstance(value, str) or value:
+            arguments.not_recorded(name, value, "no path or URL that can be recorded")
+    return ""
 
 
 def without_secrets(url: str) -> str:

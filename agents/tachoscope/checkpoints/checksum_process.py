@@ -18,7 +18,6 @@ from pathlib import Path
 
 import msgspec
 
-import tachoscope
 import tachoscope_core
 from tachoscope_core.checkpoints.checksums import open_file_checksum
 from tachoscope_core.records.records import ShardSum
@@ -34,8 +33,8 @@ def start() -> subprocess.Popen[bytes]:
     Raises:
         OSError: it cannot be started.
     """
-    packages = (tachoscope, tachoscope_core, msgspec)
-    places = [str(Path(str(package.__file__)).parents[1]) for package in packages]
+    others = [str(Path(str(package.__file__)).parents[1]) for package in (tachoscope_core, msgspec)]
+    places = [str(Path(__file__).parents[2]), *others]  # where `tachoscope` is
     command = [sys.executable, "-I", "-S", "-c", _START, *dict.fromkeys(places)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd="/")
     _lowest_priority_of(process.pid)  # from here: until it could do that itself it would have started Python beside the job

@@ -21,6 +21,7 @@ from typing import Any
 from tachoscope import arguments, guard
 from tachoscope.process import identity
 from tachoscope.spool.outbox import Outbox
+from tachoscope.spool.process_outbox import open_outbox, watched_process
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.records import records
 from tachoscope_core.storage import shard_quarantine as quarantine
@@ -32,8 +33,6 @@ READS_AT_ONCE = 50
 AGAIN_SECONDS = 1.0
 """A shard that fails again within this in the same process is no news."""
 LOOK_SECONDS = 2.0
-WORKER_RANK = "_TACHOSCOPE_WORKER_RANK"
-"""Left for loader workers that are spawned: they inherit the environment only."""
 
 _OF_THE_HOST = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 _OF_TRAINING = ("torch.distributed.", "torch.autograd.", "torch.optim.")
@@ -180,45 +179,6 @@ def _size(shard: object) -> int:
     return 0
 
 
-def _who() -> tuple[identity.Identity, Path] | None:
-    """Return this process's identity and spool directory, or None if it is not watched."""
-    from tachoscope.start import PROBE
-
-    if PROBE.on:
-        return PROBE.identity, PROBE.directory
-    directory = os.environ.get(identity.RUN_DIR)
-    return (identity.resolve(os.environ), Path(directory)) if directory else None
-
-
-def open_outbox() -> Outbox | None:
-    """Return a writer of its own for this process, under the rank that it is or works for; None if it is not watched."""
-    who = _who()
-    if who is None:
-        return None
-    outbox = Outbox(*who)
-    outbox.rank = rank()
-    outbox.local_rank = _integer(os.environ.get("LOCAL_RANK"), outbox.rank)
-    return outbox
-
-
-def rank() -> int:
-    """Return the rank that this process is, or works for as a loader worker."""
-    distributed = sys.modules.get("torch.distributed")
-    if distributed is not None and distributed.is_available() and distributed.is_initialized():
-        return int(distributed.get_rank())
-    worker = sys.modules.get("torch.utils.data._utils.worker")
-    if worker is not None and worker.get_worker_info() is not None and WORKER_RANK in os.environ:
-        return _integer(os.environ[WORKER_RANK], 0)
-    return _integer(os.environ.get("RANK"), 0)
-
-
-def _integer(text: str | None, default: int) -> int:
-    try:
-        return int(text) if text is not None else default
-    except ValueError:
-        return default
-
-
 class QuarantineList:
     """The list of this process's job, read again when its file has changed, and no more often than every few seconds."""
 
@@ -264,9 +224,10 @@ def list_path() -> Path | None:
     given = os.environ.get(quarantine.PATH_VARIABLE)
     if given:
         return Path(given)
-    who = _who()
-    if who is not None:
-        return quarantine.path_of(who[1].parent, who[0].job)
+    watched = watched_process()
+    if watched is not None:
+        who, directory = watched
+        return quarantine.path_of(directory.parent, who.job)
     with contextlib.suppress(KeyError):
         return quarantine.path_of(spool.default_root(), os.environ[identity.JOB])
     return None

@@ -19,6 +19,7 @@ from typing import Any
 from tachoscope.data import shards
 from tachoscope.patches.wrap import Function, wrap
 from tachoscope.process.import_hook import after_import
+from tachoscope.spool import process_outbox
 
 _installed: list[str] = []
 _urls: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
@@ -42,7 +43,7 @@ def install() -> None:
 def _loader_workers(module: ModuleType) -> None:
     def init_of(original: Function) -> Function:
         def init(*args: Any, **kwargs: Any) -> Any:
-            os.environ[shards.WORKER_RANK] = str(shards.rank())  # a worker that is spawned knows no more than this
+            os.environ[process_outbox.WORKER_RANK] = str(process_outbox.rank())  # a worker that is spawned knows no more than this
             return original(*args, **kwargs)
 
         return init

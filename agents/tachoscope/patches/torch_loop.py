@@ -19,11 +19,11 @@ from typing import Any
 
 from tachoscope.patches import torch_checkpoints as checkpoint_patches
 from tachoscope.patches import torch_collectives as collective_patches
+from tachoscope.patches import torch_models
 from tachoscope.patches.wrap import Function, during, quietly, wrap
 from tachoscope.sampling import loader_workers
 from tachoscope.sampling.model_calls import ModelCalls
 from tachoscope.timing import phases as tl
-from tachoscope.training import integrity as integrity_checks
 from tachoscope.training.probe import Probe
 
 
@@ -39,7 +39,7 @@ def install(probe: Probe, torch: ModuleType) -> None:
     _copies(probe, torch)
     if torch.distributed.is_available():
         if probe.integrity is not None:
-            integrity_checks.watch_models(lambda: probe.integrity, torch)
+            torch_models.watch_models(lambda: probe.integrity, torch)
         _rendezvous(probe, torch)
         collective_patches.install(probe, torch)
 

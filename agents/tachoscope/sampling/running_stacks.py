@@ -32,7 +32,7 @@ _NANOSECONDS = 1_000_000_000
 
 
 class Watched(Protocol):
-    """Whose phase is noted with each stack: `phases.Timeline.phase`, and whether gradients were switched off when its model was called."""
+    """Whose phase is noted with each stack, and whether gradients were switched off when its model was called."""
 
     @property
     def timeline(self) -> Any: ...

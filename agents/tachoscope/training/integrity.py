@@ -124,22 +124,6 @@ class Checks:
                 yield from (_local(parameter) for parameter in group["params"])
 
 
-def watch_models(checks_of: Any, torch: Any) -> None:
-    """Have each `DistributedDataParallel` that is made from now on looked at, if `checks_of()` returns checks then."""
-    from tachoscope.patches.wrap import wrap
-
-    def init_of(original: Any) -> Any:
-        def init(self: Any, *args: Any, **kwargs: Any) -> None:
-            original(self, *args, **kwargs)
-            checks = checks_of()
-            if checks is not None:
-                checks.add(self)
-
-        return init
-
-    wrap(torch.nn.parallel.DistributedDataParallel, "__init__", init_of)
-
-
 def _growth(losses: Sequence[float]) -> float:
     """Return the last loss over the median of all; 0 where that says nothing."""
     usual = statistics.median(losses) if losses else 0.0

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from tachoscope import guard
 from tachoscope.process.import_hook import after_import
 from tachoscope.spool.outbox import Outbox
+from tachoscope.spool.process_outbox import open_outbox
 from tachoscope_core.records import records
 
 WRITE_SECONDS = 1.0
@@ -108,11 +109,5 @@ class Updates:
         self._forget()
 
 
-def _open_as_rank() -> Outbox | None:
-    from tachoscope.data.shards import open_outbox
-
-    return open_outbox()
-
-
-UPDATES = Updates(_open_as_rank)
+UPDATES = Updates(open_outbox)
 """Those of this process."""
