@@ -36,9 +36,9 @@ from sections import write_section
 from tachoscope_core.checkpoints.checksums import ALGORITHM, open_file_checksum
 from tachoscope_core.checkpoints.verification import Manifest
 from tachoscope_core.records.records import ShardSum
-from tachoscope_node.read_back import Order
-from tachoscope_node.settings import Checkpoints
-from tachoscope_node.verifier import in_a_process
+from tachoscope_node.checkpoints.reader_process import Order
+from tachoscope_node.checkpoints.verifier import in_a_process
+from tachoscope_node.config.settings import Checkpoints
 
 FILES = 4
 SETTLE_SECONDS = 0.4

@@ -31,7 +31,7 @@ TESTS = {
     "agents/tachoscope/training/probe.py": "tests/test_steps.py tests/test_odd_jobs.py tests/agents/test_gradient_steps.py",
     "core/tachoscope_core/storage/store.py": "tests/core tests/node/test_agent.py tests/agents/test_ship.py",
     "core/tachoscope_core/redaction.py": "tests/core/test_redaction.py",
-    "agents/tachoscope_node/follow.py": "tests/node",
+    "agents/tachoscope_node/spool/follower.py": "tests/node",
     "analyzers/tachoscope_analyzers/steps.py": "tests/analyzers tests/replay",
     "analyzers/tachoscope_analyzers/judge.py": "tests/analyzers tests/replay",
     "analyzers/tachoscope_analyzers/life/report.py": "tests/analyzers",

@@ -40,9 +40,9 @@ from tachoscope_core.metrics.catalogue import METRICS, TRAINING_STATES
 from tachoscope_core.report.taxonomy import BY_SLUG
 from tachoscope_core.servers import SERVERS, SIGNALS, Signal, catalogue
 from tachoscope_core.servers.snapshot import HISTOGRAMS
-from tachoscope_node.gpu.health import thresholds as health_thresholds
-from tachoscope_node.gpu.nvml_values import UNITS
-from tachoscope_node.gpu.sources import ALL_LINKS, SOURCES, Source
+from tachoscope_node.gpu.health.rules import thresholds as health_thresholds
+from tachoscope_node.gpu.nvml.conversions import UNITS
+from tachoscope_node.gpu.nvml.sources import ALL_LINKS, SOURCES, Source
 
 HERE = Path(__file__).parent
 WITH_MORE_CLASSES = ("host_memory", "async_staleness", "silent_corruption")

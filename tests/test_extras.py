@@ -63,7 +63,11 @@ PACKAGES = {
     "dashboards": ["tachoscope_dashboards", "tachoscope_explorer"],
     "agent,analyze": ["tachoscope_watch"],
 }
-BEYOND = {"tachoscope_core.yaml_text": "analyze", "tachoscope_node.otlp_http": "otlp", "tachoscope_node.otlp_points": "otlp"}
+BEYOND = {
+    "tachoscope_core.yaml_text": "analyze",
+    "tachoscope_node.metrics.otlp.session": "otlp",
+    "tachoscope_node.metrics.otlp.points": "otlp",
+}
 """Modules that need another extra than their package's."""
 FOR_THE_RESOLVER = {"aiobotocore", "fsspec", "python-dateutil"}
 """What extras name for its bounds alone: something else asks for it."""

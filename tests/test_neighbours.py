@@ -23,7 +23,7 @@ from tachoscope_core.records.records import decode
 from tachoscope_core.storage import shard_quarantine as quarantine
 from tachoscope_core.storage import spool
 from tachoscope_core.storage.store import OtherContentError, OtherOwnerError, Store
-from tachoscope_node.alone import take_spool
+from tachoscope_node.spool.exclusive_lock import take_spool
 
 VICTIM, ATTACKER = 20_001, 20_002
 POD = "11111111-2222-3333-4444-55555555555"

@@ -15,28 +15,32 @@ from tachoscope.supervisor.job_watch import hang_seconds
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.records.records import AnyRecord, ShardQuarantined
 from tachoscope_core.storage.store import Store
-from tachoscope_node import host_causes, live_families, live_service_families, saved, self_families
-from tachoscope_node.collecting import Collecting
-from tachoscope_node.endings import Ended
-from tachoscope_node.families import Family, joined, with_namespaces
-from tachoscope_node.follow import Follower
-from tachoscope_node.journal import Journal
-from tachoscope_node.keeper import Keeper
-from tachoscope_node.known_ranks import KnownRanks
-from tachoscope_node.live import Live
-from tachoscope_node.live_services import trainings
-from tachoscope_node.logs import Log
-from tachoscope_node.newborn import Newborn
-from tachoscope_node.notices import Notices
-from tachoscope_node.own_records import OwnRecords
-from tachoscope_node.owners import Owners
-from tachoscope_node.profiled import profiler_of
-from tachoscope_node.samples import Samples
-from tachoscope_node.segment import Address, Segment
-from tachoscope_node.settings import Config
-from tachoscope_node.shard_watch import ShardWatch
-from tachoscope_node.shipper import Policy, Shipper, due
-from tachoscope_node.verifier import Verifier
+from tachoscope_node import agent_metrics as self_families
+from tachoscope_node import state_file as saved
+from tachoscope_node.checkpoints.verifier import Verifier
+from tachoscope_node.collector_set import Collecting
+from tachoscope_node.common.log import Log
+from tachoscope_node.config.settings import Config
+from tachoscope_node.gpu.health import failure_cause as host_causes
+from tachoscope_node.jobs import metrics as live_families
+from tachoscope_node.jobs.attempt_outcome import Ended
+from tachoscope_node.jobs.preemption_relay import Notices
+from tachoscope_node.jobs.registry import Live
+from tachoscope_node.jobs.shard_quarantine import ShardWatch
+from tachoscope_node.jobs.standin_launcher import Keeper
+from tachoscope_node.metrics.family import Family, joined, with_namespaces
+from tachoscope_node.metrics.zero_start import Newborn
+from tachoscope_node.profiling_adapter import profiler_of
+from tachoscope_node.rank_views import KnownRanks
+from tachoscope_node.services import metrics as live_service_families
+from tachoscope_node.services.registry import trainings
+from tachoscope_node.spool.agent_records import OwnRecords
+from tachoscope_node.spool.follower import Follower
+from tachoscope_node.spool.journal import Journal
+from tachoscope_node.spool.metric_samples import Samples
+from tachoscope_node.spool.owners import Owners
+from tachoscope_node.spool.segment import Address, Segment
+from tachoscope_node.spool.shipper import Policy, Shipper, due
 
 
 class Agent:

@@ -17,16 +17,17 @@ import msgspec
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.metrics import agent as names
 from tachoscope_core.storage import spool
-from tachoscope_node import places, web_config
 from tachoscope_node.agent import Agent
-from tachoscope_node.alone import say_who, take_spool, take_state
-from tachoscope_node.exposition import CONTENT_TYPE_LATEST, Exposition
-from tachoscope_node.families import Family
-from tachoscope_node.logs import Log
-from tachoscope_node.otlp import OtlpPush, resource_attributes
-from tachoscope_node.settings import Config
-from tachoscope_node.watched import WatchedFiles
-from tachoscope_node.web import Request, Response, WebServer
+from tachoscope_node.common.log import Log
+from tachoscope_node.common.watched_files import WatchedFiles
+from tachoscope_node.config import checks as places
+from tachoscope_node.config.settings import Config
+from tachoscope_node.http import web_config
+from tachoscope_node.http.server import Request, Response, WebServer
+from tachoscope_node.metrics.family import Family
+from tachoscope_node.metrics.otlp.push import OtlpPush, resource_attributes
+from tachoscope_node.metrics.prometheus_text import CONTENT_TYPE_LATEST, Exposition
+from tachoscope_node.spool.exclusive_lock import say_who, take_spool, take_state
 
 _STALLED_SECONDS = 30.0
 """Without a tick for this long the agent is not healthy."""
@@ -250,7 +251,7 @@ class Service:
         ours, config = self.families(), self.agent.config
         if not config.gpu.dcgm_names:
             return ours
-        from tachoscope_node.gpu import dcgm_names  # with a table that few nodes need
+        from tachoscope_node.gpu.dcgm import compat_names as dcgm_names  # with a table that few nodes need
 
         return [*ours, *dcgm_names.families(ours, config.node_name, self._started)]
 

@@ -23,10 +23,12 @@ def serve(
         TachoscopeError: the configuration has faults, a package is missing, or the agent cannot start.
     """
     try:
-        from tachoscope_node import config as config_module
-        from tachoscope_node import places, settings, web_config
         from tachoscope_node import service as service_module
-        from tachoscope_node.logs import Log
+        from tachoscope_node.common.log import Log
+        from tachoscope_node.config import checks as places
+        from tachoscope_node.config import load as config_module
+        from tachoscope_node.config import settings
+        from tachoscope_node.http import web_config
     except ImportError as error:
         raise TachoscopeError(f"the agent needs {error.name}", fix="pip install 'tachoscope[agent]'") from None
 

@@ -19,7 +19,7 @@ from tachoscope_cli.attempts import JOIN_SECONDS
 from tachoscope_core.records import records
 from tachoscope_core.storage import spool
 from tachoscope_core.storage.shard_quarantine import DIRECTORY
-from tachoscope_node.owners import AGENT_DIRECTORY
+from tachoscope_node.spool.owners import AGENT_DIRECTORY
 
 _SIZES = ("WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE")
 """Environment variables in which launchers tell a process that it is one of several ranks."""

@@ -159,7 +159,7 @@ def _gpu_metrics() -> Check:
 def _ask_driver() -> Check:
     try:
         from tachoscope_node.collectors.collector import NotSupportedError
-        from tachoscope_node.gpu import nvml
+        from tachoscope_node.gpu.nvml import driver as nvml
     except ImportError as error:
         return _check("GPU metrics", "no", f"the agent needs {error.name}: pip install 'tachoscope[agent]'")
     try:

@@ -12,7 +12,7 @@ from pathlib import Path
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.storage import shard_quarantine as quarantine
 from tachoscope_core.storage.store import Store
-from tachoscope_node.shard_watch import ShardWatch
+from tachoscope_node.jobs.shard_quarantine import ShardWatch
 
 RELEASED = "released"
 """In the store, the name beside those of hosts under which lies what people took off the list."""

@@ -21,7 +21,7 @@ from tachoscope_core.jobs import notes as job_notes
 from tachoscope_core.jobs.shared_ranks import shared_ranks
 from tachoscope_core.records import records
 from tachoscope_core.storage import spool
-from tachoscope_node.shard_watch import ShardWatch
+from tachoscope_node.jobs.shard_quarantine import ShardWatch
 
 _SIGNALS = {int(number) for number in signal.Signals}
 

@@ -14,9 +14,9 @@ from tachoscope_core.metrics.catalogue import METRICS
 from tachoscope_core.metrics.gpu import ACTIONS, GPU_UNITS, THROTTLE_REASONS
 from tachoscope_core.metrics.metric import IDENTITY, PROMETHEUS_LABELS, Metric
 from tachoscope_core.report.taxonomy import BY_SLUG
-from tachoscope_node.gpu.health import thresholds
+from tachoscope_node.gpu.health.rules import thresholds
 from tachoscope_node.gpu.reading import FAULTS
-from tachoscope_node.gpu.xids import about
+from tachoscope_node.gpu.xid.counter import about
 
 ALERTS = alerts()
 PAGES = sorted(name for name, alert in ALERTS.items() if alert["severity"] == "page")

@@ -24,7 +24,7 @@ from tachoscope_alerts.spec.burn_rate_windows import FEASIBLE, duration, seconds
 from tachoscope_alerts.spec.slo import AtMost, Ratio, Selector, Slo
 from tachoscope_core.metrics.catalogue import METRICS
 from tachoscope_core.metrics.serving import OUTCOMES
-from tachoscope_node.service_state import Requests
+from tachoscope_node.services.state import Requests
 from trap_making import (
     ANY,
     TIMING,

@@ -21,7 +21,7 @@ from tachoscope_core.report import palette
 from tachoscope_dashboards.boards.gpu import board as gpu_node
 from tachoscope_dashboards.boards.shared import gpus as gpu_panels
 from tachoscope_dashboards.parts.slo_objectives import bound
-from tachoscope_node.gpu.health import thresholds
+from tachoscope_node.gpu.health.rules import thresholds
 
 BOARD = made(gpu_node.board(POLICY))
 GPU = 'gpu="3",uuid="GPU-3"'

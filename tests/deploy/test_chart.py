@@ -13,7 +13,7 @@ import yaml
 from kubernetes_rules import pod_faults, schema_faults
 from rendering import CHART, PROFILES, VERSIONS, all_values, one, profile, render, run_helm, template
 from tachoscope_core import yaml_text
-from tachoscope_node.config import load
+from tachoscope_node.config.load import load
 
 EACH_PROFILE = pytest.mark.parametrize("path", PROFILES, ids=lambda path: path.stem)
 FREE = {"nodeSelector", "affinity", "updateStrategy", "podAnnotations", "podLabels", "serviceAccount.annotations"}

@@ -10,9 +10,9 @@ import pytest
 
 import config_schema
 from rendering import CHART, one, render, template
-from tachoscope_node.config import load
-from tachoscope_node.otlp import OtlpSettings
-from tachoscope_node.settings import Config
+from tachoscope_node.config.load import load
+from tachoscope_node.config.settings import Config
+from tachoscope_node.metrics.otlp.push import OtlpSettings
 
 
 def test_the_schema_of_config_is_that_of_the_agents_configuration() -> None:

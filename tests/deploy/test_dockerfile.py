@@ -22,7 +22,7 @@ from rendering import CHART, DEPLOY, one, render
 from tachoscope_analyzers.load import from_store
 from tachoscope_core.storage import spool
 from tachoscope_core.storage.store import Store
-from tachoscope_node.config import load
+from tachoscope_node.config.load import load
 
 TEXT = (DEPLOY / "Dockerfile").read_text()
 ARGUMENTS, STAGES = parse(TEXT)

@@ -17,7 +17,7 @@ from kubernetes_rules import pod_faults, pods, schema_faults
 from rendering import CHART, DEPLOY, VERSIONS, one, render
 from tachoscope_core import yaml_text
 from tachoscope_core.metrics.gpu import GPU_METRICS
-from tachoscope_node.settings import Config
+from tachoscope_node.config.settings import Config
 
 PAGE = (REPOSITORY / "docs" / "kubernetes.md").read_text()
 BLOCKS = [yaml_text.load(block) for block in re.findall(r"```yaml\n(.*?)```", PAGE, flags=re.DOTALL)]

@@ -14,7 +14,7 @@ from rendering import DEPLOY, VERSIONS, all_values
 from tachoscope.process import identity
 from tachoscope.process.placement import pod_uid
 from tachoscope_core import yaml_text
-from tachoscope_node.owners import pod_of_directory
+from tachoscope_node.spool.owners import pod_of_directory
 
 EXAMPLES = sorted((DEPLOY / "examples").glob("*.yaml"))
 UID = "0f9b7a52-8b4e-4a57-9d4c-0d6b1f7a2c11"

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from making import envelope
 from tachoscope_core.records import records
-from tachoscope_node.live import Live, Rank
-from tachoscope_node.settings import Limits
+from tachoscope_node.config.settings import Limits
+from tachoscope_node.jobs.registry import Live, Rank
 from test_live import Told, series
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from making import envelope
 from tachoscope_core.metrics.training import TRAINING_STATES
 from tachoscope_core.records.records import PHASES, MalformedRecordError, StepDone, decode, encode, plausible
-from tachoscope_node.attribution import Attributed, Clocks, attribute
+from tachoscope_node.jobs.step_attribution import Attributed, Clocks, attribute
 
 seconds = st.floats(0, 100)
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_node.config import load
-from tachoscope_node.places import warnings
-from tachoscope_node.settings import Gpu
+from tachoscope_node.config.checks import warnings
+from tachoscope_node.config.load import load
+from tachoscope_node.config.settings import Gpu
 
 BAD = """
 port: 123456

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from helpers import REPOSITORY
 from tachoscope_core.metrics.serving import SERVING_METRICS
-from tachoscope_node.config import load
-from tachoscope_node.servers import ANSWER_SECONDS, MOST_BYTES, MOST_MODELS
+from tachoscope_node.config.load import load
+from tachoscope_node.services.scrape_collector import ANSWER_SECONDS, MOST_BYTES, MOST_MODELS
 
 PAGE = (REPOSITORY / "docs" / "servers.md").read_text()
 

@@ -12,10 +12,10 @@ from spooling import FakeClock, Process, agent_of, pass_seconds
 from tachoscope.preemption.notice_file import Notice
 from tachoscope_core.records import records
 from tachoscope_node.agent import Agent
-from tachoscope_node.endings import WAIT_SECONDS
-from tachoscope_node.keeper import RESTART_SECONDS
-from tachoscope_node.live import Live
-from tachoscope_node.settings import Limits
+from tachoscope_node.config.settings import Limits
+from tachoscope_node.jobs.attempt_outcome import WAIT_SECONDS
+from tachoscope_node.jobs.registry import Live
+from tachoscope_node.jobs.standin_launcher import RESTART_SECONDS
 from test_agent import restarted
 from test_live import Told
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tachoscope_node.gpu.health.failure_cause import SLACK_SECONDS, gpu_failed
 from tachoscope_node.gpu.reading import Gpu, Reading
-from tachoscope_node.gpu.xids import Seen, about
-from tachoscope_node.host_causes import SLACK_SECONDS, gpu_failed
+from tachoscope_node.gpu.xid.counter import Seen, about
 
 MINE, OTHER = (f"GPU-{digit * 8}-0000-4000-8000-000000000000" for digit in "12")
 STEPPED = 10_000.0

@@ -6,7 +6,7 @@ from typing import Any
 
 from making import envelope
 from tachoscope_core.records.records import IntegrityEvent
-from tachoscope_node.integrity_counts import MAX_STEPS, Integrity
+from tachoscope_node.jobs.integrity_counts import MAX_STEPS, Integrity
 
 
 def check(rank: int, step: int, checksum: str = "same", *bad: str, attempt: int = 0, **fields: Any) -> IntegrityEvent:

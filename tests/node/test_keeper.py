@@ -13,7 +13,7 @@ from spooling import FakeClock, Process, agent_of, pass_seconds, value
 from tachoscope_core.records import records
 from tachoscope_core.storage.store import Store
 from tachoscope_node.agent import Agent
-from tachoscope_node.keeper import RESTART_SECONDS
+from tachoscope_node.jobs.standin_launcher import RESTART_SECONDS
 from test_agent import restarted
 
 

@@ -10,10 +10,10 @@ import pytest
 from making import envelope
 from tachoscope_core.metrics.training import TRAINING_STATES
 from tachoscope_core.records import records
-from tachoscope_node import live_families
-from tachoscope_node.families import Histogram
-from tachoscope_node.live import Live
-from tachoscope_node.settings import Limits
+from tachoscope_node.config.settings import Limits
+from tachoscope_node.jobs import metrics as live_families
+from tachoscope_node.jobs.registry import Live
+from tachoscope_node.metrics.family import Histogram
 
 
 class Told:

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from tachoscope_core.metrics.training import RANK_STATES, STEP_DATA_WAIT
 from tachoscope_core.records import records
-from tachoscope_node import saved
-from tachoscope_node.families import Histogram
-from tachoscope_node.live import Live
-from tachoscope_node.live_families import SILENT_SECONDS
-from tachoscope_node.settings import Limits
+from tachoscope_node import state_file as saved
+from tachoscope_node.config.settings import Limits
+from tachoscope_node.jobs.metrics import SILENT_SECONDS
+from tachoscope_node.jobs.registry import Live
+from tachoscope_node.metrics.family import Histogram
 from test_live import Told, series
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from spooling import FakeClock, agent_of, pass_seconds
 from tachoscope_core.records import records
 from tachoscope_core.storage.store import Store
-from tachoscope_node import own_records
-from tachoscope_node.own_records import OwnRecords
+from tachoscope_node.spool import agent_records as own_records
+from tachoscope_node.spool.agent_records import OwnRecords
 
 
 def in_store(tmp_path: Path, job: str) -> list[records.AnyRecord]:

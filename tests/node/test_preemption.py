@@ -13,8 +13,8 @@ from tachoscope.preemption.notice_file import Notice
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.metrics.training import PREEMPTION_NOTICE
 from tachoscope_node.collectors.collector import NoDataError
-from tachoscope_node.config import load
-from tachoscope_node.preemption import Metadata, MetadataError, PreemptionCollector, Provider
+from tachoscope_node.collectors.preemption import Metadata, MetadataError, PreemptionCollector, Provider
+from tachoscope_node.config.load import load
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tachoscope_node.regularity import HALF_LIFE_SECONDS, LEAST_STEPS, Regularity
+from tachoscope_node.jobs.step_baseline import HALF_LIFE_SECONDS, LEAST_STEPS, Regularity
 
 
 def after(count: int, seconds: float = 1.0) -> Regularity:

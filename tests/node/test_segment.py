@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tachoscope_core.records.records import MAX_LINE_BYTES
 from tachoscope_core.storage.spool import segment_name
-from tachoscope_node.segment import CHUNK_BYTES, Segment
+from tachoscope_node.spool.segment import CHUNK_BYTES, Segment
 
 MIB = 1 << 20
 

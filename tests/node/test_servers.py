@@ -17,15 +17,15 @@ from processes import agent_process, ask_prometheus, prometheus, wait_for
 from spooling import agent_of
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.metrics.serving import REQUESTS, SERVER_UP
-from tachoscope_node import servers
 from tachoscope_node.collectors.collector import NoDataError
-from tachoscope_node.config import load
-from tachoscope_node.exposition import render
-from tachoscope_node.families import Family, joined
-from tachoscope_node.otlp_points import Points
-from tachoscope_node.samples import lines
-from tachoscope_node.server_settings import Server
-from tachoscope_node.servers import ServersCollector, Watch
+from tachoscope_node.config.inference_servers import Server
+from tachoscope_node.config.load import load
+from tachoscope_node.metrics.family import Family, joined
+from tachoscope_node.metrics.otlp.points import Points
+from tachoscope_node.metrics.prometheus_text import render
+from tachoscope_node.services import scrape_collector as servers
+from tachoscope_node.services.scrape_collector import ServersCollector, Watch
+from tachoscope_node.spool.metric_samples import lines
 
 
 @pytest.fixture

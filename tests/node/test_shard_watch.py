@@ -13,7 +13,7 @@ from tachoscope_core.records import records
 from tachoscope_core.storage import shard_quarantine as quarantine
 from tachoscope_core.storage.shard_quarantine import Shard, from_store
 from tachoscope_core.storage.store import Store
-from tachoscope_node.shard_watch import MANY, ShardWatch
+from tachoscope_node.jobs.shard_quarantine import MANY, ShardWatch
 
 PLAIN = "ReadError"
 

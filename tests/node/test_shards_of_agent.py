@@ -9,7 +9,7 @@ from tachoscope_core.records import records
 from tachoscope_core.storage import shard_quarantine as quarantine
 from tachoscope_core.storage.shard_quarantine import from_store
 from tachoscope_core.storage.store import Store
-from tachoscope_node.shard_watch import SYNC_SECONDS
+from tachoscope_node.jobs.shard_quarantine import SYNC_SECONDS
 
 
 def test_the_agent_lists_a_shard_records_it_counts_it_and_stores_it(tmp_path: Path) -> None:

@@ -19,10 +19,10 @@ from spooling import FakeClock, Process, agent_of, pass_seconds, value
 from tachoscope_core.checkpoints.verification import Manifest, Verdict
 from tachoscope_core.records import records
 from tachoscope_core.storage.store import Store
-from tachoscope_node import verify_queue
 from tachoscope_node.agent import Agent
-from tachoscope_node.read_back import Order
-from tachoscope_node.verifier import in_a_process, mapped
+from tachoscope_node.checkpoints import queue as verify_queue
+from tachoscope_node.checkpoints.reader_process import Order
+from tachoscope_node.checkpoints.verifier import in_a_process, mapped
 
 NOBODY = 65534
 TIMESTAMP = "tachoscope_checkpoint_verified_timestamp_seconds"
@@ -38,7 +38,7 @@ def orders(monkeypatch: pytest.MonkeyPatch) -> list[Order]:
         taken.append(order)
         return Verdict("sound")
 
-    monkeypatch.setattr("tachoscope_node.verifier.in_a_process", read)
+    monkeypatch.setattr("tachoscope_node.checkpoints.verifier.in_a_process", read)
     monkeypatch.setattr(verify_queue, "SETTLE_SECONDS", 0.0)
     return taken
 
@@ -207,7 +207,7 @@ def test_where_it_is_switched_off_nothing_is_read(tmp_path: Path, orders: list[O
 
 def test_results_of_what_could_not_be_read_are_no_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verify_queue, "SETTLE_SECONDS", 0.0)
-    monkeypatch.setattr("tachoscope_node.verifier.in_a_process", lambda *_: Verdict("unreachable", "x: not there"))
+    monkeypatch.setattr("tachoscope_node.checkpoints.verifier.in_a_process", lambda *_: Verdict("unreachable", "x: not there"))
     agent = one_save(tmp_path)
     agent.verifier.step()
     agent.tick()

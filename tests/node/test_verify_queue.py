@@ -11,8 +11,8 @@ import pytest
 from tachoscope_core.checkpoints.verification import Result, Verdict
 from tachoscope_core.records import records
 from tachoscope_core.records.records import ShardSum
-from tachoscope_node import verify_queue
-from tachoscope_node.verify_queue import LOOK_AGAIN_SECONDS, SETTLE_SECONDS, WAIT_SECONDS, Task, VerifyQueue
+from tachoscope_node.checkpoints import queue as verify_queue
+from tachoscope_node.checkpoints.queue import LOOK_AGAIN_SECONDS, SETTLE_SECONDS, WAIT_SECONDS, Task, VerifyQueue
 
 START = 1.7e9
 AGAIN_SECONDS = 3600.0

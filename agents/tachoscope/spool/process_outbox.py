@@ -1,4 +1,4 @@
-"""A writer of records for each process that has something to say: the training process and its loader workers, which have no probe."""
+"""A writer of records for each process that has something to say: the training process and its loader workers."""
 
 from __future__ import annotations
 

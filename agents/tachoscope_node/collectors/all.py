@@ -12,16 +12,16 @@ from tachoscope_node.collectors.clock import ClockCollector
 from tachoscope_node.collectors.collector import Collector
 from tachoscope_node.collectors.cpu import CpuCollector
 from tachoscope_node.collectors.disk import DISKS, DiskCollector
-from tachoscope_node.collectors.filters import DeviceFilter
 from tachoscope_node.collectors.infiniband import InfinibandCollector
 from tachoscope_node.collectors.memory import MemoryCollector
 from tachoscope_node.collectors.network import INTERFACES, NetworkCollector
 from tachoscope_node.collectors.pressure import PressureCollector
+from tachoscope_node.config.device_filter import DeviceFilter
 
 if TYPE_CHECKING:
-    from tachoscope_node.gpu.collector import GpuCollector, OnXid
-    from tachoscope_node.gpu.dcgm_xids import OnXid as OnDcgmXid
-    from tachoscope_node.gpu.joined import GpuSource
+    from tachoscope_node.gpu.dcgm.combined_collector import GpuSource
+    from tachoscope_node.gpu.dcgm.xids import OnXid as OnDcgmXid
+    from tachoscope_node.gpu.nvml.collector import GpuCollector, OnXid
 
 DEFAULT_FILTERS: Mapping[str, DeviceFilter] = {"disk": DISKS, "network": INTERFACES, "infiniband": DeviceFilter()}
 """The collectors that have devices, and which of those they look at."""
@@ -74,8 +74,8 @@ def gpu_collector(
     own = _nvml_collector(nvml, state=state, expected=expected, interval_seconds=interval_seconds, on_xid=on_xid, log=log)
     if not dcgm_url:
         return own
-    from tachoscope_node.gpu.dcgm import DcgmCollector
-    from tachoscope_node.gpu.joined import JoinedCollector
+    from tachoscope_node.gpu.dcgm.collector import DcgmCollector
+    from tachoscope_node.gpu.dcgm.combined_collector import JoinedCollector
 
     dcgm = DcgmCollector(
         dcgm_url, alone=own is None, state=state / "dcgm_gpus.json", expected=expected, on_xid=on_dcgm_xid, log=log
@@ -94,7 +94,7 @@ def _nvml_collector(
 ) -> GpuCollector | None:
     if nvml == "off":
         return None
-    from tachoscope_node.gpu.collector import GpuCollector
+    from tachoscope_node.gpu.nvml.collector import GpuCollector
 
     return GpuCollector(
         state=state / "gpus.json",

@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 from tachoscope_core.metrics.host import CGROUP_PERIODS, CGROUP_THROTTLED_PERIODS, CGROUP_THROTTLED_SECONDS
 from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.collectors.collector import HOST_INTERVAL_SECONDS, NoDataError, NotSupportedError
-from tachoscope_node.collectors.reading import MalformedError, read, rows, value
-from tachoscope_node.families import Family, Point
+from tachoscope_node.common.kernel_files import MalformedError, read, rows, value
+from tachoscope_node.metrics.family import Family, Point
 
 _MAX_KNOWN = 256
 

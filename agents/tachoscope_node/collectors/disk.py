@@ -7,9 +7,9 @@ from typing import Final
 from tachoscope_core.metrics.host import DISK_BYTES, DISK_IO_SECONDS, DISK_OPERATION_SECONDS, DISK_OPERATIONS
 from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.collectors.collector import HOST_INTERVAL_SECONDS, NoDataError
-from tachoscope_node.collectors.filters import DeviceFilter
-from tachoscope_node.collectors.reading import rows
-from tachoscope_node.families import Family, Point
+from tachoscope_node.common.kernel_files import rows
+from tachoscope_node.config.device_filter import DeviceFilter
+from tachoscope_node.metrics.family import Family, Point
 
 # A sector is 512 bytes here, whatever the disk's own are. https://docs.kernel.org/admin-guide/iostats.html
 _SECTOR_BYTES = 512

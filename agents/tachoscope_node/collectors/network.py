@@ -8,9 +8,9 @@ from typing import Final
 from tachoscope_core.metrics.host import NETWORK_BYTES, NETWORK_DROPS, NETWORK_ERRORS, TCP_RETRANSMITTED, TCP_SENT
 from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.collectors.collector import HOST_INTERVAL_SECONDS
-from tachoscope_node.collectors.filters import DeviceFilter
-from tachoscope_node.collectors.reading import MalformedError, read, rows
-from tachoscope_node.families import Family, Point
+from tachoscope_node.common.kernel_files import MalformedError, read, rows
+from tachoscope_node.config.device_filter import DeviceFilter
+from tachoscope_node.metrics.family import Family, Point
 
 INTERFACES = DeviceFilter(exclude=r"lo|(veth|cali|docker|br-).*")
 """Without what only carries a host's own traffic: loopback, the pods' ends, bridges."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tachoscope.training.collectives import size_class
 from tachoscope_core.metrics.nccl import BUS_BYTES, COLLECTIVE_SECONDS, SECONDS_BUCKETS
-from tachoscope_node.families import Family, Histogram, Labels
+from tachoscope_node.metrics.family import Family, Histogram, Labels
 from tachoscope_node.nccl.line import OTHER, Operation
 
 MAX_KEYS = 128

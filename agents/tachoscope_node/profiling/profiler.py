@@ -17,7 +17,7 @@ from tachoscope_core.net.kineto_protocol import Asked
 from tachoscope_core.storage import profile_requests
 from tachoscope_core.storage.profile_requests import EXPIRY_SECONDS, Request
 from tachoscope_core.storage.store import Store
-from tachoscope_node.logs import Log
+from tachoscope_node.common.log import Log
 from tachoscope_node.profiling.automatic import Automatic
 from tachoscope_node.profiling.clients import Clients, Known, Who
 from tachoscope_node.profiling.endpoint import Endpoint, Sender
@@ -26,7 +26,7 @@ from tachoscope_node.profiling.parts import Place
 from tachoscope_node.profiling.recording import Recording
 
 if TYPE_CHECKING:
-    from tachoscope_node.settings import Profiles
+    from tachoscope_node.config.settings import Profiles
 
 _STEP_SECONDS = 1.0
 _LOOK_SECONDS, _LOOK_REMOTE_SECONDS = 1.0, 15.0

@@ -12,7 +12,7 @@ from trees import collected, plant, points
 from tachoscope_core.metrics.host import CGROUP_PERIODS, CGROUP_THROTTLED_PERIODS, CGROUP_THROTTLED_SECONDS
 from tachoscope_node.collectors.cgroup import CgroupCollector, Ranks
 from tachoscope_node.collectors.collector import NoDataError, NotSupportedError
-from tachoscope_node.collectors.reading import MalformedError
+from tachoscope_node.common.kernel_files import MalformedError
 
 _POD = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod7.slice"
 _CONTAINER = f"{_POD}/cri-containerd-23.scope"

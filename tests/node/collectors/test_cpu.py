@@ -9,7 +9,7 @@ from trees import RECORDED, collected, plant, points
 
 from tachoscope_core.metrics.host import CPU_CORES, CPU_SECONDS
 from tachoscope_node.collectors.cpu import CpuCollector
-from tachoscope_node.collectors.reading import MalformedError
+from tachoscope_node.common.kernel_files import MalformedError
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 

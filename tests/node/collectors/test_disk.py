@@ -8,8 +8,8 @@ from trees import RECORDED, collected, plant, points
 from tachoscope_core.metrics.host import DISK_BYTES, DISK_IO_SECONDS, DISK_OPERATION_SECONDS, DISK_OPERATIONS
 from tachoscope_node.collectors.collector import NoDataError
 from tachoscope_node.collectors.disk import DiskCollector
-from tachoscope_node.collectors.filters import DeviceFilter
-from tachoscope_node.collectors.reading import MalformedError
+from tachoscope_node.common.kernel_files import MalformedError
+from tachoscope_node.config.device_filter import DeviceFilter
 
 _NVME = " 259 0 nvme0n1 11 2 23 4000 13 6 29 8000 1 5000 12000 0 0 0 0 0 0\n"
 _OLD = "   8 0 sda 1 0 8 1 1 0 8 1 0 1 2\n"

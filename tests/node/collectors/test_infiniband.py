@@ -20,9 +20,9 @@ from tachoscope_core.metrics.host import (
 )
 from tachoscope_node.collectors import infiniband
 from tachoscope_node.collectors.collector import NoDataError, NotSupportedError
-from tachoscope_node.collectors.filters import DeviceFilter
 from tachoscope_node.collectors.infiniband import InfinibandCollector
-from tachoscope_node.collectors.reading import MalformedError
+from tachoscope_node.common.kernel_files import MalformedError
+from tachoscope_node.config.device_filter import DeviceFilter
 
 _COUNTERS = {
     "symbol_error": "2\n",

@@ -7,7 +7,7 @@ from trees import RECORDED, collected, plant, points
 
 from tachoscope_core.metrics.host import MAJOR_FAULTS, MEMORY_BYTES, OOM_KILLS
 from tachoscope_node.collectors.memory import MemoryCollector
-from tachoscope_node.collectors.reading import MalformedError
+from tachoscope_node.common.kernel_files import MalformedError
 
 _MEMINFO = "MemTotal: 100 kB\nMemFree: 23 kB\nCached: 5 kB\nSwapCached: 7 kB\nDirty: 2 kB\n"
 _VMSTAT = "nr_free_pages 1\npgfault 9\npgmajfault 23\noom_kill 2\n"

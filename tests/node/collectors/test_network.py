@@ -7,9 +7,9 @@ import pytest
 from trees import RECORDED, collected, plant, points
 
 from tachoscope_core.metrics.host import NETWORK_BYTES, NETWORK_DROPS, NETWORK_ERRORS, TCP_RETRANSMITTED, TCP_SENT
-from tachoscope_node.collectors.filters import DeviceFilter
 from tachoscope_node.collectors.network import NetworkCollector
-from tachoscope_node.collectors.reading import MalformedError
+from tachoscope_node.common.kernel_files import MalformedError
+from tachoscope_node.config.device_filter import DeviceFilter
 
 _HEAD = "Inter-| Receive | Transmit\n face |bytes packets errs drop ... |bytes packets ...\n"
 _ETH0 = "  eth0: 23 2 3 5 0 0 0 0 29 7 11 13 0 0 0 0\n"

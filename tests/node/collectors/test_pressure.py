@@ -10,7 +10,7 @@ from tachoscope_core.metrics.host import PRESSURE_SECONDS
 from tachoscope_node.collectors import pressure
 from tachoscope_node.collectors.collector import NotSupportedError
 from tachoscope_node.collectors.pressure import PressureCollector
-from tachoscope_node.collectors.reading import MalformedError
+from tachoscope_node.common.kernel_files import MalformedError
 
 _SOME = "some avg10=1.00 avg60=0.00 avg300=0.00 total={}\n"
 _FULL = "full avg10=0.00 avg60=0.00 avg300=0.00 total={}\n"

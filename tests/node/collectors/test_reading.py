@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tachoscope_node.collectors.reading import MalformedError, read, rows, value
+from tachoscope_node.common.kernel_files import MalformedError, read, rows, value
 
 
 def test_a_file_is_read_whole_however_long(tmp_path: Path) -> None:

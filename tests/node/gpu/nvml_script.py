@@ -12,9 +12,9 @@ import pynvml
 from fake_nvml import Driver
 from tachoscope_core.metrics import gpu as names
 from tachoscope_core.metrics.metric import Metric
-from tachoscope_node.families import Labels
-from tachoscope_node.gpu import collector as gpu_collector
-from tachoscope_node.gpu.collector import GpuCollector
+from tachoscope_node.gpu.nvml import collector as gpu_collector
+from tachoscope_node.gpu.nvml.collector import GpuCollector
+from tachoscope_node.metrics.family import Labels
 
 Key = tuple[str, Labels]
 _GIB = 1 << 30

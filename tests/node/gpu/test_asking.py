@@ -8,9 +8,9 @@ import pynvml
 import pytest
 
 from fake_nvml import Driver
-from tachoscope_node.gpu.asking import ask, batch
-from tachoscope_node.gpu.nvml import LOST
-from tachoscope_node.gpu.sources import FIELDS_AND_CALLS
+from tachoscope_node.gpu.nvml.batched_query import ask, batch
+from tachoscope_node.gpu.nvml.driver import LOST
+from tachoscope_node.gpu.nvml.sources import FIELDS_AND_CALLS
 
 THROTTLED = [source for source in FIELDS_AND_CALLS if source.call == "nvmlDeviceGetCurrentClocksEventReasons"]
 FIELDS = [source for source in FIELDS_AND_CALLS if source.field]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from trees import plant
 
-from tachoscope_node.gpu.cgroup_pods import Place, place
+from tachoscope_node.gpu.workloads.cgroup_pods import Place, place
 
 UID = "a9c80282-3f6b-4d5b-84d5-a137a6668011"
 UID_ = UID.replace("-", "_")

@@ -20,8 +20,8 @@ from tachoscope_core.metrics.agent import COLLECTOR_STATUS
 from tachoscope_core.metrics.gpu import GPU_INFO, GPU_POWER, GPU_UP, GPUS
 from tachoscope_node.collectors.collector import NoDataError, NotSupportedError, PartialError
 from tachoscope_node.collectors.frame import Frame
-from tachoscope_node.families import Family
-from tachoscope_node.gpu.collector import GpuCollector
+from tachoscope_node.gpu.nvml.collector import GpuCollector
+from tachoscope_node.metrics.family import Family
 
 NOT_LOADED, LOST, UNKNOWN = 9, 15, 999
 
@@ -416,7 +416,7 @@ def test_a_driver_that_hangs_is_not_shut_down_under_its_call(tmp_path: Path) -> 
 def test_without_a_driver_nvidia_ml_py_is_not_even_imported() -> None:
     code = (
         "import sys\n"
-        "from tachoscope_node.gpu.collector import GpuCollector\n"
+        "from tachoscope_node.gpu.nvml.collector import GpuCollector\n"
         "try: GpuCollector().collect()\n"
         "except Exception as error: print(type(error).__name__, 'pynvml' in sys.modules)"
     )

@@ -13,8 +13,8 @@ from gpu.fake_dcgm_exporter import FakeDcgmExporter, Line, fake_dcgm_exporter, p
 from tachoscope_core.metrics.gpu import GPU_ENERGY, GPU_INFO, GPU_POWER, GPU_UP, GPUS
 from tachoscope_node.collectors.collector import NoDataError
 from tachoscope_node.collectors.frame import Frame
-from tachoscope_node.gpu import dcgm
-from tachoscope_node.gpu.dcgm import STALE_SECONDS, DcgmCollector, DcgmError
+from tachoscope_node.gpu.dcgm import collector as dcgm
+from tachoscope_node.gpu.dcgm.collector import STALE_SECONDS, DcgmCollector, DcgmError
 
 
 class Clock:

@@ -12,11 +12,11 @@ from gpu.fake_dcgm_exporter import recorded
 from gpu.test_dcgm_dashboard import QUERIES, VARIABLES
 from helpers import REPOSITORY
 from tachoscope_core.metrics.dcgm import DCGM_BY_NAME, DCGM_LABELS, DCGM_UNITS
-from tachoscope_node.exposition import render
-from tachoscope_node.gpu import dcgm_names
-from tachoscope_node.gpu.dcgm_fields import FIELDS, Field
-from tachoscope_node.gpu.dcgm_text import read
-from tachoscope_node.gpu.families import families
+from tachoscope_node.gpu.dcgm import compat_names as dcgm_names
+from tachoscope_node.gpu.dcgm.fields import FIELDS, Field
+from tachoscope_node.gpu.dcgm.parser import read
+from tachoscope_node.gpu.metrics import families
+from tachoscope_node.metrics.prometheus_text import render
 
 PAGE = (REPOSITORY / "docs" / "dcgm.md").read_text()
 HEAD = "| field of DCGM | type, unit | metric | labels | of a MIG instance's line |\n|---|---|---|---|---|\n"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tachoscope_core.metrics.gpu import GPU_ACTIVE, GPU_ENERGY, GPU_MEMORY_BYTES, GPU_POWER
 from tachoscope_core.metrics.metric import Metric
-from tachoscope_node.gpu.dcgm_merge import Series, merged
+from tachoscope_node.gpu.dcgm.merge import Series, merged
 from tachoscope_node.gpu.reading import Gpu, Process, Reading
 
 Values = Mapping[Metric, Mapping[tuple[str, ...], float]]

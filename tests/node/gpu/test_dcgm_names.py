@@ -15,13 +15,13 @@ from gpu.fake_dcgm_exporter import Line, page, recorded, uuid
 from tachoscope_core.metrics.catalogue import BY_NAME
 from tachoscope_core.metrics.dcgm import DCGM_BY_NAME, DCGM_LABELS, DCGM_METRICS, DCGM_UNITS
 from tachoscope_core.metrics.gpu import GPU_METRICS, GPU_WORKLOAD, GPU_XID_ERRORS, GPU_XID_LAST_SEEN
-from tachoscope_node.exposition import render
-from tachoscope_node.families import Family
-from tachoscope_node.gpu import dcgm_names
-from tachoscope_node.gpu.collector import GpuCollector
-from tachoscope_node.gpu.dcgm_fields import FIELDS
-from tachoscope_node.gpu.dcgm_text import read
-from tachoscope_node.gpu.families import families
+from tachoscope_node.gpu.dcgm import compat_names as dcgm_names
+from tachoscope_node.gpu.dcgm.fields import FIELDS
+from tachoscope_node.gpu.dcgm.parser import read
+from tachoscope_node.gpu.metrics import families
+from tachoscope_node.gpu.nvml.collector import GpuCollector
+from tachoscope_node.metrics.family import Family
+from tachoscope_node.metrics.prometheus_text import render
 
 STARTED = 1000.0
 Sample = tuple[dict[str, str], float]

@@ -22,8 +22,8 @@ from tachoscope_core.metrics.gpu import (
     GPU_UTILIZATION,
     THROTTLE_REASONS,
 )
-from tachoscope_node.gpu.dcgm_fields import FIELDS
-from tachoscope_node.gpu.dcgm_text import MOST_GPUS, NotDcgmError, read
+from tachoscope_node.gpu.dcgm.fields import FIELDS
+from tachoscope_node.gpu.dcgm.parser import MOST_GPUS, NotDcgmError, read
 from tachoscope_node.gpu.reading import Gpu, Reading
 
 MIB = 1024**2

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from trees import plant
 
-from tachoscope_node.gpu.device_ids import Devices, key, minors
 from tachoscope_node.gpu.reading import Gpu
+from tachoscope_node.gpu.workloads.device_ids import Devices, key, minors
 
 UUIDS = [f"6c1d0a1{number}-1111-2222-3333-444444444444" for number in range(8)]
 WHOLE = Gpu(0, f"GPU-{UUIDS[0]}", pci_bus_id="00000000:17:00.0")

@@ -8,7 +8,7 @@ import pynvml
 import pytest
 
 from fake_nvml import Driver
-from tachoscope_node.gpu.events import Events, Xid
+from tachoscope_node.gpu.nvml.xid_events import Events, Xid
 from tachoscope_node.gpu.reading import Gpu
 
 ONE, TWO = Gpu(0, "GPU-one"), Gpu(1, "GPU-two")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from trees import points
 
 from tachoscope_core.metrics import gpu as names
-from tachoscope_node.gpu.families import METRICS, families
+from tachoscope_node.gpu.metrics import METRICS, families
 from tachoscope_node.gpu.reading import Gpu, Reading
 
 FULL = Gpu(0, "GPU-a", model="H100", pci_bus_id="00000000:1B:00.0", driver_version="550.90.07")

@@ -8,7 +8,7 @@ import pynvml
 import pytest
 
 from fake_nvml import Driver
-from tachoscope_node.gpu.gpm import GPM, Gpm, Request, supported
+from tachoscope_node.gpu.nvml.gpm import GPM, Gpm, Request, supported
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tachoscope_node.gpu.grpc_call import CallError, call
+from tachoscope_node.gpu.workloads.grpc_unary import CallError, call
 
 METHOD = "/test.Echo/Twice"
 

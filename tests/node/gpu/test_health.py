@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from gpu_readings import FINE, Value, lost, reading, uuid
 from tachoscope_core.metrics import gpu as names
 from tachoscope_core.metrics.gpu import ACTIONS, GPU_HEALTH_STATES
-from tachoscope_node.gpu.health import GRAVITY, Verdict, holds, judge, thresholds
-from tachoscope_node.gpu.health_past import Past, observe
+from tachoscope_node.gpu.health.history import Past, observe
+from tachoscope_node.gpu.health.rules import GRAVITY, Verdict, holds, judge, thresholds
 from tachoscope_node.gpu.reading import FAULTS, Reading
-from tachoscope_node.gpu.xids import Seen, about
+from tachoscope_node.gpu.xid.counter import Seen, about
 
 NOW = 1_000_000.0
 MOST_NVLINKS = 18.0

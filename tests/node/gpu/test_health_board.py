@@ -8,10 +8,10 @@ import pytest
 
 from gpu_readings import Lines, Value, lost, reading, uuid
 from tachoscope_core.metrics import gpu as names
-from tachoscope_node.gpu.health import thresholds
-from tachoscope_node.gpu.health_board import Board
+from tachoscope_node.gpu.health.rules import thresholds
+from tachoscope_node.gpu.health.verdicts import Board
 from tachoscope_node.gpu.reading import FAULTS, Gpu, Reading
-from tachoscope_node.gpu.xids import Boot, XidCounter
+from tachoscope_node.gpu.xid.counter import Boot, XidCounter
 
 HOLD = thresholds().hold_seconds
 ECC: Value = (names.GPU_ECC_ERRORS, ("uncorrected", "volatile"), 1.0)

@@ -11,9 +11,9 @@ from gpu_readings import Lines, lost, points, reading, uuid
 from tachoscope_core.metrics import gpu as names
 from tachoscope_node.collectors.collector import NoDataError
 from tachoscope_node.collectors.frame import Frame
-from tachoscope_node.gpu.health_families import LAST_XIDS, GpuHealthCollector
+from tachoscope_node.gpu.health.collector import LAST_XIDS, GpuHealthCollector
 from tachoscope_node.gpu.reading import Reading
-from tachoscope_node.gpu.xids import Boot, XidCounter
+from tachoscope_node.gpu.xid.counter import Boot, XidCounter
 
 
 class Node:

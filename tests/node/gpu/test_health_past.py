@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from gpu_readings import reading
 from tachoscope_core.metrics import gpu as names
-from tachoscope_node.gpu.health_past import Past, observe
+from tachoscope_node.gpu.health.history import Past, observe
 from tachoscope_node.gpu.reading import Reading
 
 WINDOW = 60.0

@@ -12,9 +12,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from fake_nvml import Driver
 from gpu_readings import Lines, lost, reading, uuid
 from processes import AgentProcess, agent_process, wait_for
-from tachoscope_node.gpu.health_watch import HealthWatch
+from tachoscope_node.config.settings import Gpu
+from tachoscope_node.gpu.health.collector_factory import HealthWatch
 from tachoscope_node.gpu.reading import Reading
-from tachoscope_node.settings import Gpu
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="the fake driver is compiled with gcc")
 

@@ -14,12 +14,12 @@ from trees import collected
 from tachoscope_core.metrics.gpu import GPU_ACTIVE, GPU_ENERGY, GPU_POWER, GPU_WORKLOAD, GPU_WORKLOAD_MEMORY
 from tachoscope_core.metrics.training import JOB_SM_ACTIVE
 from tachoscope_node.collectors.collector import NoDataError
-from tachoscope_node.families import Histogram, Labels
-from tachoscope_node.gpu.dcgm_merge import merged
-from tachoscope_node.gpu.job_activity import JobActivity
-from tachoscope_node.gpu.pods import INTERVAL_SECONDS, PodsCollector
+from tachoscope_node.gpu.dcgm.merge import merged
 from tachoscope_node.gpu.reading import Gpu, Reading
-from tachoscope_node.gpu.workloads import Rank, Seen, families
+from tachoscope_node.gpu.workloads.collector import INTERVAL_SECONDS, PodsCollector
+from tachoscope_node.gpu.workloads.job_sm_activity import JobActivity
+from tachoscope_node.gpu.workloads.join import Rank, Seen, families
+from tachoscope_node.metrics.family import Histogram, Labels
 
 
 def gpu(index: int) -> Gpu:

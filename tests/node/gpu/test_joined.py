@@ -15,11 +15,11 @@ from tachoscope_core.metrics.gpu import GPU_ACTIVE, GPU_ENERGY, GPU_POWER, GPU_U
 from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.collectors.collector import Collector, NoDataError, NotSupportedError, PartialError
 from tachoscope_node.collectors.frame import Frame
-from tachoscope_node.families import Labels
-from tachoscope_node.gpu import dcgm
-from tachoscope_node.gpu.collector import GpuCollector
-from tachoscope_node.gpu.dcgm import DcgmCollector
-from tachoscope_node.gpu.joined import JoinedCollector
+from tachoscope_node.gpu.dcgm import collector as dcgm
+from tachoscope_node.gpu.dcgm.collector import DcgmCollector
+from tachoscope_node.gpu.dcgm.combined_collector import JoinedCollector
+from tachoscope_node.gpu.nvml.collector import GpuCollector
+from tachoscope_node.metrics.family import Labels
 
 
 class Node:

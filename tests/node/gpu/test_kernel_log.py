@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from gpu_readings import Lines, points, uuid
 from tachoscope_core.metrics.gpu import GPU_XID_ERRORS, GPU_XID_LAST_SEEN
 from tachoscope_node.collectors.collector import NotSupportedError
-from tachoscope_node.gpu import kernel_log
-from tachoscope_node.gpu.kernel_log import (
+from tachoscope_node.gpu.xid import kernel_log
+from tachoscope_node.gpu.xid.counter import Boot, XidCounter
+from tachoscope_node.gpu.xid.kernel_log import (
     LOOK_BACK_SECONDS,
     UUID_WAIT_SECONDS,
     KernelLog,
@@ -27,7 +28,6 @@ from tachoscope_node.gpu.kernel_log import (
     parse_record,
     parse_xid,
 )
-from tachoscope_node.gpu.xids import Boot, XidCounter
 
 BOOT = Boot("boot-1", 1_000_000.0)
 UUIDS = {"0000:9b:00": uuid(3), "0000:18:00": uuid(0)}

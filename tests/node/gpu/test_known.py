@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_node.gpu.known import Known
+from tachoscope_node.gpu.inventory import Known
 from tachoscope_node.gpu.reading import Gpu
 
 EIGHT = [Gpu(index, f"GPU-{index}", model="H100") for index in range(8)]

@@ -8,7 +8,7 @@ import pynvml
 import pytest
 
 from fake_nvml import Driver
-from tachoscope_node.gpu import mig
+from tachoscope_node.gpu.nvml import mig
 from tachoscope_node.gpu.reading import Gpu
 
 PARENT = Gpu(0, "GPU-parent", model="H100", pci_bus_id="00000000:1B:00.0", driver_version="550.90.07")

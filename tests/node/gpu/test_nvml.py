@@ -10,7 +10,7 @@ import pytest
 
 from fake_nvml import Driver
 from tachoscope_node.collectors.collector import NotSupportedError
-from tachoscope_node.gpu import nvml
+from tachoscope_node.gpu.nvml import driver as nvml
 
 
 def test_a_machine_without_the_library_is_told_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pynvml
 import pytest
 
-from tachoscope_node.gpu.nvml_values import converted, link_states, margins, of_field, part
+from tachoscope_node.gpu.nvml.conversions import converted, link_states, margins, of_field, part
 
 
 @pytest.mark.parametrize(

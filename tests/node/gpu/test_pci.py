@@ -1,6 +1,6 @@
 import pytest
 
-from tachoscope_node.gpu.pci import pci_address
+from tachoscope_node.gpu.pci_address import pci_address
 
 
 @pytest.mark.parametrize("form", ["0000:9b:00", "00000000:9B:00.0", "PCI:0000:9b:00", "9b:00", "0000:9B:00.0"])

@@ -9,8 +9,8 @@ import pynvml
 import pytest
 
 from fake_nvml import PROFILES, Driver
-from tachoscope_node.gpu.plan import KEEP_SECONDS, UNSURE_SECONDS, Plan, learn
-from tachoscope_node.gpu.sources import Source
+from tachoscope_node.gpu.nvml.query_plan import KEEP_SECONDS, UNSURE_SECONDS, Plan, learn
+from tachoscope_node.gpu.nvml.sources import Source
 
 
 def learnt(folder: Path, profile: str, change: Callable[[Driver], None] = lambda _: None) -> Plan:

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu.fake_kubelet import kubelet, published_messages
-from tachoscope_node.gpu.pod_resources import MAX_GRANTS, Grant, NoAnswerError, Owner, ask, decode
-from tachoscope_node.gpu.protobuf import WireError
+from tachoscope_node.gpu.workloads.pod_resources import MAX_GRANTS, Grant, NoAnswerError, Owner, ask, decode
+from tachoscope_node.gpu.workloads.protobuf_fields import WireError
 
 GPU = "GPU-00000000-1111-2222-3333-{:012d}"
 MAIN = Owner("ml", "train-0", "main")

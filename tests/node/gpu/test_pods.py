@@ -18,14 +18,14 @@ from tachoscope_core.metrics.gpu import GPU_ACTIVE, GPU_DEVICES_UNMAPPED, GPU_WO
 from tachoscope_core.metrics.training import JOB_SM_ACTIVE
 from tachoscope_core.records import records
 from tachoscope_node.collectors.collector import NoDataError, PartialError
-from tachoscope_node.families import Family, Histogram
-from tachoscope_node.gpu import pod_resources
-from tachoscope_node.gpu.pods import KEEP_SECONDS, STEPPED_SECONDS, PodsCollector, placed
+from tachoscope_node.config.settings import Limits
 from tachoscope_node.gpu.reading import Gpu, Process, Reading
-from tachoscope_node.gpu.workloads import Rank
-from tachoscope_node.live import Live
-from tachoscope_node.owners import pod_of_directory
-from tachoscope_node.settings import Limits
+from tachoscope_node.gpu.workloads import pod_resources
+from tachoscope_node.gpu.workloads.collector import KEEP_SECONDS, STEPPED_SECONDS, PodsCollector, placed
+from tachoscope_node.gpu.workloads.join import Rank
+from tachoscope_node.jobs.registry import Live
+from tachoscope_node.metrics.family import Family, Histogram
+from tachoscope_node.spool.owners import pod_of_directory
 
 UID_A, UID_B = "a9c80282-3f6b-4d5b-84d5-a137a6668011", "b0d91393-407c-4e6c-95e6-b248b7779122"
 UUIDS = [f"GPU-0000000{number}-1111-2222-3333-444444444444" for number in range(8)]

@@ -9,7 +9,7 @@ from google.protobuf import struct_pb2, type_pb2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tachoscope_node.gpu.protobuf import WireError, fields
+from tachoscope_node.gpu.workloads.protobuf_fields import WireError, fields
 
 
 @given(name=st.text(), values=st.lists(st.text()), syntax=st.integers(0, 2**31 - 1), edition=st.text())

@@ -10,8 +10,8 @@ from nvml_script import GPM, PROCESSES, Clock, collector, expected, flat, script
 
 from fake_nvml import PROFILES, Driver
 from tachoscope_core.metrics import gpu as names
+from tachoscope_node.gpu.nvml.sources import SOURCES
 from tachoscope_node.gpu.reading import Process
-from tachoscope_node.gpu.sources import SOURCES
 
 GPUS = {"h100x8": 8, "a100x4": 4, "h100_mig": 2, "laptop": 1, "old_driver": 2}
 

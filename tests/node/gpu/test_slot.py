@@ -11,9 +11,9 @@ import pytest
 from nvml_script import Clock
 
 from fake_nvml import Driver
-from tachoscope_node.gpu import nvml
+from tachoscope_node.gpu.nvml import driver as nvml
+from tachoscope_node.gpu.nvml.device_slot import Slot
 from tachoscope_node.gpu.reading import Gpu
-from tachoscope_node.gpu.slot import Slot
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from tachoscope_node.gpu.tasks import Task
+from tachoscope_node.gpu.watchdog_task import Task
 
 
 def test_a_task_that_has_ended_holds_its_answer_or_its_error() -> None:

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from trees import points
 
 from tachoscope_core.metrics.gpu import GPU_WORKLOAD, GPU_WORKLOAD_MEMORY
-from tachoscope_node.families import Labels
-from tachoscope_node.gpu.cgroup_pods import Place
-from tachoscope_node.gpu.pod_resources import Owner
 from tachoscope_node.gpu.reading import Gpu, Process, Reading
-from tachoscope_node.gpu.workloads import MAX_WORKLOADS, Rank, Seen, families
+from tachoscope_node.gpu.workloads.cgroup_pods import Place
+from tachoscope_node.gpu.workloads.join import MAX_WORKLOADS, Rank, Seen, families
+from tachoscope_node.gpu.workloads.pod_resources import Owner
+from tachoscope_node.metrics.family import Labels
 
 GIB = 1 << 30
 UID_A, UID_B, UID_C = (f"{digit}{digit}{digit}{digit}{digit}{digit}{digit}{digit}-1111-2222-3333-444444444444" for digit in "abc")

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from gpu_readings import Lines, points, uuid
 from tachoscope_core import yaml_text
 from tachoscope_core.metrics.gpu import ACTIONS, GPU_XID_ERRORS, GPU_XID_LAST_SEEN
-from tachoscope_node.gpu import xids
-from tachoscope_node.gpu.xids import MAX_CODES, MAX_GPUS, PAIR_SECONDS, Boot, XidCounter, about, catalogue
+from tachoscope_node.gpu.xid import counter as xids
+from tachoscope_node.gpu.xid.counter import MAX_CODES, MAX_GPUS, PAIR_SECONDS, Boot, XidCounter, about, catalogue
 
 BOOT = Boot("boot-1", 1000.0)
 GPU = uuid(3)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_node.config import load
-from tachoscope_node.nccl.settings import address
+from tachoscope_node.config.load import load
+from tachoscope_node.config.nccl import address
 
 
 def test_nothing_is_asked_of_anybody_by_default(tmp_path: Path) -> None:

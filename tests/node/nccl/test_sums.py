@@ -10,7 +10,7 @@ from trees import points
 
 from inspecting import histograms, line
 from tachoscope_core.metrics.nccl import BUS_BYTES, COLLECTIVE_SECONDS, SECONDS_BUCKETS
-from tachoscope_node.families import Histogram
+from tachoscope_node.metrics.family import Histogram
 from tachoscope_node.nccl.line import KINDS, bus_bytes, parse
 from tachoscope_node.nccl.sums import FORGET_SECONDS, MAX_KEYS, Sums
 

@@ -8,7 +8,7 @@ from tachoscope_dashboards.boards.shared.expressions import RATE
 from tachoscope_dashboards.boards.shared.gpus import NO_GPU
 from tachoscope_dashboards.parts.links import runbook
 from tachoscope_dashboards.parts.panels import About, Column, Placed, Query, Step, happenings, table
-from tachoscope_node.gpu.health import thresholds
+from tachoscope_node.gpu.health.rules import thresholds
 
 _BAD = (Step(1.0, palette.BAD),)
 _WARN = (Step(1.0, palette.WARN),)

@@ -9,7 +9,7 @@ from tachoscope_dashboards.boards.shared.expressions import RATE, WHOLE, numbere
 from tachoscope_dashboards.parts.links import runbook
 from tachoscope_dashboards.parts.panels import About, Link, Placed, Query, Step, bars, timeline, timeseries
 from tachoscope_dashboards.parts.slo_objectives import below
-from tachoscope_node.gpu.health import thresholds
+from tachoscope_node.gpu.health.rules import thresholds
 
 NO_GPU = "no GPU on these nodes"
 NO_GPM = "no GPU on these nodes that tells it (GPM: from Hopper on)"

@@ -1,0 +1,1 @@
+"""Reads checkpoints back and compares them with their manifests."""

@@ -1,0 +1,1 @@
+"""The agent's configuration: its keys, and what is checked before anything runs."""

@@ -1,0 +1,1 @@
+"""GPUs as dcgm-exporter reports them, joined with what NVML adds."""

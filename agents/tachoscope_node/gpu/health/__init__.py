@@ -1,0 +1,1 @@
+"""Which GPU has to be looked at, drained or replaced."""

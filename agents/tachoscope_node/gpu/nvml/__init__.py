@@ -1,0 +1,1 @@
+"""GPUs as NVML reports them."""

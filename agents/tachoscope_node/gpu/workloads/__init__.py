@@ -1,0 +1,1 @@
+"""Which pod and job each GPU works for."""

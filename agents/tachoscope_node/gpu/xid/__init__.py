@@ -1,0 +1,1 @@
+"""Xid errors, from the kernel's log and from NVML's events."""

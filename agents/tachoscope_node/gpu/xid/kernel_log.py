@@ -1,0 +1,234 @@
+"""Xid errors from the kernel log: NVML reports only some of them, and none while it cannot be initialised.
+
+/dev/kmsg gives one record a read, from the oldest that the kernel still has, and needs no daemon. Its format and errors:
+https://www.kernel.org/doc/Documentation/ABI/testing/dev-kmsg. What the driver prints: krcReportXid in
+https://github.com/NVIDIA/open-gpu-kernel-modules/blob/main/src/nvidia/src/kernel/gpu/rc/kernel_rc.c
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+from tachoscope_core.metrics.metric import Metric
+from tachoscope_node.collectors.collector import NotSupportedError
+from tachoscope_node.common.log import Log
+from tachoscope_node.gpu.pci_address import pci_address
+from tachoscope_node.gpu.xid.counter import Boot, Position, XidCounter
+from tachoscope_node.metrics.family import Family
+
+LOOK_BACK_SECONDS = 600.0
+"""An agent that never ran here takes errors of this age: they came while the node was coming up."""
+UUID_WAIT_SECONDS = 60.0
+"""How long an error waits for NVML to say which GPU has that PCI address; then it counts under the address."""
+_MAX_RECORDS = 5000
+_MAX_WAITING = 256
+_CHUNK = 16384
+_MAX_LINE = 65536
+
+_PCI = r"(?:PCI:)?((?:[0-9a-f]{1,8}:)?[0-9a-f]{1,4}:[0-9a-f]{1,2})(?:\.[0-7])?"
+_XID = re.compile(rf"NVRM: Xid \((?:{_PCI}|(GPU-[0-9a-f-]{{36}}))(?: [^)]{{0,40}})?\): (\d{{1,9}})(?!\d)[, ]*(.*)", re.IGNORECASE)
+_GPU_AT = re.compile(rf"NVRM: GPU at {_PCI}: (GPU-[0-9a-f-]{{36}})", re.IGNORECASE)
+
+
+class Record(NamedTuple):
+    """One record of the kernel itself. microseconds: since the boot, by a clock that drifts."""
+
+    sequence: int
+    microseconds: int
+    text: str
+
+
+class XidLine(NamedTuple):
+    """An Xid error as the driver printed it. gpu: normal PCI address, or UUID."""
+
+    gpu: str
+    xid: int
+    detail: str
+
+
+def parse_record(line: bytes) -> Record | None:
+    """Return a record, None for a line that is none or that a process put into the log: anybody could claim errors there."""
+    header, separator, text = line.partition(b";")
+    try:
+        priority, sequence, microseconds = (int(field) for field in header.split(b",", 3)[:3])
+    except ValueError:
+        return None
+    if not separator or priority >> 3 or min(priority, sequence, microseconds) < 0:
+        return None
+    return Record(sequence, microseconds, text.decode(errors="replace"))
+
+
+def parse_xid(text: str) -> XidLine | None:
+    """Return the error that a record's text reports, if it does."""
+    found = _XID.match(text)
+    if found is None:
+        return None
+    pci, uuid, code, detail = found.groups()
+    return XidLine(pci_address(pci) if pci else uuid, int(code), detail)
+
+
+class KernelLog:
+    """Reads records as they come, never waiting for one."""
+
+    _descriptor = -1
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.overruns = 0
+        self.drained = False
+        self._rest = b""
+
+    def records(self, limit: int = _MAX_RECORDS) -> Iterator[Record]:
+        """Yield what is there, at most `limit` records; `drained` says whether that was all.
+
+        Raises:
+            NotSupportedError: the agent may not read the log, or it is not there.
+            OSError: it cannot be read; the next call opens it anew.
+        """
+        if self._descriptor < 0:
+            self._open()
+        self.drained, lines = False, 0
+        while lines < limit:
+            chunk = self._read()
+            if chunk == b"":
+                self.drained = True
+                return
+            *whole, self._rest = (self._rest + (chunk or b"\n")).split(b"\n")
+            self._rest = self._rest[:_MAX_LINE]
+            for line in whole:
+                lines += 1
+                if record := parse_record(line):
+                    yield record
+
+    def __del__(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the file; not while a thread reads it."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+        self._descriptor, self._rest = -1, b""
+
+    def _open(self) -> None:
+        try:
+            self._descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise NotSupportedError(f"{self.path} is not there: mount the host's /dev/kmsg into the container") from None
+        except PermissionError as error:
+            raise NotSupportedError(
+                f"{self.path} may not be read ({error.strerror}): give the agent CAP_SYSLOG, which kernel.dmesg_restrict asks for, "
+                "and its container the right to open the device"
+            ) from None
+
+    def _read(self) -> bytes | None:
+        """Return bytes, none where there are none now, or None where the kernel dropped records before they were read."""
+        try:
+            return os.read(self._descriptor, _CHUNK)
+        except BlockingIOError:
+            return b""
+        except OSError as error:
+            if error.errno == errno.EPIPE:  # the next read goes on with the oldest record that is left
+                self.overruns += 1
+                return None
+            self.close()
+            raise
+
+
+class _Waiting(NamedTuple):
+    sequence: int
+    until: float
+    line: XidLine
+    unix_seconds: float
+
+
+class KernelLogCollector:
+    """Tells the counter of each Xid error in the kernel log; gives no metrics of its own.
+
+    Args:
+        uuid_of: the UUID of the GPU with a PCI address (`domain:bus:device`), empty if none has it, None while
+            nobody knows.
+    """
+
+    name = "kernel_log"
+    metrics: Final[tuple[Metric, ...]] = ()
+
+    def __init__(
+        self,
+        path: str,
+        counter: XidCounter,
+        uuid_of: Callable[[str], str | None],
+        boot: Boot,
+        log: Log,
+        *,
+        interval_seconds: float = 1.0,
+        unix_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.interval_seconds = interval_seconds
+        self._kernel_log = KernelLog(path)
+        self._counter = counter
+        self._uuid_of = uuid_of
+        self._boot = boot
+        self._log = log
+        self._unix_clock = unix_clock
+        self._uuids: dict[str, str] = {}
+        self._waiting: list[_Waiting] = []
+        self._live = False
+        before = counter.position()
+        self._oldest = 0.0 if before is not None else unix_clock() - LOOK_BACK_SECONDS
+        self._sequence = before.sequence if before is not None and before.boot == boot.id else -1
+
+    def collect(self) -> list[Family]:
+        now, overruns, sequence = self._unix_clock(), self._kernel_log.overruns, self._sequence
+        for record in self._kernel_log.records():
+            if record.sequence <= self._sequence:
+                continue
+            if self._live and self._kernel_log.overruns > overruns and record.sequence > self._sequence + 1:
+                self._tell_of_loss(record.sequence - self._sequence - 1)
+                overruns = self._kernel_log.overruns
+            self._sequence = record.sequence
+            self._take(record, now)
+        self._live = self._live or self._kernel_log.drained
+        self._settle(now)
+        if self._sequence != sequence or self._waiting or self._counter.position() is None:
+            counted = min([self._sequence, *(error.sequence - 1 for error in self._waiting)])
+            self._counter.read_to(Position(self._boot.id, counted))
+        return []
+
+    def close(self) -> None:
+        """Let go of the log."""
+        self._kernel_log.close()
+
+    def _take(self, record: Record, now: float) -> None:
+        if not record.text.startswith("NVRM: "):
+            return
+        if at := _GPU_AT.match(record.text):
+            self._uuids[pci_address(at[1])] = at[2]
+        # The kernel's stamps drift from the true time, by minutes in a month: they serve only for what was there before.
+        then = now if self._live else min(self._boot.seconds + record.microseconds / 1e6, now)
+        if then >= self._oldest and (line := parse_xid(record.text)) and len(self._waiting) < _MAX_WAITING:
+            self._waiting.append(_Waiting(record.sequence, now + UUID_WAIT_SECONDS, line, then))
+
+    def _settle(self, now: float) -> None:
+        """Count the errors whose GPU is known by now, and those that have waited long enough."""
+        waiting, self._waiting = self._waiting, []
+        for error in waiting:
+            address = error.line.gpu
+            uuid: str | None = address
+            if not address.startswith("GPU-"):
+                found = self._uuid_of(address)
+                uuid = found or self._uuids.get(address, found)
+            if uuid is None and now < error.until:
+                self._waiting.append(error)
+            else:
+                self._counter.seen(uuid or f"PCI:{address}", error.line.xid, error.unix_seconds, "kernel_log", error.line.detail)
+
+    def _tell_of_loss(self, records: int) -> None:
+        self._log.warning(
+            "kernel log",
+            f"the kernel dropped {records} records of its log before they were read; Xid errors in them are not counted",
+        )

@@ -1,0 +1,169 @@
+"""One HTTP connection to the agent's pages: heads in, verdicts, pages out. Knows nothing of sockets and TLS; see web_wire."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from dataclasses import dataclass
+from typing import Protocol
+
+import h11
+
+from tachoscope_node.http.auth import Auth, Verdict
+from tachoscope_node.http.messages import BadRequestError, Head, HttpStream, Response, plain
+from tachoscope_node.http.transport import Door, Limits, Wire
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What a web configuration makes of the server; a reload makes a new one."""
+
+    door: Door
+    headers: tuple[tuple[str, str], ...]
+    auth: Auth
+
+
+class Host(Protocol):
+    """What a connection needs of its server."""
+
+    @property
+    def limits(self) -> Limits: ...
+    @property
+    def site(self) -> Site: ...
+    @property
+    def read_buffer(self) -> bytearray: ...
+    def answer(self, head: Head) -> Response: ...
+    def count(self, reason: str) -> None: ...
+    def forget(self, connection: Connection) -> None: ...
+
+
+class Connection(Wire):
+    """The requests and answers of one client.
+
+    Attributes:
+        served: whether an authorised request was answered: such a client is the last to be sent away when there are too many.
+        last_used: the loop's time of the connection or of the latest answer.
+    """
+
+    def __init__(self, host: Host, loop: asyncio.AbstractEventLoop, sock: socket.socket) -> None:
+        self._site = host.site
+        super().__init__(loop, sock, self._site.door, host.limits, host.read_buffer)
+        self.served = False
+        self.last_used = loop.time()
+        self._host = host
+        self._http = HttpStream()
+        self._head: Head | None = None
+        self._allowed = False
+        self._between = False
+        """Whether one request is answered and nothing of the next is here."""
+
+    def opened(self) -> None:
+        """Give the client time for its first request."""
+        self.within(self.limits.head_seconds, self.too_slow)
+
+    def heard(self, data: bytes) -> None:
+        """Take in what the client said."""
+        self._http.feed(data)
+        self._advance()
+
+    def refused(self, reason: str) -> None:
+        """Count a client that was sent away."""
+        self._host.count(reason)
+
+    def gone(self) -> None:
+        """Leave the server's list."""
+        self._host.forget(self)
+
+    def retire(self) -> None:
+        """End a connection that waits for another request: under a new configuration it must be made anew."""
+        if self._between:
+            self.close()
+
+    def too_slow(self) -> None:
+        """Say why, if the client has begun a request and not ended it."""
+        if self.busy or not self._http.started:
+            super().too_slow()
+            return
+        self._host.count("too_slow")
+        self._respond(plain(408), last=True)
+
+    def _advance(self) -> None:
+        """Take the next request out of what the client said."""
+        if self.busy or self._closed or self._lingering:
+            return
+        try:
+            self._head = self._http.next_head()
+        except BadRequestError as error:
+            self._malformed(error.status)
+            return
+        if self._head is not None and self._head.has_body:
+            self._malformed(413)
+        elif self._head is not None:
+            self._check(self._head)
+        elif self.ended:
+            self.close()
+        elif self._between and self._http.started:
+            self._between = False
+            self.within(self.limits.head_seconds, self.too_slow)
+
+    def _malformed(self, status: int) -> None:
+        self._host.count("malformed")
+        self._respond(plain(status), last=True)
+
+    def _check(self, head: Head) -> None:
+        self.busy = True
+        self._between = False
+        self.stop_timer()
+        self.reading(on=False)
+        # The users of now, not those of when the connection was made.
+        verdict = self._host.site.auth.check(head.authorization, self._judged_elsewhere)
+        if verdict is not None:
+            self._judged(verdict)
+
+    def _judged_elsewhere(self, verdict: Verdict) -> None:
+        try:
+            self.loop.call_soon_threadsafe(self._judged, verdict)
+        except RuntimeError:
+            return  # the loop is closed: the server stopped meanwhile
+
+    def _judged(self, verdict: Verdict) -> None:
+        if self._closed or self._head is None:
+            return
+        self._allowed = verdict is Verdict.ALLOWED
+        if self._allowed:
+            self._respond(self._host.answer(self._head))
+        elif verdict is Verdict.REFUSED:
+            self._host.count("unauthorised")
+            self._respond(plain(401, *(("WWW-Authenticate", offer) for offer in self._host.site.auth.challenges)))
+        else:
+            self._host.count("too_many")
+            self._respond(plain(429, ("Retry-After", "1")))
+
+    def _respond(self, response: Response, *, last: bool = False) -> None:
+        self.busy = True
+        self._between = False
+        self.reading(on=False)
+        last = last or self._site is not self._host.site or (self.ended and not self._http.started)
+        head_only = self._head is not None and self._head.method == "HEAD"
+        headers = self._host.site.headers
+        try:
+            head = self._http.write(response, headers, head_only=head_only, last=last)
+        except h11.LocalProtocolError:
+            self.close()  # nothing can be said any more in this state
+            return
+        self.write(head, b"" if head_only else response.body)
+
+    def written(self) -> None:
+        """Wait for the next request, or end."""
+        self.busy = False
+        self.served = self.served or self._allowed
+        self._allowed = False
+        self.last_used = self.loop.time()
+        self._head = None
+        if not self._http.next_cycle():
+            self.linger()
+            return
+        self._between = True
+        self.within(self.limits.idle_seconds, self.close)
+        self.reading(on=True)
+        self.loop.call_soon(self._advance)  # not at once: pipelined requests of one client must not keep the loop from others

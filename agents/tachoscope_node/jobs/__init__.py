@@ -1,0 +1,1 @@
+"""The live ledger of each job on this node."""

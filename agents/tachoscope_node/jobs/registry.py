@@ -1,0 +1,326 @@
+"""What is known of the jobs that run on this node, from their records: the state behind the metrics.
+
+It is plain data, saved at every tick before it is shown: counters go on after a restart of the agent, and no record counts twice.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import msgspec
+
+from tachoscope.supervisor.job_watch import HANG_SECONDS
+from tachoscope_core.metrics.training import CHECKPOINT_BACKGROUND, CHECKPOINT_BLOCKING, STEP_DATA_WAIT, STEP_SECONDS
+from tachoscope_core.owner import Owner
+from tachoscope_core.records import records
+from tachoscope_core.storage import shard_quarantine as quarantine
+from tachoscope_node.common.shares import has_room
+from tachoscope_node.config.settings import Limits
+from tachoscope_node.jobs import attempt_outcome as endings
+from tachoscope_node.jobs import open_steps
+from tachoscope_node.jobs import time_accounting as account
+from tachoscope_node.jobs.attempt_outcome import Ended, Finished
+from tachoscope_node.jobs.integrity_counts import Integrity
+from tachoscope_node.jobs.state import RECENT_STEPS, Buckets, Job, Rank, layout_of
+from tachoscope_node.jobs.step_attribution import Clocks, attribute, data_wait_ratio, data_wait_seconds
+from tachoscope_node.jobs.step_baseline import Regularity
+from tachoscope_node.services import registry as live_services
+from tachoscope_node.services.registry import Services
+from tachoscope_node.services.state import Service
+from tachoscope_node.spool.owners import AGENT_DIRECTORY
+
+MAX_SHARDS = 20
+MAX_SHARD_RECORDS = 10_000
+"""Kept from one look at the spool to the next."""
+MAX_RANK = 1 << 20
+MAX_DROPPED = 1 << 40
+TAKEN_OVER_SECONDS = 60.0
+"""Another process may say that it is a rank when the one before ended, or wrote nothing for this long."""
+
+
+__all__ = ["Buckets", "Job", "Live", "Rank"]
+
+
+class Live:
+    """The jobs, and how many records were taken and left out, by reason.
+
+    Args:
+        owner: says whom a job belongs to; None: it is not known.
+
+    Attributes:
+        services: what serves requests, and is no job. shard_records: about data shards, taken since somebody last emptied it.
+        finished: attempts of jobs that ended.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        jobs: dict[str, Job] | None = None,
+        services: dict[str, Service] | None = None,
+        finished: Finished | None = None,
+        *,
+        hang_seconds: float = HANG_SECONDS,
+        heard: Callable[[records.AnyRecord], None] = lambda _: None,
+        owner: Callable[[str], Owner | None] = lambda _: None,
+    ) -> None:
+        self.limits = limits
+        self._owner = owner
+        self._hang_seconds = hang_seconds
+        self._heard = heard
+        self.jobs: dict[str, Job] = jobs if jobs is not None else {}
+        self.records = 0
+        self.rejected: Counter[str] = Counter()
+        self.services = Services(self.rejected, services, owner=owner)
+        self.shard_records: list[records.ShardRead | records.ShardFailed] = []
+        self._shard_records_held: Counter[Owner | None] = Counter()
+        self.finished = finished if finished is not None else Finished()
+
+    def apply(self, directory: str, writer: str, job: str | None, lines: list[bytes], now: float) -> None:
+        """Take lines of one writer, of which `job` is the job that its first record names."""
+        for line in lines:
+            if not line:
+                continue
+            try:
+                record = records.decode(line)
+            except records.UnknownKindError:
+                self.rejected["unknown_kind"] += 1
+                continue
+            except records.MalformedRecordError:
+                self.rejected["malformed"] += 1
+                continue
+            self.records += 1
+            if record.job != job or record.writer != writer:
+                self.rejected["identity"] += 1
+                continue
+            try:
+                self._take(directory, record, now)
+            except Exception:  # of this record: those after it, and other jobs, must not be lost with it
+                self.rejected["fault"] += 1
+
+    def _take(self, directory: str, record: records.AnyRecord, now: float) -> None:
+        # The same clock, on the same host: one in the future, or before the host's start, is forged.
+        at = max(min(record.monotonic_ns / 1e9, now), 0.0)
+        if directory.startswith(AGENT_DIRECTORY) and isinstance(record, records.CollectiveDone):
+            return  # what NCCL told this agent, or one before it, of a rank: no word of the rank itself
+        of_service = live_services.of_service(record)
+        if of_service is not None:
+            self.services.take(directory, of_service, at, now, self.limits)
+            return
+        job = self._job(record.job, now)
+        if job is None:
+            return
+        if record.rank == records.LAUNCHER_RANK:
+            if not directory.startswith(AGENT_DIRECTORY):
+                job.directory = directory
+                self._launcher(job, record, at, now)
+            return
+        if isinstance(record, records.ShardRead | records.ShardFailed):
+            self._shard(job, record)
+            return
+        rank = self._rank(job, directory, record, now)
+        if rank is None:
+            return
+        self._heard(record)
+        rank.last_record = max(rank.last_record, at)
+        if isinstance(record, records.StepDone):
+            self._step(job, rank, record, at)
+        else:
+            self._other(job, rank, record, at, now)
+
+    def _other(self, job: Job, rank: Rank, record: records.AnyRecord, at: float, now: float) -> None:
+        """Take what a rank says beside its steps."""
+        if isinstance(record, records.Heartbeat | records.JobEnded):
+            rank.dropped = max(rank.dropped, min(record.dropped_total, MAX_DROPPED))
+        match record:
+            case records.JobStarted():
+                rank.pid, rank.world_size, rank.device = record.pid, record.world_size, record.device[:32]
+                rank.gpu_uuid, rank.pod_uid = record.gpu_uuid[:96], record.pod_uid[:64]
+                rank.layout = layout_of(record)
+                rank.began = account.process_began(record, at)
+            case records.Heartbeat():
+                account.heard_of(job, rank, record.phase, at)
+            case records.CheckpointSaved():
+                self._checkpoint(job, record, at)
+            case records.CheckpointRestored():
+                if not account.restored(job, rank, record, at):
+                    self.rejected["implausible"] += 1
+            case records.IntegrityEvent():
+                job.integrity = job.integrity or Integrity()
+                job.integrity.take(record)
+            case records.WorkerFailed():
+                job.worker_failures += 1
+            case records.JobEnded():
+                self._end(job, rank, "failed" if record.status == "failed" else "left", at, now)
+
+    def _shard(self, job: Job, record: records.ShardRead | records.ShardFailed) -> None:
+        """Take what a reader of data shards says: perhaps a loader worker, so its writer is not the rank's process."""
+        if isinstance(record, records.ShardFailed):
+            _count_shard(job, record.shard[:128])
+        if not self.shard_records:
+            self._shard_records_held.clear()
+        owner = self._owner(job.name)
+        if has_room(self._shard_records_held, owner, MAX_SHARD_RECORDS):
+            self._shard_records_held[owner] += 1
+            name = record.shard[: quarantine.MAX_NAME]  # what waits is bounded in bytes as well
+            self.shard_records.append(record if name == record.shard else msgspec.structs.replace(record, shard=name))
+        else:
+            self.rejected["over_limit"] += 1
+
+    def _launcher(self, job: Job, record: records.AnyRecord, at: float, now: float) -> None:
+        if isinstance(record, records.JobStarted):
+            if job.ending.status:  # of the launcher before, which has ended
+                self._close(job, at)
+            job.ending.begin(at)
+            job.launched, job.launcher, job.idle_since, job.released = at, record.writer, None, None
+        elif job.launcher == record.writer:
+            endings.judged(job, record)
+            if isinstance(record, records.JobEnded):
+                job.ending.status, job.ending.reason = record.status, record.reason
+                job.launcher, job.released = "", at
+                self._idle_if_ended(job, now)
+
+    def count_ends(self, now: float, by_host: Callable[[Ended], bool], all_read: Callable[[str], bool] = lambda _: True) -> bool:
+        """Count the attempts that ended; say whether anything changed.
+
+        Args:
+            by_host: says whether the node itself was at fault. all_read: says whether all that was written of a job is read.
+        """
+        ended = [job for job in self.jobs.values() if job.ending.open and job.idle_since is not None and all_read(job.name)]
+        for job in ended:
+            self._close(job, job.idle_since or now)
+        return self.finished.count(now, by_host) or bool(ended)
+
+    def _close(self, job: Job, at: float) -> None:
+        ended = endings.close(job, at)
+        if ended is not None:
+            self.finished.waiting.append(ended)
+
+    def hold(self, job: Job, *, held: bool, now: float) -> None:
+        """Note that this agent watches a job from now on, or no longer."""
+        job.held = held
+        if held:
+            job.idle_since = None
+        self._idle_if_ended(job, now)
+
+    def _idle_if_ended(self, job: Job, now: float) -> None:
+        if not job.launcher and not job.held and not job.running():
+            job.idle_since = now
+
+    def _job(self, name: str, now: float) -> Job | None:
+        if name not in self.jobs:
+            if not has_room(Counter(map(self._owner, self.jobs)), self._owner(name), self.limits.jobs):
+                self.rejected["over_limit"] += 1
+                return None
+            self.jobs[name] = Job(name, idle_since=now)
+        return self.jobs[name]
+
+    def _rank(self, job: Job, directory: str, record: records.AnyRecord, now: float) -> Rank | None:
+        """Return the rank that a record is of, or None if it cannot be: its number, or that another live process has it."""
+        rank = job.ranks.get(record.rank)
+        if rank is not None and rank.writer == record.writer:
+            return rank
+        if not 0 <= record.rank < MAX_RANK:
+            self.rejected["implausible"] += 1
+            return None
+        if rank is None:
+            held: Counter[Owner | None] = Counter()
+            for other in self.jobs.values():
+                held[self._owner(other.name)] += len(other.ranks)
+            if not has_room(held, self._owner(job.name), self.limits.ranks):
+                self.rejected["over_limit"] += 1
+                return None
+            job.ranks[record.rank] = rank = Rank(record.rank, record.writer, directory)
+        elif not rank.ended and rank.directory != directory and now - rank.last_record < TAKEN_OVER_SECONDS:
+            self.rejected["identity"] += 1
+            return None
+        open_steps.settle_earlier(job, rank, record.attempt)
+        account.next_process(job, rank, record.attempt)
+        rank.writer, rank.directory, rank.attempt = record.writer, directory, record.attempt
+        rank.ended, rank.last_end, rank.clocks = "", None, Clocks()
+        rank.dropped_before, rank.dropped = rank.dropped_before + rank.dropped, 0
+        if job.idle_since is not None:  # nothing ran until now: perhaps it is another training by the same name
+            job.regularity = Regularity()
+            job.idle_since = None
+        job.ending.begin(min(record.monotonic_ns / 1e9, now))
+        return rank
+
+    def _step(self, job: Job, rank: Rank, step: records.StepDone, at: float) -> None:
+        if not records.plausible(step):
+            self.rejected["implausible"] += 1
+            return
+        rest, new = account.step_done(job, rank, step, at, self._hang_seconds)
+        job.ending.since = max(job.ending.since, at)
+        rank.steps += 1
+        rank.step, rank.step_seconds = step.step, step.wall_seconds
+        rank.recent = [*rank.recent[1 - RECENT_STEPS :], (step.wall_seconds, data_wait_seconds(step))]
+        job.step_seconds.observe(step.wall_seconds, STEP_SECONDS.buckets)
+        if not new:
+            rank.seconds["lost_work"] += rest.wall_seconds
+            return
+        job.step_data_wait.observe(data_wait_ratio(step), STEP_DATA_WAIT.buckets)
+        part = attribute(rest, rank.clocks, together=rank.world_size > 1)
+        for state, seconds in part.states.items():
+            rank.seconds[state] += seconds
+        open_steps.take(job, rank, step, part)
+
+    def settle(self) -> None:
+        """Settle the steps to which no rank of this node will add. For the end of a look: a rank's end may be read before another's
+        first record.
+        """
+        for job in self.jobs.values():
+            open_steps.settle(job)
+
+    def _checkpoint(self, job: Job, saved: records.CheckpointSaved, at: float) -> None:
+        if not (0.0 <= saved.blocking_seconds < 86400.0 and 0.0 <= saved.background_seconds < 86400.0):
+            self.rejected["implausible"] += 1
+            return
+        job.checkpoint_blocking.observe(saved.blocking_seconds, CHECKPOINT_BLOCKING.buckets)
+        if saved.background_seconds:
+            job.checkpoint_background.observe(saved.background_seconds, CHECKPOINT_BACKGROUND.buckets)
+        job.last_checkpoint = max(at, job.last_checkpoint or 0.0)
+        job.progress.save(saved.attempt, saved.step, saved.reference[:1024])
+        job.ending.told = job.ending.told or saved.after_notice
+
+    def writer_gone(self, job: str, writer: str, now: float) -> None:
+        """Note that a process is gone: one that did not say that it ends was killed."""
+        self.services.writer_gone(job, writer, now)
+        found = self.jobs.get(job)
+        if found is None:
+            return
+        if found.launcher == writer:
+            found.launcher, found.released = "", now
+            self._idle_if_ended(found, now)
+        for rank in found.running():
+            if rank.writer == writer:
+                self._end(found, rank, "killed", rank.last_record, now)
+
+    def _end(self, job: Job, rank: Rank, how: str, at: float, now: float) -> None:
+        rank.ended = how
+        account.ended(job, rank, at, failed=how != "left")
+        if how != "left":
+            job.worker_failures += 1
+        self._idle_if_ended(job, now)
+
+    def stand_still(self, now: float, all_read: Callable[[str], bool] = lambda _: True) -> bool:
+        """Count how long ranks of jobs that are read to their ends have hung so far; say whether anything changed."""
+        grown = [
+            account.stands_still(job, rank, now, self._hang_seconds)
+            for job in self.jobs.values()
+            if all_read(job.name)
+            for rank in job.running()
+            if rank.last_end is not None
+        ]
+        return any(grown)
+
+    def forget(self, now: float, retention_seconds: float) -> None:
+        """Drop the jobs and services that ended long ago."""
+        self.services.forget(now, retention_seconds)
+        for name, job in list(self.jobs.items()):
+            if job.idle_since is not None and now - job.idle_since > retention_seconds:
+                del self.jobs[name]
+
+
+def _count_shard(job: Job, name: str) -> None:
+    shard = name if name in job.shard_failures or len(job.shard_failures) < MAX_SHARDS else "other"
+    job.shard_failures[shard] = job.shard_failures.get(shard, 0) + 1

@@ -1,0 +1,157 @@
+"""What is known of one job on this node and of its ranks: plain data, which is saved as it is."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from tachoscope.training.parallel_layout import DIMENSIONS
+from tachoscope_core.metrics.training import (
+    CHECKPOINT_BACKGROUND,
+    CHECKPOINT_BLOCKING,
+    RECOVERY_SECONDS,
+    STEP_DATA_WAIT,
+    STEP_SECONDS,
+    STEP_SLOWDOWN,
+    TRAINING_STATES,
+)
+from tachoscope_core.records.records import JobStarted
+from tachoscope_node.jobs.attempt_outcome import Ending
+from tachoscope_node.jobs.integrity_counts import Integrity
+from tachoscope_node.jobs.step_attribution import Clocks, Waited
+from tachoscope_node.jobs.step_baseline import Regularity
+from tachoscope_node.jobs.step_progress import Progress
+
+RECENT_STEPS = 32
+MAX_LAYOUT = 1 << 16
+"""Ranks of a job whose parallel dimensions are looked at: their groups are listed rank by rank."""
+
+
+class Buckets(msgspec.Struct):
+    """Observations of a histogram: by bucket, the last for above all bounds."""
+
+    counts: list[int]
+    sum: float = 0.0
+
+    def observe(self, value: float, bounds: tuple[float, ...]) -> None:
+        """Add one."""
+        self.counts[next((index for index, bound in enumerate(bounds) if value <= bound), len(bounds))] += 1
+        self.sum += value
+
+
+def empty_buckets(bounds: tuple[float, ...]) -> Buckets:
+    """Return a histogram without observations."""
+    return Buckets([0] * (len(bounds) + 1))
+
+
+class Rank(msgspec.Struct):
+    """One rank: times are seconds of the host's monotonic clock.
+
+    Attributes:
+        writer, directory: who writes its records, and where. ended: `left`, `failed` or `killed` once it did.
+        gpu_uuid, pod_uid: as its record says. layout: so, too, where it makes the world.
+        phase: where it was after its last step, by its last heartbeat; empty: not known.
+        seconds: by ledger state. dropped_before: records dropped by the rank's earlier processes.
+        recent: wall and data wait of the last steps.
+        began: when the process was started; None: not known. accounted: up to when its time is in `seconds`; None: nothing is.
+        hung: seconds since its last step that count as hung already.
+        reached: last step of the job that it did. done_before: the last one that an earlier attempt did.
+    """
+
+    rank: int
+    writer: str
+    directory: str
+    attempt: int = 0
+    pid: int = 0
+    world_size: int = 1
+    device: str = ""
+    gpu_uuid: str = ""
+    pod_uid: str = ""
+    layout: dict[str, int] = {}
+    ended: str = ""
+    seconds: dict[str, float] = msgspec.field(default_factory=lambda: dict.fromkeys(TRAINING_STATES, 0.0))
+    steps: int = 0
+    step: int = 0
+    step_seconds: float = 0.0
+    last_record: float = 0.0
+    last_end: float | None = None
+    dropped: int = 0
+    dropped_before: int = 0
+    recent: list[tuple[float, float]] = []
+    clocks: Clocks = msgspec.field(default_factory=Clocks)
+    phase: str = ""
+    began: float | None = None
+    accounted: float | None = None
+    hung: float = 0.0
+    reached: int = 0
+    done_before: int = 0
+
+
+class Job(msgspec.Struct):
+    """One job's part on this node.
+
+    Attributes:
+        launched: when `tachoscope run` started the command. launcher: the writer of the `run` that lives.
+        directory: where a launcher last wrote.
+        released: when the last such `run` ended. held: this agent watches it, since no `run` does.
+        idle_since: when the last of its processes ended.
+        attempt: the highest. restarts: attempts that followed another here. progress: which steps of the job are done.
+        failed_at, failed_attempt: when the first process failed, or hung, since a step was last done that is new; its attempt.
+        excused_at: when a rank was last heard to save a checkpoint or to evaluate.
+        shards_quarantined: data shards on its quarantine list; None: nothing is known of any shard.
+        open_steps: steps that not all ranks of the node have finished. late: wall, and what the latest rank cost, of recent steps.
+        step_slowdown, regularity: steps over the usual one, and what is usual. integrity: what checks of its numbers found, None:
+            it is not checked. hangs: that were noticed on the node. ending: what was heard of the end of its attempt.
+    """
+
+    name: str
+    ranks: dict[int, Rank] = {}
+    launched: float | None = None
+    launcher: str = ""
+    directory: str = ""
+    idle_since: float | None = None
+    step_seconds: Buckets = msgspec.field(default_factory=lambda: empty_buckets(STEP_SECONDS.buckets))
+    step_data_wait: Buckets = msgspec.field(default_factory=lambda: empty_buckets(STEP_DATA_WAIT.buckets))
+    checkpoint_blocking: Buckets = msgspec.field(default_factory=lambda: empty_buckets(CHECKPOINT_BLOCKING.buckets))
+    checkpoint_background: Buckets = msgspec.field(default_factory=lambda: empty_buckets(CHECKPOINT_BACKGROUND.buckets))
+    last_checkpoint: float | None = None
+    worker_failures: int = 0
+    shard_failures: dict[str, int] = {}
+    shards_quarantined: int | None = None
+    released: float | None = None
+    held: bool = False
+    attempt: int = -1
+    restarts: int = 0
+    recovery: Buckets = msgspec.field(default_factory=lambda: empty_buckets(RECOVERY_SECONDS.buckets))
+    progress: Progress = msgspec.field(default_factory=Progress)
+    failed_at: float | None = None
+    failed_attempt: int = 0
+    excused_at: float = 0.0
+    open_steps: dict[int, dict[int, Waited]] = {}
+    late: list[tuple[float, float]] = []
+    step_slowdown: Buckets = msgspec.field(default_factory=lambda: empty_buckets(STEP_SLOWDOWN.buckets))
+    regularity: Regularity = msgspec.field(default_factory=Regularity)
+    integrity: Integrity | None = None
+    hangs: int = 0
+    ending: Ending = msgspec.field(default_factory=Ending)
+
+    def running(self) -> list[Rank]:
+        """Return the ranks that have not ended."""
+        return [rank for rank in self.ranks.values() if not rank.ended]
+
+    def recovered(self, seconds: float) -> None:
+        """Note that the job does new steps again, so long after it failed."""
+        self.recovery.observe(max(seconds, 0.0), RECOVERY_SECONDS.buckets)
+        self.failed_at = None
+
+    def whole(self, parts: dict[int, Waited]) -> bool:
+        """Say whether these are of all ranks of the job."""
+        return len(parts) >= max(rank.world_size for rank in self.ranks.values() if rank.rank in parts or not rank.ended)
+
+
+def layout_of(record: JobStarted) -> dict[str, int]:
+    """Return the sizes of the parallel dimensions, where these can make the world; else none."""
+    sizes = record.layout.values()
+    known = set(DIMENSIONS).issuperset(record.layout) and all(size > 0 for size in sizes)
+    return record.layout if known and math.prod(sizes) == record.world_size <= MAX_LAYOUT else {}

@@ -1,0 +1,1 @@
+"""Metrics as families, the Prometheus text format, and what starts at zero."""

@@ -1,0 +1,1 @@
+"""Metrics pushed by OTLP: points, resources, the session."""

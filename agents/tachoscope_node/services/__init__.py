@@ -1,0 +1,1 @@
+"""Inference services of this node: those that write records and those whose metrics are scraped."""

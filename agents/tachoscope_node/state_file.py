@@ -1,0 +1,73 @@
+"""What is known of the live jobs, in a file: written at each tick before it is shown, read at a restart.
+
+Counters therefore go on where they were, and a record that was counted is not counted again.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.owner import Owner
+from tachoscope_node.jobs.attempt_outcome import Finished
+from tachoscope_node.jobs.registry import Job
+from tachoscope_node.services.state import Service
+from tachoscope_node.spool.segment import Address, Segment
+
+
+class Position(msgspec.Struct):
+    """How far a segment was counted."""
+
+    inode: int
+    applied: int
+    address: Address | None = None
+
+
+class Saved(msgspec.Struct):
+    """The file's content; monotonic times in it hold for one boot of the host."""
+
+    boot: str
+    jobs: dict[str, Job] = {}
+    services: dict[str, Service] = {}
+    positions: dict[str, Position] = {}
+    owners: dict[str, Owner] = {}
+    finished: Finished = msgspec.field(default_factory=Finished)
+
+
+def boot_id(proc: str) -> str:
+    """Return what tells this boot of the host from others, or nothing where the kernel does not say."""
+    try:
+        return (Path(proc) / "sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def load(path: Path, boot: str) -> Saved:
+    """Return what was saved in this boot; nothing, where the file is absent, broken or older."""
+    try:
+        saved = msgspec.json.decode(path.read_bytes(), type=Saved)
+    except (OSError, msgspec.DecodeError):
+        return Saved(boot)
+    return saved if saved.boot == boot else Saved(boot)
+
+
+def save(path: Path, saved: Saved) -> None:
+    """Replace the file.
+
+    Raises:
+        TachoscopeError: it cannot be written; the one before stays.
+    """
+    temporary = path.with_name(f".{path.name}.partial")
+    try:
+        temporary.write_bytes(msgspec.json.encode(saved))
+        os.replace(temporary, path)
+    except OSError as error:
+        raise TachoscopeError(f"could not write {path}: {error.strerror}", fix="free space there") from None
+
+
+def position_key(segment: Segment) -> str:
+    """Return the segment's key in `positions`."""
+    return "/".join(segment.key)
