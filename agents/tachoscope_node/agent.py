@@ -19,11 +19,13 @@ from tachoscope_node import agent_metrics as self_families
 from tachoscope_node import state_file as saved
 from tachoscope_node.checkpoints.verifier import Verifier
 from tachoscope_node.collector_set import Collecting
+from tachoscope_node.common.boot import boot_id
 from tachoscope_node.common.log import Log
 from tachoscope_node.config.settings import Config
 from tachoscope_node.gpu.health import failure_cause as host_causes
 from tachoscope_node.jobs import metrics as live_families
 from tachoscope_node.jobs.attempt_outcome import Ended
+from tachoscope_node.jobs.metrics import trainings
 from tachoscope_node.jobs.preemption_relay import Notices
 from tachoscope_node.jobs.registry import Live
 from tachoscope_node.jobs.shard_quarantine import ShardWatch
@@ -33,7 +35,6 @@ from tachoscope_node.metrics.zero_start import Newborn
 from tachoscope_node.profiling_adapter import profiler_of
 from tachoscope_node.rank_views import KnownRanks
 from tachoscope_node.services import metrics as live_service_families
-from tachoscope_node.services.registry import trainings
 from tachoscope_node.spool.agent_records import OwnRecords
 from tachoscope_node.spool.follower import Follower
 from tachoscope_node.spool.journal import Journal
@@ -69,7 +70,7 @@ class Agent:
         state = config.state_path
         self.journal = Journal(state / "journal.sqlite")
         self._state_file = state / "live.json"
-        self._saved = saved.load(self._state_file, saved.boot_id(config.proc))
+        self._saved = saved.load(self._state_file, boot_id(config.proc))
         self._entries = {(entry.directory, entry.name): entry for entry in self.journal.load()}
         store = Store(config.store_url)
         self.shipper = Shipper(store, self.journal, config.node_name, log, clock=clock)

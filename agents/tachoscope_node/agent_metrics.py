@@ -4,20 +4,33 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import Protocol
 
 from tachoscope_core.metrics import agent as names
 from tachoscope_core.metrics.metric import Metric
+from tachoscope_node.config.settings import Config
+from tachoscope_node.jobs.registry import Live
 from tachoscope_node.metrics.family import Family
+from tachoscope_node.spool.follower import Follower
+from tachoscope_node.spool.shipper import Shipper
 
-if TYPE_CHECKING:
-    from tachoscope_node.agent import Agent
+
+class MeasuredAgent(Protocol):
+    """What of an agent is measured here."""
+
+    config: Config
+    live: Live
+    follower: Follower
+    shipper: Shipper
+    errors: Counter[str]
+    tick_seconds: float
 
 
 _VERSION = importlib.metadata.version("tachoscope")
 
 
-def families(agent: Agent, now: float) -> list[Family]:
+def families(agent: MeasuredAgent, now: float) -> list[Family]:
     """Return the families; called with the agent's lock held."""
     segments = agent.follower.segments()
     to_ship = agent.follower.to_ship()
@@ -46,7 +59,7 @@ def _one(metric: Metric, value: float) -> Family:
     return Family(metric, [((), float(value))])
 
 
-def _free(agent: Agent) -> list[Family]:
+def _free(agent: MeasuredAgent) -> list[Family]:
     try:
         free = os.statvfs(agent.config.spool_path)
     except OSError:  # not made yet: nothing is known of it

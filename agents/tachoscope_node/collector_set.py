@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tachoscope_node.collectors.all import gpu_collector, host_collectors
+from tachoscope_node.collectors.all import host_collectors
 from tachoscope_node.collectors.collector import Collector
 from tachoscope_node.collectors.frame import Frame
 from tachoscope_node.collectors.preemption import PreemptionCollector
@@ -13,6 +13,7 @@ from tachoscope_node.config.device_filter import DeviceFilter
 from tachoscope_node.config.nccl import address
 from tachoscope_node.config.settings import Config
 from tachoscope_node.gpu.dcgm.combined_collector import GpuSource, sources
+from tachoscope_node.gpu.dcgm.source import gpu_collector
 from tachoscope_node.gpu.dcgm.xids import not_counted_yet
 from tachoscope_node.gpu.health.collector_factory import HealthWatch
 from tachoscope_node.gpu.workloads.collector import PodsCollector

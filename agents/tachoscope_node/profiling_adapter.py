@@ -5,20 +5,32 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from threading import Lock
+from typing import Protocol
 
 from tachoscope_core.metrics.training import JOB_SM_ACTIVE
 from tachoscope_core.storage.store import Store
+from tachoscope_node.collector_set import Collecting
+from tachoscope_node.common.log import Log
+from tachoscope_node.config.settings import Config
+from tachoscope_node.jobs.registry import Live
 from tachoscope_node.metrics.family import Histogram
 from tachoscope_node.profiling.automatic import Automatic, Measured
 from tachoscope_node.profiling.clients import Known
 from tachoscope_node.profiling.profiler import Profiler
 
-if TYPE_CHECKING:
-    from tachoscope_node.agent import Agent
+
+class ProfiledAgent(Protocol):
+    """What of an agent is asked here."""
+
+    config: Config
+    log: Log
+    lock: Lock
+    live: Live
+    collecting: Collecting
 
 
-def profiler_of(agent: Agent, store: Store, *, clock: Callable[[], float], monotonic: Callable[[], float]) -> Profiler:
+def profiler_of(agent: ProfiledAgent, store: Store, *, clock: Callable[[], float], monotonic: Callable[[], float]) -> Profiler:
     """Return what profiles the jobs of an agent."""
     config = agent.config
     return Profiler(
@@ -35,7 +47,7 @@ def profiler_of(agent: Agent, store: Store, *, clock: Callable[[], float], monot
     )
 
 
-def known(agent: Agent) -> dict[int, Known]:
+def known(agent: ProfiledAgent) -> dict[int, Known]:
     """Return the processes that tell of themselves, by pid; a pod's know their pid in the pod only."""
     with agent.lock:
         ranks = [
@@ -49,7 +61,7 @@ def known(agent: Agent) -> dict[int, Known]:
     return found
 
 
-def measured(agent: Agent) -> dict[str, Measured]:
+def measured(agent: ProfiledAgent) -> dict[str, Measured]:
     """Return what is known of each job."""
     active = {
         labels[0]: (float(sum(point.counts)), point.sum)

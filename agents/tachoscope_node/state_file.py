@@ -37,14 +37,6 @@ class Saved(msgspec.Struct):
     finished: Finished = msgspec.field(default_factory=Finished)
 
 
-def boot_id(proc: str) -> str:
-    """Return what tells this boot of the host from others, or nothing where the kernel does not say."""
-    try:
-        return (Path(proc) / "sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
-
-
 def load(path: Path, boot: str) -> Saved:
     """Return what was saved in this boot; nothing, where the file is absent, broken or older."""
     try:

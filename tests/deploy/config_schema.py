@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from tachoscope_node.collectors.all import DEFAULT_FILTERS
+from tachoscope_node.config.device_filter import DEFAULT_FILTERS
 from tachoscope_node.config.load import RANGES
 
 _TYPES = {str: "string", bool: "boolean", int: "integer", float: "number"}

@@ -25,9 +25,10 @@ from tachoscope_core.report.report import Source
 from tachoscope_core.storage import spool
 from tachoscope_core.storage.store import Store
 from tachoscope_node.config.settings import Limits
+from tachoscope_node.jobs.metrics import trainings
 from tachoscope_node.jobs.registry import Live
 from tachoscope_node.services import metrics as live_service_families
-from tachoscope_node.services.registry import MAX_VERSIONS, MAX_VERSIONS_OF_NODE, trainings
+from tachoscope_node.services.registry import MAX_VERSIONS, MAX_VERSIONS_OF_NODE
 
 
 def told(*servers: Server, live: Live | None = None, now: float = 1000.0, directory: str = "run") -> Live:

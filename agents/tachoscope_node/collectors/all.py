@@ -1,30 +1,20 @@
-"""The collectors of the host and of its GPUs, all of them: nothing registers by import."""
+"""The collectors of the host, all of them: nothing registers by import."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping
 
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_node.collectors.cgroup import CgroupCollector, Ranks
 from tachoscope_node.collectors.clock import ClockCollector
 from tachoscope_node.collectors.collector import Collector
 from tachoscope_node.collectors.cpu import CpuCollector
-from tachoscope_node.collectors.disk import DISKS, DiskCollector
+from tachoscope_node.collectors.disk import DiskCollector
 from tachoscope_node.collectors.infiniband import InfinibandCollector
 from tachoscope_node.collectors.memory import MemoryCollector
-from tachoscope_node.collectors.network import INTERFACES, NetworkCollector
+from tachoscope_node.collectors.network import NetworkCollector
 from tachoscope_node.collectors.pressure import PressureCollector
-from tachoscope_node.config.device_filter import DeviceFilter
-
-if TYPE_CHECKING:
-    from tachoscope_node.gpu.dcgm.combined_collector import GpuSource
-    from tachoscope_node.gpu.dcgm.xids import OnXid as OnDcgmXid
-    from tachoscope_node.gpu.nvml.collector import GpuCollector, OnXid
-
-DEFAULT_FILTERS: Mapping[str, DeviceFilter] = {"disk": DISKS, "network": INTERFACES, "infiniband": DeviceFilter()}
-"""The collectors that have devices, and which of those they look at."""
+from tachoscope_node.config.device_filter import DEFAULT_FILTERS, DeviceFilter
 
 
 def host_collectors(proc: str, sys: str, ranks: Ranks, filters: Mapping[str, DeviceFilter]) -> list[Collector]:
@@ -50,57 +40,3 @@ def host_collectors(proc: str, sys: str, ranks: Ranks, filters: Mapping[str, Dev
         CgroupCollector(ranks, proc, sys),
         ClockCollector(),
     ]
-
-
-def gpu_collector(
-    nvml: Literal["auto", "on", "off"],
-    *,
-    state: Path,
-    expected: int,
-    interval_seconds: float,
-    on_xid: OnXid,
-    log: Callable[[str], None],
-    dcgm_url: str = "",
-    on_dcgm_xid: OnDcgmXid = lambda *_: None,
-) -> GpuSource | None:
-    """Return who reads the GPUs, None where nobody does. What is off is not even imported.
-
-    Args:
-        nvml: auto: a node without the driver is none to worry about; on: it is a failure.
-        state: the agent's state directory. expected: GPUs that the node should have, 0: the most that were ever seen.
-        on_xid: gets UUID, PCI bus id, code and Unix time of an Xid error. log: gets a sentence when a GPU's condition changes.
-        dcgm_url: of a dcgm-exporter's page; empty: none is read. on_dcgm_xid: gets an Xid error that the exporter tells of.
-    """
-    own = _nvml_collector(nvml, state=state, expected=expected, interval_seconds=interval_seconds, on_xid=on_xid, log=log)
-    if not dcgm_url:
-        return own
-    from tachoscope_node.gpu.dcgm.collector import DcgmCollector
-    from tachoscope_node.gpu.dcgm.combined_collector import JoinedCollector
-
-    dcgm = DcgmCollector(
-        dcgm_url, alone=own is None, state=state / "dcgm_gpus.json", expected=expected, on_xid=on_dcgm_xid, log=log
-    )
-    return dcgm if own is None else JoinedCollector(own, dcgm, required=nvml == "on", log=log)
-
-
-def _nvml_collector(
-    nvml: Literal["auto", "on", "off"],
-    *,
-    state: Path,
-    expected: int,
-    interval_seconds: float,
-    on_xid: OnXid,
-    log: Callable[[str], None],
-) -> GpuCollector | None:
-    if nvml == "off":
-        return None
-    from tachoscope_node.gpu.nvml.collector import GpuCollector
-
-    return GpuCollector(
-        state=state / "gpus.json",
-        expected=expected,
-        interval_seconds=interval_seconds,
-        required=nvml == "on",
-        on_xid=on_xid,
-        log=log,
-    )

@@ -8,14 +8,11 @@ from tachoscope_core.metrics.host import DISK_BYTES, DISK_IO_SECONDS, DISK_OPERA
 from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.collectors.collector import HOST_INTERVAL_SECONDS, NoDataError
 from tachoscope_node.common.kernel_files import rows
-from tachoscope_node.config.device_filter import DeviceFilter
+from tachoscope_node.config.device_filter import DISKS, DeviceFilter
 from tachoscope_node.metrics.family import Family, Point
 
 # A sector is 512 bytes here, whatever the disk's own are. https://docs.kernel.org/admin-guide/iostats.html
 _SECTOR_BYTES = 512
-
-DISKS = DeviceFilter(exclude=r"(loop|z?ram|fd|sr|dm-)\d+|([hsv]|xv)d[a-z]+\d+|(nvme\d+n|mmcblk)\d+p\d+")
-"""Without what is no disk, and without mappings and partitions, whose work is counted at their disk already."""
 
 
 class DiskCollector:

@@ -9,11 +9,8 @@ from tachoscope_core.metrics.host import NETWORK_BYTES, NETWORK_DROPS, NETWORK_E
 from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.collectors.collector import HOST_INTERVAL_SECONDS
 from tachoscope_node.common.kernel_files import MalformedError, read, rows
-from tachoscope_node.config.device_filter import DeviceFilter
+from tachoscope_node.config.device_filter import INTERFACES, DeviceFilter
 from tachoscope_node.metrics.family import Family, Point
-
-INTERFACES = DeviceFilter(exclude=r"lo|(veth|cali|docker|br-).*")
-"""Without what only carries a host's own traffic: loopback, the pods' ends, bridges."""
 
 _HEADER_LINES = 2
 _TCP_METRICS = ((TCP_SENT, b"OutSegs"), (TCP_RETRANSMITTED, b"RetransSegs"))

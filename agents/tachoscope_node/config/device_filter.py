@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tachoscope_core.errors import TachoscopeError
@@ -37,3 +38,11 @@ class DeviceFilter:
         if self.include:
             return re.fullmatch(self.include, device) is not None
         return not self.exclude or re.fullmatch(self.exclude, device) is None
+
+
+DISKS = DeviceFilter(exclude=r"(loop|z?ram|fd|sr|dm-)\d+|([hsv]|xv)d[a-z]+\d+|(nvme\d+n|mmcblk)\d+p\d+")
+"""Without what is no disk, and without mappings and partitions, whose work is counted at their disk already."""
+INTERFACES = DeviceFilter(exclude=r"lo|(veth|cali|docker|br-).*")
+"""Without what only carries a host's own traffic: loopback, the pods' ends, bridges."""
+DEFAULT_FILTERS: Mapping[str, DeviceFilter] = {"disk": DISKS, "network": INTERFACES, "infiniband": DeviceFilter()}
+"""The collectors that have devices, and which of those they look at."""

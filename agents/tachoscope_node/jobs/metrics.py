@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tachoscope_core.metrics import training as names
-from tachoscope_node.jobs.registry import Buckets, Job, Rank
+from tachoscope_node.jobs.registry import Job, Rank
+from tachoscope_node.metrics.buckets import Buckets
 from tachoscope_node.metrics.family import Family, Histogram, Point
+from tachoscope_node.services.registry import Services
 
 SILENT_SECONDS = 60.0
 """A rank that wrote no record for so long is silent: its heartbeats come every few seconds."""
@@ -95,6 +97,12 @@ def _rank_state(rank: Rank, now: float) -> str:
 def _dropped(job: Job) -> float:
     """Never less than before: a rank stays, with what its earlier processes dropped, as long as its job."""
     return float(sum(rank.dropped_before + rank.dropped for rank in job.ranks.values()))
+
+
+def trainings(jobs: Iterable[Job], services: Services) -> list[Job]:
+    """Return the jobs but those of launchers that launched a service, and no rank."""
+    places = {process.directory for service in services.services.values() for process in service.processes.values()}
+    return [job for job in jobs if job.ranks or job.directory not in places]
 
 
 def _histogram(job: Job, buckets: Buckets) -> Point:

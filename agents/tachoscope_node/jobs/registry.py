@@ -22,7 +22,7 @@ from tachoscope_node.jobs import open_steps
 from tachoscope_node.jobs import time_accounting as account
 from tachoscope_node.jobs.attempt_outcome import Ended, Finished
 from tachoscope_node.jobs.integrity_counts import Integrity
-from tachoscope_node.jobs.state import RECENT_STEPS, Buckets, Job, Rank, layout_of
+from tachoscope_node.jobs.state import RECENT_STEPS, Job, Rank, layout_of
 from tachoscope_node.jobs.step_attribution import Clocks, attribute, data_wait_ratio, data_wait_seconds
 from tachoscope_node.jobs.step_baseline import Regularity
 from tachoscope_node.services import registry as live_services
@@ -39,7 +39,7 @@ TAKEN_OVER_SECONDS = 60.0
 """Another process may say that it is a rank when the one before ended, or wrote nothing for this long."""
 
 
-__all__ = ["Buckets", "Job", "Live", "Rank"]
+__all__ = ["Job", "Live", "Rank"]
 
 
 class Live:

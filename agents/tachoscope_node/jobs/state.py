@@ -22,27 +22,11 @@ from tachoscope_node.jobs.integrity_counts import Integrity
 from tachoscope_node.jobs.step_attribution import Clocks, Waited
 from tachoscope_node.jobs.step_baseline import Regularity
 from tachoscope_node.jobs.step_progress import Progress
+from tachoscope_node.metrics.buckets import Buckets, empty_buckets
 
 RECENT_STEPS = 32
 MAX_LAYOUT = 1 << 16
 """Ranks of a job whose parallel dimensions are looked at: their groups are listed rank by rank."""
-
-
-class Buckets(msgspec.Struct):
-    """Observations of a histogram: by bucket, the last for above all bounds."""
-
-    counts: list[int]
-    sum: float = 0.0
-
-    def observe(self, value: float, bounds: tuple[float, ...]) -> None:
-        """Add one."""
-        self.counts[next((index for index, bound in enumerate(bounds) if value <= bound), len(bounds))] += 1
-        self.sum += value
-
-
-def empty_buckets(bounds: tuple[float, ...]) -> Buckets:
-    """Return a histogram without observations."""
-    return Buckets([0] * (len(bounds) + 1))
 
 
 class Rank(msgspec.Struct):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from tachoscope_core.metrics import serving as names
 from tachoscope_core.metrics.metric import Metric
-from tachoscope_node.jobs.state import Buckets
+from tachoscope_node.metrics.buckets import Buckets
 from tachoscope_node.metrics.family import Family, Histogram, Point
 from tachoscope_node.services.state import Engines, Look, Requests, Service
 

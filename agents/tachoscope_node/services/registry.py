@@ -7,7 +7,7 @@ A service is no training job: its processes are no ranks, and several of them ar
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from tachoscope_core.metrics.serving import (
     FIRST_TOKEN_SECONDS,
@@ -22,7 +22,6 @@ from tachoscope_core.records import records
 from tachoscope_core.records import serving as serving_records
 from tachoscope_node.common.shares import has_room
 from tachoscope_node.config.settings import Limits
-from tachoscope_node.jobs.state import Job
 from tachoscope_node.services.state import Engines, Look, Requests, Service, ServiceProcess
 
 OTHER = "other"
@@ -243,12 +242,6 @@ class Services:
         for name, service in list(self.services.items()):
             if service.idle_since is not None and now - service.idle_since > retention_seconds:
                 del self.services[name]
-
-
-def trainings(jobs: Iterable[Job], services: Services) -> list[Job]:
-    """Return the jobs but those of launchers that launched a service, and no rank."""
-    places = {process.directory for service in services.services.values() for process in service.processes.values()}
-    return [job for job in jobs if job.ranks or job.directory not in places]
 
 
 def _count_joint(sums: Requests, record: records.RequestDone) -> None:

@@ -14,7 +14,7 @@ from tachoscope_core.metrics.serving import (
     REQUEST_SECONDS,
     REQUEST_STATES,
 )
-from tachoscope_node.jobs.state import Buckets, empty_buckets
+from tachoscope_node.metrics.buckets import Buckets, empty_buckets
 
 
 class Look(msgspec.Struct):

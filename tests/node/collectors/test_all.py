@@ -11,9 +11,9 @@ from trees import RECORDED, plant, points
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.metrics.agent import COLLECTOR_STATUS
 from tachoscope_core.metrics.host import CPU_CORES, CPU_SECONDS, DISK_IO_SECONDS, HOST_METRICS, MEMORY_BYTES
-from tachoscope_node.collectors.all import DEFAULT_FILTERS, host_collectors
+from tachoscope_node.collectors.all import host_collectors
 from tachoscope_node.collectors.frame import Frame
-from tachoscope_node.config.device_filter import DeviceFilter
+from tachoscope_node.config.device_filter import DEFAULT_FILTERS, DeviceFilter
 
 _CPU_SECONDS_PER_RUN = 0.005
 """Five times what one run took (0.4 to 1 ms), for slower machines; at every 5 s it is a tenth of the agent's 1 % of a core."""

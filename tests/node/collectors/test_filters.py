@@ -3,9 +3,7 @@
 import pytest
 
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_node.collectors.disk import DISKS
-from tachoscope_node.collectors.network import INTERFACES
-from tachoscope_node.config.device_filter import DeviceFilter
+from tachoscope_node.config.device_filter import DISKS, INTERFACES, DeviceFilter
 
 
 def test_include_keeps_only_what_matches_as_a_whole() -> None:

@@ -1,4 +1,4 @@
-"""The collector `dcgm`: reads a dcgm-exporter's page. Where NVML is asked too, the collector `nvml` takes its readings (combined_collector.py);
+"""The collector `dcgm`: reads a dcgm-exporter's page. Where NVML is asked too, the collector `nvml` takes its readings;
 where NVML is off, this one gives the GPU metrics.
 """
 

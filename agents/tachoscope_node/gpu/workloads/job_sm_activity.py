@@ -9,7 +9,7 @@ from tachoscope_core.metrics.gpu import GPU_ACTIVE
 from tachoscope_core.metrics.training import JOB_SM_ACTIVE
 from tachoscope_node.gpu.reading import Reading
 from tachoscope_node.gpu.workloads.join import Rank
-from tachoscope_node.jobs.state import Buckets, empty_buckets
+from tachoscope_node.metrics.buckets import Buckets, empty_buckets
 from tachoscope_node.metrics.family import Family, Histogram, Labels
 
 _GPU_LABELS = 3

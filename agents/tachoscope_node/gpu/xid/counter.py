@@ -18,7 +18,7 @@ import msgspec
 
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.metrics.gpu import ACTIONS, GPU_XID_ERRORS, GPU_XID_LAST_SEEN
-from tachoscope_node import state_file as saved
+from tachoscope_node.common.boot import boot_id
 from tachoscope_node.common.log import Log
 from tachoscope_node.common.yaml_reader import parse
 from tachoscope_node.metrics.family import Family
@@ -121,7 +121,7 @@ class Boot(NamedTuple):
 
 def this_boot(proc: str) -> Boot:
     """Return the boot that runs."""
-    return Boot(saved.boot_id(proc), time.time() - time.clock_gettime(time.CLOCK_BOOTTIME))
+    return Boot(boot_id(proc), time.time() - time.clock_gettime(time.CLOCK_BOOTTIME))
 
 
 class Position(msgspec.Struct):

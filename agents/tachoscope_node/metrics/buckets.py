@@ -1,0 +1,22 @@
+"""A histogram that is counted up observation by observation, and saved as it is."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Buckets(msgspec.Struct):
+    """Observations of a histogram: by bucket, the last for above all bounds."""
+
+    counts: list[int]
+    sum: float = 0.0
+
+    def observe(self, value: float, bounds: tuple[float, ...]) -> None:
+        """Add one."""
+        self.counts[next((index for index, bound in enumerate(bounds) if value <= bound), len(bounds))] += 1
+        self.sum += value
+
+
+def empty_buckets(bounds: tuple[float, ...]) -> Buckets:
+    """Return a histogram without observations."""
+    return Buckets([0] * (len(bounds) + 1))
