@@ -37,7 +37,7 @@ TESTS = {
     "analyzers/tachoscope_analyzers/life/report.py": "tests/analyzers",
     "alerts/tachoscope_alerts/compile/sli_expressions.py": "tests/alerts",
     "alerts/tachoscope_alerts/measure/evaluator.py": "tests/alerts",
-    "analyzers/tachoscope_analyzers/trace/decode.py": "tests/trace",
+    "analyzers/tachoscope_analyzers/trace/reading/decode_events.py": "tests/trace",
 }
 MAKE = """
 import json, sys

@@ -12,10 +12,10 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
-from tachoscope_analyzers.trace.breakdown import breakdown
-from tachoscope_analyzers.trace.idle import idle
-from tachoscope_analyzers.trace.read import read
-from tachoscope_analyzers.trace.view import View
+from tachoscope_analyzers.trace.device_time.breakdown import breakdown
+from tachoscope_analyzers.trace.device_time.idle import idle
+from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.reading.read import read
 
 
 def one(path: Path) -> dict[str, float]:

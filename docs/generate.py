@@ -32,7 +32,7 @@ from tachoscope_analyzers.prices import shipped_prices
 from tachoscope_analyzers.replay.report import FOUND as REPLAYED
 from tachoscope_analyzers.serving.report import CLASSES as SERVING_CLASSES
 from tachoscope_analyzers.thresholds import sources
-from tachoscope_analyzers.trace.job_report import FOUND
+from tachoscope_analyzers.trace.findings.report import FOUND
 from tachoscope_cli.answers import ANSWERS
 from tachoscope_cli.commands import app
 from tachoscope_core.exit_codes import MEANINGS, OF_COMMANDS

@@ -9,5 +9,5 @@ from tachoscope_core import yaml_text
 
 
 def shipped(name: str) -> Any:
-    """Return what a YAML file of this package holds, such as `trace/devices.yaml`."""
+    """Return what a YAML file of this package holds, such as `trace/analyses/devices.yaml`."""
     return yaml_text.load((files("tachoscope_analyzers") / name).read_bytes())

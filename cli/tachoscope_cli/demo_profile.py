@@ -71,9 +71,9 @@ def _note(store: Store, job: str, written: list[StoredTrace], steps: int) -> Non
 
 def _verdict(store: Store, job: str, written: list[StoredTrace]) -> str:
     """Analyse the traces, which also leaves their columns in the cache for the explorer, and say what was found in a line."""
-    from tachoscope_analyzers.trace.job_report import report
-    from tachoscope_analyzers.trace.rank_summary import Wanted
-    from tachoscope_analyzers.trace.ranks import read_job
+    from tachoscope_analyzers.trace.findings.report import report
+    from tachoscope_analyzers.trace.ranks.job import read_job
+    from tachoscope_analyzers.trace.ranks.rank_summary import Wanted
     from tachoscope_core.report.report import gravest
     from tachoscope_core.storage import traces as stored_traces
     from tachoscope_show.report import verdict_words

@@ -19,7 +19,7 @@ from tachoscope_analyzers.serving import service
 from tachoscope_analyzers.serving.from_records import within
 from tachoscope_analyzers.serving.report import analyze_traffic
 from tachoscope_analyzers.serving.traffic import traffic
-from tachoscope_analyzers.trace.device_peaks import peaks_of
+from tachoscope_analyzers.trace.analyses.device_peaks import peaks_of
 from tachoscope_cli.looking import Looking
 from tachoscope_cli.options import notice
 from tachoscope_core.errors import TachoscopeError

@@ -68,8 +68,8 @@ def put(store: Store, job: str, recording: str, paths: list[str], progress_on: C
     Raises:
         TachoscopeError: one is no trace, or cannot be read or written.
     """
-    from tachoscope_analyzers.trace.read import check, read
-    from tachoscope_analyzers.trace.trace_files import labels, trace_files
+    from tachoscope_analyzers.trace.reading.read import check, read
+    from tachoscope_analyzers.trace.reading.trace_files import labels, trace_files
     from tachoscope_core.storage import traces as stored_traces
 
     files, _ = trace_files(paths)

@@ -7,7 +7,7 @@ import os
 import stat
 
 from tachoscope_analyzers.flight_recorder.read import NAME
-from tachoscope_analyzers.trace.trace_files import PATTERN_LETTERS, SUFFIXES
+from tachoscope_analyzers.trace.reading.trace_files import PATTERN_LETTERS, SUFFIXES
 from tachoscope_cli.paths import is_job_folder, is_store
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.storage.spool import SEGMENT_SUFFIX

@@ -9,13 +9,13 @@ import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from tachoscope_analyzers.trace import annotated
-from tachoscope_analyzers.trace.changes import compared
-from tachoscope_analyzers.trace.job_report import report
-from tachoscope_analyzers.trace.rank_summary import Wanted
-from tachoscope_analyzers.trace.ranks import JobTraces, read_job
-from tachoscope_analyzers.trace.tables import must_be_writable, write_table
-from tachoscope_analyzers.trace.trace_files import stem
+from tachoscope_analyzers.trace.analyses.all_tables import must_be_writable, write_table
+from tachoscope_analyzers.trace.compare.report_changes import compared
+from tachoscope_analyzers.trace.export import annotated_perfetto as annotated
+from tachoscope_analyzers.trace.findings.report import report
+from tachoscope_analyzers.trace.ranks.job import JobTraces, read_job
+from tachoscope_analyzers.trace.ranks.rank_summary import Wanted
+from tachoscope_analyzers.trace.reading.trace_files import stem
 from tachoscope_cli.options import notice
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report.report import QualityNote, Report

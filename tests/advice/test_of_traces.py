@@ -12,12 +12,12 @@ from tachoscope_analyzers.advice.expected import step_without
 from tachoscope_analyzers.advice.handover import handover_seconds
 from tachoscope_analyzers.advice.of_traces import advised
 from tachoscope_analyzers.judge import Candidate
-from tachoscope_analyzers.trace.executor import InProcess
-from tachoscope_analyzers.trace.job_report import report
-from tachoscope_analyzers.trace.poor_kernels import BLOCKS_SIGNAL
-from tachoscope_analyzers.trace.rank_losses import LOADER_SECONDS, LOADS_IN_PROCESS
-from tachoscope_analyzers.trace.rank_summary import Wanted
-from tachoscope_analyzers.trace.ranks import read_job
+from tachoscope_analyzers.trace.analyses.inefficient_kernels import BLOCKS_SIGNAL
+from tachoscope_analyzers.trace.findings.report import report
+from tachoscope_analyzers.trace.losses.by_rank import LOADER_SECONDS, LOADS_IN_PROCESS
+from tachoscope_analyzers.trace.ranks.executor import InProcess
+from tachoscope_analyzers.trace.ranks.job import read_job
+from tachoscope_analyzers.trace.ranks.rank_summary import Wanted
 from tachoscope_core.report.report import Evidence, Report
 from tachoscope_core.report.taxonomy import BY_SLUG
 

@@ -17,7 +17,7 @@ from planting import Planted
 from planting_ranks import Group, PlantedJob
 from processes import wait_for
 from recorded import recorded
-from tachoscope_analyzers.trace.read import read
+from tachoscope_analyzers.trace.reading.read import read
 
 MS = 1_000_000
 

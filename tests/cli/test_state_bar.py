@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from tachoscope_analyzers.trace.states import STATES
+from tachoscope_analyzers.trace.device_time.ledger import STATES
 from tachoscope_core.metrics.catalogue import ENGINE_STATES, REQUEST_STATES, TRAINING_STATES
 from tachoscope_core.report.report import Ledger
 from tachoscope_show.text.state_bar import STATE_COLORS, bar, filled

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from planting import Planted
-from tachoscope_analyzers.trace.overview import edges, extent, streams, whole
-from tachoscope_analyzers.trace.slices import slices as found_slices
-from tachoscope_analyzers.trace.view import View
+from tachoscope_analyzers.trace.analyses.event_slices import slices as found_slices
+from tachoscope_analyzers.trace.analyses.overview import edges, extent, streams, whole
+from tachoscope_analyzers.trace.events.view import View
 from tachoscope_explorer.figures.trace_overview import Mark, overview
 from tachoscope_explorer.figures.trace_slices import slices
 from tachoscope_explorer.figures.trace_words import duration, shown, unique

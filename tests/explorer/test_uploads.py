@@ -29,7 +29,7 @@ from websockets.typing import Subprotocol
 
 from exploring import open_page, words
 from processes import free_port, wait_for
-from tachoscope_analyzers.trace import cache
+from tachoscope_analyzers.trace.reading import cache
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_explorer.page import uploads
 from tachoscope_explorer.page.settings import MIB, Settings

@@ -11,7 +11,7 @@ from course_making import late
 from exploring import open_page, words
 from exploring_compare import SCRIPT, given_traces, planted_store, put
 from making import job
-from tachoscope_analyzers.trace.removals import KERNEL, OPERATOR, REMOVALS
+from tachoscope_analyzers.trace.graph.removals import KERNEL, OPERATOR, REMOVALS
 from tachoscope_core.storage.store import Store
 from tachoscope_explorer.screens.what_if.traces import REMOVAL_WORDS
 from tachoscope_explorer.sources.traces import GIVEN

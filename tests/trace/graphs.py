@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from tachoscope_analyzers.trace.edges import Edge
-from tachoscope_analyzers.trace.graph import Graph
-from tachoscope_analyzers.trace.view import View
+from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.graph.edges import Edge
+from tachoscope_analyzers.trace.graph.graph import Graph
 
 
 def edges_between(graph: Graph, view: View, source: str, target: str) -> list[Edge]:

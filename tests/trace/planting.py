@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tachoscope_analyzers.trace.read import read
-from tachoscope_analyzers.trace.trace import Trace
+from tachoscope_analyzers.trace.reading.read import read
+from tachoscope_analyzers.trace.reading.trace import Trace
 
 HOST, MAIN, BACKWARD = 100, 100, 101
 """Process id, main thread and autograd's thread of the planted job."""

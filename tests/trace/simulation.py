@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import strategies as st
 
 from planting import Planted
-from tachoscope_analyzers.trace.view import View
+from tachoscope_analyzers.trace.events.view import View
 
 LAUNCH, LATENCY, SYNC, WAIT, PYTHON = 5_000, 7_000, 3_000, 2_000, 1_000
 """ns: a launching call, from its begin to the kernel's begin, a synchronisation's own time, a stream wait, Python between."""

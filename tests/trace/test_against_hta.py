@@ -8,11 +8,11 @@ whole microseconds; include_last_profiler_step=True and HTA_DISABLE_NS_ROUNDING=
 import pytest
 
 from recorded import ALL, recorded
-from tachoscope_analyzers.trace.breakdown import breakdown
-from tachoscope_analyzers.trace.kernel_names import COMMUNICATION, MEMCPY, MEMSET
-from tachoscope_analyzers.trace.kernels import by_class
-from tachoscope_analyzers.trace.read import read
-from tachoscope_analyzers.trace.view import View
+from tachoscope_analyzers.trace.device_time.breakdown import breakdown
+from tachoscope_analyzers.trace.device_time.kernels import by_class
+from tachoscope_analyzers.trace.events.kernel_names import COMMUNICATION, MEMCPY, MEMSET
+from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.reading.read import read
 
 HTA = {
     # microseconds idle, computing and otherwise busy; sums of kernels that compute, that communicate, and of copies; % overlap

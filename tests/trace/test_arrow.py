@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planting import Planted
-from tachoscope_analyzers.trace.arrow import texts_to_arrow, texts_to_numpy, to_arrow, to_numpy
+from tachoscope_analyzers.trace.reading.arrow import texts_to_arrow, texts_to_numpy, to_arrow, to_numpy
 
 DTYPES = ("int64", "int32", "uint8", "float32")
 
@@ -48,8 +48,8 @@ def test_neither_reading_nor_opening_a_trace_imports_pandas(tmp_path: Path) -> N
     planted.kernel("gemm", 5000, 1000, launched=1000, grid=[1, 2, 3])
     path = planted.write(tmp_path / "trace.json.gz")
     code = (
-        "import sys, pathlib; from tachoscope_analyzers.trace.read import read;"
-        "from tachoscope_analyzers.trace.links import device_work;"
+        "import sys, pathlib; from tachoscope_analyzers.trace.reading.read import read;"
+        "from tachoscope_analyzers.trace.events.launch_links import device_work;"
         "trace = read(pathlib.Path(sys.argv[1])); device_work(trace); trace.strings; print('pandas' in sys.modules)"
     )
     for _ in range(2):

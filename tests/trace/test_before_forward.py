@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from planting import BACKWARD, Planted
-from tachoscope_analyzers.trace.rank_losses import rank_losses
-from tachoscope_analyzers.trace.states import host_states
-from tachoscope_analyzers.trace.view import View
+from tachoscope_analyzers.trace.device_time.ledger import host_states
+from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.losses.by_rank import rank_losses
 
 MS = 1_000_000
 STEP = 100 * MS

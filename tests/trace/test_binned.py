@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tachoscope_analyzers.trace.binned import binned
+from tachoscope_analyzers.trace.analyses.time_bins import binned
 
 
 def of(changes: list[tuple[int, float]], bounds: list[int]) -> tuple[list[float], list[float]]:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tachoscope_analyzers.trace import brackets
-from tachoscope_analyzers.trace.brackets import BracketError, Brackets, ends_of
+from tachoscope_analyzers.trace.reading import json_brackets as brackets
+from tachoscope_analyzers.trace.reading.json_brackets import BracketError, Brackets, ends_of
 
 values = st.recursive(
     st.one_of(st.integers(), st.text('\\"{}[],: \né', max_size=8)),

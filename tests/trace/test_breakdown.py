@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 import raw
 from planting import Planted
 from recorded import ALL, recorded
-from tachoscope_analyzers.trace.breakdown import breakdown, by_step
-from tachoscope_analyzers.trace.kernels import by_class, summary
-from tachoscope_analyzers.trace.read import read
-from tachoscope_analyzers.trace.view import View
+from tachoscope_analyzers.trace.device_time.breakdown import breakdown, by_step
+from tachoscope_analyzers.trace.device_time.kernels import by_class, summary
+from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.reading.read import read
 
 US = 1_000
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from planting import Planted
-from tachoscope_analyzers.trace import cache
-from tachoscope_analyzers.trace import read as reader
-from tachoscope_analyzers.trace.read import read
+from tachoscope_analyzers.trace.reading import cache
+from tachoscope_analyzers.trace.reading import read as reader
+from tachoscope_analyzers.trace.reading.read import read
 
 
 @pytest.fixture
@@ -123,7 +123,8 @@ def test_threads_that_read_one_file_at_the_same_time_all_get_it(trace_file: Path
 
 def test_processes_that_read_one_file_at_the_same_time_all_get_it(trace_file: Path) -> None:
     code = (
-        "import sys, pathlib; from tachoscope_analyzers.trace.read import read; print(len(read(pathlib.Path(sys.argv[1])).events))"
+        "import sys, pathlib; from tachoscope_analyzers.trace.reading.read import read;"
+        "print(len(read(pathlib.Path(sys.argv[1])).events))"
     )
     running = [subprocess.Popen([sys.executable, "-c", code, str(trace_file)], stdout=subprocess.PIPE) for _ in range(3)]
     assert [process.communicate(timeout=300)[0].strip() for process in running] == [b"2"] * 3
@@ -131,7 +132,8 @@ def test_processes_that_read_one_file_at_the_same_time_all_get_it(trace_file: Pa
 
 def test_a_reader_that_is_killed_leaves_nothing_that_breaks_the_next(trace_file: Path, readings: list[Path]) -> None:
     code = (
-        "import sys, os, pathlib; from tachoscope_analyzers.trace import cache; from tachoscope_analyzers.trace.read import read;"
+        "import sys, os, pathlib; from tachoscope_analyzers.trace.reading import cache;"
+        "from tachoscope_analyzers.trace.reading.read import read;"
         "cache.keep = lambda *a: os.kill(os.getpid(), 9); read(pathlib.Path(sys.argv[1]))"
     )
     assert subprocess.run([sys.executable, "-c", code, str(trace_file)], timeout=300, check=False).returncode == -9

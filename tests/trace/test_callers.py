@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from planting import Planted
-from tachoscope_analyzers.trace.callers import outermost_operators, source_lines, user_line
-from tachoscope_analyzers.trace.trace import Trace
-from tachoscope_analyzers.trace.view import View
+from tachoscope_analyzers.trace.events.callers import outermost_operators, source_lines, user_line
+from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.reading.trace import Trace
 
 US = 1_000
 T = 1_000_000 * US

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from planting import Planted
-from tachoscope_analyzers.trace.calls import Role, role_of, roles
+from tachoscope_analyzers.trace.events.runtime_calls import Role, role_of, roles
 
 
 @pytest.mark.parametrize(

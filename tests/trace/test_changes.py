@@ -1,11 +1,11 @@
 from pathlib import Path
 
 from planting import Planted
-from tachoscope_analyzers.trace.changes import compared
-from tachoscope_analyzers.trace.executor import InProcess
-from tachoscope_analyzers.trace.job_report import report
-from tachoscope_analyzers.trace.rank_summary import Wanted
-from tachoscope_analyzers.trace.ranks import JobTraces, read_job
+from tachoscope_analyzers.trace.compare.report_changes import compared
+from tachoscope_analyzers.trace.findings.report import report
+from tachoscope_analyzers.trace.ranks.executor import InProcess
+from tachoscope_analyzers.trace.ranks.job import JobTraces, read_job
+from tachoscope_analyzers.trace.ranks.rank_summary import Wanted
 from tachoscope_core.report.report import Report
 
 MS = 1_000_000

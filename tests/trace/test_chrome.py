@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from tachoscope_analyzers.trace.kinds import Kind
-from tachoscope_analyzers.trace.links import device_work
-from tachoscope_analyzers.trace.read import read
-from tachoscope_analyzers.trace.trace import Trace
+from tachoscope_analyzers.trace.events.launch_links import device_work
+from tachoscope_analyzers.trace.reading.event_kinds import Kind
+from tachoscope_analyzers.trace.reading.read import read
+from tachoscope_analyzers.trace.reading.trace import Trace
 
 
 def kinds(trace: Trace) -> dict[str, str]:

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tachoscope_analyzers.trace.clocks import UNKNOWN_ERROR, clocks, completed, group_offsets
-from tachoscope_analyzers.trace.matching import ABSENT, Matched
+from tachoscope_analyzers.trace.ranks.clock_alignment import UNKNOWN_ERROR, clocks, completed, group_offsets
+from tachoscope_analyzers.trace.ranks.collective_matching import ABSENT, Matched
 
 EPOCH = 1_700_000_000_000_000_000
 

@@ -2,7 +2,13 @@ import math
 
 import pytest
 
-from tachoscope_analyzers.trace.collective_names import bus_factor, collective_kind, host_collective, moves_data, only_launches
+from tachoscope_analyzers.trace.events.collective_names import (
+    bus_factor,
+    collective_kind,
+    host_collective,
+    moves_data,
+    only_launches,
+)
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tachoscope_analyzers.trace import codes, pairs
-from tachoscope_analyzers.trace.codes import TOO_MANY, Codes, TrackCodes
-from tachoscope_analyzers.trace.columns import ColumnBuilder
-from tachoscope_analyzers.trace.decode import decode
+from tachoscope_analyzers.trace.reading import begin_end_pairs as pairs
+from tachoscope_analyzers.trace.reading import string_codes as codes
+from tachoscope_analyzers.trace.reading.columns import ColumnBuilder
+from tachoscope_analyzers.trace.reading.decode_events import decode
+from tachoscope_analyzers.trace.reading.string_codes import TOO_MANY, Codes, TrackCodes
 
 
 def built(*chunks: list[dict[str, Any]]) -> tuple[ColumnBuilder, dict[str, dict[str, Any]]]:

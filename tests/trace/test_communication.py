@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from planting import MAIN, Planted
 from recorded import ALL, recorded
-from tachoscope_analyzers.trace.communication import Collectives, collectives
-from tachoscope_analyzers.trace.kernel_names import COMMUNICATION
-from tachoscope_analyzers.trace.read import read
-from tachoscope_analyzers.trace.view import View
+from tachoscope_analyzers.trace.analyses.collectives import Collectives, collectives
+from tachoscope_analyzers.trace.events.kernel_names import COMMUNICATION
+from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.reading.read import read
 
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 SEND_RECV = "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclDevComm*, unsigned long, ncclWork*)"

@@ -7,10 +7,10 @@ from hypothesis import HealthCheck, given, settings
 from planting import BACKWARD, Planted
 from recorded import ALL, recorded
 from simulation import JOBS, LOADER, Action, played
-from tachoscope_analyzers.trace.critical_path import CATEGORIES, by_category, by_name, critical_path
-from tachoscope_analyzers.trace.graph import dependency_graph
-from tachoscope_analyzers.trace.read import read
-from tachoscope_analyzers.trace.view import View
+from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.graph.critical_path import CATEGORIES, by_category, by_name, critical_path
+from tachoscope_analyzers.trace.graph.graph import dependency_graph
+from tachoscope_analyzers.trace.reading.read import read
 
 MANY = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 

@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from tachoscope_analyzers.trace.decode import Begin, Complete, End, Instant, MalformedEventError, Meta, decode, decode_each
+from tachoscope_analyzers.trace.reading.decode_events import (
+    Begin,
+    Complete,
+    End,
+    Instant,
+    MalformedEventError,
+    Meta,
+    decode,
+    decode_each,
+)
 
 
 def one(text: str | bytes) -> tuple[Any, Counter[str]]:

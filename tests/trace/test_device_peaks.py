@@ -3,10 +3,10 @@ from importlib.resources import files
 
 import pytest
 
-from tachoscope_analyzers.trace.device_peaks import peaks_of, precision_of_type
+from tachoscope_analyzers.trace.analyses.device_peaks import peaks_of, precision_of_type
 from tachoscope_core import yaml_text
 
-ROWS = yaml_text.load((files("tachoscope_analyzers.trace") / "devices.yaml").read_text())
+ROWS = yaml_text.load((files("tachoscope_analyzers.trace.analyses") / "devices.yaml").read_text())
 
 
 @pytest.mark.parametrize(

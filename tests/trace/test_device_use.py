@@ -8,10 +8,10 @@ from rich.console import Console
 
 from planting import Planted
 from recorded import recorded
-from tachoscope_analyzers.trace.executor import InProcess
-from tachoscope_analyzers.trace.job_report import report
-from tachoscope_analyzers.trace.rank_summary import Wanted
-from tachoscope_analyzers.trace.ranks import read_job
+from tachoscope_analyzers.trace.findings.report import report
+from tachoscope_analyzers.trace.ranks.executor import InProcess
+from tachoscope_analyzers.trace.ranks.job import read_job
+from tachoscope_analyzers.trace.ranks.rank_summary import Wanted
 from tachoscope_core.report.report import Report
 from tachoscope_show.report.text import render
 

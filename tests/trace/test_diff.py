@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from planting import Planted
 from planting_ranks import Group, PlantedJob
 from recorded import recorded
-from tachoscope_analyzers.trace.diff import TraceDiff, diff
-from tachoscope_analyzers.trace.executor import InProcess
-from tachoscope_analyzers.trace.rank_summary import Wanted
-from tachoscope_analyzers.trace.ranks import read_job
-from tachoscope_analyzers.trace.read import read
-from tachoscope_analyzers.trace.trace_profile import TraceProfile, profile
-from tachoscope_analyzers.trace.view import View
+from tachoscope_analyzers.trace.analyses.operator_profile import TraceProfile, profile
+from tachoscope_analyzers.trace.compare.diff import TraceDiff, diff
+from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.ranks.executor import InProcess
+from tachoscope_analyzers.trace.ranks.job import read_job
+from tachoscope_analyzers.trace.ranks.rank_summary import Wanted
+from tachoscope_analyzers.trace.reading.read import read
 
 Kernels = list[tuple[str, str, int]]
 """Kernels of a step: name, operator, duration in ns."""

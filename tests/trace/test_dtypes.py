@@ -1,6 +1,6 @@
 import pytest
 
-from tachoscope_analyzers.trace.dtypes import element_bytes
+from tachoscope_analyzers.trace.events.dtypes import element_bytes
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,9 @@ from pathlib import Path
 
 from graphs import check, edges_between
 from planting import Planted
-from tachoscope_analyzers.trace.edges import Edge
-from tachoscope_analyzers.trace.graph import dependency_graph
-from tachoscope_analyzers.trace.view import View
+from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.graph.edges import Edge
+from tachoscope_analyzers.trace.graph.graph import dependency_graph
 
 
 def test_a_kernel_waits_for_its_launch_and_for_the_one_before_it_on_its_stream(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 from planting_ranks import Group, PlantedJob
-from tachoscope_analyzers.trace.executor import InProcess, executor_for
-from tachoscope_analyzers.trace.ranks import read_job
+from tachoscope_analyzers.trace.ranks.executor import InProcess, executor_for
+from tachoscope_analyzers.trace.ranks.job import read_job
 from tachoscope_core.errors import TachoscopeError
 
 BIN = Path(sys.executable).parent
@@ -46,7 +46,7 @@ def test_an_executor_that_is_not_known_is_one_clear_error(address: str) -> None:
 
 def test_a_scheduler_that_does_not_answer_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed")
-    monkeypatch.setattr("tachoscope_analyzers.trace.executor.CONNECT_SECONDS", 1)
+    monkeypatch.setattr("tachoscope_analyzers.trace.ranks.executor.CONNECT_SECONDS", 1)
     with (
         pytest.raises(TachoscopeError, match=r"no Dask scheduler answers at 127\.0\.0\.1:1\b"),
         executor_for("dask://127.0.0.1:1", 2),
@@ -92,7 +92,7 @@ def test_a_dask_cluster_of_separate_processes_finds_the_same_as_this_process(tmp
 
 def test_a_scheduler_without_workers_is_one_clear_error_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed")
-    monkeypatch.setattr("tachoscope_analyzers.trace.executor.WORKER_SECONDS", 1)
+    monkeypatch.setattr("tachoscope_analyzers.trace.ranks.executor.WORKER_SECONDS", 1)
     with (
         dask_cluster(tmp_path, workers=0) as address,
         pytest.raises(TachoscopeError, match=rf"{address} has no worker .*dask worker"),
@@ -103,7 +103,7 @@ def test_a_scheduler_without_workers_is_one_clear_error_soon(tmp_path: Path, mon
 
 def test_an_error_on_a_cluster_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed")
-    monkeypatch.setattr("tachoscope_analyzers.trace.executor.WORKER_SECONDS", 300)  # the worker is still starting
+    monkeypatch.setattr("tachoscope_analyzers.trace.ranks.executor.WORKER_SECONDS", 300)  # the worker is still starting
     for name in ("one.json", "two.json"):
         (tmp_path / name).write_text("this is no trace")
     with dask_cluster(tmp_path, workers=1) as address, pytest.raises(TachoscopeError, match=r"(one|two)\.json"):

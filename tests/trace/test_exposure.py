@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 
 from planting import Planted
-from tachoscope_analyzers.trace.exposure import Computing
-from tachoscope_analyzers.trace.view import View
+from tachoscope_analyzers.trace.analyses.exposed_communication import Computing
+from tachoscope_analyzers.trace.events.view import View
 
 
 def table(*rows: tuple[str, int, int, int]) -> pd.DataFrame:

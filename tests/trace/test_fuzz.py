@@ -19,13 +19,13 @@ import pytest
 from mutating import mutated, nsight_export
 from planting import Planted
 from recorded import DATA
-from tachoscope_analyzers.trace.communication import collectives
-from tachoscope_analyzers.trace.links import device_work
-from tachoscope_analyzers.trace.rank_judgement import judge_rank
-from tachoscope_analyzers.trace.read import read
-from tachoscope_analyzers.trace.tables import tables
-from tachoscope_analyzers.trace.trace_profile import profile
-from tachoscope_analyzers.trace.view import View
+from tachoscope_analyzers.trace.analyses.all_tables import tables
+from tachoscope_analyzers.trace.analyses.collectives import collectives
+from tachoscope_analyzers.trace.analyses.operator_profile import profile
+from tachoscope_analyzers.trace.events.launch_links import device_work
+from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.losses.judged_rank import judge_rank
+from tachoscope_analyzers.trace.reading.read import read
 from tachoscope_core.errors import TachoscopeError
 
 

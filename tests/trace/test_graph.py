@@ -8,13 +8,13 @@ from graphs import check
 from planting import Planted
 from recorded import ALL, recorded
 from simulation import JOBS, Action, played
-from tachoscope_analyzers.trace.critical_path import critical_path
-from tachoscope_analyzers.trace.graph import dependency_graph
-from tachoscope_analyzers.trace.layout import Node
-from tachoscope_analyzers.trace.read import read
-from tachoscope_analyzers.trace.removals import EVERYTHING, Selection, times_of
-from tachoscope_analyzers.trace.replay import Replay
-from tachoscope_analyzers.trace.view import View
+from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.graph.critical_path import critical_path
+from tachoscope_analyzers.trace.graph.graph import dependency_graph
+from tachoscope_analyzers.trace.graph.nodes import Node
+from tachoscope_analyzers.trace.graph.removals import EVERYTHING, Selection, times_of
+from tachoscope_analyzers.trace.graph.replay import Replay
+from tachoscope_analyzers.trace.reading.read import read
 
 MANY = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 

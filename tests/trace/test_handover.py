@@ -2,10 +2,10 @@ from pathlib import Path
 
 from graphs import check
 from planting import BACKWARD, Planted
-from tachoscope_analyzers.trace.edges import Edge
-from tachoscope_analyzers.trace.graph import dependency_graph
-from tachoscope_analyzers.trace.handover import main_thread
-from tachoscope_analyzers.trace.view import View
+from tachoscope_analyzers.trace.events.thread_handover import main_thread
+from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.graph.edges import Edge
+from tachoscope_analyzers.trace.graph.graph import dependency_graph
 
 
 def test_the_backward_thread_begins_after_the_main_thread_and_hands_back(tmp_path: Path) -> None:

@@ -3,8 +3,8 @@ from pathlib import Path
 import numpy as np
 
 from planting import Planted
-from tachoscope_analyzers.trace.host_collectives import backend_annotations, host_collectives, levels_above
-from tachoscope_analyzers.trace.view import View
+from tachoscope_analyzers.trace.events.host_collectives import backend_annotations, host_collectives, levels_above
+from tachoscope_analyzers.trace.events.view import View
 
 NOTED = {"Collective name": "allreduce", "In msg nelems": 4, "dtype": "Float"}
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from planting import BACKWARD, MAIN, Planted
-from tachoscope_analyzers.trace import host_spans as host
-from tachoscope_analyzers.trace.view import View
+from tachoscope_analyzers.trace.events import host_spans as host
+from tachoscope_analyzers.trace.events.view import View
 
 US = 1_000
 T = 1_000_000 * US

@@ -22,9 +22,13 @@ _PEAK_MIB = 700
 CHILD = """
 import json, re, sys
 from pathlib import Path
-from tachoscope_analyzers.trace import codes, links, outside, pairs, split
-from tachoscope_analyzers.trace.read import read
-from tachoscope_analyzers.trace.view import View
+from tachoscope_analyzers.trace.reading import string_codes as codes
+from tachoscope_analyzers.trace.events import launch_links as links
+from tachoscope_analyzers.trace.reading import header_trailer as outside
+from tachoscope_analyzers.trace.reading import begin_end_pairs as pairs
+from tachoscope_analyzers.trace.reading import split_json as split
+from tachoscope_analyzers.trace.reading.read import read
+from tachoscope_analyzers.trace.events.view import View
 from tachoscope_core.errors import TachoscopeError
 
 def peak():  # getrusage counts the memory of the process that started this one

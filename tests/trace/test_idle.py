@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from planting import MAIN, Planted
 from recorded import ALL, recorded
-from tachoscope_analyzers.trace.breakdown import breakdown
-from tachoscope_analyzers.trace.idle import CAUSES, by_cause, idle
-from tachoscope_analyzers.trace.read import read
-from tachoscope_analyzers.trace.view import View
+from tachoscope_analyzers.trace.device_time.breakdown import breakdown
+from tachoscope_analyzers.trace.device_time.idle import CAUSES, by_cause, idle
+from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.reading.read import read
 
 US = 1_000
 T = 1_000_000 * US

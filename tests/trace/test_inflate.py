@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from left_behind import LeftBehind
-from tachoscope_analyzers.trace import inflate
-from tachoscope_analyzers.trace.inflate import Blocks
+from tachoscope_analyzers.trace.reading import decompress as inflate
+from tachoscope_analyzers.trace.reading.decompress import Blocks
 
 TEXT = bytes(random.Random(1).choices(b"abcdefgh\n", k=300_000))
 

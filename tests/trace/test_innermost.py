@@ -5,8 +5,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from planting import BACKWARD, Planted
-from tachoscope_analyzers.trace.innermost import cut_by_operator
-from tachoscope_analyzers.trace.trace import Trace
+from tachoscope_analyzers.trace.events.innermost_operator import cut_by_operator
+from tachoscope_analyzers.trace.reading.trace import Trace
 
 NOTHING = np.zeros(0, dtype=np.int64)
 

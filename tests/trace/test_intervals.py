@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tachoscope_analyzers.trace.intervals import Intervals, covered, difference, gaps, intersection, union, within
+from tachoscope_analyzers.trace.events.intervals import Intervals, covered, difference, gaps, intersection, union, within
 
 SPAN = 60
 pairs = st.lists(st.tuples(st.integers(0, SPAN), st.integers(-3, 15)).map(lambda pair: (pair[0], pair[0] + pair[1])), max_size=12)

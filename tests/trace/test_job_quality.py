@@ -4,9 +4,9 @@ import pytest
 
 from planting import Planted
 from planting_ranks import Group, PlantedJob
-from tachoscope_analyzers.trace.executor import InProcess
-from tachoscope_analyzers.trace.rank_summary import Wanted
-from tachoscope_analyzers.trace.ranks import read_job
+from tachoscope_analyzers.trace.ranks.executor import InProcess
+from tachoscope_analyzers.trace.ranks.job import read_job
+from tachoscope_analyzers.trace.ranks.rank_summary import Wanted
 
 SUMMARY_ONLY = Wanted(judged=False)
 

@@ -7,10 +7,10 @@ import pytest
 
 from planting import Planted
 from planting_ranks import NAMES, Group, PlantedJob
-from tachoscope_analyzers.trace.executor import InProcess
-from tachoscope_analyzers.trace.job_report import report
-from tachoscope_analyzers.trace.rank_summary import Wanted
-from tachoscope_analyzers.trace.ranks import read_job
+from tachoscope_analyzers.trace.findings.report import report
+from tachoscope_analyzers.trace.ranks.executor import InProcess
+from tachoscope_analyzers.trace.ranks.job import read_job
+from tachoscope_analyzers.trace.ranks.rank_summary import Wanted
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report.report import Finding, Report
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tachoscope_analyzers.trace.kernel_names import class_of, is_communication, precision_of, tensor_cores_of
+from tachoscope_analyzers.trace.events.kernel_names import class_of, is_communication, precision_of, tensor_cores_of
 
 NAMES = {
     "communication": [

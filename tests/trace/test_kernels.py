@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from planting import Planted
 from recorded import recorded
-from tachoscope_analyzers.trace.kernels import by_class, by_name, summary
-from tachoscope_analyzers.trace.read import read
-from tachoscope_analyzers.trace.view import View
+from tachoscope_analyzers.trace.device_time.kernels import by_class, by_name, summary
+from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.reading.read import read
 
 US = 1_000
 T = 1_000_000 * US

@@ -17,16 +17,16 @@ import pytest
 
 from planting import Planted
 from planting_ranks import NAMES, Group, PlantedJob
-from tachoscope_analyzers.trace.breakdown import breakdown, by_step
-from tachoscope_analyzers.trace.executor import InProcess
-from tachoscope_analyzers.trace.job_report import report
-from tachoscope_analyzers.trace.kernels import by_class, by_name, summary
-from tachoscope_analyzers.trace.launches import launch_summary
-from tachoscope_analyzers.trace.quality import quality
-from tachoscope_analyzers.trace.rank_summary import Wanted
-from tachoscope_analyzers.trace.ranks import read_job
-from tachoscope_analyzers.trace.read import read
-from tachoscope_analyzers.trace.view import View
+from tachoscope_analyzers.trace.analyses.data_quality import quality
+from tachoscope_analyzers.trace.analyses.launches import launch_summary
+from tachoscope_analyzers.trace.device_time.breakdown import breakdown, by_step
+from tachoscope_analyzers.trace.device_time.kernels import by_class, by_name, summary
+from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.findings.report import report
+from tachoscope_analyzers.trace.ranks.executor import InProcess
+from tachoscope_analyzers.trace.ranks.job import read_job
+from tachoscope_analyzers.trace.ranks.rank_summary import Wanted
+from tachoscope_analyzers.trace.reading.read import read
 
 US = 1_000
 T = 1_700_000_000_000_000 * US
@@ -153,7 +153,7 @@ def test_no_kernel_that_moves_data_between_devices_passes_for_computing(tmp_path
 PEAK = """
 import re, sys
 from pathlib import Path
-from tachoscope_analyzers.trace.read import read
+from tachoscope_analyzers.trace.reading.read import read
 print(len(read(Path(sys.argv[1])).events), re.search(r"VmHWM:\\s*(\\d+)", Path("/proc/self/status").read_text())[1])
 """
 

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from tachoscope_analyzers.trace.clocks import UNKNOWN_ERROR, Offsets
-from tachoscope_analyzers.trace.intervals import Intervals
-from tachoscope_analyzers.trace.lateness import Lateness, collective_table, lateness, wait_table
-from tachoscope_analyzers.trace.matching import ABSENT, Matched
+from tachoscope_analyzers.trace.events.intervals import Intervals
+from tachoscope_analyzers.trace.ranks.clock_alignment import UNKNOWN_ERROR, Offsets
+from tachoscope_analyzers.trace.ranks.collective_matching import ABSENT, Matched
+from tachoscope_analyzers.trace.ranks.lateness import Lateness, collective_table, lateness, wait_table
 from test_clocks import EPOCH
 
 ALWAYS = {rank: Intervals(np.array([0]), np.array([1 << 62])) for rank in range(4)}

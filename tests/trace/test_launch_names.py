@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from planting import Planted
-from tachoscope_analyzers.trace.launch_names import is_kernel_launch
+from tachoscope_analyzers.trace.events.launch_names import is_kernel_launch
 
 LAUNCHES = ["cudaLaunchKernel", "cudaLaunchKernelExC", "cuLaunchKernel", "cudaLaunchCooperativeKernel", "hipExtModuleLaunchKernel"]
 OTHERS = ["cudaGraphLaunch", "cudaMemsetAsync", "cudaMemcpyAsync", "cudaStreamSynchronize", "cudaLaunchHostFunc"]

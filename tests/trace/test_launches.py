@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from planting import Planted
 from recorded import ALL, recorded
-from tachoscope_analyzers.trace.launches import by_operator, by_step, launch_summary, queue_length, queue_summary
-from tachoscope_analyzers.trace.read import read
-from tachoscope_analyzers.trace.view import View
+from tachoscope_analyzers.trace.analyses.launches import by_operator, by_step, launch_summary, queue_length, queue_summary
+from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.reading.read import read
 
 US = 1_000
 T = 1_000_000 * US

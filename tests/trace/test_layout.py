@@ -2,10 +2,10 @@ from pathlib import Path
 
 from graphs import check, edges_between
 from planting import Planted
-from tachoscope_analyzers.trace.edges import Edge
-from tachoscope_analyzers.trace.graph import dependency_graph
-from tachoscope_analyzers.trace.layout import Node
-from tachoscope_analyzers.trace.view import View
+from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.graph.edges import Edge
+from tachoscope_analyzers.trace.graph.graph import dependency_graph
+from tachoscope_analyzers.trace.graph.nodes import Node
 
 
 def test_a_driver_call_within_a_runtime_call_is_part_of_it(tmp_path: Path) -> None:

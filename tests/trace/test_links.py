@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from planting import Planted
-from tachoscope_analyzers.trace.kinds import Kind
-from tachoscope_analyzers.trace.links import device_work, enclosing_operators
+from tachoscope_analyzers.trace.events.launch_links import device_work, enclosing_operators
+from tachoscope_analyzers.trace.reading.event_kinds import Kind
 
 
 def test_device_work_is_sorted_and_linked_to_its_launches(tmp_path: Path) -> None:

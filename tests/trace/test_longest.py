@@ -1,8 +1,8 @@
 from pathlib import Path
 
 from planting import Planted
-from tachoscope_analyzers.trace.longest import longest
-from tachoscope_analyzers.trace.view import View
+from tachoscope_analyzers.trace.analyses.longest_kernels import longest
+from tachoscope_analyzers.trace.events.view import View
 
 
 def test_names_stand_in_the_order_of_their_device_time(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@ import pandas as pd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tachoscope_analyzers.trace.matching import ABSENT, match
+from tachoscope_analyzers.trace.ranks.collective_matching import ABSENT, match
 
 MILLISECOND = 1_000_000
 

@@ -7,10 +7,10 @@ import pytest
 
 from planting import Planted, microseconds
 from recorded import ALL, recorded
-from tachoscope_analyzers.trace.kinds import Kind
-from tachoscope_analyzers.trace.memory import allocator_calls, copies, memory_summary, timeline
-from tachoscope_analyzers.trace.read import read
-from tachoscope_analyzers.trace.view import View
+from tachoscope_analyzers.trace.analyses.memory import allocator_calls, copies, memory_summary, timeline
+from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.reading.event_kinds import Kind
+from tachoscope_analyzers.trace.reading.read import read
 
 US = 1_000
 T = 1_000_000 * US

@@ -11,10 +11,10 @@ import pytest
 
 from planting import Planted
 from recorded import recorded
-from tachoscope_analyzers.trace.breakdown import breakdown
-from tachoscope_analyzers.trace.quality import quality
-from tachoscope_analyzers.trace.read import read
-from tachoscope_analyzers.trace.view import View
+from tachoscope_analyzers.trace.analyses.data_quality import quality
+from tachoscope_analyzers.trace.device_time.breakdown import breakdown
+from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.reading.read import read
 
 US = 1_000
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from planting import Planted
-from tachoscope_analyzers.trace.message import Arguments, message_bytes
-from tachoscope_analyzers.trace.view import View
+from tachoscope_analyzers.trace.analyses.collective_message import Arguments, message_bytes
+from tachoscope_analyzers.trace.events.view import View
 
 NOTED = {"In msg nelems": 100, "Out msg nelems": 800, "Group size": 8, "dtype": "BFloat16"}
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tachoscope_analyzers.trace.nesting import parents
+from tachoscope_analyzers.trace.events.nesting import parents
 
 Event = tuple[int, int, int]
 """Track, start, end."""

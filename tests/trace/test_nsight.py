@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tachoscope_analyzers.trace.kinds import Kind
-from tachoscope_analyzers.trace.links import device_work, enclosing_operators
-from tachoscope_analyzers.trace.read import read
-from tachoscope_analyzers.trace.trace import Trace
+from tachoscope_analyzers.trace.events.launch_links import device_work, enclosing_operators
+from tachoscope_analyzers.trace.reading.event_kinds import Kind
+from tachoscope_analyzers.trace.reading.read import read
+from tachoscope_analyzers.trace.reading.trace import Trace
 from tachoscope_core.errors import TachoscopeError
 
 SCHEMA = """

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from tachoscope_analyzers.trace.operator_costs import UNKNOWN, Cost, cost_of, has_model
+from tachoscope_analyzers.trace.analyses.operator_costs import UNKNOWN, Cost, cost_of, has_model
 
 FLOAT, HALF = "float", "c10::BFloat16"
 

@@ -7,10 +7,10 @@ import pytest
 
 from planting import BACKWARD, Planted
 from recorded import recorded
-from tachoscope_analyzers.trace.operator_paths import OTHERS, STEP, largest, operator_paths
-from tachoscope_analyzers.trace.operator_tree import UNLINKED, by_operator
-from tachoscope_analyzers.trace.read import read
-from tachoscope_analyzers.trace.view import View
+from tachoscope_analyzers.trace.analyses.operator_paths import OTHERS, STEP, largest, operator_paths
+from tachoscope_analyzers.trace.analyses.operator_tree import UNLINKED, by_operator
+from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.reading.read import read
 
 US = 1_000
 

@@ -4,9 +4,9 @@ import pytest
 
 from planting import Planted
 from recorded import ALL, recorded
-from tachoscope_analyzers.trace.operator_tree import UNLINKED, by_module, by_operator
-from tachoscope_analyzers.trace.read import read
-from tachoscope_analyzers.trace.view import View
+from tachoscope_analyzers.trace.analyses.operator_tree import UNLINKED, by_module, by_operator
+from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.reading.read import read
 
 
 def planted_tree() -> Planted:

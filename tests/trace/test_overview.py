@@ -7,11 +7,11 @@ import pytest
 
 from planting import MAIN, Planted
 from recorded import recorded
-from tachoscope_analyzers.trace.breakdown import breakdown
-from tachoscope_analyzers.trace.overview import Row, edges, extent, streams, threads, whole
-from tachoscope_analyzers.trace.read import read
-from tachoscope_analyzers.trace.states import step_states
-from tachoscope_analyzers.trace.view import View
+from tachoscope_analyzers.trace.analyses.overview import Row, edges, extent, streams, threads, whole
+from tachoscope_analyzers.trace.device_time.breakdown import breakdown
+from tachoscope_analyzers.trace.device_time.ledger import step_states
+from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.reading.read import read
 
 US = 1_000
 MS = 1_000_000

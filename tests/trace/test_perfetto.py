@@ -9,11 +9,11 @@ import pytest
 
 from planting import Planted
 from recorded import SMALL_FIRST, recorded
-from tachoscope_analyzers.trace.critical_path import critical_path
-from tachoscope_analyzers.trace.perfetto import CATEGORY, Slice, write
-from tachoscope_analyzers.trace.read import read
-from tachoscope_analyzers.trace.trace import Trace
-from tachoscope_analyzers.trace.view import View
+from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.export.perfetto import CATEGORY, Slice, write
+from tachoscope_analyzers.trace.graph.critical_path import critical_path
+from tachoscope_analyzers.trace.reading.read import read
+from tachoscope_analyzers.trace.reading.trace import Trace
 from tachoscope_core.errors import TachoscopeError
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from planting import Planted
-from tachoscope_analyzers.trace.periods import marks_in_device_work
-from tachoscope_analyzers.trace.view import View
+from tachoscope_analyzers.trace.events.periods import marks_in_device_work
+from tachoscope_analyzers.trace.events.view import View
 
 US = 1_000
 T = 1_000_000 * US

@@ -6,11 +6,11 @@ import pytest
 
 from planting import Planted
 from recorded import ALL, recorded
-from tachoscope_analyzers.trace.breakdown import breakdown
-from tachoscope_analyzers.trace.quality import COLUMNS, quality
-from tachoscope_analyzers.trace.read import read
-from tachoscope_analyzers.trace.states import step_states
-from tachoscope_analyzers.trace.view import View
+from tachoscope_analyzers.trace.analyses.data_quality import COLUMNS, quality
+from tachoscope_analyzers.trace.device_time.breakdown import breakdown
+from tachoscope_analyzers.trace.device_time.ledger import step_states
+from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.reading.read import read
 
 US = 1_000
 T = 1_000_000 * US

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tachoscope_analyzers.trace.rank_choice import outstanding, spread
+from tachoscope_analyzers.trace.ranks.rank_sampling import outstanding, spread
 
 
 def test_ranks_that_stand_out_are_among_those_shown() -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from planting import Planted
-from tachoscope_analyzers.trace.device_use import use_note
-from tachoscope_analyzers.trace.rank_losses import Loss, rank_losses
-from tachoscope_analyzers.trace.view import View
+from tachoscope_analyzers.trace.device_time.device_use import use_note
+from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.losses.by_rank import Loss, rank_losses
 
 MS = 1_000_000
 STEP = 20 * MS

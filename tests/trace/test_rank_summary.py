@@ -6,7 +6,7 @@ import pytest
 from planting import Planted
 from planting_ranks import Group, PlantedJob
 from recorded import recorded
-from tachoscope_analyzers.trace.rank_summary import Wanted, summarise
+from tachoscope_analyzers.trace.ranks.rank_summary import Wanted, summarise
 
 SMALL = Wanted(judged=False)
 

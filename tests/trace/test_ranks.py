@@ -14,9 +14,9 @@ import pytest
 from planting import Planted
 from planting_ranks import Group, PlantedJob
 from recorded import recorded
-from tachoscope_analyzers.trace.executor import InProcess
-from tachoscope_analyzers.trace.rank_summary import summarise
-from tachoscope_analyzers.trace.ranks import MOST_COLLECTIVES, JobTraces, read_job
+from tachoscope_analyzers.trace.ranks.executor import InProcess
+from tachoscope_analyzers.trace.ranks.job import MOST_COLLECTIVES, JobTraces, read_job
+from tachoscope_analyzers.trace.ranks.rank_summary import summarise
 from tachoscope_core.errors import TachoscopeError
 
 LATE_NS, MILLISECOND = 3_000_000, 1_000_000
@@ -216,7 +216,7 @@ def test_the_more_ranks_the_fewer_collectives_each_keeps_so_that_their_sum_is_bo
 
 
 def type_of_wanted(folder: Path, collectives: int):
-    from tachoscope_analyzers.trace.rank_summary import Wanted
+    from tachoscope_analyzers.trace.ranks.rank_summary import Wanted
 
     return Wanted(collectives=collectives, judged=False)
 

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from independent import Independent, independent, nanoseconds
 from planting import Planted
 from recorded import ALL, DATA, recorded
-from tachoscope_analyzers.trace.kinds import Kind, kind_of
-from tachoscope_analyzers.trace.read import read
-from tachoscope_analyzers.trace.trace import Trace
+from tachoscope_analyzers.trace.reading.event_kinds import Kind, kind_of
+from tachoscope_analyzers.trace.reading.read import read
+from tachoscope_analyzers.trace.reading.trace import Trace
 from tachoscope_core.errors import TachoscopeError
 
 

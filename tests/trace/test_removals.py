@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from planting import Planted
 from simulation import JOBS, LOADER, Action, played, took_without
-from tachoscope_analyzers.trace import removals
-from tachoscope_analyzers.trace.removals import REMOVALS, Selection
-from tachoscope_analyzers.trace.replay import Replay, without
-from tachoscope_analyzers.trace.view import View
+from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.graph import removals
+from tachoscope_analyzers.trace.graph.removals import REMOVALS, Selection
+from tachoscope_analyzers.trace.graph.replay import Replay, without
 
 MANY = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tachoscope_analyzers.trace.renamed import base_name, operator_name, without_details
+from tachoscope_analyzers.trace.analyses.normalised_kernel_names import base_name, operator_name, without_details
 
 GELU = "void at::native::vectorized_elementwise_kernel<{}, at::native::GeluCUDAKernelImpl(float), std::array<char*, 2ul> >(int)"
 

@@ -7,11 +7,11 @@ from hypothesis import HealthCheck, given, settings
 from planting import Planted
 from recorded import ALL, recorded
 from simulation import JOBS, Action, played
-from tachoscope_analyzers.trace import removals
-from tachoscope_analyzers.trace.read import read
-from tachoscope_analyzers.trace.removals import REMOVALS, Selection, times_of
-from tachoscope_analyzers.trace.replay import Replay, without
-from tachoscope_analyzers.trace.view import View
+from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.graph import removals
+from tachoscope_analyzers.trace.graph.removals import REMOVALS, Selection, times_of
+from tachoscope_analyzers.trace.graph.replay import Replay, without
+from tachoscope_analyzers.trace.reading.read import read
 
 MANY = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 

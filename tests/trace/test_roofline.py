@@ -6,9 +6,9 @@ import pytest
 
 from planting import Planted
 from recorded import ALL, recorded
-from tachoscope_analyzers.trace.read import read
-from tachoscope_analyzers.trace.roofline import COLUMNS, coverage, roofline
-from tachoscope_analyzers.trace.view import View
+from tachoscope_analyzers.trace.analyses.roofline import COLUMNS, coverage, roofline
+from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.reading.read import read
 
 H100 = {"deviceProperties": [{"id": 0, "name": "NVIDIA H100 80GB HBM3"}]}
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planting import BACKWARD, MAIN, Planted
-from tachoscope_analyzers.trace.nesting import depths, parents
-from tachoscope_analyzers.trace.slices import slices
+from tachoscope_analyzers.trace.analyses.event_slices import slices
+from tachoscope_analyzers.trace.events.nesting import depths, parents
 
 US = 1_000
 

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from recorded import recorded
-from tachoscope_analyzers.trace import speedscope
-from tachoscope_analyzers.trace.read import read
+from tachoscope_analyzers.trace.export import speedscope
+from tachoscope_analyzers.trace.reading.read import read
 from tachoscope_core.errors import TachoscopeError
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tachoscope_analyzers.trace import split
-from tachoscope_analyzers.trace.split import EventArray, NotATraceError
+from tachoscope_analyzers.trace.reading import split_json as split
+from tachoscope_analyzers.trace.reading.split_json import EventArray, NotATraceError
 
 EVENTS = [
     {"ph": "X", "name": 'a},\n  {"b": ]}', "ts": 1, "args": {"nested": [{"x": 1}, {"x": 2}], "path": "C:\\dir\\"}},

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from planting import BACKWARD, Planted
 from recorded import ALL, recorded
-from tachoscope_analyzers.trace.idle import CAUSES
-from tachoscope_analyzers.trace.intervals import intersection
-from tachoscope_analyzers.trace.read import read
-from tachoscope_analyzers.trace.states import HOST, STATE_OF_CAUSE, STATES, device_states, host_states, step_states
-from tachoscope_analyzers.trace.view import View
+from tachoscope_analyzers.trace.device_time.idle import CAUSES
+from tachoscope_analyzers.trace.device_time.ledger import HOST, STATE_OF_CAUSE, STATES, device_states, host_states, step_states
+from tachoscope_analyzers.trace.events.intervals import intersection
+from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.reading.read import read
 
 US = 1_000
 T = 1_000_000 * US

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from planting import BACKWARD, Planted
 from recorded import ALL, recorded
-from tachoscope_analyzers.trace.read import read
-from tachoscope_analyzers.trace.steps import Steps
-from tachoscope_analyzers.trace.view import View
+from tachoscope_analyzers.trace.events.steps import Steps
+from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.reading.read import read
 
 US = 1_000
 T = 1_000_000 * US

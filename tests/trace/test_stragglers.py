@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tachoscope_analyzers.trace.stragglers import by_chance, stragglers
+from tachoscope_analyzers.trace.ranks.stragglers import by_chance, stragglers
 
 
 def table(last: list[int], delay: list[int], steps: list[int] | None = None, wait: list[int] | None = None) -> pd.DataFrame:

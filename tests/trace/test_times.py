@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from independent import nanoseconds
-from tachoscope_analyzers.trace.times import LARGEST, LONGEST, NO_TIME, from_float, from_text
+from tachoscope_analyzers.trace.reading.exact_time import LARGEST, LONGEST, NO_TIME, from_float, from_text
 
 
 def text_of(values: list[str]) -> list[int]:

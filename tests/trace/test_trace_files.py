@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from tachoscope_analyzers.trace.trace_files import labels, recorder, stem, trace_files
+from tachoscope_analyzers.trace.reading.trace_files import labels, recorder, stem, trace_files
 from tachoscope_core.errors import TachoscopeError
 
 

@@ -6,11 +6,11 @@ import pytest
 
 from planting import Planted
 from recorded import ALL, recorded
-from tachoscope_analyzers.trace import trace_profile
-from tachoscope_analyzers.trace.kinds import Kind
-from tachoscope_analyzers.trace.read import read
-from tachoscope_analyzers.trace.trace_profile import NO_LAUNCH, NO_OPERATOR, OTHERS, merged, profile
-from tachoscope_analyzers.trace.view import View
+from tachoscope_analyzers.trace.analyses import operator_profile as trace_profile
+from tachoscope_analyzers.trace.analyses.operator_profile import NO_LAUNCH, NO_OPERATOR, OTHERS, merged, profile
+from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.reading.event_kinds import Kind
+from tachoscope_analyzers.trace.reading.read import read
 
 
 def planted(folder: Path) -> trace_profile.TraceProfile:

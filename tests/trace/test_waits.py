@@ -3,10 +3,10 @@ from pathlib import Path
 from graphs import check, edges_between
 from planting import Planted
 from simulation import Action, played
-from tachoscope_analyzers.trace.edges import Edge
-from tachoscope_analyzers.trace.graph import dependency_graph
-from tachoscope_analyzers.trace.layout import Node
-from tachoscope_analyzers.trace.view import View
+from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.graph.edges import Edge
+from tachoscope_analyzers.trace.graph.graph import dependency_graph
+from tachoscope_analyzers.trace.graph.nodes import Node
 
 
 def test_a_stream_waits_for_the_event_that_the_trace_names(tmp_path: Path) -> None:

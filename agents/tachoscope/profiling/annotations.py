@@ -8,7 +8,7 @@ from typing import Any
 from tachoscope import guard
 
 CHECKPOINT = "checkpoint"
-"""As `tachoscope_analyzers.trace.host_spans` reads it."""
+"""As `tachoscope_analyzers.trace.events.host_spans` reads it."""
 
 
 class Annotations:

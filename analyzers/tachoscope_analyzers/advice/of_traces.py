@@ -11,8 +11,8 @@ from tachoscope_analyzers.advice.expected import step_without
 from tachoscope_analyzers.advice.handover import handover_seconds
 from tachoscope_analyzers.judge import Candidate
 from tachoscope_analyzers.thresholds import threshold
-from tachoscope_analyzers.trace.poor_kernels import BLOCKS_SIGNAL
-from tachoscope_analyzers.trace.rank_losses import LOADER_SECONDS, LOADS_IN_PROCESS
+from tachoscope_analyzers.trace.analyses.inefficient_kernels import BLOCKS_SIGNAL
+from tachoscope_analyzers.trace.losses.by_rank import LOADER_SECONDS, LOADS_IN_PROCESS
 
 
 def advised(candidates: Sequence[Candidate], step_seconds: float, world_size: int) -> list[Candidate]:

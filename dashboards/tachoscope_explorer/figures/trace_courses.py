@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import plotly.graph_objects as go
 
-from tachoscope_analyzers.trace.binned import Course
+from tachoscope_analyzers.trace.analyses.time_bins import Course
 from tachoscope_core.report.palette import SERIES
 from tachoscope_explorer.figures.trace_words import shown
 

@@ -7,7 +7,7 @@ import zlib
 import pandas as pd
 import plotly.graph_objects as go
 
-from tachoscope_analyzers.trace.operator_paths import OTHERS
+from tachoscope_analyzers.trace.analyses.operator_paths import OTHERS
 from tachoscope_core.report.palette import SERIES, UNKNOWN
 from tachoscope_explorer.figures.trace_words import duration, shown
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import plotly.graph_objects as go
 
-from tachoscope_analyzers.trace.overview import OUTSIDE, Row
+from tachoscope_analyzers.trace.analyses.overview import OUTSIDE, Row
 from tachoscope_explorer.figures.trace_words import BLANK, COLORS, HEADROOM, LEGEND, WORDS, shown, unique
 
 _MOST_MARKS, _MOST_NUMBERS, _FEW_NUMBERS = 60, 16, 8

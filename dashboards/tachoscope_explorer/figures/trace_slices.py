@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import plotly.graph_objects as go
 
-from tachoscope_analyzers.trace.kernel_names import COMMUNICATION, MEMCPY, MEMSET, class_of
-from tachoscope_analyzers.trace.kinds import DEVICE, Kind
-from tachoscope_analyzers.trace.overview import is_device_track, thread_name
-from tachoscope_analyzers.trace.slices import Slices
-from tachoscope_analyzers.trace.trace import Trace
+from tachoscope_analyzers.trace.analyses.event_slices import Slices
+from tachoscope_analyzers.trace.analyses.overview import is_device_track, thread_name
+from tachoscope_analyzers.trace.events.kernel_names import COMMUNICATION, MEMCPY, MEMSET, class_of
+from tachoscope_analyzers.trace.reading.event_kinds import DEVICE, Kind
+from tachoscope_analyzers.trace.reading.trace import Trace
 from tachoscope_explorer.figures.trace_words import COLORS, HEADROOM, LEGEND, duration, shown, unique
 
 LANE_PIXELS = 18

@@ -22,9 +22,9 @@ import streamlit as st
 from streamlit import runtime
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from tachoscope_analyzers.trace import cache
-from tachoscope_analyzers.trace.inflate import Blocks
-from tachoscope_analyzers.trace.read import read
+from tachoscope_analyzers.trace.reading import cache
+from tachoscope_analyzers.trace.reading.decompress import Blocks
+from tachoscope_analyzers.trace.reading.read import read
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.storage.traces import file_name
 from tachoscope_explorer.page.settings import MIB

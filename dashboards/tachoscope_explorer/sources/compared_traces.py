@@ -8,13 +8,13 @@ from pathlib import Path
 
 import streamlit as st
 
-from tachoscope_analyzers.trace import cache
-from tachoscope_analyzers.trace.changes import compared
-from tachoscope_analyzers.trace.diff import TraceDiff, diff
-from tachoscope_analyzers.trace.executor import InProcess
-from tachoscope_analyzers.trace.job_report import report
-from tachoscope_analyzers.trace.rank_summary import Wanted
-from tachoscope_analyzers.trace.ranks import JobTraces, read_job
+from tachoscope_analyzers.trace.compare.diff import TraceDiff, diff
+from tachoscope_analyzers.trace.compare.report_changes import compared
+from tachoscope_analyzers.trace.findings.report import report
+from tachoscope_analyzers.trace.ranks.executor import InProcess
+from tachoscope_analyzers.trace.ranks.job import JobTraces, read_job
+from tachoscope_analyzers.trace.ranks.rank_summary import Wanted
+from tachoscope_analyzers.trace.reading import cache
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report.report import Report
 

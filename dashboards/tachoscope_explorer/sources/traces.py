@@ -9,14 +9,14 @@ from pathlib import Path
 
 import streamlit as st
 
-from tachoscope_analyzers.trace import cache
-from tachoscope_analyzers.trace.executor import InProcess
-from tachoscope_analyzers.trace.job_report import report
-from tachoscope_analyzers.trace.rank_summary import Wanted
-from tachoscope_analyzers.trace.ranks import read_job
-from tachoscope_analyzers.trace.read import read
-from tachoscope_analyzers.trace.trace_files import trace_files
-from tachoscope_analyzers.trace.view import View as TraceView
+from tachoscope_analyzers.trace.events.view import View as TraceView
+from tachoscope_analyzers.trace.findings.report import report
+from tachoscope_analyzers.trace.ranks.executor import InProcess
+from tachoscope_analyzers.trace.ranks.job import read_job
+from tachoscope_analyzers.trace.ranks.rank_summary import Wanted
+from tachoscope_analyzers.trace.reading import cache
+from tachoscope_analyzers.trace.reading.read import read
+from tachoscope_analyzers.trace.reading.trace_files import trace_files
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.records.records import check_job_name
 from tachoscope_core.report.report import Report

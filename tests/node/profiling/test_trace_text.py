@@ -13,7 +13,7 @@ import pytest
 
 from fake_kineto import trace
 from recorded import DATA
-from tachoscope_analyzers.trace.read import read
+from tachoscope_analyzers.trace.reading.read import read
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_node.profiling import trace_text
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import streamlit as st
 
-from tachoscope_analyzers.trace.diff import TraceDiff
+from tachoscope_analyzers.trace.compare.diff import TraceDiff
 from tachoscope_core.report.report import Change, Report
 from tachoscope_explorer.figures import compare as figures
 from tachoscope_explorer.page.context import Context, look_at

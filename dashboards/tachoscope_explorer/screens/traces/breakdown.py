@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 import streamlit as st
 
-from tachoscope_analyzers.trace import cache, overview
-from tachoscope_analyzers.trace.overview import Row
-from tachoscope_analyzers.trace.read import read
-from tachoscope_analyzers.trace.times import Nanoseconds
-from tachoscope_analyzers.trace.view import View as TraceView
+from tachoscope_analyzers.trace.analyses import overview
+from tachoscope_analyzers.trace.analyses.overview import Row
+from tachoscope_analyzers.trace.events.view import View as TraceView
+from tachoscope_analyzers.trace.reading import cache
+from tachoscope_analyzers.trace.reading.exact_time import Nanoseconds
+from tachoscope_analyzers.trace.reading.read import read
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_explorer.sources.traces import view_of_file
 

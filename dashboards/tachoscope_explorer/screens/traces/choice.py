@@ -10,8 +10,8 @@ from pathlib import Path
 
 import streamlit as st
 
-from tachoscope_analyzers.trace.rank_choice import outstanding, spread
-from tachoscope_analyzers.trace.trace_files import stem
+from tachoscope_analyzers.trace.ranks.rank_sampling import outstanding, spread
+from tachoscope_analyzers.trace.reading.trace_files import stem
 from tachoscope_explorer.page.context import Context, look_at
 from tachoscope_explorer.page.view import View
 from tachoscope_explorer.page.widgets import nothing, plain

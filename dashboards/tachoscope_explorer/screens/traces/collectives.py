@@ -7,10 +7,10 @@ from pathlib import Path
 import pandas as pd
 import streamlit as st
 
-from tachoscope_analyzers.trace.communication import collectives
-from tachoscope_analyzers.trace.rank_choice import outstanding
-from tachoscope_analyzers.trace.rank_summary import Wanted
-from tachoscope_analyzers.trace.ranks import JobTraces
+from tachoscope_analyzers.trace.analyses.collectives import collectives
+from tachoscope_analyzers.trace.ranks.job import JobTraces
+from tachoscope_analyzers.trace.ranks.rank_sampling import outstanding
+from tachoscope_analyzers.trace.ranks.rank_summary import Wanted
 from tachoscope_explorer.figures import trace_bars
 from tachoscope_explorer.page.widgets import chart, nothing, plain
 from tachoscope_explorer.screens.traces import job as trace_jobs

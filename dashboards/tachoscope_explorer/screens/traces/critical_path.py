@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import streamlit as st
 
-from tachoscope_analyzers.trace.critical_path import by_category, by_name, critical_path
+from tachoscope_analyzers.trace.graph.critical_path import by_category, by_name, critical_path
 from tachoscope_explorer.figures import trace_bars
 from tachoscope_explorer.figures.trace_words import COLORS
 from tachoscope_explorer.page.widgets import chart, nothing

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tachoscope_analyzers.trace.job_report import report
-from tachoscope_analyzers.trace.rank_summary import Wanted
+from tachoscope_analyzers.trace.findings.report import report
+from tachoscope_analyzers.trace.ranks.rank_summary import Wanted
 from tachoscope_explorer.page.context import Context
 from tachoscope_explorer.page.finding_card import show_findings
 from tachoscope_explorer.page.job_facts import not_measured

@@ -7,9 +7,9 @@ from pathlib import Path
 import pandas as pd
 import streamlit as st
 
-from tachoscope_analyzers.trace.breakdown import breakdown
-from tachoscope_analyzers.trace.idle import by_cause, idle
-from tachoscope_analyzers.trace.states import STATE_OF_CAUSE
+from tachoscope_analyzers.trace.device_time.breakdown import breakdown
+from tachoscope_analyzers.trace.device_time.idle import by_cause, idle
+from tachoscope_analyzers.trace.device_time.ledger import STATE_OF_CAUSE
 from tachoscope_core.report.palette import STATE_COLORS
 from tachoscope_explorer.figures import trace_bars
 from tachoscope_explorer.figures.trace_words import duration

@@ -6,9 +6,9 @@ from collections.abc import Hashable
 
 import streamlit as st
 
-from tachoscope_analyzers.trace.executor import InProcess
-from tachoscope_analyzers.trace.rank_summary import Wanted
-from tachoscope_analyzers.trace.ranks import JobTraces, read_job
+from tachoscope_analyzers.trace.ranks.executor import InProcess
+from tachoscope_analyzers.trace.ranks.job import JobTraces, read_job
+from tachoscope_analyzers.trace.ranks.rank_summary import Wanted
 from tachoscope_explorer.page.widgets import plain
 from tachoscope_explorer.screens.traces.breakdown import here, signature
 from tachoscope_explorer.sources.traces import Recording

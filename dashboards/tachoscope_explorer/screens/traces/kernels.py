@@ -7,8 +7,8 @@ from pathlib import Path
 import pandas as pd
 import streamlit as st
 
-from tachoscope_analyzers.trace import kernels
-from tachoscope_analyzers.trace.roofline import roofline
+from tachoscope_analyzers.trace.analyses.roofline import roofline
+from tachoscope_analyzers.trace.device_time import kernels
 from tachoscope_explorer.figures import trace_bars
 from tachoscope_explorer.figures.trace_words import COLORS
 from tachoscope_explorer.page.widgets import chart, nothing

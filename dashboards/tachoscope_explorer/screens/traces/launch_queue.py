@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from tachoscope_analyzers.trace.binned import binned
-from tachoscope_analyzers.trace.launches import launch_summary, queue_length, queue_summary
-from tachoscope_analyzers.trace.overview import MOST_BINS, edges, extent
+from tachoscope_analyzers.trace.analyses.launches import launch_summary, queue_length, queue_summary
+from tachoscope_analyzers.trace.analyses.overview import MOST_BINS, edges, extent
+from tachoscope_analyzers.trace.analyses.time_bins import binned
 from tachoscope_explorer.figures import trace_courses
 from tachoscope_explorer.figures.trace_courses import Line
 from tachoscope_explorer.page.widgets import chart, nothing

@@ -7,8 +7,8 @@ from pathlib import Path
 import pandas as pd
 import streamlit as st
 
-from tachoscope_analyzers.trace.operator_paths import largest, operator_paths
-from tachoscope_analyzers.trace.operator_tree import by_module, by_operator
+from tachoscope_analyzers.trace.analyses.operator_paths import largest, operator_paths
+from tachoscope_analyzers.trace.analyses.operator_tree import by_module, by_operator
 from tachoscope_explorer.figures import trace_operators
 from tachoscope_explorer.page.widgets import chart, nothing
 from tachoscope_explorer.screens.traces.breakdown import Extent, signature

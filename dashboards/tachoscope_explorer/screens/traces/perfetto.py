@@ -11,9 +11,10 @@ from urllib.parse import quote
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from tachoscope_analyzers.trace import cache, speedscope
-from tachoscope_analyzers.trace import perfetto as perfetto_writer
-from tachoscope_analyzers.trace.trace_files import stem
+from tachoscope_analyzers.trace.export import perfetto as perfetto_writer
+from tachoscope_analyzers.trace.export import speedscope
+from tachoscope_analyzers.trace.reading import cache
+from tachoscope_analyzers.trace.reading.trace_files import stem
 from tachoscope_explorer.page import perfetto_files as perfetto
 from tachoscope_explorer.page.settings import MIB
 from tachoscope_explorer.sources.traces import fetch, view_of_file

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import streamlit as st
 
-from tachoscope_analyzers.trace.kinds import Kind
-from tachoscope_analyzers.trace.overview import MOST_BINS, Row
-from tachoscope_analyzers.trace.slices import MOST_SLICES, inside, slices
+from tachoscope_analyzers.trace.analyses.event_slices import MOST_SLICES, inside, slices
+from tachoscope_analyzers.trace.analyses.overview import MOST_BINS, Row
+from tachoscope_analyzers.trace.reading.event_kinds import Kind
 from tachoscope_explorer.figures import trace_overview, trace_slices
 from tachoscope_explorer.figures.trace_overview import Mark
 from tachoscope_explorer.page.context import Context, look_at

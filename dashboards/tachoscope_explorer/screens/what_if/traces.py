@@ -7,10 +7,10 @@ from pathlib import Path
 
 import streamlit as st
 
-from tachoscope_analyzers.trace import cache
-from tachoscope_analyzers.trace.longest import longest
-from tachoscope_analyzers.trace.removals import KERNEL, OPERATOR, Selection
-from tachoscope_analyzers.trace.replay import Counterfactual, Replay
+from tachoscope_analyzers.trace.analyses.longest_kernels import longest
+from tachoscope_analyzers.trace.graph.removals import KERNEL, OPERATOR, Selection
+from tachoscope_analyzers.trace.graph.replay import Counterfactual, Replay
+from tachoscope_analyzers.trace.reading import cache
 from tachoscope_explorer.figures import what_if as figures
 from tachoscope_explorer.page.context import Context, look_at
 from tachoscope_explorer.page.query_params import choice, follow

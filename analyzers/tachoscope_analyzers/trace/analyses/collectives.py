@@ -1,0 +1,192 @@
+"""Every collective of one rank: what it moved, for which process group, how fast, and what of it computing did not hide."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tachoscope_analyzers.trace.analyses.collective_message import Arguments, message_bytes
+from tachoscope_analyzers.trace.analyses.exposed_communication import Computing
+from tachoscope_analyzers.trace.events.collective_names import OTHER, bus_factor, collective_kind, host_collective
+from tachoscope_analyzers.trace.events.host_collectives import backend_annotations, host_collectives, levels_above
+from tachoscope_analyzers.trace.events.intervals import Intervals
+from tachoscope_analyzers.trace.events.kernel_names import COMMUNICATION
+from tachoscope_analyzers.trace.events.launch_links import Rows
+from tachoscope_analyzers.trace.events.view import View
+
+Array = npt.NDArray[Any]
+
+GROUP_KEYS = ["side", "group", "group_description", "group_size", "kind"]
+
+
+@dataclass(frozen=True, slots=True)
+class Collectives:
+    """The collectives of a trace.
+
+    Attributes:
+        each: one row for each, in order of start. by_group: one row for each process group and kind, the most exposed first.
+        exposed: when any ran while nothing was computed beside it, one set for each device and the host.
+    """
+
+    each: pd.DataFrame
+    by_group: pd.DataFrame
+    exposed: list[Intervals]
+
+    @property
+    def exposed_ns(self) -> int:
+        """For how long any ran while nothing was computed beside it, each moment of a device once."""
+        return sum(one.total for one in self.exposed)
+
+
+def collectives(view: View) -> Collectives:
+    """Return the collectives of a trace.
+
+    Each kernel that communicates is one row, so the durations of rows on the device sum to the kernels' total. Columns of `each`:
+        row: number of the event. side: `device` (a kernel), `host` (the host does the transfer itself: gloo, MPI) or `launch` (a
+            call of which the trace holds no kernel, such as in a trace without a device).
+        kind: all_reduce, all_gather, ..., `other`. group, group_description, group_ranks, dtype: "" where not known.
+        group_size, bytes, sequence, step: -1 where not known. bytes: the message as nccl-tests count it: what all ranks put in
+            together for all_gather and gather, else what this rank puts in. step: number of the step that launched it.
+        start_ns, end_ns, duration_ns: on the trace's clock. device, stream: -1 on the host.
+        exposed_ns: the part in which the same device computes nothing (on the host: in which no operator of the process runs), 0
+            for launches, whose duration is that of the call.
+        algorithm_bandwidth_gb_per_s, bus_bandwidth_gb_per_s: with the wait for late ranks in it, NaN where not known.
+
+    Columns of `by_group`: side, group, group_description, group_size, kind, count, bytes (-1 when those of any row are not known),
+    total_ns, exposed_ns (each moment once, also where collectives of a row overlap), bus_bandwidth_median_gb_per_s.
+    """
+    communicating = np.asarray(view.classes == COMMUNICATION, dtype=bool)
+    computing = Computing(view, communicating)
+    launches = view.work.launch[communicating]
+    parts = [_on_device(view, communicating), _on_host(view, launches)]
+    table = pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
+    table = table.iloc[np.lexsort((table["row"].to_numpy(), table["start_ns"].to_numpy()))].reset_index(drop=True)
+    table.insert(len(table.columns) - 2, "exposed_ns", computing.exposed_each(table))
+    return Collectives(table, _by_group(table, computing), computing.exposed(table))
+
+
+def _by_group(table: pd.DataFrame, computing: Computing) -> pd.DataFrame:
+    rows = []
+    for key, part in table.groupby(GROUP_KEYS, sort=True):
+        sizes = part["bytes"].to_numpy()
+        rows.append(
+            (
+                *key,
+                len(part),
+                int(sizes.sum()) if (sizes >= 0).all() else -1,
+                int(part["duration_ns"].sum()),
+                sum(one.total for one in computing.exposed(part)),
+                float(part["bus_bandwidth_gb_per_s"].median()),
+            )
+        )
+    columns = [*GROUP_KEYS, "count", "bytes", "total_ns", "exposed_ns", "bus_bandwidth_median_gb_per_s"]
+    return pd.DataFrame(rows, columns=columns).sort_values("exposed_ns", ascending=False, kind="stable", ignore_index=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Collectives on the way to their table, shape (C,).
+
+    Attributes:
+        annotation: row of the annotation whose shapes tell the message, -1 for none. launched, start, end: ns.
+    """
+
+    rows: Rows
+    annotation: Rows
+    arguments: Arguments
+    side: Array
+    launched: Rows
+    start: Rows
+    end: Rows
+    device: Rows
+    stream: Rows
+
+
+def _on_device(view: View, communicating: npt.NDArray[np.bool_]) -> pd.DataFrame:
+    trace, work = view.trace, view.work
+    rows, launch = work.row[communicating], work.launch[communicating]
+    named = backend_annotations(trace).rows
+    annotation = np.full(len(rows), -1, dtype=np.int64)
+    for level in reversed(levels_above(launch, view.operator_of)):
+        annotation = np.where(np.isin(level, named), level, annotation)
+    found = _Found(
+        rows=rows,
+        annotation=annotation,
+        arguments=Arguments(trace, rows, launch, view.operator_of),
+        side=np.full(len(rows), "device", dtype=object),
+        launched=np.where(launch >= 0, trace.start[launch], trace.start[rows]),
+        start=work.start[communicating],
+        end=work.end[communicating],
+        device=work.device[communicating],
+        stream=work.stream[communicating],
+    )
+    return _table(view, found)
+
+
+def _on_host(view: View, launches: Rows) -> pd.DataFrame:
+    trace = view.trace
+    host = host_collectives(trace, view.operator_of, launches)
+    rows = host.rows
+    nowhere = np.full(len(rows), -1, dtype=np.int64)
+    found = _Found(
+        rows=rows,
+        annotation=rows,
+        arguments=Arguments(trace, rows, rows, view.operator_of),
+        side=np.where(host.only_launch, "launch", "host").astype(object),
+        launched=trace.start[rows],
+        start=trace.start[rows],
+        end=trace.end[rows],
+        device=nowhere,
+        stream=nowhere,
+    )
+    return _table(view, found)
+
+
+def _table(view: View, found: _Found) -> pd.DataFrame:
+    steps, arguments = view.steps, found.arguments
+    kinds = _kinds(view, found.rows, arguments, found.annotation)
+    sizes = message_bytes(view.trace, arguments, kinds, found.annotation)
+    duration, step = found.end - found.start, steps.of(found.launched)
+    timed = (sizes >= 0) & (duration > 0) & (found.side != "launch")
+    algorithm = np.where(timed, sizes / np.maximum(duration, 1), np.nan)  # bytes per ns are GB per s
+    factors = [bus_factor(kind, size) for kind, size in zip(kinds, arguments["group_size"].tolist(), strict=True)]
+    return pd.DataFrame(
+        {
+            "row": found.rows,
+            "side": found.side,
+            "kind": kinds,
+            **{name: arguments[name] for name in ("group", "group_description", "group_size", "group_ranks", "dtype")},
+            "bytes": sizes,
+            "sequence": arguments["sequence"],
+            "step": np.where(step >= 0, steps.number[step], -1) if len(steps) else step,
+            "start_ns": found.start,
+            "end_ns": found.end,
+            "duration_ns": duration,
+            "device": found.device,
+            "stream": found.stream,
+            "algorithm_bandwidth_gb_per_s": algorithm,
+            "bus_bandwidth_gb_per_s": algorithm * np.array(factors, dtype=np.float64),
+        }
+    )
+
+
+def _kinds(view: View, rows: Rows, arguments: Arguments, annotation: Rows) -> Array:
+    """Return the kind of each: by its arguments, else by the annotation around its launch, else by its own name."""
+    trace = view.trace
+    kinds = _mapped(trace.names(rows), lambda name: host_collective(name)[1] or collective_kind(name))
+    annotated = np.where(annotation >= 0, trace.names(annotation), "") if len(rows) else kinds
+    by_annotation = _mapped(annotated, lambda name: host_collective(name)[1])
+    told = _mapped(arguments["collective"], lambda name: collective_kind(name) if name else "")
+    for better in (by_annotation, told):
+        kinds = np.where((better != "") & (better != OTHER), better, kinds)
+    return np.asarray(kinds, dtype=object)
+
+
+def _mapped(texts: Array, function: Callable[[str], str]) -> Array:
+    known = {text: function(text) for text in set(texts.tolist())}
+    return np.array([known[text] for text in texts.tolist()], dtype=object)

@@ -1,0 +1,71 @@
+"""What of the time in collectives is not hidden behind computing."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tachoscope_analyzers.trace.events.intervals import Intervals, covered, difference, union
+from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.reading.event_kinds import Kind
+from tachoscope_analyzers.trace.reading.exact_time import Nanoseconds
+
+COMMUNICATION_OPERATORS = ("c10d::", "_c10d_functional::", "c10d_functional::", "record_param_comms")
+
+
+class Computing:
+    """When each device, and the host, computes: kernels that do not communicate, and operators that do not.
+
+    Args:
+        view: the trace.
+        communicating: which device events are kernels that communicate, shape (D,) in the order of `View.work`.
+    """
+
+    def __init__(self, view: View, communicating: npt.NDArray[np.bool_]) -> None:
+        self._view = view
+        self._communicating = communicating
+        self._known: dict[tuple[str, int], Intervals] = {}
+
+    def of(self, side: str, device: int) -> Intervals:
+        """Return when a device (side `device`) or the host computes."""
+        if (side, device) not in self._known:
+            self._known[side, device] = self._device(device) if side == "device" else self._host()
+        return self._known[side, device]
+
+    def _device(self, device: int) -> Intervals:
+        work = self._view.work
+        kernels = (work.kind == Kind.KERNEL) & (work.device == device) & ~self._communicating
+        return union(work.start[kernels], work.end[kernels])
+
+    def _host(self) -> Intervals:
+        trace = self._view.trace
+        operators = np.flatnonzero(trace.kind == Kind.CPU_OP)
+        codes, place = np.unique(trace.events["name"][operators], return_inverse=True)
+        computing = np.array([not text.startswith(COMMUNICATION_OPERATORS) for text in trace.strings[codes]], dtype=bool)
+        rows = operators[computing[place.reshape(-1)]]
+        return union(trace.start[rows], trace.end[rows])
+
+    def exposed_each(self, table: pd.DataFrame) -> Nanoseconds:
+        """Return for each collective of a table how long nothing was computed on its device, in ns, 0 for launches."""
+        exposed = np.where(table["side"] == "launch", 0, table["duration_ns"])
+        for side, device in _places(table):
+            mine = ((table["side"] == side) & (table["device"] == device)).to_numpy()
+            part = table[mine]
+            exposed[mine] -= covered(self.of(side, device), part["start_ns"].to_numpy(), part["end_ns"].to_numpy())
+        return np.asarray(exposed, dtype=np.int64)
+
+    def exposed(self, table: pd.DataFrame) -> list[Intervals]:
+        """Return when any collective of a table ran while nothing was computed beside it, one set for each device and the host."""
+        found = []
+        for side, device in _places(table):
+            part = table[(table["side"] == side) & (table["device"] == device)]
+            busy = union(part["start_ns"].to_numpy(), part["end_ns"].to_numpy())
+            found.append(difference(busy, self.of(side, device)))
+        return found
+
+
+def _places(table: pd.DataFrame) -> list[tuple[str, int]]:
+    """Return where collectives ran: (side, device), launches apart."""
+    places = set(zip(table["side"].tolist(), table["device"].tolist(), strict=True))
+    return sorted(place for place in places if place[0] != "launch")

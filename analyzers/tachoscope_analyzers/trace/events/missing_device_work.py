@@ -1,0 +1,46 @@
+"""Whether a trace lost the work of its devices, so that its host's time must not pass for theirs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tachoscope_analyzers.trace.events.launch_links import Rows
+from tachoscope_analyzers.trace.events.launch_names import is_kernel_launch
+from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.reading.event_kinds import DEVICE, Kind
+
+_MOST_LOST_RATIO = 0.5
+_KNOWN = (Kind.CPU_OP, Kind.RUNTIME, Kind.PYTHON, *DEVICE)
+
+
+def runtime_calls(view: View) -> Rows:
+    """Return the rows of the calls of a device's runtime that can be tied to its work."""
+    return np.flatnonzero((view.trace.kind == Kind.RUNTIME) & (view.trace.events["correlation"] > 0))
+
+
+def kernel_launches(view: View) -> Rows:
+    """Return the rows of the calls that launch a kernel."""
+    calls = runtime_calls(view)
+    return calls[is_kernel_launch(view.trace, calls)]
+
+
+def without_kernel(view: View) -> Rows:
+    """Return the launches whose kernel is not in the trace."""
+    calls, correlation = kernel_launches(view), view.trace.events["correlation"]
+    return calls[~np.isin(correlation[calls], correlation[view.work.row])]
+
+
+def device_work_is_lost(view: View) -> bool:
+    """Say whether devices worked, or may have, and the trace holds little or nothing of it.
+
+    Kineto writes the calls of the runtime and the devices' events last, so these are what a cut file lacks first.
+    """
+    cut = view.trace.meta.quality.cut
+    if not len(view.work):
+        return len(kernel_launches(view)) > 0 or (cut and len(view.trace.meta.devices) > 0)
+    return cut and len(without_kernel(view)) > _MOST_LOST_RATIO * len(kernel_launches(view))
+
+
+def holds_no_known_work(view: View) -> bool:
+    """Say whether a trace has events and none of them is an operator, a Python frame, a runtime call or a device's work."""
+    return len(view.trace.events) > 0 and not np.isin(view.trace.kind, _KNOWN).any()

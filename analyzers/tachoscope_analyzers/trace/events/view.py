@@ -1,0 +1,64 @@
+"""One trace with what several analyses need of it, each worked out once and only when asked for."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from tachoscope_analyzers.trace.events.host_spans import HostSpans, host_spans
+from tachoscope_analyzers.trace.events.kernel_names import MEMCPY, MEMSET, class_of
+from tachoscope_analyzers.trace.events.launch_links import DeviceWork, Rows, device_work, enclosing_operators
+from tachoscope_analyzers.trace.events.steps import Steps, device_steps, steps
+from tachoscope_analyzers.trace.reading.event_kinds import Kind
+from tachoscope_analyzers.trace.reading.trace import Trace
+
+
+class View:
+    """What the analyses take: a trace, its device work, the operators around host events, and its steps."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+
+    @cached_property
+    def work(self) -> DeviceWork:
+        """The device's events, sorted by device, stream and start."""
+        return device_work(self.trace)
+
+    @cached_property
+    def classes(self) -> npt.NDArray[np.object_]:
+        """The class of each piece of the device's work, shape (D,): of kernels by name, else `memcpy` or `memset`."""
+        work = self.work
+        codes, place = np.unique(self.trace.events["name"][work.row], return_inverse=True)
+        by_name = np.array([class_of(text) for text in self.trace.strings[codes]], dtype=object)
+        found = by_name[place.reshape(-1)] if len(codes) else np.zeros(0, dtype=object)
+        found[work.kind == Kind.MEMCPY] = MEMCPY
+        found[work.kind == Kind.MEMSET] = MEMSET
+        return found
+
+    @cached_property
+    def devices(self) -> list[int]:
+        """The numbers of the devices that did any work, in order."""
+        device = self.work.device
+        return [int(number) for number in device[np.append(True, device[1:] != device[:-1])]] if len(device) else []
+
+    @cached_property
+    def operator_of(self) -> Rows:
+        """Row of the innermost operator around each event, -1 for none, shape (N,)."""
+        return enclosing_operators(self.trace)
+
+    @cached_property
+    def steps(self) -> Steps:
+        """The steps of the trace."""
+        return steps(self.trace, self.work)
+
+    @cached_property
+    def device_steps(self) -> Steps:
+        """The steps as the device goes through them; a host that runs ahead marks them earlier."""
+        return device_steps(self.trace, self.work, self.steps)
+
+    @cached_property
+    def host(self) -> HostSpans:
+        """What the host's threads that drive the device were doing."""
+        return host_spans(self.trace, self.work)

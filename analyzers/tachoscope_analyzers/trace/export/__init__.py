@@ -1,0 +1,1 @@
+"""Files for Perfetto and speedscope."""

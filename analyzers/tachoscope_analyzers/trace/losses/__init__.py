@@ -1,0 +1,1 @@
+"""Seconds by cause."""

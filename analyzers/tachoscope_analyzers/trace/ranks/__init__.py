@@ -1,0 +1,1 @@
+"""Traces of many ranks, as one job."""

@@ -1,0 +1,1 @@
+"""From the file of any profiler to columns."""

@@ -1,0 +1,238 @@
+"""Event structs to columns: numbers as they are, text as codes into one table of strings."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tachoscope_analyzers.trace.reading.arrow import to_numpy
+from tachoscope_analyzers.trace.reading.begin_end_pairs import Pairs
+from tachoscope_analyzers.trace.reading.decode_events import Args, Begin, Complete, End, Instant, Meta
+from tachoscope_analyzers.trace.reading.event_kinds import Kind, kind_of
+from tachoscope_analyzers.trace.reading.exact_time import NO_TIME, from_float, from_text
+from tachoscope_analyzers.trace.reading.string_codes import MOST_STRINGS, MOST_TRACKS, Array, Codes, TrackCodes, track_text
+
+Tables = dict[str, dict[str, Array]]
+
+_ON_DEVICE = np.isin(np.arange(len(Kind)), [Kind.KERNEL, Kind.MEMCPY, Kind.MEMSET, Kind.SYNC])
+_SHAPED = np.isin(np.arange(len(Kind)), [Kind.CPU_OP, Kind.ANNOTATION])
+_MOST_CATEGORIES = 256
+_MOST_NAME_BYTES = 16 << 20
+
+
+class ColumnBuilder:
+    """Turns chunks of events into tables of columns. What must be known across chunks (names, tracks, open events) it keeps.
+
+    Attributes:
+        strings: code 0 is the empty string, which stands for absent too. tracks: code by (process, thread).
+        categories: code by category. counts: what was skipped or mended. rows: events so far.
+        process_names, process_labels, thread_names: text by process or track.
+    """
+
+    def __init__(self) -> None:
+        self.strings = Codes(MOST_STRINGS, "")
+        self.tracks = TrackCodes()
+        self.categories = Codes(_MOST_CATEGORIES, most_bytes=1 << 20)
+        self.counts: Counter[str] = Counter()
+        self.process_names: dict[str, str] = {}
+        self.process_labels: dict[str, str] = {}
+        self.thread_names: dict[tuple[str, str], str] = {}
+        self.rows = 0
+        self._names_left = MOST_TRACKS
+        self._name_bytes_left = _MOST_NAME_BYTES
+        self._kinds = np.zeros(_MOST_CATEGORIES, dtype=np.uint8)
+        self._pairs = Pairs(self.tracks, self.counts)
+
+    def tables(self, events: list[Any]) -> Tables:
+        """Return the columns of a chunk by table; `row` in the smaller tables is the number of the event in `events`."""
+        complete = [event for event in events if type(event) is Complete]
+        self.counts["events"] += len(events)
+        memory: list[Instant] = []
+        if len(complete) < len(events):
+            memory, paired = self._others([event for event in events if type(event) is not Complete])
+            complete += paired
+        self.counts["flows_and_others_skipped"] += len(events) - len(complete)
+        start = from_text([event.ts for event in complete])
+        timeless = start == NO_TIME
+        if timeless.any():
+            self.counts["events_without_time"] += int(timeless.sum())
+            complete = [complete[row] for row in np.flatnonzero(~timeless).tolist()]
+            start = start[~timeless]
+        tables = self._complete(complete, start)
+        tables["memory"] = self._memory(memory)
+        self.rows += len(complete)
+        return tables
+
+    def finish(self) -> None:
+        """Count what never ended, and what came after a table was full."""
+        self.counts["begins_without_end"] += self._pairs.open_count
+        self.counts["names_beyond_the_limit"] += self.strings.overflow
+        self.counts["tracks_beyond_the_limit"] += self.tracks.overflow
+
+    def _complete(self, complete: list[Complete], start: Array) -> Tables:
+        args = [event.args for event in complete]
+        category = self.categories.of([event.cat for event in complete], np.uint8)
+        for text, code in self.categories.items():
+            self._kinds[code] = kind_of(text)
+        kinds = self._kinds[category]
+        external = _whole([one.external for one in args])
+        absent = np.flatnonzero(external < 0)
+        external[absent] = _whole([args[row].external_old for row in absent.tolist()])
+        return {
+            "events": {
+                "start": start,
+                "duration": self._durations([event.dur for event in complete]),
+                "category": category,
+                "name": self.strings.of([event.name for event in complete]),
+                "track": self.tracks.of(
+                    zip([event.pid for event in complete], [event.tid for event in complete], strict=True), len(complete)
+                ),
+                "correlation": _whole([one.correlation for one in args]),
+                "external": external,
+            },
+            "device": self._device(args, np.flatnonzero(_ON_DEVICE[kinds])),
+            "operators": self._operators(args, np.flatnonzero(_SHAPED[kinds])),
+            "python": self._python(args, np.flatnonzero(kinds == Kind.PYTHON)),
+            **self._rare(args),
+        }
+
+    def _durations(self, values: list[float]) -> Array:
+        duration = from_float(values)
+        absent = duration == NO_TIME
+        self.counts["events_without_duration"] += int(absent.sum())
+        self.counts["negative_durations"] += int(((duration < 0) & ~absent).sum())
+        return np.maximum(duration, 0)
+
+    def _device(self, args: list[Args], rows: Array) -> dict[str, Array]:
+        chosen = [args[row] for row in rows.tolist()]
+        return {
+            "row": rows + self.rows,
+            "stream": _whole_or_text([one.stream for one in chosen]),
+            "device": _whole([one.device for one in chosen]),
+            "bytes": _whole_or_text([one.bytes for one in chosen]),
+            "occupancy_percent": _fractions([one.occupancy for one in chosen]),
+            "blocks_per_sm": _fractions([one.blocks_per_sm for one in chosen]),
+            "grid": self._raw([one.grid for one in chosen]),
+            "block": self._raw([one.block for one in chosen]),
+            "graph_node": _whole([one.graph_node for one in chosen]),
+            "wait_stream": _whole([one.wait_stream for one in chosen]),
+            "wait_correlation": _whole([one.wait_correlation for one in chosen]),
+        }
+
+    def _operators(self, args: list[Args], rows: Array) -> dict[str, Array]:
+        chosen = [args[row] for row in rows.tolist()]
+        return {
+            "row": rows + self.rows,
+            "shapes": self._raw([one.shapes for one in chosen]),
+            "types": self._raw([one.types for one in chosen]),
+            "concrete": self._raw([one.concrete for one in chosen]),
+            "sequence": _whole([one.sequence for one in chosen]),
+            "forward_thread": _whole([one.forward_thread for one in chosen]),
+        }
+
+    def _python(self, args: list[Args], rows: Array) -> dict[str, Array]:
+        chosen = [args[row] for row in rows.tolist()]
+        return {
+            "row": rows + self.rows,
+            "id": _whole([one.python_id for one in chosen]),
+            "parent": _whole([-1 if one.python_parent is None else one.python_parent for one in chosen]),
+        }
+
+    def _rare(self, args: list[Args]) -> Tables:
+        """Return the tables of arguments that few events of any kind have, found in one pass."""
+        rows = [row for row, one in enumerate(args) if one.collective is not None or one.stack is not None]
+        groups = [row for row in rows if args[row].collective is not None]
+        stacks = [row for row in rows if args[row].stack]
+        chosen = [args[row] for row in groups]
+        return {
+            "collectives": {
+                "row": np.array(groups, dtype=np.int64) + self.rows,
+                "collective": self.strings.of([one.collective or "" for one in chosen]),
+                "in_elements": _whole([one.in_elements for one in chosen]),
+                "out_elements": _whole([one.out_elements for one in chosen]),
+                "group_size": _whole([one.group_size for one in chosen]),
+                "group": self.strings.of([one.group or "" for one in chosen]),
+                "group_description": self.strings.of([one.group_description or "" for one in chosen]),
+                "group_ranks": self._raw([one.group_ranks for one in chosen]),
+                "dtype": self.strings.of([one.dtype or "" for one in chosen]),
+                "sequence": _whole([one.collective_sequence for one in chosen]),
+            },
+            "stacks": {
+                "row": np.array(stacks, dtype=np.int64) + self.rows,
+                "stack": self.strings.of([args[row].stack or "" for row in stacks]),
+            },
+        }
+
+    def _memory(self, events: list[Instant]) -> dict[str, Array]:
+        time = from_text([event.ts for event in events])
+        args = [event.args for event, known in zip(events, (time != NO_TIME).tolist(), strict=True) if known]
+        return {
+            "time": time[time != NO_TIME],
+            "bytes": _whole([one.bytes or 0 for one in args]),
+            "address": _whole([one.address for one in args]),
+            "device_type": _whole([one.device_type for one in args]),
+            "device": _whole([one.device for one in args]),
+            "allocated_bytes": _whole([one.allocated for one in args]),
+            "reserved_bytes": _whole([one.reserved for one in args]),
+        }
+
+    def _raw(self, values: list[Any]) -> Array:
+        """Return the codes of pieces of JSON text; Arrow finds those that are equal, so that few become strings."""
+        joined = b"\0".join(values)
+        breaks = np.flatnonzero(np.frombuffer(joined, dtype=np.uint8) == 0)
+        if len(breaks) != len(values) - 1:  # none at all, or text with zeros in it
+            return self.strings.of([str(value, "utf-8", "replace") for value in values])
+        offsets = np.concatenate([[0], breaks + 1, [len(joined)]]).astype(np.int64)
+        array = pa.Array.from_buffers(pa.large_binary(), len(values), [None, pa.py_buffer(offsets), pa.py_buffer(joined)])
+        encoded = array.dictionary_encode()
+        texts = [text.rstrip(b"\0").decode("utf-8", "replace") for text in encoded.dictionary.to_pylist()]
+        return np.asarray(self.strings.of(texts)[to_numpy(encoded.indices)])
+
+    def _others(self, events: list[Any]) -> tuple[list[Instant], list[Complete]]:
+        """Take the names of tracks, and return allocations and what begins and ends make up."""
+        memory: list[Instant] = []
+        halves: list[Begin | End] = []
+        for event in events:
+            kind = type(event)
+            if kind is Instant:
+                if event.args.bytes is not None:
+                    memory.append(event)
+            elif kind is Meta:
+                self._named(event)
+            elif kind is Begin or kind is End:
+                halves.append(event)
+        return memory, self._pairs.completed(halves) if halves else []
+
+    def _named(self, event: Meta) -> None:
+        process, thread = track_text(event.pid), track_text(event.tid)
+        self._name_bytes_left -= len(process) + len(thread) + len(event.args.name) + len(event.args.labels)
+        self._names_left -= 1
+        if self._names_left < 0 or self._name_bytes_left < 0:
+            return
+        if event.name == "process_name":
+            self.process_names.setdefault(process, event.args.name)
+        elif event.name == "process_labels":
+            self.process_labels.setdefault(process, event.args.labels)
+        elif event.name == "thread_name":
+            self.thread_names.setdefault((process, thread), event.args.name)
+
+
+def _whole(values: list[int]) -> Array:
+    """Return whole numbers, -1 for those that do not fit into 64 bits."""
+    try:
+        return np.fromiter(values, np.int64, len(values))
+    except OverflowError:
+        return np.array([value if -(1 << 63) <= value < 1 << 63 else -1 for value in values], dtype=np.int64)
+
+
+def _whole_or_text(values: list[int | str]) -> Array:
+    """Return whole numbers; some writers put those of host calls, which are not used, into strings."""
+    return _whole([value if isinstance(value, int) else -1 for value in values])
+
+
+def _fractions(values: list[float]) -> Array:
+    with np.errstate(over="ignore"):  # infinite is what a number too large for 32 bits then is
+        return np.array(values, dtype=np.float32)

@@ -1,0 +1,165 @@
+"""Reads a trace file of any size into columns, or opens the columns that an earlier reading left in the cache."""
+
+from __future__ import annotations
+
+import gc
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tachoscope_analyzers.trace.reading import cache, nsight
+from tachoscope_analyzers.trace.reading.columns import ColumnBuilder
+from tachoscope_analyzers.trace.reading.decode_events import MalformedEventError, decode, decode_each
+from tachoscope_analyzers.trace.reading.decompress import Blocks
+from tachoscope_analyzers.trace.reading.header_trailer import outside
+from tachoscope_analyzers.trace.reading.metadata import meta_of
+from tachoscope_analyzers.trace.reading.nsight_database import NotAnExportError
+from tachoscope_analyzers.trace.reading.parquet_writer import Writers
+from tachoscope_analyzers.trace.reading.split_json import EventArray, NotATraceError
+from tachoscope_analyzers.trace.reading.trace import Meta, Quality, Trace
+from tachoscope_core.errors import TachoscopeError
+
+Progress = Callable[[int, int], None]
+"""Called with the bytes of the file that were read, and all there are."""
+
+
+def read(path: Path, *, progress: Progress | None = None) -> Trace:
+    """Return a trace: Kineto or other Chrome-format JSON (plain, gzip, zstandard), or an Nsight Systems export (SQLite).
+
+    Raises:
+        TachoscopeError: the file cannot be read, or is no trace.
+    """
+    with _told(path):
+        return _cached(path) or _read(path, progress)
+
+
+def check(path: Path) -> None:
+    """Look at the beginning of a file, and no further, whether it can be a trace.
+
+    Raises:
+        TachoscopeError: as `read` does for what it finds there.
+    """
+    with _told(path):
+        _refuse_what_is_no_file(path)
+        if not nsight.is_export(path):
+            with closing(iter(Blocks(path))) as stream:
+                if not next(EventArray(stream, scan=True).chunks(), b"").strip():
+                    raise NotATraceError("it holds no whole event")
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """Say in one way what is wrong with a file."""
+    try:
+        yield
+    except OSError as error:
+        raise TachoscopeError(f"could not read {path}: {error.strerror or error}") from None
+    except (NotATraceError, NotAnExportError) as error:
+        raise TachoscopeError(
+            f"{path} is no trace that tachoscope can read: {error}",
+            fix="it reads traces of torch.profiler, Horovod, TensorFlow and JAX (JSON, .gz, .zst), and SQLite exports of nsys",
+        ) from None
+    except MalformedEventError as error:
+        near = error.text[:60].decode(errors="replace")
+        raise TachoscopeError(
+            f"{path}: the event at byte {error.offset} of its text cannot be read: {error} (near {near!r})",
+            fix="record the trace again; a file that only ends too early can be read",
+        ) from None
+    except ValueError as error:
+        raise TachoscopeError(f"could not read {path}: {error}", fix="copy or record the file again") from None
+
+
+def _cached(path: Path) -> Trace | None:
+    found = cache.find(path)
+    if found is None:
+        return None
+    try:
+        return Trace(found, path)
+    except (OSError, ValueError):  # damaged, or another process has just removed it
+        cache.discard(found)
+        return None
+
+
+def _read(path: Path, progress: Progress | None) -> Trace:
+    _refuse_what_is_no_file(path)
+    before = cache.signature(path)
+    with cache.writing() as place:
+        meta = nsight.convert(path, place) if nsight.is_export(path) else _converted(path, place, progress)
+        (place / "meta.json").write_bytes(msgspec.json.encode(meta))
+        return Trace(cache.keep(place, path, meta.digest, before), path)
+
+
+def _refuse_what_is_no_file(path: Path) -> None:
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise TachoscopeError(f"could not read {path}: it is no file", fix="give the path of a trace, not of a folder or pipe")
+
+
+def _converted(path: Path, place: Path, progress: Progress | None) -> Meta:
+    meta = _stream(path, place, progress, scan=False)
+    if meta is None:
+        for file in place.iterdir():
+            file.unlink()
+        meta = _stream(path, place, progress, scan=True)
+    assert meta is not None, "a scan raises its errors"
+    return meta
+
+
+def _stream(path: Path, place: Path, progress: Progress | None, *, scan: bool) -> Meta | None:
+    """Return None when line breaks that looked like events' ends may have been something else's, which only a scan can tell."""
+    blocks = Blocks(path)
+    builder = ColumnBuilder()
+    total = path.stat().st_size
+    with closing(iter(blocks)) as stream, _no_garbage_collection(), Writers(place) as writers:
+        array = EventArray(stream, scan=scan)
+        try:
+            for chunk in array.chunks():
+                writers.append(builder.tables(_events(chunk, array, builder)))
+                if progress is not None:
+                    progress(blocks.bytes_read, total)
+        except (NotATraceError, MalformedEventError):
+            if array.by_lines:
+                return None
+            raise
+        builder.finish()
+        if not builder.counts["events"] and not array.whole:
+            raise NotATraceError("it holds no whole event")
+        writers.append(builder.tables([]))
+        writers.append_strings(list(builder.strings))
+    return meta_of(
+        builder,
+        outside=outside(array.header, array.trailer),
+        digest=blocks.digest,
+        text_bytes=array.text_bytes,
+        quality=Quality(cut=blocks.cut or not array.whole, cut_bytes=array.cut_bytes, counts=dict(builder.counts)),
+    )
+
+
+def _events(chunk: bytes, array: EventArray, builder: ColumnBuilder) -> list[Any]:
+    try:
+        return decode(chunk)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        builder.counts["chunks_read_event_by_event"] += 1
+    try:
+        events, closed = decode_each(chunk, builder.counts)
+    except MalformedEventError as error:
+        error.offset += array.position
+        raise
+    if closed >= 0:
+        array.array_ended_at(chunk[closed:])
+    return events
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Millions of small objects live for one chunk each, none in a cycle: the collector would walk them in vain."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
