@@ -14,8 +14,8 @@ import time
 import numpy as np
 from sections import write_section
 
-from tachoscope_analyzers.change_points import change_points
-from tachoscope_analyzers.steps import Matrix
+from tachoscope_analyzers.records.steps import Matrix
+from tachoscope_analyzers.stats.change_points import change_points
 
 COUNTS = (200, 1_000)
 NOISE = (0.02, 0.05, 0.10, 0.30)

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from benchmarks.sections import write_section
 
-from tachoscope_analyzers.load import from_store
+from tachoscope_analyzers.records.load import from_store
 from tachoscope_core.storage.store import Store
 
 SCRIPT = Path(__file__).with_name("lines_loops.py")

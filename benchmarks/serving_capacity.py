@@ -22,9 +22,9 @@ from types import ModuleType
 
 from sections import write_section
 
-from tachoscope_analyzers.serving import capacity, engine_model
-from tachoscope_analyzers.serving.objectives import Objective
-from tachoscope_analyzers.serving.traffic import traffic
+from tachoscope_analyzers.serving.capacity import capacity, engine_model
+from tachoscope_analyzers.serving.capacity.objectives import Objective
+from tachoscope_analyzers.serving.records.traffic import traffic
 from tachoscope_core.servers import metrics_page as serving_page
 from tachoscope_core.servers.snapshot import Snapshot
 

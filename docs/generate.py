@@ -21,17 +21,17 @@ import typer.main
 from generate_alerts import alert_files, alert_runbooks, detection_times, objective_table
 from generate_dashboards import dashboard_files
 
-from tachoscope_analyzers.checkpoint_model import Saving, best_interval, lost_at_failure, useful_ratio
-from tachoscope_analyzers.communication import CLASSES as EXCHANGE_CLASSES
-from tachoscope_analyzers.coverage import missing_signals
-from tachoscope_analyzers.duration import in_words
-from tachoscope_analyzers.gpu_losses import CLASSES as GPU_CLASSES
-from tachoscope_analyzers.life.verdicts import CLASSES as LIFE_CLASSES
-from tachoscope_analyzers.preemptible import DAY, Preemption, expected
-from tachoscope_analyzers.prices import shipped_prices
+from tachoscope_analyzers.checkpoint_policy.cost_model import Saving, best_interval, lost_at_failure, useful_ratio
+from tachoscope_analyzers.checkpoint_policy.preemptible import DAY, Preemption, expected
+from tachoscope_analyzers.classify.communication.exposed import CLASSES as EXCHANGE_CLASSES
+from tachoscope_analyzers.classify.gpu.losses import CLASSES as GPU_CLASSES
+from tachoscope_analyzers.data.prices import shipped_prices
+from tachoscope_analyzers.data.thresholds import sources
+from tachoscope_analyzers.job.coverage import missing_signals
+from tachoscope_analyzers.life.findings import CLASSES as LIFE_CLASSES
 from tachoscope_analyzers.replay.report import FOUND as REPLAYED
-from tachoscope_analyzers.serving.report import CLASSES as SERVING_CLASSES
-from tachoscope_analyzers.thresholds import sources
+from tachoscope_analyzers.serving.report.report import CLASSES as SERVING_CLASSES
+from tachoscope_analyzers.stats.duration_text import in_words
 from tachoscope_analyzers.trace.findings.report import FOUND
 from tachoscope_cli.answers import ANSWERS
 from tachoscope_cli.commands import app

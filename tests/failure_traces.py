@@ -5,7 +5,7 @@ from math import gamma
 import numpy as np
 import numpy.typing as npt
 
-from tachoscope_analyzers.checkpoint_model import Saving
+from tachoscope_analyzers.checkpoint_policy.cost_model import Saving
 
 Gaps = npt.NDArray[np.float64]
 """Seconds from one failure to the next."""

@@ -13,7 +13,7 @@ from unittest import mock
 
 import pytest
 
-from tachoscope_analyzers.load import JobRecords, from_store
+from tachoscope_analyzers.records.load import JobRecords, from_store
 from tachoscope_core.records import records
 from tachoscope_core.storage.store import Store
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tachoscope_analyzers.life.report import analyze_life
-from tachoscope_analyzers.load import JobRecords, from_spool
+from tachoscope_analyzers.records.load import JobRecords, from_spool
 from tachoscope_core.records import records
 from tachoscope_core.report.job_life import Life
 from tachoscope_core.report.report import Report

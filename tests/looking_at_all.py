@@ -9,10 +9,10 @@ import sys
 import time
 from pathlib import Path
 
-from tachoscope_analyzers import load
-from tachoscope_analyzers.analyze import analyze
+from tachoscope_analyzers.job.report import analyze
 from tachoscope_analyzers.life.report import analyze_life
-from tachoscope_analyzers.serving.service import analyze_service
+from tachoscope_analyzers.records import load
+from tachoscope_analyzers.serving.report.from_service import analyze_service
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.storage.store import Store
 from test_odd_records import shown

@@ -11,8 +11,8 @@ from dataclasses import fields, replace
 
 import msgspec
 
-from tachoscope_analyzers.gpu_samples import Gpus
-from tachoscope_analyzers.load import JobRecords
+from tachoscope_analyzers.records.gpu_samples import Gpus
+from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_core.records.records import Heartbeat, Phase, StepDone
 
 Removal = Callable[[JobRecords], JobRecords]

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from helpers import BIN, REPOSITORY, environment
-from tachoscope_analyzers.load import from_store
+from tachoscope_analyzers.records.load import from_store
 from tachoscope_cli.looking import Looking
 from tachoscope_cli.serving import analyze_service
 from tachoscope_core.records import records

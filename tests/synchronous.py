@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from making import job
-from tachoscope_analyzers.analyze import analyze
-from tachoscope_analyzers.load import JobRecords, from_spool
+from tachoscope_analyzers.job.report import analyze
+from tachoscope_analyzers.records.load import JobRecords, from_spool
 from tachoscope_core.records import records
 from tachoscope_core.report.report import Finding, Report
 

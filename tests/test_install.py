@@ -11,7 +11,7 @@ import pytest
 from benchmarks.install_matrix import INSTALLERS, LIMIT_SECONDS, install
 
 from helpers import REPOSITORY, environment
-from tachoscope_analyzers.load import from_store
+from tachoscope_analyzers.records.load import from_store
 from tachoscope_core.extras import EXTRAS
 from tachoscope_core.storage.store import Store
 

@@ -13,10 +13,10 @@ import pytest
 from rich.console import Console
 
 from life_making import NOW, T0, PlantedLife
-from tachoscope_analyzers import load
-from tachoscope_analyzers.analyze import analyze
+from tachoscope_analyzers.job.report import analyze
 from tachoscope_analyzers.life.report import analyze_life
-from tachoscope_analyzers.serving.service import analyze_service
+from tachoscope_analyzers.records import load
+from tachoscope_analyzers.serving.report.from_service import analyze_service
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.records import records
 from tachoscope_core.report.report import Report

@@ -12,7 +12,7 @@ import pytest
 
 from helpers import records_of, run_watched
 from processes import free_port
-from tachoscope_analyzers.analyze import analyze
+from tachoscope_analyzers.job.report import analyze
 from tachoscope_core.report.report import Finding
 
 HERE = Path(__file__).parent

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from helpers import REPOSITORY, answer, assert_phases_sum, execute, records_of, run_watched, seconds_by_phase, steps_of
-from tachoscope_analyzers.load import status
+from tachoscope_analyzers.records.load import status
 
 SCRIPTS = REPOSITORY / "examples" / "public"
 RANKS = 2

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from helpers import assert_phases_sum, execute, records_of, run_watched, seconds_by_phase, steps_of
-from tachoscope_analyzers.load import JobRecords, status
+from tachoscope_analyzers.records.load import JobRecords, status
 from tachoscope_core.storage import spool
 from training_loops import BATCHES, LOOPS, PAUSE
 

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from helpers import records_of, run_watched, steps_of
-from tachoscope_analyzers import data_imbalance, losses, stragglers
-from tachoscope_analyzers.analyze import analyze
-from tachoscope_analyzers.load import JobRecords
-from tachoscope_analyzers.pauses import interpreter_held
-from tachoscope_analyzers.steps import aligned
+from tachoscope_analyzers.classify import data_imbalance, stragglers
+from tachoscope_analyzers.job.report import analyze
+from tachoscope_analyzers.ledger import losses
+from tachoscope_analyzers.records.load import JobRecords
+from tachoscope_analyzers.records.pauses import interpreter_held
+from tachoscope_analyzers.records.steps import aligned
 from tachoscope_core.report.report import Report
 
 SCRIPT = str(Path(__file__).with_name("uneven_training.py"))

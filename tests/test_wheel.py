@@ -98,7 +98,7 @@ def test_the_wheel_holds_only_packages_with_the_projects_prefix_and_its_data(whe
     for data in (
         "tachoscope/syscalls.csv",
         "tachoscope/bootstrap/sitecustomize.py",
-        "tachoscope_analyzers/thresholds.yaml",
+        "tachoscope_analyzers/data/thresholds.yaml",
         "tachoscope_alerts/slos/inference-ttft.yaml",
         "tachoscope_alerts/foreign/vllm.yaml",
         "tachoscope_alerts/recordings.yaml",

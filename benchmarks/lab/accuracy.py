@@ -23,7 +23,7 @@ from benchmarks.lab.accuracy_page import page
 from benchmarks.lab.rows_of_runs import NOTHING, UNKNOWN, Row, read_rows, write_rows
 from benchmarks.lab.scoring import runs_in, score
 
-from tachoscope_analyzers.confidence import shipped_calibration
+from tachoscope_analyzers.findings.calibration import shipped_calibration
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report.taxonomy import BY_SLUG
 
@@ -33,7 +33,7 @@ ANALYZERS = REPOSITORY / "analyzers" / "tachoscope_analyzers"
 
 def digest(name: str) -> str:
     """Return the sha256 of a file of the analyzers."""
-    return hashlib.sha256((ANALYZERS / name).read_bytes()).hexdigest()
+    return hashlib.sha256(next(ANALYZERS.glob(f"*/{name}")).read_bytes()).hexdigest()
 
 
 def score_all(runs: Sequence[Path]) -> list[Row]:

@@ -24,14 +24,14 @@ from benchmarks.lab.reliability import Gate, Told, gates, suspected
 from benchmarks.lab.rows_of_runs import Row, read_rows
 from benchmarks.lab.scoring import runs_in, score
 
-from tachoscope_analyzers.confidence import NOT_CALIBRATED, Calibration, Curve, from_document
+from tachoscope_analyzers.findings.calibration import NOT_CALIBRATED, Calibration, Curve, from_document
 from tachoscope_core.errors import TachoscopeError
 
 PRIOR_FINDINGS = 5.0
 WRONG_NAMES = 0.05
 """Of the names that are told, so many may be wrong: the gate is chosen for that."""
 ANALYZERS = Path(__file__).parents[2] / "analyzers" / "tachoscope_analyzers"
-OUT = ANALYZERS / "calibration.yaml"
+OUT = ANALYZERS / "findings" / "calibration.yaml"
 HEAD = "".join(OUT.read_text().partition("\norigin:")[0:1]) + "\n" if OUT.exists() else ""
 
 
@@ -82,7 +82,7 @@ def document(rows: Sequence[Row], today: str) -> dict[str, Any]:
     return {
         "origin": f"{len(found)} findings in {len(learned)} development runs with injected faults, {today}",
         "findings_sha256": hashlib.sha256(facts.encode()).hexdigest(),
-        "thresholds_sha256": hashlib.sha256((ANALYZERS / "thresholds.yaml").read_bytes()).hexdigest(),
+        "thresholds_sha256": hashlib.sha256((ANALYZERS / "data" / "thresholds.yaml").read_bytes()).hexdigest(),
         "classes": {
             slug: {
                 "findings": curve.findings,

@@ -30,7 +30,7 @@ class Named:
     """A finding of severity warning or critical.
 
     Attributes:
-        seconds: per step. confidence: as it is told. score: what it was before calibration (see `tachoscope_analyzers.confidence`).
+        seconds: per step. confidence: as it is told. score: what it was before calibration (see `findings.calibration`).
         suspected: the class before the gate; another than `slug` where the name was withheld.
     """
 

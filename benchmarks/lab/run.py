@@ -141,9 +141,9 @@ def _freeze(out: Path) -> None:
 
     folder = Path(tachoscope_analyzers.__file__).parent
     digests = {
-        name: hashlib.sha256((folder / name).read_bytes()).hexdigest()
-        for name in ("thresholds.yaml", "calibration.yaml")
-        if (folder / name).exists()
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in (folder / "data" / "thresholds.yaml", folder / "findings" / "calibration.yaml")
+        if path.exists()
     }
     path.write_text(json.dumps({"schema": 1, "time": time.time(), "sha256": digests}, indent=1))
 

@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 from benchmarks.lab.rows_of_runs import Fault, Named, Row
 
-from tachoscope_analyzers.analyze import analyze
-from tachoscope_analyzers.confidence import NOT_CALIBRATED, Calibration
+from tachoscope_analyzers.findings.calibration import NOT_CALIBRATED, Calibration
+from tachoscope_analyzers.job.report import analyze
 from tachoscope_analyzers.life.report import analyze_life
-from tachoscope_analyzers.load import JobRecords, from_store
-from tachoscope_analyzers.serving.from_records import traffic_of
-from tachoscope_analyzers.serving.report import analyze_traffic
+from tachoscope_analyzers.records.load import JobRecords, from_store
+from tachoscope_analyzers.serving.records.from_records import traffic_of
+from tachoscope_analyzers.serving.report.report import analyze_traffic
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.records.records import Record
 from tachoscope_core.report.report import Finding, Report

@@ -237,8 +237,8 @@ def _places(paths: list[str] | None, store: str | None, for_traces: str) -> list
 
 def _of_records(places: list[str], job: str | None, store: str | None, looking: Looking) -> tuple[Report, list[str]]:
     """Return the report on a job's last attempt, or the saved one that is named, and lines to follow it."""
-    from tachoscope_analyzers.analyze import analyze as judge
-    from tachoscope_analyzers.load import serving_job
+    from tachoscope_analyzers.job.report import analyze as judge
+    from tachoscope_analyzers.records.load import serving_job
     from tachoscope_cli import paths as path_module
     from tachoscope_cli.goodput import other_attempts
 

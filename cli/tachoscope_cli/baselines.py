@@ -26,7 +26,7 @@ def against(
     Raises:
         TachoscopeError: the baseline are traces, the same run, or nothing that can be compared.
     """
-    from tachoscope_analyzers.run_comparison import compared
+    from tachoscope_analyzers.compare.runs import compared
     from tachoscope_cli.trace_paths import are_traces
 
     where = list(baseline or places)

@@ -14,8 +14,8 @@ from tachoscope_cli.show import console, write, write_json
 from tachoscope_core.errors import TachoscopeError
 
 if TYPE_CHECKING:
-    from tachoscope_analyzers.prices import Price
-    from tachoscope_analyzers.serving.engine_model import Model
+    from tachoscope_analyzers.data.prices import Price
+    from tachoscope_analyzers.serving.capacity.engine_model import Model
     from tachoscope_core.records.records import EngineWindow, RequestDone
     from tachoscope_core.storage.store import Store
 
@@ -50,9 +50,9 @@ def capacity(
     docs/capacity.md.
     """
     needs_analysis()
-    from tachoscope_analyzers.serving import capacity as capacity_module
-    from tachoscope_analyzers.serving.objectives import DEFAULTS
-    from tachoscope_analyzers.serving.objectives import objective as parsed
+    from tachoscope_analyzers.serving.capacity import capacity as capacity_module
+    from tachoscope_analyzers.serving.capacity.objectives import DEFAULTS
+    from tachoscope_analyzers.serving.capacity.objectives import objective as parsed
     from tachoscope_show.capacity import html as capacity_html
     from tachoscope_show.capacity import text as capacity_text
 
@@ -87,8 +87,8 @@ def _model(source: str, store: str | None, max_running: int | None) -> Model:
     Raises:
         TachoscopeError: there is no such recording or job, or it cannot tell.
     """
-    from tachoscope_analyzers.serving import engine_model
-    from tachoscope_analyzers.serving.traffic import traffic
+    from tachoscope_analyzers.serving.capacity import engine_model
+    from tachoscope_analyzers.serving.records.traffic import traffic
     from tachoscope_core.servers import recording as serving_recording
     from tachoscope_core.storage.store import Store
 
@@ -112,14 +112,14 @@ def _records(store: Store, job: str) -> tuple[list[RequestDone], list[EngineWind
     Raises:
         TachoscopeError: the store has no such job.
     """
-    from tachoscope_analyzers.load import from_store
+    from tachoscope_analyzers.records.load import from_store
 
     found = from_store(store, job)
     return [row for row in found.requests if row.side == "server"] or found.requests, found.engine_windows
 
 
 def _price(device: str | None, prices: Path | None) -> Price | None:
-    from tachoscope_analyzers.prices import price_of, read_prices, shipped_prices
+    from tachoscope_analyzers.data.prices import price_of, read_prices, shipped_prices
 
     if device is None:
         if prices is not None:

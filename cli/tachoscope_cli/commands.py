@@ -105,8 +105,8 @@ def demo(
     A real PyTorch DDP training on this machine, on CPU, under the probe; it takes under a minute and needs no GPU.
     """
     needs_analysis()
-    from tachoscope_analyzers.analyze import analyze as judge
-    from tachoscope_analyzers.load import from_store
+    from tachoscope_analyzers.job.report import analyze as judge
+    from tachoscope_analyzers.records.load import from_store
     from tachoscope_cli import demo as demo_module
     from tachoscope_core.storage.store import Store
 

@@ -10,8 +10,9 @@ from rich.progress import track
 from rich.table import Table
 from rich.text import Text
 
-from tachoscope_analyzers import load, suspects
+from tachoscope_analyzers.life import suspects
 from tachoscope_analyzers.life.report import analyze_life
+from tachoscope_analyzers.records import load
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report.job_life import Life
 from tachoscope_core.storage.store import Store

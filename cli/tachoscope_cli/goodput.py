@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tachoscope_analyzers.data.prices import read_prices, shipped_prices
 from tachoscope_analyzers.life.report import analyze_life
-from tachoscope_analyzers.load import JobRecords
-from tachoscope_analyzers.prices import read_prices, shipped_prices
+from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_cli import maintenance as maintenance_file
 from tachoscope_cli import paths
 from tachoscope_core.errors import TachoscopeError

@@ -8,9 +8,9 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tachoscope_analyzers.allocation import Allocation
-from tachoscope_analyzers.schedulers import kubernetes as reader
-from tachoscope_analyzers.schedulers.foreign import at
+from tachoscope_analyzers.schedulers.common.allocation import Allocation
+from tachoscope_analyzers.schedulers.common.untyped import at
+from tachoscope_analyzers.schedulers.kubernetes import jobs as reader
 from tachoscope_cli.options import notice
 from tachoscope_core.errors import TachoscopeError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tachoscope_analyzers import load
+from tachoscope_analyzers.records import load
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report.report import Report
 from tachoscope_core.report.report import load as load_report

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tachoscope_analyzers import schedulers
-from tachoscope_analyzers.allocation import Allocation
+from tachoscope_analyzers.schedulers.common.allocation import Allocation
 from tachoscope_core.errors import TachoscopeError
 
 WORDS = "slurm:JOBID, kubernetes:NAMESPACE/NAME, or a file or directory of what they wrote"

@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from tachoscope_analyzers.load import JobRecords
-from tachoscope_analyzers.serving import service
-from tachoscope_analyzers.serving.from_records import within
-from tachoscope_analyzers.serving.report import analyze_traffic
-from tachoscope_analyzers.serving.traffic import traffic
+from tachoscope_analyzers.records.load import JobRecords
+from tachoscope_analyzers.serving.records.from_records import within
+from tachoscope_analyzers.serving.records.traffic import traffic
+from tachoscope_analyzers.serving.report import from_service as service
+from tachoscope_analyzers.serving.report.report import analyze_traffic
 from tachoscope_analyzers.trace.analyses.device_peaks import peaks_of
 from tachoscope_cli.looking import Looking
 from tachoscope_cli.options import notice

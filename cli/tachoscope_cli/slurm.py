@@ -8,8 +8,8 @@ import shutil
 import subprocess
 
 from tachoscope_analyzers import schedulers
-from tachoscope_analyzers.allocation import Allocation
-from tachoscope_analyzers.schedulers import slurm_table
+from tachoscope_analyzers.schedulers.common.allocation import Allocation
+from tachoscope_analyzers.schedulers.slurm import sacct_table as slurm_table
 from tachoscope_core.errors import TachoscopeError
 
 TIMEOUT_SECONDS = 60.0

@@ -16,7 +16,7 @@ from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.redaction import redact
 
 if TYPE_CHECKING:
-    from tachoscope_analyzers import load
+    from tachoscope_analyzers.records import load
     from tachoscope_core.storage.store import Store
 
 store_app = typer.Typer(no_args_is_help=True, help="Look into the store of job records.")
@@ -109,7 +109,7 @@ def store_quarantine(
 
 def _listed(store: Store, job: str, written: float, now: float) -> answers.ListedJob:
     """Return what is known of a job; why, if nothing can be read: the others are listed all the same."""
-    from tachoscope_analyzers import load
+    from tachoscope_analyzers.records import load
 
     last = written or None
     try:

@@ -80,10 +80,10 @@ def results_of(store_url: str, job: str, folder: Path) -> Results:
         ImportError: what analyses is not installed.
         OSError: a report could not be written.
     """
-    from tachoscope_analyzers.analyze import analyze
+    from tachoscope_analyzers.data.prices import shipped_prices
+    from tachoscope_analyzers.job.report import analyze
     from tachoscope_analyzers.life.report import analyze_life
-    from tachoscope_analyzers.load import from_store
-    from tachoscope_analyzers.prices import shipped_prices
+    from tachoscope_analyzers.records.load import from_store
     from tachoscope_core.storage.store import Store
     from tachoscope_show.report import html as render_html
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from tachoscope.supervisor.job_watch import EXCUSED, HANG_STEPS, WAITING, Process, View, hang_seconds, stuck_rank
-from tachoscope_analyzers.load import JobRecords
+from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_core.report.report import Evidence, Finding
 
 SILENT_SECONDS = 30.0

@@ -9,9 +9,9 @@ from statistics import median
 import msgspec
 
 from tachoscope.supervisor.job_watch import Process, hang_seconds
-from tachoscope_analyzers import load
-from tachoscope_analyzers.analyze import analyze
-from tachoscope_analyzers.load import JobRecords
+from tachoscope_analyzers.job.report import analyze
+from tachoscope_analyzers.records import load
+from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.records.records import MalformedRecordError, StepDone, UnknownKindError, decode
 from tachoscope_core.report.report import Report

@@ -5,10 +5,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from tachoscope_analyzers.advice.curves import enough_batch, loss_by_interval, seconds_by_batch, steps_with_workers
 from tachoscope_analyzers.advice.workers import Input, needed
-from tachoscope_analyzers.checkpoint_model import Saving, best_interval, useful_ratio
-from tachoscope_analyzers.cores import Cores
+from tachoscope_analyzers.checkpoint_policy.cost_model import Saving, best_interval, useful_ratio
+from tachoscope_analyzers.job.advice_curves import enough_batch, loss_by_interval, seconds_by_batch, steps_with_workers
+from tachoscope_analyzers.records.cores import Cores
 
 
 def test_more_workers_never_make_the_step_longer_and_the_advised_number_is_enough() -> None:

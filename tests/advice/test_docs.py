@@ -1,11 +1,13 @@
 """What docs/advice.md shows is what the code says."""
 
 from helpers import REPOSITORY
-from tachoscope_analyzers.advice import drain, interval, of_job, of_traces, workers
+from tachoscope_analyzers.advice import drain, interval, workers
 from tachoscope_analyzers.advice.drain import Late, Place
 from tachoscope_analyzers.advice.workers import Input
-from tachoscope_analyzers.checkpoint_model import Saving
-from tachoscope_analyzers.cores import Cores
+from tachoscope_analyzers.checkpoint_policy.cost_model import Saving
+from tachoscope_analyzers.job import advice as of_job
+from tachoscope_analyzers.records.cores import Cores
+from tachoscope_analyzers.trace.findings import advice as of_traces
 
 PAGE = " ".join((REPOSITORY / "docs" / "advice.md").read_text().split())
 

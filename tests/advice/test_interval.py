@@ -4,8 +4,8 @@ import pytest
 
 from tachoscope_analyzers.advice import interval
 from tachoscope_analyzers.advice.interval import assumed_between_failures, of_life
-from tachoscope_analyzers.checkpoint_model import Saving, best_interval, useful_ratio
-from tachoscope_analyzers.life.books import Total
+from tachoscope_analyzers.checkpoint_policy.cost_model import Saving, best_interval, useful_ratio
+from tachoscope_analyzers.life.ledger import Total
 from tachoscope_analyzers.life.losses import checkpoint_stall
 from tachoscope_core.report.job_life import Advice, CheckpointCosts
 

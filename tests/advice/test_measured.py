@@ -6,11 +6,11 @@ import pytest
 
 from course_making import late, planted
 from making import job
-from tachoscope_analyzers import losses
-from tachoscope_analyzers.advice.measured import of_batch, of_checkpoints, of_loading
-from tachoscope_analyzers.analyze import analyze
-from tachoscope_analyzers.load import from_spool
-from tachoscope_analyzers.steps import aligned
+from tachoscope_analyzers.job.advice_inputs import of_batch, of_checkpoints, of_loading
+from tachoscope_analyzers.job.report import analyze
+from tachoscope_analyzers.ledger import losses
+from tachoscope_analyzers.records.load import from_spool
+from tachoscope_analyzers.records.steps import aligned
 from tachoscope_core.report.job_life import Attempt, CheckpointCosts, Life
 
 

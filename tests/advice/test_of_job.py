@@ -10,9 +10,9 @@ from msgspec import UNSET
 from gpu_making import FakeGpu, gpu_job, memory, use, write_job, write_samples
 from loader_simulation import waits
 from making import beat, envelope, job
-from tachoscope_analyzers.analyze import analyze
-from tachoscope_analyzers.load import from_spool, from_store
-from tachoscope_analyzers.thresholds import threshold
+from tachoscope_analyzers.data.thresholds import threshold
+from tachoscope_analyzers.job.report import analyze
+from tachoscope_analyzers.records.load import from_spool, from_store
 from tachoscope_core.records import records
 from tachoscope_core.records.records import LoaderSettings
 from tachoscope_core.report.report import AdvisedSettings, Finding, Report, dump

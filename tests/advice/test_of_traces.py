@@ -8,11 +8,11 @@ import pytest
 
 from planting_ranks import Group, PlantedJob
 from recorded import recorded
-from tachoscope_analyzers.advice.expected import step_without
+from tachoscope_analyzers.advice.expected_step import step_without
 from tachoscope_analyzers.advice.handover import handover_seconds
-from tachoscope_analyzers.advice.of_traces import advised
-from tachoscope_analyzers.judge import Candidate
+from tachoscope_analyzers.findings.make import Candidate
 from tachoscope_analyzers.trace.analyses.inefficient_kernels import BLOCKS_SIGNAL
+from tachoscope_analyzers.trace.findings.advice import advised
 from tachoscope_analyzers.trace.findings.report import report
 from tachoscope_analyzers.trace.losses.by_rank import LOADER_SECONDS, LOADS_IN_PROCESS
 from tachoscope_analyzers.trace.ranks.executor import InProcess

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from helpers import REPOSITORY, records_of, run_watched
-from tachoscope_analyzers.analyze import analyze
+from tachoscope_analyzers.job.report import analyze
 from tachoscope_core.report.report import Report
 
 pytestmark = [pytest.mark.alone, pytest.mark.bar]  # simulated loaders show it in each test

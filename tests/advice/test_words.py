@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tachoscope_analyzers.advice.words import count, named_ranks, number, percent, time
+from tachoscope_analyzers.advice.number_text import count, named_ranks, number, percent, time
 
 
 @pytest.mark.parametrize(

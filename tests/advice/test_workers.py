@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from loader_simulation import waits
 from tachoscope_analyzers.advice import workers
 from tachoscope_analyzers.advice.workers import Input, expected_step, needed, shortest_step
-from tachoscope_analyzers.cores import Cores
-from tachoscope_analyzers.thresholds import threshold
+from tachoscope_analyzers.data.thresholds import threshold
+from tachoscope_analyzers.records.cores import Cores
 
 RATIOS = st.floats(0.01, 24.0)
 

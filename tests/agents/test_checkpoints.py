@@ -11,7 +11,7 @@ from typing import TypeVar
 import pytest
 
 from helpers import records_of, run_watched, steps_of
-from tachoscope_analyzers.load import JobRecords
+from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_core.records import records
 
 # What computes checksums has the lowest priority: beside other tests it may get no time before its job ends.

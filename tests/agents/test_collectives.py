@@ -8,7 +8,7 @@ import pytest
 
 from helpers import records_of, run_watched
 from tachoscope.training.collectives import MAX_KEYS, Collectives, Key, size_class
-from tachoscope_analyzers.load import JobRecords
+from tachoscope_analyzers.records.load import JobRecords
 
 
 def test_what_is_yielded_is_what_the_sums_grew_by() -> None:

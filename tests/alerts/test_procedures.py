@@ -12,7 +12,7 @@ import tachoscope
 from helpers import REPOSITORY
 from runbook_pages import blocks, procedures
 from tachoscope.data.shards import QuarantineList
-from tachoscope_analyzers.checkpoint_model import young_interval
+from tachoscope_analyzers.checkpoint_policy.cost_model import young_interval
 from tachoscope_core.storage.shard_quarantine import PATH_VARIABLE
 
 DAY = 86_400.0

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tachoscope_analyzers.advisor import advise
-from tachoscope_analyzers.checkpoint_model import Saving, best_interval, lost_at_failure, useful_ratio
+from tachoscope_analyzers.checkpoint_policy.advisor import advise
+from tachoscope_analyzers.checkpoint_policy.cost_model import Saving, best_interval, lost_at_failure, useful_ratio
 from tachoscope_core.report.job_life import Advice, CheckpointCosts
 
 DAY = 86_400.0

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tachoscope_analyzers.aligned_steps import Axis, StepTimes, aligned_steps
+from tachoscope_analyzers.compare.aligned_steps import Axis, StepTimes, aligned_steps
 
 
 def run(first: int, seconds: list[float]) -> StepTimes:

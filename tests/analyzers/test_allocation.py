@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tachoscope_analyzers.allocation import (
+from tachoscope_analyzers.schedulers.common.allocation import (
     Allocation,
     Launch,
     gang_wait_seconds,

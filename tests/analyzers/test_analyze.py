@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from making import beat, job, synchronous
-from tachoscope_analyzers import losses
-from tachoscope_analyzers.analyze import analyze
-from tachoscope_analyzers.load import from_spool
-from tachoscope_analyzers.steps import CAUSES, aligned
+from tachoscope_analyzers.job.report import analyze
+from tachoscope_analyzers.ledger import losses
+from tachoscope_analyzers.records.load import from_spool
+from tachoscope_analyzers.records.steps import CAUSES, aligned
 from tachoscope_core.records.records import PHASES
 from tachoscope_core.report.report import Report
 

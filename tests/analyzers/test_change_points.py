@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tachoscope_analyzers.change_points import change_points
-from tachoscope_analyzers.steps import Matrix
+from tachoscope_analyzers.records.steps import Matrix
+from tachoscope_analyzers.stats.change_points import change_points
 
 LEVEL = 0.1
 

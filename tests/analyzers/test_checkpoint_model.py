@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from failure_traces import best_found, exponential, useful, walked, weibull
-from tachoscope_analyzers.checkpoint_model import (
+from tachoscope_analyzers.checkpoint_policy.cost_model import (
     Saving,
     best_interval,
     daly_interval,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from making import moved
-from tachoscope_analyzers.collective_waits import collective_waits, evidence
+from tachoscope_analyzers.classify.communication.nccl_waits import collective_waits, evidence
 from tachoscope_core.records.records import CollectiveDone
 
 RANKS = 4

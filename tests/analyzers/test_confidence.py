@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tachoscope_analyzers import confidence
-from tachoscope_analyzers.confidence import MOST, NOT_CALIBRATED, Calibration, Curve
-from tachoscope_analyzers.judge import Candidate, Series, findings
-from tachoscope_analyzers.thresholds import threshold
+from tachoscope_analyzers.data.thresholds import threshold
+from tachoscope_analyzers.findings import calibration as confidence
+from tachoscope_analyzers.findings.calibration import MOST, NOT_CALIBRATED, Calibration, Curve
+from tachoscope_analyzers.findings.make import Candidate, Series, findings
 from tachoscope_core.report.report import Evidence, Finding
 
 SERIES = Series(np.full(100, 0.1), 1, 100, "planted")

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from making import beat, job
-from tachoscope_analyzers.analyze import analyze
-from tachoscope_analyzers.load import from_spool
+from tachoscope_analyzers.job.report import analyze
+from tachoscope_analyzers.records.load import from_spool
 from tachoscope_core.records.records import Heartbeat
 from tachoscope_core.report.report import Finding
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from course_making import Extra, late, nothing, planted, slower
-from tachoscope_analyzers.analyze import analyze
-from tachoscope_analyzers.load import from_spool
+from tachoscope_analyzers.job.report import analyze
+from tachoscope_analyzers.records.load import from_spool
 from tachoscope_core.report.trend import Course
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from synchronous import found, names, planted, signal
-from tachoscope_analyzers.analyze import analyze
+from tachoscope_analyzers.job.report import analyze
 
 STEPS = 120
 LENGTH = 1000

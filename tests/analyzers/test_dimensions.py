@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from making import job, moved
-from tachoscope_analyzers.analyze import analyze
-from tachoscope_analyzers.dimensions import Exposed, exposed
-from tachoscope_analyzers.load import JobRecords, from_spool
-from tachoscope_analyzers.steps import aligned
+from tachoscope_analyzers.classify.communication.parallel_dimensions import Exposed, exposed
+from tachoscope_analyzers.job.report import analyze
+from tachoscope_analyzers.records.load import JobRecords, from_spool
+from tachoscope_analyzers.records.steps import aligned
 from tachoscope_core.records import records
 from tachoscope_core.records.group_names import group_name
 

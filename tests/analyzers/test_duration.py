@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from tachoscope_analyzers.duration import in_words
+from tachoscope_analyzers.stats.duration_text import in_words
 
 
 @pytest.mark.parametrize(

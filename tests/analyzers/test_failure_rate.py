@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tachoscope_analyzers.failure_rate import failure_rate, poisson_at_most
+from tachoscope_analyzers.stats.failure_rate import failure_rate, poisson_at_most
 
 
 @pytest.mark.parametrize(

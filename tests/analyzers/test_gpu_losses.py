@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from gpu_making import BEGIN, OWN, FakeGpu, Held, gpu_job, write_job, write_samples
 from making import envelope
-from tachoscope_analyzers import gpu_losses
-from tachoscope_analyzers.analyze import analyze
-from tachoscope_analyzers.coverage import missing_signals
-from tachoscope_analyzers.gpu_samples import Gpus, GpuSamples
-from tachoscope_analyzers.gpu_throttle import Throttled
-from tachoscope_analyzers.load import JobRecords, from_spool, from_store
-from tachoscope_analyzers.steps import Steps, aligned
+from tachoscope_analyzers.classify.gpu import losses as gpu_losses
+from tachoscope_analyzers.classify.gpu.throttle import Throttled
+from tachoscope_analyzers.job.coverage import missing_signals
+from tachoscope_analyzers.job.report import analyze
+from tachoscope_analyzers.records.gpu_samples import Gpus, GpuSamples
+from tachoscope_analyzers.records.load import JobRecords, from_spool, from_store
+from tachoscope_analyzers.records.steps import Steps, aligned
 from tachoscope_core.metrics.gpu import GPU_CLOCK, GPU_THROTTLED, GPU_THROTTLED_SECONDS, GPU_UTILIZATION
 from tachoscope_core.report.report import Finding, Report
 from tachoscope_core.storage.store import Store
@@ -290,8 +290,8 @@ def sampled(gpu: FakeGpu, every: float = 15.0) -> GpuSamples:
 
 
 def judged(gpus: Sequence[FakeGpu]) -> Mapping[int, Throttled]:
-    from tachoscope_analyzers.gpu_ranks import rank_gpus
-    from tachoscope_analyzers.gpu_throttle import throttled
+    from tachoscope_analyzers.classify.gpu.throttle import throttled
+    from tachoscope_analyzers.records.gpu_by_rank import rank_gpus
 
     job, steps = job_of(len(gpus))
     job = replace(job, gpus=Gpus({envelope(gpu.rank)["writer"]: sampled(gpu) for gpu in gpus}))

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from gpu_making import FakeGpu, gpu_job, memory, use, write_job, write_samples
-from tachoscope_analyzers.analyze import analyze
-from tachoscope_analyzers.load import from_store
+from tachoscope_analyzers.job.report import analyze
+from tachoscope_analyzers.records.load import from_store
 from tachoscope_core.metrics.gpu import GPU_LINK_RATE, GPU_PCIE_BYTES, GPU_UTILIZATION
 from tachoscope_core.report.report import Report
 from tachoscope_core.storage.store import Store

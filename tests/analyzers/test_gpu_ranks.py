@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu_making import BEGIN, FakeGpu, gpu_job, write_job, write_samples
-from tachoscope_analyzers.gpu_ranks import RankGpu, rank_gpus
-from tachoscope_analyzers.gpu_samples import GpuSamples
-from tachoscope_analyzers.load import from_store
-from tachoscope_analyzers.steps import aligned
+from tachoscope_analyzers.records.gpu_by_rank import RankGpu, rank_gpus
+from tachoscope_analyzers.records.gpu_samples import GpuSamples
+from tachoscope_analyzers.records.load import from_store
+from tachoscope_analyzers.records.steps import aligned
 from tachoscope_core.metrics.gpu import GPU_UTILIZATION
 from tachoscope_core.storage.store import Store
 

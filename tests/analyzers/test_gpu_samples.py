@@ -10,10 +10,10 @@ import pytest
 
 from gpu_making import BEGIN, HOST, MAX_CLOCK, FakeGpu, Held, gpu_job, sample_lines, use, uuid, write_job, write_samples
 from making import envelope, job
-from tachoscope_analyzers import gpu_samples
-from tachoscope_analyzers.analyze import analyze
-from tachoscope_analyzers.gpu_samples import Gpus, GpuSamples, of_job
-from tachoscope_analyzers.load import from_spool, from_store
+from tachoscope_analyzers.job.report import analyze
+from tachoscope_analyzers.records import gpu_samples
+from tachoscope_analyzers.records.gpu_samples import Gpus, GpuSamples, of_job
+from tachoscope_analyzers.records.load import from_spool, from_store
 from tachoscope_core.metrics.gpu import GPU_ACTIVE, GPU_CLOCK, GPU_NVLINK_BYTES, GPU_THROTTLED_SECONDS
 from tachoscope_core.records import records
 from tachoscope_core.storage.store import Store, StoredSamples

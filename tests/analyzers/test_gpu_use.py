@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from gpu_making import FakeGpu, Held, gpu_job, use, write_job, write_samples
-from tachoscope_analyzers.analyze import analyze
-from tachoscope_analyzers.load import from_store
+from tachoscope_analyzers.job.report import analyze
+from tachoscope_analyzers.records.load import from_store
 from tachoscope_core.metrics.gpu import GPU_ACTIVE, GPU_POWER, GPU_UTILIZATION
 from tachoscope_core.metrics.metric import Metric
 from tachoscope_core.report.report import Finding, Report

@@ -8,8 +8,8 @@ import pytest
 
 from making import beat, job
 from synchronous import bad, found, names, planted, signal
-from tachoscope_analyzers.analyze import analyze
-from tachoscope_analyzers.load import from_spool
+from tachoscope_analyzers.job.report import analyze
+from tachoscope_analyzers.records.load import from_spool
 
 STEPS = 120
 EVERY_TENTH = np.arange(1, STEPS + 1) % 10 == 0

@@ -7,7 +7,7 @@ import pytest
 
 from making import beat, envelope
 from synchronous import BASE, TRANSFER, bad, names, planted, signal
-from tachoscope_analyzers.analyze import analyze
+from tachoscope_analyzers.job.report import analyze
 from tachoscope_core.records import records
 from tachoscope_core.report.report import Report
 

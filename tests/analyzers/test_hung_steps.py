@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from making import job, synchronous
-from tachoscope_analyzers import hung_steps
-from tachoscope_analyzers.analyze import analyze
-from tachoscope_analyzers.load import from_spool
-from tachoscope_analyzers.losses import Losses, attribute
-from tachoscope_analyzers.steps import Steps, aligned
+from tachoscope_analyzers.classify import hang as hung_steps
+from tachoscope_analyzers.job.report import analyze
+from tachoscope_analyzers.ledger.losses import Losses, attribute
+from tachoscope_analyzers.records.load import from_spool
+from tachoscope_analyzers.records.steps import Steps, aligned
 from tachoscope_core.report.report import Report
 
 BASE = {"data_wait": 0.001, "forward": 0.030, "backward": 0.062, "optimizer": 0.004, "other": 0.001}

@@ -7,8 +7,8 @@ import pytest
 
 from making import beat
 from synchronous import BASE, planted
-from tachoscope_analyzers.analyze import analyze
-from tachoscope_analyzers.load import JobRecords
+from tachoscope_analyzers.job.report import analyze
+from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_core.report.report import Report
 
 STEPS = 150

@@ -10,11 +10,11 @@ import course_making
 from life_making import NOW, T0, PlantedLife, killed_three_times
 from making import envelope, job
 from serving_making import BEGIN, Server
-from tachoscope_analyzers import job_summary
-from tachoscope_analyzers.job_summary import MOST_POINTS, JobSummary, standing, summarise
+from tachoscope_analyzers.data.prices import RANK, Price
+from tachoscope_analyzers.fleet import job_summary
+from tachoscope_analyzers.fleet.job_summary import MOST_POINTS, JobSummary, standing, summarise
 from tachoscope_analyzers.life.report import analyze_life
-from tachoscope_analyzers.load import JobRecords, from_spool
-from tachoscope_analyzers.prices import RANK, Price
+from tachoscope_analyzers.records.load import JobRecords, from_spool
 from tachoscope_core.records import records
 
 PRICE = Price(

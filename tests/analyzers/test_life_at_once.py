@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from life_making import T0, PlantedLife, judged
-from tachoscope_analyzers import load
-from tachoscope_analyzers.analyze import analyze
+from tachoscope_analyzers.job.report import analyze
 from tachoscope_analyzers.life.report import analyze_life
+from tachoscope_analyzers.records import load
 from tachoscope_core.records import records
 
 SAID = "two attempts ran at once: 0 and 1 from 2023-11-14 22:13:45 to 2023-11-14 22:13:55 UTC"

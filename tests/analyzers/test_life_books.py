@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from life_making import T0, PlantedLife
-from tachoscope_analyzers.life import attribution
+from tachoscope_analyzers.attempts import attribution
 from tachoscope_analyzers.life.report import analyze_life
 from tachoscope_core.records import records
 from tachoscope_core.report.report import Report

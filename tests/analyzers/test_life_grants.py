@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from life_making import T0, PlantedLife
-from tachoscope_analyzers.allocation import Allocation
 from tachoscope_analyzers.life.report import analyze_life
+from tachoscope_analyzers.schedulers.common.allocation import Allocation
 from tachoscope_core.records import records
 from tachoscope_core.report.job_life import Life
 

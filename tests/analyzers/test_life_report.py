@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from life_making import T0, PlantedLife, judged, killed_three_times
-from tachoscope_analyzers.allocation import Allocation
+from tachoscope_analyzers.schedulers.common.allocation import Allocation
 
 
 def test_a_job_killed_three_times_loses_the_steps_since_its_checkpoints(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tachoscope_analyzers.life.verdicts import Base, Loss, findings, interval
+from tachoscope_analyzers.life.findings import Base, Loss, findings, interval
 
 
 def test_the_interval_of_one_event_is_wide_and_that_of_many_narrow() -> None:

@@ -1,6 +1,6 @@
 """Which runs are offered as baselines, and in which order."""
 
-from tachoscope_analyzers.likely_baselines import likely_baselines, pattern
+from tachoscope_analyzers.compare.baselines import likely_baselines, pattern
 
 
 def names(job: str, others: list[str], lineages: dict[str, dict[str, str]] | None = None) -> list[str]:

@@ -1,4 +1,4 @@
-from tachoscope_analyzers.lineage_difference import differences
+from tachoscope_analyzers.compare.lineage import differences
 
 
 def changed(now: dict[str, str], before: dict[str, str]) -> dict[str, tuple[str, str]]:

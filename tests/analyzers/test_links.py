@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from making import job, moved
-from tachoscope_analyzers.analyze import analyze
-from tachoscope_analyzers.load import from_spool
+from tachoscope_analyzers.job.report import analyze
+from tachoscope_analyzers.records.load import from_spool
 from tachoscope_core.report.report import Finding, Report
 
 STEPS = 50

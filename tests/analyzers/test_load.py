@@ -4,7 +4,7 @@ import pytest
 
 from making import envelope, job
 from tachoscope.spool.ship import ship
-from tachoscope_analyzers.load import from_spool, from_store, status
+from tachoscope_analyzers.records.load import from_spool, from_store, status
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.records import records
 from tachoscope_core.storage.store import Store

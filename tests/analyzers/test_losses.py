@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from making import job
-from tachoscope_analyzers import losses
-from tachoscope_analyzers.analyze import analyze
-from tachoscope_analyzers.load import JobRecords, from_spool
-from tachoscope_analyzers.steps import CAUSES, Steps, aligned
+from tachoscope_analyzers.job.report import analyze
+from tachoscope_analyzers.ledger import losses
+from tachoscope_analyzers.records.load import JobRecords, from_spool
+from tachoscope_analyzers.records.steps import CAUSES, Steps, aligned
 
 
 def records(folder: Path, forward: list[float], data: list[float] | None = None) -> JobRecords:

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from making import beat, job
-from tachoscope_analyzers.analyze import analyze
-from tachoscope_analyzers.load import from_spool
-from tachoscope_analyzers.network import bus_factor, shifted
+from tachoscope_analyzers.classify.communication.network_degraded import bus_factor, shifted
+from tachoscope_analyzers.job.report import analyze
+from tachoscope_analyzers.records.load import from_spool
 from tachoscope_core.report.report import Report
 
 STEPS = 120

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tachoscope_analyzers.per_work import per_work
+from tachoscope_analyzers.compare.per_work import per_work
 from tachoscope_core.report.trend import Course, Estimate
 
 

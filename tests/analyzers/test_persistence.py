@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from course_making import SEGMENT, Extra, late, nothing, planted
-from tachoscope_analyzers.load import from_spool
-from tachoscope_analyzers.persistence import late_ranks
-from tachoscope_analyzers.steps import aligned
+from tachoscope_analyzers.classify.late_rank_intervals import late_ranks
+from tachoscope_analyzers.records.load import from_spool
+from tachoscope_analyzers.records.steps import aligned
 from tachoscope_core.report.trend import LateRank
 
 

@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from making import job, moved
-from tachoscope_analyzers import links, pipeline
-from tachoscope_analyzers.analyze import analyze
-from tachoscope_analyzers.load import JobRecords, from_spool
-from tachoscope_analyzers.steps import CAUSES, aligned
+from tachoscope_analyzers.classify.communication import slow_link as links
+from tachoscope_analyzers.classify.pipeline import attribution as pipeline
+from tachoscope_analyzers.job.report import analyze
+from tachoscope_analyzers.records.load import JobRecords, from_spool
+from tachoscope_analyzers.records.steps import CAUSES, aligned
 from tachoscope_core.report.report import Report
 
 STEPS = 60

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from tachoscope_analyzers.checkpoint_model import Saving, best_interval
-from tachoscope_analyzers.failure_rate import failure_rate
-from tachoscope_analyzers.preemptible import Preemption, expected, policy
+from tachoscope_analyzers.checkpoint_policy.cost_model import Saving, best_interval
+from tachoscope_analyzers.checkpoint_policy.preemptible import Preemption, expected, policy
+from tachoscope_analyzers.stats.failure_rate import failure_rate
 
 DAY = 86_400.0
 

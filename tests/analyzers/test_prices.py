@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tachoscope_analyzers.prices import cost, price_of, read_prices, shipped_prices
+from tachoscope_analyzers.data.prices import cost, price_of, read_prices, shipped_prices
 from tachoscope_core.errors import TachoscopeError
 
 # As torch.cuda.get_device_name() gives them, by the name of the price that fits; with older drivers without `NVIDIA`.

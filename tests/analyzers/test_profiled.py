@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from making import envelope, job
-from tachoscope_analyzers.analyze import analyze
-from tachoscope_analyzers.decisions import decide
-from tachoscope_analyzers.load import JobRecords, from_store
-from tachoscope_analyzers.steps import aligned
-from tachoscope_analyzers.timeline import timeline
+from tachoscope_analyzers.job.classify import decide
+from tachoscope_analyzers.job.report import analyze
+from tachoscope_analyzers.job.timeline import timeline
+from tachoscope_analyzers.records.load import JobRecords, from_store
+from tachoscope_analyzers.records.steps import aligned
 from tachoscope_core.records import records
 from tachoscope_core.storage.store import Store
 

@@ -2,9 +2,9 @@ import uuid
 from pathlib import Path
 
 from life_making import PlantedLife
-from tachoscope_analyzers.analyze import analyze
+from tachoscope_analyzers.job.report import analyze
 from tachoscope_analyzers.life.report import analyze_life
-from tachoscope_analyzers.load import JobRecords, from_store
+from tachoscope_analyzers.records.load import JobRecords, from_store
 from tachoscope_core.records import records
 from tachoscope_core.storage import shard_quarantine as quarantine
 from tachoscope_core.storage.store import Store

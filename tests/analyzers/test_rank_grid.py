@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from course_making import late, planted
-from tachoscope_analyzers.histogram import histogram
-from tachoscope_analyzers.load import from_spool
-from tachoscope_analyzers.rank_grid import MOST_COLUMNS, MOST_ROWS, grid, own_time, waiting
-from tachoscope_analyzers.steps import Steps, aligned
+from tachoscope_analyzers.job.rank_grid import MOST_COLUMNS, MOST_ROWS, grid, own_time, waiting
+from tachoscope_analyzers.ledger.histogram import histogram
+from tachoscope_analyzers.records.load import from_spool
+from tachoscope_analyzers.records.steps import Steps, aligned
 
 
 @pytest.fixture(scope="module")

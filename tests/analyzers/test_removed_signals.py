@@ -10,8 +10,8 @@ import pytest
 from gpu_making import FakeGpu, Held, gpu_job, write_job, write_samples
 from making import beat, job, synchronous
 from removing import REMOVALS
-from tachoscope_analyzers.analyze import analyze
-from tachoscope_analyzers.load import JobRecords, from_spool, from_store
+from tachoscope_analyzers.job.report import analyze
+from tachoscope_analyzers.records.load import JobRecords, from_spool, from_store
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report.report import Report
 from tachoscope_core.storage.store import Store

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from course_making import Extra, late, nothing, planted, slower
-from tachoscope_analyzers.analyze import analyze
-from tachoscope_analyzers.load import from_spool
-from tachoscope_analyzers.run_comparison import compared
+from tachoscope_analyzers.compare.runs import compared
+from tachoscope_analyzers.job.report import analyze
+from tachoscope_analyzers.records.load import from_spool
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report.comparison import Comparison
 from tachoscope_core.report.report import Report, Source, dump, load

@@ -5,11 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tachoscope_analyzers.serving import capacity, engine_model, intervals
-from tachoscope_analyzers.serving.objectives import DEFAULTS, Objective, objective
-from tachoscope_analyzers.serving.replay import Cost, Engine, Load, replay
-from tachoscope_analyzers.serving.traffic import Traffic, traffic
-from tachoscope_analyzers.serving.workload import Workload
+from tachoscope_analyzers.serving.capacity import capacity, engine_model
+from tachoscope_analyzers.serving.capacity import engine_intervals as intervals
+from tachoscope_analyzers.serving.capacity.engine_simulator import Cost, Engine, Load, replay
+from tachoscope_analyzers.serving.capacity.objectives import DEFAULTS, Objective, objective
+from tachoscope_analyzers.serving.capacity.workload import Workload
+from tachoscope_analyzers.serving.records.traffic import Traffic, traffic
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.records.records import EngineWindow, RequestDone
 from tachoscope_core.servers.snapshot import Buckets, EngineState, Snapshot

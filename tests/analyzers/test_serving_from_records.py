@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serving_making import BEGIN, Server
-from tachoscope_analyzers.load import JobRecords, from_spool, serving_job, status
-from tachoscope_analyzers.serving.from_records import engine_states, request_states, traffic_of
+from tachoscope_analyzers.records.load import JobRecords, from_spool, serving_job, status
+from tachoscope_analyzers.serving.records.from_records import engine_states, request_states, traffic_of
 from tachoscope_core.records import records
 from tachoscope_core.report.report import Source
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from serving_making import Server
-from tachoscope_analyzers.serving.phases import SHARES, by_slowness, in_order, slowest
+from tachoscope_analyzers.serving.records.request_phases import SHARES, by_slowness, in_order, slowest
 from tachoscope_core.records.records import RequestDone
 
 

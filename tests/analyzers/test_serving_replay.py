@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tachoscope_analyzers.serving.replay import Cost, Engine, Load, replay
+from tachoscope_analyzers.serving.capacity.engine_simulator import Cost, Engine, Load, replay
 
 COST = Cost(0.004, 70e-6, 300e-6)
 

@@ -7,8 +7,8 @@ import pytest
 
 from making import beat
 from synchronous import planted
-from tachoscope_analyzers.analyze import analyze
-from tachoscope_analyzers.judge import Candidate, Series, findings
+from tachoscope_analyzers.findings.make import Candidate, Series, findings
+from tachoscope_analyzers.job.report import analyze
 from tachoscope_core.report.report import Finding, gravest
 
 STEPS = 200

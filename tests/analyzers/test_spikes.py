@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tachoscope_analyzers import spikes
+from tachoscope_analyzers.stats import spikes
 
 STEPS = 200
 NUMBERS = np.arange(3, 3 + STEPS, dtype=np.int64)

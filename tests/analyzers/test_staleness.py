@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from making import envelope
 from synchronous import bad, planted, signal
-from tachoscope_analyzers.analyze import analyze
-from tachoscope_analyzers.staleness import quantile
+from tachoscope_analyzers.classify.async_staleness import quantile
+from tachoscope_analyzers.job.report import analyze
 from tachoscope_core.records import records
 from tachoscope_core.report.report import Report
 

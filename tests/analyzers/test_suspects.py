@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tachoscope_analyzers.suspects import HostFailure, ShardFailure, at_least, holm, hosts, over_jobs, shards
+from tachoscope_analyzers.life.suspects import HostFailure, ShardFailure, at_least, holm, hosts, over_jobs, shards
 from tachoscope_core.report.job_life import Attempt, Life, Recovery, Suspect
 
 FLEET = {f"host-{number:03}": 1000.0 for number in range(200)}

@@ -10,12 +10,12 @@ from course_making import late, planted
 from course_making import lines as planted_lines
 from gpu_making import FakeGpu, gpu_job
 from making import job as made
-from tachoscope_analyzers.analyze import report_of
-from tachoscope_analyzers.decisions import Decided, decide
-from tachoscope_analyzers.load import from_spool
-from tachoscope_analyzers.steps import aligned
-from tachoscope_analyzers.timeline import MOST_BINS, Timeline, bin_edges, step_edges, timeline
-from tachoscope_analyzers.within import within
+from tachoscope_analyzers.job.classify import Decided, decide
+from tachoscope_analyzers.job.report import report_of
+from tachoscope_analyzers.job.timeline import MOST_BINS, Timeline, bin_edges, step_edges, timeline
+from tachoscope_analyzers.records.load import from_spool
+from tachoscope_analyzers.records.steps import aligned
+from tachoscope_analyzers.records.window import within
 from tachoscope_core.records import records
 from tachoscope_core.report.report import LEDGER_TOLERANCE, Report
 

@@ -8,12 +8,12 @@ import pytest
 
 from course_making import TRANSFER, Extra, late, nothing, planted
 from making import job
-from tachoscope_analyzers import losses
-from tachoscope_analyzers.analyze import analyze
-from tachoscope_analyzers.decisions import decide
-from tachoscope_analyzers.load import JobRecords, from_spool
-from tachoscope_analyzers.steps import Steps, aligned
-from tachoscope_analyzers.what_if import Removal, WhatIf, removal_of
+from tachoscope_analyzers.job.classify import decide
+from tachoscope_analyzers.job.report import analyze
+from tachoscope_analyzers.job.what_if import Removal, WhatIf, removal_of
+from tachoscope_analyzers.ledger import losses
+from tachoscope_analyzers.records.load import JobRecords, from_spool
+from tachoscope_analyzers.records.steps import Steps, aligned
 from tachoscope_core.errors import TachoscopeError
 
 ALL = [Removal(state) for state in ("data_wait", "host_to_device", "host_wait", "checkpoint", "evaluation", "unexplained")]

@@ -7,10 +7,10 @@ import pytest
 
 from course_making import late, planted
 from making import moved
-from tachoscope_analyzers.analyze import analyze
-from tachoscope_analyzers.links import last_steps
-from tachoscope_analyzers.load import JobRecords, from_spool
-from tachoscope_analyzers.within import within
+from tachoscope_analyzers.classify.communication.slow_link import last_steps
+from tachoscope_analyzers.job.report import analyze
+from tachoscope_analyzers.records.load import JobRecords, from_spool
+from tachoscope_analyzers.records.window import within
 from tachoscope_core.errors import TachoscopeError
 
 NEVER, FOREVER = 0.0, 1e12

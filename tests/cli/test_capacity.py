@@ -10,7 +10,7 @@ from unittest import mock
 
 import pytest
 
-from tachoscope_analyzers.serving import capacity
+from tachoscope_analyzers.serving.capacity import capacity
 from tachoscope_cli.commands import call
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.records import records

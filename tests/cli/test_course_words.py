@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from course_making import Extra, late, nothing, planted, slower
-from tachoscope_analyzers.analyze import analyze
-from tachoscope_analyzers.load import from_spool
+from tachoscope_analyzers.job.report import analyze
+from tachoscope_analyzers.records.load import from_spool
 from tachoscope_core.report.report import Report
 from tachoscope_show.report.html import render
 from tachoscope_show.report.trend_words import lines

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from making import job
-from tachoscope_analyzers.load import from_store
+from tachoscope_analyzers.records.load import from_store
 from tachoscope_cli import demo_profile
 from tachoscope_core.storage import traces as stored_traces
 from tachoscope_core.storage.store import Store, default_url

@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console
 
 from life_making import T0, PlantedLife
+from tachoscope_analyzers.data.prices import Price
 from tachoscope_analyzers.life.report import analyze_life
-from tachoscope_analyzers.prices import Price
 from tachoscope_core.report.job_life import CheckpointCosts
 from tachoscope_core.report.report import Report, dump, load
 from tachoscope_show.life import words as life_words

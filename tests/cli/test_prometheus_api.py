@@ -14,7 +14,7 @@ import pytest
 import serving_pages as pages
 from gpu.fake_dcgm_exporter import FakeDcgmExporter, fake_dcgm_exporter
 from processes import ask_prometheus, prometheus, wait_for
-from tachoscope_analyzers.serving.traffic import traffic
+from tachoscope_analyzers.serving.records.traffic import traffic
 from tachoscope_cli import prometheus_api
 from tachoscope_cli.prometheus_api import read
 from tachoscope_core.errors import TachoscopeError

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from processes import AgentProcess, agent_process
-from tachoscope_analyzers.load import from_store
+from tachoscope_analyzers.records.load import from_store
 from tachoscope_cli.demo_agent import Watched
 from tachoscope_cli.run import Outcome
 from tachoscope_cli.show import console

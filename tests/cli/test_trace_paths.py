@@ -92,7 +92,7 @@ def test_no_permission_is_told_as_such(name: str, tmp_path: Path) -> None:
         parent.chmod(0o755)
     (folder / name).chmod(0)
     # What the command imports when it runs lies where only root may read.
-    imports = "import importlib.metadata, pandas, yaml, tachoscope_analyzers.analyze, tachoscope_core.report.report"
+    imports = "import importlib.metadata, pandas, yaml, tachoscope_analyzers.job.report, tachoscope_core.report.report"
     imports += "; from tachoscope_cli.main import main; from tachoscope_cli import commands, paths, trace_paths"
     code = f"import os, sys; {imports}; os.setuid(65534); main(sys.argv[1:])"
 

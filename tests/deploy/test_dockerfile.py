@@ -19,7 +19,7 @@ from dockerfile import Build, Stage, parse
 from helpers import BIN, REPOSITORY
 from processes import free_port, wait_for
 from rendering import CHART, DEPLOY, one, render
-from tachoscope_analyzers.load import from_store
+from tachoscope_analyzers.records.load import from_store
 from tachoscope_core.storage import spool
 from tachoscope_core.storage.store import Store
 from tachoscope_node.config.load import load

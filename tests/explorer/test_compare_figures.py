@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tachoscope_analyzers.aligned_steps import StepTimes, aligned_steps
+from tachoscope_analyzers.compare.aligned_steps import StepTimes, aligned_steps
 from tachoscope_core.report.comparison import Comparison, Difference
 from tachoscope_core.report.palette import STATE_COLORS
 from tachoscope_core.report.report import Change

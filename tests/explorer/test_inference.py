@@ -11,9 +11,9 @@ from streamlit.testing.v1 import AppTest
 
 from exploring import open_page, words
 from serving_making import BEGIN, Server
-from tachoscope_analyzers.serving.capacity import Capacity, Point
-from tachoscope_analyzers.serving.objectives import Objective
-from tachoscope_analyzers.serving.traffic import Traffic
+from tachoscope_analyzers.serving.capacity.capacity import Capacity, Point
+from tachoscope_analyzers.serving.capacity.objectives import Objective
+from tachoscope_analyzers.serving.records.traffic import Traffic
 from tachoscope_core.records import records
 from tachoscope_core.storage.store import Store
 from tachoscope_explorer.figures import inference as figures

@@ -16,8 +16,8 @@ from exploring import open_page, words
 from exploring_job import even, put
 from life_making import killed_three_times
 from making import envelope
-from tachoscope_analyzers.analyze import analyze
-from tachoscope_analyzers.load import from_store
+from tachoscope_analyzers.job.report import analyze
+from tachoscope_analyzers.records.load import from_store
 from tachoscope_core.records import records
 from tachoscope_core.report.report import SCHEMA, Report, dump
 from tachoscope_core.storage.store import Store

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from course_making import late, planted
-from tachoscope_analyzers.analyze import analyze
-from tachoscope_analyzers.decisions import decide
-from tachoscope_analyzers.histogram import histogram
-from tachoscope_analyzers.load import JobRecords, from_spool
-from tachoscope_analyzers.rank_grid import RankGrid, own_time
-from tachoscope_analyzers.steps import Steps, aligned
-from tachoscope_analyzers.timeline import Timeline, timeline
+from tachoscope_analyzers.job.classify import decide
+from tachoscope_analyzers.job.rank_grid import RankGrid, own_time
+from tachoscope_analyzers.job.report import analyze
+from tachoscope_analyzers.job.timeline import Timeline, timeline
+from tachoscope_analyzers.ledger.histogram import histogram
+from tachoscope_analyzers.records.load import JobRecords, from_spool
+from tachoscope_analyzers.records.steps import Steps, aligned
 from tachoscope_core.report.palette import STATE_COLORS
 from tachoscope_core.report.report import Report
 from tachoscope_explorer.figures import ledger, steps

@@ -4,8 +4,8 @@ import pandas as pd
 
 from tachoscope_alerts.spec import files as places
 from tachoscope_alerts.spec import openslo
-from tachoscope_analyzers.job_events import Count, Events
-from tachoscope_analyzers.job_summary import JobSummary, Worst
+from tachoscope_analyzers.fleet.job_summary import JobSummary, Worst
+from tachoscope_analyzers.fleet.slo_events import Count, Events
 from tachoscope_core.report.taxonomy import BY_SLUG
 from tachoscope_explorer.sources import job_slos as job_objectives
 from tachoscope_explorer.sources.job_rows import Wanted, classes, finding, glance, money, rows, table

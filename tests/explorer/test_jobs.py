@@ -14,7 +14,7 @@ from exploring import filled, open_page, words
 from life_making import PlantedLife, killed_three_times
 from making import job
 from serving_making import Server
-from tachoscope_analyzers.job_summary import JobSummary, Worst
+from tachoscope_analyzers.fleet.job_summary import JobSummary, Worst
 from tachoscope_core.records import records
 from tachoscope_core.storage.store import Store
 from tachoscope_explorer.page.settings import Settings

@@ -9,7 +9,7 @@ from benchmarks.lab.reliability import Told, expected_calibration_error
 from benchmarks.lab.rows_of_runs import Row
 
 from row_making import named, row
-from tachoscope_analyzers.confidence import Calibration, from_document
+from tachoscope_analyzers.findings.calibration import Calibration, from_document
 from tachoscope_core.errors import TachoscopeError
 
 PLANTED = {"input_workers": 1.0, "comm_exposed": 0.6, "host_pause": 0.2}

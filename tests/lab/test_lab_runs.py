@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from helpers import REPOSITORY, assert_phases_sum, steps_of
-from tachoscope_analyzers import ledger
-from tachoscope_analyzers.load import JobRecords, from_store
-from tachoscope_analyzers.steps import aligned
+from tachoscope_analyzers.ledger import states as ledger
+from tachoscope_analyzers.records.load import JobRecords, from_store
+from tachoscope_analyzers.records.steps import aligned
 from tachoscope_core.storage.store import Store
 
 pytestmark = [pytest.mark.alone, pytest.mark.bar]  # two ranks on two cores, and sizes of what was injected; a minute in all

@@ -10,7 +10,7 @@ from benchmarks.lab.rows_of_runs import read_rows, write_rows
 
 from making import beat
 from row_making import STEPS, planted_run, row, step
-from tachoscope_analyzers.confidence import NOT_CALIBRATED, Calibration, Curve
+from tachoscope_analyzers.findings.calibration import NOT_CALIBRATED, Calibration, Curve
 from tachoscope_core.errors import TachoscopeError
 
 SLOW = {"class": "compute_straggler", "ranks": [1], "seconds_per_step": 0.080, "first_step": 0, "parameters": {}}

@@ -11,9 +11,9 @@ import pytest
 from making import job
 from spooling import FakeClock, agent_of
 from tachoscope.spool.writer import SpoolWriter
-from tachoscope_analyzers.ledger import ledgers
-from tachoscope_analyzers.load import from_spool
-from tachoscope_analyzers.steps import aligned
+from tachoscope_analyzers.ledger.states import ledgers
+from tachoscope_analyzers.records.load import from_spool
+from tachoscope_analyzers.records.steps import aligned
 from tachoscope_core.records import records
 
 STEPS = 3000

@@ -17,8 +17,8 @@ from processes import AgentProcess, wait_for
 from serving_making import BEGIN, Server
 from spooling import FakeClock, agent_of, pass_seconds, value
 from tachoscope.spool.writer import SpoolWriter
-from tachoscope_analyzers.load import JobRecords
-from tachoscope_analyzers.serving.from_records import engine_states, traffic_of
+from tachoscope_analyzers.records.load import JobRecords
+from tachoscope_analyzers.serving.records.from_records import engine_states, traffic_of
 from tachoscope_core.metrics.serving import OUTCOMES, REQUEST_STATES
 from tachoscope_core.records import records
 from tachoscope_core.report.report import Source

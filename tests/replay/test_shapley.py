@@ -5,7 +5,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from tachoscope_analyzers.replay.shapley import Values, exact, sampled, shapley
+from tachoscope_analyzers.stats.shapley import Values, exact, sampled, shapley
 
 LETTERS = "abcdefgh"
 

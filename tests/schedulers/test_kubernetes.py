@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import cluster_making as make
 from cluster_making import EIGHT, Object, condition, indexed, of_jobset, of_pytorchjob, pod
 from tachoscope_analyzers import schedulers
-from tachoscope_analyzers.allocation import Allocation, gang_wait_seconds, queued_seconds, running_seconds
+from tachoscope_analyzers.schedulers.common.allocation import Allocation, gang_wait_seconds, queued_seconds, running_seconds
 from tachoscope_core.errors import TachoscopeError
 
 

@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tachoscope_analyzers import schedulers
-from tachoscope_analyzers.allocation import Allocation, gang_wait_seconds, queued_seconds, running_seconds
-from tachoscope_analyzers.schedulers import slurm, slurm_nodes, slurm_table
+from tachoscope_analyzers.schedulers.common.allocation import Allocation, gang_wait_seconds, queued_seconds, running_seconds
+from tachoscope_analyzers.schedulers.slurm import allocations as slurm
+from tachoscope_analyzers.schedulers.slurm import node_lists as slurm_nodes
+from tachoscope_analyzers.schedulers.slurm import sacct_table as slurm_table
 from tachoscope_core.errors import TachoscopeError
 
 DOCUMENTS = Path(__file__).parent / "documents"

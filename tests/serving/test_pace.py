@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 
 from planted_server import Engine, requests, serve
-from tachoscope_analyzers.serving.least_squares import non_negative
-from tachoscope_analyzers.serving.pace import pace
-from tachoscope_analyzers.serving.states import spent
-from tachoscope_analyzers.serving.traffic import traffic
+from tachoscope_analyzers.serving.classes.iteration_cost import pace
+from tachoscope_analyzers.serving.classes.states import spent
+from tachoscope_analyzers.serving.records.non_negative_least_squares import non_negative
+from tachoscope_analyzers.serving.records.traffic import traffic
 
 
 @pytest.mark.parametrize("by_prompt_token", [0.00002, 0.00006, 0.0002])

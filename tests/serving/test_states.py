@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planted_server import Engine, requests, serve
-from tachoscope_analyzers.serving.states import Spent, spent, starts
-from tachoscope_analyzers.serving.traffic import traffic
+from tachoscope_analyzers.serving.classes.states import Spent, spent, starts
+from tachoscope_analyzers.serving.records.traffic import traffic
 from tachoscope_core.servers.snapshot import Buckets, EngineState, Snapshot
 
 

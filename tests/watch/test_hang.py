@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tachoscope_analyzers.load import JobRecords, recent_from_store
+from tachoscope_analyzers.records.load import JobRecords, recent_from_store
 from tachoscope_watch.hang import Hang, finding, hang, processes
 from watched_jobs import PlantedJob, standing, well
 

@@ -1,7 +1,7 @@
 """Steps by ledger state: what a node can say while the job runs, of one rank's step, and of a step that all its ranks finished.
 
-The same rules as the analyzers' (`tachoscope_analyzers.steps`), which see all ranks and the steps around each one: here a clock
-that was not read in a step has the value of the last step in which it was.
+The same rules as the analyzers' (`tachoscope_analyzers.records.steps`), which see all ranks and the steps around each one: here a
+clock that was not read in a step has the value of the last step in which it was.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ host launches as many kernels, and the device works meanwhile (https://horace.io
 
 from __future__ import annotations
 
-from tachoscope_analyzers.advice.words import gigabytes, number, time
-from tachoscope_analyzers.thresholds import threshold
+from tachoscope_analyzers.advice.number_text import gigabytes, number, time
+from tachoscope_analyzers.data.thresholds import threshold
 
 
 def for_activity(active: float, used_bytes: float | None, total_bytes: float | None) -> str:

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from tachoscope_analyzers.advice.words import count, named_ranks, number, time
-from tachoscope_analyzers.steps import Matrix
-from tachoscope_analyzers.thresholds import threshold
+from tachoscope_analyzers.advice.number_text import count, named_ranks, number, time
+from tachoscope_analyzers.data.thresholds import threshold
+from tachoscope_analyzers.records.steps import Matrix
 
 _WINDOWS = 10
 _LEAST_STEPS = 3

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tachoscope_analyzers.advice.advised import NONE, Advised
-from tachoscope_analyzers.advice.words import count, number, time
-from tachoscope_analyzers.thresholds import threshold
+from tachoscope_analyzers.advice.number_text import count, number, time
+from tachoscope_analyzers.data.thresholds import threshold
 
 
 @dataclass(frozen=True, slots=True)

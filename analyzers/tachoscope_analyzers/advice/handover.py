@@ -7,7 +7,7 @@ changes that. Measured by `python -m benchmarks.loader_handover`.
 
 from __future__ import annotations
 
-from tachoscope_analyzers.thresholds import threshold
+from tachoscope_analyzers.data.thresholds import threshold
 
 
 def handover_seconds(batch_bytes: float, batches: float = 1.0) -> float:

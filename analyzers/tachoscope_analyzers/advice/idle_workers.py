@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tachoscope_analyzers.advice.advised import Advised
-from tachoscope_analyzers.advice.words import count, percent, time
-from tachoscope_analyzers.thresholds import threshold
+from tachoscope_analyzers.advice.number_text import count, percent, time
+from tachoscope_analyzers.data.thresholds import threshold
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """How often to save: what the present interval costs, and which costs least.
 
 A report on one attempt does not know how often the job fails. So the best interval is given for several times between failures,
-which are assumed and said to be; the model is that of `checkpoint_model` (Daly's, of which Young's sqrt(2 C M) is the first term).
+which are assumed and said to be; the model is that of `cost_model` (Daly's, of which Young's sqrt(2 C M) is the first term).
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tachoscope_analyzers.advice.advised import Advised
-from tachoscope_analyzers.advice.words import percent, time
-from tachoscope_analyzers.checkpoint_model import Saving, best_interval, useful_ratio
-from tachoscope_analyzers.shipped import shipped
+from tachoscope_analyzers.advice.number_text import percent, time
+from tachoscope_analyzers.checkpoint_policy.cost_model import Saving, best_interval, useful_ratio
+from tachoscope_analyzers.data.package_data import shipped
 from tachoscope_core.report.job_life import Advice
 
 
 def assumed_between_failures() -> tuple[float, ...]:
     """Return the times between failures, in seconds, for which advice is given where a job's own are not known."""
-    assumed = shipped("advisor.yaml")
+    assumed = shipped("checkpoint_policy/advisor.yaml")
     return tuple(float(assumed[f"failures_{often}_seconds"]["value"]) for often in ("often", "daily", "weekly"))
 
 
@@ -33,7 +33,7 @@ def of_attempt(saving: Saving, interval_seconds: float, share: float, job: str, 
     now = f"training stands still for {time(saving.blocking)} every {time(interval_seconds)}, {percent(share)} of the time"
     other = "" if saving.background else ". Or save in the background"
     text = f"{now}. Best, with the loss by saves and work done again, for a failure every {rows} ({own}){other}"
-    best = best_interval(saving, float(shipped("advisor.yaml")["failures_daily_seconds"]["value"]))
+    best = best_interval(saving, float(shipped("checkpoint_policy/advisor.yaml")["failures_daily_seconds"]["value"]))
     if best <= interval_seconds or best <= saving.blocking:
         return Advised(text)  # rarer saves than advised cost less than these
     settings = {"checkpoint_interval_seconds": round(best, 1)}
@@ -54,7 +54,7 @@ def of_life(advice: Sequence[Advice]) -> str:
     free = by_case.get("asynchronous at best")
     background = f"; in the background at best {percent(free.overhead)}" if free else ""
     lost = f"{percent(now.overhead)} of the time is lost to saves and work done again"
-    if now.overhead - best.overhead < float(shipped("advisor.yaml")["worth_ratio"]["value"]):
+    if now.overhead - best.overhead < float(shipped("checkpoint_policy/advisor.yaml")["worth_ratio"]["value"]):
         return f"the interval of {time(now.interval_seconds)} is right ({lost}): make the save itself cheaper{background}"
     return (
         f"save every {time(best.interval_seconds)}, not every {time(now.interval_seconds)}: {lost} now, "

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from tachoscope_analyzers.advice.advised import NONE, Advised
-from tachoscope_analyzers.advice.words import count
+from tachoscope_analyzers.advice.number_text import count
 from tachoscope_core.records.records import JobStarted
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tachoscope_analyzers.advice.words import count, gigabytes, number
-from tachoscope_analyzers.thresholds import threshold
+from tachoscope_analyzers.advice.number_text import count, gigabytes, number
+from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_core.records.records import LoaderSettings
 
 PREFETCH = 2

@@ -14,10 +14,10 @@ import math
 from dataclasses import dataclass
 
 from tachoscope_analyzers.advice.advised import NONE, Advised
-from tachoscope_analyzers.advice.words import count, named_ranks, number, percent, time
+from tachoscope_analyzers.advice.number_text import count, named_ranks, number, percent, time
 from tachoscope_analyzers.advice.worker_limits import Limit
-from tachoscope_analyzers.cores import Cores
-from tachoscope_analyzers.thresholds import threshold
+from tachoscope_analyzers.data.thresholds import threshold
+from tachoscope_analyzers.records.cores import Cores
 
 _WIDE_RATIO = 1.15
 """Where the longest step that may be is more than this times the shortest, both are told, and no program gets one number."""

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from tachoscope_analyzers.advice.interval import of_life
-from tachoscope_analyzers.life.books import RunBooks, Total
-from tachoscope_analyzers.life.endings import Ending
-from tachoscope_analyzers.life.hangs import Hang
-from tachoscope_analyzers.life.processes import Clock
-from tachoscope_analyzers.life.verdicts import Loss
+from tachoscope_analyzers.attempts.endings import Ending
+from tachoscope_analyzers.attempts.hangs import Hang
+from tachoscope_analyzers.attempts.processes import Clock
+from tachoscope_analyzers.life.findings import Loss
+from tachoscope_analyzers.life.ledger import RunBooks, Total
 from tachoscope_core.report.job_life import NOBODYS, Advice, CheckpointCosts, Recovery
 from tachoscope_core.report.report import Evidence
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 
-from tachoscope_analyzers.facts import facts
-from tachoscope_analyzers.life.books import Total
-from tachoscope_analyzers.life.grants import Held
-from tachoscope_analyzers.life.numbering import Run
-from tachoscope_analyzers.life.processes import Clock
-from tachoscope_analyzers.load import JobRecords
+from tachoscope_analyzers.attempts.allocations import Held
+from tachoscope_analyzers.attempts.processes import Clock
+from tachoscope_analyzers.attempts.step_numbering import Run
+from tachoscope_analyzers.life.ledger import Total
+from tachoscope_analyzers.records.facts import facts
+from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_core.jobs import notes as job_notes
 from tachoscope_core.report.report import QualityNote
 

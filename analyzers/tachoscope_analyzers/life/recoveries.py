@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tachoscope_analyzers.life.books import RunBooks
-from tachoscope_analyzers.life.endings import Ending
-from tachoscope_analyzers.life.numbering import Run
-from tachoscope_analyzers.life.processes import Clock
-from tachoscope_analyzers.load import JobRecords
+from tachoscope_analyzers.attempts.endings import Ending
+from tachoscope_analyzers.attempts.processes import Clock
+from tachoscope_analyzers.attempts.step_numbering import Run
+from tachoscope_analyzers.life.ledger import RunBooks
+from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_core.report import job_life as life
 
 

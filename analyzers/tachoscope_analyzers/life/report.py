@@ -9,23 +9,29 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tachoscope_analyzers import advisor, odd_jobs, outside_torch, suspects
-from tachoscope_analyzers.allocation import Allocation
-from tachoscope_analyzers.analyze import unread
-from tachoscope_analyzers.coverage import missing_signals
-from tachoscope_analyzers.judge import step_seconds
-from tachoscope_analyzers.life import course, grants, losses, recoveries, saves, verdicts
-from tachoscope_analyzers.life.books import RunBooks, States, Total, books_of, total
-from tachoscope_analyzers.life.endings import Ending, ending, lasting, witness
-from tachoscope_analyzers.life.grants import Held
-from tachoscope_analyzers.life.hangs import Normal, Said, normal_of
-from tachoscope_analyzers.life.net_time import Interval, NetTime, merged
-from tachoscope_analyzers.life.numbering import Run, runs
-from tachoscope_analyzers.life.processes import Clock, processes
+from tachoscope_analyzers.attempts import allocations as grants
+from tachoscope_analyzers.attempts import notes as odd_jobs
+from tachoscope_analyzers.attempts.allocations import Held
+from tachoscope_analyzers.attempts.endings import Ending, ending, lasting, witness
+from tachoscope_analyzers.attempts.hangs import Normal, Said, normal_of
+from tachoscope_analyzers.attempts.maintenance import Interval, NetTime, merged
+from tachoscope_analyzers.attempts.processes import Clock, processes
+from tachoscope_analyzers.attempts.step_numbering import Run, runs
+from tachoscope_analyzers.checkpoint_policy import advisor
+from tachoscope_analyzers.classify import outside_torch
+from tachoscope_analyzers.data.prices import Price, cost
+from tachoscope_analyzers.findings.make import step_seconds
+from tachoscope_analyzers.job.coverage import missing_signals
+from tachoscope_analyzers.job.report import unread
+from tachoscope_analyzers.life import checkpoint_costs as saves
+from tachoscope_analyzers.life import findings as verdicts
+from tachoscope_analyzers.life import losses, recoveries, suspects
+from tachoscope_analyzers.life import phases as course
+from tachoscope_analyzers.life.ledger import RunBooks, States, Total, books_of, total
 from tachoscope_analyzers.life.quality import notes
-from tachoscope_analyzers.load import JobRecords
-from tachoscope_analyzers.prices import Price, cost
-from tachoscope_analyzers.provenance import in_quarantine, lineage, review
+from tachoscope_analyzers.records.lineage import in_quarantine, lineage, review
+from tachoscope_analyzers.records.load import JobRecords
+from tachoscope_analyzers.schedulers.common.allocation import Allocation
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.metrics.catalogue import TRAINING_STATES
 from tachoscope_core.report.job_life import NOBODYS, Advice, Attempt, CheckpointCosts, Cost, Life, Recovery, Suspect

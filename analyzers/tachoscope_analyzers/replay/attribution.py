@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.replay.dependencies import Graph, dependencies
 from tachoscope_analyzers.replay.effects import CAUSES, Effects, effects
 from tachoscope_analyzers.replay.operations import Array, Operations
-from tachoscope_analyzers.replay.shapley import Shapley, shapley
 from tachoscope_analyzers.replay.simulation import Measured, Timeline, measured, simulate
-from tachoscope_analyzers.thresholds import threshold
+from tachoscope_analyzers.stats.shapley import Shapley, shapley
 
 
 @dataclass(frozen=True, slots=True)

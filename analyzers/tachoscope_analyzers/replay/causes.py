@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tachoscope_analyzers.culprits import Ranks, culprits
-from tachoscope_analyzers.judge import Candidate
+from tachoscope_analyzers.data.thresholds import threshold
+from tachoscope_analyzers.findings.blamed_ranks import Ranks, culprits
+from tachoscope_analyzers.findings.make import Candidate
 from tachoscope_analyzers.replay.attribution import Attribution
 from tachoscope_analyzers.replay.effects import CAUSES, FAR, deviation
 from tachoscope_analyzers.replay.kinds import BACKWARD, COMPUTE, FORWARD
 from tachoscope_analyzers.replay.operations import Array, Operations
-from tachoscope_analyzers.thresholds import threshold
 from tachoscope_core.report.report import Evidence
 
 SOURCE = "operations of all workers"

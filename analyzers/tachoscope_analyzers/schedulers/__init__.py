@@ -10,8 +10,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from tachoscope_analyzers.allocation import Allocation
-from tachoscope_analyzers.schedulers import kubernetes, objects, slurm, slurm_json, slurm_table
+from tachoscope_analyzers.schedulers.common.allocation import Allocation
+from tachoscope_analyzers.schedulers.kubernetes import jobs as kubernetes
+from tachoscope_analyzers.schedulers.kubernetes import objects
+from tachoscope_analyzers.schedulers.slurm import allocations as slurm
+from tachoscope_analyzers.schedulers.slurm import sacct_json as slurm_json
+from tachoscope_analyzers.schedulers.slurm import sacct_table as slurm_table
 from tachoscope_core.errors import TachoscopeError
 
 _WAYS = "give the output of `sacct -j JOBID --duplicates --json` (or `--parsable2`), or of `kubectl get ... --output json`"

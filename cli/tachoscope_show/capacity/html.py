@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from html import escape
 from math import isfinite, log10
 
-from tachoscope_analyzers.serving.capacity import Capacity
-from tachoscope_analyzers.serving.objectives import SIGNALS, Objective
+from tachoscope_analyzers.serving.capacity.capacity import Capacity
+from tachoscope_analyzers.serving.capacity.objectives import SIGNALS, Objective
 from tachoscope_show.capacity import text as capacity_text
 from tachoscope_show.text.units import seconds
 

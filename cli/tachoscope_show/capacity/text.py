@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tachoscope_analyzers.serving.capacity import Capacity, Point, uncertain
+from tachoscope_analyzers.serving.capacity.capacity import Capacity, Point, uncertain
 from tachoscope_show.text.units import percent, seconds
 
 _SAME = 0.03

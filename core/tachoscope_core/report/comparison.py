@@ -1,4 +1,4 @@
-"""The part of a report that holds a run against an earlier one. Seconds are per step of the whole job, see `course`."""
+"""The part of a report that holds a run against an earlier one. Seconds are per step of the whole job, see `trend`."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from tachoscope_analyzers.aligned_steps import Aligned
+from tachoscope_analyzers.compare.aligned_steps import Aligned
 from tachoscope_core.report.comparison import Comparison, Difference
 from tachoscope_core.report.palette import SERIES, STATE_COLORS, UNKNOWN
 from tachoscope_core.report.report import Change

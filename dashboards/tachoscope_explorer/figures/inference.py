@@ -9,10 +9,10 @@ from math import isfinite, log10
 import numpy as np
 import plotly.graph_objects as go
 
-from tachoscope_analyzers.serving.capacity import Capacity
-from tachoscope_analyzers.serving.objectives import Objective
-from tachoscope_analyzers.serving.phases import BySlowness, in_order
-from tachoscope_analyzers.serving.traffic import Traffic, Vector
+from tachoscope_analyzers.serving.capacity.capacity import Capacity
+from tachoscope_analyzers.serving.capacity.objectives import Objective
+from tachoscope_analyzers.serving.records.request_phases import BySlowness, in_order
+from tachoscope_analyzers.serving.records.traffic import Traffic, Vector
 from tachoscope_core.records.records import RequestDone
 from tachoscope_core.report.palette import BAD, SERIES
 from tachoscope_core.report.report import Report

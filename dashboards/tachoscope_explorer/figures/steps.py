@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 import plotly.graph_objects as go
 
-from tachoscope_analyzers.histogram import Histogram
-from tachoscope_analyzers.rank_grid import RankGrid
-from tachoscope_analyzers.timeline import Timeline
+from tachoscope_analyzers.job.rank_grid import RankGrid
+from tachoscope_analyzers.job.timeline import Timeline
+from tachoscope_analyzers.ledger.histogram import Histogram
 from tachoscope_core.report.palette import BAD, OK, SERIES, WARN
 from tachoscope_core.report.report import StepSeconds
 from tachoscope_core.report.trend import Course

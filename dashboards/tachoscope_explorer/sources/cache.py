@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import streamlit as st
 
-from tachoscope_analyzers import load
-from tachoscope_analyzers.analyze import analyze
+from tachoscope_analyzers.data.prices import shipped_prices
+from tachoscope_analyzers.job.report import analyze
 from tachoscope_analyzers.life.report import analyze_life
-from tachoscope_analyzers.load import JobRecords
-from tachoscope_analyzers.prices import shipped_prices
+from tachoscope_analyzers.records import load
+from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report.report import Report
 from tachoscope_core.storage.store import Store
@@ -57,7 +57,7 @@ def report(url: str, job: str) -> Report:
     """Return the report on a job's last attempt.
 
     Raises:
-        TachoscopeError: see `analyze.analyze`.
+        TachoscopeError: see `job.report.analyze`.
     """
     return _report(url, job, written(url, job))
 

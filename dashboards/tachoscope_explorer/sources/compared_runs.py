@@ -6,14 +6,14 @@ import time
 
 import streamlit as st
 
-from tachoscope_analyzers import load
-from tachoscope_analyzers.aligned_steps import StepTimes
-from tachoscope_analyzers.decisions import Decided, decide
-from tachoscope_analyzers.likely_baselines import Likely, likely_baselines
-from tachoscope_analyzers.provenance import lineage
-from tachoscope_analyzers.run_comparison import compared
-from tachoscope_analyzers.steps import aligned
-from tachoscope_analyzers.what_if import WhatIf
+from tachoscope_analyzers.compare.aligned_steps import StepTimes
+from tachoscope_analyzers.compare.baselines import Likely, likely_baselines
+from tachoscope_analyzers.compare.runs import compared
+from tachoscope_analyzers.job.classify import Decided, decide
+from tachoscope_analyzers.job.what_if import WhatIf
+from tachoscope_analyzers.records import load
+from tachoscope_analyzers.records.lineage import lineage
+from tachoscope_analyzers.records.steps import aligned
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report.report import Report, worst_severity
 from tachoscope_core.storage.store import Store

@@ -9,17 +9,19 @@ from typing import Literal
 
 import streamlit as st
 
-from tachoscope_analyzers.load import JobRecords, from_store, serving_job
-from tachoscope_analyzers.serving import capacity as capacity_module
-from tachoscope_analyzers.serving import engine_model, phases, service
-from tachoscope_analyzers.serving.capacity import Capacity
-from tachoscope_analyzers.serving.from_records import Side, within
-from tachoscope_analyzers.serving.objectives import Objective
-from tachoscope_analyzers.serving.phases import BySlowness
-from tachoscope_analyzers.serving.processes import requests_of
-from tachoscope_analyzers.serving.report import analyze_traffic
-from tachoscope_analyzers.serving.states import spent
-from tachoscope_analyzers.serving.traffic import Traffic, Vector, traffic
+from tachoscope_analyzers.records.load import JobRecords, from_store, serving_job
+from tachoscope_analyzers.serving.capacity import capacity as capacity_module
+from tachoscope_analyzers.serving.capacity import engine_model
+from tachoscope_analyzers.serving.capacity.capacity import Capacity
+from tachoscope_analyzers.serving.capacity.objectives import Objective
+from tachoscope_analyzers.serving.classes.states import spent
+from tachoscope_analyzers.serving.records import request_phases as phases
+from tachoscope_analyzers.serving.records.from_records import Side, within
+from tachoscope_analyzers.serving.records.processes import requests_of
+from tachoscope_analyzers.serving.records.request_phases import BySlowness
+from tachoscope_analyzers.serving.records.traffic import Traffic, Vector, traffic
+from tachoscope_analyzers.serving.report import from_service as service
+from tachoscope_analyzers.serving.report.report import analyze_traffic
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.metrics.serving import OUTCOMES
 from tachoscope_core.records.records import RequestDone

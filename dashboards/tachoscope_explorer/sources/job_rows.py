@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from tachoscope_alerts.spec.slo import Slo
-from tachoscope_analyzers.job_summary import JobSummary, Worst, standing
+from tachoscope_analyzers.fleet.job_summary import JobSummary, Worst, standing
 from tachoscope_core.report.taxonomy import BY_SLUG
 from tachoscope_explorer.page.view import View, address
 from tachoscope_explorer.sources import job_slos as job_objectives

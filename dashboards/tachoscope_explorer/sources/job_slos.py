@@ -15,7 +15,7 @@ from tachoscope_alerts.measure.attainment import attained
 from tachoscope_alerts.spec import files as places
 from tachoscope_alerts.spec import openslo
 from tachoscope_alerts.spec.slo import Slo
-from tachoscope_analyzers.job_events import Events
+from tachoscope_analyzers.fleet.slo_events import Events
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_show.text.units import percent
 

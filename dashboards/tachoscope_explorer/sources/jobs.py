@@ -10,15 +10,15 @@ from dataclasses import dataclass
 import pandas as pd
 import streamlit as st
 
-from tachoscope_analyzers import rank_grid
-from tachoscope_analyzers import steps as step_tables
-from tachoscope_analyzers.analyze import report_of
-from tachoscope_analyzers.decisions import decide
-from tachoscope_analyzers.histogram import Histogram, histogram
-from tachoscope_analyzers.load import JobRecords
-from tachoscope_analyzers.rank_grid import RankGrid
-from tachoscope_analyzers.timeline import Timeline, step_edges, timeline
-from tachoscope_analyzers.within import within
+from tachoscope_analyzers.job import rank_grid
+from tachoscope_analyzers.job.classify import decide
+from tachoscope_analyzers.job.rank_grid import RankGrid
+from tachoscope_analyzers.job.report import report_of
+from tachoscope_analyzers.job.timeline import Timeline, step_edges, timeline
+from tachoscope_analyzers.ledger.histogram import Histogram, histogram
+from tachoscope_analyzers.records import steps as step_tables
+from tachoscope_analyzers.records.load import JobRecords
+from tachoscope_analyzers.records.window import within
 from tachoscope_core.report.report import Report
 from tachoscope_explorer.sources import cache as sources
 

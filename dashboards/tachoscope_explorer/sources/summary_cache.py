@@ -18,9 +18,9 @@ from pathlib import Path
 import msgspec
 import streamlit as st
 
-from tachoscope_analyzers import load
-from tachoscope_analyzers.job_summary import JobSummary, summarise, unreadable
-from tachoscope_analyzers.prices import shipped_prices
+from tachoscope_analyzers.data.prices import shipped_prices
+from tachoscope_analyzers.fleet.job_summary import JobSummary, summarise, unreadable
+from tachoscope_analyzers.records import load
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.storage import cache_dir as caches
 from tachoscope_core.storage.store import Store

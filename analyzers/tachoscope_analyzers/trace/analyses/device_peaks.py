@@ -8,7 +8,7 @@ from functools import cache
 from math import nan
 from typing import Any
 
-from tachoscope_analyzers.shipped import shipped
+from tachoscope_analyzers.data.package_data import shipped
 
 _PRECISIONS = {
     "double": "fp64",

@@ -10,7 +10,7 @@ from functools import cache
 from math import nan, prod
 from typing import Any
 
-from tachoscope_analyzers.shipped import shipped
+from tachoscope_analyzers.data.package_data import shipped
 from tachoscope_analyzers.trace.events.dtypes import element_bytes
 
 Shape = list[int]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache, lru_cache
 
-from tachoscope_analyzers.shipped import shipped
+from tachoscope_analyzers.data.package_data import shipped
 
 OTHER = "other"
 """Kind of a communication kernel whose name does not tell more, such as `ncclDevKernel_Generic`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from tachoscope_analyzers.shipped import shipped
+from tachoscope_analyzers.data.package_data import shipped
 
 _NAMESPACE = re.compile(r"\w+::|torch\.")
 

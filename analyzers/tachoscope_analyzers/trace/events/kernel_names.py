@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from tachoscope_analyzers.shipped import shipped
+from tachoscope_analyzers.data.package_data import shipped
 
 COMMUNICATION, MEMCPY, MEMSET, OTHER = "communication", "memcpy", "memset", "other"
 MATRIX_CLASSES = ("gemm", "convolution", "attention")

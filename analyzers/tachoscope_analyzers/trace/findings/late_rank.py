@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from tachoscope_analyzers.judge import Candidate
-from tachoscope_analyzers.steps import Matrix
-from tachoscope_analyzers.thresholds import threshold
+from tachoscope_analyzers.data.thresholds import threshold
+from tachoscope_analyzers.findings.make import Candidate
+from tachoscope_analyzers.records.steps import Matrix
 from tachoscope_analyzers.trace.findings.job_losses import JobLosses
 from tachoscope_core.report.report import Evidence
 

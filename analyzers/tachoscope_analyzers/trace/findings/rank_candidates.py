@@ -7,10 +7,10 @@ from dataclasses import replace
 import msgspec
 import numpy as np
 
-from tachoscope_analyzers.culprits import Culprits, culprits
-from tachoscope_analyzers.judge import Candidate
-from tachoscope_analyzers.steps import Matrix
-from tachoscope_analyzers.thresholds import threshold
+from tachoscope_analyzers.data.thresholds import threshold
+from tachoscope_analyzers.findings.blamed_ranks import Culprits, culprits
+from tachoscope_analyzers.findings.make import Candidate
+from tachoscope_analyzers.records.steps import Matrix
 from tachoscope_analyzers.trace.findings.job_losses import JobLosses, by_step
 from tachoscope_analyzers.trace.losses.by_rank import SOURCE
 from tachoscope_analyzers.trace.ranks.job import JobTraces

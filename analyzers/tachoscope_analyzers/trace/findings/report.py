@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from tachoscope_analyzers.advice.of_traces import advised
-from tachoscope_analyzers.coverage import missing_signals
-from tachoscope_analyzers.judge import Series, findings, healthy_finding, step_seconds
-from tachoscope_analyzers.steps import Matrix
-from tachoscope_analyzers.thresholds import threshold
+from tachoscope_analyzers.data.thresholds import threshold
+from tachoscope_analyzers.findings.make import Series, findings, healthy_finding, step_seconds
+from tachoscope_analyzers.job.coverage import missing_signals
+from tachoscope_analyzers.records.steps import Matrix
 from tachoscope_analyzers.trace.device_time.device_use import DeviceUse, use_evidence, use_note
+from tachoscope_analyzers.trace.findings.advice import advised
 from tachoscope_analyzers.trace.findings.job_candidates import across_ranks
 from tachoscope_analyzers.trace.findings.job_losses import JobLosses, job_losses
 from tachoscope_analyzers.trace.findings.late_rank import counted

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from tachoscope_analyzers.thresholds import threshold
+from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.trace.analyses.data_quality import quality
 from tachoscope_analyzers.trace.events.steps import named
 from tachoscope_analyzers.trace.events.view import View

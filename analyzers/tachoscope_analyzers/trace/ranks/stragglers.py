@@ -6,7 +6,7 @@ import math
 
 import pandas as pd
 
-from tachoscope_analyzers.thresholds import threshold
+from tachoscope_analyzers.data.thresholds import threshold
 
 FEW_STEPS = 4
 """With fewer steps than that, single collectives are counted instead."""

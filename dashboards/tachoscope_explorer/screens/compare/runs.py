@@ -7,8 +7,8 @@ from dataclasses import replace
 import pandas as pd
 import streamlit as st
 
-from tachoscope_analyzers.aligned_steps import aligned_steps
-from tachoscope_analyzers.per_work import PerWork, per_work
+from tachoscope_analyzers.compare.aligned_steps import aligned_steps
+from tachoscope_analyzers.compare.per_work import PerWork, per_work
 from tachoscope_core.report.comparison import Comparison, Difference
 from tachoscope_core.report.report import Report
 from tachoscope_core.report.trend import Course

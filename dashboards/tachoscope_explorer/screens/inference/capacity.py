@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pandas as pd
 import streamlit as st
 
-from tachoscope_analyzers.serving.capacity import Capacity
-from tachoscope_analyzers.serving.engine_model import NotMeasuredError
-from tachoscope_analyzers.serving.objectives import DEFAULTS, Objective, objective
+from tachoscope_analyzers.serving.capacity.capacity import Capacity
+from tachoscope_analyzers.serving.capacity.engine_model import NotMeasuredError
+from tachoscope_analyzers.serving.capacity.objectives import DEFAULTS, Objective, objective
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report.report import Report
 from tachoscope_explorer.figures import inference as figures

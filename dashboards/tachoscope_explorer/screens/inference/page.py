@@ -9,8 +9,8 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
-from tachoscope_analyzers.serving.capacity import Capacity
-from tachoscope_analyzers.serving.objectives import Objective
+from tachoscope_analyzers.serving.capacity.capacity import Capacity
+from tachoscope_analyzers.serving.capacity.objectives import Objective
 from tachoscope_core.report.report import Report
 from tachoscope_core.report.serving import Serving
 from tachoscope_explorer.figures import inference as figures

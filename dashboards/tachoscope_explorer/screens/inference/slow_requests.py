@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
-from tachoscope_analyzers.serving.phases import in_order
+from tachoscope_analyzers.serving.records.request_phases import in_order
 from tachoscope_core.metrics.serving import REQUEST_STATES
 from tachoscope_core.records.records import RequestDone
 from tachoscope_explorer.figures import inference as figures

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import streamlit as st
 
-from tachoscope_analyzers import load
+from tachoscope_analyzers.records import load
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report.report import Report
 from tachoscope_explorer.page import job_facts

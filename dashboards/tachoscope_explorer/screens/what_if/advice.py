@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from tachoscope_analyzers.advice import measured
-from tachoscope_analyzers.advice.curves import enough_batch, loss_by_interval, seconds_by_batch, steps_with_workers
 from tachoscope_analyzers.advice.exchange import batch_seconds
 from tachoscope_analyzers.advice.interval import assumed_between_failures
 from tachoscope_analyzers.advice.workers import Input, expected_step, needed
-from tachoscope_analyzers.checkpoint_model import DALY, VAIDYA, Saving, best_interval, useful_ratio, young_interval
-from tachoscope_analyzers.thresholds import threshold
+from tachoscope_analyzers.checkpoint_policy.cost_model import DALY, VAIDYA, Saving, best_interval, useful_ratio, young_interval
+from tachoscope_analyzers.data.thresholds import threshold
+from tachoscope_analyzers.job import advice_inputs as measured
+from tachoscope_analyzers.job.advice_curves import enough_batch, loss_by_interval, seconds_by_batch, steps_with_workers
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report.palette import OK
 from tachoscope_explorer.figures.what_if import Axis, Mark, curve

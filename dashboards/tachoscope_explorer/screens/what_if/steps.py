@@ -8,7 +8,7 @@ from dataclasses import replace
 import pandas as pd
 import streamlit as st
 
-from tachoscope_analyzers.what_if import MOST_RANKS, Offer, Outcome, Removal, WhatIf, removal_of
+from tachoscope_analyzers.job.what_if import MOST_RANKS, Offer, Outcome, Removal, WhatIf, removal_of
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report.report import Finding, Report
 from tachoscope_core.report.taxonomy import BY_SLUG

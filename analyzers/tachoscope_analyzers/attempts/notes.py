@@ -1,0 +1,73 @@
+"""What is unusual about an attempt, for its report: how it failed, and what its records do not show; see `job_notes`."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from tachoscope_analyzers.attempts.allocations import held
+from tachoscope_analyzers.attempts.endings import Ending, ending, lasting, witness
+from tachoscope_analyzers.attempts.hangs import normal_of
+from tachoscope_analyzers.attempts.processes import Clock, processes
+from tachoscope_analyzers.attempts.step_numbering import runs
+from tachoscope_analyzers.life.quality import at_once
+from tachoscope_analyzers.records.facts import facts, steps_of_writers
+from tachoscope_analyzers.records.load import JobRecords
+from tachoscope_core.jobs import notes as job_notes
+from tachoscope_core.records.records import LAUNCHER_RANK
+from tachoscope_core.report.job_life import NOBODYS
+from tachoscope_core.report.report import QualityNote
+
+_STEPS_KEPT = 200
+"""First and last steps of a process that tell how it ended and what a usual step takes."""
+
+
+def notes(job: JobRecords, attempt: int | None = None) -> list[QualityNote]:
+    """Return what is unusual about an attempt, how it failed first; None: about the newest, without how it failed."""
+    found = job_notes.notes(facts(job).of_attempt(attempt), [one for one in job.shared if attempt in {None, one.attempt}])
+    return [*([] if attempt is None else _of_life(job, attempt)), *found]
+
+
+def _of_life(job: JobRecords, attempt: int) -> list[QualityNote]:
+    """Note how an attempt failed, and with which others it ran at once, by the rules that the report on the whole life has."""
+    few = replace(job, steps=steps_of_writers(job, first=_STEPS_KEPT, last=_STEPS_KEPT))
+    clock = Clock(few)
+    found = processes(few, clock)
+    attempts = runs(found, clock)
+    mine = [run for run in attempts if run.attempt == attempt]
+    if not mine:
+        return []
+    normal, now = normal_of(found), time.time()
+    attempts[-1] = lasting(attempts[-1], few, clock, normal, now)
+    run = attempts[-1] if mine[-1].attempt == attempts[-1].attempt else mine[-1]
+    launch, last = witness(run, attempts, held(few, attempts, clock, (), now), clock)
+    end = ending(run, few, clock, normal, launch, last=last, now=now)
+    return [*_failure(job, attempt, end), *at_once(attempts, clock, attempt)]
+
+
+def _failure(job: JobRecords, attempt: int, end: Ending) -> list[QualityNote]:
+    # A hang counts if somebody who watched saw it: else it may only be that the records of steps were cut off.
+    seen = end.kind != "hung" or any(row.attempt == attempt for row in job.hangs)
+    if not (end.failed or end.lasts) or end.kind in NOBODYS or not seen:
+        return []
+    command = next((row.reason for row in job.ends if row.rank == LAUNCHER_RANK and row.attempt == attempt), "")
+    return [
+        QualityNote(
+            what=_how(end, command),
+            severity="limited",
+            means=f"{job_notes.STEPS_BEFORE}; what the failure cost: tachoscope analyze --goodput {job.job}, with the same --store",
+        )
+    ]
+
+
+def _how(end: Ending, command: str) -> str:
+    if end.lasts:
+        return f"the job hangs: {end.reason}"
+    if end.kind == "hung":
+        return f"the job hung: {end.reason}"
+    if end.process is None:
+        return f"the command failed: {end.reason}"
+    own = end.process.ended.reason if end.process.ended is not None else ""
+    seen = end.process.failed.reason if end.process.failed is not None else "killed"
+    last = int(end.process.numbers[-1]) if end.process.steps else 0
+    return job_notes.crash(end.process.rank, last, own or seen, command)

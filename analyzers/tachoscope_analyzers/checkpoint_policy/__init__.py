@@ -1,0 +1,1 @@
+"""How often to save: the cost model and the interval it gives."""

@@ -1,0 +1,1 @@
+"""The bottlenecks of a training step, a file each."""

@@ -1,0 +1,1 @@
+"""Exposed communication, slow links and slow parts of the network."""

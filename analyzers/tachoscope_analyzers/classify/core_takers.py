@@ -1,0 +1,102 @@
+"""Who took the cores that a training thread waited for: the job itself, which can change that, or the machine.
+
+A thread waits for a core where more is to be run than there are cores. Of a job itself that is more processes, workers and compute
+threads than fit; what others run on its host, or a CPU quota that stops it, is a condition that it trains under.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tachoscope_analyzers.data.thresholds import threshold
+from tachoscope_analyzers.findings.blamed_ranks import Ranks
+from tachoscope_analyzers.records.cores import Takers, takers_of
+from tachoscope_analyzers.records.load import JobRecords
+from tachoscope_analyzers.records.steps import Steps
+from tachoscope_core.report.report import Evidence
+from tachoscope_core.report.sentences import CORES_USED
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Who took the cores (`cause`, empty: nobody was seen taking them), and whether that is a condition of the machine."""
+
+    cause: str
+    condition: bool
+    action: str = ""
+    evidence: list[Evidence] = field(default_factory=list)
+
+
+def judge(job: JobRecords, steps: Steps, ranks: Ranks) -> Verdict:
+    """Return who took the cores that these ranks waited for."""
+    mine = steps.ranks if ranks == "all" else ranks
+    found = takers_of(job, steps, mine)
+    if found is None:
+        return _by_configuration(steps)
+    evidence = _evidence(found)
+    few = threshold("others_cores_ratio") * found.all
+    if found.others >= max(few, found.workers):
+        action = (
+            f"other processes use {found.others:.1f} of the {found.all} cores: find them (`pidstat -u 1`), stop or move them, or "
+            "pin the ranks to cores of their own"
+        )
+        return Verdict("other_processes", condition=True, action=action, evidence=evidence)
+    if found.workers_per_rank and found.workers >= few:
+        action = (
+            f"the loader workers use {found.workers:.1f} of the {found.all} cores, and the training thread waits for one: fewer "
+            f"than the {found.workers_per_rank} workers of each rank (num_workers), a cheaper transform, or fewer than the "
+            f"{found.threads_per_rank} compute threads (torch.set_num_threads)"
+        )
+        return Verdict("loader_workers", condition=False, action=action, evidence=evidence)
+    return _too_many(found.ranks_here, found.threads_per_rank, found.all, evidence)
+
+
+def _by_configuration(steps: Steps) -> Verdict:
+    """Return what is known of old records, which do not tell who ran: how many threads there were for how many cores."""
+    hosts = [start.host for start in steps.starts]
+    fullest = max(set(hosts), key=lambda host: (hosts.count(host), host), default="")
+    starts = [start for start in steps.starts if start.host == fullest]
+    cores = max((start.cpu_count for start in starts), default=0)
+    return _too_many(len(starts), max((start.cpu_threads for start in starts), default=0), cores, [])
+
+
+def _too_many(ranks: int, threads: int, cores: int, evidence: list[Evidence]) -> Verdict:
+    """Return whether ranks with so many compute threads each are too many for the cores."""
+    wanted = threads * ranks
+    if not wanted or not cores:
+        return Verdict("", condition=True, evidence=evidence)
+    row = Evidence(
+        signal="compute threads of the ranks on one host",
+        value=float(wanted),
+        threshold=float(cores),
+        comparison=">" if wanted > cores else "<=",
+        unit="threads; threshold: cores",
+        source="job start",
+    )
+    evidence = [*evidence, row]
+    if wanted <= cores:
+        return Verdict("", condition=True, evidence=evidence)
+    if threads > 1:  # how many fit is said where advice in numbers is made
+        return Verdict("compute_threads", condition=False, evidence=evidence)
+    action = f"{ranks} ranks train on the {cores} cores of this host: start at most {cores} here, or give the host more cores"
+    return Verdict("other_ranks", condition=False, action=action, evidence=evidence)
+
+
+def _evidence(found: Takers) -> list[Evidence]:
+    rows = {
+        "cores used by the training processes of these ranks": found.ranks,
+        CORES_USED["loader_workers"]: found.workers,
+        "cores used by other ranks of the job": found.other_ranks,
+        CORES_USED["other_processes"]: found.others,
+    }
+    return [
+        Evidence(
+            signal=signal,
+            value=used,
+            threshold=float(found.all),
+            comparison="<=",
+            unit="cores",
+            source="heartbeats; threshold: the host's cores",
+        )
+        for signal, used in rows.items()
+    ]

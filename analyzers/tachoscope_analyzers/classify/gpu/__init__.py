@@ -1,0 +1,1 @@
+"""Bottlenecks of the GPU: throttling, memory, low utilisation."""

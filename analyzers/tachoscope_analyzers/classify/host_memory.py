@@ -1,0 +1,118 @@
+"""The host's memory: steps that stand still while pages are reclaimed, swapped or read back.
+
+The kernel's pressure counter (PSI, https://docs.kernel.org/accounting/psi.html) says for how long some task of the host stood
+still for memory; a process that reads pages back from storage (major faults) is one that did. What a rank loses is no more than
+its own time in that step, and no less than it stood still within computing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tachoscope_analyzers.data.thresholds import threshold
+from tachoscope_analyzers.findings.blamed_ranks import Ranks
+from tachoscope_analyzers.findings.make import Candidate
+from tachoscope_analyzers.records.load import JobRecords
+from tachoscope_analyzers.records.steps import Matrix, Steps
+from tachoscope_analyzers.stats.linear_fit import fitted
+from tachoscope_core.records.records import Heartbeat
+from tachoscope_core.report.report import Evidence
+
+_NEEDED = {"major_faults", "resident_bytes"}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What memory pressure costs.
+
+    Attributes:
+        seconds: by which each step of each rank stood still, shape (K, R). candidates: none or one.
+        measured: whether every rank's heartbeats say how the memory stands.
+    """
+
+    seconds: Matrix
+    candidates: list[Candidate]
+    measured: bool = True
+
+
+def judge(job: JobRecords, steps: Steps, late: Matrix) -> Verdict:
+    """Return what the steps lose to memory that is short.
+
+    Args:
+        late: what each step loses to computing of its late rank, shape (K, R). Where standing still explains most of it, it is all
+            memory's: to read a page back is computing too.
+    """
+    by_rank = [[beat for beat in job.heartbeats if beat.writer == writer] for writer in steps.writers]
+    nothing = np.zeros_like(steps.wall)
+    if not all(any(beat.signals.keys() >= _NEEDED for beat in beats) for beats in by_rank):
+        return Verdict(nothing, [], measured=False)
+    seconds = np.stack([_stood_still(steps, rank, beats) for rank, beats in enumerate(by_rank)], axis=1)
+    if not seconds.any():
+        return Verdict(seconds, [])
+    explained = np.minimum(late, seconds).sum(axis=0) >= threshold("memory_explained_ratio") * late.sum(axis=0)
+    seconds = np.where(seconds.any(axis=0) & explained, np.maximum(seconds, late), seconds)
+    hit = [rank for rank, column in zip(steps.ranks, seconds.T, strict=True) if column.any()]
+    beats = [beat for rank, own in zip(steps.ranks, by_rank, strict=True) if rank in hit for beat in own]
+    lost = seconds[np.arange(len(seconds)), seconds.argmax(axis=1)]
+    ranks: Ranks = hit if len(hit) < len(steps.ranks) else "all"
+    return Verdict(seconds, [Candidate("host_memory", lost, ranks, _evidence(beats), 0.8, ("cpu_contention", 0.0))])
+
+
+def _stood_still(steps: Steps, rank: int, beats: list[Heartbeat]) -> Matrix:
+    """Return the seconds of each step in which this rank stood still for memory, shape (K,)."""
+    share, suffered = np.zeros(len(steps.numbers)), np.zeros(len(steps.numbers), dtype=bool)
+    for beat in beats:
+        faults = beat.signals.get("major_faults", 0.0)
+        suffers = faults >= threshold("major_faults_per_second") * beat.window_seconds
+        if suffers and beat.window_seconds > 0:
+            end = beat.monotonic_ns / 1e9
+            within = (steps.ends[:, rank] > end - beat.window_seconds) & (steps.ends[:, rank] - steps.wall[:, rank] < end)
+            suffered |= within
+            share[within] = min(beat.signals.get("pressure_memory_seconds", 0.0) / beat.window_seconds, 1.0)
+    own = sum((steps.own[cause][:, rank] for cause in ("compute", "paused", "other", "data_wait")), np.zeros(len(share)))
+    # Some kernels do not count the reclaim of a control group (version 1) as pressure; then the thread's own clocks tell.
+    stood_still = np.where(suffered, steps.still[:, rank], 0.0)
+    return np.asarray(np.minimum(np.maximum(share * steps.wall[:, rank], stood_still), own))
+
+
+def _evidence(beats: list[Heartbeat]) -> list[Evidence]:
+    window = sum(beat.window_seconds for beat in beats)
+    sums = {name: sum(beat.signals.get(name, 0.0) for beat in beats) for name in ("pressure_memory_seconds", "major_faults")}
+    rows = [
+        Evidence(
+            signal="memory pressure of the host (PSI some)",
+            value=sums["pressure_memory_seconds"] / window,
+            unit="ratio",
+            source="heartbeats",
+        ),
+        Evidence(
+            signal="pages read back from storage (major faults)",
+            value=sums["major_faults"] / window,
+            threshold=threshold("major_faults_per_second"),
+            comparison=">=" if sums["major_faults"] / window >= threshold("major_faults_per_second") else "<",
+            unit="per second and process",
+            source="heartbeats",
+        ),
+    ]
+    swapped = [beat.signals["swapped_bytes"] for beat in beats if "swapped_bytes" in beat.signals]
+    if swapped and max(swapped) > 0:
+        rows.append(Evidence(signal="swapped out, most of a process", value=max(swapped), unit="bytes", source="heartbeats"))
+    available = [beat.signals["available_bytes"] for beat in beats if "available_bytes" in beat.signals]
+    if available:
+        rows.append(Evidence(signal="memory available on the host, least", value=min(available), unit="bytes", source="heartbeats"))
+    slopes = [slope for writer in {beat.writer for beat in beats} if (slope := resident_slope(beats, writer)) is not None]
+    if slopes:
+        rows.append(Evidence(signal="resident memory grows by", value=max(slopes), unit="bytes per second", source="heartbeats"))
+    return rows
+
+
+def resident_slope(beats: list[Heartbeat], writer: str) -> float | None:
+    """Return by how many bytes a second a process's resident memory grows; None with fewer than three heartbeats that say it."""
+    mine = [beat for beat in beats if beat.writer == writer and "resident_bytes" in beat.signals]
+    rows = [(beat.monotonic_ns / 1e9, beat.signals["resident_bytes"]) for beat in mine]
+    if len(rows) < 3:
+        return None
+    times, resident = np.array(rows).T
+    return fitted(times - times[0], resident).slope

@@ -1,0 +1,1 @@
+"""Bubbles of pipeline parallelism."""

@@ -1,0 +1,117 @@
+"""Compute: one rank that is late by its own computing, and the healthy case in which all time is computing."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tachoscope_analyzers.classify import late_rank_intervals as persistence
+from tachoscope_analyzers.classify.input_pipeline import seen_lines
+from tachoscope_analyzers.data.thresholds import threshold
+from tachoscope_analyzers.findings.blamed_ranks import Ranks, against_others, culprits
+from tachoscope_analyzers.findings.make import Candidate, Series, healthy_finding
+from tachoscope_analyzers.ledger.losses import Losses
+from tachoscope_analyzers.records.load import JobRecords
+from tachoscope_analyzers.records.steps import Matrix, Steps
+from tachoscope_analyzers.stats import spikes
+from tachoscope_core.report.report import Evidence, Finding
+
+
+def busy_other(steps: Steps) -> Matrix:
+    """Return, by rank, whether the time outside of the measured phases was spent computing, shape (R,) of bool.
+
+    Where no loader was seen, that computing may as well be making batches: then it is not told.
+    """
+    if not steps.loader_seen:
+        return np.zeros(len(steps.ranks), dtype=bool)
+    other = steps.own["other"].sum(axis=0)
+    busy = steps.other_cpu.sum(axis=0)
+    return np.asarray(busy >= threshold("culprit_coverage") * np.maximum(other, 1e-9))
+
+
+def late_by_computing(steps: Steps, losses: Losses) -> Matrix:
+    """Return what each step loses to its late rank's own computing, in that rank's column, shape (K, R)."""
+    return np.asarray(losses.excess["compute"] + losses.excess["other"] * busy_other(steps))
+
+
+def candidates(job: JobRecords, steps: Steps, losses: Losses, explained: Matrix | None = None) -> list[Candidate]:
+    """Return what the step loses to ranks that compute for longer than the others.
+
+    A straggler is the same rank, and late step after step. When the late rank changes, or is late in some steps only, and neither
+    its data nor memory explain it, it may be uneven work or the machine's jitter: unknown, and only where it is more than jitter
+    costs a healthy job.
+
+    Args:
+        explained: what of it has another cause (data, memory), in the column of the late rank, shape (K, R).
+    """
+    late = late_by_computing(steps, losses)
+    if explained is not None:
+        late = np.maximum(late - explained, 0.0)
+    if not late.any():
+        return []
+    who = culprits(late, steps.ranks)
+    ranks = steps.ranks if who.ranks == "all" else who.ranks
+    steady = _steadiness(late[:, np.isin(steps.ranks, ranks)].sum(axis=1), steps, who.ranks)
+    evidence = [
+        against_others("own computing of the late rank", steps.own["compute"], ranks, steps.ranks, ">"),
+        against_others("waiting of the late rank in collectives", steps.waiting, ranks, steps.ranks, "<"),
+        Evidence(
+            signal="part of the loss that stays with these ranks",
+            value=who.coverage if who.persistent else float(late.sum(axis=0).max() / late.sum()),
+            threshold=threshold("culprit_coverage"),
+            comparison=">=" if who.persistent else "<",
+            unit="ratio",
+            source="step records",
+        ),
+        Evidence(
+            signal="part of the steps in which these ranks are late, from when on they are",
+            value=steady,
+            threshold=threshold("straggler_steps"),
+            comparison=">=" if steady >= threshold("straggler_steps") else "<",
+            unit="ratio",
+            source="step records",
+        ),
+        *spikes.evidence(spikes.rhythm(late.sum(axis=1), steps.numbers)),
+        *seen_lines(job, steps, "forward", ranks),
+    ]
+    if who.persistent and steady >= threshold("straggler_steps"):
+        if steps.device == "cpu" and not steps.cpu_wait_measured:  # it may have waited for a core
+            return [Candidate("unknown", late.sum(axis=1), who.ranks, evidence, 0.5, ("compute_straggler", 0.0))]
+        return [Candidate("compute_straggler", late.sum(axis=1), who.ranks, evidence)]
+    if late.sum() < threshold("jitter_share") * losses.step.sum():
+        return []
+    return [Candidate("unknown", late.sum(axis=1), "all", evidence, 0.5)]
+
+
+def _steadiness(late: Matrix, steps: Steps, ranks: Ranks) -> float:
+    """Return the ratio of the steps in which these ranks are late: of all, or where a stretch has nearly all of the loss, of that.
+
+    A rank that becomes slow in the middle of a run is late in each step from then on.
+
+    Args:
+        late: what each step loses to the ranks, shape (K,).
+    """
+    whole = steps_with_the_loss(late)
+    if ranks == "all" or whole >= threshold("straggler_steps"):
+        return whole
+    within = np.zeros(len(late), dtype=bool)
+    for one in persistence.late_ranks(steps) or ():
+        for stretch in one.stretches if one.rank in ranks else ():
+            within |= (steps.numbers >= stretch.first_step) & (steps.numbers <= stretch.last_step)
+    if late[within].sum() < threshold("culprit_coverage") * late.sum():
+        return whole
+    return steps_with_the_loss(late[within])
+
+
+def steps_with_the_loss(seconds: Matrix) -> float:
+    """Return the ratio of the steps, shape (K,), that lose at least a quarter of the mean: 1 if steady, low if rare."""
+    return float((seconds >= seconds.mean() / 4).mean())
+
+
+def healthy(steps: Steps, losses: Losses, found: list[Finding]) -> list[Finding]:
+    """Return the finding that all is well with the step: computing has at least its share, and nothing was found."""
+    if found or steps.waiting_unmeasured:
+        return []
+    series = Series(losses.step, int(steps.numbers[0]), int(steps.numbers[-1]), "step records")
+    rest = {"comm_exposed": losses.transfer, "input_workers": losses.common["data_wait"]}
+    slug, seconds = max(rest.items(), key=lambda item: float(item[1].mean()))
+    return healthy_finding("compute_bound", losses.common["compute"], series, (slug, float(seconds.mean())))

@@ -1,0 +1,1 @@
+"""Numbers with their sources: thresholds, prices and how they are read."""

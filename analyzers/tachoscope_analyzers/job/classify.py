@@ -1,0 +1,114 @@
+"""The order in which causes are looked for in the steps of a job. Each takes its seconds, and the next gets what is left.
+
+Was a rank stuck; are the numbers right; are ranks stages of a pipeline; is a rank late: by memory, its data, its device or
+by itself; did it wait or transfer; what of the input, the checkpoints and the host. What a job does again is judged over its life.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from tachoscope_analyzers.classify import async_staleness as staleness
+from tachoscope_analyzers.classify import checkpoint_stall as checkpoints
+from tachoscope_analyzers.classify import data_imbalance, host, host_memory, input_pipeline, outside_torch, stragglers
+from tachoscope_analyzers.classify import hang as hung_steps
+from tachoscope_analyzers.classify import silent_corruption as integrity
+from tachoscope_analyzers.classify.communication import exposed as communication
+from tachoscope_analyzers.classify.communication import slow_link as links
+from tachoscope_analyzers.classify.gpu import losses as gpu_losses
+from tachoscope_analyzers.classify.pipeline import attribution as pipeline
+from tachoscope_analyzers.classify.pipeline import candidates as pipeline_candidates
+from tachoscope_analyzers.findings.make import Candidate
+from tachoscope_analyzers.job import coverage
+from tachoscope_analyzers.job import unmeasured_waiting as waiting_unmeasured
+from tachoscope_analyzers.job.advice import advised
+from tachoscope_analyzers.ledger import losses
+from tachoscope_analyzers.ledger.losses import Losses
+from tachoscope_analyzers.records import idle_gaps
+from tachoscope_analyzers.records.load import JobRecords
+from tachoscope_analyzers.records.steps import Steps
+from tachoscope_core.report.report import NotMeasured
+
+_OF_RANKS = {"compute_straggler": ("compute", "other"), "input_straggler": ("data_wait",)}
+"""Classes of ranks that are late, with the causes that mending them would take away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """Steps as they are to be shown, the seconds that they lost, the causes of these, what could not be told, and in which steps
+    a rank hung, shape (K,).
+    """
+
+    steps: Steps
+    losses: Losses
+    candidates: list[Candidate]
+    not_measured: list[NotMeasured]
+    hung: npt.NDArray[np.bool_]
+
+
+def decide(job: JobRecords, steps: Steps) -> Decided:
+    """Return the causes of what the steps lost, with their seconds."""
+    job = idle_gaps.without(job, steps.writers, steps.begins, steps.gap_seconds)
+    numbers, updates = integrity.judge(job, steps), staleness.judge(job, steps)
+    flows = links.flows(job, steps)
+    stages = pipeline.find(job, steps)
+    if stages:
+        steps = pipeline.working(steps)
+        split: Losses = pipeline.attribute(steps, stages, links.moving(job, steps, flows))
+    else:
+        split = waiting_unmeasured.attribute(steps)
+    whole = split
+    stuck = hung_steps.take(steps, split)
+    split = stuck.losses
+
+    late = stragglers.late_by_computing(steps, split)
+    memory = host_memory.judge(job, steps, late)
+    uneven = data_imbalance.judge(steps, np.maximum(late - memory.seconds, 0.0), split)
+    by_themselves = stragglers.candidates(job, steps, split, memory.seconds + uneven.seconds)
+    if stages is None and pipeline.said(steps):
+        by_themselves = [pipeline.accuses_nobody(one) for one in by_themselves]
+    gpus = gpu_losses.judge(job, steps, split, by_themselves)
+    moving, judged = communication.candidates(job, steps, split, flows)
+
+    found = [*stuck.candidates, *numbers.candidates, *updates.candidates, *pipeline_candidates.candidates(steps, split)]
+    found += [*memory.candidates, *uneven.candidates, *gpus.candidates, *moving]
+    found += input_pipeline.candidates(job, steps, split)
+    found += checkpoints.candidates(job, steps, split)
+    found += host.candidates(job, steps, split, memory.seconds)
+
+    measured = {
+        "hang": len(steps.ranks) == steps.world_size > 1 and not steps.waiting_unmeasured,
+        "silent_corruption": numbers.measured,
+        "async_staleness": updates.measured,
+        "host_memory": memory.measured,
+        "data_imbalance": uneven.measured,
+        **dict.fromkeys(("pipeline_bubble", "stage_imbalance"), bool(stages) or pipeline.visible(job, steps)),
+    }
+    missing = coverage.not_measured(steps, gpus.missing, judged | {slug for slug, known in measured.items() if known})
+    return Decided(steps, whole, _told(found, job, steps, whole, {row.class_ for row in missing}), missing, stuck.steps)
+
+
+def _told(found: list[Candidate], job: JobRecords, steps: Steps, split: Losses, unmeasured: set[str]) -> list[Candidate]:
+    """Return the candidates with what mending them brings and how, none with a look-alike of which nothing is known."""
+    found = [_without_unmeasured_alternative(one, unmeasured) for one in found]
+    found = waiting_unmeasured.believable(found, steps, split)
+    return outside_torch.believable(advised([_with_speedup(one, steps, split) for one in found], job, steps, split), steps)
+
+
+def _without_unmeasured_alternative(candidate: Candidate, unmeasured: set[str]) -> Candidate:
+    """Return the candidate without a look-alike of which nothing is known: it cannot be said to be behind."""
+    if candidate.alternative is not None and candidate.alternative[0] in unmeasured:
+        return replace(candidate, alternative=None)
+    return candidate
+
+
+def _with_speedup(candidate: Candidate, steps: Steps, split: Losses) -> Candidate:
+    """Return the candidate with what mending its ranks alone would bring: then the next latest rank sets the step."""
+    causes = _OF_RANKS.get(candidate.slug)
+    if causes is None or candidate.ranks == "all" or candidate.speedup is not None:
+        return candidate
+    saved = np.minimum(losses.saved(steps, causes, candidate.ranks), candidate.seconds).mean()
+    return replace(candidate, speedup=split.mean_step / max(split.mean_step - float(saved), 1e-9))

@@ -1,0 +1,87 @@
+"""From the records of a job to its report."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tachoscope_analyzers.attempts import notes as odd_jobs
+from tachoscope_analyzers.classify import hang as hung_steps
+from tachoscope_analyzers.classify import outside_torch, stragglers
+from tachoscope_analyzers.classify.gpu import losses as gpu_losses
+from tachoscope_analyzers.classify.pipeline import attribution as pipeline
+from tachoscope_analyzers.findings.calibration import Calibration, shipped_calibration
+from tachoscope_analyzers.findings.make import Series, findings, step_seconds
+from tachoscope_analyzers.job import unmeasured_waiting as waiting_unmeasured
+from tachoscope_analyzers.job.classify import Decided, decide
+from tachoscope_analyzers.job.trend import course
+from tachoscope_analyzers.ledger import states as ledger
+from tachoscope_analyzers.ledger.losses import Losses
+from tachoscope_analyzers.records import idle_gaps
+from tachoscope_analyzers.records import profiled_steps as profiled
+from tachoscope_analyzers.records.lineage import lineage, review
+from tachoscope_analyzers.records.load import JobRecords
+from tachoscope_analyzers.records.steps import Steps, aligned
+from tachoscope_core.report.report import Finding, QualityNote, Report, Window
+
+
+def analyze(job: JobRecords, calibration: Calibration | None = None) -> Report:
+    """Judge the last attempt of a job.
+
+    Args:
+        calibration: of the findings' confidence; default: the shipped one.
+
+    Raises:
+        TachoscopeError: there is no step, or none that all ranks have.
+    """
+    return report_of(job, decide(job, aligned(job)), calibration)
+
+
+def report_of(job: JobRecords, decided: Decided, calibration: Calibration | None = None) -> Report:
+    """Return the report on steps whose causes were looked for; see `analyze`."""
+    steps, split = decided.steps, decided.losses
+    found = findings(decided.candidates, _series(steps, split), calibration or shipped_calibration())
+    seen = {finding.class_ for finding in found if finding.class_ in (*gpu_losses.CLASSES, "hang")}
+    unmeasured = {row.class_ for row in decided.not_measured}
+    calm, hung = hung_steps.without(steps, decided.hung)
+    books = ledger.ledgers(calm, pipeline.waits(calm, split), hung)
+    return Report(
+        job=job.job,
+        window=Window(start=steps.window_start, end=steps.window_end, steps=len(steps.numbers)),
+        ranks=len(steps.ranks),
+        sources=[job.source, *([job.gpus.source] if job.gpus.source else [])],
+        step_seconds=step_seconds(split.step),
+        ledgers=books,
+        goodput=books[0].states.get("compute", 0.0) / books[0].wall_seconds if outside_torch.computing_measured(steps) else None,
+        findings=found or [_without_unmeasured_runner_up(one, unmeasured) for one in stragglers.healthy(steps, split, found)],
+        not_measured=[row for row in decided.not_measured if row.class_ not in seen],
+        quality=[
+            *odd_jobs.notes(job, steps.attempt),
+            *unread(job),
+            *profiled.notes(job),
+            *idle_gaps.notes(steps.gaps),
+            *waiting_unmeasured.notes(steps),
+        ],
+        lineage=lineage(job),
+        review=review(job),
+        course=course(job, steps, split),
+    )
+
+
+def unread(job: JobRecords) -> list[QualityNote]:
+    """Return what of the metric samples could not be read."""
+    if not job.gpus.unread:
+        return []
+    what = f"metric samples of the GPUs: {job.gpus.unread[0]}"
+    if len(job.gpus.unread) > 1:
+        what += f" (and {len(job.gpus.unread) - 1} more)"
+    return [QualityNote(what=what, severity="limited", means="GPU signals have gaps there, or are missing")]
+
+
+def _without_unmeasured_runner_up(finding: Finding, unmeasured: set[str]) -> Finding:
+    if finding.runner_up is not None and finding.runner_up.class_ in unmeasured:
+        return msgspec.structs.replace(finding, runner_up=None)
+    return finding
+
+
+def _series(steps: Steps, split: Losses) -> Series:
+    return Series(split.step, int(steps.numbers[0]), int(steps.numbers[-1]), "step records")

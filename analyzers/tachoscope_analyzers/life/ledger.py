@@ -1,0 +1,229 @@
+"""The ledger of a whole life: every second in which a unit was the job's in exactly one state."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from tachoscope_analyzers.attempts import hangs
+from tachoscope_analyzers.attempts.allocations import Grant
+from tachoscope_analyzers.attempts.attribution import Block, blocks
+from tachoscope_analyzers.attempts.endings import Ending, at_work
+from tachoscope_analyzers.attempts.hangs import Normal, Said
+from tachoscope_analyzers.attempts.maintenance import Array, NetTime, clipped
+from tachoscope_analyzers.attempts.processes import Process
+from tachoscope_analyzers.attempts.step_numbering import Run
+from tachoscope_analyzers.records.steps import Matrix
+from tachoscope_core.metrics.catalogue import UNEXPLAINED
+
+States = defaultdict[str, float]
+"""Seconds by state."""
+Mask = npt.NDArray[np.bool_]
+
+
+def _add(states: States, more: Mapping[str, float]) -> None:
+    for name, seconds in more.items():
+        states[name] += seconds
+
+
+@dataclass(slots=True)
+class RunBooks:
+    """What the processes of one attempt did.
+
+    Attributes:
+        by_process: net seconds by state, by writer; they sum to the net time from the process's start to its end.
+        redone_seconds, tail_seconds: rank-seconds of steps done again, and of the step that was under way when it failed.
+        hung_seconds: rank-seconds of hangs. hangs: those that passed by themselves.
+        redone_until: when the last of the steps done before was done again; None: none was. first_new: end of the first new one.
+        new_seconds: net seconds of each new step on its slowest rank, by block. redone_steps, new_steps: counts.
+    """
+
+    run: Run
+    by_process: dict[str, States] = field(default_factory=dict)
+    redone_seconds: float = 0.0
+    tail_seconds: float = 0.0
+    hung_seconds: float = 0.0
+    hangs: list[hangs.Hang] = field(default_factory=list)
+    redone_until: float | None = None
+    first_new: float | None = None
+    first_begin: float | None = None
+    new_seconds: list[Array] = field(default_factory=list)
+    redone_steps: int = 0
+    new_steps: int = 0
+
+
+def books_of(run: Run, ending: Ending, normal: Normal, net: NetTime, said: Sequence[Said]) -> RunBooks:
+    """Return the books of one attempt.
+
+    Args:
+        said: what watchers saw of hangs.
+    """
+    books = RunBooks(run, {process.writer: defaultdict(float) for process in run.processes})
+    own = np.arange(1, run.own_steps + 1)
+    books.redone_steps = int(run.redone(own).sum())
+    books.new_steps = len(own) - books.redone_steps
+    for block in blocks(run.processes):
+        _book_block(books, block, normal, net, said)
+    for process in run.processes:
+        _book_around_steps(books, process, ending, normal, net)
+    return books
+
+
+def _book_block(books: RunBooks, block: Block, normal: Normal, net: NetTime, said: Sequence[Said]) -> None:
+    run = books.run
+    hung, found = hangs.take(block, run.processes, normal, said)
+    books.hangs += found
+    redone = run.redone(block.numbers)
+    begins, ends, restored = np.zeros_like(block.wall), np.zeros_like(block.wall), np.zeros_like(block.wall)
+    for column, process in enumerate(run.processes):
+        present = block.rows[:, column] >= 0
+        rows = block.rows[present, column]
+        begins[present, column], ends[present, column] = process.begins[rows], process.ends[rows]
+        _take_restores(block, process, column, restored)
+    lengths = net(ends) - net(begins)
+    scale = np.divide(lengths, block.wall, out=np.zeros_like(lengths), where=block.wall > 0)
+    again = np.zeros_like(block.wall)
+    for values in block.states.values():
+        again[redone] += values[redone]
+        values[redone] = 0.0
+    sums = {name: (values * scale).sum(axis=0) for name, values in block.states.items()}
+    sums |= {
+        "lost_work": (again * scale).sum(axis=0),
+        "hung": (hung * scale).sum(axis=0),
+        "restore": (restored * scale).sum(axis=0),
+    }
+    for column, process in enumerate(run.processes):
+        _add(books.by_process[process.writer], {name: float(values[column]) for name, values in sums.items()})
+    books.redone_seconds += float(sums["lost_work"].sum())
+    books.hung_seconds += float(sums["hung"].sum())
+    _remember(books, block, redone, begins, ends, lengths)
+
+
+def _remember(books: RunBooks, block: Block, redone: Mask, begins: Matrix, ends: Matrix, lengths: Matrix) -> None:
+    present = block.rows >= 0
+    if books.first_begin is None:
+        books.first_begin = float(begins[0][present[0]].min())
+    if redone.any():
+        books.redone_until = float(ends[redone].max())
+    if not redone.all():
+        if books.first_new is None:
+            books.first_new = float(ends[np.flatnonzero(~redone)[0]].max())
+        books.new_seconds.append(lengths[~redone].max(axis=1))
+
+
+def _take_restores(block: Block, process: Process, column: int, restored: Matrix) -> None:
+    """Take the seconds in which a process read a checkpoint within a step out of that step's states."""
+    for start, end in process.restores:
+        first, last = np.searchsorted(process.ends, start, side="right"), np.searchsorted(process.begins, end, side="left")
+        for row in range(int(first), int(last)):
+            overlap = min(end, process.ends[row]) - max(start, process.begins[row])
+            step = np.flatnonzero(block.rows[:, column] == row)
+            if overlap > 0 and len(step):
+                restored[step[0], column] += _take(block, int(step[0]), column, float(overlap))
+
+
+def _take(block: Block, step: int, column: int, seconds: float) -> float:
+    taken = 0.0
+    for name in (UNEXPLAINED, *(state for state in block.states if state != UNEXPLAINED)):
+        part = min(max(float(block.states[name][step, column]), 0.0), seconds - taken)
+        block.states[name][step, column] -= part
+        taken += part
+    return taken
+
+
+def _book_around_steps(books: RunBooks, process: Process, ending: Ending, normal: Normal, net: NetTime) -> None:
+    """Book what lies before, between and after the steps of a process; what nothing explains is `unexplained`."""
+    states = books.by_process[process.writer]
+    first = float(process.begins[0]) if process.steps else process.end
+    reading = sum(net.length(*one) for one in clipped(process.restores, process.start, first))
+    states["restore"] += reading
+    states["initialisation"] += net.length(process.start, first) - reading
+    last = process.last_step_end
+    if last is not None:
+        tail = _tail(process, last, ending, normal, net)
+        _add(states, tail)
+        if ending.failed or ending.lasts:
+            books.tail_seconds += tail["lost_work"]
+            books.hung_seconds += tail["hung"]
+    _close(states, net.length(process.start, process.end))
+
+
+def _close(states: States, whole: float) -> None:
+    """Make the states sum to the whole: what no record covers is unexplained; steps that overlap are shortened."""
+    rest = whole - sum(states.values())
+    if rest >= 0 or states[UNEXPLAINED] + rest >= 0:
+        states[UNEXPLAINED] += rest
+        return
+    scale = whole / (whole - rest)
+    for name in states:
+        states[name] *= scale
+
+
+def _tail(process: Process, last: float, ending: Ending, normal: Normal, net: NetTime) -> States:
+    """Return the net seconds by state between a process's last step and its end."""
+    tail: States = defaultdict(float)
+    whole = net.length(last, process.end)
+    reading = sum(net.length(*one) for one in clipped(process.restores, last, process.end))
+    tail["restore"] += reading
+    rest = whole - reading
+    phase = at_work(process, last, process.end)
+    if process.left_in_order or not (ending.failed or ending.lasts):
+        # A save counts in the step after the one that it is of: of the last one there is no such step.
+        saving = min(sum(row.blocking_seconds for row in process.saves if row.step >= process.numbers[-1]), rest)
+        tail["checkpoint"] += saving
+        tail[phase or UNEXPLAINED] += rest - saving
+        return tail
+    if phase:
+        tail[phase] += rest
+    elif ending.hang is not None or process.end - last >= normal.hang_seconds:
+        tail["hung"] += rest
+    else:
+        tail["lost_work"] += rest
+    return tail
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """The waterfall: net unit-seconds by state over all grants, the queue in it, and what maintenance took out.
+
+    `after_seconds`: of the unexplained, what lies between the last process of a unit and the end of the command.
+    """
+
+    states: Mapping[str, float]
+    allocated_seconds: float
+    excluded_seconds: float
+    after_seconds: float = 0.0
+
+
+def total(grants: Sequence[Grant], by_process: Mapping[str, States], net: NetTime) -> Total:
+    """Add up the books of all units. Between two processes of a unit, and before the first, it waits for one to start."""
+    states: States = defaultdict(float)
+    allocated = excluded = after = 0.0
+    for grant in grants:
+        length = net.length(grant.start, grant.end)
+        allocated += length * grant.units
+        excluded += net.excluded(grant.start, grant.end) * grant.units
+        states[grant.unused_state] += length * grant.unused
+        for lane in grant.lanes:
+            after += _add_lane(states, lane, grant, by_process, net)
+    return Total({name: seconds for name, seconds in states.items() if seconds > 0}, allocated, excluded, after)
+
+
+def _add_lane(states: States, lane: Sequence[Process], grant: Grant, by_process: Mapping[str, States], net: NetTime) -> float:
+    """Add the books of one unit; return the seconds after its last process."""
+    at = grant.start
+    for process in lane:
+        own = defaultdict(float, by_process[process.writer])
+        if process.start > at:
+            states["initialisation"] += net.length(at, process.start)
+        else:  # the end of the one before was seen late, and this one was starting meanwhile
+            own["initialisation"] -= net.length(process.start, at)
+        _add(states, own)
+        at = process.end
+    after = net.length(at, grant.end)
+    states[UNEXPLAINED] += after
+    return after

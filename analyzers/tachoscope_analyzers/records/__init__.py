@@ -1,0 +1,1 @@
+"""From the store or the spool to tables of a job."""

@@ -1,0 +1,132 @@
+"""How many cores of its hosts a job uses, and how many are left to it, by what its ranks saw."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tachoscope_analyzers.records.load import JobRecords
+from tachoscope_analyzers.records.steps import Steps
+from tachoscope_core.records.records import Heartbeat, JobStarted
+
+
+@dataclass(frozen=True, slots=True)
+class Cores:
+    """Cores of a host: `used` by the job's processes, `idle`: free for them, `all`: of so many; 0: not known."""
+
+    used: float
+    idle: float
+    all: int = 0
+
+    @property
+    def busy_ratio(self) -> float:
+        """Share of the cores that the job could have which it uses, 0 to 1."""
+        total = self.used + self.idle
+        return self.used / total if total > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Takers:
+    """Who used the cores of a host, in cores on average.
+
+    Attributes:
+        ranks: by the training processes of the ranks asked for. workers: by their loader workers. other_ranks: by the job's other
+            ranks there, with their workers. others: by all that is not the job, other virtual machines included.
+        all: cores of the host. workers_per_rank, threads_per_rank: the most of a rank; ranks_here: ranks of the job on the host.
+    """
+
+    ranks: float
+    workers: float
+    other_ranks: float
+    others: float
+    all: int
+    workers_per_rank: int
+    threads_per_rank: int
+    ranks_here: int
+
+
+def cores_of(job: JobRecords, steps: Steps) -> Cores | None:
+    """Return the cores of the host that allows the least; None where a rank does not tell what it uses."""
+    beats = beats_by_rank(job, steps)
+    hosts: dict[str, list[JobStarted]] = defaultdict(list)
+    for start in steps.starts:
+        hosts[start.host].append(start)
+    found = [_cores_of_host(starts, beats) for starts in hosts.values()]
+    known = [one for one in found if one is not None]
+    return max(known, key=lambda one: one.busy_ratio) if known and len(known) == len(found) else None
+
+
+def _cores_of_host(starts: Sequence[JobStarted], beats: Mapping[int, list[Heartbeat]]) -> Cores | None:
+    used, idle = 0.0, []
+    for start in starts:
+        rate = _mean_signals(beats.get(start.rank, []))
+        if rate is None:
+            return None
+        used += rate["process_cpu_seconds"] + rate.get("worker_cpu_seconds", 0.0)
+        idle.append(rate["idle_core_seconds"])
+    counts = [start.cpu_count for start in starts]
+    # Pinned ranks may use no more cores than they are given.
+    free = min(float(np.mean(idle)), max(sum(counts) - used, 0.0)) if all(counts) else float(np.mean(idle))
+    return Cores(used, free, counts[0] if len(set(counts)) == 1 else 0)
+
+
+def takers_of(job: JobRecords, steps: Steps, ranks: Sequence[int]) -> Takers | None:
+    """Return who used the cores of the fullest host that has one of these ranks; None where none of them tells."""
+    beats = beats_by_rank(job, steps)
+    hosts = {start.host for start in steps.starts if start.rank in ranks}
+    found = [_takers_of_host([start for start in steps.starts if start.host == host], ranks, beats) for host in sorted(hosts)]
+    known = [one for one in found if one is not None]
+    return max(known, key=lambda one: (one.ranks + one.workers + one.other_ranks + one.others) / one.all, default=None)
+
+
+def _takers_of_host(starts: Sequence[JobStarted], ranks: Sequence[int], beats: Mapping[int, list[Heartbeat]]) -> Takers | None:
+    mine = [start for start in starts if start.rank in ranks]
+    rates = {start.rank: rate for start in starts if (rate := _mean_signals(beats.get(start.rank, []))) is not None}
+    cores = max(start.cpu_count for start in starts)
+    if not cores or len(rates) < len(starts):
+        return None
+    # Probes that do not count busy cores count idle ones; then the host has as many as the job may use.
+    busy = float(np.mean([rate.get("busy_core_seconds", max(cores - rate["idle_core_seconds"], 0.0)) for rate in rates.values()]))
+    idle = float(np.mean([rate["idle_core_seconds"] for rate in rates.values()]))
+    used = {rank: (rate["process_cpu_seconds"], rate.get("worker_cpu_seconds", 0.0)) for rank, rate in rates.items()}
+    here = {start.rank for start in mine}
+    of_others = [sum(pair) for rank, pair in used.items() if rank not in here]
+    return Takers(
+        ranks=sum(used[rank][0] for rank in here),
+        workers=sum(used[rank][1] for rank in here),
+        other_ranks=sum(of_others),
+        others=max(busy - sum(map(sum, used.values())), 0.0),
+        all=max(round(busy + idle), cores),
+        workers_per_rank=int(max(beat.signals.get("workers", 0.0) for rank in here for beat in beats[rank])),
+        threads_per_rank=max(start.cpu_threads for start in mine),
+        ranks_here=len(starts),
+    )
+
+
+def _mean_signals(beats: Sequence[Heartbeat]) -> dict[str, float] | None:
+    """Return the signals of heartbeats per second; None where one lacks what tells who used the cores."""
+    window = sum(beat.window_seconds for beat in beats)
+    if not window or not all({"process_cpu_seconds", "idle_core_seconds"} <= beat.signals.keys() for beat in beats):
+        return None
+    names = set().union(*(beat.signals for beat in beats))
+    return {name: sum(beat.signals.get(name, 0.0) for beat in beats) / window for name in names}
+
+
+def beats_by_rank(job: JobRecords, steps: Steps) -> dict[int, list[Heartbeat]]:
+    """Return the heartbeats whose windows lie within the judged steps of their rank; all that came after a step where none does."""
+    columns = {writer: column for column, writer in enumerate(steps.writers)}
+    inside: dict[int, list[Heartbeat]] = defaultdict(list)
+    after: dict[int, list[Heartbeat]] = defaultdict(list)
+    for beat in job.heartbeats:
+        column = columns.get(beat.writer)
+        if column is None or beat.step < 1:
+            continue
+        rank, end = steps.ranks[column], beat.monotonic_ns / 1e9
+        after[rank].append(beat)
+        start = steps.begins[0, column]
+        if end - beat.window_seconds >= start and end <= steps.ends[-1, column]:
+            inside[rank].append(beat)
+    return {rank: inside[rank] or beats for rank, beats in after.items()}

@@ -1,0 +1,372 @@
+"""Reads the records of a job from a store, a spool directory or single segment files."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tachoscope_analyzers.records import gpu_samples
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.jobs.shared_ranks import SharedRank, claims, shared_ranks
+from tachoscope_core.records import records
+from tachoscope_core.redaction import redact
+from tachoscope_core.report.report import Source
+from tachoscope_core.storage import shard_quarantine as quarantine
+from tachoscope_core.storage import spool
+from tachoscope_core.storage.recent_segments import recent_segments
+from tachoscope_core.storage.store import BrokenObjectError, Store, StoredSegment
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecords:
+    """All records of one job, each once, in the order of (writer, seq); `source` counts what could not be read.
+
+    `released`: when a person last took a data shard off the quarantine list, in Unix seconds by shard; only a store knows that.
+    `gpus`: what the store holds of the GPUs that it ran on. `partial`: only the first and last records were read.
+    `shared`: ranks that several processes claimed at the same time; in the records each has one of its own.
+    """
+
+    job: str
+    source: Source
+    starts: list[records.JobStarted] = field(default_factory=list)
+    steps: list[records.StepDone] = field(default_factory=list)
+    heartbeats: list[records.Heartbeat] = field(default_factory=list)
+    collectives: list[records.CollectiveDone] = field(default_factory=list)
+    checkpoints: list[records.CheckpointSaved] = field(default_factory=list)
+    manifests: list[records.CheckpointManifest] = field(default_factory=list)
+    verified: list[records.CheckpointVerified] = field(default_factory=list)
+    restores: list[records.CheckpointRestored] = field(default_factory=list)
+    failures: list[records.WorkerFailed] = field(default_factory=list)
+    hangs: list[records.WorkerHung] = field(default_factory=list)
+    restarts: list[records.WorkerRestarted] = field(default_factory=list)
+    notices: list[records.PreemptionNotice] = field(default_factory=list)
+    integrity: list[records.IntegrityEvent] = field(default_factory=list)
+    updates: list[records.UpdatesApplied] = field(default_factory=list)
+    shard_reads: list[records.ShardRead] = field(default_factory=list)
+    shard_failures: list[records.ShardFailed] = field(default_factory=list)
+    quarantined: list[records.ShardQuarantined] = field(default_factory=list)
+    services: list[records.ServiceStarted] = field(default_factory=list)
+    requests: list[records.RequestDone] = field(default_factory=list)
+    engine_windows: list[records.EngineWindow] = field(default_factory=list)
+    service_ends: list[records.ServiceEnded] = field(default_factory=list)
+    traces: list[records.TraceCaptured] = field(default_factory=list)
+    ends: list[records.JobEnded] = field(default_factory=list)
+    released: dict[str, float] = field(default_factory=dict)
+    gpus: gpu_samples.Gpus = field(default_factory=gpu_samples.Gpus)
+    partial: bool = False
+    shared: list[SharedRank] = field(default_factory=list)
+
+
+def from_store(store: Store, job: str, *, ends_only: bool = False) -> JobRecords:
+    """Read a job from a store; with `ends_only` no more than each writer's first and last object, enough for its status.
+
+    Raises:
+        TachoscopeError: the store has no such job, or cannot be read.
+    """
+    segments = every = list(store.segments(job))
+    if ends_only:
+        by_writer: dict[str, list[StoredSegment]] = defaultdict(list)
+        for segment in sorted(segments, key=lambda segment: segment.offset):
+            by_writer[segment.writer].append(segment)
+        segments = [one for all_ in by_writer.values() for one in dict.fromkeys((all_[0], all_[-1]))]
+    if not segments:
+        raise TachoscopeError(f"store {store.url} has no records of job {job!r}", fix="tachoscope store ls")
+    found = _of_objects(store, segments, job)
+    if ends_only:
+        return replace(found, partial=len(segments) < len(every))
+    hosts = {segment.writer: segment.host for segment in segments}
+    return replace(
+        found,
+        released=_released(store, job) if found.quarantined else {},
+        gpus=gpu_samples.of_job(store, found.starts, found.steps, hosts),
+    )
+
+
+def recent_from_store(store: Store, job: str, *, since: float, until: float) -> JobRecords | None:
+    """Read what a job recorded from `since` to `until`, Unix seconds, and who its processes are; None: it recorded nothing.
+
+    Raises:
+        TachoscopeError: the store cannot be read.
+    """
+    segments = recent_segments(store, job, since=since, until=until)
+    if not segments:
+        return None
+    found = _of_objects(store, segments, job)
+    lists: dict[str, Any] = {name: getattr(found, name) for name in _LISTS.values() if name not in ("starts", "services")}
+    recent: dict[str, Any] = {name: [row for row in rows if row.time >= since] for name, rows in lists.items()}
+    found = replace(found, **recent)
+    hosts = {segment.writer: segment.host for segment in segments}
+    return replace(found, gpus=gpu_samples.of_job(store, found.starts, found.steps, hosts))
+
+
+def _of_objects(store: Store, segments: Sequence[StoredSegment], job: str) -> JobRecords:
+    """Return the records of a job's objects, without those that cannot be read: one of them must not cost the others."""
+    broken: list[str] = []
+
+    def chunks() -> Iterator[bytes]:  # one after the other: all together may be more than memory holds
+        for segment in segments:
+            try:
+                yield store.read(segment)
+            except BrokenObjectError as error:
+                broken.append(str(error))
+        if len(broken) == len(segments):
+            raise TachoscopeError(f"no records of job {job!r} can be read: {broken[-1]}")
+
+    found = _of_job(chunks(), f"{redact(store.url)}: jobs/{job}", job)
+    return replace(found, source=msgspec.structs.replace(found.source, broken_objects=len(broken)))
+
+
+def _released(store: Store, job: str) -> dict[str, float]:
+    with contextlib.suppress(TachoscopeError):  # a list that is broken must not cost the report: the shards stay under review
+        return {name: shard.released for name, shard in quarantine.from_store(store, job).items() if shard.released}
+    return {}
+
+
+def from_spool(paths: Iterable[Path], *, job: str | None = None) -> JobRecords:
+    """Read a job from spool directories and segment files; without a name, the job that was written last.
+
+    Raises:
+        TachoscopeError: there are no records, or a file cannot be read.
+    """
+    files = [segment for path in paths for segment in (spool.segments(path) if path.is_dir() else [path])]
+    where = ", ".join(sorted({str(file.parent) for file in files})) or "the given paths"
+    try:
+        chunks = [file.read_bytes() for file in files]
+    except OSError as error:
+        raise TachoscopeError(f"could not read {error.filename}: {error.strerror}") from None
+    return _of_job(chunks, where, job)
+
+
+def _of_job(chunks: Iterable[bytes], path: str, job: str | None) -> JobRecords:
+    counts: Counter[str] = Counter()
+    by_job: dict[str, dict[tuple[str, int], records.AnyRecord]] = defaultdict(dict)
+    last: dict[str, float] = {}
+    for record in _decode(chunks, counts):
+        seen = by_job[record.job]
+        key = (record.writer, record.seq)
+        counts["duplicates"] += key in seen
+        seen[key] = record
+        last[record.job] = max(record.time, last.get(record.job, 0.0))
+    if not by_job or (job is not None and job not in by_job):
+        looked_for = f"no records of job {job!r}" if job else "no records"
+        others = f"; it holds {', '.join(sorted(by_job)[:5])}" if by_job else ""
+        unread = counts["garbage"] + counts["cut"]
+        raise TachoscopeError(
+            f"{looked_for} in {path}{others}"
+            + (f"; {unread} lines there are no records" if unread > 1 else "")
+            + ("; its one line is no record" if unread == 1 else ""),
+            fix="run something first: tachoscope run -- python train.py",
+        )
+    chosen = job or max(last, key=last.__getitem__)
+    rows = _plausible([row for _, row in sorted(by_job[chosen].items())], counts)
+    shared = shared_ranks(claims(rows))
+    rows = _each_its_rank(rows, shared) if shared else rows
+    dropped: dict[str, int] = {}
+    for row in rows:
+        if isinstance(row, records.Heartbeat | records.JobEnded | records.ServiceEnded):
+            dropped[row.writer] = max(row.dropped_total, dropped.get(row.writer, 0))
+    return JobRecords(
+        chosen,
+        Source(
+            path=path,
+            records=len(rows),
+            duplicates=counts["duplicates"],
+            cut_lines=counts["cut"],
+            garbage_lines=counts["garbage"],
+            unknown_kinds=counts["unknown_kind"],
+            implausible=counts["implausible"],
+            dropped=sum(dropped.values()),
+        ),
+        **_by_kind(rows),
+        shared=shared,
+    )
+
+
+_MOST_LOST_STEPS = 1_000_000
+
+
+def _plausible(rows: list[records.AnyRecord], counts: Counter[str]) -> list[records.AnyRecord]:
+    """Return the rows without steps whose numbers cannot be true; what a newer probe calls by a phase of its own is `other`."""
+    steps: dict[str, list[records.StepDone]] = defaultdict(list)
+    for row in rows:
+        if isinstance(row, records.StepDone):
+            steps[row.writer].append(row)
+    in_order = {id(row) for own in steps.values() for row in _in_order(own)}
+    found: list[records.AnyRecord] = []
+    for row in rows:
+        if not isinstance(row, records.StepDone):
+            found.append(row)
+            continue
+        most = _MOST_LOST_STEPS + 2 * len(steps[row.writer])
+        if id(row) in in_order and row.step <= most and records.plausible(row):
+            found.append(_known_phases(row))
+        else:
+            counts["implausible"] += 1
+    return found
+
+
+def _in_order(steps: Sequence[records.StepDone]) -> Sequence[records.StepDone]:
+    """Return the most steps of a process, given in the order of writing, of which none ends or is numbered before an earlier one.
+
+    Of these the ones are left that begin after the one before has ended.
+    """
+    if all(_follows(step, before) for before, step in pairwise(steps)):
+        return steps
+    steps = [steps[index] for index in _rising([step.monotonic_ns for step in steps])]
+    steps = [steps[index] for index in _rising([step.step for step in steps])]
+    found = [steps[0]]
+    found.extend(step for step in steps[1:] if _follows(step, found[-1]))
+    return found
+
+
+def _follows(step: records.StepDone, before: records.StepDone) -> bool:
+    wall_ns = step.wall_seconds * 1e9
+    return step.step > before.step and step.monotonic_ns - wall_ns >= before.monotonic_ns - 0.01 * wall_ns - 1e3
+
+
+def _rising(values: Sequence[int]) -> list[int]:
+    """Return the indices of the longest part of a series that never falls."""
+    ends: list[int] = []  # the least last value of a part of each length, and which index that has
+    last: list[int] = []
+    before: list[int] = []
+    for index, value in enumerate(values):
+        length = bisect_right(ends, value)
+        before.append(last[length - 1] if length else -1)
+        ends[length : length + 1], last[length : length + 1] = [value], [index]
+    part, index = [], last[-1]
+    while index >= 0:
+        part.append(index)
+        index = before[index]
+    return part[::-1]
+
+
+def _known_phases(step: records.StepDone) -> records.StepDone:
+    phases = {name: value for name, value in step.phase_seconds.items() if name in records.PHASES}
+    rest = step.wall_seconds - sum(phases.values())
+    if len(phases) == len(step.phase_seconds) and abs(rest) <= 1e-6:
+        return step
+    return msgspec.structs.replace(step, phase_seconds=phases | {"other": max(phases.get("other", 0.0) + rest, 0.0)})
+
+
+def _each_its_rank(rows: list[records.AnyRecord], shared: Iterable[SharedRank]) -> list[records.AnyRecord]:
+    """Return the records with the ranks that processes are analyzed as, where several claim one."""
+    given = {writer: rank for one in shared for writer, rank in one.writers.items()}
+    found = []
+    for row in rows:
+        if row.writer in given:
+            row = msgspec.structs.replace(row, rank=given[row.writer])
+        elif isinstance(row, records.WorkerFailed | records.WorkerHung) and row.failed_writer in given:
+            row = msgspec.structs.replace(row, failed_rank=given[row.failed_writer])
+        found.append(row)
+    return found
+
+
+_LISTS: dict[type[records.Record], str] = {
+    records.JobStarted: "starts",
+    records.StepDone: "steps",
+    records.Heartbeat: "heartbeats",
+    records.CollectiveDone: "collectives",
+    records.CheckpointSaved: "checkpoints",
+    records.CheckpointManifest: "manifests",
+    records.CheckpointVerified: "verified",
+    records.CheckpointRestored: "restores",
+    records.WorkerFailed: "failures",
+    records.WorkerHung: "hangs",
+    records.WorkerRestarted: "restarts",
+    records.PreemptionNotice: "notices",
+    records.IntegrityEvent: "integrity",
+    records.UpdatesApplied: "updates",
+    records.ShardRead: "shard_reads",
+    records.ShardFailed: "shard_failures",
+    records.ShardQuarantined: "quarantined",
+    records.ServiceStarted: "services",
+    records.RequestDone: "requests",
+    records.EngineWindow: "engine_windows",
+    records.ServiceEnded: "service_ends",
+    records.TraceCaptured: "traces",
+    records.JobEnded: "ends",
+}
+"""The kinds that analyzers read, with the list of `JobRecords` that each goes to."""
+
+
+def _by_kind(rows: list[records.AnyRecord]) -> dict[str, Any]:
+    lists: dict[str, list[records.AnyRecord]] = {name: [] for name in _LISTS.values()}
+    for row in rows:
+        name = _LISTS.get(type(row))
+        if name is not None:
+            lists[name].append(row)
+    return lists
+
+
+def _decode(chunks: Iterable[bytes], counts: Counter[str]) -> Iterator[records.AnyRecord]:
+    for chunk in chunks:
+        for line in io.BytesIO(chunk):  # not all at once: of a line of two bytes that would take forty
+            if line == b"\n":
+                continue
+            try:
+                yield records.decode(line)
+            except records.UnknownKindError:
+                counts["unknown_kind"] += 1
+            except records.MalformedRecordError:
+                # Only the last line of a chunk can lack its newline: the writer was killed in it, or is in it now.
+                counts["garbage" if line.endswith(b"\n") else "cut"] += 1
+
+
+def serving_job(job: JobRecords) -> bool:
+    """Say whether the records are those of a service, not of a training."""
+    return not job.steps and bool(job.services or job.requests or job.engine_windows)
+
+
+RUNNING_SECONDS = 60.0
+"""A process that wrote nothing for longer is not called running: a live one sends a heartbeat every few seconds."""
+CLOCKS_AGREE_SECONDS = 5.0
+"""By so much the clocks of two hosts may differ."""
+
+
+def status(job: JobRecords, *, now: float) -> str:
+    """Return how the job's last attempt stands: completed, failed, running or unknown.
+
+    The job is running as long as an earlier attempt that ran at once with the last one goes on. Else the launcher's word counts,
+    since it alone sees a process that was killed; without it, a process that reported a failure.
+
+    Args:
+        now: Unix seconds.
+    """
+    attempt = max((row.attempt for row in (*job.starts, *job.ends)), default=0)
+    ends = [row for row in job.ends if row.attempt >= attempt]
+    if ends and _earlier_goes_on(job, attempt, since=max(row.time for row in ends), now=now):
+        return "running"
+    launcher = [row for row in ends if row.rank == records.LAUNCHER_RANK]
+    if launcher:
+        return launcher[-1].status
+    if any(row.status == "failed" for row in ends):
+        return "failed"
+    started = {row.writer for row in job.starts if row.attempt >= attempt and row.rank != records.LAUNCHER_RANK}
+    started |= {max(job.services, key=lambda row: row.time).writer} if job.services else set()
+    if started and started <= {row.writer for row in (*ends, *job.service_ends)}:
+        return "completed"
+    last = max(
+        (row.time for rows in (job.starts, job.steps, job.heartbeats, job.requests, job.engine_windows) for row in rows),
+        default=0.0,
+    )
+    return "running" if now - last < RUNNING_SECONDS else "unknown"
+
+
+def _earlier_goes_on(job: JobRecords, attempt: int, *, since: float, now: float) -> bool:
+    """Say whether a process of an attempt before this one lately wrote something after `since`, when this one had ended."""
+    gone = {row.writer for row in job.ends} | {row.failed_writer for row in job.failures}
+    after = max(since + CLOCKS_AGREE_SECONDS, now - RUNNING_SECONDS)
+    return any(
+        row.time > after and row.attempt < attempt and row.writer not in gone
+        for rows in (job.steps, job.heartbeats)
+        for row in rows
+    )

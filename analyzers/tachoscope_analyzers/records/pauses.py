@@ -1,0 +1,152 @@
+"""Pauses of the training thread within computing, and between the optimizer and the model: it neither ran nor wanted a core.
+
+Told from the clocks of the thread: the model, the loss and the optimizer last longer than it computed and waited for a core. That
+alone is no pause, since it may wait there for other ranks (buffers that DDP broadcasts), for compute threads of its own, or for an
+accelerator that the probe does not know. It is one where the thread was seen in a call that waits for time, disk, file or pipe; or,
+in some of the steps, where the interpreter's lock was held elsewhere: the sampler, which needs it ten times a second, then comes
+late as well.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from tachoscope_analyzers.data.thresholds import threshold
+from tachoscope_analyzers.records.activity import RUNNING, input_share_of_standing_still, samples_of, still_seconds
+from tachoscope_analyzers.records.load import JobRecords
+from tachoscope_analyzers.stats import spikes
+from tachoscope_core.records.records import Heartbeat, JobStarted
+
+Matrix = npt.NDArray[np.float64]
+
+_COMPUTING = ("forward", "loss", "optimizer")
+_PAUSING = ("sleep", "disk", "file", "pipe")
+_SOCKET, _LOCK = "socket", "lock"
+
+
+def split(
+    job: JobRecords,
+    starts: Sequence[JobStarted],
+    writers: Sequence[str],
+    column: Callable[[str], Matrix],
+    own: dict[str, Matrix],
+    waiting: Matrix,
+) -> Matrix:
+    """Move what is a pause from computing, from outside of the phases and from `waiting` to `own["paused"]`; all of shape (K, R).
+
+    A thread that gets the interpreter's lock late within backward, or at the end of a collective, looks as if it waited for others.
+
+    Returns:
+        What each rank stood still within computing, pause or not, shape (K, R); zero where it has several compute threads.
+    """
+    whole = np.zeros_like(own["compute"])
+    started = {start.writer: start for start in starts}
+    for rank, writer in enumerate(writers):
+        start = started.get(writer)
+        if start is None or not start.cpu_threads:
+            continue
+        beats = [beat for beat in job.heartbeats if beat.writer == writer]
+        of_input = input_share_of_standing_still(beats, "loss") * still_seconds(column, rank, ("loss",))
+        still = np.maximum(still_seconds(column, rank, _COMPUTING) - of_input, 0.0)
+        seen = pausing_share(beats, alone=start.world_size == 1, one_thread=start.cpu_threads == 1)
+        if start.cpu_threads == 1:
+            whole[:, rank] = still
+            taken = _by_lock(beats, column, rank, still, own, waiting)
+        else:  # the thread waits for its helpers, too, and nothing but what it was seen doing tells which it was
+            taken = []
+        if seen > 0:
+            taken = [(own["compute"], still * seen), *taken[1:]]
+        for whole_of, seconds in taken:
+            part = np.minimum(seconds, whole_of[:, rank])
+            whole_of[:, rank] -= part
+            own["paused"][:, rank] += part
+        if start.world_size > 1 and start.cpu_threads == 1:
+            blocked = np.minimum(still * _blocked_share(beats), own["compute"][:, rank])
+            own["compute"][:, rank] -= blocked
+            waiting[:, rank] += blocked
+        outside = own["other"][:, rank] * _pausing_share_outside(beats)
+        own["other"][:, rank] -= outside
+        own["paused"][:, rank] += outside
+    return whole
+
+
+def _blocked_share(beats: Sequence[Heartbeat]) -> float:
+    """Return in which share of standing still within computing the thread waited for another one.
+
+    In a job of several ranks that is waiting for these, as where DDP broadcasts the model's buffers before its forward.
+    """
+    seen = _still_samples(beats)
+    blocked = sum(seen[kind] for kind in (_SOCKET, _LOCK))
+    return blocked / seen.total() if blocked >= threshold("minimum_samples") else 0.0
+
+
+def _still_samples(beats: Sequence[Heartbeat]) -> Counter[str]:
+    """Return what the thread was seen doing within computing while it did not run, in samples by kind."""
+    seen: Counter[str] = Counter()
+    for beat in beats:
+        for phase in _COMPUTING:
+            seen.update({kind: count for kind, count in beat.wait_samples.get(phase, {}).items() if kind not in RUNNING})
+    return seen
+
+
+def _pausing_share_outside(beats: Sequence[Heartbeat]) -> float:
+    """Return in which share of what is neither input nor computing the thread was seen to wait for time or storage."""
+    seen = samples_of("other", beats)
+    pausing = sum(seen[kind] for kind in _PAUSING)
+    return pausing / seen.total() if pausing >= threshold("minimum_samples") else 0.0
+
+
+def _by_lock(
+    beats: Sequence[Heartbeat], column: Callable[[str], Matrix], rank: int, still: Matrix, own: dict[str, Matrix], waiting: Matrix
+) -> list[tuple[Matrix, Matrix]]:
+    """Return what pauses of some steps are to be taken from where the interpreter's lock was held for them."""
+    pausing, blocked = in_spikes(still), in_spikes(waiting[:, rank])
+    wall_seconds = float(column("wall_seconds")[:, rank].sum())
+    taken = [(own["compute"], pausing)]
+    if interpreter_held(beats, float(pausing.sum() + blocked.sum()), wall_seconds):
+        taken.append((waiting, blocked))
+    if interpreter_held(beats, float(pausing.sum()), wall_seconds):
+        taken.append((own["other"], in_spikes(still_seconds(column, rank, ("other",)))))
+    elif len(taken) == 1:
+        return []
+    return taken
+
+
+def in_spikes(seconds: Matrix) -> Matrix:
+    """Return what of a loss, shape (K,), goes beyond the usual in the steps of its spikes; zero where most steps have it."""
+    beyond = np.maximum(seconds - np.median(seconds), 0.0)
+    high = spikes.spiky(beyond)
+    return np.where(high, beyond, 0.0) if high.mean() <= threshold("steady_steps") else np.zeros_like(seconds)
+
+
+def interpreter_held(beats: Sequence[Heartbeat], still_seconds: float, wall_seconds: float) -> bool:
+    """Say whether another thread held the interpreter's lock for at least half of the time of standing still.
+
+    The sampler looks at moments that know nothing of the pauses, so the ratio of the looks that came late is that of the time in
+    which the lock was held. But a pause that is longer than it waits between two looks makes only one of them late: then it is how
+    late it came, and half a wait before. The lock is held as well while the training thread collects garbage; but then it runs.
+    """
+    ticks = sum(beat.signals.get("ticks", 0.0) for beat in beats)
+    late = sum(beat.signals.get("late_ticks", 0.0) for beat in beats)
+    if late < threshold("minimum_samples") or still_seconds <= 0:
+        return False
+    between = wall_seconds / ticks
+    late_seconds = sum(beat.signals.get("late_seconds", 0.0) for beat in beats)
+    return max(late * between, late_seconds + late * between / 2) >= 0.5 * still_seconds
+
+
+def pausing_share(beats: Sequence[Heartbeat], *, alone: bool, one_thread: bool) -> float:
+    """Return which share of standing still within computing was waiting for time or storage; 0 where that was hardly seen.
+
+    Args:
+        alone: the job has one rank, so that it waits for no other one at a socket or a lock.
+        one_thread: the thread has no helpers to wait for at a lock.
+    """
+    waiting = _still_samples(beats)
+    kinds = (*_PAUSING, *([_SOCKET] if alone else []), *([_LOCK] if alone and one_thread else []))
+    pausing = sum(waiting[kind] for kind in kinds)
+    return pausing / waiting.total() if pausing >= threshold("minimum_samples") else 0.0

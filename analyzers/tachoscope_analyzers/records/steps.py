@@ -1,0 +1,391 @@
+"""Step records as tables: one row a step and rank, then matrices of step x rank with every second in one cause or in waiting."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tachoscope_analyzers.records import activity, idle_gaps, pauses
+from tachoscope_analyzers.records import profiled_steps as profiled
+from tachoscope_analyzers.records.backward_time import own_backward
+from tachoscope_analyzers.records.facts import facts
+from tachoscope_analyzers.records.load import JobRecords
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.jobs import notes as job_notes
+from tachoscope_core.records.records import PHASES, JobStarted, StepDone
+
+Matrix = npt.NDArray[np.float64]
+"""Seconds, shape (steps, ranks) or (steps,)."""
+
+CAUSES = ("data_wait", "host_to_device", "compute", "cpu_wait", "paused", "gc", "launch", "checkpoint", "evaluation", "other")
+"""What a rank spends its own time on. Waiting for others is no cause: it is the outcome of another rank's causes."""
+
+Column = Callable[[str], Matrix]
+"""Returns a column of the table as a matrix."""
+
+_WARM_UP_STEPS = 2
+_LEAST_SHARE = 0.5
+_GAP_PHASES = ("data_wait", "checkpoint", "evaluation", "gc", "other")
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """The steps that all ranks of one attempt recorded, in order.
+
+    Attributes:
+        numbers: step numbers, shape (K,). ranks: global ranks, shape (R,).
+        wall: seconds of each step, shape (K, R); own + waiting, summed over causes, is wall.
+        own: seconds of the rank's own time by cause, each of shape (K, R).
+        waiting: seconds blocked in collectives, for a later rank or for the transfer, shape (K, R).
+        own_input: part of `own["data_wait"]` that the training thread spent outside of loaders, making or fetching what the model
+            is called with, shape (K, R).
+        data_cpu, other_cpu: CPU seconds within `data_wait` and `other`, shape (K, R), NaN for a rank where it was never read.
+        ends: end of each step in seconds of the host's monotonic clock, shape (K, R); unix_ends: in Unix seconds.
+        consumed: what the step of the rank worked on, shape (K, R), NaN where it is not known: tokens, else numbers in the batches,
+            else samples.
+        forward: seconds from the batch to backward, shape (K, R); backward: the rank's own part of backward, NaN in the steps in
+            which its clock was not read.
+        still: seconds within computing in which the thread neither ran nor wanted a core, shape (K, R); part of the causes.
+        shared: part of `own["compute"]` that all ranks are given alike, shape (K, R): on accelerators a backward lasts as long for
+            all as for the rank that waited least, and only of that rank is it known to be its own work.
+        transfer_measured: whether the least wait of a step is the transfer; on accelerators it cannot be told.
+        waiting_unmeasured: ranks of which it is not known how much of backward they waited; of one process alone, none.
+        optimizer: seconds in the optimizer, part of `own`, shape (K, R). backward_calls: micro-batches of the step, shape (K, R).
+        starts: the `JobStarted` of each rank. lost_seconds: wall time within the window that no record covers, by rank.
+        profiled: numbers of steps that were left out since they ran under a profiler; their time is not in the window.
+        gap_seconds: pauses of the job before each step, shape (K, R), not part of `wall`; gaps: what is known of them.
+    """
+
+    job: str
+    attempt: int
+    numbers: npt.NDArray[np.int64]
+    ranks: list[int]
+    world_size: int
+    device: str
+    wall: Matrix
+    own: dict[str, Matrix]
+    waiting: Matrix
+    own_input: Matrix
+    data_cpu: Matrix
+    other_cpu: Matrix
+    consumed: Matrix
+    forward: Matrix
+    backward: Matrix
+    still: Matrix
+    ends: Matrix
+    unix_ends: Matrix
+    shared: Matrix
+    optimizer: Matrix
+    backward_calls: Matrix
+    transfer_measured: bool
+    waiting_unmeasured: list[int]
+    cpu_wait_measured: bool
+    loader_seen: bool
+    writers: list[str]
+    starts: list[JobStarted]
+    window_start: float
+    window_end: float
+    lost_seconds: npt.NDArray[np.float64]
+    profiled: npt.NDArray[np.int64]
+    gap_seconds: Matrix
+    gaps: list[idle_gaps.Gap]
+
+    @property
+    def begins(self) -> Matrix:
+        """Begin of each step in seconds of the host's monotonic clock, shape (K, R); a gap lies after it."""
+        return self.ends - self.wall - self.gap_seconds
+
+
+def table(job: JobRecords) -> pd.DataFrame:
+    """Return one row for each step and rank of the last attempt that has steps; phases and clocks in columns, in seconds.
+
+    Raises:
+        TachoscopeError: the job recorded no step.
+    """
+    if not job.steps:
+        raise TachoscopeError(
+            f"job {job.job!r} has {job.source.records} records but no training step: {job_notes.why_no_steps(facts(job))}",
+        )
+    attempt = max(row.attempt for row in job.steps)
+    frame = pd.DataFrame(columns([row for row in job.steps if row.attempt == attempt]))
+    frame.attrs["attempt"] = attempt
+    return _without_short_ones(_one_writer_a_rank(frame), job, attempt)
+
+
+def columns(rows: Sequence[StepDone]) -> dict[str, list[object]]:
+    """Return what the records of steps hold as columns of equal length, times in seconds; NaN where a clock was not read."""
+    found: dict[str, list[object]] = {
+        "consumed": consumed(rows),
+        "step": [row.step for row in rows],
+        "rank": [row.rank for row in rows],
+        "writer": [row.writer for row in rows],
+        "time": [row.time for row in rows],
+        "end_seconds": [row.monotonic_ns / 1e9 for row in rows],
+        "wall_seconds": [row.wall_seconds for row in rows],
+        "backward_calls": [row.backward_calls for row in rows],
+    }
+    for phase in PHASES:
+        found[f"{phase}_seconds"] = [row.phase_seconds.get(phase, 0.0) for row in rows]
+        found[f"{phase}_cpu_seconds"] = [row.cpu_seconds.get(phase, 0.0) if row.cpu_seconds else np.nan for row in rows]
+    for name in ("step", "backward"):
+        found[f"{name}_delay_seconds"] = [row.run_delay_seconds.get(name, np.nan) for row in rows]
+    for name in ("gap", "host_to_device", "forward", "backward", "optimizer"):
+        found[f"device_{name}_seconds"] = [_device_seconds(row, name) for row in rows]
+    return found
+
+
+def consumed(rows: Sequence[StepDone]) -> list[object]:
+    """Return what each step worked on, in the most telling unit that is known of any; NaN where it is not."""
+    units = ("tokens", "elements", "samples")
+    unit = next((unit for unit in units if any(getattr(row, unit) for row in rows)), units[-1])
+    return [float(getattr(row, unit)) or float("nan") for row in rows]
+
+
+def _device_seconds(row: StepDone, name: str) -> float:
+    return row.device_seconds.get(name, 0.0) if row.device_seconds else float("nan")
+
+
+def _one_writer_a_rank(frame: pd.DataFrame) -> pd.DataFrame:
+    """Keep the writer with the most steps where several processes say they are the same rank (scripts run one after another)."""
+    pairs = set(zip(frame["rank"].tolist(), frame["writer"].tolist(), strict=True))
+    if len(pairs) == len({rank for rank, _ in pairs}):
+        return frame
+    counts = frame.groupby(["rank", "writer"]).size().sort_values(ascending=False, kind="stable").reset_index()
+    kept = counts.drop_duplicates("rank").set_index("rank")["writer"]
+    return frame[frame["writer"] == frame["rank"].map(kept)]
+
+
+def _without_short_ones(frame: pd.DataFrame, job: JobRecords, attempt: int) -> pd.DataFrame:
+    """Leave out processes that claim the rank of another and trained less than half as long: only steps that all ranks have are
+    judged, and those of the others would be lost for a trial beside them.
+    """
+    for shared in job.shared:
+        if shared.attempt == attempt:
+            counts = frame[frame["rank"].isin(shared.ranks)].groupby("rank").size()
+            short = counts[counts < counts.max() * _LEAST_SHARE].index
+            frame = frame[~frame["rank"].isin(short)]
+    return frame
+
+
+def warm_up_steps(wall: Matrix, first: int = 1) -> int:
+    """Return how many first steps to leave out: two (DDP rebuilds its buckets after the first), and more while they are over
+    three times the median, but never more than a tenth of the run. What begins after those two, with step `first`, is no begin of
+    a run.
+    """
+    if first > _WARM_UP_STEPS:
+        return 0
+    most = len(wall) // 10
+    slow = wall > 3 * np.median(wall)
+    leading = int(np.argmin(slow)) if not slow.all() else 0
+    return min(most, max(_WARM_UP_STEPS, leading))
+
+
+def aligned(job: JobRecords, frame: pd.DataFrame | None = None) -> Steps:
+    """Return the steps that every rank has, without the warm-up and those under a profiler, each second in one cause or in waiting.
+
+    Args:
+        frame: the job's `table`, where it was made before.
+
+    Raises:
+        TachoscopeError: no step is common to all ranks.
+    """
+    frame = table(job) if frame is None else frame
+    attempt = int(frame.attrs["attempt"])
+    ranks = sorted(int(rank) for rank in frame["rank"].unique())
+    common, under_profiler = _judged(frame, job, attempt)
+    frame = frame[frame["step"].isin(common)].sort_values(["step", "rank"], kind="stable")
+    shape = (len(common), len(ranks))
+    writers = [str(writer) for writer in frame["writer"].to_numpy().reshape(shape)[0]]
+    frame, gap_seconds, gaps = idle_gaps.take(frame, job, writers)
+
+    matrices: dict[str, Matrix] = {}
+
+    def column(name: str) -> Matrix:
+        if name not in matrices:
+            matrices[name] = frame[name].to_numpy(dtype=float).reshape(shape)
+        return matrices[name].copy()
+
+    starts = [start for start in job.starts if start.writer in writers]
+    on_device = _ever_read(column("device_backward_seconds"))
+    device = next((start.device for start in starts), "cuda" if on_device.any() else "cpu")
+    world = max((start.world_size for start in starts), default=len(ranks))
+    wall, ends = column("wall_seconds"), column("end_seconds")
+    begins = ends - wall - gap_seconds
+    job = idle_gaps.without(job, writers, begins, gap_seconds)
+    clocks_measured = bool(_ever_read(column("step_delay_seconds")).all())
+    waited = on_device if device != "cpu" else _ever_read(column("backward_cpu_seconds"))
+    own_input = column("preparation_seconds")
+    data_cpu = column("data_wait_cpu_seconds") + column("preparation_cpu_seconds")
+    data_cpu = _by_ratio(data_cpu, column("data_wait_seconds") + own_input)
+    if device == "cpu":
+        own, waiting = cpu_causes(column, together=world > 1)
+        shared = np.zeros_like(wall)
+        found = activity.move(job, writers, column, own)
+        own_input, data_cpu = own_input + found.seconds, data_cpu + found.cpu_seconds
+        still = pauses.split(job, starts, writers, column, own, waiting)
+        backward = column("backward_cpu_seconds")
+    else:
+        own, waiting, shared = device_causes(column, wall)
+        own_input = np.minimum(own_input, own["data_wait"])
+        backward, still = np.full_like(wall, np.nan), np.zeros_like(wall)
+    checkpoints_take_what_surrounds_them(own, column("data_wait_seconds"))
+    spans = ends[-1] - begins[0] - profiled.seconds(common, under_profiler, begins, ends) - gap_seconds.sum(axis=0)
+    return Steps(
+        job=job.job,
+        attempt=attempt,
+        numbers=common.astype(np.int64),
+        ranks=ranks,
+        world_size=world,
+        device=device,
+        wall=wall,
+        own=own,
+        waiting=waiting,
+        own_input=own_input,
+        data_cpu=data_cpu,
+        other_cpu=_by_ratio(column("other_cpu_seconds"), column("other_seconds")),
+        consumed=column("consumed"),
+        forward=column("forward_seconds") + column("loss_seconds") if device == "cpu" else column("device_forward_seconds"),
+        backward=backward,
+        still=still,
+        ends=ends,
+        unix_ends=column("time"),
+        shared=shared,
+        optimizer=column("optimizer_seconds"),
+        backward_calls=column("backward_calls"),
+        transfer_measured=device == "cpu" and len(ranks) == world,
+        waiting_unmeasured=[rank for rank, known in zip(ranks, waited, strict=True) if not known and world > 1],
+        cpu_wait_measured=device == "cpu" and clocks_measured,
+        loader_seen=bool((column("data_wait_seconds") + column("preparation_seconds")).any()),
+        writers=writers,
+        starts=starts,
+        window_start=float(column("time")[0].min() - (wall + gap_seconds)[0].max()),
+        window_end=float(column("time")[-1].max()),
+        lost_seconds=np.maximum(spans - wall.sum(axis=0), 0.0),
+        profiled=under_profiler,
+        gap_seconds=gap_seconds,
+        gaps=gaps,
+    )
+
+
+def _judged(frame: pd.DataFrame, job: JobRecords, attempt: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the numbers of the steps that all ranks have, without the warm-up, and of those that ran under a profiler."""
+    numbers, rows = np.unique(frame["step"].to_numpy(), return_inverse=True)
+    ranks, places = np.unique(frame["rank"].to_numpy(), return_inverse=True)
+    wall = np.full((len(numbers), len(ranks)), np.nan)
+    wall[rows, places] = frame["wall_seconds"].to_numpy()
+    longest = wall.max(axis=1)  # NaN in the steps that a rank has not
+    common = numbers[~np.isnan(longest)]
+    if not len(common):
+        raise TachoscopeError(f"the ranks of job {job.job!r} have no step in common")
+    common = common[warm_up_steps(longest[~np.isnan(longest)], int(common[0])) :]
+    kept = profiled.without(common, job, attempt)
+    return kept, np.setdiff1d(common, kept)
+
+
+def _ever_read(clock: Matrix) -> npt.NDArray[np.bool_]:
+    """Return for each rank whether a clock was read in any step, shape (R,)."""
+    return np.asarray((~np.isnan(clock)).any(axis=0))
+
+
+def cpu_causes(column: Column, *, together: bool) -> tuple[dict[str, Matrix], Matrix]:
+    """Split host time. On CPU, backward runs on the training thread: what it neither computed nor waited for a core, it was
+    blocked, and in a job of several ranks that is the gradient exchange (DDP waits there for its reducer).
+
+    The probe reads the clocks in some steps only: between these, a rank's own backward and its waiting for a core are interpolated.
+    """
+    backward = column("backward_seconds")
+    delay = _between(column("step_delay_seconds"))
+    backward_delay = np.minimum(_between(column("backward_delay_seconds")), delay)
+    backward_cpu = own_backward(_between(column("backward_cpu_seconds"), unmeasured=backward), column)
+    blocked = np.maximum(backward - backward_cpu - backward_delay, 0.0) if together else 0.0 * backward
+    backward_delay = np.minimum(backward_delay, backward - blocked)
+    rest = column("forward_seconds") + column("loss_seconds") + column("optimizer_seconds")
+    rest_delay = np.minimum(delay - backward_delay, rest)
+    own = {
+        "data_wait": column("data_wait_seconds") + column("preparation_seconds"),
+        "host_to_device": column("host_to_device_seconds"),
+        "compute": rest - rest_delay + backward - blocked - backward_delay,
+        "cpu_wait": rest_delay + backward_delay,
+        "paused": 0.0 * backward,
+        "gc": column("gc_seconds"),
+        "launch": 0.0 * backward,
+        "checkpoint": column("checkpoint_seconds"),
+        "evaluation": column("evaluation_seconds"),
+        "other": column("other_seconds"),
+    }
+    return own, blocked + column("collective_seconds")
+
+
+def _between(values: Matrix, unmeasured: Matrix | None = None) -> Matrix:
+    """Interpolate, for each rank, the steps in which a clock was not read; a rank that never read it gets `unmeasured`, or zero."""
+    rows = np.arange(len(values))
+    filled = np.zeros_like(values) if unmeasured is None else unmeasured.copy()
+    for rank in range(values.shape[1]):
+        read = ~np.isnan(values[:, rank])
+        if read.any():
+            filled[:, rank] = np.interp(rows, rows[read], values[read, rank])
+    return filled
+
+
+def _by_ratio(cpu: Matrix, wall: Matrix) -> Matrix:
+    """Spread the share of CPU that a rank used in the steps in which the clock was read over all its steps."""
+    read = ~np.isnan(cpu)
+    known = np.where(read, wall, 0.0).sum(axis=0)
+    share = np.divide(np.nansum(cpu, axis=0), known, out=np.full(cpu.shape[1], np.nan), where=known > 0)
+    return np.asarray(np.where(read, cpu, wall * share))
+
+
+def device_causes(column: Column, wall: Matrix) -> tuple[dict[str, Matrix], Matrix, Matrix]:
+    """Split the device's time into causes, waiting and shared computing. The gap in which nothing was queued goes to what the host
+    did then, the rest of it to launching; a rank waits in backward for as long as its backward is longer than the shortest one.
+    """
+    gap = np.nan_to_num(column("device_gap_seconds"))
+    host = {name: column(f"{name}_seconds") for name in _GAP_PHASES}
+    host["data_wait"] = host["data_wait"] + column("preparation_seconds")
+    total = np.maximum(sum(host.values()), 1e-12)
+    share = np.minimum(gap / total, 1.0)
+    backward = np.nan_to_num(column("device_backward_seconds"))
+    waiting = backward - backward.min(axis=1, keepdims=True)
+    own = dict.fromkeys(CAUSES, 0.0 * gap) | {name: seconds * share for name, seconds in host.items()}
+    own["launch"] = np.maximum(gap - total, 0.0)
+    own["host_to_device"] = np.nan_to_num(column("device_host_to_device_seconds"))
+    own["compute"] = np.nan_to_num(column("device_forward_seconds") + column("device_optimizer_seconds")) + backward - waiting
+    # Host and device clocks cut a step at different moments; over many steps that vanishes, and what stays is unexplained.
+    measured = sum(own.values()) + waiting
+    scale = np.minimum(wall.sum(axis=0) / np.maximum(measured.sum(axis=0), 1e-12), 1.0)
+    own = {cause: seconds * scale for cause, seconds in own.items()}
+    own["other"] = own["other"] + np.maximum(wall - sum(own.values()) - waiting * scale, 0.0)
+    return own, waiting * scale, (backward - waiting) * scale
+
+
+def checkpoints_take_what_surrounds_them(own: dict[str, Matrix], loading: Matrix) -> None:
+    """Move to `checkpoint` what a rank spends outside of all phases in the steps in which it saves, beyond what it spends there in
+    its other steps: collecting the state before the save, opening, closing and renaming the file.
+
+    Args:
+        loading: seconds of waiting for a loader, shape (K, R): the rest of waiting for data is what stands before the model.
+    """
+    saving = own["checkpoint"] > 0
+    for cause, kept in (("other", np.zeros_like(loading)), ("data_wait", np.minimum(loading, own["data_wait"]))):
+        around = own[cause] - kept
+        for column in range(saving.shape[1]):
+            steps = saving[:, column]
+            if steps.any() and not steps.all():
+                extra = np.maximum(around[steps, column] - np.median(around[~steps, column]), 0.0)
+                own[cause][steps, column] -= extra
+                own["checkpoint"][steps, column] += extra
+
+
+def lines_seen(job: JobRecords, steps: Steps, phase: str, ranks: list[int] | None = None) -> Counter[str]:
+    """Return the lines of user code seen in a phase, with the number of samples, over the given ranks (all by default)."""
+    wanted = {writer for writer, rank in zip(steps.writers, steps.ranks, strict=True) if ranks is None or rank in ranks}
+    seen: Counter[str] = Counter()
+    for beat in job.heartbeats:
+        if beat.writer in wanted:
+            seen.update(beat.where.get(phase, {}))
+    return +seen

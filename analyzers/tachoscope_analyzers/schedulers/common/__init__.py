@@ -1,0 +1,1 @@
+"""What every scheduler's document is turned into: allocations."""

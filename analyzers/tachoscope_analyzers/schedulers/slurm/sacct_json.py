@@ -1,0 +1,106 @@
+"""Reads `sacct --json`: the job records of Slurm's data_parser, versions 0.0.37 (Slurm 21.08) to 0.0.46.
+
+Through the versions numbers became `{"set", "infinite", "number"}` and states became lists of a state and flags
+(https://slurm.schedmd.com/data_parser.html); the fields that are read here kept their names.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tachoscope_analyzers.schedulers.common.untyped import at, items, text
+from tachoscope_analyzers.schedulers.slurm.allocations import Row, gpus
+from tachoscope_core.errors import TachoscopeError
+
+
+def rows(document: dict[str, Any], where: str) -> list[Row]:
+    """Return the job records of a document.
+
+    Raises:
+        TachoscopeError: its jobs are not those of `sacct`.
+    """
+    return [_row(job, f"{where}: jobs[{index}]") for index, job in enumerate(items(document, "jobs"))]
+
+
+def _row(job: object, where: str) -> Row:
+    times = at(job, "time")
+    number = whole(at(job, "job_id"))
+    if number is None or not isinstance(times, dict) or "submission" not in times:
+        raise TachoscopeError(f"{where} is no job record of sacct", fix="write it by `sacct --jobs JOBID --duplicates --json`")
+    states = _words(at(job, "state", "current")) or ("UNKNOWN",)
+    accelerators, device = gpus(_resources(job, "allocated"))
+    if not accelerators:
+        accelerators, device = gpus(_resources(job, "requested"))
+    name, component = _name(job, number)
+    return Row(
+        job=name,
+        component=component,
+        submitted=_time(times, "submission"),
+        eligible=_time(times, "eligible"),
+        started=_time(times, "start"),
+        ended=_time(times, "end"),
+        states=states,
+        reason=_reason(job, states),
+        node_list=text(at(job, "nodes")) if "nodes" in job else None,  # type: ignore[operator]
+        accelerators=accelerators,
+        device=device,
+        restarts=whole(at(job, "restart_cnt")) or 0,
+    )
+
+
+def whole(value: object) -> int | None:
+    """Return a number in either form: plain, or with `set` and `infinite`, or None where it is not set."""
+    if isinstance(value, dict):
+        unset = value.get("infinite") or not value.get("set", True)
+        value = None if unset else value.get("number")
+    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _time(times: dict[str, Any], name: str) -> float | None:
+    # 0 and the largest numbers (NO_VAL, INFINITE) mean that it has not happened.
+    value = whole(times.get(name))
+    return float(value) if value and 0 < value < 0xFFFFFFF0 else None
+
+
+def _words(value: object) -> tuple[str, ...]:
+    words = value if isinstance(value, list) else [value]
+    return tuple(str(word).upper() for word in words if word)
+
+
+def _name(job: object, number: int) -> tuple[str, int | None]:
+    """Return the job id as `sacct` writes it (`123_4` of an array) and the component of a heterogeneous job."""
+    leader, array = whole(at(job, "het", "job_id")), whole(at(job, "array", "job_id"))
+    if leader:
+        return str(leader), whole(at(job, "het", "job_offset")) or 0
+    if array:
+        task = whole(at(job, "array", "task_id"))
+        return f"{array}_{task if task is not None else '[' + text(at(job, 'array', 'task')) + ']'}", None
+    return str(number), None
+
+
+def _resources(job: object, which: str) -> dict[str, int]:
+    resources = [one for one in items(at(job, "tres"), which) if isinstance(one, dict)]
+    return {
+        "/".join(part for part in (text(one.get("type")), text(one.get("name"))) if part): whole(one.get("count")) or 0
+        for one in resources
+    }
+
+
+def _reason(job: object, states: tuple[str, ...]) -> str:
+    """Return what Slurm says about the end or the wait, such as `NODE_FAIL; failed node gpu-3`."""
+    why = text(at(job, "state", "reason"))
+    node = text(at(job, "failed_node"))
+    code = whole(at(job, "exit_code", "return_code"))
+    signal = whole(at(job, "exit_code", "signal", "id")) or whole(at(job, "exit_code", "signal", "signal_id"))
+    user = text(at(job, "kill_request_user"))
+    return "; ".join(
+        part
+        for part in (
+            ",".join(states) + (f" by {user}" if user and "CANCELLED" in states else ""),
+            why if why != "None" else "",
+            f"failed node {node}" if node else "",
+            f"exit code {code}" if code else "",
+            f"signal {signal}" if signal else "",
+        )
+        if part
+    )

@@ -1,0 +1,120 @@
+"""Reads the table of `sacct --parsable2`: fields divided by `|`, their names in the first line.
+
+Times are those of the machine that ran `sacct`, without a zone, unless SLURM_TIME_FORMAT was set: `%s` (Unix seconds) and
+`%Y-%m-%dT%H:%M:%S%z` leave no doubt and are read too (https://slurm.schedmd.com/sacct.html#OPT_SLURM_TIME_FORMAT).
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from datetime import datetime, tzinfo
+
+from tachoscope_analyzers.schedulers.slurm.allocations import Row, gpus
+from tachoscope_core.errors import TachoscopeError
+
+FIELDS = (
+    "JobID", "Submit", "Eligible", "Start", "End", "State", "ExitCode", "NodeList", "AllocTRES", "ReqTRES", "Restarts", "Reason",
+    "FailedNode",
+)  # fmt: skip
+"""What `sacct --format` is asked for; `JobID`, `Submit`, `Start`, `End` and `State` have to be there."""
+
+_NEEDED = {"jobid", "submit", "start", "end", "state"}
+_NONE = {"", "Unknown", "None", "N/A", "INVALID"}
+_JOB = re.compile(r"(?P<job>\d+(?:_(?:\d+|\[[^\]]*\]))?)(?:\+(?P<component>\d+))?")
+_RESOURCE = re.compile(r"([^=,]+)=(\d+)(?:[^,]*)")
+
+
+def is_table(content: str) -> bool:
+    """Say whether the first line names the columns of `sacct`."""
+    names = {name.lower() for name in content.lstrip("\ufeff").partition("\n")[0].strip().split("|")}
+    return {"jobid", "state"} <= names
+
+
+def rows(content: str, where: str, *, zone: tzinfo | None = None) -> list[Row]:
+    """Return the job records; job steps (`123.batch`) are left out.
+
+    Args:
+        content: of the file. where: its name, for errors.
+        zone: of times without one; None: that of this machine.
+
+    Raises:
+        TachoscopeError: a column is missing, a line has more fields than the first, or a time cannot be read.
+    """
+    lines = csv.reader(content.lstrip("\ufeff").splitlines(), delimiter="|", quoting=csv.QUOTE_NONE)
+    names = [name.strip().lower() for name in next(lines, [])]
+    if missing := sorted(_NEEDED - set(names)):
+        raise TachoscopeError(f"{where}: no column {', '.join(missing)}", fix=f"sacct --parsable2 --format={','.join(FIELDS)}")
+    found = []
+    for number, cells in enumerate(lines, start=2):
+        if not any(cells):
+            continue
+        if len(cells) != len(names):
+            raise TachoscopeError(
+                f"{where}:{number}: {len(cells)} fields where the first line names {len(names)}",
+                fix="leave out JobName and comments, which can contain a '|'",
+            )
+        fields = dict(zip(names, cells, strict=True))
+        if "." not in fields["jobid"]:
+            found.append(_row(fields, f"{where}:{number}", zone))
+    return found
+
+
+def _row(fields: dict[str, str], where: str, zone: tzinfo | None) -> Row:
+    job = _JOB.fullmatch(fields["jobid"].strip())
+    if not job:
+        raise TachoscopeError(f"{where}: job id {fields['jobid']!r} cannot be read", fix="use --parsable2, which cuts nothing off")
+    accelerators, device = gpus(_resources(fields.get("alloctres", "")))
+    if not accelerators:
+        accelerators, device = gpus(_resources(fields.get("reqtres", "")))
+    words = fields["state"].split()
+    restarts = fields.get("restarts", "")
+    return Row(
+        job=job["job"],
+        component=int(job["component"]) if job["component"] else None,
+        submitted=_time(fields, "submit", where, zone),
+        eligible=_time(fields, "eligible", where, zone),
+        started=_time(fields, "start", where, zone),
+        ended=_time(fields, "end", where, zone),
+        states=(words[0].rstrip("+").upper(),) if words else ("UNKNOWN",),
+        reason=_reason(fields),
+        node_list=fields.get("nodelist"),
+        accelerators=accelerators,
+        device=device,
+        restarts=int(restarts) if restarts.isdecimal() else 0,
+    )
+
+
+def _time(fields: dict[str, str], name: str, where: str, zone: tzinfo | None) -> float | None:
+    value = fields.get(name, "").strip()
+    if value in _NONE:
+        return None
+    if value.isdecimal():
+        return float(value) or None
+    try:
+        time = datetime.fromisoformat(value)
+    except ValueError:
+        raise TachoscopeError(
+            f"{where}: {name} is {value!r}, not a time like 2026-05-04T13:00:00", fix="run sacct with SLURM_TIME_FORMAT=%s"
+        ) from None
+    return (time.replace(tzinfo=zone) if zone and time.tzinfo is None else time).timestamp()
+
+
+def _resources(listed: str) -> dict[str, int]:
+    return {name: int(count) for name, count in _RESOURCE.findall(listed)}
+
+
+def _reason(fields: dict[str, str]) -> str:
+    code, _, signal = fields.get("exitcode", "").partition(":")
+    why, node = fields.get("reason", ""), fields.get("failednode", "")
+    return "; ".join(
+        part
+        for part in (
+            fields["state"],
+            why if why not in _NONE else "",
+            f"failed node {node}" if node not in _NONE else "",
+            f"exit code {code}" if code not in {"", "0"} else "",
+            f"signal {signal}" if signal not in {"", "0"} else "",
+        )
+        if part
+    )

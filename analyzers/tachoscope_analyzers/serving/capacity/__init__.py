@@ -1,0 +1,1 @@
+"""How much load an inference server can take within its objectives."""

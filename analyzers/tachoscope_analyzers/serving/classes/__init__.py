@@ -1,0 +1,1 @@
+"""The bottlenecks of an inference server, a file each."""

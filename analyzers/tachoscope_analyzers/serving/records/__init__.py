@@ -1,0 +1,1 @@
+"""What happened on an inference server."""
