@@ -14,7 +14,7 @@ import time
 import numpy as np
 from sections import write_section
 
-from tachoscope_analyzers.records.steps import Matrix
+from tachoscope_analyzers.stats.arrays import Matrix
 from tachoscope_analyzers.stats.change_points import change_points
 
 COUNTS = (200, 1_000)

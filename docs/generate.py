@@ -27,7 +27,7 @@ from tachoscope_analyzers.classify.communication.exposed import CLASSES as EXCHA
 from tachoscope_analyzers.classify.gpu.losses import CLASSES as GPU_CLASSES
 from tachoscope_analyzers.data.prices import shipped_prices
 from tachoscope_analyzers.data.thresholds import sources
-from tachoscope_analyzers.job.coverage import missing_signals
+from tachoscope_analyzers.findings.missing_signals import missing_signals
 from tachoscope_analyzers.life.findings import CLASSES as LIFE_CLASSES
 from tachoscope_analyzers.replay.report import FOUND as REPLAYED
 from tachoscope_analyzers.serving.report.report import CLASSES as SERVING_CLASSES

@@ -15,7 +15,7 @@ from gpu_making import BEGIN, OWN, FakeGpu, Held, gpu_job, write_job, write_samp
 from making import envelope
 from tachoscope_analyzers.classify.gpu import losses as gpu_losses
 from tachoscope_analyzers.classify.gpu.throttle import Throttled
-from tachoscope_analyzers.job.coverage import missing_signals
+from tachoscope_analyzers.findings.missing_signals import missing_signals
 from tachoscope_analyzers.job.report import analyze
 from tachoscope_analyzers.records.gpu_samples import Gpus, GpuSamples
 from tachoscope_analyzers.records.load import JobRecords, from_spool, from_store

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from tachoscope_analyzers.advice.number_text import count, named_ranks, number, time
 from tachoscope_analyzers.data.thresholds import threshold
-from tachoscope_analyzers.records.steps import Matrix
+from tachoscope_analyzers.stats.arrays import Matrix
 
 _WINDOWS = 10
 _LEAST_STEPS = 3

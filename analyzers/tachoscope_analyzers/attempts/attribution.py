@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from tachoscope_analyzers.attempts.processes import Process
 from tachoscope_analyzers.ledger.states import STATE_OF_CAUSE
-from tachoscope_analyzers.records.steps import Matrix, checkpoints_take_what_surrounds_them, columns, cpu_causes, device_causes
+from tachoscope_analyzers.records.steps import checkpoints_take_what_surrounds_them, columns, cpu_causes, device_causes
+from tachoscope_analyzers.stats.arrays import Matrix
 from tachoscope_core.metrics.catalogue import UNEXPLAINED
 
 BLOCK_CELLS = 200_000

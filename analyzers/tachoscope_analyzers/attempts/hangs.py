@@ -10,7 +10,7 @@ import numpy as np
 from tachoscope_analyzers.attempts.attribution import Block
 from tachoscope_analyzers.attempts.processes import Process
 from tachoscope_analyzers.data.thresholds import threshold
-from tachoscope_analyzers.records.steps import Matrix
+from tachoscope_analyzers.stats.arrays import Matrix
 
 _EXPLAINED = ("checkpoint", "evaluation", "data_wait")
 """Where a rank may be for long without being stuck, as long as its heartbeats go on."""

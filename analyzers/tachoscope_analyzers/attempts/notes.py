@@ -1,16 +1,17 @@
-"""What is unusual about an attempt, for its report: how it failed, and what its records do not show; see `job_notes`."""
+"""What is unusual about an attempt, for its report: how it failed, and what its records do not show."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 
 from tachoscope_analyzers.attempts.allocations import held
 from tachoscope_analyzers.attempts.endings import Ending, ending, lasting, witness
 from tachoscope_analyzers.attempts.hangs import normal_of
 from tachoscope_analyzers.attempts.processes import Clock, processes
-from tachoscope_analyzers.attempts.step_numbering import runs
-from tachoscope_analyzers.life.quality import at_once
+from tachoscope_analyzers.attempts.step_numbering import Run, runs
 from tachoscope_analyzers.records.facts import facts, steps_of_writers
 from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_core.jobs import notes as job_notes
@@ -20,6 +21,7 @@ from tachoscope_core.report.report import QualityNote
 
 _STEPS_KEPT = 200
 """First and last steps of a process that tell how it ended and what a usual step takes."""
+_MOST_PAIRS = 3
 
 
 def notes(job: JobRecords, attempt: int | None = None) -> list[QualityNote]:
@@ -71,3 +73,27 @@ def _how(end: Ending, command: str) -> str:
     seen = end.process.failed.reason if end.process.failed is not None else "killed"
     last = int(end.process.numbers[-1]) if end.process.steps else 0
     return job_notes.crash(end.process.rank, last, own or seen, command)
+
+
+def at_once(runs: Sequence[Run], clock: Clock, attempt: int | None = None) -> list[QualityNote]:
+    """Note attempts that ran at once, as when one name is used twice.
+
+    Args:
+        attempt: only what ran at once with this one; None: all.
+    """
+    pairs = [
+        (key[0], run.attempt, when) for run in runs for key, when in run.beside.items() if attempt in {None, key[0], run.attempt}
+    ]
+    if not pairs:
+        return []
+    told = [
+        f"{one} and {other} from {_utc(clock, when[0])} to {_utc(clock, when[1])} UTC" for one, other, when in pairs[:_MOST_PAIRS]
+    ]
+    more = [f"{len(pairs) - _MOST_PAIRS} more pairs"] if len(pairs) > _MOST_PAIRS else []
+    means = "each counts with its own time, and what both did is not lost work; if they are two jobs, give them two names (--job)"
+    what = f"{'two' if len(pairs) == 1 else 'several'} attempts ran at once: {', '.join([*told, *more])}"
+    return [QualityNote(what=what, severity="limited", means=means)]
+
+
+def _utc(clock: Clock, seconds: float) -> str:
+    return datetime.fromtimestamp(clock.unix(seconds), UTC).strftime("%Y-%m-%d %H:%M:%S")

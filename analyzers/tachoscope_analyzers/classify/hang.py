@@ -14,7 +14,8 @@ from tachoscope_analyzers.attempts.hangs import Normal
 from tachoscope_analyzers.findings.blamed_ranks import culprits
 from tachoscope_analyzers.findings.make import Candidate
 from tachoscope_analyzers.ledger.losses import Losses
-from tachoscope_analyzers.records.steps import Matrix, Steps
+from tachoscope_analyzers.records.steps import Steps
+from tachoscope_analyzers.stats.arrays import Matrix
 from tachoscope_core.report.report import Evidence
 
 _STUCK_IN = ("compute", "launch", "other", "paused")

@@ -14,8 +14,9 @@ from tachoscope_analyzers.findings.blamed_ranks import Ranks, culprits
 from tachoscope_analyzers.findings.make import Candidate
 from tachoscope_analyzers.ledger.losses import Losses
 from tachoscope_analyzers.records.load import JobRecords
-from tachoscope_analyzers.records.steps import Matrix, Steps, lines_seen
+from tachoscope_analyzers.records.steps import Steps, lines_seen
 from tachoscope_analyzers.stats import spikes
+from tachoscope_analyzers.stats.arrays import Matrix
 from tachoscope_core.report.report import Evidence
 
 

@@ -15,7 +15,8 @@ from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.findings.blamed_ranks import Ranks
 from tachoscope_analyzers.findings.make import Candidate
 from tachoscope_analyzers.records.load import JobRecords
-from tachoscope_analyzers.records.steps import Matrix, Steps
+from tachoscope_analyzers.records.steps import Steps
+from tachoscope_analyzers.stats.arrays import Matrix
 from tachoscope_analyzers.stats.linear_fit import fitted
 from tachoscope_core.records.records import Heartbeat
 from tachoscope_core.report.report import Evidence

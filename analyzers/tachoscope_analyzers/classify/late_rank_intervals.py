@@ -7,7 +7,8 @@ import numpy.typing as npt
 
 from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.ledger.states import STATE_OF_CAUSE
-from tachoscope_analyzers.records.steps import Matrix, Steps
+from tachoscope_analyzers.records.steps import Steps
+from tachoscope_analyzers.stats.arrays import Matrix
 from tachoscope_core.report.trend import LateRank, Stretch
 
 Flags = npt.NDArray[np.bool_]

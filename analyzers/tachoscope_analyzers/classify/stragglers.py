@@ -11,8 +11,9 @@ from tachoscope_analyzers.findings.blamed_ranks import Ranks, against_others, cu
 from tachoscope_analyzers.findings.make import Candidate, Series, healthy_finding
 from tachoscope_analyzers.ledger.losses import Losses
 from tachoscope_analyzers.records.load import JobRecords
-from tachoscope_analyzers.records.steps import Matrix, Steps
+from tachoscope_analyzers.records.steps import Steps
 from tachoscope_analyzers.stats import spikes
+from tachoscope_analyzers.stats.arrays import Matrix
 from tachoscope_core.report.report import Evidence, Finding
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from tachoscope_analyzers.data.thresholds import threshold
-from tachoscope_analyzers.records.steps import Matrix
+from tachoscope_analyzers.stats.arrays import Matrix
 from tachoscope_core.report.report import Evidence
 
 Ranks = list[int] | Literal["all"]

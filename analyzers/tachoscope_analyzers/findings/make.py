@@ -12,8 +12,8 @@ from msgspec import UNSET
 
 from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.findings.calibration import MOST, NOT_CALIBRATED, Calibration
-from tachoscope_analyzers.records.steps import Matrix
 from tachoscope_analyzers.stats import spikes
+from tachoscope_analyzers.stats.arrays import Matrix
 from tachoscope_core.report.report import SEVERITY_ORDER, AdvisedSettings, Evidence, Finding, RunnerUp, Severity, StepSeconds
 from tachoscope_core.report.taxonomy import BY_SLUG
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from tachoscope_analyzers.advice.workers import Input, expected_step, step_with
 from tachoscope_analyzers.checkpoint_policy.cost_model import Saving, best_interval, useful_ratio
-from tachoscope_analyzers.records.steps import Matrix
+from tachoscope_analyzers.stats.arrays import Matrix
 
 _SPAN = 30.0
 """The intervals drawn reach so many times below and above the best one."""

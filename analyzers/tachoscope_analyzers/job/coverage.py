@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from functools import cache
 
 from tachoscope_analyzers.classify import data_imbalance, outside_torch
 from tachoscope_analyzers.classify.gpu import losses as gpu_losses
-from tachoscope_analyzers.data.package_data import shipped
+from tachoscope_analyzers.findings.missing_signals import missing_signals
 from tachoscope_analyzers.job import unmeasured_waiting as waiting_unmeasured
 from tachoscope_analyzers.records.steps import Steps
 from tachoscope_core.report.report import NotMeasured
@@ -17,13 +16,6 @@ _INPUT = ("input_fetch", "input_preprocess", "input_workers", "input_straggler")
 _OF_ALL_RANKS = ("input_straggler", "compute_straggler", "comm_exposed")
 _BETWEEN_RANKS = ("pipeline_bubble", "stage_imbalance", "network_degraded", "slow_link", "data_imbalance")
 """A job of one rank cannot have them, so of these nothing is missing."""
-
-
-@cache
-def missing_signals() -> dict[str, str]:
-    """Return, for each class that the step records alone cannot show, the signal that is missing."""
-    loaded: dict[str, str] = shipped("data/coverage.yaml")
-    return loaded
 
 
 def not_measured(steps: Steps, gpu_signals: Mapping[str, str], judged: Collection[str]) -> list[NotMeasured]:

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tachoscope_analyzers.job.timeline import bin_edges
-from tachoscope_analyzers.records.steps import Matrix, Steps
+from tachoscope_analyzers.records.steps import Steps
+from tachoscope_analyzers.stats.arrays import Matrix
 
 MOST_ROWS, MOST_COLUMNS = 200, 100
 """20,000 cells: as many as a screen has room for, and 160 KB."""

@@ -13,7 +13,8 @@ from tachoscope_analyzers.classify.pipeline import attribution as pipeline
 from tachoscope_analyzers.job.classify import Decided
 from tachoscope_analyzers.ledger import states as ledger
 from tachoscope_analyzers.records import profiled_steps as profiled
-from tachoscope_analyzers.records.steps import Matrix, Steps
+from tachoscope_analyzers.records.steps import Steps
+from tachoscope_analyzers.stats.arrays import Matrix
 from tachoscope_core.metrics.catalogue import TRAINING_STATES, UNEXPLAINED
 
 MOST_BINS = 200

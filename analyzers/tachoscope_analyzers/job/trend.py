@@ -15,7 +15,8 @@ from tachoscope_analyzers.findings.make import resampled_shares
 from tachoscope_analyzers.ledger.losses import Losses
 from tachoscope_analyzers.ledger.states import STATE_OF_CAUSE
 from tachoscope_analyzers.records.load import JobRecords
-from tachoscope_analyzers.records.steps import Matrix, Steps
+from tachoscope_analyzers.records.steps import Steps
+from tachoscope_analyzers.stats.arrays import Matrix
 from tachoscope_analyzers.stats.change_points import change_points, least_steps, spread
 from tachoscope_core.report.trend import Bin, ChangePoint, Course, Estimate, StateShift
 

@@ -21,7 +21,8 @@ from tachoscope_analyzers.job.trend import estimate
 from tachoscope_analyzers.job.unmeasured_waiting import signal
 from tachoscope_analyzers.ledger.losses import Losses
 from tachoscope_analyzers.ledger.states import STATE_OF_CAUSE
-from tachoscope_analyzers.records.steps import CAUSES, Matrix, Steps
+from tachoscope_analyzers.records.steps import CAUSES, Steps
+from tachoscope_analyzers.stats.arrays import Matrix
 from tachoscope_analyzers.stats.shapley import MOST_EXACT, exact
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.metrics.catalogue import UNEXPLAINED

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tachoscope_analyzers.records.steps import CAUSES, Matrix, Steps
+from tachoscope_analyzers.records.steps import CAUSES, Steps
+from tachoscope_analyzers.stats.arrays import Matrix
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from tachoscope_analyzers.records import profiled_steps as profiled
-from tachoscope_analyzers.records.steps import Matrix, Steps
+from tachoscope_analyzers.records.steps import Steps
+from tachoscope_analyzers.stats.arrays import Matrix
 from tachoscope_core.metrics.catalogue import TRAINING_STATES, UNEXPLAINED
 from tachoscope_core.report.report import Ledger
 

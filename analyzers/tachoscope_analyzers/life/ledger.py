@@ -17,7 +17,7 @@ from tachoscope_analyzers.attempts.hangs import Normal, Said
 from tachoscope_analyzers.attempts.maintenance import Array, NetTime, clipped
 from tachoscope_analyzers.attempts.processes import Process
 from tachoscope_analyzers.attempts.step_numbering import Run
-from tachoscope_analyzers.records.steps import Matrix
+from tachoscope_analyzers.stats.arrays import Matrix
 from tachoscope_core.metrics.catalogue import UNEXPLAINED
 
 States = defaultdict[str, float]

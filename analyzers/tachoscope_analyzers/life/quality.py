@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from itertools import pairwise
 
 from tachoscope_analyzers.attempts.allocations import Held
+from tachoscope_analyzers.attempts.notes import at_once
 from tachoscope_analyzers.attempts.processes import Clock
 from tachoscope_analyzers.attempts.step_numbering import Run
 from tachoscope_analyzers.life.ledger import Total
@@ -17,7 +17,6 @@ from tachoscope_core.report.report import QualityNote
 
 _AFTER_SHARE = 0.02
 """Of what was allocated: less of it after the last process is not worth a line."""
-_MOST_PAIRS = 3
 
 
 def notes(job: JobRecords, runs: Sequence[Run], held: Held, total: Total, clock: Clock) -> list[QualityNote]:
@@ -34,29 +33,6 @@ def notes(job: JobRecords, runs: Sequence[Run], held: Held, total: Total, clock:
             )
         )
     return [*found, *_clocks(runs)]
-
-
-def at_once(runs: Sequence[Run], clock: Clock, attempt: int | None = None) -> list[QualityNote]:
-    """Note attempts that ran at once, as when one name is used twice.
-
-    Args:
-        attempt: only what ran at once with this one; None: all.
-    """
-    pairs = [
-        (key[0], run.attempt, when) for run in runs for key, when in run.beside.items() if attempt in {None, key[0], run.attempt}
-    ]
-    if not pairs:
-        return []
-    told = [
-        f"{one} and {other} from {_utc(clock, when[0])} to {_utc(clock, when[1])} UTC" for one, other, when in pairs[:_MOST_PAIRS]
-    ]
-    more = [f"{len(pairs) - _MOST_PAIRS} more pairs"] if len(pairs) > _MOST_PAIRS else []
-    means = "each counts with its own time, and what both did is not lost work; if they are two jobs, give them two names (--job)"
-    return [_limited(f"{'two' if len(pairs) == 1 else 'several'} attempts ran at once: {', '.join([*told, *more])}", means)]
-
-
-def _utc(clock: Clock, seconds: float) -> str:
-    return datetime.fromtimestamp(clock.unix(seconds), UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _limited(what: str, means: str) -> QualityNote:

@@ -21,7 +21,7 @@ from tachoscope_analyzers.checkpoint_policy import advisor
 from tachoscope_analyzers.classify import outside_torch
 from tachoscope_analyzers.data.prices import Price, cost
 from tachoscope_analyzers.findings.make import step_seconds
-from tachoscope_analyzers.job.coverage import missing_signals
+from tachoscope_analyzers.findings.missing_signals import missing_signals
 from tachoscope_analyzers.job.report import unread
 from tachoscope_analyzers.life import checkpoint_costs as saves
 from tachoscope_analyzers.life import findings as verdicts

@@ -15,7 +15,8 @@ import numpy.typing as npt
 from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.records.gpu_samples import GpuSamples
 from tachoscope_analyzers.records.load import JobRecords
-from tachoscope_analyzers.records.steps import Matrix, Steps
+from tachoscope_analyzers.records.steps import Steps
+from tachoscope_analyzers.stats.arrays import Matrix
 from tachoscope_core.metrics.metric import Metric
 
 

@@ -15,12 +15,10 @@ from tachoscope_analyzers.records import profiled_steps as profiled
 from tachoscope_analyzers.records.backward_time import own_backward
 from tachoscope_analyzers.records.facts import facts
 from tachoscope_analyzers.records.load import JobRecords
+from tachoscope_analyzers.stats.arrays import Matrix
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.jobs import notes as job_notes
 from tachoscope_core.records.records import PHASES, JobStarted, StepDone
-
-Matrix = npt.NDArray[np.float64]
-"""Seconds, shape (steps, ranks) or (steps,)."""
 
 CAUSES = ("data_wait", "host_to_device", "compute", "cpu_wait", "paused", "gc", "launch", "checkpoint", "evaluation", "other")
 """What a rank spends its own time on. Waiting for others is no cause: it is the outcome of another rank's causes."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tachoscope_analyzers.findings.make import Series, findings, healthy_finding, step_seconds
-from tachoscope_analyzers.job.coverage import missing_signals
+from tachoscope_analyzers.findings.missing_signals import missing_signals
 from tachoscope_analyzers.replay.attribution import Attribution, attribute
 from tachoscope_analyzers.replay.causes import SOURCE, TITLES, bubble_ratio, candidates, inherent, refused
 from tachoscope_analyzers.replay.operations import Array, Operations, dense

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tachoscope_analyzers.data.thresholds import threshold
-from tachoscope_analyzers.records.steps import Matrix
+from tachoscope_analyzers.stats.arrays import Matrix
 
 _MOST_BINS = 2000
 """A longer series is looked at in bins of so many steps that no more than twice as many are left, each by its median."""

@@ -9,7 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from tachoscope_analyzers.job.timeline import Timeline
-from tachoscope_analyzers.records.steps import Matrix
+from tachoscope_analyzers.stats.arrays import Matrix
 from tachoscope_show.text.state_bar import color
 
 Axis = Literal["time", "step"]

@@ -18,7 +18,8 @@ from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.findings.make import Candidate
 from tachoscope_analyzers.ledger.losses import attribute
 from tachoscope_analyzers.records.load import JobRecords
-from tachoscope_analyzers.records.steps import Matrix, Steps, aligned
+from tachoscope_analyzers.records.steps import Steps, aligned
+from tachoscope_analyzers.stats.arrays import Matrix
 from tachoscope_analyzers.stats.change_points import change_points
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report.report import Evidence

@@ -20,7 +20,8 @@ import numpy as np
 from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.findings.make import Candidate
 from tachoscope_analyzers.records.load import JobRecords
-from tachoscope_analyzers.records.steps import Matrix, Steps
+from tachoscope_analyzers.records.steps import Steps
+from tachoscope_analyzers.stats.arrays import Matrix
 from tachoscope_core.records.records import CollectiveDone
 from tachoscope_core.report.report import Evidence
 

@@ -20,7 +20,8 @@ from tachoscope_analyzers.findings.make import Candidate
 from tachoscope_analyzers.ledger.losses import Losses
 from tachoscope_analyzers.records.gpu_by_rank import RankGpu, rank_gpus
 from tachoscope_analyzers.records.load import JobRecords
-from tachoscope_analyzers.records.steps import Matrix, Steps
+from tachoscope_analyzers.records.steps import Steps
+from tachoscope_analyzers.stats.arrays import Matrix
 from tachoscope_core.metrics.gpu import GPU_CLOCK, GPU_POWER, GPU_TEMPERATURE, GPU_THROTTLED, GPU_THROTTLED_SECONDS, GPU_WORKLOAD
 from tachoscope_core.report.report import Evidence
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from tachoscope_analyzers.classify.gpu.waste import Waste, row
 from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.records.gpu_by_rank import RankGpu
-from tachoscope_analyzers.records.steps import Matrix
+from tachoscope_analyzers.stats.arrays import Matrix
 from tachoscope_core.metrics.gpu import GPU_LINK_RATE, GPU_MEMORY_BYTES, GPU_PCIE_BYTES, GPU_PCIE_LINK, GPU_UTILIZATION
 from tachoscope_core.report.report import Evidence
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.records.gpu_by_rank import RankGpu
-from tachoscope_analyzers.records.steps import Matrix
+from tachoscope_analyzers.stats.arrays import Matrix
 from tachoscope_core.metrics.gpu import GPU_CLOCK, GPU_THROTTLED, GPU_THROTTLED_SECONDS, GPU_UTILIZATION
 
 POWER, HEAT, BRAKE, BOARD, SLOWDOWN = "power cap", "heat", "power brake", "board limit", "hardware slowdown"

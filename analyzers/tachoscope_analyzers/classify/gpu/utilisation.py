@@ -20,7 +20,8 @@ from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.findings.blamed_ranks import Ranks
 from tachoscope_analyzers.findings.make import Candidate
 from tachoscope_analyzers.records.gpu_by_rank import RankGpu
-from tachoscope_analyzers.records.steps import Matrix, Steps
+from tachoscope_analyzers.records.steps import Steps
+from tachoscope_analyzers.stats.arrays import Matrix
 from tachoscope_core.metrics.gpu import GPU_ACTIVE, GPU_MEMORY_BYTES, GPU_POWER, GPU_UTILIZATION
 from tachoscope_core.report.report import Evidence
 

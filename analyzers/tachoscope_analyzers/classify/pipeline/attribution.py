@@ -20,7 +20,8 @@ from tachoscope_analyzers.classify.stragglers import busy_other
 from tachoscope_analyzers.findings.make import Candidate
 from tachoscope_analyzers.ledger.losses import Losses
 from tachoscope_analyzers.records.load import JobRecords
-from tachoscope_analyzers.records.steps import CAUSES, Matrix, Steps
+from tachoscope_analyzers.records.steps import CAUSES, Steps
+from tachoscope_analyzers.stats.arrays import Matrix
 
 _BY_MICRO_BATCH = ("compute", "cpu_wait")
 

@@ -8,7 +8,8 @@ from tachoscope_analyzers.classify.pipeline.attribution import Pipeline, StagedL
 from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.findings.make import Candidate
 from tachoscope_analyzers.ledger.losses import Losses
-from tachoscope_analyzers.records.steps import Matrix, Steps
+from tachoscope_analyzers.records.steps import Steps
+from tachoscope_analyzers.stats.arrays import Matrix
 from tachoscope_core.report.report import Evidence
 
 

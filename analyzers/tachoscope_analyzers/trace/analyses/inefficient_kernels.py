@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tachoscope_analyzers.records.steps import Matrix
+from tachoscope_analyzers.stats.arrays import Matrix
 from tachoscope_analyzers.trace.events.kernel_names import COMMUNICATION, precision_of, tensor_cores_of
 from tachoscope_analyzers.trace.events.launch_links import Rows
 from tachoscope_analyzers.trace.events.view import View

@@ -10,7 +10,7 @@ import pandas as pd
 
 from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.findings.make import Candidate
-from tachoscope_analyzers.records.steps import Matrix
+from tachoscope_analyzers.stats.arrays import Matrix
 from tachoscope_analyzers.trace.findings.job_losses import JobLosses, by_step
 from tachoscope_analyzers.trace.findings.late_rank import late_rank
 from tachoscope_analyzers.trace.ranks.job import JobTraces

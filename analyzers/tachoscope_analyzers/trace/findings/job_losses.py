@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tachoscope_analyzers.records.steps import Matrix
+from tachoscope_analyzers.stats.arrays import Matrix
 from tachoscope_analyzers.trace.device_time.ledger import HOST, STATES
 from tachoscope_analyzers.trace.graph.replay import Counterfactual
 from tachoscope_analyzers.trace.losses.by_rank import Loss

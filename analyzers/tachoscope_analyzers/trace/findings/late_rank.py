@@ -10,7 +10,7 @@ import numpy as np
 
 from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.findings.make import Candidate
-from tachoscope_analyzers.records.steps import Matrix
+from tachoscope_analyzers.stats.arrays import Matrix
 from tachoscope_analyzers.trace.findings.job_losses import JobLosses
 from tachoscope_core.report.report import Evidence
 

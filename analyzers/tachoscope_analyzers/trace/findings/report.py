@@ -7,8 +7,8 @@ import numpy as np
 
 from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.findings.make import Series, findings, healthy_finding, step_seconds
-from tachoscope_analyzers.job.coverage import missing_signals
-from tachoscope_analyzers.records.steps import Matrix
+from tachoscope_analyzers.findings.missing_signals import missing_signals
+from tachoscope_analyzers.stats.arrays import Matrix
 from tachoscope_analyzers.trace.device_time.device_use import DeviceUse, use_evidence, use_note
 from tachoscope_analyzers.trace.findings.advice import advised
 from tachoscope_analyzers.trace.findings.job_candidates import across_ranks

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tachoscope_analyzers.records.steps import Matrix
+from tachoscope_analyzers.stats.arrays import Matrix
 from tachoscope_analyzers.trace.analyses.inefficient_kernels import inefficient, underfilled
 from tachoscope_analyzers.trace.device_time.device_use import DeviceUse, device_use
 from tachoscope_analyzers.trace.device_time.idle import (
