@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from tachoscope_cli.demo_training import BATCH, CLASSES, FEATURES, HIDDEN, SEQUENCE, Classifier
+from tachoscope_cli.demo.demo_training import BATCH, CLASSES, FEATURES, HIDDEN, SEQUENCE, Classifier
 
 PAIRS, BLOCK = 15, 4
 

@@ -33,8 +33,8 @@ from tachoscope_analyzers.replay.report import FOUND as REPLAYED
 from tachoscope_analyzers.serving.report.report import CLASSES as SERVING_CLASSES
 from tachoscope_analyzers.stats.duration_text import in_words
 from tachoscope_analyzers.trace.findings.report import FOUND
-from tachoscope_cli.answers import ANSWERS
-from tachoscope_cli.commands import app
+from tachoscope_cli.app import app
+from tachoscope_cli.common.answers import ANSWERS
 from tachoscope_core.exit_codes import MEANINGS, OF_COMMANDS
 from tachoscope_core.metrics.catalogue import METRICS, TRAINING_STATES
 from tachoscope_core.report.taxonomy import BY_SLUG
@@ -251,7 +251,7 @@ def commands() -> str:
 
 _HELPS = """
 import json, sys
-from tachoscope_cli.commands import call
+from tachoscope_cli.app import call
 for words in json.loads(sys.argv[1]):
     print(end="\\f")
     call([*words, "--help"])

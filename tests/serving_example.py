@@ -19,8 +19,8 @@ from typing import Any
 
 from helpers import BIN, REPOSITORY, environment
 from tachoscope_analyzers.records.load import from_store
-from tachoscope_cli.looking import Looking
-from tachoscope_cli.serving import analyze_service
+from tachoscope_cli.inputs.live_server import analyze_service
+from tachoscope_cli.inputs.serving_options import Looking
 from tachoscope_core.records import records
 from tachoscope_core.storage.store import Store
 

@@ -18,7 +18,7 @@ import typer
 
 from helpers import REPOSITORY
 from making import job
-from tachoscope_cli.commands import app
+from tachoscope_cli.app import app
 from tachoscope_core.extras import EXTRAS
 from tachoscope_core.storage.store import Store, default_url
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from helpers import BIN, answer, environment, run_watched
-from tachoscope_cli.attempts import JOIN_SECONDS
-from tachoscope_cli.beside import Alive, others
+from tachoscope_cli.launcher.attempt_number import JOIN_SECONDS
+from tachoscope_cli.launcher.live_attempts import Alive, others
 
 LOOP = """
 import pathlib, sys, time

@@ -28,7 +28,7 @@ from benchmarks.lab.truth import truth_of
 from benchmarks.lab.workloads import data, models
 
 from tachoscope.spool.ship import ship
-from tachoscope_cli.watching import Watching
+from tachoscope_cli.launcher.supervision import Watching
 from tachoscope_core.storage.store import Store
 
 JOB = "lab"

@@ -21,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; errors are one line, and a traceback with --verbose."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        from tachoscope_cli.commands import call
+        from tachoscope_cli.app import call
 
         code = call(words)
         sys.stdout.flush()  # here, where a full disk can still be told in one line

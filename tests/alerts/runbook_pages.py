@@ -8,8 +8,8 @@ from pathlib import Path
 from string import Template
 
 from helpers import REPOSITORY
-from tachoscope_cli import runbook_parts
-from tachoscope_cli.runbook_parts import Query
+from tachoscope_cli.runbooks import parts as runbook_parts
+from tachoscope_cli.runbooks.parts import Query
 from tachoscope_core import yaml_text
 
 RUNBOOKS = REPOSITORY / "runbooks"

@@ -27,8 +27,8 @@ from tachoscope_alerts.compile import event_alerts as events
 from tachoscope_alerts.spec import openslo, policy
 from tachoscope_alerts.spec.burn_rate_windows import Timing, tiers
 from tachoscope_alerts.spec.policy import Maintenance, Policy, Receiver
-from tachoscope_cli import drill_servers
-from tachoscope_cli.drill_receiver import Receiver as Webhook
+from tachoscope_cli.drill import prometheus_alertmanager as drill_servers
+from tachoscope_cli.drill.webhook_receiver import Receiver as Webhook
 
 SHIPPED = Path(__file__).parents[2] / "alerts" / "policy.yaml"
 FAST = Timing(interval=0.25, scrape=1.0, scale=0.001)

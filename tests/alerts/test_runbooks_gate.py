@@ -42,7 +42,7 @@ from tachoscope_alerts.lint.label_flow import faults
 from tachoscope_alerts.promql import parser as promql
 from tachoscope_alerts.spec import policy
 from tachoscope_alerts.spec.openslo import load
-from tachoscope_cli.commands import app
+from tachoscope_cli.app import app
 from tachoscope_core.metrics.catalogue import BY_NAME
 from tachoscope_core.metrics.metric import IDENTITY, NAMESPACE
 from tachoscope_core.report.taxonomy import BY_SLUG

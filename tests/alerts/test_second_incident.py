@@ -20,9 +20,9 @@ from tachoscope_alerts.compile import alertmanager
 from tachoscope_alerts.compile.detection_time import detection
 from tachoscope_alerts.spec import openslo, policy
 from tachoscope_alerts.spec.burn_rate_windows import Timing
-from tachoscope_cli import drill_servers
-from tachoscope_cli.drill_receiver import Arrival
-from tachoscope_cli.drill_receiver import Receiver as Webhook
+from tachoscope_cli.drill import prometheus_alertmanager as drill_servers
+from tachoscope_cli.drill.webhook_receiver import Arrival
+from tachoscope_cli.drill.webhook_receiver import Receiver as Webhook
 
 TIMING = Timing()
 SLO = next(slo for slo in openslo.load([REPOSITORY / "alerts" / "slos"]) if slo.name == "inference-availability")

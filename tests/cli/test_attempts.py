@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tachoscope_cli import attempts
-from tachoscope_cli.run import _joins
+from tachoscope_cli.launcher import attempt_number as attempts
+from tachoscope_cli.launcher.run import _joins
 from tachoscope_core.records import records
 from tachoscope_core.storage.store import Store
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from course_making import Extra, late, lines, nothing, planted, slower
-from tachoscope_cli.commands import call
+from tachoscope_cli.app import call
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.storage.store import Store
 

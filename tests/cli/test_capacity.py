@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 
 from tachoscope_analyzers.serving.capacity import capacity
-from tachoscope_cli.commands import call
+from tachoscope_cli.app import call
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.records import records
 from tachoscope_core.storage.store import Store

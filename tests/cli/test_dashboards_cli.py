@@ -14,7 +14,7 @@ import pytest
 from board_making import made, panel
 from fake_grafana import TOKEN, FakeGrafana, Kept, running
 from helpers import REPOSITORY
-from tachoscope_cli.commands import call
+from tachoscope_cli.app import call
 from tachoscope_core.errors import TachoscopeError
 
 COMMITTED = REPOSITORY / "dashboards" / "generated"

@@ -15,7 +15,7 @@ SCRIPT = """
 import resource, sys
 from pathlib import Path
 import torch
-from tachoscope_cli.demo_checkpoints import Checkpoints
+from tachoscope_cli.demo.checkpoints import Checkpoints
 folder, most = Path(sys.argv[1]), int(sys.argv[2])
 checkpoints = Checkpoints(folder, torch.nn.Linear(4, 4), 0.0)
 checkpoints.step_ended(1)

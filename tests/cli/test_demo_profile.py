@@ -12,7 +12,7 @@ from rich.console import Console
 
 from making import job
 from tachoscope_analyzers.records.load import from_store
-from tachoscope_cli import demo_profile
+from tachoscope_cli.demo import profile as demo_profile
 from tachoscope_core.storage import traces as stored_traces
 from tachoscope_core.storage.store import Store, default_url
 

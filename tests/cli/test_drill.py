@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tachoscope_cli import drill, drill_run
+from tachoscope_cli.commands import drill
+from tachoscope_cli.drill import run as drill_run
 from tachoscope_core.report.taxonomy import BY_SLUG
 
 ALERTS = Path(__file__).parents[2] / "alerts"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tachoscope_alerts.spec import policy
-from tachoscope_cli import drill_checks
-from tachoscope_cli.drill_receiver import Arrival
+from tachoscope_cli.drill import checks as drill_checks
+from tachoscope_cli.drill.webhook_receiver import Arrival
 
 POLICY = policy.load(Path(__file__).parents[2] / "alerts" / "policy.yaml")
 RUNBOOK = "input_workers"  # a page that exists

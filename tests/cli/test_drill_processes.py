@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from processes import wait_for
-from tachoscope_cli import drill_processes
+from tachoscope_cli.drill import processes as drill_processes
 from tachoscope_core.errors import TachoscopeError
 
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"

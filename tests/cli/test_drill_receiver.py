@@ -8,7 +8,7 @@ import urllib.request
 
 import pytest
 
-from tachoscope_cli.drill_receiver import Receiver
+from tachoscope_cli.drill.webhook_receiver import Receiver
 
 ALERT = {
     "status": "resolved",

@@ -9,7 +9,8 @@ import pytest
 
 from tachoscope_alerts.compile.detection_time import detection
 from tachoscope_alerts.spec.burn_rate_windows import Timing, tiers
-from tachoscope_cli import drill_run, drill_times
+from tachoscope_cli.drill import expected_times as drill_times
+from tachoscope_cli.drill import run as drill_run
 
 TIMING = Timing(interval=0.5, scrape=1.0, scale=1 / 100)
 SPECS = drill_run.shipped()

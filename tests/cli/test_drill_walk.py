@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from tachoscope_alerts.spec.burn_rate_windows import Timing
-from tachoscope_cli import drill_walk
-from tachoscope_cli.drill_receiver import Arrival
-from tachoscope_cli.drill_walk import Expected, Step, Walk
-from tachoscope_cli.runbook_parts import Row
+from tachoscope_cli.drill import walk as drill_walk
+from tachoscope_cli.drill.walk import Expected, Step, Walk
+from tachoscope_cli.drill.webhook_receiver import Arrival
+from tachoscope_cli.runbooks.parts import Row
 
 PAGE = """
 ## 1 Is it real?

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from life_making import PlantedLife
-from tachoscope_cli.commands import call
+from tachoscope_cli.app import call
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.records import records
 from tachoscope_core.storage.store import Store, default_url

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tachoscope_cli.faults import FAULTS
+from tachoscope_cli.demo.faults import FAULTS
 
 pytestmark = pytest.mark.alone
 

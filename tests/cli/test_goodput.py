@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from life_making import T0, PlantedLife
-from tachoscope_cli.commands import call
+from tachoscope_cli.app import call
 from tachoscope_cli.main import main
 from tachoscope_core.errors import TachoscopeError
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from tachoscope_cli.maintenance import read
+from tachoscope_cli.inputs.maintenance import read
 from tachoscope_core.errors import TachoscopeError
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from tachoscope_cli import profile as command
+from tachoscope_cli.commands import profile as command
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.storage import profile_requests
 from tachoscope_core.storage import profile_status as profile_stage

@@ -19,11 +19,11 @@ import typer.main
 from board_making import made, panel
 from helpers import REPOSITORY, command
 from making import job
-from tachoscope_cli import drill_run
-from tachoscope_cli.answers import ANSWERS
-from tachoscope_cli.commands import app
-from tachoscope_cli.drill_checks import Check, in_time
-from tachoscope_cli.drill_walk import Step
+from tachoscope_cli.app import app
+from tachoscope_cli.common.answers import ANSWERS
+from tachoscope_cli.drill import run as drill_run
+from tachoscope_cli.drill.checks import Check, in_time
+from tachoscope_cli.drill.walk import Step
 from tachoscope_core.exit_codes import MEANINGS, OF_COMMANDS, ExitCode
 from tachoscope_core.storage.store import Store, default_url
 
@@ -61,7 +61,7 @@ def test_commands_take_their_exit_codes_from_the_list() -> None:
     """A number, or what is made of a truth, would be a code that the documented table does not know."""
     found = []
     for path in sorted((REPOSITORY / "cli").rglob("*.py")):
-        if path.name == "drill_server.py":  # no command: a server that a drill starts
+        if path.name == "inference_server.py":  # no command: a server that a drill starts
             continue
         for node in ast.walk(ast.parse(path.read_text())):
             given = [word.value for word in getattr(node, "keywords", []) if word.arg == "exit_code"]
@@ -210,7 +210,7 @@ def test_bash_completes_a_command(tmp_path: Path) -> None:
 
 def test_completing_a_word_does_not_load_what_commands_work_with() -> None:
     """Else each press of the key takes a second."""
-    code = "import sys; import tachoscope_cli.commands; print(*sys.modules)"
+    code = "import sys; import tachoscope_cli.app; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
 
     ours = {name.partition(".")[0] for name in loaded if name.startswith("tachoscope")}

@@ -15,8 +15,8 @@ import serving_pages as pages
 from gpu.fake_dcgm_exporter import FakeDcgmExporter, fake_dcgm_exporter
 from processes import ask_prometheus, prometheus, wait_for
 from tachoscope_analyzers.serving.records.traffic import traffic
-from tachoscope_cli import prometheus_api
-from tachoscope_cli.prometheus_api import read
+from tachoscope_cli.sources import prometheus as prometheus_api
+from tachoscope_cli.sources.prometheus import read
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.servers import metrics_page as serving_page
 from tachoscope_core.servers.snapshot import Snapshot

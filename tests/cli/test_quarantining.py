@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tachoscope_cli.commands import call
-from tachoscope_cli.quarantining import Quarantining, release, rows
+from tachoscope_cli.app import call
+from tachoscope_cli.launcher.shard_quarantine import Quarantining, release, rows
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.storage import shard_quarantine as quarantine
 from tachoscope_core.storage.shard_quarantine import Failure, Shard

@@ -14,7 +14,7 @@ import pytest
 
 from processes import wait_for
 from tachoscope_analyzers.records.load import JobRecords, from_store, status
-from tachoscope_cli.run import AGENT_SHIPS_SECONDS, GRACE_SECONDS
+from tachoscope_cli.launcher.run import AGENT_SHIPS_SECONDS, GRACE_SECONDS
 from tachoscope_core.records.records import LAUNCHER_RANK
 from tachoscope_core.storage.store import Store
 

@@ -12,9 +12,9 @@ import pytest
 
 from processes import AgentProcess, agent_process
 from tachoscope_analyzers.records.load import from_store
-from tachoscope_cli.demo_agent import Watched
-from tachoscope_cli.run import Outcome
-from tachoscope_cli.show import console
+from tachoscope_cli.common.output import console
+from tachoscope_cli.demo.agent import Watched
+from tachoscope_cli.launcher.run import Outcome
 from tachoscope_core.storage import spool
 from tachoscope_core.storage.store import Store
 

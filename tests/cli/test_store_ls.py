@@ -6,7 +6,7 @@ import pytest
 
 from making import job
 from serving_making import Server
-from tachoscope_cli.commands import call
+from tachoscope_cli.app import call
 from tachoscope_core.storage.store import Store, default_url
 
 

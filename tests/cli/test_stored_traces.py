@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tachoscope_cli.commands import call
+from tachoscope_cli.app import call
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.storage import traces as stored_traces
 from tachoscope_core.storage.store import Store, default_url

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 import making
-from tachoscope_cli import mlflow_log, tracking, wandb_log
+from tachoscope_cli.launcher import experiment_trackers as tracking
+from tachoscope_cli.launcher import mlflow as mlflow_log
+from tachoscope_cli.launcher import wandb as wandb_log
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.records import records
 from tachoscope_core.records.records import LAUNCHER_RANK

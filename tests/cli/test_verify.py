@@ -14,7 +14,7 @@ from checkpointing import flip, save
 from helpers import BIN, REPOSITORY, execute, run_watched
 from spooling import Process
 from tachoscope.spool.ship import ship
-from tachoscope_cli.commands import call
+from tachoscope_cli.app import call
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.records import records
 from tachoscope_core.storage.store import Store

@@ -14,7 +14,7 @@ from typing import Any
 from demo_gpus import BUSY, SERVING, STARVED, Gpus
 from helpers import REPOSITORY, environment
 from processes import AgentProcess, free_port
-from tachoscope_cli.drill_processes import running
+from tachoscope_cli.drill.processes import running
 from tachoscope_core.storage import spool
 
 HANG_SECONDS = "6"

@@ -16,9 +16,9 @@ from processes import free_port
 from tachoscope_alerts.compile import alertmanager
 from tachoscope_alerts.spec import files as places
 from tachoscope_alerts.spec import policy
-from tachoscope_cli import drill_servers
-from tachoscope_cli.drill_processes import running
-from tachoscope_cli.drill_receiver import Receiver
+from tachoscope_cli.drill import prometheus_alertmanager as drill_servers
+from tachoscope_cli.drill.processes import running
+from tachoscope_cli.drill.webhook_receiver import Receiver
 
 CLUSTER, NAMESPACE = "demo", "monitoring"
 SCRAPE_SECONDS = 15

@@ -11,7 +11,7 @@ import cluster_making as make
 from cluster_making import Object, condition, indexed, of_jobset, of_pytorchjob, pod
 from helpers import REPOSITORY
 from kubernetes_rules import schema_faults
-from tachoscope_cli.kubernetes_api import CUSTOM
+from tachoscope_cli.sources.kubernetes import CUSTOM
 from tachoscope_core import yaml_text
 
 VERSION = "1.34"

@@ -9,7 +9,7 @@ import cluster_making as make
 import fake_api_server
 from cluster_making import EIGHT, condition, of_jobset, pod
 from fake_api_server import FakeApiServer
-from tachoscope_cli.schedulers import allocations
+from tachoscope_cli.sources.schedulers import allocations
 from tachoscope_core.errors import TachoscopeError
 
 PODS, EVENTS = "/api/v1/namespaces/ml/pods", "/api/v1/namespaces/ml/events"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tachoscope_cli.schedulers import allocations
+from tachoscope_cli.sources.schedulers import allocations
 from tachoscope_core.errors import TachoscopeError
 
 DOCUMENTS = Path(__file__).parent / "documents"

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from helpers import REPOSITORY
-from tachoscope_cli.looking import Looking
-from tachoscope_cli.serving import analyze
+from tachoscope_cli.inputs.live_server import analyze
+from tachoscope_cli.inputs.serving_options import Looking
 from tachoscope_core.report.report import Report
 from tachoscope_core.servers import metrics_page as serving_page
 

@@ -1,0 +1,344 @@
+"""The `tachoscope` command. Each command parses its options, calls one function and prints its result.
+
+A shell that completes a word imports this module: what a command works with is imported by the command.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import urllib.parse
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import typer.core
+
+from tachoscope_cli.commands.analyze import analyze
+from tachoscope_cli.commands.capacity import capacity
+from tachoscope_cli.commands.dashboards import dashboards_app
+from tachoscope_cli.commands.drill import drill
+from tachoscope_cli.commands.explore import EPILOG as EXPLORE_EXAMPLES
+from tachoscope_cli.commands.explore import explore
+from tachoscope_cli.commands.job import job_app
+from tachoscope_cli.commands.runbook import runbook
+from tachoscope_cli.commands.slo import slo_app
+from tachoscope_cli.commands.store import store_app
+from tachoscope_cli.commands.watch import watch
+from tachoscope_cli.common.options import TEXT, JsonOption, StoreOption, named_store, needs_analysis, notice, store_url
+from tachoscope_cli.common.output import console, show, write_json
+from tachoscope_cli.demo.faults import FAULTS
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.exit_codes import ExitCode
+
+# Newer typer brings its own copy of click and does not say where; older typer uses click's.
+_UsageError: Any = next(cls for cls in typer.BadParameter.__mro__ if cls.__name__ == "ClickException")
+
+
+class _Commands(typer.core.TyperGroup):
+    """The commands; an interrupt is told as errors are, while typer would only give its exit code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise TachoscopeError("interrupted", exit_code=ExitCode.INTERRUPTED) from None
+
+
+app = typer.Typer(
+    name="tachoscope",
+    cls=_Commands,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    help="Where does the accelerator time go, is that within our objectives, and what do we do about it?",
+    epilog="First minute: `tachoscope demo`. Exit codes, and output for programs: docs/programs.md",
+)
+START = "Begin here"
+RECORD = "Record a job, and a node"
+LOOK = "See where the time goes"
+KEEP = "Look into the store, and verify what was saved"
+OBJECTIVES = "Objectives, alerts, runbooks and boards"
+"""What people want to do: `tachoscope --help` groups the commands by it, in the order in which they are added."""
+
+Fault = StrEnum("Fault", {name: name for name in FAULTS})  # type: ignore[misc]  # made from the table
+
+
+@app.callback(invoke_without_command=True)
+def _options(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,  # noqa: FBT002
+    verbose: Annotated[bool, typer.Option("--verbose", help="Add the traceback to errors.")] = False,  # noqa: ARG001, FBT002
+) -> None:
+    if version:
+        import tachoscope
+
+        typer.echo(f"tachoscope {tachoscope.__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:  # --verbose alone
+        typer.echo(context.get_help(), nl=False)
+        raise typer.Exit(ExitCode.NOT_DONE)
+
+
+@app.command(
+    rich_help_panel=START,
+    epilog="Examples: `tachoscope demo`, `tachoscope demo --fault none`, `tachoscope demo --fault comm_exposed`, "
+    "`tachoscope demo --profile`",
+)
+def demo(
+    fault: Annotated[
+        Fault,
+        typer.Option(metavar="FAULT", help=f"The fault to cause, by the class it should be reported as: {', '.join(FAULTS)}."),
+    ] = Fault["input_straggler"],
+    steps: Annotated[int, typer.Option(min=30, help="Steps to train.")] = 60,
+    store: StoreOption = None,
+    job: Annotated[str | None, typer.Option(help="Name of the job. Default: demo-FAULT.")] = None,
+    profile: Annotated[  # noqa: FBT002
+        bool, typer.Option("--profile", help="Also record three steps with torch's profiler, and put the traces into the store.")
+    ] = False,
+) -> None:
+    """Train a small model in two processes with a real fault, and say where the time went.
+
+    A real PyTorch DDP training on this machine, on CPU, under the probe; it takes under a minute and needs no GPU.
+    """
+    needs_analysis()
+    from tachoscope_analyzers.job.report import analyze as judge
+    from tachoscope_analyzers.records.load import from_store
+    from tachoscope_cli.commands import demo as demo_module
+    from tachoscope_core.storage.store import Store
+
+    out = console()
+    out.print(f"fault: {fault.value} ({FAULTS[fault.value]})", soft_wrap=True)
+    done = demo_module.train(fault.value, steps=steps, store_url=named_store(store), job=job, console=out, profile=profile)
+    out.print(f"agent: {done.agent}", soft_wrap=True)
+    out.print()
+    url = done.outcome.store_url
+    given = f" --store {url}" if store else ""
+    then = [
+        f"store: {url}",
+        f"next:  {_own_name()} run{given} -- python train.py   (your own job, unchanged)",
+        f"       {_own_name()} analyze {url}/jobs/{done.outcome.job} --format html --output report.html",
+    ]
+    show(judge(from_store(Store(url), done.outcome.job)), then=then)
+    if done.traces is not None:
+        page = urllib.parse.urlencode({"job": done.outcome.job, "trace": done.traces.recording})
+        out.print(f"traces: {len(done.traces.traces)} ranks, {done.traces.verdict}", soft_wrap=True)
+        out.print(f"next:  {_own_name()} explore{given}   (http://127.0.0.1:8501/trace?{page})", soft_wrap=True)
+
+
+@app.command(rich_help_panel=START, epilog="Examples: `tachoscope doctor`, `tachoscope doctor --format json`")
+def doctor(store: StoreOption = None, format_: JsonOption = TEXT) -> None:
+    """Say what this machine can and cannot collect, and why. Exits with 1 if something needs fixing."""
+    from tachoscope_cli.commands import doctor as doctor_module
+
+    found = doctor_module.examine(store_url(store))
+    if format_.value == "json":
+        write_json(found)
+    else:
+        console().print(doctor_module.rendered(found))
+    raise typer.Exit(ExitCode.if_well(not found.bad_checks))
+
+
+@app.command(
+    rich_help_panel=RECORD,
+    context_settings={"ignore_unknown_options": True},
+    epilog="Examples: `tachoscope run -- python train.py --epochs 3`, "
+    "`tachoscope run --job resnet -- torchrun --nproc-per-node 2 train.py`",
+)
+def run(
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="-- CMD...", help="The command that trains, as you would type it.")
+    ] = None,
+    job: Annotated[
+        str | None,
+        typer.Option(help="Name that all attempts and nodes of the job share. Default: the scheduler's id, else script and time."),
+    ] = None,
+    store: StoreOption = None,
+    grace: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS",
+            min=0.0,
+            help="After a SIGTERM: time for a command that calls tachoscope.preempted() to end by itself.",
+        ),
+    ] = 25.0,
+    track: Annotated[  # noqa: FBT002
+        bool,
+        typer.Option(
+            "--track/--no-track", help="Log goodput and findings to the MLflow or Weights & Biases run that the command has open."
+        ),
+    ] = True,
+) -> None:
+    """Run any PyTorch command under the probe, with no code change.
+
+    Exits with the command's exit code. The records are in the store afterwards, also when the command fails: in that of the
+    node's agent, where one is live and no store is named.
+    """
+    from tachoscope_cli.launcher.run import run as run_command
+    from tachoscope_core.storage.store import default_url
+
+    outcome = run_command(command or [], job=job, store_url=named_store(store), grace_seconds=grace)
+    if outcome.recorded and outcome.all_shipped:
+        where = f" --store {outcome.store_url}" if outcome.store_url != default_url() else ""
+        by = " (by the node's agent)" if outcome.by_agent else ""
+        view = "--goodput" if outcome.several else "--job"
+        for service in outcome.services:
+            notice(f"service {service} is in {outcome.store_url}{by}; next: tachoscope analyze{where} --job {service}")
+        if not outcome.services:
+            notice(f"job {outcome.job} is in {outcome.store_url}{by}; next: tachoscope analyze{where} {view} {outcome.job}")
+        if track and outcome.tracker_runs:
+            from tachoscope_cli.launcher import experiment_trackers as tracking
+
+            for line in tracking.log(outcome.store_url, outcome.job, outcome.tracker_runs):
+                notice(line)
+    for note in outcome.notes:
+        notice(note)
+    raise typer.Exit(outcome.exit_code)
+
+
+@app.command(
+    rich_help_panel=RECORD,
+    epilog="Examples: `tachoscope agent`, `tachoscope agent --config agent.yaml --check`, "
+    "`tachoscope agent --store s3://bucket/tachoscope --port 0`",
+)
+def agent(
+    config: Annotated[
+        Path | None, typer.Option(help="YAML file; every key has a default, see docs/agent.md. Default: none is read.")
+    ] = None,
+    store: StoreOption = None,
+    spool: Annotated[
+        str | None,
+        typer.Option(metavar="DIRECTORY", help="Where jobs write. Default: $TACHOSCOPE_SPOOL, else /dev/shm/tachoscope."),
+    ] = None,
+    port: Annotated[int | None, typer.Option(help="Port of the metrics; 0: any free one. Default: 9465.")] = None,
+    dcgm_names: Annotated[  # noqa: FBT002
+        bool, typer.Option("--dcgm-names", help="Also expose GPU metrics under dcgm-exporter's names, for dashboards made for it.")
+    ] = False,
+    check: Annotated[bool, typer.Option("--check", help="Only check the configuration.")] = False,  # noqa: FBT002
+) -> None:
+    """Serve one node: ship what its jobs record, and give their metrics and the host's to Prometheus.
+
+    Runs until Ctrl-C or SIGTERM and then ships what is left; SIGHUP reads the configuration again. `tachoscope run` finds it by
+    itself. Exits with 1 if records stayed in the spool. What must outlive a restart is in /var/lib/tachoscope for root, else in
+    ~/.local/state/tachoscope, unless the file says `state:`; spool and state directory serve one agent at a time.
+    """
+    from tachoscope_cli.commands.agent import serve
+
+    raise typer.Exit(serve(config, store=store, spool=spool, port=port, dcgm_names=dcgm_names, check=check))
+
+
+@app.command(
+    rich_help_panel=RECORD,
+    epilog="Examples: `tachoscope profile --job resnet`, `tachoscope profile --job resnet --steps 20 --store s3://bucket/tachoscope`",
+)
+def profile(
+    job: Annotated[
+        str, typer.Option(help="Name of the running job. The agent's log, and its page /v1/profiles, name those it sees.")
+    ],
+    steps: Annotated[int, typer.Option(min=1, max=10_000, help="Whole steps that each trace should hold.")] = 5,
+    store: StoreOption = None,
+    wait: Annotated[  # noqa: FBT002
+        bool, typer.Option("--wait/--no-wait", help="Wait for the traces, and say what they show.")
+    ] = True,
+) -> None:
+    """Record a profiler trace of all ranks of a running job at once, and say where their time goes. The job is not restarted.
+
+    The job runs under the probe, or has KINETO_USE_DAEMON=1 in its environment and nothing else; its nodes need a running agent.
+    The ranks begin at one time, 16 s ahead (36 s with an object store); where nothing tells how long a step takes, a first short
+    look does.
+    """
+    from tachoscope_cli.commands.profile import profile as ask
+
+    ask(job, steps, store=store, wait=wait)
+
+
+app.command(
+    rich_help_panel=LOOK,
+    epilog="Examples: `tachoscope analyze`, `tachoscope analyze --job resnet --format html --output report.html`, "
+    "`tachoscope analyze /dev/shm/tachoscope`, `tachoscope analyze report.json`, `tachoscope analyze trace.json.gz`, "
+    "`tachoscope analyze traces/ --tables tables/`, `tachoscope analyze new.json.gz --baseline old.json.gz`, "
+    "`tachoscope analyze --job new --baseline-job old --fail-on regression`, "
+    "`tachoscope analyze --goodput resnet --scheduler slurm:4711`, `tachoscope analyze --serving http://127.0.0.1:8000 --for 60s`, "
+    "`tachoscope analyze chat.serving.gz`",
+)(analyze)
+app.command(rich_help_panel=LOOK, epilog=EXPLORE_EXAMPLES)(explore)
+app.command(
+    rich_help_panel=LOOK,
+    epilog="Examples: `tachoscope capacity chat.serving.gz`, `tachoscope capacity chat.serving.gz --objective ttft_p95=0.5 "
+    "--objective itl_p95=0.05 --forecast-rate 200`, `tachoscope capacity chat.serving.gz --format html --output capacity.html`",
+)(capacity)
+app.command(
+    rich_help_panel=LOOK,
+    epilog="Examples: `tachoscope watch`, `tachoscope watch --store s3://bucket/tachoscope --host 0.0.0.0 --web-config web.yaml`, "
+    "`tachoscope watch --once`",
+)(watch)
+app.add_typer(job_app, name="job", rich_help_panel=LOOK)
+app.add_typer(store_app, name="store", rich_help_panel=KEEP)
+
+
+@app.command(
+    rich_help_panel=KEEP,
+    epilog="Examples: `tachoscope verify`, `tachoscope verify --job resnet`, `tachoscope verify checkpoints/step-100`, "
+    '`python train.py --resume "$(tachoscope verify --job resnet --last)"`',
+)
+def verify(
+    checkpoints: Annotated[
+        list[str] | None, typer.Argument(metavar="CHECKPOINT...", help="Files or folders. Default: all of the job.")
+    ] = None,
+    job: Annotated[str | None, typer.Option(help="The job that saved them. Default: the one written last; of paths, any.")] = None,
+    store: StoreOption = None,
+    last: Annotated[  # noqa: FBT002
+        bool, typer.Option("--last", help="Print only the path of the newest one that is sound, and exit with 1 if none is.")
+    ] = False,
+    owner: Annotated[
+        int | None,
+        typer.Option(metavar="UID", help="With --last: trust jobs and files of this user as if they were yours."),
+    ] = None,
+) -> None:
+    """Read checkpoints back and compare them with the checksums that were taken when they were saved.
+
+    Those are in the store. Without them, records in a file of `torch.save` are compared with their CRC-32. Nothing is unpickled.
+    Exits with 0 if all are sound, 3 if one is corrupt, else 1 if one could not be verified.
+    """
+    from tachoscope_cli.commands.verify import verify_checkpoints
+
+    raise typer.Exit(verify_checkpoints(checkpoints or (), job=job, store=store, last=last, owner=owner))
+
+
+app.add_typer(slo_app, name="slo", rich_help_panel=OBJECTIVES)
+app.command(
+    rich_help_panel=OBJECTIVES,
+    epilog="Examples: `tachoscope runbook TrainingNoProgress training_job=resnet`, `tachoscope runbook input_workers`",
+)(runbook)
+app.command(
+    rich_help_panel=OBJECTIVES,
+    epilog="Examples: `tachoscope drill --list`, `tachoscope drill queue_saturation`, `tachoscope drill hang --walk`, "
+    "`tachoscope drill agent_down --format json`",
+)(drill)
+app.add_typer(dashboards_app, name="dashboards", rich_help_panel=OBJECTIVES)
+
+
+def _own_name() -> str:
+    """Return how this command can be typed here: its path, where no shell would find its name."""
+    path = Path(sys.executable).with_name("tachoscope")
+    if shutil.which("tachoscope") or not path.is_file():
+        return "tachoscope"
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+
+
+def call(words: Sequence[str]) -> int:
+    """Run the command line; return its exit code. What is wrong with the words themselves is said on stderr.
+
+    Raises:
+        TachoscopeError: the command failed, or was interrupted.
+    """
+    try:
+        code = app(args=list(words), prog_name="tachoscope", standalone_mode=False)
+    except _UsageError as error:
+        if error.format_message():  # empty: no command was named, and the help is printed
+            error.show()
+        return int(error.exit_code)
+    return code if isinstance(code, int) else 0

@@ -1,0 +1,133 @@
+"""`tachoscope capacity`: how much traffic a server takes within its objectives, from a recording, and what would move that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+from tachoscope_cli.common.options import TEXT_OF_THREE, FormatOption, StoreOption, needs_analysis, store_url
+from tachoscope_cli.common.output import console, write, write_json
+from tachoscope_core.errors import TachoscopeError
+
+if TYPE_CHECKING:
+    from tachoscope_analyzers.data.prices import Price
+    from tachoscope_analyzers.serving.capacity.engine_model import Model
+    from tachoscope_core.records.records import EngineWindow, RequestDone
+    from tachoscope_core.storage.store import Store
+
+
+def capacity(
+    source: Annotated[
+        str, typer.Argument(metavar="RECORDING|JOB", help="A recording of a server's metrics, or a service in the store.")
+    ],
+    objective: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What is to be met, such as ttft_p95=0.5, in seconds; of ttft, itl, tpot, e2e, queue. Can be given several times. "
+            "Default: ttft_p99=2.5, ttft_p95=0.5, itl_p99=0.1."
+        ),
+    ] = None,
+    forecast_rate: Annotated[
+        float | None, typer.Option(min=0.0, help="Requests a second that are to be served: how many replicas does it take?")
+    ] = None,
+    max_running: Annotated[
+        int | None, typer.Option(min=1, help="Requests that a replica works on at a time. Default: as recorded, else 256.")
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="Name of the accelerator, for the cost: NVIDIA H100 80GB HBM3.")] = None,
+    devices: Annotated[int, typer.Option(min=1, help="Accelerators of one replica.")] = 1,
+    prices: Annotated[Path | None, typer.Option(metavar="FILE", help="Prices of devices, instead of the shipped ones.")] = None,
+    format_: FormatOption = TEXT_OF_THREE,
+    output: Annotated[Path | None, typer.Option(help="Write to this file instead of the terminal.")] = None,
+    store: StoreOption = None,
+) -> None:
+    """Say at which request rate a server no longer meets its objectives, and what would move that.
+
+    The recorded traffic is replayed, faster and slower, on a model of the engine whose costs the recording tells. See
+    docs/capacity.md.
+    """
+    needs_analysis()
+    from tachoscope_analyzers.serving.capacity import capacity as capacity_module
+    from tachoscope_analyzers.serving.capacity.objectives import DEFAULTS
+    from tachoscope_analyzers.serving.capacity.objectives import objective as parsed
+    from tachoscope_show.capacity import html as capacity_html
+    from tachoscope_show.capacity import text as capacity_text
+
+    objectives = [parsed(text) for text in objective] if objective else list(DEFAULTS)
+    price = _price(device, prices)
+    err = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn())
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+        task = bar.add_task("finding the engine's costs", total=capacity_module.STEPS)
+        model = _model(source, store, max_running)
+        bar.update(task, description="replaying the traffic")
+        found = capacity_module.capacity(
+            model, objectives, forecast_rate=forecast_rate, price=price, devices=devices, on_step=lambda: bar.advance(task)
+        )
+    name = Path(source).name
+    if format_.value == "json":
+        write_json(capacity_text.facts(found), output)
+    elif format_.value == "html":
+        write(capacity_html.render(found, name), output)
+    elif output is None:
+        capacity_text.render(found, name, console())
+    else:
+        printed = console()
+        with printed.capture() as captured:
+            capacity_text.render(found, name, printed)
+        write(captured.get(), output)
+
+
+def _model(source: str, store: str | None, max_running: int | None) -> Model:
+    """Return the model of what was recorded.
+
+    Raises:
+        TachoscopeError: there is no such recording or job, or it cannot tell.
+    """
+    from tachoscope_analyzers.serving.capacity import engine_model
+    from tachoscope_analyzers.serving.records.traffic import traffic
+    from tachoscope_core.servers import recording as serving_recording
+    from tachoscope_core.storage.store import Store
+
+    path = Path(source)
+    if path.is_file():
+        if not serving_recording.is_recording(path):
+            raise TachoscopeError(f"{path} is no recording of a server's metrics", fix=engine_model.RECORD)
+        looks = serving_recording.read(path)
+        if len(looks) < 2 or all(look.fault for look in looks):
+            raise TachoscopeError(f"{path} holds no two answered looks at a server", fix=engine_model.RECORD)
+        return engine_model.of_traffic(traffic(looks), max_running=max_running)
+    if path.suffix or "/" in source:
+        raise TachoscopeError(f"there is no file {path}", fix="name a recording, or a service in the store: tachoscope store ls")
+    requests, windows = _records(Store(store_url(store)), source)
+    return engine_model.of_records(requests, windows, max_running=max_running)
+
+
+def _records(store: Store, job: str) -> tuple[list[RequestDone], list[EngineWindow]]:
+    """Return what a service recorded of its requests, as its servers saw them where they did, and of its engines.
+
+    Raises:
+        TachoscopeError: the store has no such job.
+    """
+    from tachoscope_analyzers.records.load import from_store
+
+    found = from_store(store, job)
+    return [row for row in found.requests if row.side == "server"] or found.requests, found.engine_windows
+
+
+def _price(device: str | None, prices: Path | None) -> Price | None:
+    from tachoscope_analyzers.data.prices import price_of, read_prices, shipped_prices
+
+    if device is None:
+        if prices is not None:
+            raise TachoscopeError("--prices says nothing without the name of a device", fix="add --device NAME")
+        return None
+    table = read_prices(prices) if prices else shipped_prices()
+    price = price_of(device, table)
+    if price is None:
+        known = ", ".join(one.name for one in table)
+        raise TachoscopeError(f"there is no price of {device!r}", fix=f"give one with --prices FILE; there are prices of {known}")
+    return price

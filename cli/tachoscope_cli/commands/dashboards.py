@@ -1,0 +1,270 @@
+"""`tachoscope dashboards`: build the Grafana boards, check them, and push them to a Grafana."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+from tachoscope_cli.commands.dashboards_preview import EPILOG, MOMENTS, SlosOption, preview
+from tachoscope_cli.common import answers
+from tachoscope_cli.common.options import TEXT, JsonOption, needs_dashboards, notice
+from tachoscope_cli.common.output import write_json
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.exit_codes import ExitCode
+from tachoscope_show.text import runbook_pages as runbooks_module
+from tachoscope_show.text.units import counted, moment_of
+
+if TYPE_CHECKING:
+    from tachoscope_dashboards.check import Surroundings
+    from tachoscope_dashboards.lint.board_json import Dashboard
+    from tachoscope_dashboards.lint.lint import Problem
+
+dashboards_app = typer.Typer(
+    no_args_is_help=True, help="Grafana boards: build them, check them, look at them without a Grafana, push them to one."
+)
+dashboards_app.command("preview", epilog=EPILOG)(preview)
+
+_SHIPPED = "Default: alerts/policy.yaml here, else the one that came with tachoscope."
+PolicyOption = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help=f"Where runbooks and the explorer are, which panels link to. {_SHIPPED}"),
+]
+
+
+@dashboards_app.command(
+    "build",
+    epilog="Examples: `tachoscope dashboards build`, `tachoscope dashboards build --check`, "
+    "`tachoscope dashboards build --policy our-policy.yaml --out boards/`",
+)
+def dashboards_build(
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder to write to.")] = Path("dashboards/generated"),
+    policy: PolicyOption = None,
+    slos: SlosOption = None,
+    check: Annotated[  # noqa: FBT002
+        bool, typer.Option("--check", help="Write nothing: say which files are not current, and exit with 1 if any.")
+    ] = False,
+) -> None:
+    """Write each board as JSON that Grafana 11 to 13 load, and as a ConfigMap for the sidecar of Grafana's chart.
+
+    The same input gives the same bytes.
+    """
+    needs_dashboards("grafanalib", "promql_parser")
+    from tachoscope_dashboards import build
+
+    made = _boards(policy, slos)
+    if check:
+        stale = build.check(made, out)
+        for path in stale:
+            typer.echo(f"{path}: not current")
+        raise typer.Exit(ExitCode.if_well(not stale))
+    written = build.build(made, out)
+    notice(f"{counted(len(made), 'board')}: {counted(len(written), 'file')} in {out}")
+
+
+@dashboards_app.command(
+    "check",
+    epilog="Examples: `tachoscope dashboards check`, `tachoscope dashboards check --prometheus http://127.0.0.1:9090`, "
+    "`tachoscope dashboards check our-boards/ --catalogue our-metrics.yaml --exceptions our-exceptions.yaml`, "
+    "`tachoscope dashboards check --format json`",
+)
+def dashboards_check(
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="FILES", help="Dashboards as JSON, or folders of them. Default: those of the suite."),
+    ] = None,
+    prometheus: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Ask this Prometheus all expressions, and list those that find nothing there."),
+    ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help=f"Ask --prometheus for this moment: {MOMENTS}. Default: now."),
+    ] = None,
+    policy: PolicyOption = None,
+    slos: SlosOption = None,
+    catalogue: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="Metrics of your own that boards may use, see docs/slos.md. Can be given several times."),
+    ] = None,
+    exceptions: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Where rules are not held, and why. Default: those of the suite."),
+    ] = None,
+    runbooks: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder of runbooks. Default: runbooks here, else those that came with tachoscope."),
+    ] = None,
+    format_: JsonOption = TEXT,
+) -> None:
+    """Say what is wrong with boards: expressions, names and labels that there are not, rules of Grafana's linter, dead links.
+
+    Exits with 1 if anything is an error. A note may stay.
+    """
+    needs_dashboards("grafanalib", "promql_parser")
+    from tachoscope_dashboards import check
+    from tachoscope_dashboards.lint import lint as linter
+    from tachoscope_dashboards.lint.expressions import asked
+
+    if at and not prometheus:
+        raise TachoscopeError("--at is the moment that a Prometheus is asked for", fix="--prometheus URL")
+    excepted_at = exceptions or linter.EXCEPTIONS
+    around = _surroundings(policy, slos, catalogue or (), runbooks or runbooks_module.of_project(), excepted_at)
+    boards, broken = _readable(paths) if paths else (list(around.ours), {})
+    problems = check.check(boards, around, exceptions_at="" if paths else str(excepted_at))
+    if prometheus:
+        problems = sorted([*problems, *_answers(boards, prometheus, moment_of(at) if at else None)])
+    errors = len(broken) + sum(problem.severity == "error" for problem in problems)
+    notes = len(broken) + len(problems) - errors
+    expressions = sum(1 for board in boards for _ in asked(board))
+    if format_.value == "json":
+        rows = [answers.BoardProblem(board=path, severity="error", what=what) for path, what in broken.items()]
+        rows += [msgspec.convert(one, answers.BoardProblem, from_attributes=True) for one in problems]
+        counts = {"boards": len(boards), "expressions": expressions, "errors": errors, "notes": notes}
+        write_json(answers.BoardsChecked(**counts, problems=rows))
+    else:
+        for line in (*(f"error: {what}" for what in broken.values()), *map(str, problems)):
+            typer.echo(line)
+    said = f"{counted(len(boards), 'board')} with {counted(expressions, 'expression')}"
+    notice(f"{said}: {counted(errors, 'error')}, {counted(notes, 'note')}")
+    raise typer.Exit(ExitCode.if_well(not errors))
+
+
+@dashboards_app.command(
+    "push",
+    epilog="Examples: `tachoscope dashboards push --url https://grafana.example.com --token-file token --dry-run`, "
+    "`tachoscope dashboards push --url http://127.0.0.1:3000 --token-env GRAFANA_TOKEN --folder Training`",
+)
+def dashboards_push(
+    url: Annotated[str, typer.Option(metavar="URL", help="Address of the Grafana, such as https://grafana.example.com.")],
+    token_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="File with the token of a service account that has the role Editor.")
+    ] = None,
+    token_env: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Environment variable with that token, instead of a file.")
+    ] = None,
+    folder: Annotated[str, typer.Option(metavar="NAME", help="Folder in Grafana, made where it is missing.")] = "tachoscope",
+    policy: PolicyOption = None,
+    slos: SlosOption = None,
+    overwrite: Annotated[  # noqa: FBT002
+        bool, typer.Option("--overwrite", help="Overwrite boards that somebody has made or changed in Grafana, too.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing: say what would be done.")] = False,  # noqa: FBT002
+    insecure: Annotated[  # noqa: FBT002
+        bool, typer.Option("--insecure", help="Send the token over plain http:// to another machine.")
+    ] = False,
+) -> None:
+    """Put the boards into a Grafana. What it has already is left as it is, and what a person has changed there is not touched.
+
+    Exits with 1 if a board was refused.
+    """
+    needs_dashboards("grafanalib", "promql_parser")
+    from tachoscope_dashboards import push
+    from tachoscope_dashboards.grafana_api import Grafana
+
+    grafana, boards = Grafana(url, _token(token_file, token_env), insecure=insecure), _boards(policy, slos)
+    would = "would be " if dry_run else ""
+    refused = 0
+    for done in push.push(grafana, boards, folder, overwrite=overwrite, dry_run=dry_run):
+        refused += done.what == "refused"
+        word = done.what if done.what == "unchanged" else would + done.what
+        typer.echo(f"{done.uid}: {word}" + (f": {done.why}" if done.why else f" ({grafana.url}/d/{done.uid})"))
+    for uid in push.superseded(grafana, boards):
+        what = "left of an earlier version, whose boards had such uids; delete it once nothing links to it"
+        typer.echo(f"{uid}: {what} ({grafana.url}/d/{uid})")
+    raise typer.Exit(ExitCode.if_well(not refused))
+
+
+# --- what the commands need ---------------------------------------------------------------------------------------------------
+
+
+def _boards(path: Path | None, slos: list[Path] | None) -> list[dict[str, Any]]:
+    """Return the boards of the suite, with the links of a policy and the thresholds of objectives; say whose these are."""
+    from tachoscope_alerts.spec import files as places
+    from tachoscope_alerts.spec import policy
+    from tachoscope_dashboards.boards.all import boards
+    from tachoscope_dashboards.parts import slo_objectives as objectives
+    from tachoscope_dashboards.parts.board import to_json
+
+    with objectives.specs_of(slos or ()):
+        notice(f"{counted(len(objectives.every()), 'objective')} of {', '.join(map(str, objectives.specs()))}")
+        return [to_json(board) for board in boards(policy.load(path or places.path_of("policy.yaml")))]
+
+
+def _surroundings(
+    path: Path | None, specs: list[Path] | None, catalogues: Iterable[Path], runbooks: Path, exceptions: Path
+) -> Surroundings:
+    from tachoscope_alerts.compile import event_alerts as events
+    from tachoscope_alerts.lint import catalogue
+    from tachoscope_alerts.spec import files as places
+    from tachoscope_alerts.spec import openslo, policy
+    from tachoscope_dashboards import check
+    from tachoscope_dashboards.lint import board_json as reading
+    from tachoscope_dashboards.lint import lint as linter
+
+    slos = openslo.load(specs or [places.path_of("slos")])
+    linked: dict[str, list[str]] = {}
+    alerts = [(slo.dashboard, slo.alert) for slo in slos]
+    alerts += [(event.dashboard, event.alert) for event in events.load(places.path_of("events"))]
+    for board, alert in alerts:
+        if board:
+            linked.setdefault(board, []).append(alert)
+    return check.Surroundings(
+        known=catalogue.catalogue(slos, catalogues),
+        policy=policy.load(path or places.path_of("policy.yaml")),
+        runbooks=runbooks,
+        ours=[reading.dashboard(board, board["uid"]) for board in _boards(path, specs)],
+        linked=linked,
+        excepted=linter.exceptions(exceptions, check.rule_names()),
+    )
+
+
+def _readable(paths: list[Path]) -> tuple[list[Dashboard], dict[str, str]]:
+    """Return the dashboards of the files that can be read, and what is wrong with the others, by path."""
+    from tachoscope_dashboards.lint import board_json as reading
+
+    boards: list[Dashboard] = []
+    broken: dict[str, str] = {}
+    for path in reading.files(paths):
+        try:
+            boards.append(reading.read(path))
+        except TachoscopeError as error:
+            broken[str(path)] = str(error)
+    return boards, broken
+
+
+def _answers(boards: list[Dashboard], url: str, at: float | None) -> list[Problem]:
+    from tachoscope_dashboards import check_answers as answers
+
+    err = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn())
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+        task = bar.add_task("asking expressions", total=1.0)
+        on_progress: Callable[[float], None] = lambda part: bar.update(task, completed=part)  # noqa: E731
+        return answers.check(boards, url, on_progress, at)
+
+
+def _token(file: Path | None, variable: str | None) -> str:
+    """Return the token, from where the user said.
+
+    Raises:
+        TachoscopeError: it is not there.
+    """
+    if (file is None) == (variable is None):
+        raise TachoscopeError("where is the token?", fix="give either --token-file or --token-env")
+    if file is not None:
+        try:
+            return file.read_text().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it holds no text"
+            raise TachoscopeError(f"{file} cannot be read: {reason}", fix="name a file that holds the token alone") from None
+    found = os.environ.get(variable or "", "").strip()
+    if not found:
+        raise TachoscopeError(f"the environment has no {variable}", fix="name a variable that holds the token")
+    return found

@@ -1,0 +1,131 @@
+"""`tachoscope explore`: the explorer's pages, served on this machine."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tachoscope_cli.common.options import StoreOption, needs_dashboards, notice, store_url
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.net.allowed_hosts import EVERYWHERE, is_loopback
+
+if TYPE_CHECKING:
+    from tachoscope_explorer.server.access import Access, Network
+
+EPILOG = (
+    "Examples: `tachoscope explore`, `tachoscope explore --store s3://bucket/tachoscope --prometheus http://127.0.0.1:9090`, "
+    "`tachoscope explore traces/`, `tachoscope explore --host 0.0.0.0 --password-file password`, "
+    "`tachoscope explore --proxy-header X-Forwarded-User --allow-host explorer.example.com`"
+)
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
+
+
+MOST_UPLOAD_MIB = 512
+
+
+def explore(
+    traces: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="TRACE...", help="Profiler traces to look at beside the store's: files, directories, patterns."),
+    ] = None,
+    store: StoreOption = None,
+    prometheus: Annotated[
+        str | None, typer.Option(metavar="URL", help="For objectives and the history of pages: the Prometheus that has them.")
+    ] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the pages; 0: any free one.")] = 8501,
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Address of the pages. Whoever can reach it can see what the store holds.")
+    ] = "127.0.0.1",
+    password_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Ask for the password in this file, or whose bcrypt hash is in it.")
+    ] = None,
+    proxy_header: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Show nothing unless the proxy in front says in this header who asks: X-Forwarded-User."),
+    ] = None,
+    trusted_proxy: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ADDRESS", help="Where that proxy is: an address or a network. Default: 127.0.0.1. Several times."),
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A name by which browsers ask for the pages, such as the proxy's. Several times."),
+    ] = None,
+    max_upload: Annotated[
+        int, typer.Option(metavar="MIB", min=0, help="What a person without a store may upload to look at; 0: nothing.")
+    ] = MOST_UPLOAD_MIB,
+) -> None:
+    """Look for yourself: jobs, what holds each of them up, profiler traces down to the kernel, comparisons and objectives.
+
+    Reads the store and writes nothing into it. Runs until Ctrl-C.
+    """
+    needs_dashboards("streamlit", "plotly", "bcrypt")
+    from tachoscope_core.storage.store import absolute_url, check_url
+    from tachoscope_explorer.page.settings import Settings
+    from tachoscope_explorer.server.run import listen, serve
+
+    access = _access(password_file, proxy_header, trusted_proxy or (), allow_host or ())
+    url = absolute_url(store_url(store))
+    check_url(url)
+    named = tuple(str(Path(path).absolute()) for path in traces or ())
+    chosen = Settings(
+        url,
+        prometheus or "",
+        named,
+        most_upload_bytes=max_upload << 20,
+        uploads=max_upload > 0,
+        password=password_file is not None,
+    )
+    with listen(host, port) as listening:
+        number = listening.getsockname()[1]
+        if not (is_loopback(host) or password_file or proxy_header):
+            notice(
+                f"address {host!r} is not loopback, and neither --password-file nor --proxy-header is given: whoever reaches port "
+                f"{number} can see what the store holds"
+            )
+        typer.echo(f"http://{_shown(host)}:{number}/")
+        missing = "://" not in url and not Path(url).is_dir()
+        notice(f"store {url}{', which does not exist yet' if missing else ''}; Ctrl-C ends it")
+        try:
+            serve(chosen, listening, host, access)
+        except KeyboardInterrupt:
+            notice("ended")
+
+
+def _access(password_file: Path | None, header: str | None, proxies: Sequence[str], names: Sequence[str]) -> Access:
+    """Return who may look.
+
+    Raises:
+        TachoscopeError: options that do not go together, or one that cannot be.
+    """
+    from tachoscope_explorer.server.access import LOOPBACK, Access
+    from tachoscope_explorer.server.password import hash_of, open_to_others
+
+    if password_file and header is not None:
+        raise TachoscopeError("--password-file and --proxy-header are two ways to say who may look", fix="give one of them")
+    if header is not None and not _HEADER.fullmatch(header):
+        raise TachoscopeError(f"{header!r} is no name of a header", fix="--proxy-header X-Forwarded-User")
+    hashed = hash_of(password_file) if password_file else b""
+    if password_file and open_to_others(password_file):
+        notice(f"others of this machine can read {password_file}: chmod 600 it")
+    trusted = tuple(map(_network, proxies)) or (LOOPBACK,)
+    return Access(hashed, header or "", trusted, tuple(names))
+
+
+def _network(text: str) -> Network:
+    try:
+        return ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        raise TachoscopeError(f"{text!r} is no address and no network", fix="--trusted-proxy 10.0.0.7, or 10.0.0.0/8") from None
+
+
+def _shown(host: str) -> str:
+    """Return an address as a browser of this machine asks for it."""
+    if host in EVERYWHERE:
+        return "localhost"
+    return f"[{host}]" if ":" in host else host

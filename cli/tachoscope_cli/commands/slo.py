@@ -1,0 +1,356 @@
+"""`tachoscope slo`: check objectives and alerts, build what Prometheus and Alertmanager read of them, and report budgets."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+from tachoscope_cli.commands import slo_backtest
+from tachoscope_cli.commands import slo_shared as slo_around
+from tachoscope_cli.commands.slo_shared import PATHS, SlosOption, days_of, default, default_slos
+from tachoscope_cli.common import answers
+from tachoscope_cli.common.options import (
+    TEXT,
+    TEXT_OF_THREE,
+    FormatOption,
+    JsonOption,
+    StoreOption,
+    needs_analysis,
+    notice,
+    store_url,
+)
+from tachoscope_cli.common.output import draw, write, write_json
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.exit_codes import ExitCode
+from tachoscope_show.text import runbook_pages as runbooks_module
+from tachoscope_show.text.units import counted, seconds_of
+
+if TYPE_CHECKING:
+    from tachoscope_alerts.compile.event_alerts import EventAlert
+    from tachoscope_alerts.compile.recordings import Recording
+    from tachoscope_alerts.lint.lint import Problem
+    from tachoscope_alerts.report.schema import SloReport
+    from tachoscope_alerts.spec.burn_rate_windows import Timing
+    from tachoscope_alerts.spec.slo import Slo
+
+slo_app = typer.Typer(
+    no_args_is_help=True, help="Objectives and their alerts: check them, build their rules, report their budgets."
+)
+
+slo_app.command("backtest", epilog=slo_backtest.EPILOG)(slo_backtest.slo_backtest)
+
+_LABEL_KEY = re.compile(r"(?:[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+_LABEL_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
+EventsOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="PATH",
+        help="Folder of alerts beside the objectives. Default: alerts/events, as for specs, where the specs there are given.",
+    ),
+]
+PolicyOption = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Who owns what, and how they are told. Default: alerts/policy.yaml, as for specs."),
+]
+CatalogueOption = Annotated[
+    list[Path] | None,
+    typer.Option(metavar="FILE", help="Metrics of your own that specs may use, see docs/slos.md. Can be given several times."),
+]
+
+
+@slo_app.command(
+    "check",
+    epilog="Examples: `tachoscope slo check`, `tachoscope slo check my-slos/ --retention 60d`, "
+    "`tachoscope slo check chat.yaml --catalogue chat-metrics.yaml`, `tachoscope slo check --prometheus http://127.0.0.1:9090`, "
+    "`tachoscope slo check --page http://127.0.0.1:8000/metrics`, `tachoscope slo check --format json`",
+)
+def slo_check(
+    paths: Annotated[list[Path] | None, typer.Argument(help=PATHS)] = None,
+    events: EventsOption = None,
+    policy: PolicyOption = None,
+    runbooks: Annotated[Path | None, typer.Option(metavar="PATH", help="Folder of runbooks. Default: as for specs.")] = None,
+    generated: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="Folder of built rules to check too. Default: alerts/generated here, if any."),
+    ] = None,
+    catalogue: CatalogueOption = None,
+    retention: Annotated[str, typer.Option(metavar="TIME", help="How long your Prometheus keeps samples.")] = "35d",
+    prometheus: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Ask this Prometheus too, whether it has the series and the buckets of the thresholds."),
+    ] = None,
+    page: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="The buckets of one page of metrics, such as an inference server's; a file will do."),
+    ] = None,
+    format_: JsonOption = TEXT,
+) -> None:
+    """Say what is wrong with objectives and alerts: those that can never fire, names that do not exist, nobody to tell.
+
+    Exits with 1 if anything is an error. A note may stay.
+    """
+    needs_analysis()
+    from tachoscope_alerts.compile import shipped as shipped_module
+    from tachoscope_alerts.lint import catalogue as catalogue_module
+    from tachoscope_alerts.lint import lint
+
+    slos, broken = _readable(paths)
+    shipped = shipped_module.load()
+    alone = bool(paths) and not shipped_module.is_whole(slos, shipped)
+    alerts, recordings = _events(events, alone=alone), _recordings(alone=alone)
+    known = catalogue_module.catalogue([*slos, *shipped.slos], catalogue or (), recordings)
+    around = lint.Surroundings(known, _owners(policy), runbooks or runbooks_module.of_project(), seconds_of(retention), shipped)
+    problems = lint.check(slos, alerts, around) + lint.check_recordings(recordings, known)
+    folder = generated or Path("alerts/generated")
+    if generated or (folder.is_dir() and not paths):
+        problems += lint.check_rules(folder, known)
+    if prometheus:
+        from tachoscope_alerts.lint import series_there as asked_series
+
+        problems += asked_series.check(slos, asked_series.of_prometheus(prometheus, time.time()), "the Prometheus")
+    if page:
+        problems += _bounds_of_page(slos, page)
+    errors = len(broken) + sum(problem.severity == "error" for problem in problems)
+    notes = len(broken) + len(problems) - errors
+    if format_.value == "json":
+        rows = [answers.SloProblem(path=path, severity="error", what=what) for path, what in broken.items()]
+        rows += [msgspec.convert(one, answers.SloProblem, from_attributes=True) for one in problems]
+        counts = {"objectives": len(slos), "other_alerts": len(alerts), "errors": errors, "notes": notes}
+        write_json(answers.SloChecked(**counts, problems=rows))
+    else:
+        for line in (*(f"error: {what}" for what in broken.values()), *map(str, problems)):
+            typer.echo(line)
+    found = f"{counted(errors, 'error')}, {counted(notes, 'note')}"
+    notice(f"{counted(len(slos), 'objective')} and {counted(len(alerts), 'other alert')}: {found}")
+    raise typer.Exit(ExitCode.if_well(not errors))
+
+
+def _bounds_of_page(slos: list[Slo], place: str) -> list[Problem]:
+    from tachoscope_alerts.lint import series_there as asked_series
+    from tachoscope_alerts.spec.slo import AtMost, MoreThan
+    from tachoscope_cli.inputs import slo_page
+
+    names = {slo.indicator.histogram.metric for slo in slos if isinstance(slo.indicator, AtMost | MoreThan)}
+    return asked_series.check(slos, asked_series.of_buckets(slo_page.buckets(place, names)), "the page")
+
+
+@slo_app.command(
+    "build",
+    epilog="Examples: `tachoscope slo build`, `tachoscope slo build --check`, `tachoscope slo build --slos my-slos/ --out rules/`",
+)
+def slo_build(
+    slos: SlosOption = None,
+    events: EventsOption = None,
+    policy: PolicyOption = None,
+    catalogue: CatalogueOption = None,
+    out: Annotated[Path, typer.Option(metavar="PATH", help="Folder to write to.")] = Path("alerts/generated"),
+    interval: Annotated[str, typer.Option(metavar="TIME", help="Between two evaluations of the rules.")] = "30s",
+    scrape_interval: Annotated[str, typer.Option(metavar="TIME", help="Between two scrapes of your Prometheus.")] = "15s",
+    scale: Annotated[
+        float, typer.Option(min=1e-4, max=1.0, help="Make all windows shorter, for a fire drill: 0.01 of an hour is 36 s.")
+    ] = 1.0,
+    runbooks: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PATH", help="Write the beginnings of runbooks that are missing to this folder. Default: only name them."
+        ),
+    ] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="Label of the PrometheusRule resources, such as release=kube-prometheus-stack. Can be given several times.",
+        ),
+    ] = None,
+    check: Annotated[  # noqa: FBT002
+        bool, typer.Option("--check", help="Write nothing: say which files are not current, and exit with 1 if any.")
+    ] = False,
+) -> None:
+    """Write rules, PrometheusRule manifests, their tests and Alertmanager's configuration, made of objectives, alerts and policy.
+
+    Exits with 1, and writes nothing, if `tachoscope slo check` would name an error; runbooks may be missing here.
+    """
+    needs_analysis()
+    from tachoscope_alerts import build
+    from tachoscope_alerts.compile import shipped as shipped_module
+    from tachoscope_alerts.lint import catalogue as catalogue_module
+    from tachoscope_alerts.lint import lint
+    from tachoscope_alerts.spec import openslo
+    from tachoscope_alerts.spec import policy as policy_module
+
+    timing, labels = _timing(interval, scrape_interval, scale), _labels(label or [])
+    objectives = openslo.load(slos or default_slos())
+    shipped = shipped_module.load()
+    alone = bool(slos) and not shipped_module.is_whole(objectives, shipped)
+    given, recordings = _events(events, alone=alone), _recordings(alone=alone)
+    shipped_module.refuse_orphans(objectives, given, shipped)
+    alerts = shipped_module.with_needed(given, objectives, shipped)
+    rules = policy_module.load(policy or default("policy.yaml"))
+    known = catalogue_module.catalogue(objectives, catalogue or (), recordings)
+    problems = lint.check(objectives, alerts, lint.Surroundings(known, rules.owners, None, float("inf"), shipped))
+    problems += lint.check_recordings(recordings, known)
+    _end_on_errors(problems)
+    slo_around.say_left_out(shipped_module.left_out(objectives, alerts, shipped), events)
+    if check:
+        stale = build.check(objectives, alerts, rules, timing, out, recordings, labels)
+        for name in stale:
+            typer.echo(f"{name}: not current")
+        raise typer.Exit(ExitCode.if_well(not stale))
+    written = build.build(objectives, alerts, rules, timing, out, recordings, labels)
+    found = f"{counted(len(objectives), 'objective')} and {counted(len(alerts), 'other alert')}"
+    notice(f"{found}: {counted(len(written), 'file')} in {out}")
+    slo_around.begin_runbooks(objectives, alerts, rules, runbooks)
+
+
+def _timing(interval: str, scrape_interval: str, scale: float) -> Timing:
+    from tachoscope_alerts.spec.burn_rate_windows import Timing
+
+    try:
+        return Timing.of_servers(seconds_of(interval), seconds_of(scrape_interval), scale)
+    except ValueError as error:
+        raise TachoscopeError(f"--{error}", fix="give the interval of your Prometheus, if it is within these limits") from None
+
+
+@slo_app.command(
+    "report",
+    epilog="Examples: `tachoscope slo report`, `tachoscope slo report --prometheus http://127.0.0.1:9090`, "
+    "`tachoscope slo report --for 7d --format html --output budgets.html`",
+)
+def slo_report(
+    slos: SlosOption = None,
+    store: StoreOption = None,
+    prometheus: Annotated[
+        str | None, typer.Option(metavar="URL", help="Ask this Prometheus. Default: the samples that agents keep in the store.")
+    ] = None,
+    for_: Annotated[
+        str | None,
+        typer.Option("--for", metavar="TIME", help="Report on so much time up to now. Default: each objective's own period."),
+    ] = None,
+    format_: FormatOption = TEXT_OF_THREE,
+    output: Annotated[Path | None, typer.Option(help="Write to this file instead of the terminal.")] = None,
+) -> None:
+    """Say how objectives stand: what was attained, what is left of each budget, how fast it burns, and who burns it.
+
+    What has no samples is not measured, and not met.
+    """
+    needs_analysis()
+    from tachoscope_alerts.spec import openslo
+
+    objectives = openslo.load(slos or default_slos())
+    if store and prometheus is None and "://" not in store and not Path(store).is_dir():
+        raise TachoscopeError(f"there is no store {store}", fix="name the directory that agents write to, or --prometheus URL")
+    found = _report(objectives, store_url(store), prometheus, days_of(for_) if for_ else None)
+    if format_.value == "json":
+        write_json(found, output)
+    elif format_.value == "html":
+        from tachoscope_show.slo import html as slo_html
+
+        write(slo_html.page(found, _runbook_base()), output)
+    else:
+        _show_text(found, output)
+
+
+def _report(objectives: list[Slo], store: str, prometheus: str | None, days: float | None) -> SloReport:
+    from tachoscope_alerts.measure import from_samples as samples_source
+    from tachoscope_alerts.measure import parquet_cache as parquet
+    from tachoscope_alerts.measure.from_prometheus import PrometheusSource
+    from tachoscope_alerts.report import report
+
+    if prometheus:
+        return report.report(objectives, PrometheusSource(prometheus), time.time(), period_days=days)
+    err = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn())
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+        task = bar.add_task("reading samples", total=1.0)
+        source = samples_source.of_store(store, cache=parquet.folder(), on_progress=lambda part: bar.update(task, completed=part))
+        return report.report(objectives, source, time.time(), period_days=days)
+
+
+def _show_text(found: SloReport, output: Path | None) -> None:
+    from tachoscope_show.slo import text as slo_text
+
+    draw(lambda out: slo_text.text(found, out), output)
+
+
+# --- where things are ---------------------------------------------------------------------------------------------------------
+
+
+def _readable(paths: list[Path] | None) -> tuple[list[Slo], dict[str, str]]:
+    """Return the objectives of the files that can be read, and what is wrong with the others, by path."""
+    from tachoscope_alerts.spec import openslo
+
+    slos: list[Slo] = []
+    broken: dict[str, str] = {}
+    for path in openslo.files(paths or default_slos()):
+        try:
+            slos += openslo.read(path)
+        except TachoscopeError as error:
+            broken[str(path)] = str(error)
+    return slos, broken
+
+
+def _events(path: Path | None, *, alone: bool) -> list[EventAlert]:
+    """Return the alerts beside the objectives; those that come with tachoscope are companions of its own objectives only."""
+    from tachoscope_alerts.compile import event_alerts as events
+
+    if path is None and alone:
+        return []
+    return events.load(path or default("events"))
+
+
+def _recordings(*, alone: bool) -> list[Recording]:
+    """Return what is recorded for the boards; specs of one's own are built beside that, and not with it once more."""
+    from tachoscope_alerts.compile import recordings
+
+    return [] if alone else recordings.load(default("recordings.yaml"))
+
+
+def _end_on_errors(problems: Sequence[Problem]) -> None:
+    errors = [problem for problem in problems if problem.severity == "error"]
+    if errors:
+        for problem in errors:
+            typer.echo(str(problem))
+        notice(f"{counted(len(errors), 'error')}: nothing was written")
+        raise typer.Exit(ExitCode.NOT_WELL)
+
+
+def _labels(given: list[str]) -> dict[str, str]:
+    """Return labels of Kubernetes resources.
+
+    Raises:
+        TachoscopeError: one is not KEY=VALUE.
+    """
+    found = {}
+    for one in given:
+        key, equals, value = one.partition("=")
+        if not (equals and _LABEL_KEY.fullmatch(key) and _LABEL_VALUE.fullmatch(value)):
+            raise TachoscopeError(
+                f"--label {one!r} is not a label of a Kubernetes resource", fix="write --label release=prometheus"
+            )
+        found[key] = value
+    return found
+
+
+def _owners(path: Path | None) -> list[str]:
+    from tachoscope_alerts.spec import policy
+
+    return list(policy.load(path or default("policy.yaml")).owners)
+
+
+def _runbook_base() -> str:
+    """Return where a page's links to runbooks lead: the policy's URL, or the folder beside the page if that is the example's."""
+    from urllib.parse import urlsplit
+
+    from tachoscope_alerts.spec import policy
+
+    base = policy.load(default("policy.yaml")).runbook_base
+    host = urlsplit(base).hostname or ""
+    return "runbooks" if f".{host}".endswith(".example.com") else base

@@ -1,0 +1,78 @@
+"""What commands of `tachoscope slo` share: where objectives are, and what is said and written around their rules."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tachoscope_cli.common.options import notice
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_show.text import runbook_pages as runbooks
+from tachoscope_show.text.units import counted, seconds_of
+
+if TYPE_CHECKING:
+    from tachoscope_alerts.compile.event_alerts import EventAlert
+    from tachoscope_alerts.compile.shipped import Shipped
+    from tachoscope_alerts.spec.policy import Policy
+    from tachoscope_alerts.spec.slo import Slo
+PATHS = "OpenSLO files, or folders of them. Default: alerts/slos here, else those that came with tachoscope."
+
+SlosOption = Annotated[list[Path] | None, typer.Option("--slos", metavar="PATH", help=f"{PATHS} Can be given several times.")]
+
+
+def default(name: str) -> Path:
+    """Return where a folder or file of alerts is: here, or what came with tachoscope."""
+    from tachoscope_alerts.spec import files as places
+
+    return places.path_of(name)
+
+
+def default_slos() -> list[Path]:
+    """Return where objectives are if none are named."""
+    return [default("slos")]
+
+
+def days_of(text: str) -> float:
+    """Return the days of `--for`.
+
+    Raises:
+        TachoscopeError: it is no length of time.
+    """
+    try:
+        return seconds_of(text) / 86400
+    except TachoscopeError as error:
+        raise TachoscopeError(f"--for {text!r} is no length of time above 0", fix="write 90m, 12h or 7d") from error
+
+
+def begin_runbooks(slos: list[Slo], alerts: list[EventAlert], rules: Policy, folder: Path | None) -> None:
+    """Say which alerts have no runbook, here or among those that came with tachoscope; write their beginnings to a folder."""
+    from tachoscope_alerts.compile import runbooks as runbook_skeleton
+
+    folders = [folder or runbooks.of_project(), runbooks.folder()]
+    subjects = runbook_skeleton.subjects(slos, alerts)
+    missing = [alert for alert in subjects if not any((place / f"{alert}.md").is_file() for place in folders)]
+    if missing and folder is None:
+        notice(f"without a runbook: {', '.join(missing)}; --runbooks {folders[0]} writes their beginnings")
+    elif folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        for alert in missing:
+            (folder / f"{alert}.md").write_text(runbook_skeleton.skeleton(subjects[alert], rules))
+            notice(f"{folder / alert}.md is begun: fill in what says TODO")
+
+
+def say_left_out(others: Shipped, events: Path | None) -> None:
+    """Say what comes with tachoscope and is not built, if anything: nobody misses an alert that never was there."""
+    from tachoscope_alerts.spec import files as places
+
+    names = [("objective", [slo.name for slo in others.slos]), ("other alert", [event.alert for event in others.events])]
+    parts = [
+        f"{counted(len(found), noun)} ({', '.join(found[:2])}{', ...' if found[2:] else ''})" for noun, found in names if found
+    ]
+    if not parts:
+        return
+    ways = [f"--slos {places.path_of('slos')}"] if others.slos else []
+    if events is not None and others.events:
+        ways.append(f"copy of {places.path_of('events')} what {events} lacks")
+    notice(f"left out of what comes with tachoscope: {' and '.join(parts)}; to build them too: {', and '.join(ways)}")

@@ -1,0 +1,95 @@
+"""`tachoscope watch`: all live jobs of a store, judged every minute, in the foreground, its log on stderr."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tachoscope_cli.common.options import StoreOption, needs_analysis, notice, store_url
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.net.allowed_hosts import is_loopback
+from tachoscope_show.text.safe_text import safe
+
+
+def watch(
+    store: StoreOption = None,
+    every: Annotated[float, typer.Option(metavar="SECONDS", min=1, help="From one look at all jobs to the next.")] = 60.0,
+    workers: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Processes that look at jobs.", show_default="cores, at most 4")
+    ] = min(os.cpu_count() or 1, 4),
+    over: Annotated[
+        float, typer.Option(metavar="SECONDS", min=10, help="How much of a job is judged, up to now; at least 40 steps.")
+    ] = 120.0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the pages; 0: any free one.")] = 9466,
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Address of the pages. Whoever can reach it can see what jobs do.")
+    ] = "127.0.0.1",
+    web_config: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="TLS, passwords and tokens of the pages, as of the agent's (docs/agent.md)."),
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Look once, print a line for each live job, and end.")] = False,  # noqa: FBT002
+) -> None:
+    """Watch all live jobs: a report of each every minute, metrics for alerts, and the whole job over all its nodes.
+
+    Writes jobs/JOB/reports/watch.json into the store, and serves /v1/jobs, /v1/jobs/JOB and its /profile, /metrics and
+    /v1/openapi.json. It keeps nothing of its own: killed and started again, it goes on. Runs until Ctrl-C or SIGTERM.
+    """
+    needs_analysis()
+    from tachoscope_core.storage.store import absolute_url, check_url
+
+    url = absolute_url(store_url(store))
+    check_url(url)
+    missing = "://" not in url and not Path(url).is_dir()
+    if once:
+        if web_config is not None:
+            raise TachoscopeError("--web-config is for pages, and --once serves none")
+        if missing:
+            raise TachoscopeError(f"store {url} does not exist", fix="name the agents' store with --store")
+        _once(url, workers, over)
+        return
+    try:
+        from tachoscope_node.common.log import Log
+        from tachoscope_watch.service import Settings, Watch, signals
+    except ImportError as error:
+        raise TachoscopeError(f"the watch needs {error.name}", fix="pip install 'tachoscope[agent,analyze]'") from None
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    service = Watch(
+        Settings(url, host, port, web_config, every_seconds=every, workers=workers, over_seconds=over),
+        Log(logging.getLogger("tachoscope")),
+    )
+    if web_config is None and not is_loopback(host):
+        notice(f"whoever reaches port {port} of {host} can see what jobs do: --web-config asks for a password")
+    if missing:
+        notice(f"store {url} does not exist yet")
+    with signals(service):
+        service.run()
+    notice("ended")
+
+
+def _once(url: str, workers: int, over: float) -> None:
+    from tachoscope_watch.api import line
+    from tachoscope_watch.cycle import Failed, cycle, executor
+
+    count = 0
+    with executor(workers) as pool:
+        for view in cycle(url, time.time(), pool, over):
+            count += 1
+            if isinstance(view, Failed):
+                sys.stdout.write(f"{view.job}: not looked at: {safe(view.reason)}\n")
+                continue
+            told = line(view)
+            goodput = "not known" if told.goodput is None else f"{told.goodput:.1%}"
+            worst = told.reason or "nothing found"
+            if told.worst is not None:
+                ranks = "all ranks" if told.worst.ranks == "all" else f"ranks {', '.join(map(str, told.worst.ranks))}"
+                worst = f"{told.worst.class_}, {ranks}, {told.worst.share:.1%}"
+            sys.stdout.write(f"{told.job}: {told.state}, {told.workers} workers, goodput {goodput}: {safe(worst)}\n")
+    if not count:
+        sys.stdout.write(f"no job of {url} recorded anything in the last {over:g} seconds\n")

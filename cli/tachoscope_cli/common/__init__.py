@@ -1,0 +1,1 @@
+"""Options, output and answers that commands share."""

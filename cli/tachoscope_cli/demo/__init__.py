@@ -1,0 +1,1 @@
+"""The demonstration: a training with a fault, an agent, a profile."""

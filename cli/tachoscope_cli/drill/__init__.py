@@ -1,0 +1,1 @@
+"""Causes a real fault and follows it to the notification and through the runbook."""

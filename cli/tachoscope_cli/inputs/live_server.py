@@ -1,0 +1,203 @@
+"""`tachoscope analyze --serving`: looks at a live inference server for a while, and judges what was seen."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from tachoscope_analyzers.records.load import JobRecords
+from tachoscope_analyzers.serving.records.from_records import within
+from tachoscope_analyzers.serving.records.traffic import traffic
+from tachoscope_analyzers.serving.report import from_service as service
+from tachoscope_analyzers.serving.report.report import analyze_traffic
+from tachoscope_analyzers.trace.analyses.device_peaks import peaks_of
+from tachoscope_cli.common.options import notice
+from tachoscope_cli.inputs.serving_options import Looking
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.report.report import Report, Source
+from tachoscope_core.servers import metrics_page as serving_page
+from tachoscope_core.servers import recording as serving_recording
+from tachoscope_core.servers.snapshot import Snapshot, size_bytes
+from tachoscope_node.common.http_get import PageError, get
+from tachoscope_show.text.units import seconds_of
+
+_LONG, _FAR_BACK = "60s", "1h"
+_SHORTEST_SECONDS = 1.0
+_MOST_LOOKS_SECONDS = 1.0
+_LOOKS_OF_A_SHORT_LOOK = 40
+_PATIENCE_SECONDS = 5.0
+_MOST_BYTES = 8 << 20
+"""Upper limit of a page. A server of vLLM 0.32 has 50 KB for each engine."""
+_MOST_KEPT_BYTES = 80 << 20
+"""Of all looks together, in memory: of one engine of vLLM at a look a second those of almost an hour and a half."""
+_HEAD_BYTES = 400
+"""What a recording has beside the page of a look."""
+
+Look = tuple[Snapshot, str]
+"""What was seen, and the page that it was read from."""
+
+
+def analyze(options: Looking, console: Console) -> Report:
+    """Look, and judge. An interrupt ends the looking early; what was seen until then is judged.
+
+    Raises:
+        TachoscopeError: the server never answered, its page is not understood, or nothing happened on it.
+    """
+    seconds = seconds_of(options.for_ or (_FAR_BACK if options.prometheus else _LONG))
+    if seconds < _SHORTEST_SECONDS:
+        raise TachoscopeError(f"--for {options.for_} is too short to see anything happen", fix="--for 60s")
+    if options.prometheus:
+        return _of_prometheus(options, seconds)
+    _peak(options.device)  # what is wrong with the words is said before the looking, not after
+    if options.save is not None and not os.access(options.save.absolute().parent, os.W_OK):
+        raise TachoscopeError(f"could not write {options.save}: its folder is not there, or not writable")
+    url = page_url(options.server)
+    every = seconds_of(options.every) if options.every else min(_MOST_LOOKS_SECONDS, seconds / _LOOKS_OF_A_SHORT_LOOK)
+    looks: list[Snapshot] = []
+    passing = _kept(_watched(url, seconds, every, console), looks, url, every)
+    if options.save is not None:
+        serving_recording.write(options.save, passing)
+    else:
+        deque(passing, maxlen=0)
+    if all(look.fault for look in looks):
+        why = looks[-1].fault if looks else "it was interrupted before the first look"
+        raise TachoscopeError(f"{url} could not be read: {why}", fix="is this the server's address, and its metrics page?")
+    if options.save is not None:
+        notice(f"kept in {options.save}: tachoscope analyze {options.save}")
+    return judge(looks, url, options.name or urlsplit(url).netloc.rpartition("@")[2], options.device)
+
+
+def _kept(watched: Iterable[Look], looks: list[Snapshot], url: str, every: float) -> Iterator[Look]:
+    """Pass on what is seen, and keep the looks: the analysis uses no more. They end when they are too large together."""
+    kept = pages = 0
+    for look, page in watched:
+        looks.append(look)
+        kept += size_bytes(look)
+        pages += len(page) + _HEAD_BYTES
+        yield look, page
+        full = next((most for size, most in ((kept, _MOST_KEPT_BYTES), (pages, serving_recording.MAX_BYTES)) if size > most), 0)
+        if full:
+            notice(
+                f"{url}: {len(looks)} looks at it take more than {full >> 20} MiB: judging what was seen until then"
+                f" (to look for longer: --every {4 * every:g}s)"
+            )
+            return
+
+
+def _of_prometheus(options: Looking, seconds: float) -> Report:
+    from tachoscope_cli.sources.prometheus import read
+
+    if options.save is not None or options.every:
+        raise TachoscopeError(
+            "--save and --every are for a server that is looked at: Prometheus has its own times, and keeps what it saw"
+        )
+    looks = read(str(options.prometheus), options.server, seconds)
+    return judge(looks, f"{options.prometheus} {options.server}", options.name or options.server, options.device)
+
+
+def analyze_recording(path: Path, name: str, device: str) -> Report:
+    """Judge what was kept of a server.
+
+    Raises:
+        TachoscopeError: as `analyze`, or the file cannot be read.
+    """
+    return judge(serving_recording.read(path), str(path), name or path.name.removesuffix(serving_recording.SUFFIX), device)
+
+
+def analyze_service(job: JobRecords, options: Looking) -> Report:
+    """Judge a service by the last records of its processes; where only its clients left records, by those.
+
+    Raises:
+        TachoscopeError: nothing happened, or the device is not known.
+    """
+    recent = within(job, seconds_of(options.for_ or _FAR_BACK))
+    return service.analyze_service(recent, peak_bytes_per_second=_peak(options.device))
+
+
+def judge(looks: list[Snapshot], source: str, name: str, device: str) -> Report:
+    """Return the report on what was seen.
+
+    Raises:
+        TachoscopeError: there are too few looks, nothing happened between them, or the device is not known.
+    """
+    peak = _peak(device)
+    try:
+        seen = traffic(looks)
+    except ValueError:
+        raise TachoscopeError(f"{source}: too few looks were answered to compare them", fix="look for longer: --for 60s") from None
+    return analyze_traffic(
+        seen, job=name, sources=[Source(path=source, records=len(looks), unit="looks")], peak_bytes_per_second=peak
+    )
+
+
+def _peak(device: str) -> float:
+    """Return the peak rate of a device's memory in bytes a second; 0: no device is named."""
+    peak = peaks_of(device).memory_gb_per_s * 1e9 if device else 0.0
+    if math.isnan(peak):
+        raise TachoscopeError(f"nothing is known of the memory of a device named {device!r}", fix="name it as nvidia-smi -L does")
+    return peak
+
+
+def page_url(server: str) -> str:
+    """Return the URL of the metrics page: `http://` and `/metrics` are added where they are left out.
+
+    Raises:
+        TachoscopeError: it is no address of a server.
+    """
+    parts = urlsplit(server if "://" in server else f"http://{server}")
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise TachoscopeError(f"{server!r} is no address of a server", fix="--serving http://HOST:PORT/metrics")
+    return parts._replace(path=parts.path if parts.path not in {"", "/"} else "/metrics").geturl()
+
+
+def _watched(url: str, seconds: float, every: float, console: Console) -> Iterator[Look]:
+    """Yield the looks, with a progress bar on a terminal; an interrupt ends them."""
+    if not console.is_terminal:
+        notice(f"looking at {url} for {seconds:.0f} s, every {every:g} s")
+    columns = (TextColumn("looking at {task.description}"), BarColumn(), TimeRemainingColumn(), TextColumn("Ctrl-C: judge now"))
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(url, total=seconds)
+        began = time.monotonic()
+        try:
+            for look in _looks(url, seconds, every):
+                progress.update(task, completed=min(time.monotonic() - began, seconds))
+                yield look
+        except KeyboardInterrupt:
+            notice(f"interrupted after {time.monotonic() - began:.0f} s: judging what was seen until then")
+
+
+def _looks(url: str, seconds: float, every: float) -> Iterator[Look]:
+    """Yield looks at their times from now until the end; a look that takes longer than the time between two leaves some out."""
+    began = time.monotonic()
+    due = 0.0
+    while due <= seconds + every / 2:
+        time.sleep(max(0.0, began + due - time.monotonic()))
+        yield _look(url)
+        due = max(due + every, -(-(time.monotonic() - began) // every) * every)
+
+
+def _look(url: str) -> Look:
+    """Return what the server says now.
+
+    Raises:
+        TachoscopeError: it answers, and its page is not understood.
+    """
+    at, began = time.time(), time.monotonic()
+    try:
+        page = get(url, seconds=_PATIENCE_SECONDS, most_bytes=_MOST_BYTES).decode("utf-8", "replace")
+    except PageError as error:
+        return Snapshot(time=at, seconds=time.monotonic() - began, fault=str(error)), ""
+    took = time.monotonic() - began
+    try:
+        return replace(serving_page.read(page, at), seconds=took), page
+    except TachoscopeError as error:
+        raise TachoscopeError(f"{url}: {error}") from None

@@ -1,0 +1,156 @@
+"""What a path on the command line means: a store, a job in it, a spool, a saved report, a recording. Traces: `inputs.traces`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tachoscope_analyzers.records import load
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.report.report import Report
+from tachoscope_core.report.report import load as load_report
+from tachoscope_core.servers import recording as serving_recording
+from tachoscope_core.storage import spool
+from tachoscope_core.storage.store import Store
+
+_NEWEST = 3
+_PARQUET = b"PAR1"
+
+
+def is_job_folder(path: str) -> bool:
+    """Say whether a path is a job's folder in a store."""
+    return "://" not in path and _job_folder(path) is not None
+
+
+def is_store(path: str) -> bool:
+    """Say whether a path is the root of a store."""
+    return "://" in path or os.path.isdir(f"{path}/jobs")
+
+
+def newest_job(store: Store) -> str:
+    """Return the job whose records were written last.
+
+    Raises:
+        TachoscopeError: the store holds no job.
+    """
+    times = store.job_times()
+    if not times:
+        raise TachoscopeError(f"store {store.url} is empty", fix="run something first: tachoscope run -- python train.py")
+    return max(times, key=times.__getitem__)
+
+
+def saved_report(paths: list[str]) -> Report | None:
+    """Return the report, if the one path is a saved one."""
+    if len(paths) == 1 and paths[0].endswith(".json") and os.path.isfile(paths[0]):
+        return load_report(Path(paths[0]))
+    return None
+
+
+def recording(paths: list[str]) -> Path | None:
+    """Return the path, if the one path is a recording of a server's metrics.
+
+    Raises:
+        TachoscopeError: one is, of several.
+    """
+    found = [Path(path) for path in paths if os.path.isfile(path) and serving_recording.is_recording(Path(path))]
+    if found and len(paths) > 1:
+        raise TachoscopeError(f"{found[0]} is a recording of a server, and cannot be judged together with other paths")
+    return found[0] if found else None
+
+
+def flight_recorder_dumps(paths: list[str]) -> list[Path]:
+    """Return the dumps of a flight recorder that the paths name or hold; none where they are something else.
+
+    Raises:
+        TachoscopeError: some are, and others are not.
+    """
+    from tachoscope_analyzers.flight_recorder.read import dumps_in
+
+    by_place = {path: [] if is_store(path) or is_job_folder(path) else dumps_in([path]) for path in paths}
+    others = [path for path, dumps in by_place.items() if not dumps]
+    if others and len(others) < len(by_place):
+        raise TachoscopeError(
+            f"dumps of a flight recorder are judged by themselves, and {others[0]} holds none", fix="leave it out"
+        )
+    return [dump for dumps in by_place.values() for dump in dumps]
+
+
+def name_of(paths: list[str]) -> str:
+    """Return what to call what the paths hold: the name of their folder."""
+    first = Path(paths[0]).resolve()
+    return first.name if first.is_dir() else first.parent.name
+
+
+def operations(paths: list[str]) -> Path | None:
+    """Return the path, if the one path is a recording of a pipeline job's operations: a Parquet file by its name or first bytes.
+
+    Raises:
+        TachoscopeError: one is, of several.
+    """
+    found = [path for path in paths if os.path.isfile(path) and (path.endswith(".parquet") or _begins_as_parquet(path))]
+    if found and len(paths) > 1:
+        raise TachoscopeError(f"{found[0]} is a recording of operations, and cannot be judged together with other paths")
+    return Path(found[0]) if found else None
+
+
+def _begins_as_parquet(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(_PARQUET)) == _PARQUET
+    except OSError:
+        return False
+
+
+def records_of(paths: list[str], job: str | None) -> load.JobRecords:
+    """Read the records that the paths name.
+
+    Raises:
+        TachoscopeError: a path does not exist, holds no records, or stores and spools are mixed.
+    """
+    stores = [path for path in paths if is_store(path) or is_job_folder(path)]
+    if not stores:
+        return load.from_spool(map(Path, paths), job=job)
+    if len(paths) > 1:
+        raise TachoscopeError(f"cannot analyze {stores[0]} together with other paths", fix="one store at a time")
+    folder = _job_folder(stores[0])
+    if folder is not None:
+        return load.from_store(Store(str(folder.parent.parent)), folder.name)
+    store = Store(stores[0])
+    try:
+        return load.from_store(store, job or _newest_with_work(store))
+    except TachoscopeError:
+        if job is not None:
+            _look_into_spool(store, job)
+        raise
+
+
+def _newest_with_work(store: Store) -> str:
+    """Return the job written last, but not one of which only a launcher told, if a later one of the newest few has more."""
+    newest = newest_job(store)
+    times = store.job_times()
+    for job in sorted(times, key=times.__getitem__, reverse=True)[:_NEWEST]:
+        found = load.from_store(store, job, ends_only=True)
+        if load.serving_job(found) or found.steps or any(start.rank >= 0 for start in found.starts):
+            return job
+    return newest
+
+
+def _look_into_spool(store: Store, job: str) -> None:
+    """Raise an error that says how to judge a job that the store lacks while the spool has records of it, not shipped yet."""
+    root = spool.default_root()
+    try:
+        if any(True for _ in store.segments(job)):
+            return
+        load.from_spool([root], job=job)
+    except (TachoscopeError, OSError):
+        return
+    raise TachoscopeError(
+        f"store {store.url} has no records of job {job!r}, but some lie in the spool, not shipped yet",
+        fix=f"tachoscope analyze {root} --job {job}, or for its whole life --goodput {job}",
+    )
+
+
+def _job_folder(path: str) -> Path | None:
+    """Return the path if it is `<store>/jobs/<job>`."""
+    folder = Path(path)
+    return folder.resolve() if folder.parent.resolve().name == "jobs" and os.path.isdir(folder / "records") else None

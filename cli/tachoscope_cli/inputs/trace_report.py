@@ -1,0 +1,99 @@
+"""`tachoscope analyze` on profiler traces: the report, and what is written beside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from tachoscope_analyzers.trace.analyses.all_tables import must_be_writable, write_table
+from tachoscope_analyzers.trace.compare.report_changes import compared
+from tachoscope_analyzers.trace.export import annotated_perfetto as annotated
+from tachoscope_analyzers.trace.findings.report import report
+from tachoscope_analyzers.trace.ranks.job import JobTraces, read_job
+from tachoscope_analyzers.trace.ranks.rank_summary import Wanted
+from tachoscope_analyzers.trace.reading.trace_files import stem
+from tachoscope_cli.common.options import notice
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.report.report import QualityNote, Report
+
+_JOB_TABLES = ("ranks", "clocks", "collectives", "waits", "stragglers", "dimensions", "quality")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What `tachoscope analyze` was asked for, beside the traces. See its help."""
+
+    name: str | None = None
+    executor: str = "local"
+    replay: bool = True
+    tables: Path | None = None
+    perfetto: Path | None = None
+    baseline: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """A report, and the traces that it is of, by rank."""
+
+    report: Report
+    job: JobTraces
+
+    def write_further(self, options: Options) -> None:
+        """Write what was asked for beside the report, and say on stderr where it is.
+
+        Raises:
+            TachoscopeError: it cannot be written, or `--perfetto` was asked for with several traces.
+        """
+        summaries = list(self.job.summaries.values())
+        if options.tables is not None:
+            for table in _JOB_TABLES:
+                write_table(getattr(self.job, table), options.tables / "job", table)
+            notice(f"tables written to {options.tables}")
+        if options.perfetto is not None:
+            if len(summaries) > 1:
+                raise TachoscopeError(f"--perfetto writes one trace, {len(summaries)} were given", fix="name one of them")
+            annotated.write_annotated(summaries[0].path, options.perfetto, self.report)
+            notice(f"trace written to {options.perfetto}; open it in https://ui.perfetto.dev")
+
+
+def analyze(paths: list[str], options: Options, console: Console) -> Analysis:
+    """Analyse traces as one job, with a progress bar on a terminal, and write the tables of its ranks.
+
+    Raises:
+        TachoscopeError: see `read_job` and `report`; or tables were asked for and cannot be written.
+    """
+    if options.tables is not None:
+        must_be_writable(options.tables)
+    wanted = Wanted(what_if=options.replay, tables=options.tables, profile=bool(options.baseline))
+    job = _read(paths, options.executor, wanted, console)
+    found = report(job, options.name or _name(paths))
+    if not options.replay:
+        found = msgspec.structs.replace(found, quality=[*found.quality, _NOT_REPLAYED])
+    if options.baseline:
+        other = _read(list(options.baseline), options.executor, Wanted(what_if=False, profile=True), console)
+        found = compared(found, job, report(other, _name(list(options.baseline))), other)
+    return Analysis(found, job)
+
+
+_NOT_REPLAYED = QualityNote(
+    what="no replay", severity="note", means="`if fixed` subtracts the loss instead of replaying the step: an upper bound"
+)
+
+
+def _read(paths: list[str], executor: str, wanted: Wanted, console: Console) -> JobTraces:
+    columns = (TextColumn("reading traces"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("", total=None)
+        return read_job(
+            paths, executor=executor, wanted=wanted, progress=lambda done, total: bar.update(task, completed=done, total=total)
+        )
+
+
+def _name(paths: list[str]) -> str:
+    """Return what to call the job: the file without its endings, or the folder."""
+    first = Path(paths[0].rstrip("/"))
+    return stem(first) or str(first)

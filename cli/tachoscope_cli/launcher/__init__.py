@@ -1,0 +1,1 @@
+"""`tachoscope run`: starts a command with the probe and watches it."""

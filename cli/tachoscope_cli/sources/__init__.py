@@ -1,0 +1,1 @@
+"""Outside systems that commands ask: Kubernetes, Prometheus, schedulers, pages of the agent."""
