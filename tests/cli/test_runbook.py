@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from tachoscope_cli.app import call
-from tachoscope_cli.commands.runbook import filled
+from tachoscope_cli.runbooks.pages import filled
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_show.text.runbook_pages import names
 

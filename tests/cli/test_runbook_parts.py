@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tachoscope_cli.commands.runbook import page_of
 from tachoscope_cli.drill import run as drill_run
+from tachoscope_cli.runbooks.pages import page_of
 from tachoscope_cli.runbooks.parts import Command, Query, healthy, parts, queries_named_in
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_show.text.runbook_pages import names

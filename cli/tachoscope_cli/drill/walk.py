@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from tachoscope_alerts.spec.burn_rate_windows import Timing, scaled_expression, seconds_of
-from tachoscope_cli.commands.runbook import in_query, page_of
 from tachoscope_cli.drill.agent import Agent
 from tachoscope_cli.drill.prometheus_alertmanager import samples
 from tachoscope_cli.drill.webhook_receiver import Arrival
+from tachoscope_cli.runbooks.pages import in_query, page_of
 from tachoscope_cli.runbooks.parts import Command, Query, Row, healthy, parts, queries_named_in
 
 RUN = frozenset({"cat", "curl", "df", "head", "kill", "ls", "ps", "py-spy", "sort", "tachoscope", "tail"})
