@@ -23,8 +23,8 @@ from tachoscope_core.metrics.gpu import (
 from tachoscope_core.metrics.metric import Metric
 from tachoscope_core.records import records
 from tachoscope_core.storage.store import Store
-from tachoscope_node.metrics.family import Family
 from tachoscope_node.spool.metric_samples import lines
+from tachoscope_service.metrics.family import Family
 
 BEGIN = 1.7e9
 MAX_CLOCK = 1980e6

@@ -58,15 +58,15 @@ WITHOUT_EXTRAS = {
 """What the command does without any extra: all that a training machine needs."""
 PACKAGES = {
     "probe": ["tachoscope_core", "tachoscope"],
-    "agent": ["tachoscope_node"],
+    "agent": ["tachoscope_node", "tachoscope_service"],
     "analyze": ["tachoscope_analyzers", "tachoscope_alerts", "tachoscope_show"],
     "dashboards": ["tachoscope_dashboards", "tachoscope_explorer"],
     "agent,analyze": ["tachoscope_watch"],
 }
 BEYOND = {
     "tachoscope_core.yaml_text": "analyze",
-    "tachoscope_node.metrics.otlp.session": "otlp",
-    "tachoscope_node.metrics.otlp.points": "otlp",
+    "tachoscope_service.metrics.otlp.session": "otlp",
+    "tachoscope_service.metrics.otlp.points": "otlp",
 }
 """Modules that need another extra than their package's."""
 FOR_THE_RESOLVER = {"aiobotocore", "fsspec", "python-dateutil"}

@@ -92,6 +92,7 @@ def test_the_wheel_holds_only_packages_with_the_projects_prefix_and_its_data(whe
         "tachoscope_dashboards",
         "tachoscope_explorer",
         "tachoscope_node",
+        "tachoscope_service",
         "tachoscope_show",
         "tachoscope_watch",
     }

@@ -20,7 +20,6 @@ from tachoscope_node import state_file as saved
 from tachoscope_node.checkpoints.verifier import Verifier
 from tachoscope_node.collector_set import Collecting
 from tachoscope_node.common.boot import boot_id
-from tachoscope_node.common.log import Log
 from tachoscope_node.config.settings import Config
 from tachoscope_node.gpu.health import failure_cause as host_causes
 from tachoscope_node.jobs import metrics as live_families
@@ -30,8 +29,6 @@ from tachoscope_node.jobs.preemption_relay import Notices
 from tachoscope_node.jobs.registry import Live
 from tachoscope_node.jobs.shard_quarantine import ShardWatch
 from tachoscope_node.jobs.standin_launcher import Keeper
-from tachoscope_node.metrics.family import Family, joined, with_namespaces
-from tachoscope_node.metrics.zero_start import Newborn
 from tachoscope_node.profiling_adapter import profiler_of
 from tachoscope_node.rank_views import KnownRanks
 from tachoscope_node.services import metrics as live_service_families
@@ -42,6 +39,9 @@ from tachoscope_node.spool.metric_samples import Samples
 from tachoscope_node.spool.owners import Owners
 from tachoscope_node.spool.segment import Address, Segment
 from tachoscope_node.spool.shipper import Policy, Shipper, due
+from tachoscope_service.common.log import Log
+from tachoscope_service.metrics.family import Family, joined, with_namespaces
+from tachoscope_service.metrics.zero_start import Newborn
 
 
 class Agent:

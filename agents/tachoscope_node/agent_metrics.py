@@ -11,9 +11,9 @@ from tachoscope_core.metrics import agent as names
 from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.config.settings import Config
 from tachoscope_node.jobs.registry import Live
-from tachoscope_node.metrics.family import Family
 from tachoscope_node.spool.follower import Follower
 from tachoscope_node.spool.shipper import Shipper
+from tachoscope_service.metrics.family import Family
 
 
 class MeasuredAgent(Protocol):

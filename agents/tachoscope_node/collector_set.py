@@ -8,7 +8,6 @@ from tachoscope_node.collectors.all import host_collectors
 from tachoscope_node.collectors.collector import Collector
 from tachoscope_node.collectors.frame import Frame
 from tachoscope_node.collectors.preemption import PreemptionCollector
-from tachoscope_node.common.log import Log
 from tachoscope_node.config.device_filter import DeviceFilter
 from tachoscope_node.config.nccl import address
 from tachoscope_node.config.settings import Config
@@ -21,6 +20,7 @@ from tachoscope_node.nccl.collector import NcclCollector
 from tachoscope_node.nccl.ras import RasCollector
 from tachoscope_node.rank_views import KnownRanks
 from tachoscope_node.services.scrape_collector import ServersCollector
+from tachoscope_service.common.log import Log
 
 
 class Collecting:

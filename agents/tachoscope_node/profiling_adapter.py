@@ -11,13 +11,13 @@ from typing import Protocol
 from tachoscope_core.metrics.training import JOB_SM_ACTIVE
 from tachoscope_core.storage.store import Store
 from tachoscope_node.collector_set import Collecting
-from tachoscope_node.common.log import Log
 from tachoscope_node.config.settings import Config
 from tachoscope_node.jobs.registry import Live
-from tachoscope_node.metrics.family import Histogram
 from tachoscope_node.profiling.automatic import Automatic, Measured
 from tachoscope_node.profiling.clients import Known
 from tachoscope_node.profiling.profiler import Profiler
+from tachoscope_service.common.log import Log
+from tachoscope_service.metrics.family import Histogram
 
 
 class ProfiledAgent(Protocol):

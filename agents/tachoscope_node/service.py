@@ -18,16 +18,16 @@ from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.metrics import agent as names
 from tachoscope_core.storage import spool
 from tachoscope_node.agent import Agent
-from tachoscope_node.common.log import Log
-from tachoscope_node.common.watched_files import WatchedFiles
 from tachoscope_node.config import checks as places
 from tachoscope_node.config.settings import Config
-from tachoscope_node.http import web_config
-from tachoscope_node.http.server import Request, Response, WebServer
-from tachoscope_node.metrics.family import Family
-from tachoscope_node.metrics.otlp.push import OtlpPush, resource_attributes
-from tachoscope_node.metrics.prometheus_text import CONTENT_TYPE_LATEST, Exposition
 from tachoscope_node.spool.exclusive_lock import say_who, take_spool, take_state
+from tachoscope_service.common.log import Log
+from tachoscope_service.common.watched_files import WatchedFiles
+from tachoscope_service.http import web_config
+from tachoscope_service.http.server import Request, Response, WebServer
+from tachoscope_service.metrics.family import Family
+from tachoscope_service.metrics.otlp.push import OtlpPush, resource_attributes
+from tachoscope_service.metrics.prometheus_text import CONTENT_TYPE_LATEST, Exposition
 
 _STALLED_SECONDS = 30.0
 """Without a tick for this long the agent is not healthy."""

@@ -16,8 +16,8 @@ from tachoscope_core.metrics.agent import INFO
 from tachoscope_core.metrics.catalogue import BY_NAME
 from tachoscope_core.metrics.metric import Metric
 from tachoscope_core.storage.store import Store
-from tachoscope_node.metrics.family import Family, Histogram
 from tachoscope_node.spool.metric_samples import lines
+from tachoscope_service.metrics.family import Family, Histogram
 
 BEGIN = 1_700_006_400.0
 """A multiple of two hours, as the blocks of a Prometheus are."""

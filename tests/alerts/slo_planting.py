@@ -11,7 +11,7 @@ from tachoscope_alerts.measure.evaluator import selectors, wanted
 from tachoscope_alerts.spec.slo import Slices, Slo
 from tachoscope_core.metrics.catalogue import BY_NAME
 from tachoscope_core.metrics.metric import Metric
-from tachoscope_node.metrics.family import Histogram
+from tachoscope_service.metrics.family import Histogram
 
 HOSTS = ("node-1", "node-2")
 VALUES: dict[str, tuple[str, ...]] = {

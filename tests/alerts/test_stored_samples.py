@@ -12,7 +12,7 @@ from tachoscope_alerts.measure.stored_samples import Samples, Series, joined, of
 from tachoscope_core.metrics.gpu import GPU_ACTIVE
 from tachoscope_core.metrics.serving import FIRST_TOKEN_SECONDS, REQUESTS
 from tachoscope_core.storage.store import Store
-from tachoscope_node.metrics.family import Histogram
+from tachoscope_service.metrics.family import Histogram
 
 HOST = "node-1"
 LABELS = {"service": "chat", "model": "m", "version": "", "outcome": "ok"}

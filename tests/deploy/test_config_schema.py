@@ -12,7 +12,7 @@ import config_schema
 from rendering import CHART, one, render, template
 from tachoscope_node.config.load import load
 from tachoscope_node.config.settings import Config
-from tachoscope_node.metrics.otlp.push import OtlpSettings
+from tachoscope_service.metrics.otlp.push import OtlpSettings
 
 
 def test_the_schema_of_config_is_that_of_the_agents_configuration() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_explorer.server.password import Password, hash_of, open_to_others
-from tachoscope_node.http.auth import Verdict
+from tachoscope_service.http.auth import Verdict
 
 
 def written(folder: Path, text: bytes) -> Path:

@@ -9,9 +9,9 @@ from typing import Any
 
 from tachoscope_core.metrics import gpu as names
 from tachoscope_core.metrics.metric import Metric
-from tachoscope_node.common.log import Log
 from tachoscope_node.gpu.reading import Gpu, Reading
-from tachoscope_node.metrics.family import Family, Labels
+from tachoscope_service.common.log import Log
+from tachoscope_service.metrics.family import Family, Labels
 
 Value = tuple[Metric, Labels, float]
 

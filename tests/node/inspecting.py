@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tachoscope_core.metrics.nccl import COLLECTIVE_SECONDS
-from tachoscope_node.metrics.family import Family, Histogram, Labels
+from tachoscope_service.metrics.family import Family, Histogram, Labels
 
 SHARES = {"AllReduce": 2.0, "AllGather": 1.0, "ReduceScatter": 1.0}
 

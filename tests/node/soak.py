@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from spooling import FakeClock, Process, agent_of
-from tachoscope_node.metrics.prometheus_text import Exposition
+from tachoscope_service.metrics.prometheus_text import Exposition
 
 JOB_TICKS = 600
 RANKS = 2

@@ -14,8 +14,8 @@ from tachoscope.spool.writer import SpoolWriter
 from tachoscope_core.records import records
 from tachoscope_core.storage.store import Store
 from tachoscope_node.agent import Agent
-from tachoscope_node.common.log import Log
 from tachoscope_node.config.load import load
+from tachoscope_service.common.log import Log
 
 
 class Process:

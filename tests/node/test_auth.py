@@ -10,7 +10,7 @@ import bcrypt
 import pytest
 
 from left_behind import LeftBehind
-from tachoscope_node.http.auth import REMEMBERED, WAITING, Auth, Verdict
+from tachoscope_service.http.auth import REMEMBERED, WAITING, Auth, Verdict
 
 pytestmark = pytest.mark.alone  # it counts the threads of its process
 

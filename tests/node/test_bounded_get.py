@@ -10,7 +10,7 @@ import pytest
 
 from certificates import Authority
 from gpu.fake_dcgm_exporter import FakeDcgmExporter, fake_dcgm_exporter
-from tachoscope_node.common.http_get import PageError, get
+from tachoscope_service.common.http_get import PageError, get
 
 PAGE = "DCGM_FI_DEV_GPU_UTIL{} 1\n" * 2000
 SECONDS = 0.4

@@ -15,7 +15,7 @@ from helpers import REPOSITORY
 from tachoscope_core import yaml_text
 from tachoscope_node.config.load import load
 from tachoscope_node.config.settings import Config
-from tachoscope_node.http.web_config import load as load_web_config
+from tachoscope_service.http.web_config import load as load_web_config
 
 PAGE = (REPOSITORY / "docs" / "agent.md").read_text()
 MINIMAL, FULL, WEB, SCRAPE = re.findall(r"```yaml\n(.*?)```", PAGE, flags=re.DOTALL)

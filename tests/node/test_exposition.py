@@ -22,8 +22,8 @@ from tachoscope_core.metrics.catalogue import BY_NAME
 from tachoscope_core.metrics.training import JOB_ACTIVE
 from tachoscope_core.records import records
 from tachoscope_node.agent import Agent
-from tachoscope_node.metrics.family import Family, Histogram, with_namespaces
-from tachoscope_node.metrics.prometheus_text import Exposition, render
+from tachoscope_service.metrics.family import Family, Histogram, with_namespaces
+from tachoscope_service.metrics.prometheus_text import Exposition, render
 
 
 @pytest.fixture

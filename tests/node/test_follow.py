@@ -16,8 +16,8 @@ import pytest
 from spooling import FakeClock, Process, agent_of, assert_once, pass_seconds, value
 from tachoscope_core.records import records
 from tachoscope_core.storage import spool
-from tachoscope_node.metrics.prometheus_text import Exposition
 from tachoscope_node.spool.segment import Segment
+from tachoscope_service.metrics.prometheus_text import Exposition
 
 
 def honest(tmp_path: Path, clock: FakeClock) -> Process:

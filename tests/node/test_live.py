@@ -13,7 +13,7 @@ from tachoscope_core.records import records
 from tachoscope_node.config.settings import Limits
 from tachoscope_node.jobs import metrics as live_families
 from tachoscope_node.jobs.registry import Live
-from tachoscope_node.metrics.family import Histogram
+from tachoscope_service.metrics.family import Histogram
 
 
 class Told:

@@ -15,7 +15,7 @@ from tachoscope_node import state_file as saved
 from tachoscope_node.config.settings import Limits
 from tachoscope_node.jobs.metrics import SILENT_SECONDS
 from tachoscope_node.jobs.registry import Live
-from tachoscope_node.metrics.family import Histogram
+from tachoscope_service.metrics.family import Histogram
 from test_live import Told, series
 
 

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from tachoscope_node.common.log import Log
+from tachoscope_service.common.log import Log
 
 
 def test_no_line_of_the_log_shows_a_secret(caplog: pytest.LogCaptureFixture) -> None:

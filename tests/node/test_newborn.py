@@ -9,8 +9,8 @@ import pytest
 from spooling import FakeClock, Process, agent_of
 from tachoscope_core.metrics.catalogue import BY_NAME
 from tachoscope_core.records import records
-from tachoscope_node.metrics.family import Family
-from tachoscope_node.metrics.zero_start import AT_ZERO_SECONDS, Newborn
+from tachoscope_service.metrics.family import Family
+from tachoscope_service.metrics.zero_start import AT_ZERO_SECONDS, Newborn
 from test_slo_signals import SCRAPE_SECONDS, Scraped
 
 SHARDS, STEPS = BY_NAME["tachoscope_shard_failures_total"], BY_NAME["tachoscope_steps_total"]

@@ -30,9 +30,9 @@ from tachoscope_core.metrics.agent import OTLP_EXPORTS
 from tachoscope_core.metrics.host import DISK_IO_SECONDS, INFINIBAND_LINK_RATE, NETWORK_BYTES
 from tachoscope_core.metrics.metric import Metric
 from tachoscope_core.metrics.training import HEARTBEAT_AGE, STEP_SECONDS, STEPS, TIME_SECONDS
-from tachoscope_node.metrics.family import Family, Histogram
-from tachoscope_node.metrics.otlp.push import OtlpPush, OtlpSettings, faults
-from tachoscope_node.metrics.otlp.session import BoundedSession
+from tachoscope_service.metrics.family import Family, Histogram
+from tachoscope_service.metrics.otlp.push import OtlpPush, OtlpSettings, faults
+from tachoscope_service.metrics.otlp.session import BoundedSession
 
 BOOT, START = 1_700_000_000.0, 1_700_086_400.5
 SECRET = "Bearer c0rrect-h0rse"

@@ -6,8 +6,8 @@ from typing import get_args, get_type_hints
 
 from tachoscope_core.metrics.metric import Metric
 from tachoscope_core.metrics.training import JOB_SM_ACTIVE, STEP_SECONDS
-from tachoscope_node.metrics.family import Family, Histogram
-from tachoscope_node.metrics.otlp.points import _UNITS, Points
+from tachoscope_service.metrics.family import Family, Histogram
+from tachoscope_service.metrics.otlp.points import _UNITS, Points
 
 
 def test_every_unit_that_a_metric_may_have_can_be_pushed() -> None:

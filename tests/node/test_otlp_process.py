@@ -20,7 +20,7 @@ from fake_otlp_receiver import Behaviour, FakeReceiver, answers, drips, metrics_
 from left_behind import LeftBehind
 from processes import free_port, wait_for
 from tachoscope_core.metrics.training import STEPS
-from tachoscope_node.metrics.family import Family
+from tachoscope_service.metrics.family import Family
 from test_otlp import FAMILIES, Push, assert_as_in_the_families
 
 
@@ -194,7 +194,7 @@ def test_200_pushes_to_a_dead_receiver_grow_neither_threads_nor_memory_and_print
 import sys, threading
 sys.path[:0] = sys.argv[2].split()
 from test_otlp import FAMILIES
-from tachoscope_node.metrics.otlp.push import OtlpPush, OtlpSettings
+from tachoscope_service.metrics.otlp.push import OtlpPush, OtlpSettings
 lines = []
 settings = OtlpSettings(f"http://127.0.0.1:{sys.argv[1]}", interval_seconds=1, timeout_seconds=0.5)
 push = OtlpPush(settings, families=lambda: FAMILIES, resource={}, start_time_seconds=1, log=lines.append)
@@ -221,7 +221,7 @@ print(*lines)
 def test_nothing_of_opentelemetry_is_imported_before_a_push_is_made() -> None:
     code = """
 import sys
-import tachoscope_node.metrics.otlp.push as otlp
+import tachoscope_service.metrics.otlp.push as otlp
 otlp.faults(otlp.OtlpSettings("http://c"))
 print([name for name in sys.modules if name.startswith(("opentelemetry", "requests", "google.protobuf"))])
 """
@@ -233,7 +233,7 @@ def test_without_opentelemetry_the_error_says_what_to_install() -> None:
 import sys
 sys.modules["opentelemetry"] = None
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_node.metrics.otlp.push import OtlpPush, OtlpSettings, resource_attributes
+from tachoscope_service.metrics.otlp.push import OtlpPush, OtlpSettings, resource_attributes
 for make in (
     lambda: OtlpPush(OtlpSettings("http://c"), families=list, resource={}, start_time_seconds=0, log=print),
     lambda: resource_attributes({}, "n1"),

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tachoscope_node.metrics.otlp.push import OtlpSettings, faults, resource_attributes
+from tachoscope_service.metrics.otlp.push import OtlpSettings, faults, resource_attributes
 
 
 def test_every_fault_of_the_settings_is_named_without_secrets(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from spooling import FakeClock, Process, agent_of, pass_seconds
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.metrics.catalogue import BY_NAME
 from tachoscope_core.storage.store import Store
-from tachoscope_node.metrics.family import Family, Histogram
 from tachoscope_node.spool import metric_samples as samples_module
 from tachoscope_node.spool.metric_samples import Samples
+from tachoscope_service.metrics.family import Family, Histogram
 
 
 def stored(tmp_path: Path) -> list[dict[str, object]]:

@@ -13,11 +13,11 @@ import serving_pages as pages
 from tachoscope_core.metrics import serving as names
 from tachoscope_core.servers.metrics_page import read
 from tachoscope_core.servers.snapshot import Buckets, EngineState, Snapshot
-from tachoscope_node.metrics.family import Histogram
-from tachoscope_node.metrics.otlp.points import Points
-from tachoscope_node.metrics.prometheus_text import render
 from tachoscope_node.services.scraped_metrics import Unexplained, by_model, families, in_our_buckets, points
 from tachoscope_node.spool.metric_samples import lines
+from tachoscope_service.metrics.family import Histogram
+from tachoscope_service.metrics.otlp.points import Points
+from tachoscope_service.metrics.prometheus_text import render
 
 
 def found(page: str, unexplained: Unexplained | None = None) -> dict[tuple[str, ...], float | Histogram]:

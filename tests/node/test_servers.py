@@ -20,12 +20,12 @@ from tachoscope_core.metrics.serving import REQUESTS, SERVER_UP
 from tachoscope_node.collectors.collector import NoDataError
 from tachoscope_node.config.inference_servers import Server
 from tachoscope_node.config.load import load
-from tachoscope_node.metrics.family import Family, joined
-from tachoscope_node.metrics.otlp.points import Points
-from tachoscope_node.metrics.prometheus_text import render
 from tachoscope_node.services import scrape_collector as servers
 from tachoscope_node.services.scrape_collector import ServersCollector, Watch
 from tachoscope_node.spool.metric_samples import lines
+from tachoscope_service.metrics.family import Family, joined
+from tachoscope_service.metrics.otlp.points import Points
+from tachoscope_service.metrics.prometheus_text import render
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from tachoscope_core.metrics.training import ENDS, INTEGRITY_KINDS, STEP_SLOWDOW
 from tachoscope_core.records import records
 from tachoscope_node.agent import Agent
 from tachoscope_node.jobs.step_baseline import LEAST_STEPS
-from tachoscope_node.metrics.family import Histogram
-from tachoscope_node.metrics.zero_start import AT_ZERO_SECONDS
+from tachoscope_service.metrics.family import Histogram
+from tachoscope_service.metrics.zero_start import AT_ZERO_SECONDS
 from test_live_services import Written
 
 SCRAPE_SECONDS = 15

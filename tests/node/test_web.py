@@ -9,8 +9,8 @@ import pytest
 
 from left_behind import LeftBehind
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_node.http.server import Request, Response, WebServer
-from tachoscope_node.http.web_config import WebConfig
+from tachoscope_service.http.server import Request, Response, WebServer
+from tachoscope_service.http.web_config import WebConfig
 from web_clients import HASH, PAGE, USERS, answer, ask, basic, closed, connect, fetch, serving, until
 
 

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from certificates import Authority, private_pem
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_node.http.web_config import WebConfig, load, ssl_context
+from tachoscope_service.http.web_config import WebConfig, load, ssl_context
 
 HASH = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
 

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from certificates import Authority
-from tachoscope_node.http.server import WebServer
-from tachoscope_node.http.web_config import WebConfig, load
+from tachoscope_service.http.server import WebServer
+from tachoscope_service.http.web_config import WebConfig, load
 from web_clients import HASH, PAGE, USERS, answer, ask, basic, closed, connect, fetch, serving, until
 
 pytestmark = pytest.mark.alone

@@ -12,7 +12,7 @@ import pytest
 from certificates import Authority
 from processes import ask_prometheus, prometheus
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_node.http.web_config import WebConfig, load
+from tachoscope_service.http.web_config import WebConfig, load
 from web_clients import HASH, PAGE, answer, ask, closed, connect, fetch, serving, until
 
 MUTUAL = "  client_auth_type: RequireAndVerifyClientCert\n  client_ca_file: ca.pem\n"

@@ -12,8 +12,8 @@ from typing import Any
 
 import bcrypt
 
-from tachoscope_node.http.server import Limits, Request, Response, WebServer
-from tachoscope_node.http.web_config import WebConfig
+from tachoscope_service.http.server import Limits, Request, Response, WebServer
+from tachoscope_service.http.web_config import WebConfig
 
 PAGE = b"".join(b'tachoscope_gpu_busy_ratio{gpu="%d"} 0.5\n' % number for number in range(100))
 HASH = bcrypt.hashpw(b"secret", bcrypt.gensalt(4))

@@ -20,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from helpers import BIN, command, environment
 from tachoscope_core.report.report import parse
 from tachoscope_core.storage.store import Store
-from tachoscope_node.metrics.prometheus_text import render
+from tachoscope_service.metrics.prometheus_text import render
 from tachoscope_watch import api
 from tachoscope_watch.cycle import Failed, cycle
 from tachoscope_watch.families import MOST_JOBS, families

@@ -19,7 +19,7 @@ from tachoscope_core.checkpoints.verification import Result, Verdict
 from tachoscope_core.metrics import checkpoints as names
 from tachoscope_core.records import records
 from tachoscope_node.common.shares import has_room
-from tachoscope_node.metrics.family import Family
+from tachoscope_service.metrics.family import Family
 
 RESULTS = get_args(Result)
 SETTLE_SECONDS = 5.0

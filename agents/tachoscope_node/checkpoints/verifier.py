@@ -19,12 +19,12 @@ from tachoscope_core.checkpoints.verification import Verdict
 from tachoscope_core.records import records
 from tachoscope_node.checkpoints.queue import Task, VerifyQueue
 from tachoscope_node.checkpoints.reader_process import Order
-from tachoscope_node.common.log import Log
 from tachoscope_node.config.settings import Checkpoints, Limits
 from tachoscope_node.jobs.registry import Live
-from tachoscope_node.metrics.family import Family
 from tachoscope_node.spool.agent_records import OwnRecords
 from tachoscope_node.spool.segment import Segment
+from tachoscope_service.common.log import Log
+from tachoscope_service.metrics.family import Family
 
 _START = """
 import os, sys

@@ -15,7 +15,7 @@ from tachoscope_core.metrics.host import CGROUP_PERIODS, CGROUP_THROTTLED_PERIOD
 from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.collectors.collector import HOST_INTERVAL_SECONDS, NoDataError, NotSupportedError
 from tachoscope_node.common.kernel_files import MalformedError, read, rows, value
-from tachoscope_node.metrics.family import Family, Point
+from tachoscope_service.metrics.family import Family, Point
 
 _MAX_KNOWN = 256
 

@@ -12,7 +12,7 @@ from typing import Final
 from tachoscope_core.metrics.host import CLOCK_ERROR, CLOCK_OFFSET, CLOCK_SYNCHRONISED
 from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.collectors.collector import HOST_INTERVAL_SECONDS, NotSupportedError
-from tachoscope_node.metrics.family import Family
+from tachoscope_service.metrics.family import Family
 
 _TIME_ERROR = 5
 _STA_NANO = 0x2000

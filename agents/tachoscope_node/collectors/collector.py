@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from tachoscope_core.metrics.metric import Metric
-from tachoscope_node.metrics.family import Family
+from tachoscope_service.metrics.family import Family
 
 HOST_INTERVAL_SECONDS = 5.0
 

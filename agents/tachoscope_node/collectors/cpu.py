@@ -9,7 +9,7 @@ from tachoscope_core.metrics.host import CPU_CORES, CPU_SECONDS
 from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.collectors.collector import HOST_INTERVAL_SECONDS
 from tachoscope_node.common.kernel_files import MalformedError, read
-from tachoscope_node.metrics.family import Family
+from tachoscope_service.metrics.family import Family
 
 # The columns `guest` and `guest_nice` that follow are left out: `user` and `nice` already contain them.
 # https://docs.kernel.org/filesystems/proc.html#miscellaneous-kernel-statistics-in-proc-stat

@@ -9,7 +9,7 @@ from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.collectors.collector import HOST_INTERVAL_SECONDS, NoDataError
 from tachoscope_node.common.kernel_files import rows
 from tachoscope_node.config.device_filter import DISKS, DeviceFilter
-from tachoscope_node.metrics.family import Family, Point
+from tachoscope_service.metrics.family import Family, Point
 
 # A sector is 512 bytes here, whatever the disk's own are. https://docs.kernel.org/admin-guide/iostats.html
 _SECTOR_BYTES = 512

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from tachoscope_core.metrics.agent import COLLECTOR_DURATION, COLLECTOR_FAILING, COLLECTOR_STATUS, COLLECTOR_SUCCESS
 from tachoscope_node.collectors.collector import Collector, NoDataError, NotSupportedError, PartialError
 from tachoscope_node.collectors.workers import Workers
-from tachoscope_node.metrics.family import Family, Point
+from tachoscope_service.metrics.family import Family, Point
 
 STATUSES = ("ok", "no_data", "not_supported", "failed")
 NOT_SUPPORTED_SECONDS = 600.0

@@ -22,7 +22,7 @@ from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.collectors.collector import HOST_INTERVAL_SECONDS, NoDataError, NotSupportedError
 from tachoscope_node.common.kernel_files import MalformedError, read
 from tachoscope_node.config.device_filter import DeviceFilter
-from tachoscope_node.metrics.family import Family, Point
+from tachoscope_service.metrics.family import Family, Point
 
 # The kernel divides the octets of these two by 4 ("lanes", whatever the width of the link), for RoCE as well. Adapters that
 # have only hw_counters (EFA, Broadcom) count plain bytes there.

@@ -8,7 +8,7 @@ from tachoscope_core.metrics.host import MAJOR_FAULTS, MEMORY_BYTES, OOM_KILLS
 from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.collectors.collector import HOST_INTERVAL_SECONDS
 from tachoscope_node.common.kernel_files import MalformedError, read, value
-from tachoscope_node.metrics.family import Family, Point
+from tachoscope_service.metrics.family import Family, Point
 
 # https://docs.kernel.org/filesystems/proc.html#meminfo; its "kB" are KiB.
 _KINDS = (

@@ -10,7 +10,7 @@ from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.collectors.collector import HOST_INTERVAL_SECONDS
 from tachoscope_node.common.kernel_files import MalformedError, read, rows
 from tachoscope_node.config.device_filter import INTERFACES, DeviceFilter
-from tachoscope_node.metrics.family import Family, Point
+from tachoscope_service.metrics.family import Family, Point
 
 _HEADER_LINES = 2
 _TCP_METRICS = ((TCP_SENT, b"OutSegs"), (TCP_RETRANSMITTED, b"RetransSegs"))

@@ -24,7 +24,7 @@ from tachoscope.preemption.notice_file import Notice
 from tachoscope_core.metrics.metric import Metric
 from tachoscope_core.metrics.training import PREEMPTION_NOTICE
 from tachoscope_node.collectors.collector import NoDataError
-from tachoscope_node.metrics.family import Family
+from tachoscope_service.metrics.family import Family
 
 Provider = Literal["aws", "gcp", "azure"]
 METADATA_URL = "http://169.254.169.254"

@@ -9,7 +9,7 @@ from tachoscope_core.metrics.host import PRESSURE_SECONDS
 from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.collectors.collector import HOST_INTERVAL_SECONDS, NotSupportedError
 from tachoscope_node.common.kernel_files import rows
-from tachoscope_node.metrics.family import Family, Point
+from tachoscope_service.metrics.family import Family, Point
 
 _RESOURCES = ("cpu", "memory", "io")
 

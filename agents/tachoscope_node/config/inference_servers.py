@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from tachoscope_node.config.checks import page_fault
-from tachoscope_node.metrics.otlp.push import header_faults
+from tachoscope_service.metrics.otlp.push import header_faults
 
 MOST_SERVERS = 64
 """Each has a thread of its own."""

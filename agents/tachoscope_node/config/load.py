@@ -11,13 +11,13 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 import msgspec
 
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_node.common.yaml_reader import parse
 from tachoscope_node.config import checks as places
 from tachoscope_node.config import nccl as nccl_settings
 from tachoscope_node.config.device_filter import DEFAULT_FILTERS, DeviceFilter
 from tachoscope_node.config.inference_servers import faults as server_faults
 from tachoscope_node.config.settings import Config, Filter, Limits
-from tachoscope_node.metrics.otlp.push import faults as otlp_faults
+from tachoscope_service.common.yaml_reader import parse
+from tachoscope_service.metrics.otlp.push import faults as otlp_faults
 
 _SECRET = {"headers"}
 _T = TypeVar("_T", bound=msgspec.Struct)

@@ -12,7 +12,7 @@ import msgspec
 from tachoscope_core.storage import spool, store
 from tachoscope_node.config.inference_servers import Server
 from tachoscope_node.config.nccl import Nccl
-from tachoscope_node.metrics.otlp.push import OtlpSettings
+from tachoscope_service.metrics.otlp.push import OtlpSettings
 
 DEFAULT_PORT = 9465
 

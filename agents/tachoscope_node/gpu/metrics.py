@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from tachoscope_core.metrics.gpu import GPU_INFO, GPU_UP, GPU_VALUES, GPUS
 from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.gpu.reading import Gpu, Reading
-from tachoscope_node.metrics.family import Family, Point
+from tachoscope_service.metrics.family import Family, Point
 
 """The metrics that a reading may have values of."""
 METRICS: tuple[Metric, ...] = (GPU_INFO, GPU_UP, GPUS, *GPU_VALUES)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tachoscope_core.metrics.metric import Metric
-from tachoscope_node.metrics.family import Labels
+from tachoscope_service.metrics.family import Labels
 
 
 @dataclass(frozen=True, slots=True)

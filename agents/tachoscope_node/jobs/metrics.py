@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 
 from tachoscope_core.metrics import training as names
 from tachoscope_node.jobs.registry import Job, Rank
-from tachoscope_node.metrics.buckets import Buckets
-from tachoscope_node.metrics.family import Family, Histogram, Point
 from tachoscope_node.services.registry import Services
+from tachoscope_service.metrics.buckets import Buckets
+from tachoscope_service.metrics.family import Family, Histogram, Point
 
 SILENT_SECONDS = 60.0
 """A rank that wrote no record for so long is silent: its heartbeats come every few seconds."""

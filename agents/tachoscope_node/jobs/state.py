@@ -22,7 +22,7 @@ from tachoscope_node.jobs.integrity_counts import Integrity
 from tachoscope_node.jobs.step_attribution import Clocks, Waited
 from tachoscope_node.jobs.step_baseline import Regularity
 from tachoscope_node.jobs.step_progress import Progress
-from tachoscope_node.metrics.buckets import Buckets, empty_buckets
+from tachoscope_service.metrics.buckets import Buckets, empty_buckets
 
 RECENT_STEPS = 32
 MAX_LAYOUT = 1 << 16

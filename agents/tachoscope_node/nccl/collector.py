@@ -16,12 +16,12 @@ from tachoscope_core.metrics import nccl as names
 from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.collectors.collector import NoDataError
 from tachoscope_node.config.nccl import Nccl
-from tachoscope_node.metrics.family import Family
 from tachoscope_node.nccl.details import Details, Write, sampled
 from tachoscope_node.nccl.files import Files
 from tachoscope_node.nccl.groups import Groups, Member, Members
 from tachoscope_node.nccl.line import ImplausibleError, Operation, bandwidth_differs, bus_bytes, parse
 from tachoscope_node.nccl.sums import Sums
+from tachoscope_service.metrics.family import Family
 
 _MOST_SECONDS_AT_ONCE = 3.0
 """After a pause so much is read at once as else in this time, so that a run stays short."""

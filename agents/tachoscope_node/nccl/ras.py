@@ -9,9 +9,9 @@ from typing import Final
 from tachoscope_core.metrics import nccl as names
 from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.collectors.collector import NoDataError, NotSupportedError, PartialError
-from tachoscope_node.metrics.family import Family
 from tachoscope_node.nccl.ras_client import NobodyError, Question, RasError, UnsafeError
 from tachoscope_node.nccl.ras_report import Communicators, is_safe, read
+from tachoscope_service.metrics.family import Family
 
 
 class RasCollector:

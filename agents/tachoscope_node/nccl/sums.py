@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from tachoscope.training.collectives import size_class
 from tachoscope_core.metrics.nccl import BUS_BYTES, COLLECTIVE_SECONDS, SECONDS_BUCKETS
-from tachoscope_node.metrics.family import Family, Histogram, Labels
 from tachoscope_node.nccl.line import OTHER, Operation
+from tachoscope_service.metrics.family import Family, Histogram, Labels
 
 MAX_KEYS = 128
 """Told apart; what comes then is added under no job and the group `other`: 11 kinds of 4 sizes."""

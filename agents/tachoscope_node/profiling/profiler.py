@@ -17,13 +17,13 @@ from tachoscope_core.net.kineto_protocol import Asked
 from tachoscope_core.storage import profile_requests
 from tachoscope_core.storage.profile_requests import EXPIRY_SECONDS, Request
 from tachoscope_core.storage.store import Store
-from tachoscope_node.common.log import Log
 from tachoscope_node.profiling.automatic import Automatic
 from tachoscope_node.profiling.clients import Clients, Known, Who
 from tachoscope_node.profiling.endpoint import Endpoint, Sender
 from tachoscope_node.profiling.limits import refusal
 from tachoscope_node.profiling.parts import Place
 from tachoscope_node.profiling.recording import Recording
+from tachoscope_service.common.log import Log
 
 if TYPE_CHECKING:
     from tachoscope_node.config.settings import Profiles

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator
 
 from tachoscope_core.metrics import serving as names
 from tachoscope_core.metrics.metric import Metric
-from tachoscope_node.metrics.buckets import Buckets
-from tachoscope_node.metrics.family import Family, Histogram, Point
 from tachoscope_node.services.state import Engines, Look, Requests, Service
+from tachoscope_service.metrics.buckets import Buckets
+from tachoscope_service.metrics.family import Family, Histogram, Point
 
 
 def families(services: Iterable[Service]) -> list[Family]:

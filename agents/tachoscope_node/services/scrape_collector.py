@@ -14,10 +14,10 @@ from tachoscope_core.servers import catalogue
 from tachoscope_core.servers import metrics_page as serving_page
 from tachoscope_core.servers.snapshot import Snapshot
 from tachoscope_node.collectors.collector import NoDataError
-from tachoscope_node.common.http_get import PageError, check, get
 from tachoscope_node.config.inference_servers import Server
-from tachoscope_node.metrics.family import Family
 from tachoscope_node.services.scraped_metrics import METRICS, MetricPoint, Unexplained, families, points
+from tachoscope_service.common.http_get import PageError, check, get
+from tachoscope_service.metrics.family import Family
 
 ANSWER_SECONDS = 5.0
 MOST_BYTES = 4 << 20

@@ -13,7 +13,7 @@ from itertools import pairwise
 from tachoscope_core.metrics import serving as names
 from tachoscope_core.metrics.metric import Metric
 from tachoscope_core.servers.snapshot import Buckets, EngineState, Snapshot, together
-from tachoscope_node.metrics.family import Family, Histogram, Point
+from tachoscope_service.metrics.family import Family, Histogram, Point
 
 METRICS = (
     names.REQUESTS,

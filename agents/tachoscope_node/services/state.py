@@ -14,7 +14,7 @@ from tachoscope_core.metrics.serving import (
     REQUEST_SECONDS,
     REQUEST_STATES,
 )
-from tachoscope_node.metrics.buckets import Buckets, empty_buckets
+from tachoscope_service.metrics.buckets import Buckets, empty_buckets
 
 
 class Look(msgspec.Struct):

@@ -15,7 +15,7 @@ import msgspec
 
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.storage.store import Store
-from tachoscope_node.metrics.family import Family, Histogram
+from tachoscope_service.metrics.family import Family, Histogram
 
 MAX_FILE_BYTES = 8 << 20
 MAX_KEPT_BYTES = 64 << 20

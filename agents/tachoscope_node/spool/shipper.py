@@ -13,10 +13,10 @@ from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.owner import Owner
 from tachoscope_core.storage.spool import offset_of_writer
 from tachoscope_core.storage.store import OtherContentError, OtherOwnerError, Store
-from tachoscope_node.common.log import Log
 from tachoscope_node.spool.journal import Entry, Journal
 from tachoscope_node.spool.owners import AGENT_DIRECTORY
 from tachoscope_node.spool.segment import Segment
+from tachoscope_service.common.log import Log
 
 MAX_RANGE_BYTES = 8 << 20
 _FULL_SEGMENT_BYTES = 4 << 20

@@ -24,11 +24,11 @@ def serve(
     """
     try:
         from tachoscope_node import service as service_module
-        from tachoscope_node.common.log import Log
         from tachoscope_node.config import checks as places
         from tachoscope_node.config import load as config_module
         from tachoscope_node.config import settings
-        from tachoscope_node.http import web_config
+        from tachoscope_service.common.log import Log
+        from tachoscope_service.http import web_config
     except ImportError as error:
         raise TachoscopeError(f"the agent needs {error.name}", fix="pip install 'tachoscope[agent]'") from None
 

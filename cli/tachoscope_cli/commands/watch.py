@@ -55,7 +55,7 @@ def watch(
         _once(url, workers, over)
         return
     try:
-        from tachoscope_node.common.log import Log
+        from tachoscope_service.common.log import Log
         from tachoscope_watch.service import Settings, Watch, signals
     except ImportError as error:
         raise TachoscopeError(f"the watch needs {error.name}", fix="pip install 'tachoscope[agent,analyze]'") from None

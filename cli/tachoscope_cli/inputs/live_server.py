@@ -27,7 +27,7 @@ from tachoscope_core.report.report import Report, Source
 from tachoscope_core.servers import metrics_page as serving_page
 from tachoscope_core.servers import recording as serving_recording
 from tachoscope_core.servers.snapshot import Snapshot, size_bytes
-from tachoscope_node.common.http_get import PageError, get
+from tachoscope_service.common.http_get import PageError, get
 from tachoscope_show.text.units import seconds_of
 
 _LONG, _FAR_BACK = "60s", "1h"

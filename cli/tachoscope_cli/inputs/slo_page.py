@@ -9,9 +9,9 @@ from pathlib import Path
 from tachoscope_cli.inputs.live_server import page_url
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.servers import metrics_page as serving_page
-from tachoscope_node.common.http_get import PageError, get
-from tachoscope_node.metrics.family import Histogram
 from tachoscope_node.services import scraped_metrics as server_families
+from tachoscope_service.common.http_get import PageError, get
+from tachoscope_service.metrics.family import Histogram
 
 _PATIENCE_SECONDS = 10.0
 _MOST_BYTES = 32 << 20

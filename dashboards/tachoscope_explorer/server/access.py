@@ -24,7 +24,7 @@ from tachoscope_explorer.server import login
 from tachoscope_explorer.server.headers import Message, Send, guarded
 from tachoscope_explorer.server.password import Password
 from tachoscope_explorer.server.sessions import LIFE_SECONDS, Session, Sessions, Tries
-from tachoscope_node.http.auth import Verdict
+from tachoscope_service.http.auth import Verdict
 
 Receive = Callable[[], Awaitable[Message]]
 App = Callable[[Any, Receive, Send], Awaitable[None]]

@@ -11,8 +11,8 @@ from pathlib import Path
 import bcrypt
 
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_node.http.auth import BCRYPT_BYTES, Auth, Verdict
-from tachoscope_node.http.web_config import MAX_COST
+from tachoscope_service.http.auth import BCRYPT_BYTES, Auth, Verdict
+from tachoscope_service.http.web_config import MAX_COST
 
 _HASH = re.compile(rb"\$2[aby]\$(\d\d)\$[./A-Za-z0-9]{53}")
 _COST = 10

@@ -15,7 +15,7 @@ from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.collectors.collector import NoDataError, NotSupportedError, PartialError
 from tachoscope_node.collectors.frame import NOT_SUPPORTED_SECONDS, STATUSES, Frame
 from tachoscope_node.collectors.memory import MemoryCollector
-from tachoscope_node.metrics.family import Family
+from tachoscope_service.metrics.family import Family
 
 pytestmark = pytest.mark.alone
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.collectors.collector import Collector
-from tachoscope_node.metrics.family import Family, Histogram, Labels
+from tachoscope_service.metrics.family import Family, Histogram, Labels
 
 RECORDED = Path(__file__).parent.parent / "fixtures"
 """Files of /proc as they were on one machine: two cores, one disk, four network interfaces, kernel 6.18."""

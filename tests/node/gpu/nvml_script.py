@@ -14,7 +14,7 @@ from tachoscope_core.metrics import gpu as names
 from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.gpu.nvml import collector as gpu_collector
 from tachoscope_node.gpu.nvml.collector import GpuCollector
-from tachoscope_node.metrics.family import Labels
+from tachoscope_service.metrics.family import Labels
 
 Key = tuple[str, Labels]
 _GIB = 1 << 30

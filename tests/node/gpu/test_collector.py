@@ -21,7 +21,7 @@ from tachoscope_core.metrics.gpu import GPU_INFO, GPU_POWER, GPU_UP, GPUS
 from tachoscope_node.collectors.collector import NoDataError, NotSupportedError, PartialError
 from tachoscope_node.collectors.frame import Frame
 from tachoscope_node.gpu.nvml.collector import GpuCollector
-from tachoscope_node.metrics.family import Family
+from tachoscope_service.metrics.family import Family
 
 NOT_LOADED, LOST, UNKNOWN = 9, 15, 999
 

@@ -16,7 +16,7 @@ from tachoscope_node.gpu.dcgm import compat_names as dcgm_names
 from tachoscope_node.gpu.dcgm.fields import FIELDS, Field
 from tachoscope_node.gpu.dcgm.parser import read
 from tachoscope_node.gpu.metrics import families
-from tachoscope_node.metrics.prometheus_text import render
+from tachoscope_service.metrics.prometheus_text import render
 
 PAGE = (REPOSITORY / "docs" / "dcgm.md").read_text()
 HEAD = "| field of DCGM | type, unit | metric | labels | of a MIG instance's line |\n|---|---|---|---|---|\n"

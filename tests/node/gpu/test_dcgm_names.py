@@ -20,8 +20,8 @@ from tachoscope_node.gpu.dcgm.fields import FIELDS
 from tachoscope_node.gpu.dcgm.parser import read
 from tachoscope_node.gpu.metrics import families
 from tachoscope_node.gpu.nvml.collector import GpuCollector
-from tachoscope_node.metrics.family import Family
-from tachoscope_node.metrics.prometheus_text import render
+from tachoscope_service.metrics.family import Family
+from tachoscope_service.metrics.prometheus_text import render
 
 STARTED = 1000.0
 Sample = tuple[dict[str, str], float]

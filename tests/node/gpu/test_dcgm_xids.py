@@ -6,9 +6,9 @@ import logging
 from pathlib import Path
 
 from gpu.fake_dcgm_exporter import uuid
-from tachoscope_node.common.log import Log
 from tachoscope_node.gpu.dcgm.xids import LATE_SECONDS, not_counted_yet
 from tachoscope_node.gpu.xid.counter import Boot, XidCounter
+from tachoscope_service.common.log import Log
 
 
 def test_an_error_that_nvml_or_the_kernel_told_of_first_is_not_counted_again(tmp_path: Path) -> None:

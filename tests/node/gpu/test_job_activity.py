@@ -19,7 +19,7 @@ from tachoscope_node.gpu.reading import Gpu, Reading
 from tachoscope_node.gpu.workloads.collector import INTERVAL_SECONDS, PodsCollector
 from tachoscope_node.gpu.workloads.job_sm_activity import JobActivity
 from tachoscope_node.gpu.workloads.join import Rank, Seen, families
-from tachoscope_node.metrics.family import Histogram, Labels
+from tachoscope_service.metrics.family import Histogram, Labels
 
 
 def gpu(index: int) -> Gpu:

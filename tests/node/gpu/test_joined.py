@@ -19,7 +19,7 @@ from tachoscope_node.gpu.dcgm import collector as dcgm
 from tachoscope_node.gpu.dcgm.collector import DcgmCollector
 from tachoscope_node.gpu.dcgm.combined_collector import JoinedCollector
 from tachoscope_node.gpu.nvml.collector import GpuCollector
-from tachoscope_node.metrics.family import Labels
+from tachoscope_service.metrics.family import Labels
 
 
 class Node:

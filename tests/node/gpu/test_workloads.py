@@ -15,7 +15,7 @@ from tachoscope_node.gpu.reading import Gpu, Process, Reading
 from tachoscope_node.gpu.workloads.cgroup_pods import Place
 from tachoscope_node.gpu.workloads.join import MAX_WORKLOADS, Rank, Seen, families
 from tachoscope_node.gpu.workloads.pod_resources import Owner
-from tachoscope_node.metrics.family import Labels
+from tachoscope_service.metrics.family import Labels
 
 GIB = 1 << 30
 UID_A, UID_B, UID_C = (f"{digit}{digit}{digit}{digit}{digit}{digit}{digit}{digit}-1111-2222-3333-444444444444" for digit in "abc")

@@ -23,12 +23,12 @@ from tachoscope_core.metrics.nccl import (
 )
 from tachoscope_node.collectors.collector import NoDataError
 from tachoscope_node.config.nccl import Nccl
-from tachoscope_node.metrics.family import Family
 from tachoscope_node.nccl.collector import NcclCollector
 from tachoscope_node.nccl.files import MOST_BEHIND_BYTES
 from tachoscope_node.nccl.groups import Member
 from tachoscope_node.nccl.ras import RasCollector
 from tachoscope_node.nccl.tail import MAX_LINE_BYTES
+from tachoscope_service.metrics.family import Family
 
 _CPU_SECONDS_PER_MEBIBYTE = 0.06
 """Four times what it took (10 to 18 ms), for slower machines."""

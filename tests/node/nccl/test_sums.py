@@ -10,9 +10,9 @@ from trees import points
 
 from inspecting import histograms, line
 from tachoscope_core.metrics.nccl import BUS_BYTES, COLLECTIVE_SECONDS, SECONDS_BUCKETS
-from tachoscope_node.metrics.family import Histogram
 from tachoscope_node.nccl.line import KINDS, bus_bytes, parse
 from tachoscope_node.nccl.sums import FORGET_SECONDS, MAX_KEYS, Sums
+from tachoscope_service.metrics.family import Histogram
 
 
 def add(sums: Sums, job: str = "job", group: str = "all", now: float = 0.0, **fields: Any) -> None:

@@ -13,12 +13,12 @@ from fake_kineto import Client, asking, client, settings, short_folder, text_of
 from tachoscope_core.storage import profile_requests
 from tachoscope_core.storage.profile_requests import EXPIRY_SECONDS, Request, new_request
 from tachoscope_core.storage.store import Store
-from tachoscope_node.common.log import Log
 from tachoscope_node.config.settings import Profiles
 from tachoscope_node.profiling.automatic import Automatic, Measured
 from tachoscope_node.profiling.clients import Known
 from tachoscope_node.profiling.endpoint import Sender
 from tachoscope_node.profiling.profiler import Profiler
+from tachoscope_service.common.log import Log
 
 NOW = 1_800_000_000.0
 

@@ -13,13 +13,13 @@ from typing import Final
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.collectors.collector import NoDataError
-from tachoscope_node.common.http_get import PageError, get
 from tachoscope_node.gpu.dcgm.parser import NotDcgmError, Page, read
 from tachoscope_node.gpu.dcgm.xids import OnXid
 from tachoscope_node.gpu.inventory import Known
 from tachoscope_node.gpu.metrics import METRICS, families
 from tachoscope_node.gpu.reading import Reading
-from tachoscope_node.metrics.family import Family
+from tachoscope_service.common.http_get import PageError, get
+from tachoscope_service.metrics.family import Family
 
 INTERVAL_SECONDS = 15.0
 """Half of the interval at which a dcgm-exporter itself looks unless told otherwise."""

@@ -10,7 +10,7 @@ from tachoscope_node.collectors.collector import Collector, NoDataError, NotSupp
 from tachoscope_node.gpu.dcgm.merge import Series, merged
 from tachoscope_node.gpu.metrics import METRICS, families
 from tachoscope_node.gpu.reading import Reading
-from tachoscope_node.metrics.family import Family
+from tachoscope_service.metrics.family import Family
 
 
 class Gpus(Protocol):

@@ -12,7 +12,7 @@ from tachoscope_core.metrics.dcgm import DCGM_BY_NAME, DCGM_XID
 from tachoscope_core.metrics.gpu import GPU_INFO, GPU_UP, GPU_WORKLOAD, GPU_XID_ERRORS, GPU_XID_LAST_SEEN
 from tachoscope_node.gpu.dcgm.fields import FIELDS, Field
 from tachoscope_node.gpu.xid.counter import about
-from tachoscope_node.metrics.family import Family, Histogram, Labels, Point
+from tachoscope_service.metrics.family import Family, Histogram, Labels, Point
 
 _Values = Mapping[Labels, Mapping[Labels, float]]
 """By the labels of the GPU (index, UUID, MIG instance) and those after them."""

@@ -11,8 +11,8 @@ import msgspec
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.metrics.dcgm import DCGM_UNITS, DcgmUnit
 from tachoscope_core.metrics.gpu import GPU_METRICS, GPU_UP, THROTTLE_REASONS
-from tachoscope_node.common.yaml_reader import parse
-from tachoscope_node.metrics.family import Labels
+from tachoscope_service.common.yaml_reader import parse
+from tachoscope_service.metrics.family import Labels
 
 _TABLE = Path(__file__).with_name("dcgm_fields.yaml")
 _METRICS = {metric.name: metric for metric in GPU_METRICS}

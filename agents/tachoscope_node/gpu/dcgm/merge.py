@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tachoscope_core.metrics.gpu import GPU_METRICS
 from tachoscope_node.gpu.reading import Gpu, Reading
-from tachoscope_node.metrics.family import Labels
+from tachoscope_service.metrics.family import Labels
 
 Series = tuple[str, str, str, Labels]
 """UUID of the whole GPU, id of the instance, metric and the labels that come after those of the GPU."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from tachoscope_core.metrics.dcgm import DCGM_XID
 from tachoscope_node.gpu.dcgm.fields import FIELDS
 from tachoscope_node.gpu.reading import Gpu, Reading
-from tachoscope_node.metrics.family import Labels
+from tachoscope_service.metrics.family import Labels
 
 MOST_GPUS = 1024
 """GPUs and instances that a page may name: one that names more is not a node's."""

@@ -16,12 +16,12 @@ from tachoscope_core.metrics.gpu import (
 )
 from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.collectors.collector import NoDataError
-from tachoscope_node.common.log import Log
 from tachoscope_node.gpu.health.rules import Reason, Verdict
 from tachoscope_node.gpu.health.verdicts import Board, GpuHealth
 from tachoscope_node.gpu.reading import Reading
 from tachoscope_node.gpu.xid.counter import Seen, XidCounter
-from tachoscope_node.metrics.family import Family
+from tachoscope_service.common.log import Log
+from tachoscope_service.metrics.family import Family
 
 LAST_XIDS = 32
 """Xid errors that the page shows, the last ones."""

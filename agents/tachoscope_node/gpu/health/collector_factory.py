@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tachoscope_node.collectors.collector import Collector
-from tachoscope_node.common.log import Log
 from tachoscope_node.config.settings import Gpu
 from tachoscope_node.gpu.health.collector import GpuHealthCollector
 from tachoscope_node.gpu.pci_address import pci_address
 from tachoscope_node.gpu.reading import Reading
 from tachoscope_node.gpu.xid.counter import XidCounter, this_boot
 from tachoscope_node.gpu.xid.kernel_log import KernelLogCollector
+from tachoscope_service.common.log import Log
 
 
 class Gpus(Protocol):

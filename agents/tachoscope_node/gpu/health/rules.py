@@ -18,10 +18,10 @@ from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.metrics import gpu as names
 from tachoscope_core.metrics.gpu import ACTIONS
 from tachoscope_core.metrics.metric import Metric
-from tachoscope_node.common.yaml_reader import parse
 from tachoscope_node.gpu.health.history import Past
 from tachoscope_node.gpu.reading import Reading
 from tachoscope_node.gpu.xid.counter import Seen
+from tachoscope_service.common.yaml_reader import parse
 
 GRAVITY = ("healthy", "degraded", "unknown", "unhealthy")
 """The states, the best first: of two GPUs, one that is slow may be used and one that nobody can ask may be dead."""

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tachoscope_core.metrics.gpu import GPU_ENERGY, GPU_NVLINKS
-from tachoscope_node.common.log import Log
 from tachoscope_node.gpu.health.history import Past, observe
 from tachoscope_node.gpu.health.node import judge_node
 from tachoscope_node.gpu.health.rules import Reason, Verdict, holds, judge, thresholds, too_young, verdict
 from tachoscope_node.gpu.reading import FAULTS, Gpu, Reading
 from tachoscope_node.gpu.xid.counter import Seen, XidCounter
+from tachoscope_service.common.log import Log
 
 
 @dataclass(frozen=True, slots=True)

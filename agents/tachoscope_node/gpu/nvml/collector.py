@@ -21,7 +21,7 @@ from tachoscope_node.gpu.nvml.device_slot import NO_RETURN, Slot
 from tachoscope_node.gpu.nvml.xid_events import Events, Xid
 from tachoscope_node.gpu.reading import Gpu, Reading
 from tachoscope_node.gpu.watchdog_task import Task
-from tachoscope_node.metrics.family import Family
+from tachoscope_service.metrics.family import Family
 
 ASK_SECONDS = 1.2
 """For which a tick waits for all GPUs; an eighth of it for one. With START_SECONDS within the 2 s of the collectors' frame."""

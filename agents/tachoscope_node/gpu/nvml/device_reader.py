@@ -17,7 +17,7 @@ from tachoscope_node.gpu.nvml.processes import Processes
 from tachoscope_node.gpu.nvml.query_plan import UNSURE_SECONDS, Plan, learn, link_activity
 from tachoscope_node.gpu.nvml.sources import Source
 from tachoscope_node.gpu.reading import Gpu, Process, Reading
-from tachoscope_node.metrics.family import Labels
+from tachoscope_service.metrics.family import Labels
 
 SLOW_SECONDS = 15.0
 Values = dict[str, dict[Labels, float]]

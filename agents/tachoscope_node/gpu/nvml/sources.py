@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from tachoscope_core.metrics.gpu import GPU_METRICS
-from tachoscope_node.common.yaml_reader import parse
 from tachoscope_node.gpu.nvml.conversions import UNITS
-from tachoscope_node.metrics.family import Labels
+from tachoscope_service.common.yaml_reader import parse
+from tachoscope_service.metrics.family import Labels
 
 ALL_LINKS = 0xFFFFFFFF
 """The scope of a field that is summed over all links."""

@@ -24,8 +24,8 @@ from tachoscope_node.gpu.workloads.device_ids import Devices, minors
 from tachoscope_node.gpu.workloads.job_sm_activity import JobActivity
 from tachoscope_node.gpu.workloads.join import Rank, Seen
 from tachoscope_node.gpu.workloads.pod_resources import Grant, NoAnswerError, Owner
-from tachoscope_node.metrics.family import Family, Labels
 from tachoscope_node.spool.owners import pod_of_directory
+from tachoscope_service.metrics.family import Family, Labels
 
 if TYPE_CHECKING:
     from tachoscope_node.jobs.registry import Job

@@ -9,8 +9,8 @@ from tachoscope_core.metrics.gpu import GPU_ACTIVE
 from tachoscope_core.metrics.training import JOB_SM_ACTIVE
 from tachoscope_node.gpu.reading import Reading
 from tachoscope_node.gpu.workloads.join import Rank
-from tachoscope_node.metrics.buckets import Buckets, empty_buckets
-from tachoscope_node.metrics.family import Family, Histogram, Labels
+from tachoscope_service.metrics.buckets import Buckets, empty_buckets
+from tachoscope_service.metrics.family import Family, Histogram, Labels
 
 _GPU_LABELS = 3
 """That the labels of a workload begin with; its job is the last but one."""

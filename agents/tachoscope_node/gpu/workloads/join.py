@@ -17,8 +17,8 @@ from tachoscope_node.gpu.reading import Gpu, Process, Reading
 from tachoscope_node.gpu.workloads.cgroup_pods import Place
 from tachoscope_node.gpu.workloads.device_ids import key, uuid_keys
 from tachoscope_node.gpu.workloads.pod_resources import Owner
-from tachoscope_node.metrics.family import Family, Labels, Point
 from tachoscope_node.spool.owners import PodName
+from tachoscope_service.metrics.family import Family, Labels, Point
 
 MAX_WORKLOADS = 16
 """Workloads of a GPU with series of their own; the others are one, without labels. NVIDIA's replicas of a GPU are rarely more."""

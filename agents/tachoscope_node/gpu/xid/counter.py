@@ -19,9 +19,9 @@ import msgspec
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.metrics.gpu import ACTIONS, GPU_XID_ERRORS, GPU_XID_LAST_SEEN
 from tachoscope_node.common.boot import boot_id
-from tachoscope_node.common.log import Log
-from tachoscope_node.common.yaml_reader import parse
-from tachoscope_node.metrics.family import Family
+from tachoscope_service.common.log import Log
+from tachoscope_service.common.yaml_reader import parse
+from tachoscope_service.metrics.family import Family
 
 PAIR_SECONDS = 10.0
 """One error that NVML and the kernel log both report within this time counts once: either is read some ticks late."""

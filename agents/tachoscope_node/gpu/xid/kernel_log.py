@@ -16,10 +16,10 @@ from typing import Final, NamedTuple
 
 from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.collectors.collector import NotSupportedError
-from tachoscope_node.common.log import Log
 from tachoscope_node.gpu.pci_address import pci_address
 from tachoscope_node.gpu.xid.counter import Boot, Position, XidCounter
-from tachoscope_node.metrics.family import Family
+from tachoscope_service.common.log import Log
+from tachoscope_service.metrics.family import Family
 
 LOOK_BACK_SECONDS = 600.0
 """An agent that never ran here takes errors of this age: they came while the node was coming up."""

@@ -28,8 +28,8 @@ from opentelemetry.semconv._incubating.attributes.hw_attributes import HW_ID, HW
 
 from tachoscope_core.metrics.metric import Metric
 from tachoscope_core.metrics.training import JOB_SM_ACTIVE
-from tachoscope_node.metrics.family import Family, Histogram, Labels
-from tachoscope_node.metrics.otlp.resource import version
+from tachoscope_service.metrics.family import Family, Histogram, Labels
+from tachoscope_service.metrics.otlp.resource import version
 
 _HW_TYPES = (
     ("tachoscope_gpu_", HwTypeValues.GPU),

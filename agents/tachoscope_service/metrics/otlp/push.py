@@ -20,9 +20,9 @@ from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
-from tachoscope_node.metrics.family import Family
-from tachoscope_node.metrics.otlp.resource import missing
-from tachoscope_node.metrics.otlp.resource import resource_attributes as resource_attributes
+from tachoscope_service.metrics.family import Family
+from tachoscope_service.metrics.otlp.resource import missing
+from tachoscope_service.metrics.otlp.resource import resource_attributes as resource_attributes
 
 Outcome = Literal["ok", "partial", "failed"]
 
@@ -155,8 +155,8 @@ class OtlpPush:
             from opentelemetry.exporter.otlp.proto.http import Compression, metric_exporter
             from opentelemetry.sdk.metrics.export import MetricExportResult
 
-            from tachoscope_node.metrics.otlp import points as otlp_points
-            from tachoscope_node.metrics.otlp import session as otlp_http
+            from tachoscope_service.metrics.otlp import points as otlp_points
+            from tachoscope_service.metrics.otlp import session as otlp_http
         except ImportError:
             raise missing() from None
         self.exports: dict[str, int] = dict.fromkeys(get_args(Outcome), 0)

@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from prometheus_client.utils import floatToGoString
 
 from tachoscope_core.metrics.metric import Metric
-from tachoscope_node.metrics.family import Family, Histogram, Labels
+from tachoscope_service.metrics.family import Family, Histogram, Labels
 
 _number: Callable[[float], str] = floatToGoString
 _SPARE_NAMES = 500

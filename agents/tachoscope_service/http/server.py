@@ -21,13 +21,13 @@ from dataclasses import replace
 from typing import Any
 
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_node.http import web_config as web_configs
-from tachoscope_node.http.auth import Auth
-from tachoscope_node.http.connection import Connection, Site
-from tachoscope_node.http.messages import Head, Request, Response, plain
-from tachoscope_node.http.tls import plain_san
-from tachoscope_node.http.transport import READ_BYTES, Door, Limits
-from tachoscope_node.http.web_config import WebConfig
+from tachoscope_service.http import web_config as web_configs
+from tachoscope_service.http.auth import Auth
+from tachoscope_service.http.connection import Connection, Site
+from tachoscope_service.http.messages import Head, Request, Response, plain
+from tachoscope_service.http.tls import plain_san
+from tachoscope_service.http.transport import READ_BYTES, Door, Limits
+from tachoscope_service.http.web_config import WebConfig
 
 __all__ = ["Limits", "Request", "Response", "WebServer"]
 

@@ -16,7 +16,7 @@ import termios
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tachoscope_node.http.tls import TlsSession
+from tachoscope_service.http.tls import TlsSession
 
 READ_BYTES = 16 * 1024
 _CHUNK = 32 * 1024

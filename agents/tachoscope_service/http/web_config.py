@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_node.common.yaml_reader import Reader, mask, parse
-from tachoscope_node.http import tls as web_tls
-from tachoscope_node.http.tls import CIPHERS, CURVES, VERSIONS
+from tachoscope_service.common.yaml_reader import Reader, mask, parse
+from tachoscope_service.http import tls as web_tls
+from tachoscope_service.http.tls import CIPHERS, CURVES, VERSIONS
 
 _log = logging.getLogger(__name__)
 

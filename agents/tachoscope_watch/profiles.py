@@ -16,7 +16,7 @@ from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.storage import profile_requests
 from tachoscope_core.storage.profile_requests import Request
 from tachoscope_core.storage.store import Store
-from tachoscope_node.common.log import Log
+from tachoscope_service.common.log import Log
 from tachoscope_watch.profile_view import Profile, told
 
 MOST_STEPS = 10_000

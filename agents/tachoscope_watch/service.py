@@ -20,11 +20,11 @@ import msgspec
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.net.allowed_hosts import is_loopback
 from tachoscope_core.storage.store import Store
-from tachoscope_node.common.log import Log
-from tachoscope_node.http import web_config
-from tachoscope_node.http.server import Request, Response, WebServer
-from tachoscope_node.metrics.family import Family
-from tachoscope_node.metrics.prometheus_text import CONTENT_TYPE_LATEST, Exposition
+from tachoscope_service.common.log import Log
+from tachoscope_service.http import web_config
+from tachoscope_service.http.server import Request, Response, WebServer
+from tachoscope_service.metrics.family import Family
+from tachoscope_service.metrics.prometheus_text import CONTENT_TYPE_LATEST, Exposition
 from tachoscope_watch import api
 from tachoscope_watch.cycle import Failed, cycle, executor, glances
 from tachoscope_watch.families import families

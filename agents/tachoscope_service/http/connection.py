@@ -9,9 +9,9 @@ from typing import Protocol
 
 import h11
 
-from tachoscope_node.http.auth import Auth, Verdict
-from tachoscope_node.http.messages import BadRequestError, Head, HttpStream, Response, plain
-from tachoscope_node.http.transport import Door, Limits, Wire
+from tachoscope_service.http.auth import Auth, Verdict
+from tachoscope_service.http.messages import BadRequestError, Head, HttpStream, Response, plain
+from tachoscope_service.http.transport import Door, Limits, Wire
 
 
 @dataclass(frozen=True, slots=True)

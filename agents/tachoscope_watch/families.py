@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tachoscope_core.metrics import watch as names
 from tachoscope_core.metrics.training import BOTTLENECK, GOODPUT
 from tachoscope_core.report.taxonomy import HEALTHY
-from tachoscope_node.metrics.family import Family, Point, with_namespaces
+from tachoscope_service.metrics.family import Family, Point, with_namespaces
 from tachoscope_watch.cycle import Failed
 from tachoscope_watch.view import JobView
 

@@ -17,7 +17,7 @@ from tachoscope_core.metrics.training import (
     JOB_TIME_SECONDS,
     SHARD_FAILURES,
 )
-from tachoscope_node.metrics.family import Family, Labels
+from tachoscope_service.metrics.family import Family, Labels
 
 AT_ZERO_SECONDS = 60.0
 """Two scrapes at the usual 30 s, so that one may be missed."""

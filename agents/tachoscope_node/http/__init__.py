@@ -1,1 +1,0 @@
-"""The HTTP server of the agent's pages: authentication, TLS, limits and deadlines."""

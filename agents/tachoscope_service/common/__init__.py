@@ -1,0 +1,1 @@
+"""Log lines, checked YAML, watched files, a bounded HTTP client."""

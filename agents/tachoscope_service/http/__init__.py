@@ -1,0 +1,1 @@
+"""The HTTP server of a service's pages: authentication, TLS, limits and deadlines."""
