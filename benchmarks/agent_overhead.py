@@ -27,7 +27,7 @@ from pathlib import Path
 from sections import write_section
 
 TESTS = Path(__file__).parent.parent / "tests"
-sys.path[:0] = [str(TESTS), str(TESTS / "node")]
+sys.path[:0] = [str(TESTS / name) for name in ("generators", "servers", "support", "trainings", "node")]
 
 from processes import AgentProcess, free_port, s3_environment, s3_server, wait_for  # noqa: E402
 from spooling import Process  # noqa: E402

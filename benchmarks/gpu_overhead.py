@@ -28,7 +28,7 @@ from agent_overhead import Scraper, cpu_seconds, loaded_agent, milliseconds, res
 from sections import write_section
 
 TESTS = Path(__file__).parent.parent / "tests"
-sys.path[:0] = [str(TESTS), str(TESTS / "node"), str(TESTS / "nvml")]
+sys.path[:0] = [str(TESTS / name) for name in ("generators", "servers", "support", "trainings", "node", "nvml")]
 
 from fake_nvml import Driver  # noqa: E402
 from processes import free_port, wait_for  # noqa: E402

@@ -28,16 +28,16 @@ MAKER = "cosmic-ray==8.7.0"
 MOST_SECONDS = 900
 SOURCES = ("core", "agents", "analyzers", "alerts", "dashboards", "cli")
 TESTS = {
-    "agents/tachoscope/training/probe.py": "tests/test_steps.py tests/test_odd_jobs.py tests/agents/test_gradient_steps.py",
-    "core/tachoscope_core/storage/store.py": "tests/core tests/node/test_agent.py tests/agents/test_ship.py",
+    "agents/tachoscope/training/probe.py": "tests/end_to_end/test_steps.py tests/end_to_end/test_odd_jobs.py tests/probe/training",
+    "core/tachoscope_core/storage/store.py": "tests/core tests/node/test_agent.py tests/probe/spool/test_ship.py",
     "core/tachoscope_core/redaction.py": "tests/core/test_redaction.py",
     "agents/tachoscope_node/spool/follower.py": "tests/node",
-    "analyzers/tachoscope_analyzers/records/steps.py": "tests/analyzers tests/replay",
-    "analyzers/tachoscope_analyzers/findings/make.py": "tests/analyzers tests/replay",
+    "analyzers/tachoscope_analyzers/records/steps.py": "tests/analyzers",
+    "analyzers/tachoscope_analyzers/findings/make.py": "tests/analyzers",
     "analyzers/tachoscope_analyzers/life/report.py": "tests/analyzers",
     "alerts/tachoscope_alerts/compile/sli_expressions.py": "tests/alerts",
     "alerts/tachoscope_alerts/measure/evaluator.py": "tests/alerts",
-    "analyzers/tachoscope_analyzers/trace/reading/decode_events.py": "tests/trace",
+    "analyzers/tachoscope_analyzers/trace/reading/decode_events.py": "tests/analyzers/trace",
 }
 MAKE = """
 import json, sys

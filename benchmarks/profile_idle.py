@@ -29,7 +29,7 @@ from bootstrap import bootstrap
 from sections import write_section
 
 TESTS = Path(__file__).parent.parent / "tests"
-sys.path[:0] = [str(TESTS), str(TESTS / "node")]
+sys.path[:0] = [str(TESTS / name) for name in ("generators", "servers", "support", "trainings", "node")]
 
 from processes import AgentProcess, free_port, wait_for  # noqa: E402
 

@@ -1,7 +1,7 @@
 """How far apart the ranks of a job begin to record when `tachoscope profile` asks for a profile of it.
 
-A DDP training of two processes that knows nothing of tachoscope (tests/profiled_training.py, `KINETO_USE_DAEMON=1`), a real agent,
-and the command again and again; when a rank began is what kineto wrote into its trace.
+A DDP training of two processes that knows nothing of tachoscope (tests/trainings/profiled_training.py, `KINETO_USE_DAEMON=1`), a
+real agent, and the command again and again; when a rank began is what kineto wrote into its trace.
 
     python benchmarks/profile_starts.py            # print, about ten minutes
     python benchmarks/profile_starts.py --write    # and write docs/measurements.md
@@ -24,7 +24,7 @@ from pathlib import Path
 from sections import write_section
 
 TESTS = Path(__file__).parent.parent / "tests"
-sys.path[:0] = [str(TESTS), str(TESTS / "node")]
+sys.path[:0] = [str(TESTS / name) for name in ("generators", "servers", "support", "trainings", "node")]
 
 from processes import AgentProcess, free_port, wait_for  # noqa: E402
 
@@ -77,7 +77,7 @@ def training(sockets: str) -> Iterator[None]:
     around = {name: value for name, value in os.environ.items() if not name.startswith(("KINETO_", "TACHOSCOPE_"))}
     around |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"}
     around |= {"TORCHELASTIC_RUN_ID": JOB, "KINETO_USE_DAEMON": "1", "KINETO_IPC_SOCKET_DIR": sockets, "KINETO_LOG_LEVEL": "3"}
-    command = [sys.executable, str(TESTS / "profiled_training.py"), "3600"]
+    command = [sys.executable, str(TESTS / "trainings" / "profiled_training.py"), "3600"]
     ranks = [subprocess.Popen(command, env=around | {"RANK": str(rank)}) for rank in (0, 1)]
     try:
         yield

@@ -23,7 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sections import write_section
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "generators"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "alerts"))
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "node"))
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import pandas as pd
 from sections import write_section
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "generators"))
 
 from operations_making import Plan, operations
 from tachoscope_analyzers.replay.attribution import attribute

@@ -47,7 +47,7 @@ from tachoscope_core.metrics.metric import IDENTITY
 
 ALERTS = Path(__file__).parent.parent / "alerts"
 TESTS = Path(__file__).parent.parent / "tests"
-sys.path[:0] = [str(TESTS), str(TESTS / "node")]
+sys.path[:0] = [str(TESTS / name) for name in ("generators", "servers", "support", "trainings", "node")]
 
 from processes import free_port, wait_for  # noqa: E402
 

@@ -51,7 +51,7 @@ def with_own_profiler(case: Case, folder: Path, *, seconds: float, steps: int, p
 
 def with_command(case: Case, folder: Path, *, seconds: float, profiled: int) -> Reports:
     """Run a case under an agent, and record the traces with `tachoscope profile`."""
-    sys.path[:0] = [str(TESTS), str(TESTS / "node")]
+    sys.path[:0] = [str(TESTS / name) for name in ("generators", "servers", "support", "trainings", "node")]
     from processes import AgentProcess, wait_for
 
     with tempfile.TemporaryDirectory(prefix="tk") as sockets:

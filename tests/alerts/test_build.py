@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from test_rule_manifests import refused
+from test_rules import reads
 
 from helpers import REPOSITORY
 from promtool_running import faults
@@ -18,8 +20,6 @@ from tachoscope_alerts.compile import recordings
 from tachoscope_alerts.spec import openslo, policy
 from tachoscope_alerts.spec.burn_rate_windows import RAW_LIMIT_SECONDS, Timing
 from tachoscope_core import yaml_text
-from test_rule_manifests import refused
-from test_rules import reads
 
 ALERTS = REPOSITORY / "alerts"
 GENERATED = ALERTS / "generated"

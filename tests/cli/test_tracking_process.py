@@ -14,7 +14,7 @@ import pytest
 import helpers
 from layered_environment import python_with
 
-SCRIPT = str(helpers.REPOSITORY / "tests" / "tracked_training.py")
+SCRIPT = str(helpers.REPOSITORY / "tests" / "trainings" / "tracked_training.py")
 MLFLOW = ("mlflow-skinny==3.17.2", "sqlalchemy==2.1.9", "alembic==1.20.1")
 READ_BACK = """
 import json, sys

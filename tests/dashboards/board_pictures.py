@@ -16,7 +16,8 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE.parent.parent), str(HERE.parent), str(HERE.parent / "node"), str(HERE)]
+FOLDERS = ("generators", "servers", "support", "node", "dashboards")
+sys.path[:0] = [str(HERE.parents[1]), *(str(HERE.parent / name) for name in FOLDERS)]
 
 import planted_watch  # noqa: E402
 import recorded_series  # noqa: E402

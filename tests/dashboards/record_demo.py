@@ -22,7 +22,8 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 TESTS = HERE.parent
-sys.path[:0] = map(str, (TESTS.parent, TESTS, TESTS / "node", TESTS / "node" / "gpu", TESTS / "nvml", HERE))
+FOLDERS = ("generators", "servers", "support", "node", "node/gpu", "nvml", "dashboards")
+sys.path[:0] = [str(TESTS.parent), *(str(TESTS / name) for name in FOLDERS)]
 
 from fake_kubelet import kubelet  # noqa: E402
 

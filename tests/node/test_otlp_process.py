@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 import requests
+from test_otlp import FAMILIES, Push, assert_as_in_the_families
 
 from fake_otlp_receiver import Behaviour, FakeReceiver, answers, drips, metrics_of, points_of, waits
 from left_behind import LeftBehind
 from processes import free_port, wait_for
 from tachoscope_core.metrics.training import STEPS
 from tachoscope_service.metrics.family import Family
-from test_otlp import FAMILIES, Push, assert_as_in_the_families
 
 
 def listens(port: int) -> bool:
@@ -192,7 +192,7 @@ def run_python(code: str, *arguments: str) -> str:
 def test_200_pushes_to_a_dead_receiver_grow_neither_threads_nor_memory_and_print_nothing() -> None:
     code = """
 import sys, threading
-sys.path[:0] = sys.argv[2].split()
+sys.path[:0] = sys.argv[2:]
 from test_otlp import FAMILIES
 from tachoscope_service.metrics.otlp.push import OtlpPush, OtlpSettings
 lines = []
@@ -213,8 +213,7 @@ assert push.exports["failed"] == 250, push.exports
 assert rss() - before < 2 << 20, rss() - before
 print(*lines)
 """
-    here = Path(__file__).parent
-    line = run_python(code, str(free_port()), f"{here} {here.parent}")
+    line = run_python(code, str(free_port()), *sys.path)
     assert "Connection refused" in line and len(line.splitlines()) == 1
 
 

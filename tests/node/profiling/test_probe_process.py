@@ -25,7 +25,7 @@ def test_a_job_under_the_probe_needs_no_environment_and_its_steps_have_their_num
         ours = environment(tmp_path, KINETO_IPC_SOCKET_DIR=sockets, KINETO_LOG_LEVEL="3")
         ours.pop("KINETO_USE_DAEMON", None)
         torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-        script = str(REPOSITORY / "tests" / "profiled_training.py")
+        script = str(REPOSITORY / "tests" / "trainings" / "profiled_training.py")
         tachoscope = (sys.executable, "-m", "tachoscope_cli.main")
         command = (*tachoscope, "run", "--job", "mine", "--", sys.executable, *torchrun, script, "120")
         with (tmp_path / "run.log").open("wb") as log:

@@ -19,7 +19,7 @@ from helpers import REPOSITORY
 from network_namespaces import needs_namespaces, two_namespaces
 from processes import AgentProcess, free_port, wait_for
 
-SCRIPT = REPOSITORY / "tests" / "profiled_training.py"
+SCRIPT = REPOSITORY / "tests" / "trainings" / "profiled_training.py"
 STEPS = 10
 OURS = ("PYTHONPATH", "TACHOSCOPE_", "TORCHELASTIC_", "SLURM_")
 

@@ -21,7 +21,7 @@ from processes import AgentProcess, wait_for
 from tachoscope_core.storage.store import Store
 from test_watch import get, watching
 
-SCRIPT = REPOSITORY / "tests" / "profiled_training.py"
+SCRIPT = REPOSITORY / "tests" / "trainings" / "profiled_training.py"
 JOB = "resnet"
 STEPS = 5
 

@@ -1,0 +1,109 @@
+"""What is shipped, tested as it is shipped: the wheel in a clean environment."""
+
+import subprocess
+import sys
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas
+import pyarrow
+import pytest
+
+from making import beat, job
+
+REPOSITORY = Path(__file__).parents[2]
+STEP = {"data_wait": 0.08, "forward": 0.03, "backward": 0.06}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    pip("wheel", "--no-deps", "--wheel-dir", str(folder), str(REPOSITORY))
+    return next(folder.glob("*.whl"))
+
+
+def pip(*words: str, python: str = sys.executable) -> None:
+    subprocess.run([python, "-m", "pip", "--quiet", "--disable-pip-version-check", *words], check=True)
+
+
+@dataclass(frozen=True)
+class Clean:
+    """An environment with the wheel and what it needs at least; records of a job whose loader has too few workers."""
+
+    folder: Path
+    spool: Path
+
+    @property
+    def python(self) -> str:
+        return str(self.folder / "venv/bin/python")
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        tachoscope = str(self.folder / "venv/bin/tachoscope")
+        return subprocess.run([tachoscope, *words], capture_output=True, text=True, cwd=self.folder)
+
+    def analyzes(self) -> bool:
+        done = self.run("analyze", str(self.spool))
+        assert done.returncode == 0, done.stderr
+        runbook = next(word for word in done.stdout.split() if word.endswith("input_workers.md"))
+        return (self.folder / runbook).is_file()
+
+
+@pytest.fixture
+def clean(wheel: Path, tmp_path: Path) -> Clean:
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
+    spool = tmp_path / "00000000-0000-4000-8000-000000000000-000000.jsonl"
+    beats = [beat(wait_samples={"data_wait": {"sleep": 40}}, signals={"workers": 0.0})]
+    spool.write_bytes(job([[STEP]] * 60, heartbeats=beats))
+    made = Clean(tmp_path, spool)
+    pip("install", str(wheel), python=made.python)
+    return made
+
+
+def test_the_wheel_in_a_clean_environment_runs_help_and_with_tables_an_analysis(clean: Clean) -> None:
+    assert "Where does the accelerator time go" in clean.run("--help").stdout
+    without = clean.run("analyze", str(clean.spool))
+    assert (without.returncode, without.stderr.count("\n")) == (2, 1)
+    assert "pip install 'tachoscope[analyze]'" in without.stderr
+    assert clean.run("run", "--", "true").returncode == 0  # a GPU node has neither pandas nor numpy
+
+    (packages,) = clean.folder.glob("venv/lib/python*/site-packages")
+    tables = [str(Path(module.__file__).parents[1]) for module in (pandas, pyarrow)]
+    (packages / "zz_tables.pth").write_text("\n".join(tables))  # after the wheel's own
+    assert clean.analyzes()
+
+
+@pytest.mark.bar  # downloads what the extra names
+def test_with_its_extra_the_wheel_analyzes(clean: Clean, wheel: Path) -> None:
+    pip("install", f"{wheel}[analyze]", python=clean.python)
+
+    assert clean.analyzes()
+
+
+def test_the_wheel_holds_only_packages_with_the_projects_prefix_and_its_data(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+
+    assert {name.split("/")[0].split("-")[0] for name in names} == {
+        "tachoscope",
+        "tachoscope_alerts",
+        "tachoscope_analyzers",
+        "tachoscope_cli",
+        "tachoscope_core",
+        "tachoscope_dashboards",
+        "tachoscope_explorer",
+        "tachoscope_node",
+        "tachoscope_service",
+        "tachoscope_show",
+        "tachoscope_watch",
+    }
+    for data in (
+        "tachoscope/syscalls.csv",
+        "tachoscope/bootstrap/sitecustomize.py",
+        "tachoscope_analyzers/data/thresholds.yaml",
+        "tachoscope_alerts/slos/inference-ttft.yaml",
+        "tachoscope_alerts/foreign/vllm.yaml",
+        "tachoscope_alerts/recordings.yaml",
+        "tachoscope_dashboards/preview/page.html",
+        "tachoscope_dashboards/exceptions.yaml",
+    ):
+        assert data in names
