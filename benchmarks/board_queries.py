@@ -35,7 +35,8 @@ from tachoscope_core.metrics import serving as serving_metrics
 from tachoscope_core.metrics import training as training_metrics
 from tachoscope_dashboards.boards.fleet import board as fleet_board
 from tachoscope_dashboards.boards.training import board as training
-from tachoscope_dashboards.parts.board import Board, to_json
+from tachoscope_dashboards.parts.board import Board
+from tachoscope_dashboards.parts.grafana_json import to_json
 from tachoscope_dashboards.preview import interpolate as filling
 from tachoscope_dashboards.preview.interpolate import ALL, Choice
 from tachoscope_dashboards.preview.times import Span

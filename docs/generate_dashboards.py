@@ -11,7 +11,7 @@ from tachoscope_alerts.compile.links import board_name
 from tachoscope_alerts.spec import policy
 from tachoscope_dashboards import build
 from tachoscope_dashboards.boards.all import boards
-from tachoscope_dashboards.parts.board import to_json
+from tachoscope_dashboards.parts.grafana_json import to_json
 
 ROOT = Path(__file__).parents[1]
 GENERATED = ROOT / "dashboards" / "generated"

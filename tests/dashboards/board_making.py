@@ -13,7 +13,8 @@ from tachoscope_dashboards.boards.shared.expressions import KEPT
 from tachoscope_dashboards.lint import board_json as reading
 from tachoscope_dashboards.lint.board_json import Dashboard
 from tachoscope_dashboards.lint.lint import Finding, Rule
-from tachoscope_dashboards.parts.board import Board, Event, to_json
+from tachoscope_dashboards.parts.board import Board, Event
+from tachoscope_dashboards.parts.grafana_json import to_json
 from tachoscope_dashboards.parts.links import board as to_board
 from tachoscope_dashboards.parts.links import explorer, runbook
 from tachoscope_dashboards.parts.panels import About, Column, Query, Step, row, stat, table, timeseries

@@ -19,7 +19,8 @@ from tachoscope_alerts.compile.links import board_uid
 from tachoscope_alerts.spec import files as places
 from tachoscope_alerts.spec import openslo, policy
 from tachoscope_core import yaml_text
-from tachoscope_dashboards.parts.board import Board, to_json
+from tachoscope_dashboards.parts.board import Board
+from tachoscope_dashboards.parts.grafana_json import to_json
 
 RULES = REPOSITORY / "alerts" / "generated" / "prometheus"
 POLICY = policy.load(REPOSITORY / "alerts" / "policy.yaml")

@@ -38,7 +38,7 @@ from tachoscope_alerts.spec import policy  # noqa: E402
 from tachoscope_dashboards.boards.all import boards  # noqa: E402
 from tachoscope_dashboards.lint import board_json as reading  # noqa: E402
 from tachoscope_dashboards.lint import expressions  # noqa: E402
-from tachoscope_dashboards.parts.board import to_json  # noqa: E402
+from tachoscope_dashboards.parts.grafana_json import to_json  # noqa: E402
 
 SECONDS = 720.0
 PRETRAIN, VISION, SMOKE = "pretrain", "vision", "smoke-test"

@@ -15,7 +15,7 @@ from tachoscope_core import yaml_text
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_dashboards.boards.all import boards
 from tachoscope_dashboards.build import HEADER, MOST_BYTES, build, check, contents
-from tachoscope_dashboards.parts.board import to_json
+from tachoscope_dashboards.parts.grafana_json import to_json
 
 SUITE = [to_json(board) for board in boards(POLICY)]
 GENERATED = REPOSITORY / "dashboards" / "generated"

@@ -15,7 +15,7 @@ from tachoscope_dashboards.check import Surroundings, check, rule_names
 from tachoscope_dashboards.lint import board_json as reading
 from tachoscope_dashboards.lint.lint import EXCEPTIONS, Excepted, exceptions
 from tachoscope_dashboards.lint.tachoscope_rules import HOUSE
-from tachoscope_dashboards.parts.board import to_json
+from tachoscope_dashboards.parts.grafana_json import to_json
 
 EXCEPTED = exceptions(EXCEPTIONS, rule_names())
 OF_ALL = tuple(one for one in EXCEPTED if not one.boards)

@@ -1,7 +1,8 @@
 """A training on two ranks whose fault comes with the data or from another thread.
 
 python tests/trainings/uneven_training.py FAULT STEPS, where FAULT is `lengths` (each rank draws the length of each batch), `held`
-(a thread of rank 1 holds the interpreter's lock in native code), `flip` (a bit of a parameter of rank 1 flips after step 25), `none`.
+(a thread of rank 1 holds the interpreter's lock in native code), `flip` (a bit of a parameter of rank 1 flips after
+step 25), `none`.
 """
 
 from __future__ import annotations

@@ -7,15 +7,14 @@ import os
 import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.storage.store import check_url
+from tachoscope_service.http.page_url import page_fault
 
 if TYPE_CHECKING:
     from tachoscope_node.config.settings import Config, Gpu
 
-_PAGE = "http://127.0.0.1:9400/metrics"
 _SOCKET = "/var/lib/kubelet/pod-resources/kubelet.sock"
 
 
@@ -52,21 +51,6 @@ def _gpu_faults(gpu: Gpu) -> list[str]:
     elif gpu.dcgm_url and (fault := page_fault(gpu.dcgm_url)):
         found.append(f"dcgm_url: {gpu.dcgm_url!r} {fault}")
     return found
-
-
-def page_fault(url: str) -> str:
-    """Return what keeps a URL from being that of a page, or nothing."""
-    if not url.startswith(("http://", "https://")):
-        return f"is no http:// or https:// URL, as {_PAGE} is"
-    if not url.isascii() or not url.isprintable() or " " in url:
-        return f"has a space or a character in it that no URL has: write it as {_PAGE} is"
-    try:
-        parts = urlsplit(url)
-        if parts.port == 0:
-            return f"has a port that is not from 1 to 65535: write it as {_PAGE} is"
-    except ValueError as error:
-        return f"is no URL ({error}): write it as {_PAGE} is"
-    return "" if parts.hostname else f"names no host: write it as {_PAGE} is"
 
 
 def in_the_way(config: Config) -> list[str]:

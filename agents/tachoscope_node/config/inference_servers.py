@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from tachoscope_node.config.checks import page_fault
+from tachoscope_service.http.page_url import page_fault
 from tachoscope_service.metrics.otlp.push import header_faults
 
 MOST_SERVERS = 64

@@ -9,15 +9,12 @@ tells neither: the job itself may have used it up, and the kernel counts the kil
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from tachoscope_core.metrics.training import ENDS
 from tachoscope_core.records import records
-
-if TYPE_CHECKING:
-    from tachoscope_node.jobs.state import Job, Rank
+from tachoscope_node.jobs.state import Ending, Job, Rank
 
 WAIT_SECONDS = 30.0
 """So long a failure may wait for its cause: the kernel log and the driver are asked once in a while."""
@@ -43,35 +40,6 @@ CODE_ERRORS = frozenset(
     }
 )
 """What neither a device, a network nor a disk makes Python raise. RuntimeError is none: torch raises it for all three."""
-
-
-class Ending(msgspec.Struct):
-    """What was heard of the end of a job's attempt.
-
-    Attributes:
-        open: an attempt began whose end is not counted yet.
-        since: when it began, or finished its last step on the node; seconds of the host's monotonic clock.
-        status, reason: the word of who watched it. told: it was told to end, so it did not fail by itself.
-        failure: the type of the exception with which the first process failed, or `killed`. failed_attempt: its attempt.
-    """
-
-    open: bool = False
-    since: float = 0.0
-    status: str = ""
-    reason: str = ""
-    told: bool = False
-    failure: str = ""
-    failed_attempt: int = -1
-
-    def begin(self, at: float) -> None:
-        """Note that processes of the job, or who watches it, began."""
-        if not self.open:
-            self.open, self.since = True, at
-
-    def process_failed(self, attempt: int, reason: str) -> None:
-        """Note that a process failed: the first one of an attempt counts, the others may only have followed it."""
-        if attempt > self.failed_attempt:
-            self.failed_attempt, self.failure = attempt, reason[:64]
 
 
 class Ended(msgspec.Struct):

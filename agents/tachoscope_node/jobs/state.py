@@ -17,7 +17,6 @@ from tachoscope_core.metrics.training import (
     TRAINING_STATES,
 )
 from tachoscope_core.records.records import JobStarted
-from tachoscope_node.jobs.attempt_outcome import Ending
 from tachoscope_node.jobs.integrity_counts import Integrity
 from tachoscope_node.jobs.step_attribution import Clocks, Waited
 from tachoscope_node.jobs.step_baseline import Regularity
@@ -27,6 +26,35 @@ from tachoscope_service.metrics.buckets import Buckets, empty_buckets
 RECENT_STEPS = 32
 MAX_LAYOUT = 1 << 16
 """Ranks of a job whose parallel dimensions are looked at: their groups are listed rank by rank."""
+
+
+class Ending(msgspec.Struct):
+    """What was heard of the end of a job's attempt.
+
+    Attributes:
+        open: an attempt began whose end is not counted yet.
+        since: when it began, or finished its last step on the node; seconds of the host's monotonic clock.
+        status, reason: the word of who watched it. told: it was told to end, so it did not fail by itself.
+        failure: the type of the exception with which the first process failed, or `killed`. failed_attempt: its attempt.
+    """
+
+    open: bool = False
+    since: float = 0.0
+    status: str = ""
+    reason: str = ""
+    told: bool = False
+    failure: str = ""
+    failed_attempt: int = -1
+
+    def begin(self, at: float) -> None:
+        """Note that processes of the job, or who watches it, began."""
+        if not self.open:
+            self.open, self.since = True, at
+
+    def process_failed(self, attempt: int, reason: str) -> None:
+        """Note that a process failed: the first one of an attempt counts, the others may only have followed it."""
+        if attempt > self.failed_attempt:
+            self.failed_attempt, self.failure = attempt, reason[:64]
 
 
 class Rank(msgspec.Struct):

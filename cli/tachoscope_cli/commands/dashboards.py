@@ -190,7 +190,7 @@ def _boards(path: Path | None, slos: list[Path] | None) -> list[dict[str, Any]]:
     from tachoscope_alerts.spec import policy
     from tachoscope_dashboards.boards.all import boards
     from tachoscope_dashboards.parts import slo_objectives as objectives
-    from tachoscope_dashboards.parts.board import to_json
+    from tachoscope_dashboards.parts.grafana_json import to_json
 
     with objectives.specs_of(slos or ()):
         notice(f"{counted(len(objectives.every()), 'objective')} of {', '.join(map(str, objectives.specs()))}")

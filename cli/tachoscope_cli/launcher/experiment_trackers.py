@@ -9,30 +9,16 @@ import contextlib
 import importlib.util
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from tachoscope_cli.launcher import mlflow as mlflow_log
 from tachoscope_cli.launcher import wandb as wandb_log
+from tachoscope_cli.launcher.tracked_results import Results
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.redaction import redact
 from tachoscope_core.report.report import Report, dump
 
 PREFIX = "tachoscope"
-
-
-@dataclass(frozen=True, slots=True)
-class Results:
-    """What a tracker gets.
-
-    Attributes:
-        metrics: by name, in the units that the names say. tags: by name.
-        folder: holds the reports, on the last attempt and on the whole life, as JSON and HTML.
-    """
-
-    metrics: dict[str, float]
-    tags: dict[str, str]
-    folder: Path
 
 
 Logger = Callable[[Mapping[str, str], Results], str]

@@ -10,7 +10,7 @@ from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.redaction import HIDDEN, redact
 
 if TYPE_CHECKING:
-    from tachoscope_cli.launcher.experiment_trackers import Results
+    from tachoscope_cli.launcher.tracked_results import Results
 
 FOLDER = "tachoscope"
 _IMPATIENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "10"}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import wandb
 
-    from tachoscope_cli.launcher.experiment_trackers import Results
+    from tachoscope_cli.launcher.tracked_results import Results
 
 _INIT_SECONDS = 20.0
 """By default it tries for 90 s, while a person waits for the prompt."""

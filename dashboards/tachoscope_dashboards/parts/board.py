@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from grafanalib import core as grafana
-
-from tachoscope_dashboards.parts import panels
-from tachoscope_dashboards.parts.finalize import finalize
 from tachoscope_dashboards.parts.panels import Placed
 from tachoscope_dashboards.parts.variables import Variable
 
@@ -46,33 +41,3 @@ class Board:
     alerts: str = ""
     refresh: str = "1m"
     since: str = "now-6h"
-
-
-def to_json(board: Board) -> dict[str, Any]:
-    """Return the board as Grafana 11 to 13 load it; the same each time."""
-    head = panels.text(f"### {board.question}\n{board.hint}", height=3)
-    dashboard = grafana.Dashboard(
-        title=f"tachoscope / {board.title}",
-        uid=board.uid,
-        description=board.question,
-        tags=["tachoscope"],
-        refresh=board.refresh,
-        time=grafana.Time(board.since, "now"),
-        timezone="browser",
-        editable=False,
-        panels=_placed([head, *board.panels]),
-    )
-    return finalize(dashboard, board)
-
-
-def _placed(wanted: Sequence[Placed]) -> list[grafana.Panel]:
-    found, left, top, tallest = [], 0, 0, 0
-    for number, one in enumerate(wanted):
-        is_row = isinstance(one.panel, grafana.RowPanel)
-        if is_row or left + one.width > 24:
-            left, top, tallest = 0, top + tallest, 0
-        one.panel.gridPos = grafana.GridPos(h=one.height, w=one.width, x=left, y=top)
-        one.panel.id = number + 1
-        found.append(one.panel)
-        left, tallest = left + one.width, max(tallest, one.height)
-    return found

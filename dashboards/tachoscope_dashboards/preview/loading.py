@@ -12,7 +12,7 @@ from tachoscope_alerts.spec import policy
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_dashboards.boards.all import boards
 from tachoscope_dashboards.lint import board_json as reading
-from tachoscope_dashboards.parts.board import to_json
+from tachoscope_dashboards.parts.grafana_json import to_json
 
 Board = Mapping[str, Any]
 _NEEDED = ("uid", "title")

@@ -9,7 +9,8 @@ import pytest
 from board_making import POLICY, Json, made, panel, variable
 from round_trip import losses
 from tachoscope_dashboards.boards.all import boards
-from tachoscope_dashboards.parts.board import Board, to_json
+from tachoscope_dashboards.parts.board import Board
+from tachoscope_dashboards.parts.grafana_json import to_json
 
 
 @pytest.mark.parametrize("board", boards(POLICY), ids=lambda board: board.uid)

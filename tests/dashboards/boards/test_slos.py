@@ -19,7 +19,7 @@ from tachoscope_dashboards.boards.fleet import board as fleet
 from tachoscope_dashboards.boards.slos import board as slos
 from tachoscope_dashboards.boards.slos.expressions import WINDOWS, burn_steps
 from tachoscope_dashboards.boards.slos.spenders import JOB_TIME, LOST_STATES, NEVER
-from tachoscope_dashboards.parts.board import to_json
+from tachoscope_dashboards.parts.grafana_json import to_json
 from tachoscope_dashboards.parts.slo_objectives import every, objective
 
 BOARD = made(slos.board(POLICY))

@@ -7,7 +7,7 @@ import pytest
 from board_making import KNOWN, Json, found, made, panel, variable
 from tachoscope_dashboards.lint.lint import Finding
 from tachoscope_dashboards.lint.query_rules import rules
-from tachoscope_dashboards.parts.finalize import _variable
+from tachoscope_dashboards.parts.grafana_json import _variable
 from tachoscope_dashboards.parts.variables import JOB_NAMESPACE, ONE_JOB
 
 RULES = rules(KNOWN)

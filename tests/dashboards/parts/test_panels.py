@@ -14,7 +14,8 @@ from round_trip import losses
 from tachoscope_core.report import palette
 from tachoscope_dashboards.boards.all import boards
 from tachoscope_dashboards.parts import panels
-from tachoscope_dashboards.parts.board import Board, to_json
+from tachoscope_dashboards.parts.board import Board
+from tachoscope_dashboards.parts.grafana_json import to_json
 from tachoscope_dashboards.parts.panels import About, Column, Link, Placed, Query, Step
 
 ABOUT = About("Nodes that are up.", "all of them", "look at the others", "no agent is scraped")

@@ -18,7 +18,7 @@ import pytest
 import preview_making
 from processes import free_port
 from tachoscope_cli.main import main
-from tachoscope_dashboards.parts.board import to_json
+from tachoscope_dashboards.parts.grafana_json import to_json
 from tachoscope_dashboards.parts.panels import Query, stat
 from tachoscope_dashboards.preview.api import Preview
 from tachoscope_dashboards.preview.loading import load

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tachoscope_core.report import palette
-from tachoscope_dashboards.parts.board import Board, to_json
+from tachoscope_dashboards.parts.board import Board
+from tachoscope_dashboards.parts.grafana_json import to_json
 from tachoscope_dashboards.parts.panels import About, Column, Placed, Query, Step, stat, table, timeseries
 from tachoscope_dashboards.preview import fields
 

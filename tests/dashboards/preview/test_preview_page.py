@@ -19,7 +19,7 @@ from playwright.sync_api import Browser, Locator, Page, sync_playwright
 import preview_making
 from preview_making import AWAY, NODE_NAMES, SCRIPT
 from tachoscope_core.report import palette
-from tachoscope_dashboards.parts.board import to_json
+from tachoscope_dashboards.parts.grafana_json import to_json
 from tachoscope_dashboards.preview.api import Preview
 from tachoscope_dashboards.preview.server import Server
 

@@ -12,7 +12,7 @@ import pytest
 from preview_making import every_type
 from processes import free_port
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_dashboards.parts.board import to_json
+from tachoscope_dashboards.parts.grafana_json import to_json
 from tachoscope_dashboards.preview.api import Preview
 from tachoscope_dashboards.preview.server import Server
 

@@ -19,7 +19,7 @@ from tachoscope_alerts.spec import files as places
 from tachoscope_alerts.spec import policy
 from tachoscope_core.net import prometheus as prometheus_query
 from tachoscope_dashboards.boards.all import boards
-from tachoscope_dashboards.parts.board import to_json
+from tachoscope_dashboards.parts.grafana_json import to_json
 from tachoscope_dashboards.preview import choices
 from tachoscope_dashboards.preview import interpolate as filling
 from tachoscope_dashboards.preview.times import Span, at_least, span

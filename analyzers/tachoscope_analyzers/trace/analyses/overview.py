@@ -22,7 +22,8 @@ from tachoscope_analyzers.trace.events.missing_device_work import device_work_is
 from tachoscope_analyzers.trace.events.view import View
 from tachoscope_analyzers.trace.reading.event_kinds import DEVICE, Kind
 from tachoscope_analyzers.trace.reading.exact_time import Nanoseconds
-from tachoscope_analyzers.trace.reading.trace import Trace, Track
+from tachoscope_analyzers.trace.reading.trace import Trace
+from tachoscope_analyzers.trace.reading.track import Track
 
 Flags = npt.NDArray[np.bool_]
 

@@ -7,7 +7,8 @@ from typing import Any
 from tachoscope_analyzers.trace.reading.columns import ColumnBuilder
 from tachoscope_analyzers.trace.reading.event_kinds import Kind, kind_of
 from tachoscope_analyzers.trace.reading.string_codes import clean
-from tachoscope_analyzers.trace.reading.trace import Device, Group, Meta, Quality, Track
+from tachoscope_analyzers.trace.reading.trace import Device, Group, Meta, Quality
+from tachoscope_analyzers.trace.reading.track import Track
 
 
 def meta_of(builder: ColumnBuilder, *, outside: dict[str, Any], digest: str, text_bytes: int, quality: Quality) -> Meta:

@@ -34,7 +34,8 @@ from tachoscope_analyzers.trace.reading.nsight_database import (
 from tachoscope_analyzers.trace.reading.nsight_names import Names, column, names_of, whole
 from tachoscope_analyzers.trace.reading.parquet_writer import Writers
 from tachoscope_analyzers.trace.reading.string_codes import MOST_STRINGS, Array, Codes, TrackCodes
-from tachoscope_analyzers.trace.reading.trace import Meta, Quality, Track
+from tachoscope_analyzers.trace.reading.trace import Meta, Quality
+from tachoscope_analyzers.trace.reading.track import Track
 
 _MAGIC = b"SQLite format 3\x00"
 

@@ -16,6 +16,7 @@ from tachoscope_analyzers.trace.reading import uncategorised_events as chrome
 from tachoscope_analyzers.trace.reading.arrow import texts_to_numpy, to_arrow, to_numpy
 from tachoscope_analyzers.trace.reading.event_kinds import BY_NAME, Kind, kind_of
 from tachoscope_analyzers.trace.reading.exact_time import Nanoseconds
+from tachoscope_analyzers.trace.reading.track import Track
 
 Array = npt.NDArray[Any]
 
@@ -41,16 +42,6 @@ class Group(msgspec.Struct, frozen=True):
     name: str
     description: str = ""
     ranks: list[int] = []
-
-
-class Track(msgspec.Struct, frozen=True):
-    """A thread of the host or a stream of a device, with the names that the trace gives to them."""
-
-    process: str
-    thread: str
-    process_name: str = ""
-    process_labels: str = ""
-    thread_name: str = ""
 
 
 class Quality(msgspec.Struct, frozen=True):

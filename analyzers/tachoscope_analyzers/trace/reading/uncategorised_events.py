@@ -20,7 +20,7 @@ import numpy.typing as npt
 from tachoscope_analyzers.trace.reading.event_kinds import DEVICE, Kind
 
 if TYPE_CHECKING:
-    from tachoscope_analyzers.trace.reading.trace import Track
+    from tachoscope_analyzers.trace.reading.track import Track
 
 Array = npt.NDArray[Any]
 

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from board_making import ABOUT, board, made
-from tachoscope_dashboards.parts.board import Board, to_json
+from tachoscope_dashboards.parts.board import Board
+from tachoscope_dashboards.parts.grafana_json import to_json
 from tachoscope_dashboards.parts.panels import Placed, Query, row, stat
 
 WIDTHS = some.lists(some.one_of(some.none(), some.tuples(some.integers(1, 24), some.integers(1, 12))), max_size=30)

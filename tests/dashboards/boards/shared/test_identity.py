@@ -20,7 +20,7 @@ from recorded_series import Labels, Series
 from tachoscope_core.metrics.metric import IDENTITY, WORKLOADS
 from tachoscope_core.net import prometheus as prometheus_query
 from tachoscope_dashboards.boards.all import boards
-from tachoscope_dashboards.parts.board import to_json
+from tachoscope_dashboards.parts.grafana_json import to_json
 from tachoscope_dashboards.parts.variables import THIS_JOB
 from tachoscope_dashboards.preview import choices
 from tachoscope_dashboards.preview import interpolate as filling

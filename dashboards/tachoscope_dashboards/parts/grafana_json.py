@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from grafanalib import core as grafana
 from grafanalib._gen import DashboardEncoder
 
 from tachoscope_core.metrics.metric import IDENTITY
 from tachoscope_core.report import palette
+from tachoscope_dashboards.parts import panels
+from tachoscope_dashboards.parts.board import Board, Event
+from tachoscope_dashboards.parts.panels import Placed
 from tachoscope_dashboards.parts.variables import DATASOURCE, Variable
-
-if TYPE_CHECKING:
-    from tachoscope_dashboards.parts.board import Board, Event
 
 Json = dict[str, Any]
 SCHEMA_VERSION = 41
@@ -24,7 +25,37 @@ _TEXT_KEYS = ("id", "type", "title", "description", "gridPos", "options", "links
 _PANEL_KEYS = (*_TEXT_KEYS, "fieldConfig", "transformations", "interval")
 
 
-def finalize(dashboard: grafana.Dashboard, board: Board) -> Json:
+def to_json(board: Board) -> Json:
+    """Return the board as Grafana 11 to 13 load it; the same each time."""
+    head = panels.text(f"### {board.question}\n{board.hint}", height=3)
+    dashboard = grafana.Dashboard(
+        title=f"tachoscope / {board.title}",
+        uid=board.uid,
+        description=board.question,
+        tags=["tachoscope"],
+        refresh=board.refresh,
+        time=grafana.Time(board.since, "now"),
+        timezone="browser",
+        editable=False,
+        panels=_placed([head, *board.panels]),
+    )
+    return _finalized(dashboard, board)
+
+
+def _placed(wanted: Sequence[Placed]) -> list[grafana.Panel]:
+    found, left, top, tallest = [], 0, 0, 0
+    for number, one in enumerate(wanted):
+        is_row = isinstance(one.panel, grafana.RowPanel)
+        if is_row or left + one.width > 24:
+            left, top, tallest = 0, top + tallest, 0
+        one.panel.gridPos = grafana.GridPos(h=one.height, w=one.width, x=left, y=top)
+        one.panel.id = number + 1
+        found.append(one.panel)
+        left, tallest = left + one.width, max(tallest, one.height)
+    return found
+
+
+def _finalized(dashboard: grafana.Dashboard, board: Board) -> Json:
     """Return a dashboard as JSON; keys in one order, nothing that is null or of times before."""
     raw = json.loads(json.dumps(dashboard.to_json_data(), cls=DashboardEncoder))
     return {

@@ -9,7 +9,8 @@ import pytest
 from board_making import POLICY, made, variable
 from tachoscope_core.report import palette
 from tachoscope_dashboards.boards.all import boards
-from tachoscope_dashboards.parts.board import Board, to_json
+from tachoscope_dashboards.parts.board import Board
+from tachoscope_dashboards.parts.grafana_json import to_json
 from tachoscope_dashboards.parts.variables import CLUSTER, ONE_JOB, Variable
 
 CHOSEN = {"type": "prometheus", "uid": "${datasource}"}
