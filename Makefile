@@ -42,17 +42,17 @@ bars: system-packages $(READY) ## the full counts: every fault 10 times, and all
 
 bench: system-packages $(READY) ## measure what probes, agent, GPUs, checkpoints and rules cost and how fast traces are read, and write docs/measurements.md
 	$(BIN)/python benchmarks/probe_overhead.py --write
-	$(BIN)/python benchmarks/serving_overhead.py --write
+	$(BIN)/python -m benchmarks.serving.overhead --write
 	$(BIN)/python benchmarks/agent_overhead.py --write
 	$(BIN)/python benchmarks/gpu_overhead.py --write
 	$(BIN)/python benchmarks/checkpoint_verification.py --write
-	$(BIN)/python benchmarks/trace_reading.py --write
+	$(BIN)/python -m benchmarks.traces.trace_reading --write
 	$(BIN)/python benchmarks/change_points.py --write
 	$(BIN)/python benchmarks/replay.py --write
 	$(BIN)/python benchmarks/detection_times.py --write
 	$(BIN)/python benchmarks/slo_rules.py --write
 	$(BIN)/python benchmarks/board_queries.py --write
-	$(BIN)/python benchmarks/explorer.py --write
+	$(BIN)/python -m benchmarks.explorer_pages.pages --write
 	$(BIN)/python benchmarks/watch.py --write
 	$(BIN)/python benchmarks/profile_idle.py --write
 	$(BIN)/python benchmarks/profile_starts.py --write

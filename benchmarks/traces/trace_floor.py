@@ -1,7 +1,7 @@
 """The floor of trace reading: one process inflates a Kineto trace, decodes it with msgspec's typed structs chunk by chunk, and
 makes numpy columns of the fields that tachoscope keeps, with exact time stamps. No cache, no repair, no other formats.
 
-    python benchmarks/trace_floor.py TRACE.json.gz...
+    python benchmarks/traces/trace_floor.py TRACE.json.gz...
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Makes large traces out of a real one: its events again and again, later each time, with correlation ids of their own.
 
-python benchmarks/trace_data.py SOURCE.json.gz EVENTS OUT.json.gz [--rank R --world-size N]
+python benchmarks/traces/trace_data.py SOURCE.json.gz EVENTS OUT.json.gz [--rank R --world-size N]
 """
 
 from __future__ import annotations

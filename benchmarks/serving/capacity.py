@@ -1,6 +1,6 @@
 """The knee that is predicted from one recording of moderate load, against a brute-force sweep of the same server. Quiet machine:
 
-    python benchmarks/serving_capacity.py http://127.0.0.1:8140 --lengths AzureLLMInferenceTrace_conv.csv [--write]
+    python -m benchmarks.serving.capacity http://127.0.0.1:8140 --lengths AzureLLMInferenceTrace_conv.csv [--write]
 
 The server must be one whose page counts iterations (vLLM); its clients run on this machine too, and belong to what is measured.
 """
@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
-from sections import write_section
+from benchmarks.sections import write_section
 
 from tachoscope_analyzers.serving.capacity import capacity, engine_model
 from tachoscope_analyzers.serving.capacity.objectives import Objective
@@ -33,7 +33,7 @@ LOOK_SECONDS = 0.5
 
 
 def load_generator() -> ModuleType:
-    path = Path(__file__).parent.parent / "examples" / "serving_load.py"
+    path = Path(__file__).parents[2] / "examples" / "serving_load.py"
     spec = importlib.util.spec_from_file_location("serving_load", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -4,7 +4,7 @@ A real trace of an A100 is repeated to one and five million events, as in `trace
 `warm`: its columns are in the cache of traces, and the page was never looked at; `again`: the same page anew. Each figure is of
 one run of the application by Streamlit's own test runner, in a process of its own.
 
-    python benchmarks/explorer_traces.py --turns 3 --write
+    python -m benchmarks.explorer_pages.trace_page --turns 3 --write
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from sections import write_section
-from trace_reading import BUILD, files
+from benchmarks.sections import write_section
+from benchmarks.traces.trace_reading import BUILD, files
 
 WINDOWS = {"200 ms": 0.2, "20 ms": 0.02}
 PARTS = ("operators", "kernels", "idle", "path", "queue", "memory", "collectives")
@@ -78,7 +78,7 @@ def turn(path: Path) -> dict[str, list[float]]:
 
 
 def in_process(path: Path, cache: str) -> dict[str, list[float]]:
-    command = [sys.executable, __file__, "--one", str(path)]
+    command = [sys.executable, "-m", "benchmarks.explorer_pages.trace_page", "--one", str(path)]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True, env=os.environ | {"TACHOSCOPE_CACHE": cache})
     found: dict[str, list[float]] = json.loads(done.stdout.splitlines()[-1])
     return found

@@ -1,6 +1,6 @@
 """Runs tachoscope's trace engine on traces and prints the seconds of each part.
 
-python benchmarks/trace_ours.py TRACE.json.gz...     # the cache is where TACHOSCOPE_CACHE says
+python benchmarks/traces/trace_ours.py TRACE.json.gz...     # the cache is where TACHOSCOPE_CACHE says
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ engine API. A closed loop of clients keeps the server busy; blocks with and with
 neighbouring blocks the ratio of their throughputs is taken, and of these the median, with a 95 % bootstrap interval. The same of
 the CPU seconds that the server's processes use for a request, which what else runs on the machine disturbs less.
 
-    python benchmarks/serving_overhead.py            # print
-    python benchmarks/serving_overhead.py --write    # and write docs/measurements.md
+    python -m benchmarks.serving.overhead            # print
+    python -m benchmarks.serving.overhead --write    # and write docs/measurements.md
 """
 
 from __future__ import annotations
@@ -27,12 +27,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from bootstrap import bootstrap
-from sections import write_section
+from benchmarks.bootstrap import bootstrap
+from benchmarks.sections import write_section
 
 TOKENS = 32
 """Of a streamed answer."""
-HERE = Path(__file__).parent
 CLIENTS = 8
 BLOCK_SECONDS = 0.5
 KINDS = {"model": "a small transformer", "whole": "no model", "stream": f"no model, {TOKENS} parts"}
@@ -79,7 +78,7 @@ def server(kind: str) -> Iterator[tuple[int, int]]:
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, str(HERE / "serving_overhead_server.py"), kind, str(port)]
+        command = [sys.executable, "-m", "benchmarks.serving.overhead_server", kind, str(port)]
         places = {"TACHOSCOPE_SPOOL": f"{folder}/spool", "TACHOSCOPE_STORE": f"{folder}/store", "OMP_NUM_THREADS": "1"}
         process = subprocess.Popen(command, env=os.environ | places, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:

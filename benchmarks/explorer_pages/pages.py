@@ -5,9 +5,9 @@ ranks with 20,000 steps each. Of each view: from the browser's question to the s
 thing drawn; first with an empty cache of traces, then by a server that was started anew, then by another browser. Then a tab is
 chosen and a part of the first figure is zoomed into, and 200 interactions show whether the server's memory stays as it is.
 
-    python benchmarks/explorer.py --write                      # about ten minutes, 1 GiB below build/bench
-    python benchmarks/explorer.py --only x1m --interactions 20
-    python benchmarks/explorer.py --trace a.json.gz --trace b.json.gz   # other traces instead of the two
+    python -m benchmarks.explorer_pages.pages --write                      # about ten minutes, 1 GiB below build/bench
+    python -m benchmarks.explorer_pages.pages --only x1m --interactions 20
+    python -m benchmarks.explorer_pages.pages --trace a.json.gz --trace b.json.gz   # other traces instead of the two
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from explorer_data import fill
+from benchmarks.explorer_pages.stores import fill
+from benchmarks.sections import write_section
+from benchmarks.traces.trace_reading import BUILD, files, resident_bytes, tree
 from playwright.sync_api import Browser, Page, sync_playwright
-from sections import write_section
-from trace_reading import BUILD, files, resident_bytes, tree
 
 # What the browser is asked of the pages: names that Streamlit and plotly give, none of a page's own.
 ALERT = '[data-testid="stAlert"]'

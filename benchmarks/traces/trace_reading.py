@@ -5,8 +5,8 @@ The inputs are a real trace of an A100 (facebookresearch/HolisticTraceAnalysis, 
 count, from the start of reading; memory is the largest resident set of its process tree. The programs take turns, and the median of
 the turns counts.
 
-    python benchmarks/trace_reading.py --turns 3 --write        # about half an hour, 3 GiB below build/bench
-    python benchmarks/trace_reading.py --only x1m --turns 1
+    python -m benchmarks.traces.trace_reading --turns 3 --write        # about half an hour, 3 GiB below build/bench
+    python -m benchmarks.traces.trace_reading --only x1m --turns 1
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from sections import write_section
-from trace_data import repeated
+from benchmarks.sections import write_section
+from benchmarks.traces.trace_data import repeated
 
 HERE = Path(__file__).parent
-BUILD = HERE.parent / "build" / "bench"
-DATA = Path(os.environ.get("TACHOSCOPE_TEST_DATA") or HERE.parents[1] / "shared" / "data") / "traces"
+BUILD = HERE.parents[1] / "build" / "bench"
+DATA = Path(os.environ.get("TACHOSCOPE_TEST_DATA") or HERE.parents[2] / "shared" / "data") / "traces"
 SOURCE = DATA / "hta" / "diff_control_a100.json.gz"
 PEERS = {"HTA 0.5.0": "HolisticTraceAnalysis==0.5.0", "traceinsight 0.6.1": "traceinsight==0.6.1"}
 INPUTS = {

@@ -12,7 +12,7 @@ from typing import Any
 
 import litserve
 import torch
-from serving_overhead import TOKENS
+from benchmarks.serving.overhead import TOKENS
 
 import tachoscope
 

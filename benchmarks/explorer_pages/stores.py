@@ -8,7 +8,7 @@ import tempfile
 from collections import defaultdict
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "generators"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "generators"))
 
 from making import job as planted
 from tachoscope_core.records import records

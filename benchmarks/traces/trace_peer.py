@@ -1,6 +1,6 @@
 """Runs Holistic Trace Analysis or traceinsight (import name `hta` for both) on traces, in the peer's own environment.
 
-build/bench/HolisticTraceAnalysis/bin/python benchmarks/trace_peer.py TRACE.json.gz...
+build/bench/HolisticTraceAnalysis/bin/python benchmarks/traces/trace_peer.py TRACE.json.gz...
 """
 
 from __future__ import annotations
