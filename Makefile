@@ -40,7 +40,7 @@ matrix: ## the same with each of PYTHONS="3.11 3.12 3.13 3.14" that is on this m
 bars: system-packages $(READY) ## the full counts: every fault 10 times, and all other tests (over an hour)
 	$(BIN)/python -m pytest --bar-runs 10
 
-bench: system-packages $(READY) ## measure what probes, agent, GPUs, checkpoints and rules cost and how fast traces are read, and write docs/measurements.md
+bench: system-packages $(READY) ## measure what probes, agent, GPUs, checkpoints and rules cost and how fast traces are read, and write docs/develop/measurements.md
 	$(BIN)/python benchmarks/probe_overhead.py --write
 	$(BIN)/python -m benchmarks.serving.overhead --write
 	$(BIN)/python benchmarks/agent_overhead.py --write
@@ -58,7 +58,7 @@ bench: system-packages $(READY) ## measure what probes, agent, GPUs, checkpoints
 	$(BIN)/python benchmarks/profile_starts.py --write
 	$(BIN)/python benchmarks/install_matrix.py --write
 
-lab: system-packages $(READY) ## cause every bottleneck for real, RUNS=30 times at each severity, in two sets, and write docs/accuracy.md (days; it goes on where it was interrupted)
+lab: system-packages $(READY) ## cause every bottleneck for real, RUNS=30 times at each severity, in two sets, and write docs/develop/accuracy.md (days; it goes on where it was interrupted)
 	$(BIN)/python -m benchmarks.lab --set development --runs-per-class $(RUNS) --out $(OUT)
 	test -e $(OUT)/frozen.json || $(BIN)/python -m benchmarks.lab.calibrate $(OUT)
 	$(BIN)/python -m benchmarks.lab --set test --runs-per-class $(RUNS) --out $(OUT)

@@ -5,7 +5,7 @@ seconds. CPU is what the kernel counted for the process over the run, memory its
 step every five seconds bring the page to about 1,500 series, and scrapes that each find a new tick are timed.
 
     python benchmarks/agent_overhead.py                       # five minutes, and two short ones
-    python benchmarks/agent_overhead.py --seconds 60 --write  # and write docs/measurements.md
+    python benchmarks/agent_overhead.py --seconds 60 --write  # and write docs/develop/measurements.md
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SIGNALS = dict.fromkeys(("process_cpu_seconds", "read_bytes", "idle_core_seconds
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=300.0, help="length of the main run")
-    parser.add_argument("--write", action="store_true", help="write the result into docs/measurements.md")
+    parser.add_argument("--write", action="store_true", help="write the result into docs/develop/measurements.md")
     parser.add_argument("--load", nargs=2, metavar=("DIRECTORY", "RANKS"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.load:

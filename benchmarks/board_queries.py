@@ -6,7 +6,7 @@ panel asks as Grafana would on a screen of 700 points: its queries one after the
 
     python benchmarks/board_queries.py                  # three minutes
     python benchmarks/board_queries.py --nodes 50       # a look
-    python benchmarks/board_queries.py --write          # and write docs/measurements.md
+    python benchmarks/board_queries.py --write          # and write docs/develop/measurements.md
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def seconds_of(server: Server, asked: list[tuple[str, bool]]) -> tuple[float, in
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="write the result into docs/measurements.md")
+    parser.add_argument("--write", action="store_true", help="write the result into docs/develop/measurements.md")
     parser.add_argument("--nodes", type=int, default=Fleet().nodes)
     options = parser.parse_args()
     fleet = Fleet(nodes=options.nodes, jobs=max(options.nodes * 200 // 1250, 8))

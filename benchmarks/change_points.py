@@ -3,7 +3,7 @@
 Steps of 100 ms with normal noise, one in a hundred 2 to 20 times as long; a shift at a random step of the middle half, or none.
 
     python benchmarks/change_points.py            # print
-    python benchmarks/change_points.py --write    # and write docs/measurements.md
+    python benchmarks/change_points.py --write    # and write docs/develop/measurements.md
 """
 
 from __future__ import annotations

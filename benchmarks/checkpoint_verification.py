@@ -6,7 +6,7 @@ one core) runs in blocks, alone or beside something else in random turns; of the
 alone in the same round the median is taken, with a 95 % bootstrap interval.
 
     python benchmarks/checkpoint_verification.py            # print
-    python benchmarks/checkpoint_verification.py --write    # and write docs/measurements.md
+    python benchmarks/checkpoint_verification.py --write    # and write docs/develop/measurements.md
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def main() -> None:
     parser.add_argument("--blocks", type=int, default=40, help="rounds of blocks of the training")
     parser.add_argument("--block-seconds", type=float, default=1.0)
     parser.add_argument("--folder", default=".", help="where the checkpoint lies: the storage to be measured")
-    parser.add_argument("--write", action="store_true", help="write the result into docs/measurements.md")
+    parser.add_argument("--write", action="store_true", help="write the result into docs/develop/measurements.md")
     parser.add_argument("--train", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.train:

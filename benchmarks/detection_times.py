@@ -5,7 +5,7 @@ pages, and whether events or time are counted: objectives that share these share
 counters on, tickets every 4 minutes from recorded events on, as the rules' groups are.
 
     python benchmarks/detection_times.py            # print
-    python benchmarks/detection_times.py --write    # and write docs/measurements.md
+    python benchmarks/detection_times.py --write    # and write docs/develop/measurements.md
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ def rows(names: Mapping[str, Slo]) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="write the result into docs/measurements.md")
+    parser.add_argument("--write", action="store_true", help="write the result into docs/develop/measurements.md")
     options = parser.parse_args()
     columns = [f"{what}, {how}" for what in ("page", "page clears", "ticket", "ticket clears") for how in ("computed", "measured")]
     head = ["| objectives | target | outage | " + " | ".join(columns) + " |", "|---" * (3 + len(columns)) + "|"]

@@ -7,7 +7,7 @@ nvitop-exporter does so too, by its default. Every page is read every five secon
 memory its resident set at the end. What the calls themselves burn is their number times 50 µs.
 
     python benchmarks/gpu_overhead.py                        # five minutes
-    python benchmarks/gpu_overhead.py --seconds 60 --write   # and write docs/measurements.md
+    python benchmarks/gpu_overhead.py --seconds 60 --write   # and write docs/develop/measurements.md
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Measured:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=300.0, help="length of the run")
-    parser.add_argument("--write", action="store_true", help="write the result into docs/measurements.md")
+    parser.add_argument("--write", action="store_true", help="write the result into docs/develop/measurements.md")
     options = parser.parse_args()
     if not EXPORTER.exists():
         raise SystemExit(f"{EXPORTER} is not there: pip install nvitop-exporter")

@@ -3,7 +3,7 @@
 Resolving is a dry run; installing resolves again, with what that downloaded in the installer's cache. PyTorch is in no extra.
 
     python benchmarks/install_matrix.py            # print
-    python benchmarks/install_matrix.py --write    # and write docs/measurements.md
+    python benchmarks/install_matrix.py --write    # and write docs/develop/measurements.md
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Installed:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="write the result into docs/measurements.md")
+    parser.add_argument("--write", action="store_true", help="write the result into docs/develop/measurements.md")
     options = parser.parse_args()
     heads = ["| installer | comes with | resolving: wall, CPU | installing: wall, CPU | packages |", "|---|---|---|---|---|"]
     rows = []

@@ -35,7 +35,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", default=LOOPS, choices=LOOPS)
     parser.add_argument("--seconds", type=float, default=20.0, help="how long each loop trains")
-    parser.add_argument("--write", action="store_true", help="write the table into docs/measurements.md")
+    parser.add_argument("--write", action="store_true", help="write the table into docs/develop/measurements.md")
     options = parser.parse_args()
     if shutil.which("py-spy", path=str(Path(sys.executable).parent)) is None:
         parser.error("py-spy is not beside this interpreter: pip install py-spy")

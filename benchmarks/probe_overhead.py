@@ -6,7 +6,7 @@ taken, and of these the median, with a 95 % bootstrap interval. Off means: the f
 ones, no hook is set, and the sampler thread wakes but does nothing (traceml-ai: no `trace_step`, its wrappers pass through).
 
     python benchmarks/probe_overhead.py            # print
-    python benchmarks/probe_overhead.py --write    # and write docs/measurements.md
+    python benchmarks/probe_overhead.py --write    # and write docs/develop/measurements.md
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=20_000, help="steps of each tool and loop, on and off together")
     parser.add_argument("--loops", type=float, nargs="*", default=[30.0, 1.0], help="milliseconds of a step")
-    parser.add_argument("--write", action="store_true", help="write the result into docs/measurements.md")
+    parser.add_argument("--write", action="store_true", help="write the result into docs/develop/measurements.md")
     parser.add_argument("--child", nargs=2, metavar=("TOOL", "MILLISECONDS"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:

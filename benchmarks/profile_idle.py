@@ -7,7 +7,7 @@ With the variable over without it is the cost, without it over without it the no
 bootstrap interval.
 
     python benchmarks/profile_idle.py            # print, about ten minutes
-    python benchmarks/profile_idle.py --write    # and write docs/measurements.md
+    python benchmarks/profile_idle.py --write    # and write docs/develop/measurements.md
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=600)
     parser.add_argument("--block-steps", type=int, default=40)
-    parser.add_argument("--write", action="store_true", help="write the result into docs/measurements.md")
+    parser.add_argument("--write", action="store_true", help="write the result into docs/develop/measurements.md")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:

@@ -4,7 +4,7 @@ A DDP training of two processes that knows nothing of tachoscope (tests/training
 real agent, and the command again and again; when a rank began is what kineto wrote into its trace.
 
     python benchmarks/profile_starts.py            # print, about ten minutes
-    python benchmarks/profile_starts.py --write    # and write docs/measurements.md
+    python benchmarks/profile_starts.py --write    # and write docs/develop/measurements.md
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ JOB = "resnet"
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--profiles", type=int, default=12)
-    parser.add_argument("--write", action="store_true", help="write the result into docs/measurements.md")
+    parser.add_argument("--write", action="store_true", help="write the result into docs/develop/measurements.md")
     options = parser.parse_args()
     apart = sorted(measure(options.profiles))
     table = "\n".join(

@@ -5,7 +5,7 @@ Both counts are compared with each other and with the truth; the evaluations at 
 and must not.
 
 python benchmarks/random_streams.py --streams 1000     # print
-python benchmarks/random_streams.py --write            # 10,000, half of each objective, and put the table into docs/measurements.md
+python benchmarks/random_streams.py --write            # 10,000, half of each objective, into docs/develop/measurements.md
 """
 
 from __future__ import annotations

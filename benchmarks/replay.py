@@ -1,7 +1,7 @@
 """How long it takes to replay recorded operations: 128 workers, 1,000 steps, 20 operations each, on one core.
 
 python benchmarks/replay.py            # print
-python benchmarks/replay.py --write    # and put the table into docs/measurements.md
+python benchmarks/replay.py --write    # and put the table into docs/develop/measurements.md
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Writes a benchmark's result into its place in docs/measurements.md."""
+"""Writes a benchmark's result into its place in docs/develop/measurements.md."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-PAGE = Path(__file__).parent.parent / "docs" / "measurements.md"
+PAGE = Path(__file__).parent.parent / "docs" / "develop" / "measurements.md"
 
 
 def write_section(name: str, table: str, command: str = "") -> None:

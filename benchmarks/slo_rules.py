@@ -8,7 +8,7 @@ longer intervals are evaluated each minute, which costs the same each time.
 
     python benchmarks/slo_rules.py                           # ten minutes
     python benchmarks/slo_rules.py --nodes 50 --days 1       # a look
-    python benchmarks/slo_rules.py --write                   # and write docs/measurements.md
+    python benchmarks/slo_rules.py --write                   # and write docs/develop/measurements.md
 """
 
 from __future__ import annotations
@@ -268,7 +268,7 @@ def check(server: Server, slos: Sequence[Slo]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="write the result into docs/measurements.md")
+    parser.add_argument("--write", action="store_true", help="write the result into docs/develop/measurements.md")
     parser.add_argument("--nodes", type=int, default=Fleet().nodes)
     parser.add_argument("--days", type=float, default=28.0, help="of recorded events, at most")
     parser.add_argument("--rules", type=Path, default=ALERTS / "generated" / "prometheus", help="folder of rule files")

@@ -5,7 +5,7 @@ configuration), and then looks at all jobs as `tachoscope watch` does. One job's
 
     python benchmarks/watch.py                                  # 200 jobs of 64 ranks, 3 cycles; prints
     python benchmarks/watch.py --jobs 20 --cycles 100           # memory
-    python benchmarks/watch.py --write                          # and writes docs/measurements.md
+    python benchmarks/watch.py --write                          # and writes docs/develop/measurements.md
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def bottlenecks() -> str:
     rows = []
     for entry in BY_SLUG.values():
         looked_for = entry.slug not in missing_signals() or entry.slug == "h2d_copy"
-        page = f"[{entry.slug}](../{entry.runbook})"
+        page = f"[{entry.slug}](../../{entry.runbook})"
         need = "on CUDA" if entry.slug == "h2d_copy" else "yes" if looked_for else f"no: needs {missing_signals()[entry.slug]}"
         need = f"on CUDA, with {missing_signals()[entry.slug]}" if entry.slug in GPU_CLASSES else need
         need = f"with {missing_signals()[entry.slug]}" if entry.slug in EXCHANGE_CLASSES else need
@@ -73,7 +73,7 @@ def bottlenecks() -> str:
             "# Bottlenecks",
             "The closed list of classes, the ledger state that each inflates, and whether it is found today.",
             "",
-            "| class | what it is | ledger state | from step records | from profiler traces | from [operations](replay.md) |",
+            "| class | what | ledger state | from step records | from profiler traces | from [operations](../develop/replay.md) |",
             "|---|---|---|---|---|---|",
             *rows,
             "",
@@ -100,8 +100,10 @@ def metrics() -> str:
         [
             "# Metrics",
             "The catalogue in `core/tachoscope_core/metrics/catalogue.py`. The agent serves all but `tachoscope_goodput_ratio` and "
-            "`tachoscope_bottleneck_ratio`, which need the whole job, and `tachoscope_watch_*`: [`tachoscope watch`](watch.md) "
-            "serves those. Ledger states of a rank: " + ", ".join(f"`{state}`" for state in TRAINING_STATES) + ".",
+            "`tachoscope_bottleneck_ratio`, which need the whole job, and `tachoscope_watch_*`: "
+            "[`tachoscope watch`](../guides/watch.md) serves those. Ledger states of a rank: "
+            + ", ".join(f"`{state}`" for state in TRAINING_STATES)
+            + ".",
             "",
             "| name | type | unit | labels | meaning |",
             "|---|---|---|---|---|",
@@ -316,7 +318,7 @@ def _with_section(page: str, name: str, table: str) -> str:
 def main() -> int:
     """Write or check the pages; return the exit code."""
     stale = []
-    for name, make in (("bottlenecks", bottlenecks), ("metrics", metrics), ("commands", commands)):
+    for name, make in (("reference/bottlenecks", bottlenecks), ("reference/metrics", metrics), ("reference/commands", commands)):
         path, text = HERE / f"{name}.md", HEAD + make() + "\n"
         if path.exists() and path.read_text() == text:
             continue
@@ -327,15 +329,15 @@ def main() -> int:
     stale += alert_runbooks(write="--check" not in sys.argv)
     stale += dashboard_files(write="--check" not in sys.argv)
     sections = (
-        ("detection", "detection_times", detection_times),
-        ("collectors", "nvml_sources", nvml_sources),
-        ("health", "health_rules", health_rules),
-        ("checkpoints", "checkpoint_intervals", checkpoint_intervals),
-        ("prices", "price_table", price_table),
-        ("programs", "exit_codes", exit_code_table),
-        ("programs", "answers", answer_tables),
-        ("servers", "servers", server_table),
-        ("slos", "objectives", objective_table),
+        ("guides/detection", "detection_times", detection_times),
+        ("agent/collectors", "nvml_sources", nvml_sources),
+        ("agent/health", "health_rules", health_rules),
+        ("guides/checkpoints", "checkpoint_intervals", checkpoint_intervals),
+        ("guides/prices", "price_table", price_table),
+        ("reference/programs", "exit_codes", exit_code_table),
+        ("reference/programs", "answers", answer_tables),
+        ("guides/servers", "servers", server_table),
+        ("guides/slos", "objectives", objective_table),
         ("../runbooks/procedure-checkpoint-policy", "preemptible_policy", preemptible_policy),
     )
     for name, section, make in sections:

@@ -209,7 +209,7 @@ def integrity(model: Any, *, every: int = 100, replicas: Sequence[int] | None = 
 
     Called on every rank, after the model is built. `$TACHOSCOPE_INTEGRITY_EVERY` does the same without it, for each model in
     `DistributedDataParallel`, else for the optimizer's parameters. A check reads all parameters and gradients once and waits for
-    the device; see docs/probe.md for what it costs.
+    the device; see docs/concepts/probe.md for what it costs.
 
     Args:
         model: a `torch.nn.Module`; it is not kept alive.

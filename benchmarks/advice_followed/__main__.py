@@ -6,7 +6,7 @@ Each case is a small training with one planted cost. It runs under `tachoscope r
 the report; the training runs again with these settings and no other change. Its own clock says how long a step takes.
 
 A machine that does other work at the same time gives wrong seconds. Rows are written one by one: the same command goes on where
-it stopped. `--section` writes the table into docs/measurements.md.
+it stopped. `--section` writes the table into docs/develop/measurements.md.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=8.0, help="of training in each run; each case has one or two runs")
     parser.add_argument("--list", action="store_true", help="print the cases and do nothing")
     parser.add_argument("--report", action="store_true", help="print the table of the rows that are there")
-    parser.add_argument("--section", action="store_true", help="write the table into docs/measurements.md")
+    parser.add_argument("--section", action="store_true", help="write the table into docs/develop/measurements.md")
     return parser.parse_args()
 
 

@@ -274,7 +274,7 @@ def main() -> None:
         "--trace", action="append", default=[], metavar="FILE", help="look at this trace instead of those made here"
     )
     parser.add_argument("--interactions", type=int, default=200, help="over which the server's memory is watched")
-    parser.add_argument("--write", action="store_true", help="write the result into docs/measurements.md")
+    parser.add_argument("--write", action="store_true", help="write the result into docs/develop/measurements.md")
     options = parser.parse_args()
     BUILD.mkdir(parents=True, exist_ok=True)
     chosen = list(options.only or (() if options.trace else VIEWS))

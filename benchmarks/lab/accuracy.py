@@ -1,7 +1,7 @@
-"""Writes docs/accuracy.md with its pictures and its table of runs.
+"""Writes docs/develop/accuracy.md with its pictures and its table of runs.
 
 python -m benchmarks.lab.accuracy RUNS       # judge the runs of the lab, and write all
-python -m benchmarks.lab.accuracy            # make page and pictures again from docs/accuracy/results.csv
+python -m benchmarks.lab.accuracy            # make page and pictures again from docs/develop/accuracy/results.csv
 python -m benchmarks.lab.accuracy --check    # exit with 1 if they are not what the table gives
 """
 
@@ -93,7 +93,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", type=Path, nargs="?", help="a folder of the lab")
     parser.add_argument("--check", action="store_true", help="write nothing")
-    parser.add_argument("--docs", type=Path, default=REPOSITORY / "docs")
+    parser.add_argument("--docs", type=Path, default=REPOSITORY / "docs" / "develop")
     options = parser.parse_args()
     (options.docs / "accuracy").mkdir(parents=True, exist_ok=True)
     try:

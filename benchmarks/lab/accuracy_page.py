@@ -1,4 +1,4 @@
-"""The text of docs/accuracy.md: from rows to Markdown, with no figure that is not counted from them."""
+"""The text of docs/develop/accuracy.md: from rows to Markdown, with no figure that is not counted from them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchmarks.lab.tally import Share
 from tachoscope_core.report.taxonomy import BY_SLUG
 
 CONVENTIONS = (Path(__file__).parent / "how_it_is_counted.md").read_text().rstrip("\n")
-HEAD = "<!-- Made by `python -m benchmarks.lab.accuracy`: from docs/accuracy/results.csv. -->\n"
+HEAD = "<!-- Made by `python -m benchmarks.lab.accuracy`: from docs/develop/accuracy/results.csv. -->\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ def _words(rows: Sequence[Row], test: Sequence[Row], about: dict[str, Any]) -> s
     same = same if frozen else "**That they were frozen before the test runs is not recorded.**"
     machine = about.get("machine", "")
     lines = [
-        "Faults are caused for real in small real trainings (docs/lab.md). What each costs is measured by a clock of its injector.",
+        "Faults are caused for real in small trainings (docs/develop/lab.md). A clock of its injector measures what each costs.",
         "The same probe and the same analysis as anybody's then say what they found. All runs are in `accuracy/results.csv`.",
     ]
     if tally.judged(test):

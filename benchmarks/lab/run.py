@@ -1,7 +1,7 @@
 """Causes bottlenecks for real and keeps, for each run, the probe's records and the truth.
 
-A run is a folder of --out with `truth.json` and `store/` (docs/lab.md). Runs that are there already are kept, so that the same
-command goes on where it was interrupted. One run at a time: it needs two cores, and whatever else computes on them is in it.
+A run is a folder of --out with `truth.json` and `store/` (docs/develop/lab.md). Runs that are there already are kept, so that the
+same command goes on where it was interrupted. One run at a time: it needs two cores, and whatever else computes on them is in it.
 
     python -m benchmarks.lab --set smoke --out runs                               # four runs, half a minute
     python -m benchmarks.lab --set development --runs-per-class 3 --out runs      # about an hour

@@ -13,7 +13,7 @@ scripts are the authors' own, but for the lines that ask for an accelerator and,
 where. torchvision is a stand-in of this folder with random images. What is not there is skipped, with the reason.
 
 A machine that does other work at the same time gives wrong seconds. Rows are written one by one: the same command goes on where
-it stopped. `--section` writes the table into docs/measurements.md.
+it stopped. `--section` writes the table into docs/develop/measurements.md.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--keep", action="store_true", help="leave the planted copies in the folder for temporary files")
     parser.add_argument("--list", action="store_true", help="print the cases and do nothing")
     parser.add_argument("--report", action="store_true", help="print the table of the rows that are there")
-    parser.add_argument("--section", action="store_true", help="write the table into docs/measurements.md")
+    parser.add_argument("--section", action="store_true", help="write the table into docs/develop/measurements.md")
     return parser.parse_args()
 
 

@@ -6,7 +6,7 @@ other and with what was planted.
 
     python -m benchmarks.records_and_traces                    # all cases once, about a minute each
     python -m benchmarks.records_and_traces --only stall --repeat 3 --steps 5
-    python -m benchmarks.records_and_traces --section          # and write the table into docs/measurements.md
+    python -m benchmarks.records_and_traces --section          # and write the table into docs/develop/measurements.md
 
 A machine that does other work at the same time gives wrong seconds.
 """
@@ -68,7 +68,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=0.03, help="of the fault, per step")
     parser.add_argument("--own-profiler", action="store_true", help="the script records the traces; quicker, without an agent")
     parser.add_argument("--keep", action="store_true", help="leave the folders of the runs")
-    parser.add_argument("--section", action="store_true", help="write the table into docs/measurements.md")
+    parser.add_argument("--section", action="store_true", help="write the table into docs/develop/measurements.md")
     return parser.parse_args()
 
 

@@ -7,7 +7,7 @@ neighbouring blocks the ratio of their throughputs is taken, and of these the me
 the CPU seconds that the server's processes use for a request, which what else runs on the machine disturbs less.
 
     python -m benchmarks.serving.overhead            # print
-    python -m benchmarks.serving.overhead --write    # and write docs/measurements.md
+    python -m benchmarks.serving.overhead --write    # and write docs/develop/measurements.md
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Block = tuple[float, float]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=200, help="of blocks with and without the probe")
-    parser.add_argument("--write", action="store_true", help="write the result into docs/measurements.md")
+    parser.add_argument("--write", action="store_true", help="write the result into docs/develop/measurements.md")
     options = parser.parse_args()
     rows = [
         "| LitServe with | pairs | a second without | throughput with / without | CPU a request without | CPU without / with |",

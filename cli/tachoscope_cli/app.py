@@ -55,7 +55,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
     help="Where does the accelerator time go, is that within our objectives, and what do we do about it?",
-    epilog="First minute: `tachoscope demo`. Exit codes, and output for programs: docs/programs.md",
+    epilog="First minute: `tachoscope demo`. Exit codes, and output for programs: docs/reference/programs.md",
 )
 START = "Begin here"
 RECORD = "Record a job, and a node"
@@ -206,7 +206,7 @@ def run(
 )
 def agent(
     config: Annotated[
-        Path | None, typer.Option(help="YAML file; every key has a default, see docs/agent.md. Default: none is read.")
+        Path | None, typer.Option(help="YAML file; every key has a default, see docs/agent/agent.md. Default: none is read.")
     ] = None,
     store: StoreOption = None,
     spool: Annotated[

@@ -1,4 +1,4 @@
-"""The exit codes of the `tachoscope` command. Commands take them from here, and so does docs/programs.md."""
+"""The exit codes of the `tachoscope` command. Commands take them from here, and so does docs/reference/programs.md."""
 
 from __future__ import annotations
 

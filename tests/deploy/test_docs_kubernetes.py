@@ -1,4 +1,4 @@
-"""What docs/kubernetes.md shows is true: its documents and values are valid, its table is the chart's."""
+"""What docs/guides/kubernetes.md shows is true: its documents and values are valid, its table is the chart's."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tachoscope_core import yaml_text
 from tachoscope_core.metrics.gpu import GPU_METRICS
 from tachoscope_node.config.settings import Config
 
-PAGE = (REPOSITORY / "docs" / "kubernetes.md").read_text()
+PAGE = (REPOSITORY / "docs" / "guides" / "kubernetes.md").read_text()
 BLOCKS = [yaml_text.load(block) for block in re.findall(r"```yaml\n(.*?)```", PAGE, flags=re.DOTALL)]
 DOCUMENTS = [block for block in BLOCKS if "kind" in block]
 VALUES = [block for block in BLOCKS if "kind" not in block]
@@ -123,7 +123,7 @@ def test_the_query_gives_each_pod_the_utilisation_of_its_gpus_shared_ones_too(tm
 
 def test_links_lead_somewhere_and_keys_and_metrics_exist() -> None:
     for link in re.findall(r"\]\((?!https?://)([^)#]+)", PAGE):
-        assert (REPOSITORY / "docs" / link).exists(), link
+        assert (REPOSITORY / "docs" / "guides" / link).exists(), link
     known = {metric.name for metric in GPU_METRICS} | {"tachoscope_agent_rejected_total", "tachoscope_agent_unreadable_directories"}
     assert set(re.findall(r"\btachoscope_(?:gpu|agent)_\w+", PAGE)) <= known
     values = yaml_text.load((CHART / "values.yaml").read_text())

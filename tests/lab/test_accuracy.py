@@ -93,7 +93,7 @@ def test_page_and_pictures_are_made_from_the_table_alone_and_a_stale_one_is_foun
 
 
 def test_the_committed_page_is_what_the_committed_table_gives() -> None:
-    docs = accuracy.REPOSITORY / "docs"
+    docs = accuracy.REPOSITORY / "docs" / "develop"
 
     for name, text in accuracy.files(*accuracy.load(docs)).items():
         assert (docs / name).read_text() == text, "python -m benchmarks.lab.accuracy"

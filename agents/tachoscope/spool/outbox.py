@@ -2,7 +2,7 @@
 
 The training thread only puts a finished step into a queue; the sampler's thread encodes and writes it within a tenth of a second. A
 write on the training thread would cost three times the rest of the probe, since after a step's computing nothing of it is left
-in the processor's caches (docs/measurements.md).
+in the processor's caches (docs/develop/measurements.md).
 """
 
 from __future__ import annotations

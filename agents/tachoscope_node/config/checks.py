@@ -81,11 +81,13 @@ def warnings(config: Config) -> list[str]:
     found = []
     if not config.web_config and not _is_loopback(config.address):
         where = f"address {config.address!r} is not loopback and there is no web_config"
-        found.append(f"{where}: whoever reaches port {config.port} can read the metrics; see docs/agent.md for TLS and passwords")
+        found.append(
+            f"{where}: whoever reaches port {config.port} can read the metrics; see docs/agent/agent.md for TLS and passwords"
+        )
     if config.gpu.dcgm_url and config.gpu.dcgm_names:
         found.append(
             f"gpu.dcgm_names beside the dcgm-exporter {config.gpu.dcgm_url}: where Prometheus scrapes that one too, each GPU is "
-            "there twice under the same names; see docs/dcgm.md"
+            "there twice under the same names; see docs/agent/dcgm.md"
         )
     if os.path.isfile(config.gpu.kernel_log):
         found.append(

@@ -90,7 +90,9 @@ def _read(path: Path) -> dict[str, Any]:
     if data is None:
         return {}
     if not isinstance(data, dict):
-        raise TachoscopeError(f"{path} holds {type(data).__name__}, not keys and values", fix="see docs/agent.md for an example")
+        raise TachoscopeError(
+            f"{path} holds {type(data).__name__}, not keys and values", fix="see docs/agent/agent.md for an example"
+        )
     return {str(key): value for key, value in data.items()}
 
 

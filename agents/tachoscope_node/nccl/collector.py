@@ -108,7 +108,8 @@ class NcclCollector:
         if not self._files.tails:
             folders = ", ".join(self._settings.inspector)
             raise NoDataError(
-                "" if self.seen else f"NCCL's Inspector writes nothing below {folders}: see docs/nccl.md for its settings", families
+                "" if self.seen else f"NCCL's Inspector writes nothing below {folders}: see docs/agent/nccl.md for its settings",
+                families,
             )
         return families
 

@@ -1,7 +1,7 @@
 """Families as Prometheus's text, rendered at most once a tick, when somebody asks.
 
 What prometheus-client renders, to the byte (a test holds the two together), in a fifth of its time: of 1,500 series it takes 8 ms,
-and 14 ms as a scrape finds it, with nothing of it left in the processor's caches; see docs/measurements.md. The agent's own
+and 14 ms as a scrape finds it, with nothing of it left in the processor's caches; see docs/develop/measurements.md. The agent's own
 process is left to its ProcessCollector.
 """
 

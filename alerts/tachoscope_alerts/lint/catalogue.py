@@ -1,7 +1,7 @@
 """The series that an expression may use: ours, those of others that are declared, and those that our own rules record.
 
 Declared are names that we use or that users will want first, in `foreign/*.yaml`, each file with the source of its names; a
-file of the user's has the same form (docs/slos.md).
+file of the user's has the same form (docs/guides/slos.md).
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ def _declared(content: bytes, path: str) -> dict[str, Known]:
         read = msgspec.convert(yaml_text.load(content), type=_File)
     except (yaml.YAMLError, msgspec.ValidationError, ValueError, RecursionError) as error:
         reason = " ".join(str(error).split())
-        raise TachoscopeError(f"{path} is no catalogue of metrics: {reason}", fix="see docs/slos.md for its form") from None
+        raise TachoscopeError(f"{path} is no catalogue of metrics: {reason}", fix="see docs/guides/slos.md for its form") from None
     found: dict[str, Known] = {}
     for metric in read.metrics:
         if metric.name in found:

@@ -143,7 +143,7 @@ def _people(of: Slo | EventAlert, around: Surroundings) -> Iterator[Problem]:
         return
     page = around.runbooks / f"{of.alert}.md"
     if not page.is_file():
-        yield _error(of, f"{of.alert} has no runbook", f"write {page}: see docs/slos.md", "alert")
+        yield _error(of, f"{of.alert} has no runbook", f"write {page}: see docs/guides/slos.md", "alert")
     elif of.alert not in re.findall(r"\w+", page.read_text(errors="replace").partition("\n")[0]):
         what = f"the first line of {page} does not name {of.alert}"
         yield _error(of, what, f"begin it with `# {of.alert}`, and see whether it is that alert's page", "alert")
@@ -258,7 +258,7 @@ def _indicator(slo: Slo, known: Catalogue) -> Iterator[tuple[str, Fault]]:
 def _of_part(part: _Part, of: Known) -> Iterator[tuple[str, Fault]]:
     """Yield what is wrong with a selector of a metric that there is."""
     if of.type != part.type:
-        fix = f"name a {part.type}, or count another way (docs/slos.md)"
+        fix = f"name a {part.type}, or count another way (docs/guides/slos.md)"
         yield f"{part.at}.metric", Fault(f"{of.name} is a {of.type}, not a {part.type}", fix)
     yield from ((part.kept_at, unknown_label(label, of)) for label in part.kept if not of.has(label))
     for key, chosen in (("labels", part.selector.labels), ("excluding", part.selector.excluding)):

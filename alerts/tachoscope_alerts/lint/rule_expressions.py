@@ -126,7 +126,7 @@ def _dropped(where: str, labels: tuple[str, ...], *, listed_are_dropped: bool) -
         dropped = [label for label in wanted if label not in labels]
     if dropped:
         what = f"{where} ({', '.join(labels)}) drops {', '.join(dropped)}: jobs or services of one name hide each other"
-        yield Fault(what, f"keep {', '.join(IDENTITY)}; of nodes {IDENTITY[0]} (docs/alerting.md)")
+        yield Fault(what, f"keep {', '.join(IDENTITY)}; of nodes {IDENTITY[0]} (docs/guides/alerting.md)")
 
 
 def _hidden(call: Call) -> Iterator[Fault]:

@@ -16,7 +16,7 @@ from tachoscope_alerts.measure.evaluator import matches
 from tachoscope_alerts.spec.slo import AtMost, MoreThan, Ratio, Selector, Slo
 from tachoscope_core.net import prometheus as prometheus_query
 
-_NOT_THERE = 'nothing of it is measured there: see docs/slos.md, "What is not measured"'
+_NOT_THERE = 'nothing of it is measured there: see docs/guides/slos.md, "What is not measured"'
 
 
 class Asked(NamedTuple):

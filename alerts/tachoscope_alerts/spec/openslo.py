@@ -1,7 +1,7 @@
 """Objectives from OpenSLO v1 files (https://github.com/OpenSLO/OpenSLO).
 
 A metric source does not hold a query but names a metric and its labels, so that the same spec becomes PromQL and is evaluated over
-recorded samples. What OpenSLO has no key for stands in annotations that begin with `tachoscope.dev/`; see docs/slos.md.
+recorded samples. What OpenSLO has no key for stands in annotations that begin with `tachoscope.dev/`; see docs/guides/slos.md.
 """
 
 from __future__ import annotations

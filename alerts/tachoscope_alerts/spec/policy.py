@@ -133,7 +133,7 @@ def load(path: Path) -> Policy:
     """
     documents = marked_yaml.documents(path)
     if len(documents) != 1:
-        raise TachoscopeError(f"{path} holds {len(documents)} documents, not one", fix="see docs/alerting.md for an example")
+        raise TachoscopeError(f"{path} holds {len(documents)} documents, not one", fix="see docs/guides/alerting.md for an example")
     parts = documents[0].section(_KEYS)
     owners = _owners(_need(parts, "owners"))
     maintenance = parts.get("maintenance")
@@ -153,7 +153,7 @@ def load(path: Path) -> Policy:
 
 
 def _need(section: Section, key: str) -> Value:
-    return section.need(key, f"add {key}: as in docs/alerting.md")
+    return section.need(key, f"add {key}: as in docs/guides/alerting.md")
 
 
 def _owners(value: Value) -> dict[str, Owner]:

@@ -1,4 +1,4 @@
-"""How probable it is that a finding names the right class, learned on runs into which the fault was injected (docs/accuracy.md).
+"""How probable it is that a finding names the right class, learned on runs with an injected fault (docs/develop/accuracy.md).
 
 A finding's score is what can be told without them: the part of the resamples in which the loss is above the warning threshold,
 times the candidate's certainty. `calibration.yaml` says of each class how often findings with such a score were right.

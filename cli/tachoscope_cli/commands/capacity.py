@@ -47,7 +47,7 @@ def capacity(
     """Say at which request rate a server no longer meets its objectives, and what would move that.
 
     The recorded traffic is replayed, faster and slower, on a model of the engine whose costs the recording tells. See
-    docs/capacity.md.
+    docs/guides/capacity.md.
     """
     needs_analysis()
     from tachoscope_analyzers.serving.capacity import capacity as capacity_module

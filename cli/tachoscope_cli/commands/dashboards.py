@@ -91,7 +91,9 @@ def dashboards_check(
     slos: SlosOption = None,
     catalogue: Annotated[
         list[Path] | None,
-        typer.Option(metavar="FILE", help="Metrics of your own that boards may use, see docs/slos.md. Can be given several times."),
+        typer.Option(
+            metavar="FILE", help="Metrics of your own that boards may use, see docs/guides/slos.md. Can be given several times."
+        ),
     ] = None,
     exceptions: Annotated[
         Path | None,

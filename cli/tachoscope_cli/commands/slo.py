@@ -62,7 +62,9 @@ PolicyOption = Annotated[
 ]
 CatalogueOption = Annotated[
     list[Path] | None,
-    typer.Option(metavar="FILE", help="Metrics of your own that specs may use, see docs/slos.md. Can be given several times."),
+    typer.Option(
+        metavar="FILE", help="Metrics of your own that specs may use, see docs/guides/slos.md. Can be given several times."
+    ),
 ]
 
 

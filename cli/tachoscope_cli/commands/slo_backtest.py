@@ -46,7 +46,7 @@ def slo_backtest(
 ) -> None:
     """Say what attainment, budget, pages and tickets would have been with another target or threshold, beside what is committed.
 
-    The alerts' conditions are replayed on what was recorded. See docs/slo-report.md.
+    The alerts' conditions are replayed on what was recorded. See docs/guides/slo-report.md.
     """
     needs_analysis()
     from tachoscope_show.slo import backtest_words

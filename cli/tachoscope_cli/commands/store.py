@@ -93,7 +93,7 @@ def store_quarantine(
 ) -> None:
     """List the data shards of a job that failed on several ranks or attempts, or release them.
 
-    Loaders that ask `tachoscope.quarantined()` skip what is on the list. See docs/shards.md.
+    Loaders that ask `tachoscope.quarantined()` skip what is on the list. See docs/guides/shards.md.
     """
     from tachoscope_cli.launcher import shard_quarantine as quarantining
     from tachoscope_core.storage.store import Store

@@ -123,7 +123,7 @@ def _of_job(store: Store, job: str) -> list[Candidate]:
     """
     known = sorted(_known(store, job), key=lambda one: one.checkpoint.saved_at if one.checkpoint else 0.0, reverse=True)
     if not known:
-        fix = "name its files; which saves are seen: docs/checkpoints.md"
+        fix = "name its files; which saves are seen: docs/guides/checkpoints.md"
         raise TachoscopeError(f"job {job!r} in store {store.url} saved no checkpoint so far", fix=fix, exit_code=ExitCode.NOT_WELL)
     there = [candidate for candidate in known if "://" in candidate.path or os.path.lexists(candidate.path)]
     if not there:

@@ -32,7 +32,7 @@ def watch(
     ] = "127.0.0.1",
     web_config: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="TLS, passwords and tokens of the pages, as of the agent's (docs/agent.md)."),
+        typer.Option(metavar="FILE", help="TLS, passwords and tokens of the pages, as of the agent's (docs/agent/agent.md)."),
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Look once, print a line for each live job, and end.")] = False,  # noqa: FBT002
 ) -> None:

@@ -1,4 +1,4 @@
-"""What commands answer with `--format json`: one record each, whose keys docs/programs.md lists from here.
+"""What commands answer with `--format json`: one record each, whose keys docs/reference/programs.md lists from here.
 
 Within a `schema` keys are only added. One that is renamed, is left out or means something else makes it the next.
 """
@@ -174,4 +174,4 @@ ANSWERS: Mapping[str, type[msgspec.Struct]] = {
     "drill": Drilled,
     "drill --list": Drills,
 }
-"""By command; the records of other commands are where docs/programs.md says."""
+"""By command; the records of other commands are where docs/reference/programs.md says."""

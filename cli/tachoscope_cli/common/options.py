@@ -27,7 +27,9 @@ StoreOption = Annotated[
 
 TextOrJson = StrEnum("TextOrJson", ["text", "json"])
 TextJsonOrHtml = StrEnum("TextJsonOrHtml", ["text", "json", "html"])
-JsonOption = Annotated[TextOrJson, typer.Option("--format", help="text for people, json for programs (docs/programs.md).")]
+JsonOption = Annotated[
+    TextOrJson, typer.Option("--format", help="text for people, json for programs (docs/reference/programs.md).")
+]
 FormatOption = Annotated[TextJsonOrHtml, typer.Option("--format", help="text for people, json for programs, html to pass on.")]
 TEXT = TextOrJson["text"]
 TEXT_OF_THREE = TextJsonOrHtml["text"]

@@ -24,7 +24,7 @@ from tachoscope_cli.drill.webhook_receiver import Arrival, Receiver
 from tachoscope_cli.drill.workloads import Fault
 
 AGENT_JOB, WATCH_JOB = "tachoscope", "tachoscope-watch"
-"""The jobs of Prometheus's that scrape agents and the watch, as in docs/agent.md and docs/watch.md."""
+"""The jobs of Prometheus's that scrape agents and the watch, as in docs/agent/agent.md and docs/guides/watch.md."""
 _WELL_SECONDS = 120.0
 _TOLD_SECONDS = 1.5
 """A notification's way: Alertmanager looks at its groups about once a second, and tells over HTTP."""

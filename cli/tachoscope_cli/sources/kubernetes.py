@@ -108,7 +108,8 @@ def _listed(plural: str, ask: Callable[..., Any], *place: str) -> Iterator[dict[
                 notice(f"Kubernetes does not let you list {plural}: what they tell is missing")
                 return
             raise TachoscopeError(
-                f"Kubernetes refused to list {plural}: {error.status} {error.reason}", fix="the rights needed: docs/schedulers.md"
+                f"Kubernetes refused to list {plural}: {error.status} {error.reason}",
+                fix="the rights needed: docs/guides/schedulers.md",
             ) from None
         except (HTTPError, OSError, ValueError) as error:
             raise TachoscopeError(f"Kubernetes does not answer: {error}", fix="kubectl cluster-info") from None

@@ -1,8 +1,8 @@
 """The checksum of a file of a checkpoint: what a save's manifest holds and what verification compares, taken in one way.
 
 SHA-256, since anybody can check it with `sha256sum`, and since OpenSSL uses the processor's own instructions for it where there are
-some: it is then as fast as any standard hash that hashlib has (docs/measurements.md). Files are read, not mapped: a file that
-another process cuts short would otherwise end this one with SIGBUS.
+some: it is then as fast as any standard hash that hashlib has (docs/develop/measurements.md). Files are read, not mapped: a file
+that another process cuts short would otherwise end this one with SIGBUS.
 """
 
 from __future__ import annotations

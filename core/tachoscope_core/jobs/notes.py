@@ -16,7 +16,7 @@ from tachoscope_core.storage.spool import FOREIGN_PYTHON, FRAMEWORKS, PYTHON
 
 STEPS_BEFORE = "the report is on the steps before"
 """How the note of a failure begins what it means."""
-SAY_STEPS = "call tachoscope.step() at the end of each step (docs/steps.md)"
+SAY_STEPS = "call tachoscope.step() at the end of each step (docs/concepts/steps.md)"
 _NOTHING = f"no process of it computed gradients with torch or called tachoscope.step(): {SAY_STEPS}"
 
 
@@ -152,7 +152,7 @@ def computing_unmeasured(found: Sequence[Seen]) -> list[QualityNote]:
             + ("the computing of a step is not measured" if marked else "only the total time of a step is measured"),
             severity="limited" if marked else "bad",
             means="put `with tachoscope.phase('forward'):` around what computes, and `with tachoscope.phase('data_wait'):` around "
-            "what fetches input (docs/steps.md)",
+            "what fetches input (docs/concepts/steps.md)",
         )
     ]
 

@@ -38,7 +38,7 @@ def hash_of(path: Path) -> bytes:
     found = _HASH.fullmatch(given)
     if found is None or not 4 <= int(found[1]) <= MAX_COST:
         raise TachoscopeError(
-            f"the password file {path} holds no bcrypt hash of a cost between 4 and {MAX_COST}", fix="see docs/explorer.md"
+            f"the password file {path} holds no bcrypt hash of a cost between 4 and {MAX_COST}", fix="see docs/guides/explorer.md"
         )
     return given
 

@@ -76,7 +76,7 @@ def test_the_urgency_of_a_burn_is_that_of_the_workbooks_table_over_28_days() -> 
     found = [row for row in rows(of_objectives([SLO]).urgency) if " / " in row[0]][1:]
 
     # 2 % of the budget in an hour is all of it in 50 hours; with everything bad 13.44 x 0.1 % of an hour are needed: 48 s. To them
-    # come half of the base window and of an evaluation, and in three days of the sums: as in docs/detection.md.
+    # come half of the base window and of an evaluation, and in three days of the sums: as in docs/guides/detection.md.
     assert found == [
         ["1h / 5m", "page", "1.34 %", "13.4", "2 d 2 h", "101 s"],
         ["6h / 30m", "page", "0.56 %", "5.6", "5 d", "2.9 min"],

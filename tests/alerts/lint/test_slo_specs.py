@@ -123,7 +123,9 @@ def test_thresholds_on_histograms_are_boundaries_that_the_mapped_servers_have_to
 
 
 def test_the_examples_of_the_page_are_sound(tmp_path: Path):
-    gateway, queue, metrics = re.findall(r"```yaml\n(.*?)```", (REPOSITORY / "docs" / "slos.md").read_text(), flags=re.DOTALL)
+    gateway, queue, metrics = re.findall(
+        r"```yaml\n(.*?)```", (REPOSITORY / "docs" / "guides" / "slos.md").read_text(), flags=re.DOTALL
+    )
     (tmp_path / "gateway-availability.yaml").write_text(gateway)
     (tmp_path / "chat-queue.yaml").write_text(queue)
     (tmp_path / "metrics.yaml").write_text(metrics)

@@ -145,7 +145,7 @@ def test_what_is_no_policy_is_an_error_that_names_the_file(text: str, tmp_path: 
 
 
 def test_the_window_that_the_docs_show_can_be_used(tmp_path: Path) -> None:
-    docs = (SHIPPED.parents[1] / "docs" / "alerting.md").read_text()
+    docs = (SHIPPED.parents[1] / "docs" / "guides" / "alerting.md").read_text()
     (example,) = [block.split("```")[0] for block in docs.split("```yaml\n")[1:] if block.startswith("maintenance:")]
     (window,) = policy.load(changed(tmp_path, "maintenance: []\n", example)).maintenance
 

@@ -1,4 +1,4 @@
-"""What docs/advice.md shows is what the code says."""
+"""What docs/guides/advice.md shows is what the code says."""
 
 from helpers import REPOSITORY
 from tachoscope_analyzers.advice import drain, interval, workers
@@ -9,7 +9,7 @@ from tachoscope_analyzers.job import advice as of_job
 from tachoscope_analyzers.records.cores import Cores
 from tachoscope_analyzers.trace.findings import advice as of_traces
 
-PAGE = " ".join((REPOSITORY / "docs" / "advice.md").read_text().split())
+PAGE = " ".join((REPOSITORY / "docs" / "guides" / "advice.md").read_text().split())
 
 
 def test_every_class_with_advice_stands_in_the_page() -> None:

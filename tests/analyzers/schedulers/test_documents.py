@@ -46,7 +46,7 @@ def test_a_made_jobset_and_trainjob_have_the_fields_that_kubeflow_publishes() ->
         assert json.loads(kept) == document
 
 
-PAGE = (REPOSITORY / "docs" / "schedulers.md").read_text()
+PAGE = (REPOSITORY / "docs" / "guides" / "schedulers.md").read_text()
 (ROLE,) = (yaml_text.load(block) for block in re.findall(r"```yaml\n(.*?)```", PAGE, flags=re.DOTALL))
 
 

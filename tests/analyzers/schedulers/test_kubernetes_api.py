@@ -65,7 +65,7 @@ def test_a_kind_that_may_not_be_listed_is_said_to_be_missing(server: FakeApiServ
 def test_without_the_right_to_list_pods_the_way_out_is_told(server: FakeApiServer) -> None:
     server.forbidden = {PODS}
 
-    with pytest.raises(TachoscopeError, match=r"refused to list pods: 403.*docs/schedulers.md"):
+    with pytest.raises(TachoscopeError, match=r"refused to list pods: 403.*docs/guides/schedulers.md"):
         allocations(["kubernetes:ml/train"])
 
 

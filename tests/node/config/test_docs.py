@@ -1,4 +1,4 @@
-"""What docs/agent.md shows is true: pasted, it works, and its defaults are the agent's."""
+"""What docs/agent/agent.md shows is true: pasted, it works, and its defaults are the agent's."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tachoscope_node.config.load import load
 from tachoscope_node.config.settings import Config
 from tachoscope_service.http.web_config import load as load_web_config
 
-PAGE = (REPOSITORY / "docs" / "agent.md").read_text()
+PAGE = (REPOSITORY / "docs" / "agent" / "agent.md").read_text()
 MINIMAL, FULL, WEB, SCRAPE = re.findall(r"```yaml\n(.*?)```", PAGE, flags=re.DOTALL)
 EXAMPLES = {"spool", "store", "state", "node", "web_config", "devices", "otlp"}
 

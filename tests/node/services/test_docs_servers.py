@@ -1,4 +1,4 @@
-"""What docs/servers.md shows is true."""
+"""What docs/guides/servers.md shows is true."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tachoscope_core.metrics.serving import SERVING_METRICS
 from tachoscope_node.config.load import load
 from tachoscope_node.services.scrape_collector import ANSWER_SECONDS, MOST_BYTES, MOST_MODELS
 
-PAGE = (REPOSITORY / "docs" / "servers.md").read_text()
+PAGE = (REPOSITORY / "docs" / "guides" / "servers.md").read_text()
 
 
 def test_its_configuration_is_taken_as_pasted(tmp_path: Path) -> None:

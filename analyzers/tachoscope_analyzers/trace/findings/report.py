@@ -60,7 +60,7 @@ def report(job: JobTraces, name: str) -> Report:
     split = job_losses(job)
     if not len(split.numbers):
         raise TachoscopeError(
-            f"the traces of {name} hold no event with a duration", fix="record with torch.profiler, see docs/traces.md"
+            f"the traces of {name} hold no event with a duration", fix="record with torch.profiler, see docs/guides/traces.md"
         )
     series = Series(split.step, int(split.numbers[0]), int(split.numbers[-1]), SOURCE)
     across = across_ranks(job, split)

@@ -40,7 +40,7 @@ def show(context: Context) -> None:
     if not services:
         nothing(
             "The store has no service. An inference server leaves records once it is instrumented with `tachoscope.service` "
-            "and run by `tachoscope run`; docs/serving-probe.md says how."
+            "and run by `tachoscope run`; docs/guides/serving-probe.md says how."
         )
         return
     job, model = _chosen(context, services, wanted)

@@ -107,7 +107,7 @@ def test_a_trace_without_events_is_an_error_that_says_how_to_record_one(tmp_path
 
     with pytest.raises(TachoscopeError, match="no event") as error:
         report(read_job([path], executor=InProcess(), wanted=Wanted()), "empty")
-    assert "docs/traces.md" in str(error.value)
+    assert "docs/guides/traces.md" in str(error.value)
 
 
 def finding(found: Report, slug: str) -> Finding:

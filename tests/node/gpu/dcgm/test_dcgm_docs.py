@@ -1,4 +1,4 @@
-"""docs/dcgm.md says what the table of fields says, and shows the dashboard's queries that are tested."""
+"""docs/agent/dcgm.md says what the table of fields says, and shows the dashboard's queries that are tested."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tachoscope_node.gpu.dcgm.parser import read
 from tachoscope_node.gpu.metrics import families
 from tachoscope_service.metrics.prometheus_text import render
 
-PAGE = (REPOSITORY / "docs" / "dcgm.md").read_text()
+PAGE = (REPOSITORY / "docs" / "agent" / "dcgm.md").read_text()
 HEAD = "| field of DCGM | type, unit | metric | labels | of a MIG instance's line |\n|---|---|---|---|---|\n"
 
 

@@ -189,7 +189,7 @@ def test_the_drivers_own_advice_is_taken(number: int) -> None:
 
 
 def test_every_reason_is_in_the_table_of_the_page() -> None:
-    page = (Path(__file__).parents[4] / "docs" / "health.md").read_text()
+    page = (Path(__file__).parents[4] / "docs" / "agent" / "health.md").read_text()
     for reason in (*PLANTS, *FAULTS, "stale", "not_measured", "gpus_missing", "xid_<code>", "recovery_action"):
         assert f"\n| `{reason}`" in page, reason
     for advice in thresholds().recovery_actions.values():
