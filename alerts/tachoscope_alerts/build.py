@@ -21,7 +21,8 @@ from tachoscope_alerts.spec.policy import Policy
 from tachoscope_alerts.spec.slo import Slo
 
 HEADER = "# Made by `tachoscope slo build`: change alerts/slos, alerts/events or alerts/policy.yaml, then `make generate`.\n"
-_FOLDERS = ("prometheus", "kubernetes")
+MANIFESTS = "kubernetes"
+"""Folder of the PrometheusRule resources."""
 
 
 def build(
@@ -32,9 +33,15 @@ def build(
     out: Path,
     recordings: Sequence[Recording] = (),
     labels: Mapping[str, str] | None = None,
+    *,
+    manifests: bool = False,
 ) -> list[Path]:
-    """Write all files below `out`, and remove those that an earlier build made and this one does not; return those written."""
-    made = contents(slos, events, policy, timing, recordings, labels)
+    """Write all files below `out`, and remove those that an earlier build made and this one does not; return those written.
+
+    Args:
+        manifests: write PrometheusRule resources too. Those of an earlier build are kept current in any case.
+    """
+    made = contents(slos, events, policy, timing, recordings, labels, manifests=manifests or _has_manifests(out))
     for name, text in made.items():
         path = out / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -52,9 +59,11 @@ def check(
     out: Path,
     recordings: Sequence[Recording] = (),
     labels: Mapping[str, str] | None = None,
+    *,
+    manifests: bool = False,
 ) -> list[Path]:
     """Return the files below `out` that a build would change, write or remove."""
-    made = contents(slos, events, policy, timing, recordings, labels)
+    made = contents(slos, events, policy, timing, recordings, labels, manifests=manifests or _has_manifests(out))
     changed = [out / name for name, text in made.items() if not (out / name).exists() or (out / name).read_text() != text]
     return changed + _left_over(made, out)
 
@@ -66,18 +75,19 @@ def contents(
     timing: Timing,
     recordings: Sequence[Recording] = (),
     labels: Mapping[str, str] | None = None,
+    *,
+    manifests: bool = False,
 ) -> dict[str, str]:
     """Return what each file holds, by its path below the folder of generated files; rules of a drill come without tests.
 
     Args:
-        labels: of the PrometheusRule resources, beside our own.
+        labels: of the PrometheusRule resources, beside our own. manifests: make these resources.
     """
     documents: dict[str, Any] = {}
     for name, of_spec in _specs(slos).items():
         groups = [group for slo in of_spec for group in rules.groups(slo, policy, timing)]
         file = f"{name}.rules.yaml"
         documents[f"prometheus/{file}"] = {"groups": groups}
-        documents[f"kubernetes/{name}.yaml"] = prometheus_rule(name, groups, labels)
         if timing.scale == 1.0:
             documents[f"prometheus/{name}_test.yaml"] = promtests.of_pages(of_spec, policy, timing, file)
             documents[f"prometheus/{name}_tickets_test.yaml"] = promtests.of_tickets(of_spec, policy, timing, file)
@@ -85,12 +95,14 @@ def contents(
         of_group = [event for event in events if event.group == group]
         name, groups = f"events-{group}", event_alerts.groups(of_group, policy, timing)
         documents[f"prometheus/{name}.rules.yaml"] = {"groups": groups}
-        documents[f"kubernetes/{name}.yaml"] = prometheus_rule(name, groups, labels)
         if timing.scale == 1.0:
             documents[f"prometheus/{name}_test.yaml"] = promtests.of_event_alerts(of_group, timing, f"{name}.rules.yaml")
     if made := board_recordings.groups(recordings, timing):
         documents[f"prometheus/{GROUP}.rules.yaml"] = {"groups": made}
-        documents[f"kubernetes/{GROUP}.yaml"] = prometheus_rule(GROUP, made, labels)
+    if manifests:
+        for path in [name for name in documents if name.endswith(".rules.yaml")]:
+            name = Path(path).name.removesuffix(".rules.yaml")
+            documents[f"{MANIFESTS}/{name}.yaml"] = prometheus_rule(name, documents[path]["groups"], labels)
     documents["alertmanager.yaml"] = alertmanager.configuration(policy, slos, timing=timing)
     return {name: _header(name) + to_yaml(document) for name, document in sorted(documents.items())}
 
@@ -108,5 +120,13 @@ def _specs(slos: Sequence[Slo]) -> dict[str, list[Slo]]:
 
 
 def _left_over(made: dict[str, str], out: Path) -> list[Path]:
-    there = [path for folder in _FOLDERS for path in sorted((out / folder).glob("*.yaml"))]
-    return [path for path in there if str(path.relative_to(out)) not in made and path.read_text().startswith(HEADER)]
+    there = [path for folder in ("prometheus", MANIFESTS) for path in sorted((out / folder).glob("*.yaml"))]
+    return [path for path in there if str(path.relative_to(out)) not in made and _is_ours(path)]
+
+
+def _has_manifests(out: Path) -> bool:
+    return any(map(_is_ours, (out / MANIFESTS).glob("*.yaml")))
+
+
+def _is_ours(path: Path) -> bool:
+    return path.read_text().startswith(HEADER)

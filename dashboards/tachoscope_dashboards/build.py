@@ -1,4 +1,4 @@
-"""Writes the boards: JSON for a folder that Grafana reads or for its import, and ConfigMaps for the sidecar that loads boards.
+"""Writes the boards: JSON for a folder that Grafana reads or for its import, and ConfigMaps for its sidecar.
 
 The same boards give the same bytes, so that what is committed can be compared with what it is made from.
 """
@@ -25,8 +25,8 @@ MOST_BYTES = 1 << 20
 """Of the data of a ConfigMap: https://kubernetes.io/docs/concepts/configuration/configmap/"""
 
 
-def contents(boards: Sequence[Json]) -> dict[str, str]:
-    """Return what each file holds, by its path below the folder of generated files.
+def contents(boards: Sequence[Json], *, configmaps: bool = False) -> dict[str, str]:
+    """Return what each file holds, by its path below the folder of generated files; configmaps: with a ConfigMap for each board.
 
     Raises:
         TachoscopeError: a board is too large for a ConfigMap, or holds a number that JSON has not.
@@ -38,7 +38,8 @@ def contents(boards: Sequence[Json]) -> dict[str, str]:
         if len(text.encode()) > MOST_BYTES:
             raise TachoscopeError(f"the board {name} has more than 1 MiB, which no ConfigMap holds", fix="make two of it")
         found[f"{name}.json"] = text
-        found[f"{CONFIGMAPS}/{name}.yaml"] = HEADER + to_yaml(config_map(name, text))
+        if configmaps:
+            found[f"{CONFIGMAPS}/{name}.yaml"] = HEADER + to_yaml(config_map(name, text))
     return found
 
 
@@ -69,15 +70,19 @@ def config_map(name: str, text: str) -> Json:
     }
 
 
-def build(boards: Sequence[Json], out: Path) -> list[Path]:
+def build(boards: Sequence[Json], out: Path, *, configmaps: bool = False) -> list[Path]:
     """Write all files below `out`, and remove those that an earlier build made and this one does not; return those written.
+
+    Args:
+        configmaps: write a ConfigMap for each board too. Those of an earlier build are kept current in any case.
 
     Raises:
         TachoscopeError: a file cannot be written.
     """
-    made = contents(boards)
+    made = contents(boards, configmaps=configmaps or _has_configmaps(out))
     try:
-        (out / CONFIGMAPS).mkdir(parents=True, exist_ok=True)
+        for folder in {(out / name).parent for name in made}:
+            folder.mkdir(parents=True, exist_ok=True)
         for name, text in made.items():
             (out / name).write_text(text)
         for path in _left_over(made, out):
@@ -87,11 +92,15 @@ def build(boards: Sequence[Json], out: Path) -> list[Path]:
     return [out / name for name in made]
 
 
-def check(boards: Sequence[Json], out: Path) -> list[Path]:
+def check(boards: Sequence[Json], out: Path, *, configmaps: bool = False) -> list[Path]:
     """Return the files below `out` that a build would change, write or remove."""
-    made = contents(boards)
+    made = contents(boards, configmaps=configmaps or _has_configmaps(out))
     changed = [out / name for name, text in made.items() if not (out / name).is_file() or (out / name).read_text() != text]
     return changed + _left_over(made, out)
+
+
+def _has_configmaps(out: Path) -> bool:
+    return any(map(_is_ours, (out / CONFIGMAPS).glob("*.yaml")))
 
 
 def _left_over(made: dict[str, str], out: Path) -> list[Path]:

@@ -30,7 +30,7 @@ TIMING = Timing()
 
 
 def test_each_spec_and_each_group_of_events_has_its_rules_their_tests_and_a_manifest(tmp_path: Path) -> None:
-    made = {str(path.relative_to(tmp_path)) for path in build(SLOS, EVENTS, POLICY, TIMING, tmp_path)}
+    made = {str(path.relative_to(tmp_path)) for path in build(SLOS, EVENTS, POLICY, TIMING, tmp_path, manifests=True)}
 
     for name in ("inference-availability", "inference-ttft", "training-goodput"):
         endings = (".rules.yaml", "_test.yaml", "_tickets_test.yaml")
@@ -55,7 +55,7 @@ def test_a_build_gives_the_same_bytes_again_and_the_check_finds_nothing(tmp_path
 
 
 def test_the_check_names_what_a_build_would_change_write_or_remove(tmp_path: Path) -> None:
-    build(SLOS, EVENTS, POLICY, TIMING, tmp_path)
+    build(SLOS, EVENTS, POLICY, TIMING, tmp_path, manifests=True)
     (tmp_path / "alertmanager.yaml").unlink()
     changed = [replace(AVAILABILITY, target=0.99), FIRST_TOKEN, FIRST_TOKEN_P95]
 
@@ -169,9 +169,23 @@ def test_no_committed_rule_reads_raw_series_over_more_than_six_hours() -> None:
                 assert all(metric.startswith("slo:") for metric, _ in raw), f"{path.name}: {rule}"
 
 
-def test_the_operator_takes_every_committed_manifest() -> None:
-    for path in shipped("kubernetes/*.yaml"):
-        assert refused(yaml_text.load(path.read_text())) == [], path.name
+def test_the_operator_takes_every_manifest_of_what_is_shipped() -> None:
+    slos, recorded = openslo.load([ALERTS / "slos"]), recordings.load(ALERTS / "recordings.yaml")
+    made = contents(slos, EVENTS, POLICY, TIMING, recorded, manifests=True)
+    manifests = {name: text for name, text in made.items() if name.startswith("kubernetes/")}
+
+    assert len(manifests) == len(shipped("prometheus/*.rules.yaml"))
+    for name, text in manifests.items():
+        assert refused(yaml_text.load(text)) == [], name
+
+
+def test_manifests_are_written_on_demand_and_kept_current_from_then_on(tmp_path: Path) -> None:
+    build(SLOS, EVENTS, POLICY, TIMING, tmp_path)
+    assert not (tmp_path / "kubernetes").exists()
+
+    build(SLOS, EVENTS, POLICY, TIMING, tmp_path, manifests=True)
+    build([AVAILABILITY], (), POLICY, TIMING, tmp_path)
+    assert [path.name for path in (tmp_path / "kubernetes").iterdir()] == ["inference-availability.yaml"]
 
 
 @pytest.mark.parametrize("objective", openslo.load([ALERTS / "slos"]), ids=lambda slo: slo.name)

@@ -14,7 +14,7 @@ from tachoscope_alerts.compile.links import board_name
 from tachoscope_core import yaml_text
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_dashboards.boards.all import boards
-from tachoscope_dashboards.build import HEADER, MOST_BYTES, build, check, contents
+from tachoscope_dashboards.build import MOST_BYTES, build, check, contents
 from tachoscope_dashboards.parts.grafana_json import to_json
 
 SUITE = [to_json(board) for board in boards(POLICY)]
@@ -27,7 +27,7 @@ def other(uid: str) -> Json:
 
 
 def test_each_board_is_a_file_and_a_config_map_with_the_same_board(tmp_path: Path) -> None:
-    written = build([made()], tmp_path)
+    written = build([made()], tmp_path, configmaps=True)
     config_map = yaml_text.load((tmp_path / "configmaps" / "small.yaml").read_text())
 
     assert [str(path.relative_to(tmp_path)) for path in written] == ["small.json", "configmaps/small.yaml"]
@@ -40,10 +40,19 @@ def test_each_board_is_a_file_and_a_config_map_with_the_same_board(tmp_path: Pat
 
 @pytest.mark.parametrize("board", SUITE, ids=lambda board: board["uid"])
 def test_a_config_map_is_valid_and_small_enough_for_kubectl_to_apply(board: Json) -> None:
-    text = contents([board])[f"configmaps/{board_name(board['uid'])}.yaml"]
+    text = contents([board], configmaps=True)[f"configmaps/{board_name(board['uid'])}.yaml"]
 
     kubernetes_validate.validate(yaml_text.load(text), "1.34", strict=True)
     assert len(text.encode()) < 256 << 10  # kubectl keeps what was applied in an annotation, which has at most this
+
+
+def test_config_maps_are_written_on_demand_and_kept_current_from_then_on(tmp_path: Path) -> None:
+    build([made()], tmp_path)
+    assert not (tmp_path / "configmaps").exists()
+
+    build([made()], tmp_path, configmaps=True)
+    build([other("b")], tmp_path)
+    assert [path.name for path in (tmp_path / "configmaps").iterdir()] == ["b.yaml"]
 
 
 def test_the_same_boards_give_the_same_bytes(tmp_path: Path) -> None:
@@ -53,7 +62,7 @@ def test_the_same_boards_give_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_what_a_build_would_write_change_or_remove_is_not_current(tmp_path: Path) -> None:
-    build([made(), other("gone")], tmp_path)
+    build([made(), other("gone")], tmp_path, configmaps=True)
     (tmp_path / "small.json").write_text("{}")
     (tmp_path / "configmaps" / "small.yaml").unlink()
 
@@ -62,7 +71,7 @@ def test_what_a_build_would_write_change_or_remove_is_not_current(tmp_path: Path
 
 
 def test_what_an_earlier_build_made_goes_and_what_others_put_there_stays(tmp_path: Path) -> None:
-    build([made(), other("tachoscope-gone")], tmp_path)
+    build([made(), other("tachoscope-gone")], tmp_path, configmaps=True)
     (tmp_path / "before.json").write_text(json.dumps(other("before")))  # of a version whose uids were the names alone
     of_others = {
         tmp_path / "theirs.json": json.dumps({"uid": "theirs", "tags": ["own"]}),
@@ -100,7 +109,6 @@ def test_a_folder_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
 
 def test_what_is_committed_is_what_the_boards_make() -> None:
     assert check(SUITE, GENERATED) == []
-    assert (GENERATED / "configmaps" / "agents.yaml").read_text().startswith(HEADER)
     assert {path.stem: json.loads(path.read_text()) for path in OF_CHART.glob("*.json")} == {
         board_name(one["uid"]): one for one in SUITE
     }

@@ -1,4 +1,4 @@
-"""The journeys of docs/guides/explorer.md in a real browser, on recorded demos: from "it is slow" to the line, the cure and the proof."""
+"""The way through the explorer in a real browser, on recorded demos: from "it is slow" to the line, the cure and the proof."""
 
 from __future__ import annotations
 

@@ -41,17 +41,20 @@ PolicyOption = Annotated[
 @dashboards_app.command(
     "build",
     epilog="Examples: `tachoscope dashboards build`, `tachoscope dashboards build --check`, "
-    "`tachoscope dashboards build --policy our-policy.yaml --out boards/`",
+    "`tachoscope dashboards build --policy our-policy.yaml --out boards/ --configmaps`",
 )
 def dashboards_build(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder to write to.")] = Path("dashboards/generated"),
     policy: PolicyOption = None,
     slos: SlosOption = None,
+    configmaps: Annotated[  # noqa: FBT002
+        bool, typer.Option("--configmaps", help="Write a ConfigMap for each board too, for the sidecar of Grafana's chart.")
+    ] = False,
     check: Annotated[  # noqa: FBT002
         bool, typer.Option("--check", help="Write nothing: say which files are not current, and exit with 1 if any.")
     ] = False,
 ) -> None:
-    """Write each board as JSON that Grafana 11 to 13 load, and as a ConfigMap for the sidecar of Grafana's chart.
+    """Write each board as JSON that Grafana 11 to 13 load. ConfigMaps that are in the folder already are kept current.
 
     The same input gives the same bytes.
     """
@@ -60,11 +63,11 @@ def dashboards_build(
 
     made = _boards(policy, slos)
     if check:
-        stale = build.check(made, out)
+        stale = build.check(made, out, configmaps=configmaps)
         for path in stale:
             typer.echo(f"{path}: not current")
         raise typer.Exit(ExitCode.if_well(not stale))
-    written = build.build(made, out)
+    written = build.build(made, out, configmaps=configmaps)
     notice(f"{counted(len(made), 'board')}: {counted(len(written), 'file')} in {out}")
 
 

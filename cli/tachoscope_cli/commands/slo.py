@@ -165,6 +165,9 @@ def slo_build(
             metavar="PATH", help="Write the beginnings of runbooks that are missing to this folder. Default: only name them."
         ),
     ] = None,
+    kubernetes: Annotated[  # noqa: FBT002
+        bool, typer.Option("--kubernetes", help="Write PrometheusRule resources too, for Prometheus' operator.")
+    ] = False,
     label: Annotated[
         list[str] | None,
         typer.Option(
@@ -176,7 +179,9 @@ def slo_build(
         bool, typer.Option("--check", help="Write nothing: say which files are not current, and exit with 1 if any.")
     ] = False,
 ) -> None:
-    """Write rules, PrometheusRule manifests, their tests and Alertmanager's configuration, made of objectives, alerts and policy.
+    """Write rules, their tests and Alertmanager's configuration, made of objectives, alerts and policy.
+
+    PrometheusRule resources come with --kubernetes or --label; those that are in the folder already are kept current.
 
     Exits with 1, and writes nothing, if `tachoscope slo check` would name an error; runbooks may be missing here.
     """
@@ -202,11 +207,11 @@ def slo_build(
     _end_on_errors(problems)
     slo_around.say_left_out(shipped_module.left_out(objectives, alerts, shipped), events)
     if check:
-        stale = build.check(objectives, alerts, rules, timing, out, recordings, labels)
+        stale = build.check(objectives, alerts, rules, timing, out, recordings, labels, manifests=kubernetes or bool(label))
         for name in stale:
             typer.echo(f"{name}: not current")
         raise typer.Exit(ExitCode.if_well(not stale))
-    written = build.build(objectives, alerts, rules, timing, out, recordings, labels)
+    written = build.build(objectives, alerts, rules, timing, out, recordings, labels, manifests=kubernetes or bool(label))
     found = f"{counted(len(objectives), 'objective')} and {counted(len(alerts), 'other alert')}"
     notice(f"{found}: {counted(len(written), 'file')} in {out}")
     slo_around.begin_runbooks(objectives, alerts, rules, runbooks)

@@ -182,7 +182,7 @@ def test_what_an_expression_asks_of_a_recording_that_there_is_not_is_named(expre
 
 
 def test_a_build_writes_them_for_prometheus_and_for_its_operator(tmp_path: Path) -> None:
-    build([], [], load_policy(ALERTS / "policy.yaml"), Timing(), tmp_path, RECORDINGS)
+    build([], [], load_policy(ALERTS / "policy.yaml"), Timing(), tmp_path, RECORDINGS, manifests=True)
 
     rules, manifest = (
         tmp_path / name / end for name, end in (("prometheus", "recordings.rules.yaml"), ("kubernetes", "recordings.yaml"))
