@@ -59,10 +59,10 @@ def bottlenecks() -> str:
         need = "on CUDA" if entry.slug == "h2d_copy" else "yes" if looked_for else f"no: needs {missing_signals()[entry.slug]}"
         need = f"on CUDA, with {missing_signals()[entry.slug]}" if entry.slug in GPU_CLASSES else need
         need = f"with {missing_signals()[entry.slug]}" if entry.slug in EXCHANGE_CLASSES else need
-        need = "with two ranks or more, if it passed; else `--goodput`" if entry.slug == "hang" else need
-        need = "of a server, with `--serving` or its records" if entry.slug in SERVING_CLASSES else need
+        need = "with two ranks or more, if it passed; else `tachoscope goodput`" if entry.slug == "hang" else need
+        need = "of a server, with `tachoscope serving`" if entry.slug in SERVING_CLASSES else need
         need = f"with {missing_signals()[entry.slug]}" if entry.slug in WITH_MORE_CLASSES else need
-        need = "of the whole life, with `--goodput`" if need.startswith("no: ") and entry.slug in LIFE_CLASSES else need
+        need = "of the whole life, with `tachoscope goodput`" if need.startswith("no: ") and entry.slug in LIFE_CLASSES else need
         rows.append(
             f"| {page} | {entry.title} | `{entry.state}` | {need} | {'yes' if entry.slug in FOUND else ''} "
             f"| {'yes' if entry.slug in REPLAYED else ''} |"

@@ -2,8 +2,8 @@
 
     tachoscope run --job blocking -- python examples/async_checkpoints.py --fault checkpoint_stall
     tachoscope run --job background -- python examples/async_checkpoints.py
-    tachoscope analyze --goodput blocking
-    tachoscope analyze --goodput background
+    tachoscope goodput blocking
+    tachoscope goodput background
 
 Both save 138 MB after each 10th step. The first report finds `checkpoint_stall`: training stands still while files are written.
 In the second, a checkpoint blocks only while the state is copied (staged), and the seconds of writing are background seconds.

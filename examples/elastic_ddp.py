@@ -2,7 +2,7 @@
 
     tachoscope run --job elastic -- torchrun --standalone --nproc-per-node 2 --max-restarts 3 \\
         examples/elastic_ddp.py --fault kill
-    tachoscope analyze --goodput elastic
+    tachoscope goodput elastic
 
 `--fault kill`: rank 1 kills itself after step 47. The report has two attempts, the 7 steps since the checkpoint of step 40 as
 `lost_work`, and the parts of the recovery. `--fault hang`: it stops itself for 20 s and then goes on; with

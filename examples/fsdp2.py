@@ -1,7 +1,7 @@
 """FSDP2 (`fully_shard`) with a distributed checkpoint: each rank saves its own shards, and a later run reads them back.
 
     tachoscope run --job fsdp2 -- torchrun --standalone --nproc-per-node 2 examples/fsdp2.py --fault checkpoint_stall
-    tachoscope analyze --goodput fsdp2
+    tachoscope goodput fsdp2
 
 `--fault checkpoint_stall`: it saves after each step instead of each 20th. The report finds `checkpoint_stall`, and its advice says
 how often saving is worth it. `--fault compute_straggler`: rank 1 computes longer in each step, and the other waits for it.

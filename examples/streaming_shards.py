@@ -2,7 +2,7 @@
 
     tachoscope run --job streaming -- torchrun --standalone --nproc-per-node 2 examples/streaming_shards.py \\
         --fault corrupt_shard
-    tachoscope analyze --goodput streaming
+    tachoscope goodput streaming
 
 Both ranks read each shard, in an order of their own. The second rank that fails on the corrupt one puts it on the quarantine
 list; the loop asks for the list at the start of each epoch. The report marks the job for review and names the shard.

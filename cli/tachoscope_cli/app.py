@@ -18,14 +18,19 @@ import typer.core
 
 from tachoscope_cli.commands.analyze import analyze
 from tachoscope_cli.commands.capacity import capacity
+from tachoscope_cli.commands.compare import compare
 from tachoscope_cli.commands.dashboards import dashboards_app
 from tachoscope_cli.commands.drill import drill
 from tachoscope_cli.commands.explore import EPILOG as EXPLORE_EXAMPLES
 from tachoscope_cli.commands.explore import explore
+from tachoscope_cli.commands.goodput import goodput
+from tachoscope_cli.commands.hang import hang
 from tachoscope_cli.commands.job import job_app
 from tachoscope_cli.commands.runbook import runbook
+from tachoscope_cli.commands.serving import serving
 from tachoscope_cli.commands.slo import slo_app
 from tachoscope_cli.commands.store import store_app
+from tachoscope_cli.commands.trace import trace
 from tachoscope_cli.commands.watch import watch
 from tachoscope_cli.common.options import TEXT, JsonOption, StoreOption, named_store, needs_analysis, notice, store_url
 from tachoscope_cli.common.output import console, show, write_json
@@ -184,11 +189,11 @@ def run(
     if outcome.recorded and outcome.all_shipped:
         where = f" --store {outcome.store_url}" if outcome.store_url != default_url() else ""
         by = " (by the node's agent)" if outcome.by_agent else ""
-        view = "--goodput" if outcome.several else "--job"
+        judge = f"goodput {outcome.job}{where}" if outcome.several else f"analyze{where} --job {outcome.job}"
         for service in outcome.services:
             notice(f"service {service} is in {outcome.store_url}{by}; next: tachoscope analyze{where} --job {service}")
         if not outcome.services:
-            notice(f"job {outcome.job} is in {outcome.store_url}{by}; next: tachoscope analyze{where} {view} {outcome.job}")
+            notice(f"job {outcome.job} is in {outcome.store_url}{by}; next: tachoscope {judge}")
         if track and outcome.tracker_runs:
             from tachoscope_cli.launcher import experiment_trackers as tracking
 
@@ -258,12 +263,32 @@ def profile(
 app.command(
     rich_help_panel=LOOK,
     epilog="Examples: `tachoscope analyze`, `tachoscope analyze --job resnet --format html --output report.html`, "
-    "`tachoscope analyze /dev/shm/tachoscope`, `tachoscope analyze report.json`, `tachoscope analyze trace.json.gz`, "
-    "`tachoscope analyze traces/ --tables tables/`, `tachoscope analyze new.json.gz --baseline old.json.gz`, "
-    "`tachoscope analyze --job new --baseline-job old --fail-on regression`, "
-    "`tachoscope analyze --goodput resnet --scheduler slurm:4711`, `tachoscope analyze --serving http://127.0.0.1:8000 --for 60s`, "
-    "`tachoscope analyze chat.serving.gz`",
+    "`tachoscope analyze /dev/shm/tachoscope`, `tachoscope analyze report.json`, "
+    "`tachoscope analyze --job new --baseline-job old --fail-on regression`",
 )(analyze)
+app.command(
+    rich_help_panel=LOOK,
+    epilog="Examples: `tachoscope goodput resnet`, `tachoscope goodput resnet --scheduler slurm:4711 --prices prices.yaml`, "
+    "`tachoscope goodput resnet --format html --output life.html`",
+)(goodput)
+app.command(
+    rich_help_panel=LOOK,
+    epilog="Examples: `tachoscope trace trace.json.gz`, `tachoscope trace traces/ --tables tables/`, "
+    "`tachoscope trace new.json.gz --baseline old.json.gz`, `tachoscope trace trace.json.gz --perfetto out.json.gz`",
+)(trace)
+app.command(
+    rich_help_panel=LOOK,
+    epilog="Examples: `tachoscope serving http://127.0.0.1:8000/metrics --for 60s --save chat.serving.gz`, "
+    "`tachoscope serving chat.serving.gz`, `tachoscope serving 'job=\"vllm\"' --prometheus http://127.0.0.1:9090`",
+)(serving)
+app.command(rich_help_panel=LOOK, epilog="Examples: `tachoscope hang /tmp/nccl_trace/`, `tachoscope hang dumps/ --format json`")(
+    hang
+)
+app.command(
+    rich_help_panel=LOOK,
+    epilog="Examples: `tachoscope compare new old`, `tachoscope compare new.json last-week.json --fail-on regression`, "
+    "`tachoscope compare new.json.gz old.json.gz`",
+)(compare)
 app.command(rich_help_panel=LOOK, epilog=EXPLORE_EXAMPLES)(explore)
 app.command(
     rich_help_panel=LOOK,

@@ -57,6 +57,11 @@ OF_COMMANDS: Mapping[ExitCode, Mapping[str, str]] = {
     },
     ExitCode.FOUND: {
         "analyze": "with `--fail-on`: a finding this severe, or a regression",
+        "compare": "with `--fail-on`: a finding this severe, or a regression",
+        "goodput": "with `--fail-on`: a finding this severe",
+        "hang": "with `--fail-on`: a finding this severe",
+        "serving": "with `--fail-on`: a finding this severe",
+        "trace": "with `--fail-on`: a finding this severe",
         "verify": "a checkpoint is corrupt",
     },
     ExitCode.NOT_EXECUTABLE: {"run": "the file has no permission, or could not be started"},

@@ -77,7 +77,7 @@ class Attack:
             "verify": self.run(VICTIM, "verify", *where),
             "last": self.run(VICTIM, "verify", "--last", *where),
             "analyze": json.dumps(report, sort_keys=True),
-            "goodput": self.run(VICTIM, "analyze", "--goodput", VICTIM_JOB, *where[:2], "--format", "json"),
+            "goodput": self.run(VICTIM, "goodput", VICTIM_JOB, *where[:2], "--format", "json"),
         }
 
 

@@ -75,7 +75,7 @@ def live(tmp_path: Path, seed: int) -> Life:
         stderr.append(errors)
         deeds += done
     assert [deed["deed"] for deed in deeds] == [deed["deed"] for deed in plan(seed)], stderr[0]
-    done = answer(tmp_path, "analyze", "--goodput", "elastic", "--format", "json")
+    done = answer(tmp_path, "goodput", "elastic", "--format", "json")
     assert done.returncode == 0, done.stderr
     return Life(truth.attempts_of(folder), deeds, runs, stderr, json.loads(done.stdout))
 

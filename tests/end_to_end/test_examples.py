@@ -19,7 +19,7 @@ def script(name: str, *options: str) -> list[str]:
 
 
 def goodput(tmp_path: Path, job: str = "job") -> dict[str, Any]:
-    done = answer(tmp_path, "analyze", "--goodput", job, "--format", "json")
+    done = answer(tmp_path, "goodput", job, "--format", "json")
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout))
 

@@ -38,7 +38,7 @@ def test_the_flag_that_kept_the_probe_out_is_named_at_the_end_and_in_both_report
 ) -> None:
     (tmp_path / "train.py").write_text("pass" if "-S" in command else TRAINING)
     done = run_watched(tmp_path, *command, str(tmp_path / "train.py"))
-    report, life = answer(tmp_path, "analyze", "--job", "job"), answer(tmp_path, "analyze", "--goodput", "job")
+    report, life = answer(tmp_path, "analyze", "--job", "job"), answer(tmp_path, "goodput", "job")
 
     assert done.returncode == 0, done.stderr
     assert f"tachoscope: no training step was seen: {said}: leave" in done.stderr

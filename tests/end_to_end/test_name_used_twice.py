@@ -32,8 +32,8 @@ for step in range(20):
 SAID = "tachoscope: another attempt of job 'job' runs on this machine"
 
 
-def report(folder: Path, *view: str) -> dict[str, Any]:
-    done = answer(folder, "analyze", *view, "--format", "json")
+def report(folder: Path, *words: str) -> dict[str, Any]:
+    done = answer(folder, *words, "--format", "json")
     return dict(json.loads(done.stdout))
 
 
@@ -67,13 +67,13 @@ def test_two_runs_of_one_name_at_once_are_two_attempts_that_both_complete(tmp_pa
     assert f"process {first.pid}" in second.stderr
     assert SAID not in words + third.stderr
     assert "failed" not in while_first_runs.stdout
-    life = report(tmp_path, "--goodput", "job")
+    life = report(tmp_path, "goodput", "job")
     assert [(one["attempt"], one["ended"]) for one in life["life"]["attempts"]] == [(n, "completed") for n in range(3)]
     assert life["life"]["recoveries"] == []
     assert life["ledgers"][0]["states"].get("lost_work", 0.0) == 0.0
     (said,) = at_once(life)
     assert said.startswith("two attempts ran at once: 0 and 1 from ")
-    assert at_once(report(tmp_path, "--job", "job")) == [], "the newest attempt ran alone"
+    assert at_once(report(tmp_path, "analyze", "--job", "job")) == [], "the newest attempt ran alone"
 
 
 @pytest.mark.parametrize(

@@ -85,14 +85,13 @@ class Ran(NamedTuple):
     done: subprocess.CompletedProcess[str]
     folder: Path
 
-    def report(self, *options: str) -> dict[str, Any]:
-        """Return its report, or what `analyze` said instead under `error`."""
-        view = options or ("--job", "job")
-        done = answer(self.folder, "analyze", *view, "--format", "json")
+    def report(self, *words: str) -> dict[str, Any]:
+        """Return its report, or what the command said instead under `error`."""
+        done = answer(self.folder, *(words or ("analyze", "--job", "job")), "--format", "json")
         return dict(json.loads(done.stdout)) if done.returncode == 0 else {"error": done.stderr}
 
     def life(self) -> dict[str, Any]:
-        return self.report("--goodput", "job")
+        return self.report("goodput", "job")
 
     def notes(self) -> list[str]:
         return [note["what"] for note in self.report()["quality"]]

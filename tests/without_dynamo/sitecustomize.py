@@ -17,8 +17,8 @@ class Dynamo(ModuleType):
     utils = SimpleNamespace(get_optimize_ddp_mode=lambda: "ddp_optimizer")
 
     @staticmethod
-    def disable(fn: Any, recursive: bool = True, *, wrapping: bool = True) -> Any:
-        return fn
+    def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None, wrapping: bool = True) -> Any:
+        return fn if fn is not None else lambda decorated: decorated
 
     @staticmethod
     def graph_break(msg: str = "") -> None:

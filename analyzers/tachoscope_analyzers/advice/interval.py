@@ -29,7 +29,7 @@ def of_attempt(saving: Saving, interval_seconds: float, share: float, job: str, 
         job: its name. failed: whether it is known to have failed before: then its own rate is to be had.
     """
     rows = "; every ".join(_row(saving, between) for between in assumed_between_failures())
-    own = f"this job's own rate: tachoscope analyze --goodput {job}" if failed else "rates assumed"
+    own = f"this job's own rate: tachoscope goodput {job}" if failed else "rates assumed"
     now = f"training stands still for {time(saving.blocking)} every {time(interval_seconds)}, {percent(share)} of the time"
     other = "" if saving.background else ". Or save in the background"
     text = f"{now}. Best, with the loss by saves and work done again, for a failure every {rows} ({own}){other}"

@@ -57,7 +57,7 @@ def _failure(job: JobRecords, attempt: int, end: Ending) -> list[QualityNote]:
         QualityNote(
             what=_how(end, command),
             severity="limited",
-            means=f"{job_notes.STEPS_BEFORE}; what the failure cost: tachoscope analyze --goodput {job.job}, with the same --store",
+            means=f"{job_notes.STEPS_BEFORE}; what the failure cost: tachoscope goodput {job.job}, with the same --store",
         )
     ]
 

@@ -38,7 +38,7 @@ from tachoscope_core.report.job_life import NOBODYS, Advice, Attempt, Checkpoint
 from tachoscope_core.report.report import Finding, Ledger, NotMeasured, Report, Window
 from tachoscope_core.report.taxonomy import BY_SLUG
 
-_OF_ONE_ATTEMPT = "judged for one attempt: tachoscope analyze, without --goodput"
+_OF_ONE_ATTEMPT = "judged for one attempt: tachoscope analyze"
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ def job_processes(
         what = f"no process of job {job!r}" if rank is None else f"no process of rank {rank} of job {job!r}"
         raise TachoscopeError(
             f"{what} runs on this machine",
-            fix="look on the host that `tachoscope analyze --goodput JOB` names",
+            fix="look on the host that `tachoscope goodput JOB` names",
             exit_code=ExitCode.NOT_WELL,
         )
     if pid:

@@ -10,7 +10,7 @@ _MACHINE = "how this machine is"
 COLLECTIVE_HANG = Expected(
     shows=frozenset({1, 2, 3, 4}),
     answers={
-        "tachoscope analyze --goodput": r"(?m)^Rank (?P<rank>\d+) is stuck, (?s:.*?)rank \d+ on (?P<host>\S+) was stuck since",
+        "tachoscope goodput": r"(?m)^Rank (?P<rank>\d+) is stuck, (?s:.*?)rank \d+ on (?P<host>\S+) was stuck since",
         "tachoscope job processes": r"(?m)^(?P<pid>\d+)$",
         "ps -o pid,stat,wchan": r"(?m)^ *\d+ +T",
         "ps -o pid,stat,cmd": r"^ *PID STAT CMD\n$",  # it is gone

@@ -1,4 +1,4 @@
-"""`tachoscope analyze --goodput`: the life of one job, with what a scheduler, a price list and a maintenance plan say of it."""
+"""`tachoscope goodput`: the life of one job, with what a scheduler, a price list and a maintenance plan say of it."""
 
 from __future__ import annotations
 
@@ -66,4 +66,4 @@ def other_attempts(job: JobRecords, store: str | None) -> list[str]:
         return []
     where = f" --store {store}" if store else ""
     place = f"attempt {attempts.index(judged) + 1} of {len(attempts)}"
-    return [f"this is {place}; the whole life: tachoscope analyze --goodput {job.job}{where}"]
+    return [f"this is {place}; the whole life: tachoscope goodput {job.job}{where}"]

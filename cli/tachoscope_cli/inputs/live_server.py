@@ -1,4 +1,4 @@
-"""`tachoscope analyze --serving`: looks at a live inference server for a while, and judges what was seen."""
+"""`tachoscope serving`: looks at a live inference server for a while, and judges what was seen."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def analyze(options: Looking, console: Console) -> Report:
         why = looks[-1].fault if looks else "it was interrupted before the first look"
         raise TachoscopeError(f"{url} could not be read: {why}", fix="is this the server's address, and its metrics page?")
     if options.save is not None:
-        notice(f"kept in {options.save}: tachoscope analyze {options.save}")
+        notice(f"kept in {options.save}: tachoscope serving {options.save}")
     return judge(looks, url, options.name or urlsplit(url).netloc.rpartition("@")[2], options.device)
 
 
@@ -155,7 +155,7 @@ def page_url(server: str) -> str:
     """
     parts = urlsplit(server if "://" in server else f"http://{server}")
     if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise TachoscopeError(f"{server!r} is no address of a server", fix="--serving http://HOST:PORT/metrics")
+        raise TachoscopeError(f"{server!r} is no address of a server", fix="tachoscope serving http://HOST:PORT/metrics")
     return parts._replace(path=parts.path if parts.path not in {"", "/"} else "/metrics").geturl()
 
 

@@ -146,7 +146,7 @@ def _look_into_spool(store: Store, job: str) -> None:
         return
     raise TachoscopeError(
         f"store {store.url} has no records of job {job!r}, but some lie in the spool, not shipped yet",
-        fix=f"tachoscope analyze {root} --job {job}, or for its whole life --goodput {job}",
+        fix=f"tachoscope analyze {root} --job {job}, or for its whole life tachoscope goodput {job} {root}",
     )
 
 

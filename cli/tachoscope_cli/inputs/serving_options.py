@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from tachoscope_core.errors import TachoscopeError
+
 
 @dataclass(frozen=True, slots=True)
 class Looking:
@@ -27,3 +29,13 @@ class Looking:
     def said(self) -> str:
         """The option that was given, of those that a service's records take as well; empty: none."""
         return "--for" if self.for_ else "--device" if self.device else ""
+
+
+def refuse_looks(option: str) -> None:
+    """Refuse an option that is about inference servers with what is none.
+
+    Raises:
+        TachoscopeError: there is one.
+    """
+    if option:
+        raise TachoscopeError(f"{option} is about an inference server", fix="tachoscope serving http://HOST:PORT/metrics --for 60s")

@@ -1,4 +1,4 @@
-"""`tachoscope analyze` on profiler traces: the report, and what is written beside it."""
+"""`tachoscope trace`: the report on profiler traces, and what is written beside it."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from tachoscope_analyzers.trace.ranks.job import JobTraces, read_job
 from tachoscope_analyzers.trace.ranks.rank_summary import Wanted
 from tachoscope_analyzers.trace.reading.trace_files import stem
 from tachoscope_cli.common.options import notice
+from tachoscope_cli.common.output import show
+from tachoscope_cli.common.verdict import Level, Severity, exit_if_reached
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report.report import QualityNote, Report
 
@@ -25,7 +27,7 @@ _JOB_TABLES = ("ranks", "clocks", "collectives", "waits", "stragglers", "dimensi
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What `tachoscope analyze` was asked for, beside the traces. See its help."""
+    """What `tachoscope trace` was asked for, beside the traces. See its help."""
 
     name: str | None = None
     executor: str = "local"
@@ -58,6 +60,18 @@ class Analysis:
                 raise TachoscopeError(f"--perfetto writes one trace, {len(summaries)} were given", fix="name one of them")
             annotated.write_annotated(summaries[0].path, options.perfetto, self.report)
             notice(f"trace written to {options.perfetto}; open it in https://ui.perfetto.dev")
+
+
+def run(paths: list[str], options: Options, format_: str, output: Path | None, fail_on: Level | Severity | None) -> None:
+    """Analyse traces, show the report, write what was asked for beside it, and end with the exit code of `fail_on`.
+
+    Raises:
+        TachoscopeError: as `analyze` and `write_further`.
+    """
+    analysis = analyze(paths, options, Console(stderr=True))
+    show(analysis.report, format_, output)
+    analysis.write_further(options)
+    exit_if_reached(fail_on, analysis.report)
 
 
 def analyze(paths: list[str], options: Options, console: Console) -> Analysis:

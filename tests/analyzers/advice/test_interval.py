@@ -37,7 +37,7 @@ def test_no_other_interval_loses_less_than_the_advised(between: float) -> None:
 def test_a_job_that_failed_before_is_told_where_its_own_rate_is_weighed() -> None:
     words = interval.of_attempt(SAVING, 1.62, 0.38, "resnet", failed=True).text
 
-    assert "tachoscope analyze --goodput resnet" in words
+    assert "tachoscope goodput resnet" in words
     assert "assumed" not in words
     assert len(words) <= 300
 

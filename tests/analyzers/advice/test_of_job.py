@@ -291,7 +291,7 @@ def test_a_job_that_failed_before_is_sent_to_its_own_rate(tmp_path: Path) -> Non
     own = [[step(checkpoint=0.6 if number % 10 == 5 else 0.0)] for number in range(STEPS)]
     failed = records.encode(records.WorkerFailed(**envelope(0, 9_999), reason="killed"))
 
-    assert "--goodput planted" in first(report(tmp_path, own, more=failed)).action
+    assert "tachoscope goodput planted" in first(report(tmp_path, own, more=failed)).action
 
 
 def test_exchange_is_told_with_what_overlap_and_accumulation_bring(tmp_path: Path) -> None:

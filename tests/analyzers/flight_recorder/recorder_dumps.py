@@ -88,3 +88,15 @@ def world(ranks: int, *, before: int = 5) -> dict[int, PlantedDump]:
         for _ in range(before):
             dump.enqueue("0", done=True)
     return found
+
+
+def standing(folder: Path, ranks: int = 4, culprit: int = 2) -> Path:
+    """Write the dumps of a job of which one rank stays away from the sixth collective."""
+    dumps = world(ranks)
+    for rank, dump in dumps.items():
+        if rank != culprit:
+            dump.enqueue("0", sizes=((8, 3),))
+            dump.now += 30_000_000_000
+            dump.enqueue("0")
+        dump.write(folder)
+    return folder

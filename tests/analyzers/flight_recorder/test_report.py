@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from helpers import command
-from recorder_dumps import world
+from recorder_dumps import standing, world
 from tachoscope_analyzers.flight_recorder.read import dumps_in, read_all
 from tachoscope_analyzers.flight_recorder.report import report
 from tachoscope_core.report.report import Report
@@ -21,18 +21,6 @@ KINDS = {"GPU_ERROR": "device-stuck", "LOCK_GIL": "host-stuck"}
 def of(folder: Path) -> Report:
     paths = dumps_in([str(folder)])
     return report(read_all(paths), paths, folder.name)
-
-
-def standing(folder: Path, ranks: int = 4, culprit: int = 2) -> Path:
-    """Write the dumps of a job of which one rank stays away from the sixth collective."""
-    dumps = world(ranks)
-    for rank, dump in dumps.items():
-        if rank != culprit:
-            dump.enqueue("0", sizes=((8, 3),))
-            dump.now += 30_000_000_000
-            dump.enqueue("0")
-        dump.write(folder)
-    return folder
 
 
 @pytest.mark.skipif(not RECORDED, reason=f"no recorded dumps at {DATA} (set TACHOSCOPE_TEST_DATA)")

@@ -1,4 +1,4 @@
-"""`tachoscope analyze --serving` at a server whose pages are large, and new each time: it ends in bounded memory, and says why."""
+"""`tachoscope serving` at a server whose pages are large, and new each time: it ends in bounded memory, and says why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tachoscope analyze --serving`: a server that serves recorded pages, one after the other, looked at by the real command."""
+"""`tachoscope serving`: a server that serves recorded pages, one after the other, looked at by the real command."""
 
 import gzip
 import json

@@ -17,7 +17,7 @@ def test_the_labels_of_the_alert_stand_in_queries_and_commands(capsys: pytest.Ca
 
     assert 'tachoscope_steps_total{training_job="resnet",cluster="",workload_namespace=""}' in out
     assert "taken as empty: cluster, workload_namespace; if the alert has them, give them" in err
-    assert 'tachoscope analyze --goodput "resnet"' in out
+    assert 'tachoscope goodput "resnet"' in out
     assert "${training_job}" not in out
     assert "not filled in:" in err
     assert "pid" in err
@@ -54,12 +54,12 @@ def test_a_value_cannot_leave_the_string_of_a_query_that_it_stands_in(value: str
 def test_a_command_gets_a_value_as_it_is_whatever_stands_in_it(value: str, capsys: pytest.CaptureFixture[str]) -> None:
     call(["runbook", "TrainingNoProgress", f"training_job={value}"])
     out, err = capsys.readouterr()
-    (command,) = re.findall(r"^tachoscope (analyze --goodput .*?)(?:    #.*)?$", out, flags=re.MULTILINE)
+    (command,) = re.findall(r"^tachoscope (goodput .*?)(?:    #.*)?$", out, flags=re.MULTILINE)
     export = re.search(r"export .*$", err, flags=re.MULTILINE)
     script = f"{export[0] if export else ''}\nprintf '%s\\n' {command}"
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
 
-    assert done.stdout.splitlines() == ["analyze", "--goodput", value]
+    assert done.stdout.splitlines() == ["goodput", value]
 
 
 def test_a_value_of_two_lines_is_refused_since_it_would_end_a_comment() -> None:

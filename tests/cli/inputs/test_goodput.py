@@ -1,4 +1,4 @@
-"""`tachoscope analyze --goodput`, over the records of a planted life."""
+"""`tachoscope goodput`, over the records of a planted life."""
 
 import json
 from pathlib import Path
@@ -24,7 +24,7 @@ def spool(tmp_path: Path) -> str:
 
 
 def test_the_whole_life_is_printed_as_the_reports_schema(spool: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert call(["analyze", spool, "--goodput", "resnet", "--format", "json"]) == 0
+    assert call(["goodput", "resnet", spool, "--format", "json"]) == 0
     report = json.loads(capsys.readouterr().out)
 
     assert report["life"]["denominator"] == "launcher"
@@ -37,7 +37,7 @@ def test_maintenance_and_prices_are_files(spool: str, tmp_path: Path, capsys: py
     plan, prices = tmp_path / "plan.yaml", tmp_path / "prices.yaml"
     plan.write_text(f"- {{start: {T0 + 90.0}, end: {T0 + 95.0}, reason: new switches}}")
     prices.write_text("- {name: a core, pattern: rank, per_hour: 36, currency: EUR, provider: us, date: 2026-03-01, source: books}")
-    words = ["analyze", spool, "--goodput", "resnet", "--maintenance", str(plan), "--prices", str(prices)]
+    words = ["goodput", "resnet", spool, "--maintenance", str(plan), "--prices", str(prices)]
 
     assert call(words) == 0
     text = capsys.readouterr().out
@@ -46,19 +46,19 @@ def test_maintenance_and_prices_are_files(spool: str, tmp_path: Path, capsys: py
 
 
 def test_a_critical_loss_can_fail_a_pipeline(spool: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert call(["analyze", spool, "--goodput", "resnet", "--fail-on", "critical"]) == 3
+    assert call(["goodput", "resnet", spool, "--fail-on", "critical"]) == 3
     assert "CRITICAL" in capsys.readouterr().out
 
 
 def test_a_report_on_the_last_attempt_tells_of_the_others(spool: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert call(["analyze", spool]) == 0
-    assert "this is attempt 2 of 2; the whole life: tachoscope analyze --goodput resnet" in capsys.readouterr().out
+    assert "this is attempt 2 of 2; the whole life: tachoscope goodput resnet" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--prices", "p.yaml"], "--prices goes with --goodput"),
+        (["--prices", "p.yaml"], "--prices goes with the command goodput"),
         (["--goodput", "resnet", "--job", "bert"], "name two jobs"),
         (["--goodput", "resnet", "--baseline", "old.json"], "--goodput is about something else"),
         (["--goodput", " "], "--goodput names no job"),
@@ -76,12 +76,12 @@ def test_a_saved_report_is_shown_again_and_refuses_to_be_asked_for_another_view(
     spool: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     saved = str(tmp_path / "life.json")
-    assert call(["analyze", spool, "--goodput", "resnet", "--format", "json", "--output", saved]) == 0
-    assert call(["analyze", saved, "--goodput", "resnet"]) == 0
+    assert call(["goodput", "resnet", spool, "--format", "json", "--output", saved]) == 0
+    assert call(["goodput", "resnet", saved]) == 0
     assert "the whole life: 2 attempts" in capsys.readouterr().out
 
     with pytest.raises(TachoscopeError, match="one view, the whole life of job 'resnet', and cannot be asked for another"):
-        call(["analyze", saved, "--goodput", "bert"])
+        call(["goodput", "bert", saved])
 
 
 def test_of_a_job_that_is_not_shipped_yet_the_error_says_where_its_records_lie(
@@ -96,13 +96,13 @@ def test_of_a_job_that_is_not_shipped_yet_the_error_says_where_its_records_lie(
     monkeypatch.setenv("TACHOSCOPE_SPOOL", str(tmp_path / "spool"))
 
     with pytest.raises(TachoscopeError, match=f"lie in the spool.*tachoscope analyze {tmp_path / 'spool'} --job resnet"):
-        call(["analyze", "--store", str(store), "--goodput", "resnet"])
+        call(["goodput", "resnet", "--store", str(store)])
 
 
 def test_a_full_disk_is_told_in_one_line(spool: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     with open("/dev/full", "w") as full, monkeypatch.context() as patched:
         patched.setattr("sys.stdout", full)
         with pytest.raises(SystemExit) as ended:
-            main(["analyze", spool, "--goodput", "resnet"])
+            main(["goodput", "resnet", spool])
     assert ended.value.code == 2
     assert capsys.readouterr().err == "tachoscope: could not write the output: No space left on device\n"

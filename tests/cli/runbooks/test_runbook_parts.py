@@ -20,7 +20,7 @@ up{job="${job}"} == 0
 rate(steps[5m])
 ```
 ```sh
-tachoscope analyze --goodput "${job}"    # names the rank
+tachoscope goodput "${job}"    # names the rank
 curl -sS "http://${instance}/a" \\
   -H 'x: 1'    # from there
 ```
@@ -49,7 +49,7 @@ def test_queries_and_commands_come_in_the_order_of_the_page_and_neither_undoing_
         (1, 2, "above 0"),
     ]
     assert [(one.section, one.text, one.comment) for one in found if isinstance(one, Command)] == [
-        (1, 'tachoscope analyze --goodput "${job}"', "names the rank"),
+        (1, 'tachoscope goodput "${job}"', "names the rank"),
         (1, "curl -sS \"http://${instance}/a\"   -H 'x: 1'", "from there"),
         (3, 'kill -CONT "${pid}"', ""),
         (3, 'kubectl cordon "${host}"', ""),

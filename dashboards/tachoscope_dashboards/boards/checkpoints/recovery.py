@@ -48,7 +48,7 @@ def _quantile(policy: Policy, where: str, part: float, title: str) -> Placed:
             "Time from a failure, or from the last step before a hang, to the first step that is new. Rough: it is read off a "
             "histogram.",
             "below the objective's bound",
-            "detection, rescheduling, rendezvous, restore or steps done again: `tachoscope analyze --goodput` splits it",
+            "detection, rescheduling, rendezvous, restore or steps done again: `tachoscope goodput` splits it",
             _NONE,
         ),
         Query(f"histogram_quantile({part:g}, sum by (le) (increase({_SECONDS}_bucket{{{where}}}{WHOLE}))) >= 0", instant=True),

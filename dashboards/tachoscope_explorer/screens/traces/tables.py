@@ -61,7 +61,7 @@ def shown(frame: pd.DataFrame, name: str) -> None:
     """
     part = readable(frame.head(MOST_ROWS))
     if len(frame) > MOST_ROWS:
-        st.caption(f"The first {MOST_ROWS} of {len(frame):,} rows; `tachoscope analyze --tables` writes all of them.")
+        st.caption(f"The first {MOST_ROWS} of {len(frame):,} rows; `tachoscope trace --tables` writes all of them.")
     columns: dict[str, object] = {
         column: st.column_config.NumberColumn(format="%.6g", help=_MEANINGS.get(str(column)))
         if pd.api.types.is_float_dtype(part[column])

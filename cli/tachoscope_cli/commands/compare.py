@@ -1,0 +1,63 @@
+"""`tachoscope compare`: two runs of a job, or two profiler traces."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tachoscope_cli.common import verdict
+from tachoscope_cli.common.options import TEXT_OF_THREE, FormatOption, StoreOption
+from tachoscope_cli.common.verdict import Level, OutputOption
+from tachoscope_cli.inputs.places import Kind, kind_of, places_of
+from tachoscope_core.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from tachoscope_core.report.report import Report
+
+
+def compare(
+    new: Annotated[
+        str, typer.Argument(metavar="NEW", help="A job of the store, or a path: a job's folder, a spool, a saved report, a trace.")
+    ],
+    old: Annotated[str, typer.Argument(metavar="OLD", help="The run to compare with, likewise.")],
+    store: StoreOption = None,
+    format_: FormatOption = TEXT_OF_THREE,
+    output: OutputOption = None,
+    fail_on: Annotated[
+        Level | None,
+        typer.Option(
+            "--fail-on",
+            help=f"Exit with {ExitCode.FOUND} on a finding this severe, or on a step this much slower; "
+            "regression: on a slower step only.",
+        ),
+    ] = None,
+) -> None:
+    """Say what became slower from one run to another, by state, and whether the step did at all.
+
+    Of profiler traces also which operators and kernels.
+    """
+    verdict.begin()
+    from tachoscope_cli.inputs import baselines, judged
+
+    (places, job), (baseline, baseline_job) = _run(new, store), _run(old, store)
+    if kind_of(places) is Kind.TRACES:
+        from tachoscope_cli.inputs import trace_report
+
+        baselines.check_traces(places, baseline, baseline_job, gate=fail_on == Level.regression)
+        trace_report.run(places, trace_report.Options(baseline=tuple(baseline)), format_.value, output, fail_on)
+        return
+
+    def read(where: list[str], name: str | None) -> Report:
+        return judged.report_on(where, name)[0]
+
+    report = baselines.against(read(places, job), places, baseline, baseline_job, read)
+    verdict.end(report, format_.value, output, fail_on)
+
+
+def _run(word: str, store: str | None) -> tuple[list[str], str | None]:
+    """Return where a run is, and its job's name in a store: a path that exists, or a URL, is no job."""
+    if "://" in word or os.path.exists(word) or os.sep in word:
+        return [word], None
+    return places_of(None, store), word

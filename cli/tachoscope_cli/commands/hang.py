@@ -1,0 +1,32 @@
+"""`tachoscope hang`: which rank keeps the others, from the dumps of PyTorch's flight recorder."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tachoscope_cli.common import verdict
+from tachoscope_cli.common.options import TEXT_OF_THREE, FormatOption
+from tachoscope_cli.common.verdict import FailOnOption, OutputOption
+from tachoscope_core.errors import TachoscopeError
+
+
+def hang(
+    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Dumps, or folders of them: one a rank.")],
+    job: Annotated[str | None, typer.Option(help="What the report calls the job. Default: the name of the folder.")] = None,
+    format_: FormatOption = TEXT_OF_THREE,
+    output: OutputOption = None,
+    fail_on: FailOnOption = None,
+) -> None:
+    """Say why a job stands still: which rank did not come to a collective, or came to another one.
+
+    Reads dumps of PyTorch's flight recorder (NCCL, gloo). Nothing in them is executed.
+    """
+    verdict.begin()
+    from tachoscope_cli.inputs import stuck
+
+    report = stuck.report_of(paths, job)
+    if report is None:
+        raise TachoscopeError(f"{paths[0]} holds no dump of a flight recorder", fix=f"tachoscope analyze {paths[0]}")
+    verdict.end(report, format_.value, output, fail_on)

@@ -1,0 +1,59 @@
+"""Where a command that judges reads, and what lies there: records, traces, dumps of a flight recorder, recordings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from pathlib import Path
+
+from tachoscope_cli.common.options import store_url
+from tachoscope_core.errors import TachoscopeError
+
+
+class Kind(Enum):
+    """What paths hold; the value says it in words."""
+
+    RECORDS = "records"
+    TRACES = "a profiler trace"
+    DUMPS = "dumps of a flight recorder"
+    OPERATIONS = "recorded operations of a pipeline job"
+    RECORDING = "a recording of an inference server"
+    REPORT = "a saved report"
+
+
+def places_of(paths: Sequence[str] | None, store: str | None) -> list[str]:
+    """Return where to read: the named paths, else the store.
+
+    Raises:
+        TachoscopeError: both are named, or nothing is there.
+    """
+    from tachoscope_cli.inputs.records import is_store
+
+    if store and paths:
+        raise TachoscopeError("give either PATH or --store, not both")
+    places = list(paths or [store_url(store)])
+    if not paths and "://" not in places[0] and not is_store(places[0]):
+        raise TachoscopeError(f"store {places[0]} is empty", fix="run something first: tachoscope run -- python train.py")
+    return places
+
+
+def kind_of(places: list[str]) -> Kind:
+    """Return what the places hold; what is nothing else is taken for records.
+
+    Raises:
+        TachoscopeError: they hold several kinds of things.
+    """
+    from tachoscope_cli.inputs import records
+    from tachoscope_cli.inputs.traces import are_traces
+
+    if records.recording(places):
+        return Kind.RECORDING
+    if records.operations(places):
+        return Kind.OPERATIONS
+    if records.flight_recorder_dumps(places):
+        return Kind.DUMPS
+    if are_traces(places):
+        return Kind.TRACES
+    if len(places) == 1 and places[0].endswith(".json") and Path(places[0]).is_file():
+        return Kind.REPORT
+    return Kind.RECORDS
