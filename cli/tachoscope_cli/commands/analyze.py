@@ -25,8 +25,8 @@ def analyze(
         list[str] | None,
         typer.Argument(
             metavar="PATH...",
-            help="A store, a job's folder in it, spool directories or segments, a saved report. Default: the store. What is "
-            "something else, such as a profiler trace, is told, and judged as its own command does.",
+            help="A store, a job's folder in it, spool directories or segments, a saved report. Default: the store. "
+            "Other things, such as a profiler trace, are judged by their own command.",
         ),
     ] = None,
     job: Annotated[str | None, typer.Option(help="The job to judge. Default: the one written last.")] = None,
