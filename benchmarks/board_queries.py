@@ -37,9 +37,12 @@ from tachoscope_dashboards.boards.fleet import board as fleet_board
 from tachoscope_dashboards.boards.training import board as training
 from tachoscope_dashboards.parts.board import Board
 from tachoscope_dashboards.parts.grafana_json import to_json
-from tachoscope_dashboards.preview import interpolate as filling
-from tachoscope_dashboards.preview.interpolate import ALL, Choice
-from tachoscope_dashboards.preview.times import Span
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
+
+from grafana_preview import interpolate as filling
+from grafana_preview.interpolate import ALL, Choice
+from grafana_preview.times import Span
 
 BAR_SECONDS, TIMES = 1.0, 3
 RANGE_SECONDS, STEP_SECONDS, RECENT_SECONDS, SCRAPE_SECONDS = 6 * 3600, 30, 900.0, 15.0

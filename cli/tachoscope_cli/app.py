@@ -354,14 +354,14 @@ def _own_name() -> str:
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 
-def call(words: Sequence[str]) -> int:
+def call(words: Sequence[str], application: typer.Typer = app, name: str = "tachoscope") -> int:
     """Run the command line; return its exit code. What is wrong with the words themselves is said on stderr.
 
     Raises:
         TachoscopeError: the command failed, or was interrupted.
     """
     try:
-        code = app(args=list(words), prog_name="tachoscope", standalone_mode=False)
+        code = application(args=list(words), prog_name=name, standalone_mode=False)
     except _UsageError as error:
         if error.format_message():  # empty: no command was named, and the help is printed
             error.show()

@@ -7,7 +7,7 @@ import errno
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tachoscope_core import extras
 from tachoscope_core.errors import TachoscopeError
@@ -17,13 +17,15 @@ from tachoscope_show.text.safe_text import safe
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line; errors are one line, and a traceback with --verbose."""
+def main(arguments: Sequence[str] | None = None, run: Callable[[Sequence[str]], int] | None = None) -> None:
+    """Run the command line; errors are one line, and a traceback with --verbose.
+
+    Args:
+        run: takes the words and returns the exit code; default: the command `tachoscope`.
+    """
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        from tachoscope_cli.app import call
-
-        code = call(words)
+        code = (run or _tachoscope)(words)
         sys.stdout.flush()  # here, where a full disk can still be told in one line
     except TachoscopeError as error:
         if "--verbose" in words:
@@ -51,6 +53,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         traceback.print_exc()
         code = ExitCode.DEFECT
     sys.exit(code)
+
+
+def _tachoscope(words: Sequence[str]) -> int:
+    from tachoscope_cli.app import call
+
+    return call(words)
 
 
 def _told(error: OSError, words: Sequence[str]) -> ExitCode:

@@ -46,7 +46,6 @@ OF_COMMANDS: Mapping[ExitCode, Mapping[str, str]] = {
         "agent": "records stayed in the spool",
         "dashboards build": "with `--check`: a file is not current",
         "dashboards check": "a problem is an error",
-        "dashboards preview": "with `--shots`: a panel could not be drawn",
         "dashboards push": "a board was refused",
         "doctor": "something needs fixing",
         "drill": "a check failed, or a step of the runbook answered wrong",

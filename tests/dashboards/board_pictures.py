@@ -17,14 +17,14 @@ from playwright.sync_api import sync_playwright
 
 HERE = Path(__file__).parent
 FOLDERS = ("generators", "servers", "support", "node", "dashboards")
-sys.path[:0] = [str(HERE.parents[1]), *(str(HERE.parent / name) for name in FOLDERS)]
+sys.path[:0] = [str(HERE.parents[1]), str(HERE.parents[1] / "tools"), *(str(HERE.parent / name) for name in FOLDERS)]
 
 import planted_watch  # noqa: E402
 import recorded_series  # noqa: E402
+from grafana_preview.api import Preview  # noqa: E402
+from grafana_preview.loading import load  # noqa: E402
+from grafana_preview.screenshots import shots  # noqa: E402
 from small_png import shrink  # noqa: E402
-from tachoscope_dashboards.preview.api import Preview  # noqa: E402
-from tachoscope_dashboards.preview.loading import load  # noqa: E402
-from tachoscope_dashboards.preview.screenshots import shots  # noqa: E402
 
 PICTURES = HERE.parent.parent / "docs" / "pictures"
 SECONDS = 540

@@ -53,7 +53,6 @@ COMMANDS: dict[str, list[str]] = {
     "slo backtest": ["inference-ttft"],
     "dashboards build": [],
     "dashboards check": [],
-    "dashboards preview": ["--port", "0", "--prometheus", "http://127.0.0.1:1"],
     "dashboards push": ["--url", "http://127.0.0.1:1", "--token-env", "TOKEN"],
 }
 """All commands, each with words that lead it to what it needs."""

@@ -103,7 +103,6 @@ def test_the_wheel_holds_only_packages_with_the_projects_prefix_and_its_data(whe
         "tachoscope_alerts/slos/inference-ttft.yaml",
         "tachoscope_alerts/foreign/vllm.yaml",
         "tachoscope_alerts/recordings.yaml",
-        "tachoscope_dashboards/preview/page.html",
         "tachoscope_dashboards/exceptions.yaml",
     ):
         assert data in names

@@ -12,7 +12,6 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from tachoscope_cli.commands.dashboards_preview import EPILOG, MOMENTS, SlosOption, preview
 from tachoscope_cli.common import answers
 from tachoscope_cli.common.options import TEXT, JsonOption, needs_dashboards, notice
 from tachoscope_cli.common.output import write_json
@@ -26,11 +25,17 @@ if TYPE_CHECKING:
     from tachoscope_dashboards.lint.board_json import Dashboard
     from tachoscope_dashboards.lint.lint import Problem
 
-dashboards_app = typer.Typer(
-    no_args_is_help=True, help="Grafana boards: build them, check them, look at them without a Grafana, push them to one."
-)
-dashboards_app.command("preview", epilog=EPILOG)(preview)
-
+dashboards_app = typer.Typer(no_args_is_help=True, help="Grafana boards: build them, check them, push them to a Grafana.")
+MOMENTS = "2026-03-01T14:30 in this machine's time zone, 2026-03-01T14:30Z, or Unix seconds"
+SlosOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--slos",
+        metavar="PATH",
+        help="Where the objectives are that boards show, and take thresholds from: OpenSLO files, or folders of them. "
+        "Default: alerts/slos here, else those that came with tachoscope. Can be given several times.",
+    ),
+]
 _SHIPPED = "Default: alerts/policy.yaml here, else the one that came with tachoscope."
 PolicyOption = Annotated[
     Path | None,

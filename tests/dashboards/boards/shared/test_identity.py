@@ -15,6 +15,10 @@ import pytest
 
 import planted_watch
 import recorded_series
+from grafana_preview import choices
+from grafana_preview import interpolate as filling
+from grafana_preview.interpolate import Choice
+from grafana_preview.times import Span, span
 from planted import POLICY
 from recorded_series import Labels, Series
 from tachoscope_core.metrics.metric import IDENTITY, WORKLOADS
@@ -22,10 +26,6 @@ from tachoscope_core.net import prometheus as prometheus_query
 from tachoscope_dashboards.boards.all import boards
 from tachoscope_dashboards.parts.grafana_json import to_json
 from tachoscope_dashboards.parts.variables import THIS_JOB
-from tachoscope_dashboards.preview import choices
-from tachoscope_dashboards.preview import interpolate as filling
-from tachoscope_dashboards.preview.interpolate import Choice
-from tachoscope_dashboards.preview.times import Span, span
 
 pytestmark = pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not installed")
 Json = dict[str, Any]
