@@ -48,7 +48,7 @@ bench: system-packages $(READY) ## measure what probes, agent, GPUs, checkpoints
 	$(BIN)/python benchmarks/checkpoint_verification.py --write
 	$(BIN)/python -m benchmarks.traces.trace_reading --write
 	$(BIN)/python benchmarks/change_points.py --write
-	$(BIN)/python benchmarks/replay.py --write
+	$(BIN)/python -m benchmarks.pipeline_operations.speed --write
 	$(BIN)/python benchmarks/detection_times.py --write
 	$(BIN)/python benchmarks/slo_rules.py --write
 	$(BIN)/python benchmarks/board_queries.py --write

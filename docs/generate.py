@@ -29,7 +29,6 @@ from tachoscope_analyzers.data.prices import shipped_prices
 from tachoscope_analyzers.data.thresholds import sources
 from tachoscope_analyzers.findings.missing_signals import missing_signals
 from tachoscope_analyzers.life.findings import CLASSES as LIFE_CLASSES
-from tachoscope_analyzers.replay.report import FOUND as REPLAYED
 from tachoscope_analyzers.serving.report.report import CLASSES as SERVING_CLASSES
 from tachoscope_analyzers.stats.duration_text import in_words
 from tachoscope_analyzers.trace.findings.report import FOUND
@@ -63,18 +62,15 @@ def bottlenecks() -> str:
         need = "of a server, with `tachoscope serving`" if entry.slug in SERVING_CLASSES else need
         need = f"with {missing_signals()[entry.slug]}" if entry.slug in WITH_MORE_CLASSES else need
         need = "of the whole life, with `tachoscope goodput`" if need.startswith("no: ") and entry.slug in LIFE_CLASSES else need
-        rows.append(
-            f"| {page} | {entry.title} | `{entry.state}` | {need} | {'yes' if entry.slug in FOUND else ''} "
-            f"| {'yes' if entry.slug in REPLAYED else ''} |"
-        )
+        rows.append(f"| {page} | {entry.title} | `{entry.state}` | {need} | {'yes' if entry.slug in FOUND else ''} |")
     limits = [f"| `{name}` | {value:g} | {source} |" for name, (value, source) in sources().items()]
     return "\n".join(
         [
             "# Bottlenecks",
             "The closed list of classes, the ledger state that each inflates, and whether it is found today.",
             "",
-            "| class | what | ledger state | from step records | from profiler traces | from [operations](../develop/replay.md) |",
-            "|---|---|---|---|---|---|",
+            "| class | what it is | ledger state | from step records | from profiler traces |",
+            "|---|---|---|---|---|",
             *rows,
             "",
             "## Severity",

@@ -32,12 +32,6 @@ def report_on(
         found = stuck.report_of(places, job)
         assert found is not None
         return found, []
-    operations = records.operations(places)
-    if operations is not None:
-        from tachoscope_analyzers.replay.report import report as replayed
-
-        refuse_looks(looking.said)
-        return replayed(operations, job or ""), []
     recording = records.recording(places)
     if recording is not None:
         from tachoscope_cli.inputs.live_server import analyze_recording

@@ -16,7 +16,6 @@ class Kind(Enum):
     RECORDS = "records"
     TRACES = "a profiler trace"
     DUMPS = "dumps of a flight recorder"
-    OPERATIONS = "recorded operations of a pipeline job"
     RECORDING = "a recording of an inference server"
     REPORT = "a saved report"
 
@@ -48,8 +47,6 @@ def kind_of(places: list[str]) -> Kind:
 
     if records.recording(places):
         return Kind.RECORDING
-    if records.operations(places):
-        return Kind.OPERATIONS
     if records.flight_recorder_dumps(places):
         return Kind.DUMPS
     if are_traces(places):

@@ -14,7 +14,6 @@ from tachoscope_core.storage import spool
 from tachoscope_core.storage.store import Store
 
 _NEWEST = 3
-_PARQUET = b"PAR1"
 
 
 def is_job_folder(path: str) -> bool:
@@ -79,26 +78,6 @@ def name_of(paths: list[str]) -> str:
     """Return what to call what the paths hold: the name of their folder."""
     first = Path(paths[0]).resolve()
     return first.name if first.is_dir() else first.parent.name
-
-
-def operations(paths: list[str]) -> Path | None:
-    """Return the path, if the one path is a recording of a pipeline job's operations: a Parquet file by its name or first bytes.
-
-    Raises:
-        TachoscopeError: one is, of several.
-    """
-    found = [path for path in paths if os.path.isfile(path) and (path.endswith(".parquet") or _begins_as_parquet(path))]
-    if found and len(paths) > 1:
-        raise TachoscopeError(f"{found[0]} is a recording of operations, and cannot be judged together with other paths")
-    return Path(found[0]) if found else None
-
-
-def _begins_as_parquet(path: str) -> bool:
-    try:
-        with open(path, "rb") as file:
-            return file.read(len(_PARQUET)) == _PARQUET
-    except OSError:
-        return False
 
 
 def records_of(paths: list[str], job: str | None) -> load.JobRecords:

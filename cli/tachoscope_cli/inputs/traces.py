@@ -14,7 +14,7 @@ from tachoscope_core.storage.spool import SEGMENT_SUFFIX
 
 _PEEKED_BYTES = 4096
 _WHAT_TRACES_ARE = (
-    f"traces end with {', '.join(SUFFIXES)}, recorded operations with .parquet, dumps of a flight recorder with their rank "
+    f"traces end with {', '.join(SUFFIXES)}, dumps of a flight recorder with their rank "
     "(nccl_trace_rank_0); records are in a store or a spool (tachoscope run)"
 )
 _COMPRESSED_OR_DATABASE = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"SQLite format 3\0")
@@ -77,9 +77,6 @@ def _is_folder_of_traces(path: str) -> bool:
 
     by_folder = {folder: files for folder, _, files in os.walk(path, onerror=refuse)}
     names = [name for files in by_folder.values() for name in files]
-    operations = sorted(name for name in names if name.startswith("trace-") and name.endswith(".parquet"))
-    if operations:
-        raise TachoscopeError(f"{path} holds recorded operations", fix=f"name one of them, such as {operations[0]}")
     if any(name.endswith(SUFFIXES) for name in names):
         return True
     if any(name.endswith(SEGMENT_SUFFIX) for name in names):
@@ -104,8 +101,4 @@ def _is_trace_file(path: str) -> bool:
         return not begin.startswith((b'{\n  "schema":', b'{"schema":'))  # as a saved report begins
     if path.endswith(SEGMENT_SUFFIX) or (begin.startswith(b"{") and b'"kind"' in begin):
         return False
-    if path.endswith(".parquet"):
-        raise TachoscopeError(
-            f"{path} is a recording of operations", fix="analyze it by itself: it goes with no other and no baseline"
-        )
     raise TachoscopeError(f"{path} is neither a trace nor records nor a saved report", fix=_WHAT_TRACES_ARE)

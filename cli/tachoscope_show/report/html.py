@@ -8,7 +8,6 @@ from html import escape
 from tachoscope_core.report.report import Evidence, Finding, Ledger, Report, speedup_text
 from tachoscope_show.life import html as life_html
 from tachoscope_show.report import comparison_html, verdict_words
-from tachoscope_show.report import operation_steps as step_sum
 from tachoscope_show.report import trend_html as course_html
 from tachoscope_show.report.change_rows import ChangeRow, rows
 from tachoscope_show.report.finding_words import (
@@ -63,7 +62,7 @@ def render(report: Report) -> str:
 {_first_lines(report)}
 {_head(report)}
 {_quality(report)}{_review(report)}{"" if stands(report) else _bar(ledger, _label(report))}
-{_body(report)}{step_sum.html(report)}{_against(report)}{course_html.body(report)}{verdict}{cards}
+{_body(report)}{_against(report)}{course_html.body(report)}{verdict}{cards}
 {_changes(report)}{_by_rank(report)}{_lineage(report)}
 <details><summary>Not measured: neither found nor ruled out</summary><table class="note">{missing}</table></details>
 <p class="dim">{"<br>".join(escape(f"{s.records:,} {s.unit} from {s.path}") for s in report.sources)}</p></body></html>

@@ -13,7 +13,6 @@ from tachoscope_core.report.report import Evidence, Finding, QualityNote, Report
 from tachoscope_core.report.taxonomy import BY_SLUG
 from tachoscope_show.life import text as life_text
 from tachoscope_show.report import comparison_text, lineage_words, verdict_words
-from tachoscope_show.report import operation_steps as step_sum
 from tachoscope_show.report import trend_words as course_words
 from tachoscope_show.report.change_rows import rows
 from tachoscope_show.report.finding_words import (
@@ -88,8 +87,6 @@ def _parts(report: Report, console: Console) -> Iterator[RenderableType]:
         yield from life_text.parts(report, report.life, console)
     if report.serving:
         yield from serving_text.parts(report, report.serving, console)
-    if report.step_sum:
-        yield step_sum.table(report)
     if report.comparison:
         yield Group(*comparison_text.parts(report.comparison))
     if over_run := course_words.lines(report):

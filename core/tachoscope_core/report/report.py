@@ -198,20 +198,6 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     names: int = 1
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """A summand of the mean step.
-
-    Attributes:
-        seconds: per step; below zero it makes the step shorter. share: of the gap to the ideal step; None: no part of the gap.
-        saved_seconds: per step, if only this is mended and all else stays; None: it is nothing to mend.
-    """
-
-    name: str
-    seconds: float
-    share: float | None = None
-    saved_seconds: float | None = None
-
-
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """One analysis. The main ledger stands first; findings are ordered by loss, largest first."""
 
@@ -240,8 +226,6 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """How the run went, from its step records."""
     comparison: Comparison | None = None
     """Against the step records of another run; against a profiler trace: `baseline` and `changes`."""
-    step_sum: list[Part] = []
-    """What the mean step is the sum of, where it was replayed: the ideal step first."""
 
 
 class _Schema(msgspec.Struct):

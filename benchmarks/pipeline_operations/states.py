@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from benchmarks.pipeline_operations.attribution import Attribution
+from benchmarks.pipeline_operations.dependencies import Graph
+from benchmarks.pipeline_operations.kinds import COMMUNICATION, COMPUTE, OWN_WORK, PAUSE
+from benchmarks.pipeline_operations.operations import Array, Operations
+from benchmarks.pipeline_operations.simulation import Timeline
 
-from tachoscope_analyzers.replay.attribution import Attribution
-from tachoscope_analyzers.replay.dependencies import Graph
-from tachoscope_analyzers.replay.kinds import COMMUNICATION, COMPUTE, OWN_WORK, PAUSE
-from tachoscope_analyzers.replay.operations import Array, Operations
-from tachoscope_analyzers.replay.simulation import Timeline
 from tachoscope_core.metrics.catalogue import TRAINING_STATES
 from tachoscope_core.report.report import Ledger
 

@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from tachoscope_analyzers.replay.attribution import Attribution, attribute
-from tachoscope_analyzers.replay.causes import stage_seconds
-from tachoscope_analyzers.replay.operations import Operations, dense
-from tachoscope_analyzers.replay.reading import read
-from tachoscope_analyzers.replay.report import report
+from benchmarks.pipeline_operations.attribution import Attribution, attribute
+from benchmarks.pipeline_operations.causes import stage_seconds
+from benchmarks.pipeline_operations.operations import Operations, dense
+from benchmarks.pipeline_operations.reading import read
+from benchmarks.pipeline_operations.report import report
 
 DATA = Path(os.environ.get("TACHOSCOPE_TEST_DATA", Path(__file__).parents[4] / "shared" / "data")) / "stragglers"
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason=f"no recordings in {DATA}")

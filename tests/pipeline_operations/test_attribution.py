@@ -7,12 +7,11 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
-
+from benchmarks.pipeline_operations.attribution import Attribution, attribute
+from benchmarks.pipeline_operations.operations import dense
+from benchmarks.pipeline_operations.reading import read
+from benchmarks.pipeline_operations.simulation import simulate
 from operations_making import Plan, write
-from tachoscope_analyzers.replay.attribution import Attribution, attribute
-from tachoscope_analyzers.replay.operations import dense
-from tachoscope_analyzers.replay.reading import read
-from tachoscope_analyzers.replay.simulation import simulate
 
 PLANS = {
     "stage": Plan(steps=10, stage={3: 1.5}),

@@ -4,12 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
+from benchmarks.pipeline_operations.dependencies import dependencies
+from benchmarks.pipeline_operations.operations import dense
+from benchmarks.pipeline_operations.reading import read
+from benchmarks.pipeline_operations.simulation import measured, simulate
 from operations_making import Plan, write
-from tachoscope_analyzers.replay.dependencies import dependencies
-from tachoscope_analyzers.replay.operations import dense
-from tachoscope_analyzers.replay.reading import read
-from tachoscope_analyzers.replay.simulation import measured, simulate
 
 PLANS = [
     Plan(steps=4),

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
-
-from tachoscope_analyzers.replay.dependencies import Graph
-from tachoscope_analyzers.replay.kinds import COMMUNICATION
-from tachoscope_analyzers.replay.operations import Array, Operations
+from benchmarks.pipeline_operations.dependencies import Graph
+from benchmarks.pipeline_operations.kinds import COMMUNICATION
+from benchmarks.pipeline_operations.operations import Array, Operations
 
 
 @dataclass(frozen=True, slots=True)

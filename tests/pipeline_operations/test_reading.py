@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-
+from benchmarks.pipeline_operations.reading import COLUMNS, read
 from operations_making import Plan, operations, write
-from tachoscope_analyzers.replay.reading import COLUMNS, read
+
 from tachoscope_core.errors import TachoscopeError
 
 SMALL = Plan(stages=2, batches=2, steps=2)

@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from benchmarks.pipeline_operations.dependencies import Graph, dependencies
+from benchmarks.pipeline_operations.effects import CAUSES, Effects, effects
+from benchmarks.pipeline_operations.operations import Array, Operations
+from benchmarks.pipeline_operations.simulation import Measured, Timeline, measured, simulate
 
 from tachoscope_analyzers.data.thresholds import threshold
-from tachoscope_analyzers.replay.dependencies import Graph, dependencies
-from tachoscope_analyzers.replay.effects import CAUSES, Effects, effects
-from tachoscope_analyzers.replay.operations import Array, Operations
-from tachoscope_analyzers.replay.simulation import Measured, Timeline, measured, simulate
 from tachoscope_analyzers.stats.shapley import Shapley, shapley
 
 

@@ -4,13 +4,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
+from benchmarks.pipeline_operations.attribution import attribute
+from benchmarks.pipeline_operations.causes import bubble_ratio
+from benchmarks.pipeline_operations.operations import Operations, dense
+from benchmarks.pipeline_operations.reading import read
+from benchmarks.pipeline_operations.states import ledgers, states
 from operations_making import Plan, write
-from tachoscope_analyzers.replay.attribution import attribute
-from tachoscope_analyzers.replay.causes import bubble_ratio
-from tachoscope_analyzers.replay.operations import Operations, dense
-from tachoscope_analyzers.replay.reading import read
-from tachoscope_analyzers.replay.states import ledgers, states
 
 
 def booked(folder: Path, plan: Plan) -> tuple[Operations, dict[str, np.ndarray]]:

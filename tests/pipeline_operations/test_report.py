@@ -4,9 +4,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
+from benchmarks.pipeline_operations.report import judged as judged_with_parts
+from benchmarks.pipeline_operations.report import report
 from operations_making import Plan, operations, write
-from tachoscope_analyzers.replay.report import report
+
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report.report import Report
 
@@ -145,11 +146,11 @@ def test_an_operation_that_nobody_knows_is_told_and_what_it_takes_is_unexplained
     rows.loc[odd, "duration"] += 1.0
     rows.to_parquet(tmp_path / "trace-x.parquet")
 
-    found = report(tmp_path / "trace-x.parquet")
+    found, parts = judged_with_parts(tmp_path / "trace-x.parquet")
 
     assert "operations of unknown kind: novel" in found.quality[0].what
     assert found.ledgers[0].states["unexplained"] == pytest.approx(rows.loc[rows["optype"] == "novel", "duration"].sum())
-    assert {part.name: part.seconds for part in found.step_sum}["unexplained"] == pytest.approx(0.1)
+    assert {part.name: part.seconds for part in parts}["unexplained"] == pytest.approx(0.1)
 
 
 def test_operations_that_do_not_fit_together_are_refused_with_the_name_of_the_file(tmp_path: Path) -> None:
@@ -180,8 +181,8 @@ def test_every_finding_says_its_share_of_the_gap_and_what_mending_it_alone_bring
 
 @pytest.mark.parametrize("slug", CAUSES)
 def test_the_step_is_told_as_a_sum_whose_shares_of_the_gap_are_the_whole(tmp_path: Path, slug: str) -> None:
-    found = judged(tmp_path, drawn(slug, 1)[0])
+    found, parts = judged_with_parts(write(tmp_path, drawn(slug, 1)[0]))
 
-    assert sum(part.seconds for part in found.step_sum) == pytest.approx(found.step_seconds.mean)
-    assert sum(part.share for part in found.step_sum if part.share is not None) == pytest.approx(1.0)
-    assert found.step_sum[0].name == "ideal step"
+    assert sum(part.seconds for part in parts) == pytest.approx(found.step_seconds.mean)
+    assert sum(part.share for part in parts if part.share is not None) == pytest.approx(1.0)
+    assert parts[0].name == "ideal step"

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from benchmarks.pipeline_operations.kinds import COLLECTIVES, COMMUNICATION, COMPUTE, KNOWN, OWN_WORK, PAUSE
+from benchmarks.pipeline_operations.operations import Array, Operations
+from benchmarks.pipeline_operations.simulation import Measured
 
 from tachoscope_analyzers.data.thresholds import threshold
-from tachoscope_analyzers.replay.kinds import COLLECTIVES, COMMUNICATION, COMPUTE, KNOWN, OWN_WORK, PAUSE
-from tachoscope_analyzers.replay.operations import Array, Operations
-from tachoscope_analyzers.replay.simulation import Measured
 from tachoscope_core.errors import TachoscopeError
 
 CAUSES = ("stage", "worker", "data", "pauses", "communication", "rest")

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from benchmarks.pipeline_operations.attribution import Attribution, attribute
+from benchmarks.pipeline_operations.causes import SOURCE, bubble_ratio, candidates, inherent, refused
+from benchmarks.pipeline_operations.operations import Array, Operations, dense
+from benchmarks.pipeline_operations.reading import Recording, read
+from benchmarks.pipeline_operations.states import ledgers, states
+from benchmarks.pipeline_operations.step_sum import Part, parts
+
 from tachoscope_analyzers.findings.make import Series, findings, healthy_finding, step_seconds
 from tachoscope_analyzers.findings.missing_signals import missing_signals
-from tachoscope_analyzers.replay.attribution import Attribution, attribute
-from tachoscope_analyzers.replay.causes import SOURCE, TITLES, bubble_ratio, candidates, inherent, refused
-from tachoscope_analyzers.replay.operations import Array, Operations, dense
-from tachoscope_analyzers.replay.reading import Recording, read
-from tachoscope_analyzers.replay.states import ledgers, states
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.report.report import Finding, NotMeasured, Part, QualityNote, Report, Window
+from tachoscope_core.report.report import Finding, NotMeasured, QualityNote, Report, Window
 from tachoscope_core.report.report import Source as ReportSource
 from tachoscope_core.report.taxonomy import BY_SLUG
 
@@ -32,8 +34,8 @@ FOUND = (
 _NO_HOST = "what the host did (operations of the device are recorded here)"
 
 
-def report(path: Path, name: str = "") -> Report:
-    """Read a recording of operations and judge it.
+def judged(path: Path, name: str = "") -> tuple[Report, list[Part]]:
+    """Read a recording of operations and judge it; return also the summands of the mean step.
 
     Raises:
         TachoscopeError: it cannot be read, or its operations do not fit together.
@@ -47,7 +49,7 @@ def report(path: Path, name: str = "") -> Report:
     split = states(operations, found)
     books = ledgers(operations, split)
     begin = float(recording.rows["start_ts"].min())
-    return Report(
+    made = Report(
         job=name or recording.name,
         window=Window(
             start=begin, end=float((recording.rows["start_ts"] + recording.rows["duration"]).max()), steps=len(operations.steps)
@@ -60,8 +62,13 @@ def report(path: Path, name: str = "") -> Report:
         findings=_findings(operations, found, split),
         not_measured=_not_measured(operations),
         quality=_quality(recording, operations, found),
-        step_sum=[] if found.refusal else _sum(found),
     )
+    return made, parts(found)
+
+
+def report(path: Path, name: str = "") -> Report:
+    """Return the report alone; see `judged`."""
+    return judged(path, name)[0]
 
 
 def _findings(operations: Operations, found: Attribution, split: dict[str, Array]) -> list[Finding]:
@@ -118,22 +125,3 @@ def _quality(recording: Recording, operations: Operations, found: Attribution) -
         means = "it is part of the ideal, not of a cause: more micro-batches or an interleaved schedule make it smaller"
         notes.append(QualityNote(what=share, severity="note", means=means))
     return sorted(notes, key=lambda note: ("bad", "limited", "note").index(note.severity))
-
-
-def _sum(found: Attribution) -> list[Part]:
-    """Return the summands of the mean step: the ideal, the Shapley value of each cause, and what no cause is."""
-    causes = [
-        Part(
-            name=TITLES[cause],
-            seconds=float(values.mean()),
-            share=found.shares[cause],
-            saved_seconds=found.saved(cause),
-        )
-        for cause, values in found.causes.values.items()
-    ]
-    rest = {"launch and host delay": found.delay, "unexplained": found.unexplained, "error of the replay": found.error}
-    return [
-        Part(name="ideal step", seconds=float(found.ideal.mean())),
-        *sorted(causes, key=lambda part: -part.seconds),
-        *(Part(name=name, seconds=float(seconds.mean()) + 0.0) for name, seconds in rest.items()),
-    ]

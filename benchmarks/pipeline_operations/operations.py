@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from benchmarks.pipeline_operations.reading import Recording
 
-from tachoscope_analyzers.replay.reading import Recording
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report.report import QualityNote
 

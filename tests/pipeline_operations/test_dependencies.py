@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-
+from benchmarks.pipeline_operations.dependencies import Graph, dependencies
+from benchmarks.pipeline_operations.operations import Operation, Operations, dense
+from benchmarks.pipeline_operations.reading import read
 from operations_making import Plan, operations, write
-from tachoscope_analyzers.replay.dependencies import Graph, dependencies
-from tachoscope_analyzers.replay.operations import Operation, Operations, dense
-from tachoscope_analyzers.replay.reading import read
+
 from tachoscope_core.errors import TachoscopeError
 
 

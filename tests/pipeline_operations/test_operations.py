@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-
+from benchmarks.pipeline_operations.operations import dense
+from benchmarks.pipeline_operations.reading import Recording, read
 from operations_making import Plan, operations
-from tachoscope_analyzers.replay.operations import dense
-from tachoscope_analyzers.replay.reading import Recording, read
+
 from tachoscope_core.errors import TachoscopeError
 
 PLAN = Plan(stages=2, batches=3, steps=5)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from benchmarks.pipeline_operations.attribution import Attribution
+from benchmarks.pipeline_operations.effects import CAUSES, FAR, deviation
+from benchmarks.pipeline_operations.kinds import BACKWARD, COMPUTE, FORWARD
+from benchmarks.pipeline_operations.operations import Array, Operations
 
 from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.findings.blamed_ranks import Ranks, culprits
 from tachoscope_analyzers.findings.make import Candidate
-from tachoscope_analyzers.replay.attribution import Attribution
-from tachoscope_analyzers.replay.effects import CAUSES, FAR, deviation
-from tachoscope_analyzers.replay.kinds import BACKWARD, COMPUTE, FORWARD
-from tachoscope_analyzers.replay.operations import Array, Operations
 from tachoscope_core.report.report import Evidence
 
 SOURCE = "operations of all workers"

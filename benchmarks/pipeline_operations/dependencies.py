@@ -12,8 +12,7 @@ from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
-
-from tachoscope_analyzers.replay.kinds import (
+from benchmarks.pipeline_operations.kinds import (
     COMMUNICATION,
     COMPUTE,
     FORWARD,
@@ -25,7 +24,8 @@ from tachoscope_analyzers.replay.kinds import (
     RECEIVES,
     SENDS,
 )
-from tachoscope_analyzers.replay.operations import Array, Operations
+from benchmarks.pipeline_operations.operations import Array, Operations
+
 from tachoscope_core.errors import TachoscopeError
 
 _BESIDE_RATIO = 0.5

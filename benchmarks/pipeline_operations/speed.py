@@ -1,7 +1,7 @@
 """How long it takes to replay recorded operations: 128 workers, 1,000 steps, 20 operations each, on one core.
 
-python benchmarks/replay.py            # print
-python benchmarks/replay.py --write    # and put the table into docs/develop/measurements.md
+python -m benchmarks.pipeline_operations.speed            # print
+python -m benchmarks.pipeline_operations.speed --write    # and put the table into docs/develop/measurements.md
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
-from sections import write_section
+from benchmarks.sections import write_section
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "generators"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "pipeline_operations"))
 
+from benchmarks.pipeline_operations.attribution import attribute
+from benchmarks.pipeline_operations.dependencies import dependencies
+from benchmarks.pipeline_operations.operations import dense
+from benchmarks.pipeline_operations.reading import read
+from benchmarks.pipeline_operations.simulation import measured, simulate
 from operations_making import Plan, operations
-from tachoscope_analyzers.replay.attribution import attribute
-from tachoscope_analyzers.replay.dependencies import dependencies
-from tachoscope_analyzers.replay.operations import dense
-from tachoscope_analyzers.replay.reading import read
-from tachoscope_analyzers.replay.simulation import measured, simulate
 
 STEPS = 1_000
 DRAWN = 20

@@ -4,13 +4,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
+from benchmarks.pipeline_operations.dependencies import dependencies
+from benchmarks.pipeline_operations.effects import CAUSES, Effects, effects, rank_correlation
+from benchmarks.pipeline_operations.operations import Operations, dense
+from benchmarks.pipeline_operations.reading import read
+from benchmarks.pipeline_operations.simulation import measured
 from operations_making import Plan, write
-from tachoscope_analyzers.replay.dependencies import dependencies
-from tachoscope_analyzers.replay.effects import CAUSES, Effects, effects, rank_correlation
-from tachoscope_analyzers.replay.operations import Operations, dense
-from tachoscope_analyzers.replay.reading import read
-from tachoscope_analyzers.replay.simulation import measured
 
 
 def found(folder: Path, plan: Plan) -> tuple[Operations, Effects]:

@@ -1,1 +1,0 @@
-"""Pipeline jobs by the operations that their workers recorded: the step is replayed, and its time is divided among causes."""
