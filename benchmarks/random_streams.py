@@ -64,7 +64,7 @@ class Stream:
         times_ms: of the scrapes that were answered, shape (N,). total, bad: its counters at them. bucket_from: the first scrape at
             which it has the bucket of the threshold.
         seen_total, seen_bad: events that two scrapes of one window hold between them, at the later one.
-        part_total, part_bad: the others that its counters tell of, which may be counted in part: before the first scrape, and of a
+        part_total, part_bad: the others that its counters report, which may be counted in part: before the first scrape, and of a
             histogram within a window after it.
         faults: what befell it.
     """
@@ -314,7 +314,7 @@ def compare(slo: Slo, streams: list[Stream], seen: Seen, ours: Events, tally: Ta
 
 
 def same(theirs: Events, ours: Events, group: tuple[str, ...] | None) -> bool:
-    """Say whether both have the same events of a budget, and at the same evaluations none."""
+    """Return whether both have the same events of a budget, and at the same evaluations none."""
     if group is None or group not in theirs.total:
         return group is None or bool(np.isnan(ours.total[group]).all())
     pairs = ((theirs.total[group], ours.total[group]), (theirs.bad.get(group), ours.bad.get(group)))

@@ -110,9 +110,9 @@ async def body_of(receive: Receive) -> dict[str, Any]:
     try:
         body = json.loads(content)
     except ValueError as error:
-        raise RefusedError(400, f"the body is no JSON: {error}") from None
+        raise RefusedError(400, f"the body is not JSON: {error}") from None
     if more or not isinstance(body, dict):
-        raise RefusedError(400, "the body is no JSON object, or over 8 MiB")
+        raise RefusedError(400, "the body is not a JSON object, or over 8 MiB")
     return body
 
 

@@ -2,7 +2,7 @@
 
 Sequences are served in the order of their arrival. Each pass brings one token to each sequence whose prompt is computed, and
 computes prompts: whole ones, or at most so many of their tokens as `prefill_chunk` says. When the cache is full, the youngest
-sequence gives its blocks back and is computed anew later (preemption by recomputation), so the oldest always gets on. Knows of
+sequence gives its blocks back and is computed again later (preemption by recomputation), so the oldest always gets on. Knows of
 no server.
 """
 
@@ -68,7 +68,7 @@ class Batch:
 
     Attributes:
         shares: the sequences, with how many tokens of each.
-        prefill_tokens: of prompts, and of what is computed anew. decode_tokens: one for each other sequence.
+        prefill_tokens: of prompts, and of what is computed again. decode_tokens: one for each other sequence.
         preempted: sequences that lost their place since the pass before.
     """
 
@@ -103,7 +103,7 @@ class Scheduler:
         return 1 - len(self.free) / self.blocks
 
     def fits(self, generation: Generation) -> bool:
-        """Say whether the whole cache is enough for it."""
+        """Return whether the whole cache is enough for it."""
         return generation.length + generation.max_tokens <= self.blocks * BLOCK_TOKENS
 
     def plan(self) -> Batch:

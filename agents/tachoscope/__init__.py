@@ -110,7 +110,7 @@ def step(*, samples: int = 0, tokens: int = 0) -> None:
 
 @contextmanager
 def phase(name: Phase) -> Iterator[None]:
-    """Account the time inside the block to a phase of the step, such as `data_wait` for input that is no `DataLoader`.
+    """Account the time inside the block to a phase of the step, such as `data_wait` for input that is not a `DataLoader`.
 
     Raises:
         ValueError: no phase of that name; the message lists them.
@@ -187,7 +187,7 @@ def describe(
         layout: sizes of the parallel dimensions, outermost first, such as `{"pp": 4, "dp": 2}`; default: `$TACHOSCOPE_LAYOUT`.
 
     Raises:
-        ValueError: the layout has another dimension than pp, dp, tp, cp and ep, or something that is no size.
+        ValueError: the layout has another dimension than pp, dp, tp, cp and ep, or something that is not a size.
     """
     mistake: ValueError | None = None
     with QUIETLY:
@@ -220,7 +220,7 @@ def integrity(model: Any, *, every: int = 100, replicas: Sequence[int] | None = 
         ValueError: `every` is less than 1.
     """
     if every < 1:
-        raise ValueError(f"every={every} is no number of steps: use 1 or more")
+        raise ValueError(f"every={every} is not a number of steps: use 1 or more")
     with QUIETLY:
         from tachoscope.training.integrity import Checks
 
@@ -265,7 +265,7 @@ def parameters_applied(version: int, *, read: int | None = None, bound: int | No
 
 
 def preempted() -> bool:
-    """Say whether somebody announced that this process will be ended: save a checkpoint now, and leave the loop.
+    """Return whether somebody announced that this process will be ended: save a checkpoint now, and leave the loop.
 
     True after `tachoscope run` or the node agent saw SIGTERM or a cloud's notice; without either of them it is False. Cheap enough
     for each step: it looks twice a second at most.

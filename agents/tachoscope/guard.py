@@ -22,7 +22,7 @@ def say(text: str) -> None:
 
 
 def is_of_the_job(error: BaseException) -> bool:
-    """Say whether an exception that came out of the probe's code was raised by the job, which must get it.
+    """Return whether an exception that came out of the probe's code was raised by the job, which must get it.
 
     That is what a signal handler raised that ran at this moment, such as the one by which a `DataLoader` reports a dead worker, and
     an exception of a class that nothing here raises, which another thread raised in this one (`PyThreadState_SetAsyncExc`).
@@ -48,7 +48,7 @@ def _handlers() -> set[CodeType]:
 
 
 def _is_handler(frame: FrameType) -> bool:
-    """Say whether a frame is that of a signal handler: it was given the frame that it interrupted, which stands below it."""
+    """Return whether a frame is that of a signal handler: it was given the frame that it interrupted, which stands below it."""
     names = frame.f_code.co_varnames[:_MOST_HANDLER_ARGUMENTS]
     given: list[Any] = [frame.f_locals.get(name) for name in names]
     given += [one for value in given if isinstance(value, tuple) for one in value]

@@ -107,7 +107,7 @@ class Collecting:
         )
 
     def _ras_waits_for(self) -> str:
-        """Return what speaks against asking RAS: it tells of a whole job, and jobs must not be asked while they start."""
+        """Return what speaks against asking RAS: it reports a whole job, and jobs must not be asked while they start."""
         running = self._ranks.running()
         if not running:
             return "" if self._nccl is not None and self._nccl.active else "no rank runs on this node"
@@ -135,7 +135,7 @@ class Collecting:
     def _log_collector(self, line: str) -> None:
         if ": failed" in line:
             self._log.warning(line.partition(":")[0], line)
-        else:  # a machine without InfiniBand is no cause for worry
+        else:  # a machine without InfiniBand is not a cause for worry
             self._log.info(line)
 
 

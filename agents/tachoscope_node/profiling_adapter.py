@@ -48,7 +48,7 @@ def profiler_of(agent: ProfiledAgent, store: Store, *, clock: Callable[[], float
 
 
 def known(agent: ProfiledAgent) -> dict[int, Known]:
-    """Return the processes that tell of themselves, by pid; a pod's know their pid in the pod only."""
+    """Return the processes that report themselves, by pid; a pod's know their pid in the pod only."""
     with agent.lock:
         ranks = [
             (job.name, rank) for job in agent.live.jobs.values() for rank in job.running() if rank.pid > 0 and not rank.pod_uid

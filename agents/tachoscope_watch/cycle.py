@@ -34,7 +34,7 @@ class Failed:
 
 
 def executor(workers: int) -> Executor:
-    """Return processes to look with. They are begun anew, not forked: a fork has the locks of this one's threads."""
+    """Return processes to look with. They are begun again, not forked: a fork has the locks of this one's threads."""
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_end_with_parent)
     before = signal.getsignal(signal.SIGINT)

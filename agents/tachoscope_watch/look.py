@@ -83,7 +83,7 @@ def glance(store: Store, job: str, now: float, over: float = LEAST_SECONDS, *, h
 
 
 def _steps_lately(store: Store, job: str, now: float) -> bool:
-    """Say whether a rank finished a step so lately that nothing can be a hang yet: one object tells that of most jobs."""
+    """Return whether a rank finished a step so lately that nothing can be a hang yet: one object tells that of most jobs."""
     since = now - hang_seconds()
     newest = {one.writer: one for one in sorted(recent_segments(store, job, since=since, until=now), key=lambda one: one.offset)}
     for segment in newest.values():

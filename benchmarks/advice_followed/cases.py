@@ -92,7 +92,7 @@ def _bytes() -> Iterator[Case]:
 
 
 def _epochs() -> Iterator[Case]:
-    """Short epochs, whose workers start anew each time."""
+    """Short epochs, whose workers start again each time."""
     for workers in (1, 2):
         yield Case(name=f"epochs-{workers}-workers", making_ms=2.0, workers=workers, epoch_batches=40)
 

@@ -223,7 +223,7 @@ def steps(
 
 
 def enough(seconds: float) -> bool:
-    """Say whether to stop: all ranks at the same step."""
+    """Return whether to stop: all ranks at the same step."""
     if not dist.is_initialized():
         return seconds >= SECONDS
     flag = torch.tensor(float(seconds >= SECONDS))

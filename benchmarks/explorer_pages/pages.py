@@ -2,7 +2,7 @@
 
 A trace of one and of five million events (made as benchmarks/trace_reading.py makes them), a store of 200 jobs, and a job of 8
 ranks with 20,000 steps each. Of each view: from the browser's question to the server's last message, and from the click to the last
-thing drawn; first with an empty cache of traces, then by a server that was started anew, then by another browser. Then a tab is
+thing drawn; first with an empty cache of traces, then by a server that was started again, then by another browser. Then a tab is
 chosen and a part of the first figure is zoomed into, and 200 interactions show whether the server's memory stays as it is.
 
     python -m benchmarks.explorer_pages.pages --write                      # about ten minutes, 1 GiB below build/bench
@@ -195,7 +195,7 @@ def drag(page: Page) -> None:
 
 
 def memory(page: Page, wire: Wire, explorer: Explorer, url: str, count: int) -> list[int]:
-    """Return the server's resident bytes before and after each of many interactions: tabs, and the view anew."""
+    """Return the server's resident bytes before and after each of many interactions: tabs, and the view again."""
     taken = [explorer.resident()]
     for number in range(count):
         tabs = page.locator(TABS).count()
@@ -229,8 +229,8 @@ def measure(browser: Browser, name: str, words: list[str], count: int) -> tuple[
             looks["in the store, first look"] = look_stored(browser, words[-1])
         with serving(words, cache) as explorer:
             url = explorer.url + path
-            looks["server anew"] = look(browser, url)
-            print(f"{said}: drawn in {looks['cold'].drawn:.1f} s, cold; {looks['server anew'].drawn:.1f} s, anew", file=sys.stderr)
+            looks["server again"] = look(browser, url)
+            print(f"{said}: drawn in {looks['cold'].drawn:.1f} s cold; {looks['server again'].drawn:.1f} s, again", file=sys.stderr)
             warm = [look(browser, url) for _ in range(3)]
             looks["warm"] = sorted(warm, key=lambda one: one.drawn)[1]
             with opened(browser) as (page, wire):

@@ -1,7 +1,7 @@
 """How long the explorer's server takes for the page Trace of a large trace, and what it sends, without a browser.
 
 A real trace of an A100 is repeated to one and five million events, as in `trace_reading.py`. `cold`: the file was never read;
-`warm`: its columns are in the cache of traces, and the page was never looked at; `again`: the same page anew. Each figure is of
+`warm`: its columns are in the cache of traces, and the page was never looked at; `again`: the same page again. Each figure is of
 one run of the application by Streamlit's own test runner, in a process of its own.
 
     python -m benchmarks.explorer_pages.trace_page --turns 3 --write

@@ -31,7 +31,7 @@ class Bin:
 
 
 def told(rows: Sequence[Row]) -> list[Told]:
-    """Return all names of all runs. Right is what was injected into the run, or is as acceptable; `unknown` is no name."""
+    """Return all names of all runs. Right is what was injected into the run, or is as acceptable; `unknown` is not a name."""
     return [
         Told(one.slug, one.confidence, one.score, one.slug in _right(row))
         for row in judged(rows)

@@ -99,7 +99,7 @@ class Row:
 
 
 def write_rows(rows: Iterable[Row], path: Path) -> None:
-    """Write rows as CSV, in the order of their ids; what is no number or text stands as JSON in its cell."""
+    """Write rows as CSV, in the order of their ids; what is not a number or text stands as JSON in its cell."""
     with path.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow([field.name for field in fields(Row)])
@@ -133,7 +133,7 @@ def read_rows(path: Path) -> list[Row]:
         return [_row(cells) for cells in table]
     except (KeyError, TypeError, ValueError) as error:
         raise TachoscopeError(
-            f"{path} is no table of runs: {type(error).__name__}: {error}", fix="python -m benchmarks.lab.accuracy RUNS"
+            f"{path} is not a table of runs: {type(error).__name__}: {error}", fix="python -m benchmarks.lab.accuracy RUNS"
         ) from None
 
 

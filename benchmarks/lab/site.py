@@ -91,7 +91,7 @@ class Site:
         return planned.seconds_ratio * self.seconds * steps / (steps - planned.first_step)
 
     def is_culprit(self, planned: Planned) -> bool:
-        """Say whether the fault is this rank's."""
+        """Return whether the fault is this rank's."""
         return planned.rank in {-1, self.rank}
 
 

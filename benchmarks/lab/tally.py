@@ -76,7 +76,7 @@ def severe(rows: Sequence[Row]) -> list[Row]:
 
 
 def came_out(row: Row) -> bool:
-    """Say whether a run's only fault, if it has seconds, cost as much as it was aimed to: else it is a smaller one."""
+    """Return whether a run's only fault, if it has seconds, cost as much as it was aimed to: else it is a smaller one."""
     if len(row.faults) != 1 or not row.faults[0].seconds or not row.clean_step_seconds:
         return True
     return row.faults[0].seconds >= _CAME_OUT * SEVERE * row.clean_step_seconds

@@ -99,7 +99,7 @@ def _lines(operations: Operations, begin: Array, end: Array) -> list[list[int]]:
 
 
 def _beside(one: int, other: int, begin: Array, end: Array) -> bool:
-    """Say whether two operations run at the same time."""
+    """Return whether two operations run at the same time."""
     shared = min(end[one], end[other]) - max(begin[one], begin[other])
     return bool(shared > _BESIDE_RATIO * min(end[one] - begin[one], end[other] - begin[other]))
 
@@ -244,6 +244,6 @@ def _in_order(operations: Operations, groups: list[Group], before: list[set[int]
         stuck = operations.each[groups[next(index for index, count in enumerate(left) if count)].members[0]]
         raise TachoscopeError(
             f"the order of the operations of stage {stuck.stage} contradicts that of others, at {stuck.optype} {stuck.number}",
-            fix="the clocks of the workers may differ, or operations be missing: record them anew",
+            fix="the clocks of the workers may differ, or operations be missing: record them again",
         )
     return tuple(done)

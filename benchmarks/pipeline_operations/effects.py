@@ -1,4 +1,4 @@
-"""What each cause adds to what operations take themselves, over an ideal step. Waiting is no cause: the replay makes it anew.
+"""What each cause adds to what operations take themselves, over an ideal step. Waiting is not a cause: the replay makes it again.
 
 Computing of chunk g on replica d, step k and micro-batch b takes  ideal x stage_g x worker_gd x data_kdb + pause_gkdb:
 the ideal is the mean over chunks (work can be moved, not removed) of what a usual worker takes, without those that are far from

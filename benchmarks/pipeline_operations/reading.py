@@ -88,7 +88,7 @@ def _table(path: Path) -> pd.DataFrame:
     except OSError as error:
         raise TachoscopeError(f"could not read {path}: {error.strerror or error}") from None
     except (pa.ArrowException, ValueError, TypeError) as error:
-        raise TachoscopeError(f"{path} is no sound Parquet file: {str(error).splitlines()[0]}", fix=_FORMAT) from None
+        raise TachoscopeError(f"{path} is not a sound Parquet file: {str(error).splitlines()[0]}", fix=_FORMAT) from None
     if frame.empty:
         raise TachoscopeError(f"{path} holds no operation", fix=_FORMAT)
     return frame
@@ -102,12 +102,12 @@ def _checked(path: Path, frame: pd.DataFrame) -> pd.DataFrame:
         try:
             rows[name] = pd.to_numeric(frame[name]).to_numpy(dtype=np.float64, na_value=np.nan)
         except (ValueError, TypeError):
-            raise TachoscopeError(f"{path}: column {name!r} holds something that is no number", fix=_FORMAT) from None
+            raise TachoscopeError(f"{path}: column {name!r} holds something that is not a number", fix=_FORMAT) from None
     for name in ("mc", "mb_id", "gmc"):  # only computing has them
         rows[name] = rows[name].fillna(-1)
     numbers = rows[[*WHOLE_NUMBERS, *SECONDS]]
     _refuse(path, rows, numbers.isna() | numbers.isin([np.inf, -np.inf]), "is not a number")
-    _refuse(path, rows, rows[list(WHOLE_NUMBERS)] % 1 != 0, "is no whole number")
+    _refuse(path, rows, rows[list(WHOLE_NUMBERS)] % 1 != 0, "is not a whole number")
     _refuse(path, rows, rows[["dp_rank", "stage", "rank", "seq_id", "duration"]] < 0, "is negative")
     rows = rows.astype(dict.fromkeys(WHOLE_NUMBERS, np.int64))
     twice = rows.duplicated(list(_ONCE), keep="first")
@@ -154,5 +154,5 @@ def _sizes(meta: Path) -> dict[str, int]:
     sizes = {str(key): value for key, value in loaded.items() if str(key).endswith("_size")}
     for key, value in sizes.items():
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise TachoscopeError(f"{meta}: {key} {value!r} is no size", fix="a whole number of at least 1")
+            raise TachoscopeError(f"{meta}: {key} {value!r} is not a size", fix="a whole number of at least 1")
     return sizes

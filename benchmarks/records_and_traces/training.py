@@ -67,7 +67,7 @@ class SlowDisk(io.FileIO):
 
 
 def goes_on(number: int) -> bool:
-    """Say whether there is one more step; all ranks do the same ones."""
+    """Return whether there is one more step; all ranks do the same ones."""
     if STEPS:
         return number < STEPS
     if number % ASKED_EVERY:

@@ -171,7 +171,7 @@ def _without_command_secrets(text: str) -> str:
 
 
 def names_secret(name: str) -> bool:
-    """Say whether what has this name is a secret, whatever it looks like."""
+    """Return whether what has this name is a secret, whatever it looks like."""
     return _is_secret_field(name, "x")
 
 
@@ -210,7 +210,7 @@ def _hide_named(text: str, names: re.Pattern[str], is_secret: Callable[[str, str
 
 
 def _is_secret(name: str, value: str) -> bool:
-    """Say whether a value is a secret, by what its name says it is, and, where that says little, by how it looks."""
+    """Return whether a value is a secret, by what its name says it is, and, where that says little, by how it looks."""
     words = _words_of(name)
     if not words:
         return False
@@ -231,7 +231,7 @@ def _is_secret(name: str, value: str) -> bool:
 
 
 def _is_secret_field(name: str, value: str) -> bool:
-    """Say whether the value of a field is a secret: in text `pass: ok` may be of a sentence, as a field's name it is of none."""
+    """Return whether the value of a field is a secret: in text `pass: ok` may be of a sentence, as a field's name it is of none."""
     if _is_secret(name, value):
         return True
     words = _words_of(name)
@@ -239,7 +239,7 @@ def _is_secret_field(name: str, value: str) -> bool:
 
 
 def _is_secret_argument(name: str, value: str) -> bool:
-    """Say whether a value in a command line is a secret: there the name alone decides, unless the value is plainly none."""
+    """Return whether a value in a command line is a secret: there the name alone decides, unless the value is plainly none."""
     if re.fullmatch(r"-[A-Za-z]", value):  # the next option, after one that is a flag
         return False
     if _is_secret(name, value):
@@ -253,7 +253,7 @@ def _is_secret_argument(name: str, value: str) -> bool:
 
 
 def _is_other_use(words: list[str], at: int) -> bool:
-    """Say whether the word, such as `key` of `sort_key` and of `key_value_heads`, is meant otherwise."""
+    """Return whether the word, such as `key` of `sort_key` and of `key_value_heads`, is meant otherwise."""
     before, after = words[at - 1] if at else "", words[at + 1] if at + 1 < len(words) else ""
     if words[at] == "key":
         return after == "value" or _KEY_USES.fullmatch(before) is not None
@@ -261,14 +261,14 @@ def _is_other_use(words: list[str], at: int) -> bool:
 
 
 def _is_plain_argument(value: str) -> bool:
-    """Say whether the value is a number, true or false, a placeholder, or the path of a file."""
+    """Return whether the value is a number, true or false, a placeholder, or the path of a file."""
     if _PLAIN.fullmatch(value) or _is_reference(value) or re.fullmatch(r"[\d_]+", value):
         return True
     return _is_path(value)
 
 
 def _is_path(value: str) -> bool:
-    """Say whether the value is a path and holds no secret itself: one in base 64 may begin with a slash as well."""
+    """Return whether the value is a path and holds no secret itself: one in base 64 may begin with a slash as well."""
     return value.startswith(("/", "./", "../", "~")) and not any(map(_looks_random, re.split(r"[/.]", value)))
 
 
@@ -281,7 +281,7 @@ def _words_of(name: str) -> list[str]:
 
 
 def _is_reference(value: str) -> bool:
-    """Say whether the value only tells where the secret is, or whether there is one."""
+    """Return whether the value only tells where the secret is, or whether there is one."""
     return value.lower() in {"true", "false", "none", "null", ""} or value.startswith(("${", "/run/secrets/", "/var/run/secrets/"))
 
 

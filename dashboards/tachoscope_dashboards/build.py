@@ -109,7 +109,7 @@ def _left_over(made: dict[str, str], out: Path) -> list[Path]:
 
 
 def _is_ours(path: Path) -> bool:
-    """Say whether an earlier build made a file: others may lie beside them."""
+    """Return whether an earlier build made a file: others may lie beside them."""
     text = path.read_text()
     if path.suffix == ".yaml":
         return text.startswith(HEADER)

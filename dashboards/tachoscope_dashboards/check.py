@@ -21,7 +21,7 @@ from tachoscope_dashboards.lint.lint import Excepted, Problem, Rule
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What boards are held against.
+    """What boards are compared with.
 
     Attributes:
         known: the catalogue, with the series that rules record. policy: whose bases links begin with.

@@ -115,11 +115,11 @@ def _checked(url: str, *, insecure: bool) -> str:
         parts = urlsplit(url)
         usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port or 1) > 0
     except ValueError:
-        raise TachoscopeError(f"{url!r} is no address", fix="write https://host") from None
+        raise TachoscopeError(f"{url!r} is not an address", fix="write https://host") from None
     if parts.username or parts.password:
         raise TachoscopeError("the address holds a user or a password", fix="give a token by --token-file or --token-env")
     if not usable or parts.query or parts.fragment:
-        raise TachoscopeError(f"{url!r} is no http:// or https:// address of a Grafana", fix="write https://host")
+        raise TachoscopeError(f"{url!r} is not an http:// or https:// address of a Grafana", fix="write https://host")
     if parts.scheme == "http" and not insecure and not _is_here(parts.hostname or ""):
         fix = "use https://, or --insecure if the network between is yours"
         raise TachoscopeError(f"{url} is plain http to another machine, and who listens would have the token", fix=fix)
@@ -127,7 +127,7 @@ def _checked(url: str, *, insecure: bool) -> str:
 
 
 def _is_here(host: str) -> bool:
-    """Say whether a host is this machine."""
+    """Return whether a host is this machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -69,7 +69,7 @@ def _points(metric: Metric, times: list[int], slos: list[Slo], rng: random.Rando
 
 
 def _idle(time: int) -> bool:
-    """Say whether it is the third of each hour in which nothing happens."""
+    """Return whether it is the third of each hour in which nothing happens."""
     return (time / 1000 - BEGIN) % 3600 < 1200
 
 

@@ -126,7 +126,7 @@ TRAPS = (
         at="20m",
     ),
     Trap(
-        what="17: an error that was mended counts for ever",
+        what="17: an error that was fixed counts for ever",
         naive="tachoscope_gpu_xid_errors_total > 0",
         seen=True,
         alert="GpuXidError",
@@ -135,7 +135,7 @@ TRAPS = (
         at="10m",
     ),
     Trap(
-        what="20: a job whose processes are stopped tells of no lost time itself",
+        what="20: a job whose processes are stopped reports no lost time itself",
         naive="sum by (training_job) (rate(tachoscope_time_seconds_total[10m])) > 0",
         seen=False,
         alert="TrainingNoProgress",

@@ -145,7 +145,7 @@ def test_a_baseline_shows_what_became_slower(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("a.json", b'{"hello": 1}', "is no trace"),
+        ("a.json", b'{"hello": 1}', "is not a trace"),
         ("a.json.gz", b"\x1f\x8b\x08\x00 broken", "damaged"),
         ("a.json", b"[]", "hold no event"),
         ("a.nsys-rep", b"", "nsys export"),
@@ -170,7 +170,7 @@ def test_options_for_traces_are_refused_for_other_things(option: str, tmp_path: 
 
     assert without.returncode == other.returncode == 2
     assert f"{option} works on profiler traces, and none is named" in without.stderr
-    assert f"{option} works on profiler traces, and {tmp_path / 'a.jsonl'} is no profiler trace" in other.stderr
+    assert f"{option} works on profiler traces, and {tmp_path / 'a.jsonl'} is not a profiler trace" in other.stderr
 
 
 def test_what_is_written_beside_the_report_says_where_it_is(tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ def test_a_file_of_a_folder_that_is_no_trace_is_named_and_left_out(tmp_path: Pat
     done = analyze(tmp_path, "--no-replay")
 
     assert done.returncode == 0, done.stderr
-    assert any("config.json is no trace" in line and "left out" in line for line in done.stdout.splitlines())
+    assert any("config.json is not a trace" in line and "left out" in line for line in done.stdout.splitlines())
 
 
 @pytest.mark.parametrize("rank", [True, False], ids=["a rank is told", "none is"])
@@ -279,7 +279,7 @@ def test_traces_of_several_processes_are_taken_for_ranks_when_they_do_not_tell_t
 
 
 def is_reading(pid: int) -> bool:
-    """Say whether a process is in read(2), by its number on x86-64 or on aarch64."""
+    """Return whether a process is in read(2), by its number on x86-64 or on aarch64."""
     return Path(f"/proc/{pid}/syscall").read_text().split()[0] in {"0", "63"}
 
 

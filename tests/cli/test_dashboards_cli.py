@@ -103,7 +103,7 @@ def test_one_file_that_cannot_be_read_does_not_hide_what_is_wrong_with_another(e
 
     assert call(("dashboards", "check", "broken.json", "small.json")) == 1
     out = capsys.readouterr().out
-    assert "broken.json is no JSON" in out
+    assert "broken.json is not JSON" in out
     assert "[uneditable]" in out
 
 

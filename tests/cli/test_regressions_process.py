@@ -1,4 +1,4 @@
-"""Real trainings: one becomes slow in the middle, one is slow throughout, and is held against one that is not."""
+"""Real trainings: one becomes slow in the middle, one is slow throughout, and is compared with one that is not."""
 
 import json
 import sys

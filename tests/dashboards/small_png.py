@@ -35,7 +35,7 @@ Pixels = npt.NDArray[np.uint32]
 
 
 def shrink(page: Page, path: Path) -> None:
-    """Write a picture anew, smaller; one that is higher than `MOST_ROWS` ends between two panels."""
+    """Write a picture again, smaller; one that is higher than `MOST_ROWS` ends between two panels."""
     width, height, content = page.evaluate(_PIXELS, f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}")
     channels = np.frombuffer(base64.b64decode(content), dtype=np.uint8).reshape(height, width, 4).astype(np.uint32)
     pixels: Pixels = channels[..., 0] << 16 | channels[..., 1] << 8 | channels[..., 2]

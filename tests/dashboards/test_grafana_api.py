@@ -42,7 +42,7 @@ def test_the_token_is_a_bearers(grafana: FakeGrafana) -> None:
         ("ftp://grafana.example.com", "no http:// or https:// address"),
         ("grafana.example.com", "no http:// or https:// address"),
         ("https://grafana.example.com/?orgId=1", "no http:// or https:// address"),
-        ("https://grafana.example.com:port", "is no address"),
+        ("https://grafana.example.com:port", "is not an address"),
     ],
 )
 def test_an_address_to_which_no_token_should_go_is_refused_before_anything_is_sent(url: str, said: str) -> None:

@@ -48,5 +48,5 @@ def run(spec: dict[str, Any], container: dict[str, Any], *words: str) -> subproc
 
 
 def can_run_python(spec: dict[str, Any], container: dict[str, Any]) -> bool:
-    """Say whether the container's user may run this Python, which can lie in a folder that is closed to others."""
+    """Return whether the container's user may run this Python, which can lie in a folder that is closed to others."""
     return run(spec, container, sys.executable, "-c", "import tachoscope_cli").returncode == 0

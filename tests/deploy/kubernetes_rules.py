@@ -144,7 +144,7 @@ def _repeated(what: str, names: list[str]) -> Iterator[str]:
         if len(list(same)) > 1:
             yield f"two {what}s {name}"
         if not _NAME.fullmatch(name):
-            yield f"{what} {name} is no DNS label"
+            yield f"{what} {name} is not a DNS label"
 
 
 def _container_faults(container: Document, spec: Document) -> Iterator[str]:

@@ -44,7 +44,7 @@ def asked(tokens: int = 24) -> list[Generation]:
 
 
 def without_a_cache(prompt: list[int], count: int) -> list[int]:
-    """The textbook's decoder: everything anew for each token, positions as complex numbers, softmax written out."""
+    """The textbook's decoder: everything again for each token, positions as complex numbers, softmax written out."""
     model, tokens = TinyLlama(SHAPE, BLOCK_TOKENS), list(prompt)
     for _ in range(count):
         length = len(tokens)

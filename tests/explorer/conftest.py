@@ -15,7 +15,7 @@ manifest_scanner.scan_component_manifests = cache(manifest_scanner.scan_componen
 
 @pytest.fixture(autouse=True)
 def own_main() -> Iterator[None]:
-    """Streamlit leaves its script as the module `__main__`, which a process that is begun anew would run."""
+    """Streamlit leaves its script as the module `__main__`, which a process that is begun again would run."""
     main = sys.modules["__main__"]
     yield
     sys.modules["__main__"] = main

@@ -24,8 +24,8 @@ def test_every_page_opens_by_its_address_and_says_what_it_is(tmp_path: Path, pag
 def test_what_an_address_gets_wrong_is_said_and_the_page_is_shown(tmp_path: Path) -> None:
     shown = open_page("jobs", tmp_path / "store", rank="first", from_="yesterday")
 
-    assert "rank 'first' in the address is no whole number" in words(shown)
-    assert "from='yesterday' in the address is no moment" in words(shown)
+    assert "rank 'first' in the address is not a whole number" in words(shown)
+    assert "from='yesterday' in the address is not a moment" in words(shown)
     assert shown.title
 
 

@@ -94,9 +94,9 @@ def test_a_port_that_is_taken_is_told_with_the_way_out(open_: Served, capsys: py
     [
         (["--password-file", "p", "--proxy-header", "X-User"], "are two ways to say who may look"),
         (["--password-file", "/none"], "could not read the password file /none"),
-        (["--proxy-header", "X User"], "'X User' is no name of a header"),
-        (["--proxy-header", ""], "is no name of a header"),
-        (["--trusted-proxy", "proxy.example.com"], "'proxy.example.com' is no address and no network"),
+        (["--proxy-header", "X User"], "'X User' is not a name of a header"),
+        (["--proxy-header", ""], "is not a name of a header"),
+        (["--trusted-proxy", "proxy.example.com"], "'proxy.example.com' is neither an address nor a network"),
         (["--host", "192.0.2.7", "--port", "0"], "could not serve on 192.0.2.7 port 0: Cannot assign requested address"),
         (["--host", "no such name", "--port", "0"], "could not serve on no such name port 0"),
     ],
@@ -191,7 +191,7 @@ def test_no_path_leads_to_a_file_of_the_machine(open_: Served, root: str, way: s
     status, _, body = open_.ask(f"{root}{way}")
 
     assert b"root:" not in body
-    # A path that is no file is a page of Streamlit's: its program in the browser says that there is none.
+    # A path that is not a file is a page of Streamlit's: its program in the browser says that there is none.
     assert status in (400, 403, 404) or b'<div id="root">' in body, (status, body[:200])
 
 

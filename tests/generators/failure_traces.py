@@ -1,4 +1,4 @@
-"""Failures at random, and a job that lives through them: what the formulas of the checkpoint advisor are held against."""
+"""Failures at random, and a job that lives through them: what the formulas of the checkpoint advisor are compared with."""
 
 from math import gamma
 

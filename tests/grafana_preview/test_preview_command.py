@@ -121,7 +121,7 @@ def test_a_panel_that_cannot_be_drawn_is_named_and_fails(
         (["{prometheus}", "fleat"], "no board, file or folder 'fleat'"),
         (["{prometheus}", "--theme", "dark"], "--theme and --chromium are for pictures"),
         (["{prometheus}", "--from", "soon"], "no length of time"),
-        (["{prometheus}", "--at", "yesterday"], "'yesterday' is no moment"),
+        (["{prometheus}", "--at", "yesterday"], "'yesterday' is not a moment"),
         (["{prometheus}", "--shots", "{folder}", "--chromium", "/nowhere"], "there is no Chromium /nowhere"),
     ],
 )

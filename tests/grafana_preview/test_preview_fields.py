@@ -10,7 +10,7 @@ from tachoscope_dashboards.parts.board import Board
 from tachoscope_dashboards.parts.grafana_json import to_json
 from tachoscope_dashboards.parts.panels import About, Column, Placed, Query, Step, stat, table, timeseries
 
-ABOUT = About("It.", "well", "mend it", "no traffic")
+ABOUT = About("It.", "well", "fix it", "no traffic")
 
 
 def panel(placed: Placed) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Runs of the lab whose records are planted: each verdict is held against its truth."""
+"""Runs of the lab whose records are planted: each verdict is compared with its truth."""
 
 import json
 from pathlib import Path
@@ -126,7 +126,7 @@ def test_a_table_with_a_broken_cell_is_refused(tmp_path: Path) -> None:
     text = (tmp_path / "results.csv").read_text()
     (tmp_path / "results.csv").write_text(text.replace("[]", "[", 1))
 
-    with pytest.raises(TachoscopeError, match="no table of runs"):
+    with pytest.raises(TachoscopeError, match="not a table of runs"):
         read_rows(tmp_path / "results.csv")
 
 

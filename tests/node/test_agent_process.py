@@ -227,7 +227,7 @@ def test_sighup_reads_the_configuration_again_and_a_fault_in_it_changes_nothing(
         agent.config.write_text("retention_seconds: forever\nflsh: 1\n")
         agent.signal(signal.SIGHUP)
         wait_for(lambda: "not reloaded" in agent.log.read_text())
-        assert "2 to mend" in agent.log.read_text()
+        assert "2 to fix" in agent.log.read_text()
         assert "WARNING not reloaded" in agent.log.read_text()
         wait_for(lambda: "tachoscope_agent_config_reload_success 0.0" in agent.get("/metrics"))
         agent.write_config()

@@ -170,7 +170,7 @@ class Driver:
         return int(struct.unpack("Q", self._calls.read_bytes()[:8])[0]) if self._calls.exists() else 0
 
     def forget_calls(self) -> None:
-        """Begin to count anew."""
+        """Begin to count again."""
         if self._calls.exists():
             with self._calls.open("r+b") as file:
                 file.write(bytes(self._calls.stat().st_size))

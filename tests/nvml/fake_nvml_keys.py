@@ -151,7 +151,7 @@ def check(key: str, value: str) -> None:
     """Refuse a line that the library would take for nothing.
 
     Raises:
-        ValueError: there is no such key, or the value is no number where one is needed.
+        ValueError: there is no such key, or the value is not a number where one is needed.
     """
     place = re.match(r"gpu\.(\d+|\*)\.(mig\.\d+\.)?", key)
     own = key[place.end() :] if place else key

@@ -36,5 +36,5 @@ def test_a_file_that_is_no_recording_is_one_line_that_says_so(tmp_path: Path, na
     done = judge(tmp_path / name)
 
     assert done.returncode == 1
-    assert f"{name} is no sound Parquet file" in done.stderr
+    assert f"{name} is not a sound Parquet file" in done.stderr
     assert "Traceback" not in done.stderr

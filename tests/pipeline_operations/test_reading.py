@@ -40,7 +40,7 @@ def test_a_missing_column_is_named(tmp_path: Path, column: str) -> None:
         ("start_ts", np.inf, "start_ts inf of row 5"),
         ("duration", -0.25, "is negative"),
         ("stage", -1, "stage -1 of row 5"),
-        ("step", 1.5, "is no whole number"),
+        ("step", 1.5, "is not a whole number"),
         ("rank", np.nan, "rank nan of row 5"),
     ],
 )
@@ -59,7 +59,7 @@ def test_a_value_that_cannot_be_is_named_with_its_place(tmp_path: Path, column: 
 def test_words_where_numbers_should_be_are_refused(tmp_path: Path) -> None:
     path = changed(tmp_path, lambda rows: rows.assign(duration="long"))
 
-    assert "column 'duration' holds something that is no number" in refused(path)
+    assert "column 'duration' holds something that is not a number" in refused(path)
 
 
 def test_an_operation_without_a_type_is_refused(tmp_path: Path) -> None:
@@ -78,14 +78,14 @@ def test_what_is_no_parquet_file_is_told_so(tmp_path: Path) -> None:
     path = tmp_path / "trace-x.parquet"
     path.write_text("step,rank\n1,2\n")
 
-    assert f"{path} is no sound Parquet file" in refused(path)
+    assert f"{path} is not a sound Parquet file" in refused(path)
 
 
 def test_a_file_that_is_cut_off_is_no_sound_parquet(tmp_path: Path) -> None:
     path = write(tmp_path, SMALL)
     path.write_bytes(path.read_bytes()[:2000])
 
-    assert "is no sound Parquet file" in refused(path)
+    assert "is not a sound Parquet file" in refused(path)
 
 
 def test_an_empty_recording_is_refused(tmp_path: Path) -> None:
@@ -125,8 +125,8 @@ def test_the_sizes_beside_it_are_read(tmp_path: Path) -> None:
     [
         ({"dp_size": 4}, "says dp_size 4, and"),
         ({"pp_size": 3}, "says pp_size 3, and"),
-        ({"tp_size": 0}, "tp_size 0 is no size"),
-        ({"tp_size": "two"}, "tp_size 'two' is no size"),
+        ({"tp_size": 0}, "tp_size 0 is not a size"),
+        ({"tp_size": "two"}, "tp_size 'two' is not a size"),
     ],
 )
 def test_sizes_that_contradict_the_recording_are_refused(tmp_path: Path, sizes: dict[str, object], what: str) -> None:

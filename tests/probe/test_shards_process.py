@@ -48,7 +48,7 @@ def test_a_corrupt_shard_is_quarantined_after_the_second_rank_and_a_healthy_one_
     whole = {(read.rank, Path(read.shard).name, read.bytes) for read in job.shard_reads}
     size = (data / LAST).stat().st_size
     assert whole == {(0, "part-0.tar", size), (2, "part-0.tar", size), (2, LAST, size)}
-    assert not job.starts[1:], "who reads shards is no rank's process"
+    assert not job.starts[1:], "who reads shards is not a rank's process"
     assert not job.failures
 
     stored = from_store(Store(str(tmp_path / "store")), "job")

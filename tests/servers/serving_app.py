@@ -23,7 +23,7 @@ HERE: list[asyncio.Future[None]] = []
 
 
 async def answer(scope: Message, receive: Receive, send: Send) -> None:
-    """Answer one request; a body that is no JSON is the client's error."""
+    """Answer one request; a body that is not JSON is the client's error."""
     if scope["type"] == "lifespan":
         while True:
             message = await receive()

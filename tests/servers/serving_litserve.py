@@ -13,7 +13,7 @@ import tachoscope
 
 
 class Doubling(litserve.LitAPI):
-    """Answers with the double of what is sent; 0 is no number that it takes."""
+    """Answers with the double of what is sent; 0 is not a number that it takes."""
 
     def setup(self, device: str) -> None:
         """Begin as an engine of the service, in a process of its own."""

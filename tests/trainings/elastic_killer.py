@@ -34,7 +34,7 @@ def last_attempt(folder: Path) -> list[tuple[int, int]]:
 
 
 def lives(pid: int) -> bool:
-    """Say whether a process is there and not a zombie, which holds nothing any more."""
+    """Return whether a process is there and not a zombie, which holds nothing any more."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:

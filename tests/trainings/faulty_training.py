@@ -138,7 +138,7 @@ class Tracer:
 
 
 def counts(code: CodeType) -> bool:
-    """Say whether a function is the probe's own code, and not what calls the job's functions."""
+    """Return whether a function is the probe's own code, and not what calls the job's functions."""
     if not code.co_filename.startswith(PROBE) or code.co_filename.endswith(NOT_RUN_IN_A_CALL) or code.co_name in CALLING:
         return False
     return code.co_name != "<module>" and not CALLERS & {*code.co_freevars, *code.co_varnames}
@@ -162,7 +162,7 @@ def _cannot_raise(node: ast.AST) -> bool:
 
 
 def raises_nothing(place: tuple[str, int]) -> bool:
-    """Say whether a line cannot fail, or only begins a block in which faults are swallowed."""
+    """Return whether a line cannot fail, or only begins a block in which faults are swallowed."""
     text = Path(PROBE + place[0]).read_text().splitlines()[place[1] - 1].strip()
     return place[1] not in raising_lines(place[0]) or text.startswith(("with QUIETLY", "with guard.QUIETLY", "@"))
 

@@ -40,9 +40,9 @@ def test_what_changed_is_told_and_nothing_else_is_judged_again(tmp_path: Path) -
             assert {job: view.state for job, view in after.items()} == {"stuck": "hung", "again": "running", "calm": "running"}
             assert after["stuck"].report is not None and after["stuck"].report.findings[0].ranks == [1]
             assert after["calm"] is before["calm"]
-            assert watch.round.number == number + 1, "metrics are made anew"
+            assert watch.round.number == number + 1, "metrics are made again"
             (ended,) = (family.points for family in watch.round.families if "last_cycle" in family.metric.name)
-            assert [value for _, value in ended] == [watch.round.ended], "a glance is no cycle"
+            assert [value for _, value in ended] == [watch.round.ended], "a glance is not a cycle"
 
             told = watch.round
             watch.glance(pool)

@@ -20,7 +20,7 @@ PAUSES, BEFORE_FIRST_STEP = 10, 2
 
 
 def told(url: str) -> Any:
-    """Return the job as the watch tells of it; None: not yet."""
+    """Return the job as the watch reports it; None: not yet."""
     listed = [line["job"] for line in json.loads(get(f"{url}/v1/jobs"))["jobs"]]
     return json.loads(get(f"{url}/v1/jobs/stuck")) if "stuck" in listed else None
 

@@ -1,4 +1,4 @@
-"""Which boards are looked at: those of tachoscope, made anew, or JSON files as they lie in a folder."""
+"""Which boards are looked at: those of tachoscope, made again, or JSON files as they lie in a folder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def load(wanted: Sequence[str]) -> dict[str, Board]:
     """Return the boards by uid. wanted: names or uids of tachoscope's boards, files or folders; without any, all of tachoscope's.
 
     Raises:
-        TachoscopeError: there is none of a name, or a file is no board.
+        TachoscopeError: there is none of a name, or a file is not a board.
     """
     own = {board.uid: board for board in boards(policy.load(places.path_of("policy.yaml")))}
     found: dict[str, Board] = {}
@@ -51,7 +51,7 @@ def _read(path: Path) -> Board:
     known = reading.dashboard(board, str(path))  # what is not of a dashboard's form is said now, not on each panel
     missing = [key for key in _NEEDED if key not in board]
     if missing:
-        raise TachoscopeError(f"{path} is no board: it has no {', '.join(missing)}", fix="export it again")
+        raise TachoscopeError(f"{path} is not a board: it has no {', '.join(missing)}", fix="export it again")
     for panel, raw in zip(known.panels, board["panels"], strict=True):
         lacking = [key for key in _OF_PANEL if key not in raw]
         if lacking:

@@ -76,7 +76,7 @@ def moment(words: str, now: float) -> float:
         return int(words) / 1000.0
     found = re.fullmatch(r"now(?:-(\d{1,9})([smhdwMy]))?", words)
     if found is None:
-        raise ValueError(f"{words[:40]!r} is no time: write now, now-6h or Unix milliseconds")
+        raise ValueError(f"{words[:40]!r} is not a time: write now, now-6h or Unix milliseconds")
     return now - (int(found[1]) * _UNITS[found[2]] if found[1] else 0.0)
 
 

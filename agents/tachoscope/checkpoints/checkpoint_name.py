@@ -24,7 +24,7 @@ def reference_of(target: Any) -> str:
     """Return the absolute path or the URL of a path, URL or open file, empty where it has none that can be recorded.
 
     Links are followed, so that what is read by `latest` is what was saved as `step-100`. Of a URL user, password, query and
-    fragment are left out: there secrets stand, and what is signed anew for each request would never be the same twice.
+    fragment are left out: there secrets stand, and what is signed again for each request would never be the same twice.
     """
     name = target if isinstance(target, (str, os.PathLike)) else getattr(target, "name", None)
     if not isinstance(name, (str, os.PathLike)):  # a buffer in memory; a file opened by its descriptor has a number
@@ -56,12 +56,12 @@ def without_secrets(url: str) -> str:
 
 
 def is_local(reference: str) -> bool:
-    """Say whether it is a path of this host's file systems."""
+    """Return whether it is a path of this host's file systems."""
     return bool(reference) and not _URL.match(reference)
 
 
 def looks_temporary(reference: str) -> bool:
-    """Say whether a file is named as one that is written under another name first and renamed when it is whole."""
+    """Return whether a file is named as one that is written under another name first and renamed when it is whole."""
     return is_local(reference) and _TEMPORARY.fullmatch(os.path.basename(reference)) is not None
 
 

@@ -176,7 +176,7 @@ class Checkpoints:
     # --- restoring ---------------------------------------------------------------------------------------------------------
 
     def may_load(self) -> bool:
-        """Say whether a call of this thread may read a checkpoint: it trains, or may come to, and no `DataLoader` calls it."""
+        """Return whether a call of this thread may read a checkpoint: it trains, or may come to, and no `DataLoader` calls it."""
         me = threading.get_ident()
         if me != self._probe.thread_ident and (self._probe.thread_ident or me != threading.main_thread().ident):
             return False
@@ -198,7 +198,7 @@ class Checkpoints:
         self.said_restored(reference=call.reference, seconds=call.blocking_seconds, size_bytes=call.bytes)
 
     def counts(self, loaded: Any, target: Any) -> bool:
-        """Say whether what a plain read gave is a checkpoint, and not data.
+        """Return whether what a plain read gave is a checkpoint, and not data.
 
         What is read within a framework's restore is. Else it is, before the first step, a mapping (a state dict) or a module; later
         only what this process saved.

@@ -39,7 +39,7 @@ _OF_TRAINING = ("torch.distributed.", "torch.autograd.", "torch.optim.")
 
 
 def is_about_shard(error: BaseException) -> bool:
-    """Say whether an exception can be the shard's fault.
+    """Return whether an exception can be the shard's fault.
 
     Not: what ends a process (`KeyboardInterrupt`, `SystemExit`, a closed generator), `MemoryError`, the pipe of a reader that is
     gone, a full disk or too many open files, what is raised while the interpreter shuts down, and what collectives, backward and

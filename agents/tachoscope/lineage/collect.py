@@ -127,7 +127,7 @@ def _gather(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _told_elsewhere(name: str) -> bool:
-    """Say whether a variable is another for each rank, or is another field already: of SLURM's many, what sets the job up stays."""
+    """Whether a variable is another for each rank, or is another field already: of SLURM's many, what sets the job up stays."""
     return name in {"RANK", "LOCAL_RANK", "GROUP_RANK"} or (
         name.startswith(("SLURM_", "TORCHELASTIC_"))
         and not name.startswith(("SLURM_GPUS", "SLURM_CPUS", "SLURM_MEM", "SLURM_NTASKS", "SLURM_NNODES", "SLURM_RESTART"))
@@ -183,7 +183,7 @@ def _plain(value: Any, name: str = "", depth: int = 0) -> Any:
     if isinstance(value, int):
         return value
     if isinstance(value, float):
-        return value if value == value and abs(value) != float("inf") else str(value)  # NaN is no JSON
+        return value if value == value and abs(value) != float("inf") else str(value)  # NaN is not JSON
     if isinstance(value, Mapping) and depth < 10:
         # What lies below a secret's name is one too, such as {"password": {"value": 12345}}.
         return {str(key): _plain(one, name if names_secret(name) else str(key), depth + 1) for key, one in value.items()}

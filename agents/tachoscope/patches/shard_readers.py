@@ -1,7 +1,7 @@
 """What libraries that stream shards read, and what of it fails: webdataset and mosaicml-streaming.
 
-Only what they look up anew at each call is wrapped, never a function that a pipeline holds: that one would be pickled for a spawned
-loader worker, and the wrapped one is another. Where a version lacks a name, nothing is wrapped.
+Only what they look up again at each call is wrapped, never a function that a pipeline holds: that one would be pickled for a
+spawned loader worker, and the wrapped one is another. Where a version lacks a name, nothing is wrapped.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class Notices:
         self._given = False
 
     def ask(self) -> bool:
-        """Say whether there is a notice, for a job that will act on it: the first call leaves word that it asks."""
+        """Return whether there is a notice, for a job that will act on it: the first call leaves word that it asks."""
         if time.monotonic() < self._ask_at:
             return self._given
         if not self._asked:
@@ -40,7 +40,7 @@ class Notices:
         return self.look()
 
     def look(self) -> bool:
-        """Say whether there is a notice, now; once there was one there is."""
+        """Return whether there is a notice, now; once there was one there is."""
         if self._directory and not self._given:
             self._given = os.path.exists(os.path.join(self._directory, NOTICE))
         return self._given

@@ -42,7 +42,7 @@ def scheduler_job(environ: Mapping[str, str]) -> str | None:
 
 
 def spans_nodes(environ: Mapping[str, str]) -> bool:
-    """Say whether the environment describes a job of more than one node."""
+    """Return whether the environment describes a job of more than one node."""
     world, local = _integer(environ, "WORLD_SIZE"), _integer(environ, "LOCAL_WORLD_SIZE")
     nodes = _integer(environ, "SLURM_JOB_NUM_NODES") or _integer(environ, "SLURM_NNODES")
     return (world > local > 0) or nodes > 1

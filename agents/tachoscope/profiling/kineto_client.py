@@ -25,7 +25,7 @@ _CREDENTIALS = struct.Struct("iII")
 
 
 def wanted(environ: Mapping[str, str]) -> bool:
-    """Say whether the probe asks: not where kineto does itself, nor where it was told not to."""
+    """Return whether the probe asks: not where kineto does itself, nor where it was told not to."""
     return "KINETO_USE_DAEMON" not in environ and environ.get("TACHOSCOPE_PROFILES") != "0"
 
 

@@ -77,7 +77,7 @@ class ProfileRecording:
         self._end = self._clock() + (max(self._order.seconds, MOST_SECONDS) if self._order.steps else self._order.seconds)
 
     def _is_enough(self) -> bool:
-        """Say whether to end: one step more than wanted, for in the first one ranks wait for profilers that begin slowly."""
+        """Return whether to end: one step more than wanted, for in the first one ranks wait for profilers that begin slowly."""
         return 0 < self._order.steps < self._steps or self._clock() >= self._end
 
     def _give_way(self, module: Any) -> None:

@@ -127,7 +127,7 @@ def _role(one: Statement, computing: Sequence[Statement], results: set[str], wan
 
 
 def _delays_the_model(one: Statement, ends: Sequence[Statement], calls: Sequence[Statement]) -> bool:
-    """Say whether a statement stands before a call of the model, with no backward between the two."""
+    """Return whether a statement stands before a call of the model, with no backward between the two."""
     call = min((call.first for call in calls if call.first > one.last), default=None)
     return call is not None and not any(one.last < end.first < call for end in ends)
 
@@ -225,7 +225,7 @@ def _statement(first: int, last: int, nodes: Sequence[ast.AST]) -> Statement:
 
 
 def _follow(node: ast.AST, found: Statement) -> None:
-    """Add the names that an expression or a statement reads and writes; a called function is no name that it reads."""
+    """Add the names that an expression or a statement reads and writes; a called function is not a name that it reads."""
     if isinstance(node, ast.Name):
         (found.reads if isinstance(node.ctx, ast.Load) else found.writes).add(node.id)
         return
@@ -241,7 +241,7 @@ def _follow(node: ast.AST, found: Statement) -> None:
 
 
 def _is_function(node: ast.AST) -> bool:
-    """Say whether a function is called, such as `model(x)` or `self.model(x)`, and not a method of a value: `batch.to(device)`."""
+    """Whether a function is called, such as `model(x)` or `self.model(x)`, and not a method of a value: `batch.to(device)`."""
     return isinstance(node, ast.Name) or (
         isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
     )

@@ -147,7 +147,7 @@ class Exchange:
         """Pass on the app's next message."""
         try:
             is_last = self._passes(message)
-        except Exception:  # what is no message of ASGI is the server's to refuse
+        except Exception:  # what is not a message of ASGI is the server's to refuse
             is_last = False
         if (is_last or self._is_told) and not self._is_complete:
             await self._look_whether_client_left()
@@ -226,7 +226,7 @@ class Exchange:
 
 
 def _is_stream(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Say whether an answer is sent as it is made: by its type, or because its length is not told."""
+    """Return whether an answer is sent as it is made: by its type, or because its length is not told."""
     length_is_told = False
     for name, value in headers:
         key = name.lower()

@@ -40,7 +40,7 @@ class Engine:
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew: in a forked process, where a lock may be held by a thread that is not there."""
+        """Begin again: in a forked process, where a lock may be held by a thread that is not there."""
         self._lock = threading.Lock()
         self._batches = self._loadings = 0
         self._running = 0

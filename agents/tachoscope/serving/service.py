@@ -100,7 +100,7 @@ class Service:
             return self._outbox
 
     def close(self) -> None:
-        """Write what is left, and put it into the store unless an agent or `tachoscope run` will; a later use begins anew.
+        """Write what is left, and put it into the store unless an agent or `tachoscope run` will; a later use begins again.
 
         Called at the end of the process and, by the middleware, when the server shuts down.
         """
@@ -122,7 +122,7 @@ class Service:
             guard.say(f"the last records of {self.name} are lost: {type(error).__name__}: {error}")
 
     def forget(self) -> None:
-        """Begin anew in a forked process: its records have a writer of their own."""
+        """Begin again in a forked process: its records have a writer of their own."""
         self._lock = threading.Lock()
         if self._outbox is not None:
             self._outbox.abandon()
@@ -158,7 +158,7 @@ class Service:
 
 
 class Services:
-    """Those of this process, by name and role; closed at its end, and begun anew where it forks."""
+    """Those of this process, by name and role; closed at its end, and begun again where it forks."""
 
     def __init__(self) -> None:
         self._services: dict[tuple[str, Role], Service] = {}

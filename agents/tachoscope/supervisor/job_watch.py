@@ -234,7 +234,7 @@ class View:
 
 
 def is_hang(views: list[View]) -> bool:
-    """Say whether processes that finish no step hang, or have something else to do."""
+    """Return whether processes that finish no step hang, or have something else to do."""
     if any(view.stopped or (view.silent and view.process.phase not in EXCUSED) for view in views):
         return True
     phases = {view.process.phase for view in views}
@@ -242,7 +242,7 @@ def is_hang(views: list[View]) -> bool:
 
 
 def nobody_waits(views: list[View]) -> bool:
-    """Say whether no process waits for another, as far as their phases tell, and none is stopped or silent."""
+    """Return whether no process waits for another, as far as their phases tell, and none is stopped or silent."""
     return not any(view.stopped or view.silent or view.process.phase in WAITING for view in views)
 
 

@@ -36,7 +36,7 @@ class Exits:
         return True
 
     def follows(self, writer: str) -> bool:
-        """Say whether the process is followed, and lives as far as is known."""
+        """Return whether the process is followed, and lives as far as is known."""
         return writer in self._descriptors
 
     def gone(self) -> list[str]:
@@ -47,7 +47,7 @@ class Exits:
         return found
 
     def stopped(self, writer: str) -> bool:
-        """Say whether the process is stopped by a signal or a debugger: it will not go on by itself."""
+        """Return whether the process is stopped by a signal or a debugger: it will not go on by itself."""
         pid = self._pids.get(writer)
         if pid is None:
             return False
@@ -73,7 +73,7 @@ class Exits:
 
 
 def _writes(pid: int, writer: str) -> bool:
-    """Say whether a process has a segment of the writer open for writing; whoever ships it reads it only."""
+    """Return whether a process has a segment of the writer open for writing; whoever ships it reads it only."""
     try:
         return any(
             writer in os.readlink(entry.path).rpartition("/")[2] and _may_write(pid, entry.name)

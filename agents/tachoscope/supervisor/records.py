@@ -1,4 +1,4 @@
-"""Writes records of who watches a job from outside, which is no rank of it: the launcher or the node agent."""
+"""Writes records of who watches a job from outside, which is not a rank of it: the launcher or the node agent."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class Checks:
                 self._losses.append(value)
 
     def due(self, step: int) -> bool:
-        """Say whether to look after this step: every so many, and once where a loss in the host's memory was not finite.
+        """Return whether to look after this step: every so many, and once where a loss in the host's memory was not finite.
 
         One step later the exchange of gradients has spread it to all ranks, and nobody can tell any more where it began.
         """

@@ -65,7 +65,7 @@ def settings_of(iterator: Any, batch: object, iterators: int = 1) -> LoaderSetti
 
 
 def asks_for_its_worker(dataset: type) -> bool:
-    """Say whether code of a class, or of one that it inherits from, asks which worker it is in.
+    """Return whether code of a class, or of one that it inherits from, asks which worker it is in.
 
     The base class of torch does not count: its own code asks for nothing.
     """

@@ -58,7 +58,7 @@ def _checked(layout: Mapping[str, int]) -> dict[str, int]:
         if name not in DIMENSIONS:
             raise ValueError(f"no parallel dimension {name!r}; there are {', '.join(DIMENSIONS)}")
         if not isinstance(size, int) or size < 1:
-            raise ValueError(f"{name}={size!r} is no size")
+            raise ValueError(f"{name}={size!r} is not a size")
     return dict(layout)
 
 

@@ -109,7 +109,7 @@ class Probe:
     # --- the training thread -------------------------------------------------------------------------------------------
 
     def mine(self) -> bool:
-        """Say whether the calling thread is the one that is watched; the first that trains is. Never raises."""
+        """Return whether the calling thread is the one that is watched; the first that trains is. Never raises."""
         try:
             if not self.on:
                 return False
@@ -321,7 +321,7 @@ class Probe:
             self.device.mark("optimizer")
 
     def optimizer_left(self) -> None:
-        """What `optimizer_begin` said ended, and was no step."""
+        """What `optimizer_begin` said ended, and was not a step."""
         if self._open_optimizers:
             self.timeline.unwind(self._open_optimizers.pop())
 

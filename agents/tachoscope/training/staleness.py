@@ -23,7 +23,7 @@ MAX_VALUES = 256
 
 
 class Updates:
-    """Counts the updates of one process by their staleness. No method raises, but for what is no number; any thread may call."""
+    """Counts the updates of one process by their staleness. No method raises, but for what is not a number; any thread may call."""
 
     def __init__(self, open_outbox: Callable[[], Outbox | None], clock: Callable[[], float] = time.monotonic) -> None:
         self._open = open_outbox

@@ -38,7 +38,7 @@ class StepRule:
         self._feeding = None
 
     def optimizer_stepped(self, optimizer: object, *, nested: bool) -> bool:
-        """Say whether a step of the job ends here; `nested`: within the step of another optimizer, or of its own base class."""
+        """Return whether a step of the job ends here; `nested`: within the step of another optimizer, or of its own base class."""
         self._stepped = True
         if self.explicit or nested:
             return False
@@ -60,7 +60,7 @@ class StepRule:
         return self._feeding is not None and self._feeding() is not None
 
     def take_stepped(self) -> bool:
-        """Say whether an optimizer stepped since the last call."""
+        """Return whether an optimizer stepped since the last call."""
         stepped, self._stepped = self._stepped, False
         return stepped
 

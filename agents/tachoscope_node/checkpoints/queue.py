@@ -173,7 +173,7 @@ class VerifyQueue:
         return None
 
     def done(self, task: Task, verdict: Verdict, now: float) -> bool:
-        """Note a result; say whether it counts: not if the checkpoint was saved anew meanwhile, or is to be looked at once more."""
+        """Note a result; say whether it counts: not if the checkpoint was saved again meanwhile, or has to be read once more."""
         with self._lock:
             checks = self.jobs.get(task.job)
             known = checks.known.get(task.checkpoint.reference) if checks is not None else None
@@ -261,7 +261,7 @@ def _due(checks: JobChecks, now: float) -> Known | None:
 
 
 def _is_ready(known: Known, now: float) -> bool:
-    """Say whether all have said what they wrote, or will not. Without any manifest there is nothing to do."""
+    """Return whether all have said what they wrote, or will not. Without any manifest there is nothing to do."""
     if not known.checkpoint.manifests:
         return False
     complete = known.checkpoint.expected_ranks() <= known.checkpoint.manifests.keys()
@@ -269,7 +269,7 @@ def _is_ready(known: Known, now: float) -> bool:
 
 
 def _waits(checks: JobChecks, now: float) -> bool:
-    """Say whether a result is still to come."""
+    """Return whether a result is still to come."""
     return any(
         known.second_look or (not known.result and known.checkpoint.manifests and now - known.news_at < 2 * WAIT_SECONDS)
         for known in checks.known.values()

@@ -1,6 +1,6 @@
 """How long a CPU quota stopped the ranks, from their control groups (v1, v2 and both at once).
 
-A group's cpu.stat tells of its own quota only, not of those above it, and a rank may be held by its pod's. So the nearest
+A group's cpu.stat reports its own quota only, not of those above it, and a rank may be held by its pod's. So the nearest
 ancestor with a quota is read as well. https://docs.kernel.org/admin-guide/cgroup-v2.html#cpu-interface-files
 https://docs.kernel.org/scheduler/sched-bwc.html
 """

@@ -29,7 +29,7 @@ from tachoscope_service.metrics.family import Family, Point
 _DATA = (("receive", "counters/port_rcv_data", 4), ("transmit", "counters/port_xmit_data", 4))
 _PLAIN_DATA = (("receive", "hw_counters/rx_bytes", 1), ("transmit", "hw_counters/tx_bytes", 1))
 
-# Few on purpose: each read may be a question to the adapter's firmware. hw_counters are those that tell of a lossy fabric.
+# Few on purpose: each read may be a question to the adapter's firmware. hw_counters are those that report a lossy fabric.
 _ERRORS = (
     "counters/symbol_error",
     "counters/link_error_recovery",

@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def has_room(held: Counter[T], user: T, limit: int) -> bool:
-    """Say whether a user may hold one more.
+    """Return whether a user may hold one more.
 
     One user gets at most three quarters of what the others have not taken, so that the next user finds room.
 

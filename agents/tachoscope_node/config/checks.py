@@ -38,7 +38,7 @@ def faults(config: Config) -> list[str]:
     named = [("directory", config.profiles.directory), *(("sockets", path) for path in config.profiles.sockets)]
     found += [f"profiles.{key}: {path!r} is a relative path" for key, path in named if path and not Path(path).is_absolute()]
     if config.preemption.url and ((fault := page_fault(config.preemption.url)) or not config.preemption.url.startswith("http://")):
-        found.append(f"preemption.url: {config.preemption.url!r} {fault or 'is no http:// URL, as metadata services have'}")
+        found.append(f"preemption.url: {config.preemption.url!r} {fault or 'is not an http:// URL, as metadata services have'}")
     return found + [f"gpu.{fault}" for fault in _gpu_faults(config.gpu)]
 
 
@@ -72,7 +72,7 @@ def _no_source(gpu: Gpu) -> list[str]:
     if os.path.isdir(gpu.kernel_log):
         found.append(f"kernel_log: {gpu.kernel_log!r} is a directory: name the kernel log, /dev/kmsg")
     if os.path.exists(gpu.pod_resources) and not stat.S_ISSOCK(os.stat(gpu.pod_resources).st_mode):
-        found.append(f"pod_resources: {gpu.pod_resources!r} is no socket: name the kubelet's, {_SOCKET} unless it was moved")
+        found.append(f"pod_resources: {gpu.pod_resources!r} is not a socket: name the kubelet's, {_SOCKET} unless it was moved")
     return found
 
 

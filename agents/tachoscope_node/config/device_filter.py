@@ -11,7 +11,7 @@ from tachoscope_core.errors import TachoscopeError
 
 @dataclass(frozen=True, slots=True)
 class DeviceFilter:
-    """Regular expressions that a device's whole name is held against: `include` or `exclude`, never both.
+    """Regular expressions that a device's whole name is compared with: `include` or `exclude`, never both.
 
     Attributes:
         include: only devices that match. exclude: all but those that match. Empty: not given. With neither, all devices.
@@ -30,7 +30,7 @@ class DeviceFilter:
                 re.compile(pattern)
             except re.error as error:
                 raise TachoscopeError(
-                    f"{name} {pattern!r} of a device filter is no regular expression: {error}", fix="mend the expression"
+                    f"{name} {pattern!r} of a device filter is not a regular expression: {error}", fix="fix the expression"
                 ) from error
 
     def keeps(self, device: str) -> bool:
@@ -41,7 +41,7 @@ class DeviceFilter:
 
 
 DISKS = DeviceFilter(exclude=r"(loop|z?ram|fd|sr|dm-)\d+|([hsv]|xv)d[a-z]+\d+|(nvme\d+n|mmcblk)\d+p\d+")
-"""Without what is no disk, and without mappings and partitions, whose work is counted at their disk already."""
+"""Without what is not a disk, and without mappings and partitions, whose work is counted at their disk already."""
 INTERFACES = DeviceFilter(exclude=r"lo|(veth|cali|docker|br-).*")
 """Without what only carries a host's own traffic: loopback, the pods' ends, bridges."""
 DEFAULT_FILTERS: Mapping[str, DeviceFilter] = {"disk": DISKS, "network": INTERFACES, "infiniband": DeviceFilter()}

@@ -68,7 +68,7 @@ def load(path: Path | None, *, look: bool = False, **changes: object) -> Config:
     config = _convert(Config, data, "", faults)
     faults += [*_out_of_range(config), *places.faults(config), *(places.in_the_way(config) if look else [])]
     if faults:
-        raise TachoscopeError(f"{where}: {len(faults)} to mend:" + "".join(f"\n  {fault}" for fault in faults))
+        raise TachoscopeError(f"{where}: {len(faults)} to fix:" + "".join(f"\n  {fault}" for fault in faults))
     return config
 
 
@@ -143,7 +143,7 @@ def _out_of_range(config: Config) -> list[str]:
         if not low <= values[name] <= high
     ]
     roots = {"proc": config.proc, "sys": config.sys}
-    faults += [f"{name}: {root!r} is no directory" for name, root in roots.items() if not Path(root).is_dir()]
+    faults += [f"{name}: {root!r} is not a directory" for name, root in roots.items() if not Path(root).is_dir()]
     if config.web_config and not Path(config.web_config).is_file():
         faults.append(f"web_config: {config.web_config} is not there")
     if not _NODE.fullmatch(config.node_name):

@@ -50,7 +50,7 @@ def faults(settings: Nccl) -> list[str]:
         if not Path(folder).is_absolute()
     ]
     if settings.ras and address(settings.ras) is None:
-        found.append(f"ras: {settings.ras!r} is no address of this machine with a port: write 127.0.0.1:{RAS_PORT}")
+        found.append(f"ras: {settings.ras!r} is not an address of this machine with a port: write 127.0.0.1:{RAS_PORT}")
     return found
 
 

@@ -29,7 +29,7 @@ def hung_seconds(without_step: float, recent: list[float], least_seconds: float)
 
 
 def all_idle(phases: list[str]) -> bool:
-    """Say whether no rank trains or waits for one that does."""
+    """Return whether no rank trains or waits for one that does."""
     return bool(phases) and all(phase in _IDLE for phase in phases)
 
 

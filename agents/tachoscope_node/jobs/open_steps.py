@@ -17,7 +17,7 @@ MAX_OPEN_STEPS_IN_A_LOOK = 4096
 def take(job: Job, rank: Rank, step: StepDone, part: Attributed) -> None:
     """Take a rank's part of a step, and settle the step if it was the last part of it."""
     parts = job.open_steps.setdefault(step.step, {})
-    if rank.rank in parts:  # the step again, by a process started anew
+    if rank.rank in parts:  # the step again, by a process started again
         _settle(job, {rank.rank: parts[rank.rank]})
     excused = standstill.own_excuse_seconds(step)
     parts[rank.rank] = Waited(part.wall, part.waiting, part.exchange, step.wall_seconds, excused)
@@ -53,7 +53,7 @@ def _settle(job: Job, parts: dict[int, Waited]) -> None:
             job.ranks[rank].seconds[state] += value
     if late is not None:
         job.late = [*job.late[1 - RECENT_STEPS :], (max(part.wall for part in parts.values()), late)]
-    # Where one rank saves or evaluates, the others wait for it in the same step: that is no irregularity.
+    # Where one rank saves or evaluates, the others wait for it in the same step: that is not an irregularity.
     seconds_taken = max(part.seconds for part in parts.values()) - max(part.excused for part in parts.values())
     slowdown = job.regularity.compared(max(job.ranks[rank].attempt for rank in parts), max(seconds_taken, 0.0))
     if slowdown is not None:

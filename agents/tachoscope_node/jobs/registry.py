@@ -49,7 +49,7 @@ class Live:
         owner: says whom a job belongs to; None: it is not known.
 
     Attributes:
-        services: what serves requests, and is no job. shard_records: about data shards, taken since somebody last emptied it.
+        services: what serves requests, and is not a job. shard_records: about data shards, taken since somebody last emptied it.
         finished: attempts of jobs that ended.
     """
 

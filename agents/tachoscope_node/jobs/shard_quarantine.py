@@ -23,7 +23,7 @@ from tachoscope_core.storage.store import Store
 NEEDED = 2
 """Ranks or attempts that a shard fails on before it goes on the list."""
 MANY = 4
-"""So many shards that fail, while fewer are read, tell of their storage, or of the code that reads them."""
+"""So many shards that fail, while fewer are read, say something about their storage, or about the code that reads them."""
 MAX_FAILED_SHARDS = 10_000
 MAX_BYTES = 1 << 20
 """What is known of the failures of a job's shards: names, errors, and what each failure takes besides."""
@@ -269,6 +269,6 @@ def _decide(name: str, job: _Job) -> list[Quarantined]:
 
 
 def _storage_is_to_blame(last_failed: list[float], reads: Collection[float], *, since: float) -> bool:
-    """Say whether many shards failed since one first did, and fewer were read."""
+    """Return whether many shards failed since one first did, and fewer were read."""
     failed = len(last_failed) - bisect_left(last_failed, since)
     return failed >= MANY and failed > sum(time >= since for time in reads)

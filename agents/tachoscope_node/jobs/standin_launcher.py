@@ -174,7 +174,7 @@ class Keeper:
 
 
 def _works(job: Job) -> bool:
-    """Say whether a job that no launcher watches goes on. Ranks that wrote nothing since their launcher ended, ended with it."""
+    """Return whether a job that no launcher watches goes on. Ranks that wrote nothing since their launcher ended, ended with it."""
     return any(job.released is None or rank.last_record > job.released + 1.0 for rank in job.running())
 
 

@@ -158,7 +158,7 @@ class Job(msgspec.Struct):
         self.failed_at = None
 
     def whole(self, parts: dict[int, Waited]) -> bool:
-        """Say whether these are of all ranks of the job."""
+        """Return whether these are of all ranks of the job."""
         return len(parts) >= max(rank.world_size for rank in self.ranks.values() if rank.rank in parts or not rank.ended)
 
 

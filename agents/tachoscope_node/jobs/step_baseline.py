@@ -14,7 +14,7 @@ import msgspec
 LEAST_STEPS = 32
 """Nothing is compared before so many: the first ones compile, and fill caches."""
 RENEW_STEPS = 16
-"""The baseline is made anew every so many steps."""
+"""The baseline is made again every so many steps."""
 HALF_LIFE_SECONDS = 7200.0
 _WIDTH = math.log(1.01)
 """Steps are counted in classes one per cent apart: the median is known to half of that, in memory that has a bound."""

@@ -1,6 +1,6 @@
 """Which steps of the whole job are done: what a node can know of the steps that are done again after a restart.
 
-Steps are counted anew by each process. The number of a step within the job is that of the checkpoint that its attempt began from,
+Steps are counted again by each process. The number of a step within the job is that of the checkpoint that its attempt began from,
 plus its number within the process.
 """
 

@@ -24,7 +24,7 @@ def next_process(job: Job, rank: Rank, attempt: int) -> None:
     """Begin with another process of a rank; called before the rank takes on its attempt."""
     if attempt > rank.attempt:
         rank.done_before = max(rank.done_before, rank.reached)
-    if job.idle_since is not None:  # nobody watched until now: that was no time of the job
+    if job.idle_since is not None:  # nobody watched until now: that was not a time of the job
         for other in job.ranks.values():
             other.accounted = None
     rank.began, rank.hung, rank.phase = None, 0.0, ""
@@ -128,5 +128,5 @@ def _begin(job: Job, rank: Rank, at: float) -> float:
         start = launched if launched is not None else rank.began
         rank.accounted = start if start is not None and start <= at else at
     elif rank.last_end is None and launched is not None:
-        rank.accounted = max(rank.accounted, launched)  # between two launches is no time of the job
+        rank.accounted = max(rank.accounted, launched)  # between two launches is not a time of the job
     return rank.accounted

@@ -30,7 +30,7 @@ class Write(Protocol):
 
 
 def sampled(operation: Operation, one_in: int) -> bool:
-    """Say whether an operation is one of those that become records; 0: none is."""
+    """Return whether an operation is one of those that become records; 0: none is."""
     # Multiplicative hashing (Knuth, The Art of Computer Programming 3, 6.4): the upper bits have no period.
     return one_in > 0 and (((operation.sequence + 1) * _GOLDEN & _BITS) >> 12) % one_in == 0
 

@@ -130,5 +130,5 @@ class Groups:
 
 
 def _at_its_place(member: Member, operation: Operation) -> bool:
-    """Say whether the rank can be at that place: in a communicator of all ranks it is at its own."""
+    """Return whether the rank can be at that place: in a communicator of all ranks it is at its own."""
     return operation.ranks < member.world_size or operation.rank == member.rank

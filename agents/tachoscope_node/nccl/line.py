@@ -116,7 +116,7 @@ def bus_factor(collective: str, ranks: int) -> float:
 
 
 def parse(line: bytes) -> Operation:
-    """Return the operation that a line tells of.
+    """Return the operation that a line reports.
 
     Raises:
         ImplausibleError: numbers that cannot be. ValueError: no line of the Inspector.
@@ -168,7 +168,7 @@ def bus_bytes(found: Operation) -> float:
 
 
 def bandwidth_differs(found: Operation, carried: float) -> bool:
-    """Say whether the line gives a bus bandwidth, and another one by more than 1 % than follows from `bus_bytes`."""
+    """Return whether the line gives a bus bandwidth, and another one by more than 1 % than follows from `bus_bytes`."""
     if not found.said_bandwidth or not found.seconds:
         return False
     # In bytes; the line has six decimals of a gigabyte a second.

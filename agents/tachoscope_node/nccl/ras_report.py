@@ -18,7 +18,7 @@ from tachoscope_core.metrics.nccl import COMMUNICATOR_STATES, MISSING_CONDITIONS
 SAFE_VERSION = (2, 28)
 MAX_COMMUNICATORS = 4096
 FORGET_ANSWERS = 5
-"""Processes of several jobs share the port, and any of them may answer: a communicator is gone once so many do not tell of it."""
+"""Processes of several jobs share the port, and any of them may answer: a communicator is gone once so many do not report it."""
 MOST_NAMED = 8
 _SUCCESS, _IN_PROGRESS = 0, 7
 _TOLD = frozenset({"hung", "incomplete", "error"})
@@ -96,7 +96,7 @@ def read(answer: bytes) -> Report:
 
 
 def is_safe(version: str) -> bool:
-    """Say whether a server of this version may be asked again."""
+    """Return whether a server of this version may be asked again."""
     found = re.match(r"(\d+)\.(\d+)", version)
     return found is not None and (int(found[1]), int(found[2])) >= SAFE_VERSION
 
@@ -158,7 +158,7 @@ class Communicators:
 
 
 def disagree(communicator: Communicator) -> bool:
-    """Say whether the ranks that answered have launched different numbers of collectives."""
+    """Return whether the ranks that answered have launched different numbers of collectives."""
     return any(rank.collective_counts != communicator.ranks[0].collective_counts for rank in communicator.ranks)
 
 
@@ -170,7 +170,7 @@ def _state(communicator: Communicator, *, hung: bool) -> str:
         return "incomplete"
     if any(one.init_state == _IN_PROGRESS for one in status):
         return "starting"
-    # Who has left it already is no member any more, and those who have not are behind: neither is a fault.
+    # Who has left it already is not a member any more, and those who have not are behind: neither is a fault.
     if communicator.missing_ranks or any(one.finalize_called or one.destroy_flag or one.abort_flag for one in status):
         return "ending"
     if hung:

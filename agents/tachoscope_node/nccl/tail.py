@@ -22,7 +22,7 @@ _libc.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c
 
 
 class NotOursError(OSError):
-    """What has the name is no file of one process alone: a link, a device, a file with several names."""
+    """What has the name is not a file of one process alone: a link, a device, a file with several names."""
 
 
 def key_of(name: str, status: os.stat_result) -> str:
@@ -54,7 +54,7 @@ class Tail:
         status = os.fstat(self._descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
             os.close(self._descriptor)
-            raise NotOursError(errno.EMLINK, f"{name} is no file with one name")
+            raise NotOursError(errno.EMLINK, f"{name} is not a file with one name")
         self.key = key_of(name, status)
         self.uid, self.size = status.st_uid, status.st_size
         self.read = read if read <= self.size else 0
@@ -64,7 +64,7 @@ class Tail:
         self._unpunched = 0
 
     def look(self) -> None:
-        """Look how long the file is. One that became shorter was begun anew."""
+        """Look how long the file is. One that became shorter was begun again."""
         self.size = os.fstat(self._descriptor).st_size
         if self.size < self.read:
             self.read, self._unpunched, self._in_long_line = 0, 0, False

@@ -42,7 +42,7 @@ class Who:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a process under the probe tells of itself, and which user told it; `step_seconds`: of its last step, 0: not known."""
+    """What a process under the probe says about itself, and which user told it; `step_seconds`: of its last step, 0: not known."""
 
     uid: int
     job: str
@@ -59,7 +59,7 @@ def identify(proc: Path, sender: Sender, known: Mapping[int, Known], directory: 
     """Return who a process is.
 
     Args:
-        known: processes that tell of themselves, by pid. directory: that the socket lies in at which it asks.
+        known: processes that report themselves, by pid. directory: that the socket lies in at which it asks.
 
     Raises:
         UnknownError: it has gone, may not be looked at, or has no usable name for its job.
@@ -168,7 +168,7 @@ class Clients:
 
 
 def _is_helper(who: Who, others: Mapping[int, Who]) -> bool:
-    """Say whether a process was started by another of the same rank, as loader workers are: they inherit its environment."""
+    """Return whether a process was started by another of the same rank, as loader workers are: they inherit its environment."""
     parent = others.get(who.parent)
     return parent is not None and (parent.job, parent.rank, parent.has_rank) == (who.job, who.rank, who.has_rank)
 

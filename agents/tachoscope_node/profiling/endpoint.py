@@ -75,7 +75,7 @@ class Endpoint:
     def _serve(self) -> None:
         while not self._stop.is_set():
             try:
-                if self._socket.fileno() < 0:  # it could not be made anew
+                if self._socket.fileno() < 0:  # it could not be made again
                     self._socket = _bound(self.directory)
                 self._receive()
             except (OSError, TachoscopeError) as error:
@@ -133,7 +133,7 @@ class Endpoint:
         """Return where to answer: of a socket in a directory its name there, for the sender may see the directory elsewhere.
 
         Raises:
-            FileNotFoundError: it is no socket of the sender's in that directory.
+            FileNotFoundError: it is not a socket of the sender's in that directory.
         """
         given = address if isinstance(address, bytes) else os.fsencode(str(address))
         if given.startswith(b"\0"):

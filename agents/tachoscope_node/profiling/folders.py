@@ -31,7 +31,7 @@ def make_root(root: Path) -> None:
         root.mkdir(parents=True, exist_ok=True)
         found = root.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-            raise TachoscopeError(f"{root} is no directory of the agent's own", fix="name another with profiles.directory")
+            raise TachoscopeError(f"{root} is not a directory of the agent's own", fix="name another with profiles.directory")
         root.chmod(0o711)
     except OSError as error:
         raise TachoscopeError(f"could not make {root}: {error.strerror}", fix="name another with profiles.directory") from None
@@ -73,7 +73,7 @@ def whole_trace(folder: Path, uid: int, *, most_bytes: int) -> int | None:
     """Return an open descriptor of the trace in a folder, for reading, or None while it is not there to its end.
 
     Raises:
-        TachoscopeError: it is too large, or is no plain file of that user.
+        TachoscopeError: it is too large, or is not a plain file of that user.
     """
     with contextlib.suppress(FileNotFoundError):
         at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -96,7 +96,7 @@ def _opened(at: int, name: str, uid: int, most_bytes: int) -> int | None:
     found, keep = os.fstat(descriptor), False
     try:
         if not stat.S_ISREG(found.st_mode) or found.st_uid != uid or found.st_nlink != 1:
-            raise TachoscopeError(f"{name} is no file of user {uid} alone")
+            raise TachoscopeError(f"{name} is not a file of user {uid} alone")
         if found.st_size > most_bytes:
             raise TachoscopeError(f"{name} has {found.st_size} bytes, more than profiles.trace_bytes allows")
         keep = _ends(descriptor, found.st_size)
@@ -107,6 +107,6 @@ def _opened(at: int, name: str, uid: int, most_bytes: int) -> int | None:
 
 
 def _ends(descriptor: int, size: int) -> bool:
-    """Say whether kineto has written all: the trace's name is the last that it writes."""
+    """Return whether kineto has written all: the trace's name is the last that it writes."""
     end = os.pread(descriptor, _END_BYTES, max(size - _END_BYTES, 0))
     return b'"traceName"' in end and end.rstrip().endswith(b"}")

@@ -32,7 +32,7 @@ _MOST_STEPS = 100_000
 def step_ends(descriptor: int, *, most_bytes: int) -> list[float]:
     """Return when steps ended, in seconds from any origin, in order: those that the profiler was told of, or the optimizer's.
 
-    Any optimizer of torch marks its steps; of several the one counts that steps least. n marks tell of n - 1 whole steps at least.
+    Any optimizer of torch marks its steps; of several the one counts that steps least. n marks report n - 1 whole steps at least.
     """
     ends: dict[bytes, set[float]] = defaultdict(set)
     first = float("inf")
@@ -73,7 +73,7 @@ def write_tagged(descriptor: int, target: Path, *, rank: int, world_size: int, a
     head = os.pread(descriptor, _HEAD_BYTES, 0)
     begin = head.find(b"{")
     if begin < 0 or head[:begin].strip() or head[begin + 1 :].lstrip()[:1] != b'"':
-        raise TachoscopeError("what was written is no trace: it begins with no object")
+        raise TachoscopeError("what was written is not a trace: it begins with no object")
     keys: dict[str, Any] = {"tachoscope": about}
     if b'"distributedInfo"' not in head:
         keys["distributedInfo"] = {"rank": rank, "world_size": world_size}

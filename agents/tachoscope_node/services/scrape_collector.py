@@ -23,7 +23,7 @@ ANSWER_SECONDS = 5.0
 MOST_BYTES = 4 << 20
 """A page of vLLM 0.32 has 50 KB for each engine."""
 MOST_MODELS = 32
-"""A server that tells of more has no series: each model has up to 90."""
+"""A server that reports more has no series: each model has up to 90."""
 
 
 class Watch:
@@ -94,7 +94,7 @@ class Watch:
             raise TachoscopeError(f"its page is {other.title}'s, not of the kind {server.kind}")
         models = {engine.model for engine in look.engines}
         if len(models) > MOST_MODELS:
-            raise TachoscopeError(f"it tells of {len(models)} models, more than {MOST_MODELS}")
+            raise TachoscopeError(f"it reports {len(models)} models, more than {MOST_MODELS}")
         return look
 
     def _check(self) -> str:
@@ -126,7 +126,7 @@ class Watch:
 
 
 class ServersCollector:
-    """What the servers said at the last look. That one is down is no failure of the collector: `tachoscope_server_up` says it."""
+    """What the servers said at the last look. A server that is down is no failure of the collector: see `tachoscope_server_up`."""
 
     name: Final = "servers"
     interval_seconds: Final = 1.0

@@ -97,7 +97,7 @@ def request_states(state: EngineState, last: tuple[float, float]) -> dict[str, f
     """Return the seconds of requests by ledger state, as far as the server tells them apart; the rest is unexplained.
 
     A request's queue may be counted before its end, and then takes from the rest of others. A counter must not fall, so that the
-    rest stays until it grows again; if the requests' seconds fall the server was restarted, and it begins anew.
+    rest stays until it grows again; if the requests' seconds fall the server was restarted, and it begins again.
 
     Args:
         last: seconds of requests, and the rest, at the look before.

@@ -52,7 +52,7 @@ class Owners:
         self.known = known
 
     def may_write(self, job: str, writer: Owner, directory: str) -> bool:
-        """Say whether somebody's records of a job are taken; the first becomes its owner. An agent may write of every job."""
+        """Return whether somebody's records of a job are taken; the first becomes its owner. An agent may write of every job."""
         if writer.uid == os.geteuid() and directory.startswith(AGENT_DIRECTORY):
             return True
         owner = self.known.get(job)

@@ -152,7 +152,7 @@ class Segment:
         return data
 
     def writer_lives(self) -> bool:
-        """Say whether a process holds the segment's lock. Ask only when it has content: its writer takes the lock before that."""
+        """Whether a process holds the segment's lock. Ask only when it has content: its writer takes the lock before that."""
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -171,7 +171,7 @@ class Segment:
         return rest > 0
 
     def is_there(self) -> bool:
-        """Say whether the file still has its name."""
+        """Return whether the file still has its name."""
         try:
             return os.stat(self._place, dir_fd=self._dir_fd, follow_symlinks=False).st_ino == self.inode
         except FileNotFoundError:

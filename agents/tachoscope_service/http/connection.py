@@ -75,7 +75,7 @@ class Connection(Wire):
         self._host.forget(self)
 
     def retire(self) -> None:
-        """End a connection that waits for another request: under a new configuration it must be made anew."""
+        """End a connection that waits for another request: under a new configuration it must be made again."""
         if self._between:
             self.close()
 

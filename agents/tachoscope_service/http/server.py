@@ -235,7 +235,7 @@ class WebServer:
 
 
 def _means_this_machine(host: str) -> bool:
-    """Say whether a name is one of this machine itself: another that leads here is a page's in a browser (DNS rebinding)."""
+    """Return whether a name is one of this machine itself: another that leads here is a page's in a browser (DNS rebinding)."""
     if host in {"", "localhost", socket.gethostname().lower()} or host.endswith(".localhost"):
         return True
     try:

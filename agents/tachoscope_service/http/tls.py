@@ -186,4 +186,4 @@ def _why_not(error: OSError, cert_file: Path, key_file: Path) -> str:
         except OSError as missing:
             return f"{name} {file} cannot be read: {missing.strerror}; put it there for this user to read"
     reason = getattr(error, "reason", None) or error.strerror
-    return f"cert_file {cert_file} and key_file {key_file} cannot be used: OpenSSL says {reason}; make them anew"
+    return f"cert_file {cert_file} and key_file {key_file} cannot be used: OpenSSL says {reason}; make them again"

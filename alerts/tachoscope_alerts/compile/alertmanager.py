@@ -33,7 +33,8 @@ _WAITS: Mapping[Severity, tuple[float, float, float]] = {
     "ticket": (120.0, HOUR / 2, DAY),
 }
 """Seconds: before a group is first told of, so that what comes with it is in it; before it is told what joined or left it, which is
-also how often a receiver that was down is tried anew; before it is told again. The first two of a page are Alertmanager's defaults.
+also how often a receiver that was down is tried again; before it is told again. The first two of a page are Alertmanager's
+defaults.
 """
 _HEARTBEAT_SECONDS = 60.0
 _KEPT = (*IDENTITY, "service", "model")

@@ -43,7 +43,7 @@ class Detection:
     """Seconds, `NEVER` where nobody is told; each is the middle of what the moment of the evaluation makes of it.
 
     Attributes:
-        fires: from the begin of the outage. clears: from its end, if it is mended at the moment at which the alert fires.
+        fires: from the begin of the outage. clears: from its end, if it is fixed at the moment at which the alert fires.
         tier: that tells first.
         interval: between its evaluations: how far off both may be.
     """

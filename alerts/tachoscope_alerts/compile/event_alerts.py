@@ -219,7 +219,7 @@ def _labels(value: Value | None, own: frozenset[str]) -> dict[str, str]:
     for name, place in (value.section().values if value else {}).items():
         if name in own or not _LABEL.fullmatch(name):
             raise place.error(
-                "is no label that can be set here", f"{name} is the alert's own" if name in own else "use letters, digits, _"
+                "is not a label that can be set here", f"{name} is the alert's own" if name in own else "use letters, digits, _"
             )
         found[name] = place.word()
     return found

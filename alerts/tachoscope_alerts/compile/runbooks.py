@@ -101,7 +101,7 @@ def of_objectives(slos: Sequence[Slo]) -> Subject:
 
 
 def of_event(event: EventAlert) -> Subject:
-    """Return the subject of an alert that is no objective's burn."""
+    """Return the subject of an alert that is not an objective's burn."""
     # The one that always fires tells nobody. Its end is what somebody is paged for, by whoever waits for it.
     escalates_as: Severity = "page" if event.severity == "none" else event.severity
     return Subject(
@@ -253,7 +253,7 @@ def _event_urgency(event: EventAlert) -> str:
 
 
 def _begin(event: EventAlert) -> str:
-    """Return from when on it fires. Most look back in their expressions instead of waiting: a `for` begins anew at every gap."""
+    """Return from when on it fires. Most look back in their expressions instead of waiting: a `for` begins again at every gap."""
     if event.for_seconds:
         return f"when its condition has held for {in_two_units(event.for_seconds)}"
     found = {seconds_of(window) for window in _RANGE.findall(event.expr) or _OFFSET.findall(event.expr)}

@@ -52,7 +52,7 @@ def load() -> Shipped:
 
 
 def is_whole(slos: Sequence[Slo], shipped: Shipped) -> bool:
-    """Say whether all shipped objectives are among these, as they are or changed: then the shipped alerts belong to them too."""
+    """Return whether all shipped objectives are among these, as they are or changed: then the shipped alerts belong to them too."""
     return bool(shipped.slos) and {slo.name for slo in shipped.slos} <= {slo.name for slo in slos}
 
 

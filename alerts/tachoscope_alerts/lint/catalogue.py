@@ -72,7 +72,7 @@ class Known:
         return self.labels if self.recorded else self.labels | SCRAPE_LABELS
 
     def has(self, label: str) -> bool:
-        """Say whether it may have a label."""
+        """Return whether it may have a label."""
         return self.any_label or label in self.all_labels
 
 
@@ -189,7 +189,7 @@ def _declared(content: bytes, path: str) -> dict[str, Known]:
         read = msgspec.convert(yaml_text.load(content), type=_File)
     except (yaml.YAMLError, msgspec.ValidationError, ValueError, RecursionError) as error:
         reason = " ".join(str(error).split())
-        raise TachoscopeError(f"{path} is no catalogue of metrics: {reason}", fix="see docs/guides/slos.md for its form") from None
+        raise TachoscopeError(f"{path} is not a catalogue of metrics: {reason}", fix="its form: docs/guides/slos.md") from None
     found: dict[str, Known] = {}
     for metric in read.metrics:
         if metric.name in found:
@@ -197,7 +197,7 @@ def _declared(content: bytes, path: str) -> dict[str, Known]:
         labels = frozenset(read.labels if metric.labels is None else metric.labels)
         foreign = set(metric.values) - labels
         if not _NAME.fullmatch(metric.name) or foreign:
-            problem = f"gives values of {sorted(foreign)[0]}, which is none of its labels" if foreign else "is no name of a metric"
+            problem = f"gives values of {sorted(foreign)[0]}, which is none of its labels" if foreign else "is not a metric's name"
             raise TachoscopeError(f"{path}: {metric.name!r} {problem}", fix="correct its entry")
         values = {label: tuple(given) for label, given in metric.values.items()}
         buckets = tuple(sorted(metric.buckets))

@@ -237,7 +237,7 @@ class _Flow:
                 self.fault(f"{where}: nothing there has the label {label}", "take a label that the series below have")
 
     def check_counter(self, call: Call) -> None:
-        """Note a rate of what is no counter."""
+        """Note a rate of what is not a counter."""
         window = call.arguments[0] if call.arguments else None
         series = window.operand if isinstance(window, Window) else None
         of = self.known.get(series.metric) if isinstance(series, Series) else None

@@ -34,7 +34,7 @@ SLOW_PAGE_SECONDS = 1800.0
 
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
-    """One problem; `line` is that of the objective or alert, or of its wrong part. An error must be mended, a note may stay."""
+    """One problem; `line` is that of the objective or alert, or of its wrong part. An error must be fixed, a note may stay."""
 
     path: str
     line: int
@@ -48,7 +48,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What objectives and alerts are held against.
+    """What objectives and alerts are compared with.
 
     Attributes:
         known: the catalogue, with the series that the objectives record. owners: teams of the policy.

@@ -1,4 +1,4 @@
-"""What a bounded set of events attains of an objective: those of one job, say, held against the objective of all.
+"""What a bounded set of events attains of an objective: those of one job, say, compared with the objective of all.
 
 No budget: a budget is of a period and of all that is in it. This is its ratio alone, for events that somebody counted.
 """

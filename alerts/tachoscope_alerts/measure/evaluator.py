@@ -108,7 +108,7 @@ def bad_and_total(slo: Slo, series: ByMetric, start: float, end: float, timing: 
 
 
 def matches(chosen: Selector, labels: Mapping[str, str]) -> bool:
-    """Say whether a series has the labels that a selector asks for; a label that it lacks is empty."""
+    """Return whether a series has the labels that a selector asks for; a label that it lacks is empty."""
     return all(labels.get(label, "") in values for label, values in chosen.labels.items()) and not any(
         labels.get(label, "") in values for label, values in chosen.excluding.items()
     )

@@ -39,7 +39,7 @@ class PrometheusSource:
         self._url = url
 
     def measure(self, asks: Sequence[Ask], timing: Timing) -> list[Measured]:
-        """Return the sums. What nothing is recorded of is evaluated anew, which takes long for long windows; `notes` name it."""
+        """Return the sums. What nothing is recorded of is evaluated again, which takes long for long windows; `notes` name it."""
         is_recorded = self._recorded([ask for ask in asks if not ask.only_bad])
         found = [self._measure(ask, timing, from_raw=ask.only_bad or ask.slo.name not in is_recorded) for ask in asks]
         there = [ask for ask, measured in zip(asks, found, strict=True) if measured]

@@ -69,7 +69,7 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
         left: part of the error budget that is left; below 0 it is overdrawn.
         coverage: part of the period for which there were samples, 0 to 1. recent: whether there are any of the last hour.
         why: why it is not measured. offenders: of the last day, or of the period where it is shorter, the worst first.
-        raw_offenders: they were counted anew from raw series, and all else is from what rules recorded: counts may differ.
+        raw_offenders: they were counted again from raw series, and all else is from what rules recorded: counts may differ.
     """
 
     labels: dict[str, str]

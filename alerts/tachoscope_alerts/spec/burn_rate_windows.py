@@ -137,7 +137,7 @@ def tiers(slo: Slo) -> list[Tier]:
     for aim in AIMS:
         tier = _tier(aim, slo)
         if tier is not None and (slo.pages or aim.severity == "ticket"):
-            found[tier.long_seconds, tier.severity] = tier  # of two with the same windows the one with the lower rate tells of both
+            found[tier.long_seconds, tier.severity] = tier  # of two with the same windows the one with the lower rate reports both
     return list(found.values())
 
 
@@ -178,7 +178,7 @@ def seconds_of(text: str) -> float:
     """
     parts = re.findall(r"(\d+)(ms|[smhdwy])", text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
-        raise ValueError(f"{text!r} is no duration")
+        raise ValueError(f"{text!r} is not a duration")
     return sum(int(number) * _UNIT_SECONDS[unit] for number, unit in parts)
 
 

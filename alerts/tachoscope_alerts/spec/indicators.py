@@ -86,13 +86,13 @@ def check_by(found: Indicator, by: tuple[str, ...], place: Value | None) -> None
     """Check the labels that an objective keeps.
 
     Raises:
-        TachoscopeError: one is no label, or none that an entity has.
+        TachoscopeError: one is not a label, or none that an entity has.
     """
     if place is None:
         return
     for label in by:
         if not _LABEL.fullmatch(label):
-            raise place.error(f"holds {label!r}, which is no label", "write labels with commas between them")
+            raise place.error(f"holds {label!r}, which is not a label", "write labels with commas between them")
         if isinstance(found, Slices) and label not in found.by:
             raise place.error(f"holds {label}, which no entity has", f"add it to the metric source's by: {', '.join(found.by)}")
 
@@ -233,7 +233,7 @@ def _labels(value: Value) -> tuple[str, ...]:
 
 def _label_of(value: Value, label: str) -> None:
     if not _LABEL.fullmatch(label):
-        raise value.error(f"holds {label!r}, which is no label", "labels are made of letters, digits and _")
+        raise value.error(f"holds {label!r}, which is not a label", "labels are made of letters, digits and _")
 
 
 def _comparison(objective: Section) -> tuple[Comparison, float]:

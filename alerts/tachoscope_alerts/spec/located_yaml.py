@@ -1,6 +1,7 @@
 """YAML in which every value knows its file, line and key, so that a message can name them.
 
-The document is composed and never constructed: keys stay the words that were written (`on` is no boolean), and tags make nothing.
+The document is composed and never constructed: keys stay the words that were written (`on` is not a boolean), and tags make
+nothing.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class Value:
         found = {}
         for key, node in self.node.value:
             if not isinstance(key, yaml.ScalarNode):
-                raise Value(key, self.path, self.key).error("has a key that is no word", "write `key: value`")
+                raise Value(key, self.path, self.key).error("has a key that is not a word", "write `key: value`")
             place = Value(node, self.path, f"{self.key}.{key.value}" if self.key else str(key.value))
             at_key = Value(key, self.path, place.key)
             if key.value in seen:
@@ -192,7 +193,7 @@ def documents(path: Path) -> list[Value]:
     """Return the documents of a YAML file; empty ones are left out.
 
     Raises:
-        TachoscopeError: it cannot be read, or is no YAML; with the place.
+        TachoscopeError: it cannot be read, or is not YAML; with the place.
     """
     try:
         nodes = list(yaml_text.compose_all(path.read_bytes()))

@@ -189,7 +189,7 @@ def _plain(value: Value) -> dict[str, Any]:
     try:
         found: dict[str, Any] = yaml.safe_load(yaml.serialize(value.node))
     except yaml.YAMLError:
-        raise value.error("holds what is no plain value", "write texts, numbers, lists and keys") from None
+        raise value.error("holds what is not a plain value", "write texts, numbers, lists and keys") from None
     return found
 
 

@@ -81,7 +81,7 @@ def _hosts(late: Late) -> list[str]:
 
 
 def _whole_hosts(late: Late) -> bool:
-    """Say whether the late ranks are all the ranks of their hosts, and others run elsewhere."""
+    """Return whether the late ranks are all the ranks of their hosts, and others run elsewhere."""
     hosts = set(_hosts(late))
     there = {rank for rank, place in late.places.items() if place.host in hosts}
     return there == set(late.ranks) and len(there) > 1 and len(there) < late.all_ranks

@@ -125,7 +125,7 @@ def _computes(found: Input) -> bool:
 
 
 def _sure_of_cores(found: Input) -> bool:
-    """Say whether the workers have cores to run on: they need none, or were seen idle."""
+    """Return whether the workers have cores to run on: they need none, or were seen idle."""
     return not _computes(found) or (found.cores is not None and not _others(found.cores))
 
 

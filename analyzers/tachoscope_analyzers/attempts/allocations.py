@@ -67,7 +67,7 @@ class Held:
         denominator: the weakest of their sources. launch_of: by (attempt, generation), the last launch that it belongs to.
         queued: intervals and units of waiting for an allocation; None: nobody says.
         missing_ranks: ranks that were to run and left no record.
-        ignored: what a scheduler tells of beside this job, by its names.
+        ignored: what a scheduler reports beside this job, by its names.
     """
 
     denominator: Source
@@ -230,7 +230,7 @@ def _of_launches(
 
 
 def _beside(launch: Launch, ran: Sequence[tuple[float, float]]) -> bool:
-    """Say whether ranks that are not its own ran in the same time: then it only started processes elsewhere, or watched."""
+    """Return whether ranks that are not its own ran in the same time: then it only started processes elsewhere, or watched."""
     return any(start <= launch.end and launch.start <= end for start, end in ran)
 
 
@@ -280,7 +280,7 @@ def _lanes(members: Sequence[Process]) -> list[list[Process]]:
 
 
 def _follows(process: Process, first: float, before: Process) -> bool:
-    """Say whether a process came after another. That one was gone is seen a little late, and clocks of hosts differ a little.
+    """Return whether a process came after another. That one was gone is seen a little late, and clocks of hosts differ a little.
 
     Args:
         first: see `overlaps.first_sign`; it is asked for as many others as there are ranks.

@@ -16,7 +16,7 @@ _EXPLAINED = ("checkpoint", "evaluation", "data_wait")
 """Where a rank may be for long without being stuck, as long as its heartbeats go on."""
 _TAKEN_FIRST = ("straggler_wait", "communication", "unexplained", "host_wait", "compute", "data_wait", "host_to_device")
 _FIRST_STEPS = 2
-"""Compiling, choosing kernels and connecting take place in them: a first step that is long is no hang unless a watcher said so."""
+"""Compiling, choosing kernels and connecting take place in them: a long first step is not a hang unless a watcher said so."""
 _HEARTBEAT_GAPS = 2.5
 
 

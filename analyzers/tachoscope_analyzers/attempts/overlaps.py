@@ -24,7 +24,7 @@ def overlap(one: Sequence[Process], other: Sequence[Process], clock: Clock) -> I
 
 
 def outlived(one: Sequence[Process], other: Sequence[Process], clock: Clock) -> bool:
-    """Say whether an attempt wrote something after a later one had begun: then that other is no sign of its end."""
+    """Return whether an attempt wrote something after a later one had begun: then that other is not a sign of its end."""
     # One that came to no step yet has no better sign of its begin than its start.
     return any(a.last > (first_sign(b) if b.steps else b.start) + clock.apart_seconds(a, b) for a, b in _same_rank(one, other))
 

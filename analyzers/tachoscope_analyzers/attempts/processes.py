@@ -1,4 +1,4 @@
-"""The processes of a job as its records tell of them: one for each writer that is a rank, from its start to its end."""
+"""The processes of a job as its records report them: one for each writer that is a rank, from its start to its end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tachoscope_analyzers.records.load import CLOCKS_AGREE_SECONDS, JobRecords
 from tachoscope_core.records import records
 
 _SAME_BOOT_SECONDS = 5.0
-"""Processes of one host whose clocks' offsets differ by less are put on one monotonic clock; else the host was booted anew."""
+"""Processes of one host whose clocks' offsets differ by less are put on one monotonic clock; else the host was booted again."""
 
 
 START_KNOWN_SECONDS = 0.05
@@ -124,7 +124,7 @@ class Process:
         return int(self.numbers[before - 1]) if before else 0
 
     def alive_through(self, start: float, end: float, *, gap_seconds: float) -> bool:
-        """Say whether its heartbeats went on, with no gap longer than that. A process without any is taken for alive."""
+        """Return whether its heartbeats went on, with no gap longer than that. A process without any is taken for alive."""
         if not self.beats:
             return True
         first, last = bisect_right(self.beat_times, start), bisect_right(self.beat_times, end)

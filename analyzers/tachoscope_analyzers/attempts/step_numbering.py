@@ -26,8 +26,8 @@ class Run:
     Attributes:
         pieces: `(s, g)`: steps after its own number s have the job's number g + (number - s); in order.
         done_before: the highest number that attempts before it had finished. highest: by its end.
-        checkpoint: reference of what it went on from; empty: it began anew. guessed: why the restore was tied as it is, if not by
-            its reference. anew: it restored nothing after one that completed: another run of the same name, not a recovery.
+        checkpoint: reference of what it went on from; empty: it began again. guessed: why the restore was tied as it is, if not by
+            its reference. again: it restored nothing after one that completed: another run of the same name, not a recovery.
         beside: when it ran at once with which earlier attempts, by attempt and generation.
     """
 
@@ -63,7 +63,7 @@ class Run:
         return max((int(process.numbers.max()) for process in self.processes if process.steps), default=0)
 
     def ran_with(self, other: Run) -> bool:
-        """Say whether two attempts ran at once: then neither goes on from where the other ended."""
+        """Return whether two attempts ran at once: then neither goes on from where the other ended."""
         return other.key in self.beside or self.key in other.beside
 
     def numbers(self, own: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -136,7 +136,7 @@ def _pieces(members: Sequence[Process], done: Sequence[Run], clock: Clock, base:
                 pieces.append((finished, step))
             else:
                 if row.step >= 0 and base + row.step <= highest:
-                    step = base + row.step  # the job counts from where it began anew
+                    step = base + row.step  # the job counts from where it began again
                 pieces, checkpoint, guessed = [(0, step)], row.reference or checkpoint, why
         if checkpoint or len(pieces) > 1 or pieces != [(0, 0)]:
             break  # all ranks go on from the same checkpoint

@@ -140,7 +140,7 @@ def candidates(job: JobRecords, steps: Steps, losses: Losses) -> list[Candidate]
 
 
 def _no_loader_keeps_up(job: JobRecords, steps: Steps) -> bool:
-    """Say whether the worker processes of every rank are too slow for the step.
+    """Return whether the worker processes of every rank are too slow for the step.
 
     Batches then come at the workers' pace, and which rank waits longer for its own is only which loader began later: were that one
     faster, the step would last as long for the others'. A loader that keeps up has its batch ready, and its rank does not wait.

@@ -41,8 +41,8 @@ def late_ranks(steps: Steps) -> list[LateRank] | None:
 
 
 def _lateness(steps: Steps) -> Matrix:
-    """Return the seconds that the others waited for each rank, shape (K, R): what it spent itself, held against the lower median of
-    all, of two ranks against the other; nobody is later than somebody waited.
+    """Return the seconds that the others waited for each rank, shape (K, R): what it spent itself, compared with the lower median
+    of all, of two ranks against the other; nobody is later than somebody waited.
     """
     own = np.asarray(sum(steps.own.values(), np.zeros_like(steps.wall)))
     waited = steps.waiting.max(axis=1, keepdims=True) - steps.waiting.min(axis=1, keepdims=True)

@@ -24,17 +24,17 @@ _ACTION = (
 
 
 def torch_trains(steps: Steps) -> bool:
-    """Say whether gradients were computed with torch in any step."""
+    """Return whether gradients were computed with torch in any step."""
     return steps.device != "cpu" or bool(steps.backward_calls.any())
 
 
 def computing_measured(steps: Steps) -> bool:
-    """Say whether it is known how long any step computed; it may be no time, where all that was marked waited for a core."""
+    """Return whether it is known how long any step computed; it may be no time, where all that was marked waited for a core."""
     return torch_trains(steps) or any(seconds.any() for seconds in (steps.own["compute"], steps.forward, steps.optimizer))
 
 
 def goodput_measured(job: JobRecords) -> bool:
-    """Say whether it is known how long any step of the job computed, in a job that has steps."""
+    """Return whether it is known how long any step of the job computed, in a job that has steps."""
     return not job.steps or any(row.device_seconds or row.phase_seconds.keys() & COMPUTING_PHASES for row in job.steps)
 
 

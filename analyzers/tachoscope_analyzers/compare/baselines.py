@@ -1,4 +1,4 @@
-"""Which other runs are most likely what a run should be held against: those named alike and made of the same things.
+"""Which other runs are most likely what a run should be compared with: those named alike and made of the same things.
 
 Only sorts. Which run is a fair baseline is for a person to say.
 """

@@ -111,7 +111,7 @@ def _works(now: Course, before: Course) -> list[tuple[str, float, float]]:
 
 
 def _differ(was: float, is_: float) -> bool:
-    """Say whether two amounts of work are known and are not the same."""
+    """Return whether two amounts of work are known and are not the same."""
     return min(was, is_) > 0 and max(was, is_) / min(was, is_) > 1 + _SAME_WORK
 
 
@@ -121,7 +121,7 @@ def _notes(report: Report, baseline: Report) -> list[str]:
     if baseline.ranks != report.ranks:
         notes.append(
             f"{baseline.ranks} ranks in the baseline, {report.ranks} now: what they exchange and wait for differs, "
-            "and ranks are not held against each other"
+            "and ranks are not compared with each other"
         )
     if (steps := min(report.window.steps, baseline.window.steps)) < threshold("change_steps"):
         notes.append(f"{steps} steps are too few to know their noise")

@@ -44,7 +44,7 @@ def read_prices(path: Path) -> list[Price]:
     """Read a table of one's own, which stands for the shipped one as a whole.
 
     Raises:
-        TachoscopeError: it cannot be read, an entry lacks a field, a pattern is no regular expression, or a price is below 0.
+        TachoscopeError: it cannot be read, an entry lacks a field, a pattern is not a regular expression, or a price is below 0.
     """
     try:
         return _decoded(path.read_bytes(), str(path))
@@ -101,7 +101,7 @@ def _decoded(text: bytes, name: str) -> list[Price]:
             re.compile(price.pattern)
         except re.error as error:
             raise TachoscopeError(
-                f"{name}: pattern {price.pattern!r} of entry {number} ({price.name}) is no regular expression: {error}",
+                f"{name}: pattern {price.pattern!r} of entry {number} ({price.name}) is not a regular expression: {error}",
                 fix="put a backslash before characters such as ( and +",
             ) from None
         if not 0 <= price.per_hour < float("inf"):

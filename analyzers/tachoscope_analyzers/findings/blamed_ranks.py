@@ -43,7 +43,7 @@ def culprits(seconds: Matrix, ranks: list[int]) -> Culprits:
 
 
 def against_others(signal: str, seconds: Matrix, late: list[int], ranks: list[int], comparison: Literal["<", ">"]) -> Evidence:
-    """Return the mean of `seconds`, shape (steps, ranks), over the late ranks, held against that of the others."""
+    """Return the mean of `seconds`, shape (steps, ranks), over the late ranks, compared with that of the others."""
     is_late = np.isin(ranks, late)
     others = ~is_late if not is_late.all() else is_late
     return Evidence(

@@ -96,7 +96,7 @@ def _period(seconds: Matrix) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """The steps that losses are held against.
+    """The steps that losses are compared with.
 
     Attributes:
         seconds: of each step, shape (K,). first, last: their numbers. source: what they were measured with.

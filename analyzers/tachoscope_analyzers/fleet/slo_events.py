@@ -20,7 +20,7 @@ from tachoscope_core.report.job_life import Life
 from tachoscope_core.report.report import Ledger
 
 _FIRST_JUDGED = 32
-"""So many steps of an attempt have no usual step yet that they could be held against, as in the metric."""
+"""So many steps of an attempt have no usual step yet that they could be compared with, as in the metric."""
 _OF_REQUESTS = (
     (serving_metrics.FIRST_TOKEN_SECONDS, "first_token_seconds"),
     (serving_metrics.INTER_TOKEN_SECONDS, "inter_token_seconds"),

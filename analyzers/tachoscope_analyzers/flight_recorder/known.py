@@ -1,4 +1,4 @@
-"""What the dumps of all ranks tell of each process group together: who is in it, and how far each of them came."""
+"""What the dumps of all ranks say about each process group together: who is in it, and how far each of them came."""
 
 from __future__ import annotations
 

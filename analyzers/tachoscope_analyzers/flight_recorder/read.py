@@ -64,7 +64,7 @@ class UnsoundDumpError(TachoscopeError):
 
 
 def is_dump(path: Path) -> bool:
-    """Say whether a file is called as dumps are, or ends with a rank and begins as their pickles do."""
+    """Return whether a file is called as dumps are, or ends with a rank and begins as their pickles do."""
     return NAME.fullmatch(path.name) is not None or (re.fullmatch(r".*\d", path.name) is not None and _begins_so(path))
 
 
@@ -83,7 +83,7 @@ def dumps_in(places: Iterable[str]) -> list[Path]:
 
 
 def _begins_so(path: Path) -> bool:
-    """Say whether a file begins as the pickle of a dump does."""
+    """Return whether a file begins as the pickle of a dump does."""
     try:
         with path.open("rb") as file:
             begin = file.read(256)
@@ -130,7 +130,7 @@ def read(path: Path) -> Dump:
     except Exception as error:  # damaged pickles fail in every way
         reason = str(error)[:200] if isinstance(error, ValueError | msgspec.MsgspecError) else "it is empty, cut off or damaged"
         way_out = "remove it: its rank then counts as one without a dump"
-        raise UnsoundDumpError(f"{path} is no sound dump of a flight recorder: {reason}", fix=way_out) from None
+        raise UnsoundDumpError(f"{path} is not a sound dump of a flight recorder: {reason}", fix=way_out) from None
 
 
 def _values(data: bytes) -> object:

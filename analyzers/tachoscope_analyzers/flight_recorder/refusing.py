@@ -61,4 +61,4 @@ def plain_values(data: bytes) -> Any:
     try:
         return _Plain(io.BytesIO(data)).load()
     except KeyError as error:
-        raise RefusedError(f"it holds something that is no plain value (opcode {error.args[0]!r})") from None
+        raise RefusedError(f"it holds something that is not a plain value (opcode {error.args[0]!r})") from None

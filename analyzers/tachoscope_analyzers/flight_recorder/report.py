@@ -64,7 +64,7 @@ def report(dumps: Mapping[int, Dump], files: Sequence[Path], name: str, damaged:
         ledgers=[Ledger(unit="rank", wall_seconds=wall, states={"hung" if found.pending else "unexplained": wall})],
         goodput=None,
         findings=list(_findings(found, pending)),
-        not_measured=[NotMeasured(class_=slug, missing="dumps tell of collectives only") for slug in BY_SLUG if slug != _CLASS],
+        not_measured=[NotMeasured(class_=slug, missing="dumps report collectives only") for slug in BY_SLUG if slug != _CLASS],
         quality=[*_unread(damaged), *_quality(dumps, found, moments)],
     )
 

@@ -199,7 +199,7 @@ def _missing(operation: Operation, rank: int, dumps: Mapping[int, Dump], group: 
 
 
 def _enqueued(operation: Operation, rank: int, dumps: Mapping[int, Dump], group: Known) -> bool:
-    """Say whether a rank enqueued a collective, as far as it is known; a rank that tells nothing of the group is taken to have."""
+    """Whether a rank enqueued a collective, as far as it is known; a rank that tells nothing of the group is taken to have."""
     if rank not in dumps:
         return False
     if operation.sequence in group.operations.get(rank, {}):
@@ -210,7 +210,7 @@ def _enqueued(operation: Operation, rank: int, dumps: Mapping[int, Dump], group:
 
 
 def _meets(operation: Operation, rank: int, other: Dump | None) -> bool:
-    """Say whether the other end of a send or receive is pending there too."""
+    """Return whether the other end of a send or receive is pending there too."""
     return other is not None and any(
         one.pending and one.peer == rank and one.group == operation.group and one.sends != operation.sends
         for one in other.operations

@@ -1,4 +1,4 @@
-"""What a job's records tell of the inputs of the advice, for people who want to change them; None: not measured."""
+"""What a job's records say about the inputs of the advice, for people who want to change them; None: not measured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a job's records tell of its input: the numbers for the advice on loader workers."""
+"""What a job's records say about its input: the numbers for the advice on loader workers."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def _batches(job: JobRecords, steps: Steps, ranks: Sequence[int]) -> float:
 
 
 def _in_bursts(waiting_ratio: float, loader: Loader) -> bool:
-    """Say whether too few steps wait for a want of workers: w of them bring w batches at a time, so that one step in w waits."""
+    """Return whether too few steps wait for a want of workers: w of them bring w batches at a time, so that one step in w waits."""
     return waiting_ratio < 0.5 / loader.workers
 
 

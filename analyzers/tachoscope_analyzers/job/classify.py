@@ -33,7 +33,7 @@ from tachoscope_analyzers.records.steps import Steps
 from tachoscope_core.report.report import NotMeasured
 
 _OF_RANKS = {"compute_straggler": ("compute", "other"), "input_straggler": ("data_wait",)}
-"""Classes of ranks that are late, with the causes that mending them would take away."""
+"""Classes of ranks that are late, with the causes that fixing them would take away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def decide(job: JobRecords, steps: Steps) -> Decided:
 
 
 def _told(found: list[Candidate], job: JobRecords, steps: Steps, split: Losses, unmeasured: set[str]) -> list[Candidate]:
-    """Return the candidates with what mending them brings and how, none with a look-alike of which nothing is known."""
+    """Return the candidates with what fixing them brings and how, none with a look-alike of which nothing is known."""
     found = [_without_unmeasured_alternative(one, unmeasured) for one in found]
     found = waiting_unmeasured.believable(found, steps, split)
     return outside_torch.believable(advised([_with_speedup(one, steps, split) for one in found], job, steps, split), steps)
@@ -106,7 +106,7 @@ def _without_unmeasured_alternative(candidate: Candidate, unmeasured: set[str]) 
 
 
 def _with_speedup(candidate: Candidate, steps: Steps, split: Losses) -> Candidate:
-    """Return the candidate with what mending its ranks alone would bring: then the next latest rank sets the step."""
+    """Return the candidate with what fixing its ranks alone would bring: then the next latest rank sets the step."""
     causes = _OF_RANKS.get(candidate.slug)
     if causes is None or candidate.ranks == "all" or candidate.speedup is not None:
         return candidate

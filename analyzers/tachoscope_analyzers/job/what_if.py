@@ -2,7 +2,7 @@
 
 In synchronous training a step lasts as long as its latest rank's own time and the transfer, see `losses`. A cause is taken out of
 the own time of all ranks, or of one rank only what that has beyond the usual rank; the wait then goes to whoever is latest without
-it, so two causes that hide each other save only together. Nobody saves more by mending single ranks than somebody waited for them.
+it, so two causes that hide each other save only together. Nobody saves more by fixing single ranks than somebody waited for them.
 
 Does not know what else would change: a loader that is no longer waited for still needs its cores.
 """

@@ -42,7 +42,7 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """What losses are held against: rank-seconds that were allocated, units, steps done for the first time."""
+    """What losses are compared with: rank-seconds that were allocated, units, steps done for the first time."""
 
     allocated_seconds: float
     units: float
@@ -56,7 +56,7 @@ def findings(losses: Sequence[Loss], base: Base) -> list[Finding]:
     shares = {loss.slug: sum(loss.events) / base.allocated_seconds for loss in losses}
     found = []
     for loss in losses:
-        share = shares[loss.slug]  # of the whole life, so it is no estimate: the interval is about another life like it
+        share = shares[loss.slug]  # of the whole life, so it is not an estimate: the interval is about another life like it
         levels = [severity(share, share, base.new_steps), loss.level if loss.events else None]
         if known := [level for level in levels if level is not None]:
             found.append(_finding(loss, min(known, key=SEVERITY_ORDER.__getitem__), shares, base))

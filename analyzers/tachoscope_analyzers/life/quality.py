@@ -58,7 +58,7 @@ def _of_allocation(held: Held) -> list[QualityNote]:
         more = f" and {len(held.ignored) - 3} more" if len(held.ignored) > 3 else ""
         found.append(
             _note(
-                f"the scheduler also tells of {', '.join(held.ignored[:3])}{more}",
+                f"the scheduler also reports {', '.join(held.ignored[:3])}{more}",
                 "no attempt of this job was matched to it, so it counts for nothing: neither its time nor its queue",
             )
         )
@@ -75,7 +75,7 @@ def _of_numbering(runs: Sequence[Run]) -> list[QualityNote]:
     """Note attempts of which it is not sure at which step of the job they began."""
     anew = [
         _note(
-            f"attempt {run.attempt} began anew after a completed one: separate runs under one name?",
+            f"attempt {run.attempt} began again after a completed one: separate runs under one name?",
             "its steps count as new; nothing that it restored was seen, so they would be lost work if it was to go on",
         )
         for run in runs

@@ -197,7 +197,7 @@ def holm(chances: Mapping[str, float], tests: int) -> dict[str, float]:
 def _action(kind: Kind, confidence: float | None, *, quarantined: bool) -> str:
     """Return what to do; below the lower threshold nobody is accused."""
     if quarantined:
-        return "write the shard anew and verify it, then take it off the quarantine list"
+        return "write the shard again and verify it, then take it off the quarantine list"
     if confidence is None:
         return "how much the others were exposed is not known: compare by hand"
     if confidence >= threshold("suspect_confidence"):

@@ -1,4 +1,4 @@
-"""What a rank's GPU was sampled to do, held against the steps of the rank.
+"""What a rank's GPU was sampled to do, compared with the steps of the rank.
 
 Between two samples a counter tells exactly how much was added, a gauge is taken as the mean of the two. Spans that are longer than
 `gpu_gap_ratio` usual ones are gaps, of which nothing is known.

@@ -79,7 +79,7 @@ def _overlapping(beats: Sequence[Heartbeat], begin: float, end: float) -> list[H
 
 
 def _idle(beats: Sequence[Heartbeat]) -> bool:
-    """Say whether the thread was seen idle, in most of the samples between the steps."""
+    """Return whether the thread was seen idle, in most of the samples between the steps."""
     seen: Counter[str] = Counter()
     for beat in beats:
         for phase in PHASES:

@@ -163,7 +163,7 @@ def _of_job(chunks: Iterable[bytes], path: str, job: str | None) -> JobRecords:
         raise TachoscopeError(
             f"{looked_for} in {path}{others}"
             + (f"; {unread} lines there are no records" if unread > 1 else "")
-            + ("; its one line is no record" if unread == 1 else ""),
+            + ("; its one line is not a record" if unread == 1 else ""),
             fix="run something first: tachoscope run -- python train.py",
         )
     chosen = job or max(last, key=last.__getitem__)
@@ -322,7 +322,7 @@ def _decode(chunks: Iterable[bytes], counts: Counter[str]) -> Iterator[records.A
 
 
 def serving_job(job: JobRecords) -> bool:
-    """Say whether the records are those of a service, not of a training."""
+    """Return whether the records are those of a service, not of a training."""
     return not job.steps and bool(job.services or job.requests or job.engine_windows)
 
 
@@ -362,7 +362,7 @@ def status(job: JobRecords, *, now: float) -> str:
 
 
 def _earlier_goes_on(job: JobRecords, attempt: int, *, since: float, now: float) -> bool:
-    """Say whether a process of an attempt before this one lately wrote something after `since`, when this one had ended."""
+    """Return whether a process of an attempt before this one lately wrote something after `since`, when this one had ended."""
     gone = {row.writer for row in job.ends} | {row.failed_writer for row in job.failures}
     after = max(since + CLOCKS_AGREE_SECONDS, now - RUNNING_SECONDS)
     return any(

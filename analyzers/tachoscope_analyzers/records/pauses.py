@@ -1,10 +1,10 @@
 """Pauses of the training thread within computing, and between the optimizer and the model: it neither ran nor wanted a core.
 
 Told from the clocks of the thread: the model, the loss and the optimizer last longer than it computed and waited for a core. That
-alone is no pause, since it may wait there for other ranks (buffers that DDP broadcasts), for compute threads of its own, or for an
-accelerator that the probe does not know. It is one where the thread was seen in a call that waits for time, disk, file or pipe; or,
-in some of the steps, where the interpreter's lock was held elsewhere: the sampler, which needs it ten times a second, then comes
-late as well.
+alone is not a pause, since it may wait there for other ranks (buffers that DDP broadcasts), for compute threads of its own, or for
+an accelerator that the probe does not know. It is one where the thread was seen in a call that waits for time, disk, file or pipe;
+or, in some of the steps, where the interpreter's lock was held elsewhere: the sampler, which needs it ten times a second, then
+comes late as well.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def in_spikes(seconds: Matrix) -> Matrix:
 
 
 def interpreter_held(beats: Sequence[Heartbeat], still_seconds: float, wall_seconds: float) -> bool:
-    """Say whether another thread held the interpreter's lock for at least half of the time of standing still.
+    """Return whether another thread held the interpreter's lock for at least half of the time of standing still.
 
     The sampler looks at moments that know nothing of the pauses, so the ratio of the looks that came late is that of the time in
     which the lock was held. But a pause that is longer than it waits between two looks makes only one of them late: then it is how

@@ -21,7 +21,7 @@ from tachoscope_core.jobs import notes as job_notes
 from tachoscope_core.records.records import PHASES, JobStarted, StepDone
 
 CAUSES = ("data_wait", "host_to_device", "compute", "cpu_wait", "paused", "gc", "launch", "checkpoint", "evaluation", "other")
-"""What a rank spends its own time on. Waiting for others is no cause: it is the outcome of another rank's causes."""
+"""What a rank spends its own time on. Waiting for others is not a cause: it is the outcome of another rank's causes."""
 
 Column = Callable[[str], Matrix]
 """Returns a column of the table as a matrix."""
@@ -172,8 +172,8 @@ def _without_short_ones(frame: pd.DataFrame, job: JobRecords, attempt: int) -> p
 
 def warm_up_steps(wall: Matrix, first: int = 1) -> int:
     """Return how many first steps to leave out: two (DDP rebuilds its buckets after the first), and more while they are over
-    three times the median, but never more than a tenth of the run. What begins after those two, with step `first`, is no begin of
-    a run.
+    three times the median, but never more than a tenth of the run. What begins after those two, with step `first`, is not a begin
+    of a run.
     """
     if first > _WARM_UP_STEPS:
         return 0

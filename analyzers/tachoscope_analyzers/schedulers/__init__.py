@@ -30,7 +30,7 @@ def read(paths: Iterable[Path]) -> list[Allocation]:
         paths: files, or directories of which all `.json` and `.txt` files are read.
 
     Raises:
-        TachoscopeError: a file cannot be read, or is no output of a scheduler.
+        TachoscopeError: a file cannot be read, or is not an output of a scheduler.
     """
     files = [file for path in paths for file in (_of_directory(path) if path.is_dir() else [path])]
     return read_texts((str(file), _content(file)) for file in files)
@@ -40,7 +40,7 @@ def read_texts(contents: Iterable[tuple[str, str]]) -> list[Allocation]:
     """Return the allocations in contents of files, each with the name that errors give it.
 
     Raises:
-        TachoscopeError: a content is no output of a scheduler.
+        TachoscopeError: a content is not an output of a scheduler.
     """
     rows: list[slurm.Row] = []
     names: list[str] = []

@@ -111,7 +111,7 @@ class _Jump:
 
 
 def _confirmed(values: Matrix, places: Sequence[int], shortest: int) -> list[int]:
-    """Return the changes: the smallest of those that do not hold is taken out, and its neighbours are looked at anew."""
+    """Return the changes: the smallest of those that do not hold is taken out, and its neighbours are looked at again."""
     kept = [0, *places, len(values)]
     while len(kept) > 2:
         jumps = [_jump(values, *three, shortest) for three in zip(kept, kept[1:], kept[2:], strict=False)]
@@ -152,7 +152,7 @@ def _clipped(values: Matrix) -> Matrix:
 
 
 def _is_sudden(before: Matrix, after: Matrix) -> bool:
-    """Say whether two levels describe the values better than a slope."""
+    """Return whether two levels describe the values better than a slope."""
     both = np.concatenate([before, after])
     clipped = np.median(both) + _clipped(both)
     at = np.arange(len(both)) - (len(both) - 1) / 2

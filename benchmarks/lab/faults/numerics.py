@@ -28,7 +28,7 @@ def watched_integrity(site: Site) -> Hooks:
 
 
 def flipped_bit(site: Site, planned: Planned) -> Hooks:
-    """After the optimizer's step one bit of one parameter of one replica is another, or the parameter is no number any more.
+    """After the optimizer's step one bit of one parameter of one replica is another, or the parameter is not a number any more.
 
     Nothing becomes slower. What it costs is the work since: it has to be done again, so that the seconds are those of the steps
     from the flip to the end of the run.

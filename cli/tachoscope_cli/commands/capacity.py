@@ -95,7 +95,7 @@ def _model(source: str, store: str | None, max_running: int | None) -> Model:
     path = Path(source)
     if path.is_file():
         if not serving_recording.is_recording(path):
-            raise TachoscopeError(f"{path} is no recording of a server's metrics", fix=engine_model.RECORD)
+            raise TachoscopeError(f"{path} is not a recording of a server's metrics", fix=engine_model.RECORD)
         looks = serving_recording.read(path)
         if len(looks) < 2 or all(look.fault for look in looks):
             raise TachoscopeError(f"{path} holds no two answered looks at a server", fix=engine_model.RECORD)

@@ -57,7 +57,7 @@ def compare(
 
 
 def _run(word: str, store: str | None) -> tuple[list[str], str | None]:
-    """Return where a run is, and its job's name in a store: a path that exists, or a URL, is no job."""
+    """Return where a run is, and its job's name in a store: a path that exists, or a URL, is not a job."""
     if "://" in word or os.path.exists(word) or os.sep in word:
         return [word], None
     return places_of(None, store), word

@@ -137,4 +137,4 @@ def refuse_of_traces(former: Former, paths: Sequence[str]) -> None:
         TachoscopeError: there is one.
     """
     if former.of_traces:
-        raise TachoscopeError(f"{former.of_traces} works on profiler traces, and {paths[0]} is no profiler trace")
+        raise TachoscopeError(f"{former.of_traces} works on profiler traces, and {paths[0]} is not a profiler trace")

@@ -42,7 +42,7 @@ def _values(labels: Sequence[str]) -> dict[str, str]:
     for pair in labels:
         label, found, value = pair.partition("=")
         if not found or not label.isidentifier():
-            raise TachoscopeError(f"{pair!r} is no label with a value", fix="write label=value, such as instance=node-1:9465")
+            raise TachoscopeError(f"{pair!r} is not a label with a value", fix="write label=value, such as instance=node-1:9465")
         if not value.isprintable():
             raise TachoscopeError(
                 f"the value of {label} holds a line break or another control character: {value!r}",

@@ -95,7 +95,7 @@ def _of_recording(path: str, looking: Looking) -> Report:
 
     recording = records.recording([path])
     if recording is None:
-        raise TachoscopeError(f"{path} is no recording of an inference server", fix=f"tachoscope analyze {path}")
+        raise TachoscopeError(f"{path} is not a recording of an inference server", fix=f"tachoscope analyze {path}")
     if looking.for_ or looking.every or looking.save is not None:
         raise TachoscopeError("--for, --every and --save are for a live server, and a recording has its own times")
     return live_server.analyze_recording(recording, looking.name, looking.device)

@@ -38,12 +38,12 @@ def days_of(text: str) -> float:
     """Return the days of `--for`.
 
     Raises:
-        TachoscopeError: it is no length of time.
+        TachoscopeError: it is not a length of time.
     """
     try:
         return seconds_of(text) / 86400
     except TachoscopeError as error:
-        raise TachoscopeError(f"--for {text!r} is no length of time above 0", fix="write 90m, 12h or 7d") from error
+        raise TachoscopeError(f"--for {text!r} is not a length of time above 0", fix="write 90m, 12h or 7d") from error
 
 
 def begin_runbooks(slos: list[Slo], alerts: list[EventAlert], rules: Policy, folder: Path | None) -> None:

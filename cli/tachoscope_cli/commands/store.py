@@ -87,7 +87,7 @@ def store_quarantine(
     job: Annotated[str, typer.Argument(metavar="JOB", help="Name of the job.")],
     release: Annotated[
         list[str] | None,
-        typer.Option(metavar="SHARD", help="Take this shard off the list: it was mended. Can be given several times."),
+        typer.Option(metavar="SHARD", help="Take this shard off the list: it was fixed. Can be given several times."),
     ] = None,
     store: StoreOption = None,
 ) -> None:

@@ -99,7 +99,7 @@ def _newest_job(store: Store, trusted: int | None) -> str:
 
 
 def _is_trusted(owner: Owner | None, trusted: int | None) -> bool:
-    """Say whether a job is this user's, of one that was named, or of nobody that is known."""
+    """Return whether a job is this user's, of one that was named, or of nobody that is known."""
     return owner is None or owner == of_this_process() or owner.uid == trusted
 
 

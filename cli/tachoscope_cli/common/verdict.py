@@ -55,7 +55,7 @@ def exit_if_reached(fail_on: Level | Severity | None, report: Report) -> None:
 
 
 def is_reached(level: Level, report: Report) -> bool:
-    """Say whether a finding, or the comparison with a baseline, is as severe as that."""
+    """Return whether a finding, or the comparison with a baseline, is as severe as that."""
     from tachoscope_core.report.report import worst_severity
 
     if level == Level.regression:

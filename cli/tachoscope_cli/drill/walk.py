@@ -216,7 +216,7 @@ class Walk:
         return ""
 
     def _is_ours(self, pid: str) -> bool:
-        """Say whether a process is one of the drill's: nothing else is sent a signal."""
+        """Return whether a process is one of the drill's: nothing else is sent a signal."""
         its_spool = os.fsencode(f"TACHOSCOPE_SPOOL={self.agent.spool}")
         try:
             return its_spool in Path(f"/proc/{int(pid)}/environ").read_bytes().split(b"\0")

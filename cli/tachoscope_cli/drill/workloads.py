@@ -1,4 +1,4 @@
-"""What a fire drill breaks and mends: a training, an inference server under load, and the node agent itself."""
+"""What a fire drill breaks and fixes: a training, an inference server under load, and the node agent itself."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def check(against: str, other: str, *, gate: bool) -> None:
 
 
 def check_traces(places: Sequence[str], baseline: Sequence[str], job: str | None, *, gate: bool) -> None:
-    """Refuse, of traces, what is about records, and a baseline that is no trace.
+    """Refuse, of traces, what is about records, and a baseline that is not a trace.
 
     Raises:
         TachoscopeError: as said.

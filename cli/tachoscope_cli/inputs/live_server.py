@@ -151,11 +151,11 @@ def page_url(server: str) -> str:
     """Return the URL of the metrics page: `http://` and `/metrics` are added where they are left out.
 
     Raises:
-        TachoscopeError: it is no address of a server.
+        TachoscopeError: it is not an address of a server.
     """
     parts = urlsplit(server if "://" in server else f"http://{server}")
     if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise TachoscopeError(f"{server!r} is no address of a server", fix="tachoscope serving http://HOST:PORT/metrics")
+        raise TachoscopeError(f"{server!r} is not an address of a server", fix="tachoscope serving http://HOST:PORT/metrics")
     return parts._replace(path=parts.path if parts.path not in {"", "/"} else "/metrics").geturl()
 
 

@@ -27,7 +27,7 @@ def read(path: Path) -> list[tuple[float, float]]:
     except OSError as error:
         raise TachoscopeError(f"could not read {path}: {error.strerror}", fix=_FORM) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise TachoscopeError(f"{path} is no YAML: {' '.join(str(error).split())}", fix=_FORM) from None
+        raise TachoscopeError(f"{path} is not YAML: {' '.join(str(error).split())}", fix=_FORM) from None
     if not isinstance(entries, list):
         raise TachoscopeError(f"{path} holds no list", fix=_FORM)
     return [_window(entry, f"{path}, entry {number}") for number, entry in enumerate(entries, start=1)]
@@ -35,7 +35,7 @@ def read(path: Path) -> list[tuple[float, float]]:
 
 def _window(entry: Any, where: str) -> tuple[float, float]:
     if not isinstance(entry, dict):
-        raise TachoscopeError(f"{where}: {entry!r} is no window", fix=_FORM)
+        raise TachoscopeError(f"{where}: {entry!r} is not a window", fix=_FORM)
     unknown = sorted(map(str, entry.keys() - {"start", "end", "reason"}))
     if unknown:
         raise TachoscopeError(f"{where}: unknown key {unknown[0]!r}", fix=_FORM)
@@ -50,11 +50,11 @@ def _time(value: Any, where: str) -> float:
         try:
             value = datetime.fromisoformat(value)
         except ValueError:
-            raise TachoscopeError(f"{where}: {value!r} is no time", fix=_FORM) from None
+            raise TachoscopeError(f"{where}: {value!r} is not a time", fix=_FORM) from None
     if isinstance(value, datetime):
         if value.tzinfo is None:
             raise TachoscopeError(f"{where}: {value.isoformat()} has no time zone", fix="add Z, or an offset such as +02:00")
         return value.timestamp()
     if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
-    raise TachoscopeError(f"{where}: {value!r} is no time" if value is not None else f"{where} is missing", fix=_FORM)
+    raise TachoscopeError(f"{where}: {value!r} is not a time" if value is not None else f"{where} is missing", fix=_FORM)

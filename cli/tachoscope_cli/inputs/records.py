@@ -17,12 +17,12 @@ _NEWEST = 3
 
 
 def is_job_folder(path: str) -> bool:
-    """Say whether a path is a job's folder in a store."""
+    """Return whether a path is a job's folder in a store."""
     return "://" not in path and _job_folder(path) is not None
 
 
 def is_store(path: str) -> bool:
-    """Say whether a path is the root of a store."""
+    """Return whether a path is the root of a store."""
     return "://" in path or os.path.isdir(f"{path}/jobs")
 
 

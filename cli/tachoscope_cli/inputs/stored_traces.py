@@ -51,7 +51,7 @@ def add_traces(
 
     opened = Store(store_url(store))
     if not are_traces(paths):
-        raise TachoscopeError(f"{paths[0]} is no profiler trace", fix="records get into the store by themselves: tachoscope run")
+        raise TachoscopeError(f"{paths[0]} is not a profiler trace", fix="records get into the store by themselves: tachoscope run")
     name = recording or recording_name(time.time())
     written = put(opened, job, name, paths, Console(stderr=True))
     size = sum(one.bytes for one in written)
@@ -66,7 +66,7 @@ def put(store: Store, job: str, recording: str, paths: list[str], progress_on: C
     For a store on this machine a few are read whole: what is read is kept, and then they open at once.
 
     Raises:
-        TachoscopeError: one is no trace, or cannot be read or written.
+        TachoscopeError: one is not a trace, or cannot be read or written.
     """
     from tachoscope_analyzers.trace.reading.read import check, read
     from tachoscope_analyzers.trace.reading.trace_files import labels, trace_files

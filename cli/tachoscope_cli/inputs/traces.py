@@ -22,14 +22,14 @@ _COMPRESSED_OR_DATABASE = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"SQLite format 3\0
 
 
 def are_traces(paths: list[str]) -> bool:
-    """Say whether the paths name profiler traces: files by name and first bytes, directories and patterns by what is in them.
+    """Return whether the paths name profiler traces: files by name and first bytes, directories and patterns by what is in them.
 
     Raises:
-        TachoscopeError: one of them cannot be read, is nothing that can be analysed, or is no trace while others are.
+        TachoscopeError: one of them cannot be read, is nothing that can be analysed, or is not a trace while others are.
     """
     others = [path for path in paths if not _is_trace(path)]
     if others and len(others) < len(paths):
-        raise TachoscopeError(f"{others[0]} is no profiler trace, and others of the paths are", fix="leave it out")
+        raise TachoscopeError(f"{others[0]} is not a profiler trace, and others of the paths are", fix="leave it out")
     return not others
 
 

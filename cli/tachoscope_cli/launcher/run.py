@@ -104,7 +104,7 @@ def _is_of_several_nodes(command: Sequence[str], environ: Mapping[str, str]) -> 
 
 
 def _joins(command: Sequence[str], environ: Mapping[str, str]) -> bool:
-    """Say whether the run may be that of one node of several, also where an operator of Kubernetes says so."""
+    """Return whether the run may be that of one node of several, also where an operator of Kubernetes says so."""
     nodes = environ.get("PET_NNODES", "1").split(":")[-1]
     by_operator = bool(environ.get("JOB_COMPLETION_INDEX")) or (nodes.isdigit() and int(nodes) > 1)
     return by_operator or _is_of_several_nodes(command, environ)
@@ -272,7 +272,7 @@ def _restarted(store: Store, job: str) -> bool:
 
 
 def _stored_any(store: Store, job: str, attempt: int, launcher: str) -> bool:
-    """Say whether the store has records of this attempt, or of its restarts, beside the launcher's."""
+    """Return whether the store has records of this attempt, or of its restarts, beside the launcher's."""
     try:
         return any(segment.attempt >= attempt and segment.writer != launcher for segment in store.segments(job))
     except TachoscopeError:

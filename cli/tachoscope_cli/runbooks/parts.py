@@ -81,7 +81,7 @@ def queries_named_in(page: str, section: int) -> frozenset[int]:
 
 
 def _is_command(words: Sequence[str]) -> bool:
-    """Say whether words of the text are a command that one can paste, not the name of one."""
+    """Return whether words of the text are a command that one can paste, not the name of one."""
     return len(words) > 2 and words[0] in PROGRAMS
 
 

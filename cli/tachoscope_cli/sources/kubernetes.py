@@ -42,7 +42,7 @@ def allocations(name: str) -> list[Allocation]:
     """
     namespace, slash, job = name.partition("/")
     if not (namespace and slash and job):
-        raise TachoscopeError(f"{name!r} is no job of Kubernetes", fix="kubernetes:NAMESPACE/NAME")
+        raise TachoscopeError(f"{name!r} is not a job of Kubernetes", fix="kubernetes:NAMESPACE/NAME")
     if importlib.util.find_spec("kubernetes") is None:
         raise TachoscopeError("asking Kubernetes needs its client", fix="pip install 'tachoscope[kubernetes]'")
     found = reader.allocations(_objects(namespace))

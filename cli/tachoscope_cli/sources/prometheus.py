@@ -37,7 +37,7 @@ def read(prometheus_url: str, selector: str, seconds: float) -> list[Snapshot]:
     """Return the looks of the last `seconds` at the servers of a selector, in the order of time.
 
     One server gives a look for each scrape. Of several, a look has for each its last scrape; the label `instance` is then a part of
-    the engines' names, and counters that begin anew go on from where they were.
+    the engines' names, and counters that begin again go on from where they were.
 
     Args:
         prometheus_url: such as http://prometheus:9090. selector: labels of the servers, such as job="vllm", with braces or without.

@@ -30,10 +30,10 @@ def allocations(job: str) -> list[Allocation]:
         job: its id, with task (`123_4`) or component (`123+0`) where there are such.
 
     Raises:
-        TachoscopeError: that is no job id, there is no `sacct`, it fails, or it does not know the job.
+        TachoscopeError: that is not a job id, there is no `sacct`, it fails, or it does not know the job.
     """
     if not _JOB.fullmatch(job):
-        raise TachoscopeError(f"{job!r} is no job id of Slurm", fix="slurm:123, or slurm:123_4 for one task of an array")
+        raise TachoscopeError(f"{job!r} is not a job id of Slurm", fix="slurm:123, or slurm:123_4 for one task of an array")
     program = shutil.which("sacct")
     if not program:
         raise TachoscopeError("there is no sacct on this machine", fix="run it where there is one and give its output as a file")

@@ -33,7 +33,7 @@ _TICKS = 4
 
 
 def headline(report: Report, life: Life) -> str:
-    """Return attempts, goodput, and what goodput is held against."""
+    """Return attempts, goodput, and what goodput is compared with."""
     goodput = "not known" if report.goodput is None else percent(report.goodput)
     # Without a price, rank-hours say no more than the allocated time.
     told = life.cost is not None and (life.cost.money is not None or life.cost.unit == "GPU")

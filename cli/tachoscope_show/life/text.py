@@ -22,7 +22,7 @@ _LOOKS = {"steps": "compute"}
 
 
 def headline(report: Report, life: Life) -> Text:
-    """Return job, attempts, goodput, and what goodput is held against."""
+    """Return job, attempts, goodput, and what goodput is compared with."""
     text = Text()
     text.append(f"job {report.job}", style="bold")
     text.append(f"   the whole life: {life_words.summary(report, life)}   ")

@@ -36,7 +36,7 @@ def summary(report: Report, life: Life) -> str:
 
 
 def allocated(life: Life) -> str:
-    """Return what goodput is held against, and who says so."""
+    """Return what goodput is compared with, and who says so."""
     words = f"allocated {duration(life.allocated_seconds)} of rank time, {_WHO[life.denominator]}"
     if life.queued_seconds is not None:
         words += f"; queued {duration(life.queued_seconds)} of rank time before"

@@ -43,7 +43,7 @@ def verdict(one: Comparison) -> str:
 
 
 def title(one: Comparison) -> str:
-    """Return what it is held against."""
+    """Return what it is compared with."""
     return f"against {one.baseline} ({one.baseline_steps:,} steps, {one.source})"
 
 

@@ -12,7 +12,7 @@ WARNING_SHARE_TEXT = "10 %"
 
 
 def nothing_found(report: Report) -> bool:
-    """Say whether data that can be trusted hold no finding but that the step is as it should be."""
+    """Return whether data that can be trusted hold no finding but that the step is as it should be."""
     trusted = all(note.severity != "bad" for note in report.quality)
     return trusted and all(finding.class_ in HEALTHY for finding in report.findings)
 
@@ -43,7 +43,7 @@ def quantity(value: float, unit: str) -> str:
 
 
 def stands(report: Report) -> bool:
-    """Say whether the report is on a moment in which a job stands still, not on steps: one made of a flight recorder's dumps."""
+    """Return whether the report is on a moment in which a job stands still, not on steps: one made of a flight recorder's dumps."""
     return report.window.steps == 0 and report.life is None and report.serving is None
 
 
@@ -64,7 +64,7 @@ def _whole(finding: Finding, report: Report) -> str:
 
 
 def tells_speedup(finding: Finding, report: Report) -> bool:
-    """Say whether there is something to say of what mending it would bring."""
+    """Return whether there is something to say of what fixing it would bring."""
     if stands(report):
         return False
     return finding.class_ not in HEALTHY and not (report.serving and finding.speedup_if_fixed is None)

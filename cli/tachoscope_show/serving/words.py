@@ -24,7 +24,7 @@ def summary(report: Report, serving: Serving) -> str:
     models = ", ".join(serving.models[:3]) + (", ..." if len(serving.models) > 3 else "")
     plural = "" if report.window.steps == 1 else "s"
     served = f"{report.window.steps:,} request{plural} in {report.window.end - report.window.start:.0f} s"
-    make = "" if serving.server == OWN else catalogue(serving.server).title  # our own probe is no make of a server
+    make = "" if serving.server == OWN else catalogue(serving.server).title  # our own probe is not a make of a server
     return f"{' on '.join(filter(None, (models, make)))}   {served}"
 
 

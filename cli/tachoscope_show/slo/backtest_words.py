@@ -29,7 +29,7 @@ def target_of(text: str) -> float:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(%?)", text.strip())
     ratio = (float(match[1]) / 100 if match[2] else float(match[1])) if match else 0.0
     if not 0.0 < ratio < 1.0:
-        raise TachoscopeError(f"{text!r} is no target", fix="write 99.5% or 0.995")
+        raise TachoscopeError(f"{text!r} is not a target", fix="write 99.5% or 0.995")
     return round(ratio, 12)
 
 
@@ -44,7 +44,7 @@ def headline(found: Backtest) -> str:
 
 
 def is_changed(found: Backtest) -> bool:
-    """Say whether anything was changed at all."""
+    """Return whether anything was changed at all."""
     return (found.committed.target, found.committed.threshold) != (found.changed.target, found.changed.threshold)
 
 

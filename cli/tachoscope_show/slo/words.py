@@ -15,7 +15,7 @@ _ALERTS = ("", "ticket", "page")
 _LITTLE = 0.9
 """Less than so much of the period measured is pointed out."""
 _TOO_LITTLE = 0.01
-"""Of less than so much a budget is no judgement of the period."""
+"""Of less than so much a budget is not a judgement of the period."""
 
 
 def headline(report: SloReport) -> str:
@@ -131,7 +131,7 @@ def factor(value: float | None) -> str:
 
 
 def is_longer(burn: Burn, objective: Objective) -> bool:
-    """Say whether a tier looks back further than the report: alerts keep their windows, whatever is reported on."""
+    """Return whether a tier looks back further than the report: alerts keep their windows, whatever is reported on."""
     return burn.long_seconds > objective.period_days * 86400 * 1.001
 
 
@@ -152,7 +152,7 @@ def coverage(budget: Budget) -> str:
 
 
 def is_thin(budget: Budget) -> bool:
-    """Say whether so little was measured that it should be pointed out."""
+    """Return whether so little was measured that it should be pointed out."""
     return budget.coverage < _LITTLE or not budget.recent
 
 

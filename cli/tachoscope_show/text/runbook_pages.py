@@ -31,7 +31,7 @@ def folder() -> Path:
 
 
 def of_project() -> Path:
-    """Return the folder of runbooks that alerts and boards are held against: that of a project here, else what was installed."""
+    """Return the folder of runbooks that alerts and boards are compared with: that of a project here, else what was installed."""
     return Path("runbooks") if Path("runbooks").is_dir() else folder()
 
 

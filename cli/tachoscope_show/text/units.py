@@ -37,7 +37,7 @@ def seconds_of(text: str) -> float:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", text.strip())
     unit = (match[2] or "s") if match else ""
     if match is None or unit not in _UNITS or not float(match[1]):
-        raise TachoscopeError(f"{text!r} is no length of time", fix="write 60s, 5m or 1h")
+        raise TachoscopeError(f"{text!r} is not a length of time", fix="write 60s, 5m or 1h")
     return float(match[1]) * _UNITS[unit]
 
 
@@ -50,7 +50,7 @@ def moment_of(text: str) -> float:
     try:
         return float(text) if re.fullmatch(r"\d+(\.\d+)?", text) else datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError, OSError):
-        raise TachoscopeError(f"{text!r} is no moment", fix="write 2026-03-01T14:30, or Unix seconds") from None
+        raise TachoscopeError(f"{text!r} is not a moment", fix="write 2026-03-01T14:30, or Unix seconds") from None
 
 
 _STEPS = ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))

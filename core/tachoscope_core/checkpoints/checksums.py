@@ -24,7 +24,7 @@ FORGET_EVERY_BYTES = 64 << 20
 
 
 class UnsteadyFileError(OSError):
-    """The file changed while it was read: what was read is no checksum of anything."""
+    """The file changed while it was read: what was read is not a checksum of anything."""
 
 
 def open_file_checksum(

@@ -14,7 +14,7 @@ _MARKS = (b'"JobStarted"', b'"CheckpointSaved"', b'"CheckpointManifest"')
 
 
 def said(lines: Iterable[bytes]) -> Iterator[Said]:
-    """Yield the records among these lines that tell of checkpoints; the others, which are most, are not decoded."""
+    """Yield the records among these lines that report checkpoints; the others, which are most, are not decoded."""
     for line in lines:
         if not any(mark in line for mark in _MARKS):
             continue

@@ -35,7 +35,7 @@ _END64_BYTES = 76
 """What stands between the table of contents and the end where 64-bit lengths are written, as `torch.save` always does."""
 _IN_64_BITS = 0xFFFFFFFF
 _NO_COMMENT = b"\0\0"
-_NOT_ONE_ARCHIVE = "it is no single zip archive"
+_NOT_ONE_ARCHIVE = "it is not a single zip archive"
 
 
 class _TooLongError(Exception):
@@ -54,7 +54,7 @@ class _Bounded(FileIO):
 
 
 def begins_as_zip(path: str) -> bool:
-    """Say whether a path is a regular file that begins as those of `torch.save` do."""
+    """Return whether a path is a regular file that begins as those of `torch.save` do."""
     try:
         with open_regular(path) as file:
             return file.read(len(_MAGIC)) == _MAGIC
@@ -117,7 +117,7 @@ def _not_judged(path: str, size: int, on_bytes: Callable[[int], None] | None) ->
 
 
 def _unlike_torch(records: list[zipfile.ZipInfo], size: int) -> str:
-    """Return why these are no records that can be held against their CRC-32, or nothing."""
+    """Return why these are no records that can be compared with their CRC-32, or nothing."""
     if any(_is_packed(record) for record in records):
         return "it is compressed or encrypted, which torch.save's files are not"
     if sum(record.file_size for record in records) > size:
@@ -136,7 +136,7 @@ def _is_packed(record: zipfile.ZipInfo) -> bool:
 
 
 def _is_whole_file(archive: zipfile.ZipFile, file: FileIO) -> bool:
-    """Say whether record follows record from the first byte of the file to the table of contents, which the file's end follows."""
+    """Whether record follows record from the first byte of the file to the table of contents, which the file's end follows."""
     at = 0
     for record in sorted(archive.infolist(), key=lambda record: record.header_offset):
         if record.header_offset != at:
@@ -163,7 +163,7 @@ def _descriptor_length(record: zipfile.ZipInfo, behind: bytes) -> int:
 
 
 def _ends_within(file: FileIO, size: int) -> bool:
-    """Say whether an archive that begins with the file ends before it: then something follows, and the file was not cut short."""
+    """Whether an archive that begins with the file ends before it: then something follows, and the file was not cut short."""
     window, at = b"", file.seek(0)
     while chunk := file.read(_CHUNK_BYTES):
         window += chunk

@@ -1,6 +1,6 @@
-"""Whether the files of a checkpoint still are what its manifests say: they are read back and held against sizes and checksums.
+"""Whether the files of a checkpoint still are what its manifests say: they are read back and compared with sizes and checksums.
 
-What cannot be read is not corrupt, and what nothing can be held against is not sound: these are results of their own. Nothing is
+What cannot be read is not corrupt, and what nothing can be compared with is not sound: these are results of their own. Nothing is
 unpickled, and no content leaves this module.
 """
 
@@ -163,7 +163,7 @@ def _files(
 
 
 def _is_plain(path: str) -> bool:
-    """Say whether a path stays below the folder that it is joined to; an empty one is the folder itself."""
+    """Return whether a path stays below the folder that it is joined to; an empty one is the folder itself."""
     inside = not os.path.isabs(path) and os.path.normpath(path) == path and path.split("/")[0] not in {".", ".."}
     return not path or (inside and "\0" not in path)
 

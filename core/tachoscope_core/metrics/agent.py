@@ -51,7 +51,7 @@ REJECTED = Metric(
     "tachoscope_agent_rejected_total",
     "counter",
     "",
-    "Lines and files of the spool that were not counted or not followed, by reason; what is no garbage is shipped all the same.",
+    "Lines and files of the spool that were not counted or not followed, by reason; what is not garbage is shipped all the same.",
     ("reason",),
 )
 REJECTION_REASONS = (
@@ -67,7 +67,7 @@ REJECTION_REASONS = (
     "name",  # of a job, a run's directory or a file, that is not usable
     "directories",
     "segments",
-    "no_file",  # a link or something else that is no file
+    "no_file",  # a link or something else that is not a file
 )
 BACKLOG = Metric("tachoscope_agent_backlog_bytes", "gauge", "bytes", "Records read that the store does not have yet.")
 LAG = Metric("tachoscope_agent_lag_seconds", "gauge", "seconds", "How long the oldest record that the store lacks has waited.")

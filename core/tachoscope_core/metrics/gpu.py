@@ -271,7 +271,7 @@ GPU_VALUES: tuple[Metric, ...] = (
     GPU_RECOVERY_ACTION,
     GPU_PROCESSES,
 )
-"""What one GPU tells of itself, in the order of its page."""
+"""What one GPU says about itself, in the order of its page."""
 
 GPU_METRICS: tuple[Metric, ...] = (
     GPU_INFO,

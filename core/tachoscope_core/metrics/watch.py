@@ -1,4 +1,4 @@
-"""Metrics of `tachoscope watch` itself; what it tells of jobs is among those of training."""
+"""Metrics of `tachoscope watch` itself; what it says about jobs is among those of training."""
 
 from __future__ import annotations
 

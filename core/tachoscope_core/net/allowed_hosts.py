@@ -33,7 +33,7 @@ class HostNames:
         object.__setattr__(self, "_own", frozenset(own))
 
     def has(self, host: str) -> bool:
-        """Say whether a Host header, with its port unless that is 80, names this server."""
+        """Return whether a Host header, with its port unless that is 80, names this server."""
         name, port = _split(host)
         if name in {_bare(one) for one in self.more}:
             return True
@@ -47,12 +47,12 @@ class HostNames:
 
 
 def is_loopback(host: str) -> bool:
-    """Say whether only this machine reaches what listens at an address."""
+    """Return whether only this machine reaches what listens at an address."""
     return host == "localhost" or (_is_number(host) and ipaddress.ip_address(host).is_loopback)
 
 
 def within(address: str, networks: Iterable[ipaddress.IPv4Network | ipaddress.IPv6Network]) -> bool:
-    """Say whether an address, an IPv4 address in IPv6's writing too, is in one of some networks; what is no address is in none."""
+    """Whether an address, an IPv4 address in IPv6's writing too, is in one of some networks; what is not an address is in none."""
     if not _is_number(address):
         return False
     number = ipaddress.ip_address(address)

@@ -88,7 +88,7 @@ def fetch(
     target = f"{url.rstrip('/')}/api/v1/{path}" + ("" if post else f"?{form}")
     try:
         if urllib.parse.urlsplit(target).scheme not in {"http", "https"}:
-            raise TachoscopeError(f"{url!r} is no http:// or https:// URL of a Prometheus", fix="such as http://127.0.0.1:9090")
+            raise TachoscopeError(f"{url!r} is not an http:// or https:// URL of a Prometheus", fix="such as http://127.0.0.1:9090")
         body = form.encode() if post else None
         with urllib.request.urlopen(target, data=body, timeout=ANSWER_SECONDS) as answer:  # noqa: S310  # checked above
             content = _read(answer, most_bytes)

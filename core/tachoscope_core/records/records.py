@@ -81,7 +81,7 @@ SHARED_PHASES: tuple[Phase, ...] = ("loss", "preparation", "other")
 
 
 def is_job_name(name: str) -> bool:
-    """Say whether a name is safe as a folder name and a label value."""
+    """Return whether a name is safe as a folder name and a label value."""
     return _JOB_NAME.fullmatch(name) is not None
 
 
@@ -185,7 +185,7 @@ class StepDone(Record, frozen=True, kw_only=True, tag="StepDone"):
 
 
 def plausible(step: StepDone) -> bool:
-    """Say whether a step's numbers can be true: a spool is foreign input, and a counter that took in nonsense keeps it."""
+    """Return whether a step's numbers can be true: a spool is foreign input, and a counter that took in nonsense keeps it."""
     if step.wall_seconds > MAX_STEP_SECONDS:
         return False
     return abs(sum(step.phase_seconds.values()) - step.wall_seconds) <= 1e-6 + 0.01 * step.wall_seconds
@@ -295,7 +295,7 @@ class CheckpointManifest(Record, frozen=True, kw_only=True, tag="CheckpointManif
 
 
 class CheckpointVerified(Record, frozen=True, kw_only=True, tag="CheckpointVerified"):
-    """A checkpoint was read back and held against its manifests.
+    """A checkpoint was read back and compared with its manifests.
 
     Attributes:
         step: as in its `CheckpointSaved`. attempt_saved: the attempt that saved it.
@@ -338,7 +338,7 @@ class CollectiveDone(Record, frozen=True, kw_only=True, tag="CollectiveDone"):
         count: calls. bytes: of their messages; in an all-gather or a reduce-scatter those of all ranks together.
         seconds: the training thread was blocked in them, waiting for other ranks included.
         group: ranks of the process group; empty: all. group_size: how many they are; 0: not known.
-        peer: global rank at the other end of `send` and `recv`; -1: it was no point-to-point call.
+        peer: global rank at the other end of `send` and `recv`; -1: it was not a point-to-point call.
         step: last finished step of the process.
         wait_seconds, transfer_seconds: where who wrote this can tell them apart.
         communicator, sequence: NCCL's own, where NCCL's Inspector told of this one call (`seconds` then are its execution on the
@@ -647,7 +647,7 @@ class UnknownKindError(ValueError):
 
 
 class MalformedRecordError(ValueError):
-    """The line is no record."""
+    """The line is not a record."""
 
 
 def decode(line: bytes) -> AnyRecord:
@@ -675,7 +675,7 @@ _encoder = msgspec.json.Encoder()
 
 
 def encode(record: Record) -> bytes:
-    """Encode a record as one JSON line, newline included; what is no Unicode in its texts, such as in a path, becomes `?`.
+    """Encode a record as one JSON line, newline included; what is not Unicode in its texts, such as in a path, becomes `?`.
 
     Raises:
         TypeError, ValueError, OverflowError: a field holds what is not of its type.

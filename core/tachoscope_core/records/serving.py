@@ -12,7 +12,7 @@ IN_FLIGHT = "requests_in_flight"
 
 
 def plausible(row: RequestDone | EngineWindow) -> bool:
-    """Say whether the times and counts of a record can be."""
+    """Return whether the times and counts of a record can be."""
     if isinstance(row, RequestDone):
         times = [row.wall_seconds, row.inter_token_seconds, row.first_token_seconds or 0.0, *row.phase_seconds.values()]
         counts = [row.tokens_in, row.tokens_out, row.inter_token_count, row.preemptions, *row.inter_token_buckets]
@@ -44,7 +44,7 @@ def _states(said: dict[str, float], states: tuple[str, ...], wall: float) -> dic
 
 
 def was_worked_on(request: RequestDone) -> bool:
-    """Say whether a request was more than refused at once: it has an answer, a token, or time in a phase."""
+    """Return whether a request was more than refused at once: it has an answer, a token, or time in a phase."""
     return request.outcome == "ok" or request.first_token_seconds is not None or any(request.phase_seconds.values())
 
 
@@ -55,5 +55,5 @@ def in_flight(beat: Heartbeat) -> int | None:
 
 
 def was_in_flight(request: RequestDone, time: float) -> bool:
-    """Say whether a request had arrived by that time and not ended: who counted it then must not count it again."""
+    """Return whether a request had arrived by that time and not ended: who counted it then must not count it again."""
     return request.time - request.wall_seconds <= time < request.time

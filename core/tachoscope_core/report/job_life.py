@@ -50,7 +50,7 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
         reschedule_seconds: until the next attempt's processes were started. rendezvous_seconds: spent in forming the group.
         initialise_seconds: the rest until its first step, restore excluded. restore_seconds: reading the checkpoint.
         redo_seconds: doing steps again. total_seconds: from `failed_at` to the end of the first new step; None: it never came.
-        lost_steps: steps done again. checkpoint: what was restored; empty: it began anew.
+        lost_steps: steps done again. checkpoint: what was restored; empty: it began again.
     """
 
     attempt: int

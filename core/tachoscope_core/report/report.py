@@ -84,7 +84,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
-    """A measured value, the threshold it was held against, and where it was measured."""
+    """A measured value, the threshold it was compared with, and where it was measured."""
 
     signal: str
     value: float
@@ -152,7 +152,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def speedup_text(finding: Finding) -> str:
-    """Return what mending it would bring, in words."""
+    """Return what fixing it would bring, in words."""
     if finding.speedup_if_fixed is None:
         return "cannot be told"
     return f"{finding.speedup_if_fixed:.2f}x as fast"
@@ -241,7 +241,7 @@ def load(path: Path) -> Report:
     """Read a report.
 
     Raises:
-        TachoscopeError: the file is no report, or one of a newer schema.
+        TachoscopeError: the file is not a report, or one of a newer schema.
     """
     return parse(path.read_bytes(), str(path))
 
@@ -250,7 +250,7 @@ def parse(data: bytes, where: str) -> Report:
     """Return the report that a document is; `where` it lies is for errors.
 
     Raises:
-        TachoscopeError: it is no report, or one of a newer schema.
+        TachoscopeError: it is not a report, or one of a newer schema.
     """
     try:
         schema = msgspec.json.decode(data, type=_Schema).schema

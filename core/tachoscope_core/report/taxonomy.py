@@ -68,7 +68,7 @@ _ALL = (
         "compute",
         "Compute bound: healthy, the time goes into the model",
         "compute",
-        "nothing to mend; to go faster use better kernels (torch.compile), lower precision or more accelerators",
+        "nothing to fix; to go faster use better kernels (torch.compile), lower precision or more accelerators",
     ),
     Bottleneck(
         "compute_inefficient",
@@ -243,7 +243,7 @@ _ALL = (
 )
 
 HEALTHY = ("compute_bound", "decode_bandwidth")
-"""Of these the time goes where it should: a finding of one is no fault."""
+"""Of these the time goes where it should: a finding of one is not a fault."""
 
 BY_SLUG: dict[str, Bottleneck] = {bottleneck.slug: bottleneck for bottleneck in _ALL}
 """Every class by its slug, in the order of the design."""

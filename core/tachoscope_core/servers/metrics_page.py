@@ -15,7 +15,7 @@ from tachoscope_core.servers import SERVERS, Catalogue, Signal, catalogue
 from tachoscope_core.servers.snapshot import GAUGES, HISTOGRAMS, Buckets, EngineState, Snapshot
 
 MAX_ENGINES = 256
-"""A page that tells of more engines and models is refused: each of them is series and memory."""
+"""A page that reports more engines and models is refused: each of them is series and memory."""
 MAX_SERIES = 30_000
 """A page with more series that are read is refused: a server of vLLM 0.32 has about 240 for each engine."""
 MOST = 1e30
@@ -67,7 +67,7 @@ def samples(text: str, wanted: Iterable[str]) -> list[Sample]:
 
 
 def plausible(value: float) -> bool:
-    """Say whether a counter, size or time can have the value: not negative, NaN, infinite or beyond MOST."""
+    """Return whether a counter, size or time can have the value: not negative, NaN, infinite or beyond MOST."""
     return 0.0 <= value <= MOST
 
 
@@ -105,12 +105,12 @@ def read(text: str, time: float, *, server: Catalogue | None = None) -> Snapshot
         time: Unix seconds at which it was asked for. server: whose page it is; default: it is looked at.
 
     Raises:
-        TachoscopeError: it is no page of a server that is understood, or not in Prometheus's text format.
+        TachoscopeError: it is not a page of a server that is understood, or not in Prometheus's text format.
     """
     known = server or server_of(text)
     if known is None:
         titles = ", ".join(catalogue(name).title for name in SERVERS)
-        raise TachoscopeError("it is no page of an inference server that is understood", fix=f"there are {titles}")
+        raise TachoscopeError("it is not a page of an inference server that is understood", fix=f"there are {titles}")
     return snapshot(samples(text, known.metrics()), time, known)
 
 
@@ -122,7 +122,7 @@ def snapshot(rows: Iterable[Sample], time: float, known: Catalogue) -> Snapshot:
 
 
 def engines(rows: Iterable[Sample], known: Catalogue) -> list[EngineState]:
-    """Return the state of each engine and model that the samples tell of.
+    """Return the state of each engine and model that the samples report.
 
     Raises:
         TachoscopeError: there are more than MAX_ENGINES.
@@ -133,7 +133,7 @@ def engines(rows: Iterable[Sample], known: Catalogue) -> list[EngineState]:
             key = row.labels.get(known.model_label, ""), row.labels.get(known.engine_label, "")
             by_engine[key][row.name].append(row)
     if len(by_engine) > MAX_ENGINES:
-        raise TachoscopeError(f"it tells of {len(by_engine)} engines and models, more than {MAX_ENGINES}")
+        raise TachoscopeError(f"it reports {len(by_engine)} engines and models, more than {MAX_ENGINES}")
     _share_what_names_no_engine(by_engine)
     return [_engine(*key, parts, known) for key, parts in sorted(by_engine.items())]
 
@@ -221,7 +221,7 @@ def _bound(text: str) -> float:
     except ValueError:
         bound = math.nan
     if not bound > -math.inf:
-        raise TachoscopeError(f"a bucket's bound {text[:40]!r} is no number")
+        raise TachoscopeError(f"a bucket's bound {text[:40]!r} is not a number")
     return bound
 
 

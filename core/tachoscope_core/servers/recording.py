@@ -66,7 +66,7 @@ def _texts(looks: Iterable[tuple[Snapshot, str]], server: Catalogue | None) -> I
 
 
 def is_recording(path: Path) -> bool:
-    """Say whether it is such a file, by its first line."""
+    """Return whether it is such a file, by its first line."""
     try:
         with gzip.open(path, "rb") as file:
             return file.read(len(MAGIC)) == MAGIC.encode()
@@ -78,7 +78,7 @@ def read(path: Path) -> list[Snapshot]:
     """Return the looks of a recording in their order; of one whose end is cut off, those that are whole.
 
     Raises:
-        TachoscopeError: it cannot be read, or is no recording.
+        TachoscopeError: it cannot be read, or is not a recording.
     """
     found: list[Snapshot] = []
     server: Catalogue | None = None
@@ -119,7 +119,7 @@ def _blocks(path: Path) -> Iterator[tuple[str, str]]:
                     yield head, "".join(page)
                 head, page = line.rstrip("\n"), []
             elif not head:
-                raise TachoscopeError(f"{path} is no recording of an inference server's metrics")
+                raise TachoscopeError(f"{path} is not a recording of an inference server's metrics")
             else:
                 page.append(line)
     except EOFError:

@@ -228,7 +228,7 @@ def _read(store: Store, path: str, kind: type[_T]) -> _T | None:
     try:
         return msgspec.json.decode(data, type=kind)
     except msgspec.DecodeError as error:
-        raise TachoscopeError(f"{path} in store {store.url} is no {kind.__name__.lower()}: {error}", fix="remove it") from None
+        raise TachoscopeError(f"{path} in store {store.url} is not a {kind.__name__.lower()}: {error}", fix="remove it") from None
 
 
 def _write(store: Store, folder: str, name: str, document: Any) -> None:

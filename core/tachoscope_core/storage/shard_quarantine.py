@@ -166,15 +166,15 @@ def decode(data: bytes, where: str) -> Shards:
     """Return the shards of a document; `where` it lies is for the error.
 
     Raises:
-        TachoscopeError: it is no quarantine list.
+        TachoscopeError: it is not a quarantine list.
     """
-    fix = "remove it: it is made anew as shards fail"
+    fix = "remove it: it is made again as shards fail"
     if len(data) > MAX_BYTES:
         raise TachoscopeError(f"{where} is larger than {MAX_BYTES >> 20} MiB, which no quarantine list is", fix=fix)
     try:
         return dict(_decoder.decode(data).shards)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise TachoscopeError(f"{where} is no quarantine list: {error}", fix=fix) from None
+        raise TachoscopeError(f"{where} is not a quarantine list: {error}", fix=fix) from None
 
 
 def from_store(store: Store, job: str) -> Shards:
@@ -197,7 +197,7 @@ def load(path: Path) -> Shards:
     """Read a list; one that is not there is empty.
 
     Raises:
-        TachoscopeError: it cannot be read, is no list, or is another user's: whoever writes it says which data are left out.
+        TachoscopeError: it cannot be read, is not a list, or is another user's: whoever writes it says which data are left out.
     """
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:

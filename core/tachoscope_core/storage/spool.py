@@ -123,7 +123,7 @@ def segments(directory: Path) -> Iterator[Path]:
 
 
 def is_locked(path: Path) -> bool:
-    """Say whether a live process holds the lock on `path`."""
+    """Return whether a live process holds the lock on `path`."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     except FileNotFoundError:

@@ -56,7 +56,7 @@ def absolute_url(url: str) -> str:
 
 
 def check_url(url: str) -> None:
-    """Say whether there is a kind of store for this URL, without a look at the store.
+    """Return whether there is a kind of store for this URL, without a look at the store.
 
     Raises:
         TachoscopeError: nothing knows such URLs, or the package that does is missing.
@@ -182,7 +182,7 @@ class Store:
         """Return each job with the Unix time at which something of it was last written.
 
         Traces, which may be put there long after, and requests do not count, nor do jobs that have nothing else: see
-        `stored_traces` and `profile_requests`. Reports count only of jobs that have nothing else: a watch writes them anew.
+        `stored_traces` and `profile_requests`. Reports count only of jobs that have nothing else: a watch writes them again.
         """
         times = {job: self._last_written(f"{self._root}/jobs/{job}") for job in self.jobs()}
         return {job: time for job, time in times.items() if time is not None}

@@ -212,7 +212,7 @@ def dashboard(raw: Json, place: str) -> Dashboard:
     try:
         found = msgspec.convert({**content, "raw": {}, "place": place}, Dashboard)
     except msgspec.ValidationError as error:
-        raise TachoscopeError(f"{place} is no dashboard of Grafana's: {error}", fix="export it again") from None
+        raise TachoscopeError(f"{place} is not a dashboard of Grafana's: {error}", fix="export it again") from None
     return msgspec.structs.replace(found, raw=content)
 
 
@@ -251,14 +251,14 @@ def content_of(path: Path) -> Json:
     except OSError as error:
         raise TachoscopeError(f"{path} cannot be read: {error.strerror}", fix="name files of dashboards, *.json") from None
     except ValueError as error:
-        raise TachoscopeError(f"{path} is no JSON: {error}", fix="name files of dashboards, *.json") from None
+        raise TachoscopeError(f"{path} is not JSON: {error}", fix="name files of dashboards, *.json") from None
     if isinstance(content, dict) and str(content.get("apiVersion", "")).startswith("dashboard.grafana.app/v2"):
         raise TachoscopeError(f"{path} is a dashboard of schema version 2", fix="export it in the classic model")
     for wrapper in ("dashboard", "spec"):
         if isinstance(content, dict) and isinstance(content.get(wrapper), dict):
             content = content[wrapper]
     if not isinstance(content, dict) or not isinstance(content.get("panels"), list):
-        raise TachoscopeError(f"{path} is no dashboard of Grafana's: it has no panels", fix="export it again")
+        raise TachoscopeError(f"{path} is not a dashboard of Grafana's: it has no panels", fix="export it again")
     return content
 
 

@@ -90,12 +90,12 @@ def call(query: str) -> tuple[str, str]:
 
 
 def speaks_promql(source: Source | str) -> bool:
-    """Say whether a data source may understand PromQL: one that is named without its type may."""
+    """Return whether a data source may understand PromQL: one that is named without its type may."""
     return not isinstance(source, Source) or (source.type in _PROMQL and not source.uid.startswith(("__", "--")))
 
 
 def speaks_logql(source: Source | str) -> bool:
-    """Say whether a data source is known to understand LogQL."""
+    """Return whether a data source is known to understand LogQL."""
     return isinstance(source, Source) and source.type == "loki"
 
 

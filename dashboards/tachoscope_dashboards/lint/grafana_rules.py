@@ -1,4 +1,4 @@
-"""The rules of Grafana's dashboard-linter (https://github.com/grafana/dashboard-linter), written anew, under its names.
+"""The rules of Grafana's dashboard-linter (https://github.com/grafana/dashboard-linter), written again, under its names.
 
 Where its code and its documentation differ, or it looks at some types of panels only, ours are the stricter ones: all panels that
 ask a data source are looked at, mappings excuse a missing unit only if there are any, and `increase` has a window to choose too.
@@ -113,7 +113,7 @@ def _panel_units(board: Dashboard) -> Iterator[Finding]:
         units = [one.value for one in properties if one.id == "unit"] or [config.defaults.unit]
         for unit in units:
             if unit not in UNITS:
-                what = f"{unit!r} is no unit of Grafana's" if unit else "it has no unit"
+                what = f"{unit!r} is not a unit of Grafana's" if unit else "it has no unit"
                 yield Finding(panel_named(panel.name), what, "give it one, such as s, percentunit, short or none")
 
 
@@ -225,7 +225,7 @@ def _invalid(expr: str) -> Iterator[str]:
         yield str(error)
         return
     if isinstance(found, promql_parser.MatrixSelector | promql_parser.StringLiteral):
-        yield "a range or a text is no result"
+        yield "a range or a text is not a result"
 
 
 def _tree(expr: str) -> Expression:

@@ -1,4 +1,4 @@
-"""Rules that every board keeps: those of Grafana's dashboard-linter, written anew, our own, and exceptions with their reasons.
+"""Rules that every board keeps: those of Grafana's dashboard-linter, written again, our own, and exceptions with their reasons.
 
 A rule looks at one board and yields what it finds there; it prints nothing.
 """
@@ -40,7 +40,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
-    """A finding in a board. An error must be mended, a note may stay."""
+    """A finding in a board. An error must be fixed, a note may stay."""
 
     board: str
     where: str
@@ -63,7 +63,7 @@ class Excepted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     panels: tuple[str, ...] = ()
 
     def covers(self, problem: Problem, uid: str) -> bool:
-        """Say whether it is about a problem of the board of this uid."""
+        """Return whether it is about a problem of the board of this uid."""
         here = not self.boards or uid in map(board_uid, self.boards)
         return self.rule == problem.rule and here and (not self.panels or problem.where in map(panel_named, self.panels))
 
@@ -90,7 +90,7 @@ def exceptions(path: Path, rules: Iterable[str]) -> tuple[Excepted, ...]:
     except (yaml.YAMLError, msgspec.ValidationError) as error:
         reason = " ".join(str(error).split())
         fix = "write a list of rule:, reason:, perhaps boards: and panels:"
-        raise TachoscopeError(f"{path} is no list of exceptions: {reason}", fix=fix) from None
+        raise TachoscopeError(f"{path} is not a list of exceptions: {reason}", fix=fix) from None
     for one in found:
         if one.rule not in known:
             raise TachoscopeError(f"{path}: there is no rule {one.rule!r}", fix=f"there are {', '.join(sorted(known))}")

@@ -85,7 +85,7 @@ def _scope(known: Catalogue, board: Dashboard) -> Iterator[Finding]:
 
 
 def _says_all(board: Dashboard, panel: Panel, name: str) -> bool:
-    """Say whether a panel, or the head of its board, says that it is of all values of a variable: `of all clusters and nodes`."""
+    """Whether a panel, or the head of its board, says that it is of all values of a variable: `of all clusters and nodes`."""
     head = [str(one.options.get("content", "")) for one in board.panels[:1] if one.type == "text"]
     words = rf"\ball (?:[\w-]+(?:, | and ))*{_several(name)}\b"
     return any(re.search(words, text) for text in (panel.description, *head))
@@ -148,7 +148,7 @@ def _sources(panel: Panel, queries: Sequence[Asked], known: Catalogue) -> Iterat
         elif not value and field != "Time" and all(there is not None and field not in there for there in labels):
             there = sorted({label for one in labels if one is not None for label in one})
             fix = f"there are {', '.join(there) or 'none'}"
-            yield Finding(panel_named(panel.name), f"the column {field} is no label of what it asks", fix)
+            yield Finding(panel_named(panel.name), f"the column {field} is not a label of what it asks", fix)
 
 
 def _titles(panel: Panel) -> Iterator[Finding]:
@@ -186,5 +186,5 @@ def _labels(one: Asked, known: Catalogue) -> frozenset[str] | None:
 
 
 def _is_raw(of: Known) -> bool:
-    """Say whether a series is one of ours that no rule has made."""
+    """Return whether a series is one of ours that no rule has made."""
     return of.source.startswith(_OURS) and not of.recorded

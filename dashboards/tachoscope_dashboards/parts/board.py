@@ -26,7 +26,7 @@ class Board:
     Attributes:
         uid: fixed, alerts link to it by it; `board_uid` of its name. title: short. question: what it answers, with a question mark.
         hint: how to read it, and where to go from here. variables: in the order in which they are chosen.
-        panels: laid out from left to right, a new line where one does not fit; a row begins anew.
+        panels: laid out from left to right, a new line where one does not fit; a row begins again.
         events: besides alerts, which all boards have. alerts: matchers of those that belong here, such as `area="training"`.
         refresh, since: how often it renews itself, and how far back it looks at first.
     """

@@ -36,7 +36,7 @@ def table(
         for column in columns
     }
     kept = "|".join([*labels, *(name for name in names if name.startswith("Value"))])
-    # What is no column goes first: rows are joined by all labels that they have left.
+    # What is not a column goes first: rows are joined by all labels that they have left.
     transformations: list[Json] = [
         {"id": "filterFieldsByName", "options": {"include": {"pattern": f"^({kept})$"}}},
         *([{"id": "merge", "options": {}}] if len(targets) > 1 else []),

@@ -1,4 +1,4 @@
-"""The unit of a time axis: one for a whole figure, so that bars can be held against each other."""
+"""The unit of a time axis: one for a whole figure, so that bars can be compared with each other."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from tachoscope_core.report.palette import STATE_COLORS
 
 COLORS = {
     "compute": STATE_COLORS["compute"],
-    "overlap": "#AA4499",  # from the same scheme as the states of a life; it is no state of a ledger
+    "overlap": "#AA4499",  # from the same scheme as the states of a life; it is not a state of a ledger
     "communication": STATE_COLORS["communication"],
     "copies": STATE_COLORS["host_to_device"],
     "call": STATE_COLORS["host_wait"],

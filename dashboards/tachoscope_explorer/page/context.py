@@ -35,7 +35,7 @@ def current() -> Context:
 
 
 def look_at(view: View) -> None:
-    """Make the address of this page that of a view, so that it can be sent; the page is not run anew for that."""
+    """Make the address of this page that of a view, so that it can be sent; the page is not run again for that."""
     wanted = parameters_of(view)
     if st.query_params.to_dict() != wanted:
         st.query_params.from_dict(wanted)

@@ -164,7 +164,7 @@ def _evidence(row: Evidence) -> str:
 
 
 def holds(row: Evidence) -> bool | None:
-    """Say whether a value is on that side of its threshold that the finding needs; None: there is none, or no side."""
+    """Return whether a value is on that side of its threshold that the finding needs; None: there is none, or no side."""
     if row.threshold is None or not row.comparison:
         return None
     return {

@@ -44,7 +44,7 @@ _HEADERS = {
     "Content-Security-Policy": _POLICY,
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
-    "Content-Encoding": "identity",  # megabytes of WebAssembly are not compressed anew for each who asks
+    "Content-Encoding": "identity",  # megabytes of WebAssembly are not compressed again for each who asks
 }
 _ABSENT = ("service_worker.js",)
 """It would keep the interface in the browser beyond the explorer's own life."""

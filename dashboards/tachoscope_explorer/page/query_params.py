@@ -20,7 +20,7 @@ def follow(key: str, wanted: object) -> None:
 
 
 def choice(label: str, options: Sequence[str], wanted: str, key: str, *, none: str, words: Callable[[str], str] = str) -> str:
-    """Return what is chosen of some options; empty: nothing. What an address asks for and is no option is offered, too.
+    """Return what is chosen of some options; empty: nothing. What an address asks for and is not an option is offered, too.
 
     Args:
         label: Markdown. none: shown where nothing is chosen. words: shows an option, as text.

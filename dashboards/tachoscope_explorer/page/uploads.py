@@ -67,7 +67,7 @@ class Uploads:
             progress: told what is being done.
 
         Raises:
-            TachoscopeError: it is more than that, or one is no trace, in the words of the trace reader.
+            TachoscopeError: it is more than that, or one is not a trace, in the words of the trace reader.
         """
         total = self.size + sum(len(content) for _, content in files)
         if total > most_bytes:

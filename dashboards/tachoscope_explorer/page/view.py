@@ -68,16 +68,16 @@ def view_of(parameters: Mapping[str, str]) -> View:
         if len(text) > _MOST_CHARACTERS:
             wrong.append(f"{name} in the address is longer than {_MOST_CHARACTERS} characters")
         elif text and name in _NAMES and not _NAME.fullmatch(text):
-            wrong.append(f"{name}={text[:40]!r} in the address is no name: of letters, digits, '.', '_' and '-', at most 128")
+            wrong.append(f"{name}={text[:40]!r} in the address is not a name: of letters, digits, '.', '_' and '-', at most 128")
         elif text and name in _FILES and not _is_file(text):
-            wrong.append(f"{name}={text[:40]!r} in the address is no recording, and no recording with a file of it")
+            wrong.append(f"{name}={text[:40]!r} in the address is not a recording, and no recording with a file of it")
         else:
             view = replace(view, **{field: text})  # type: ignore[arg-type]  # fields that are text
     rank = parameters.get("rank", "")
     if re.fullmatch(r"\d{1,7}", rank):
         view = replace(view, rank=int(rank))
     elif rank:
-        wrong.append(f"rank {rank[:40]!r} in the address is no whole number")
+        wrong.append(f"rank {rank[:40]!r} in the address is not a whole number")
     start, end = (_moment(parameters.get(name, ""), name, wrong) for name in ("from", "to"))
     if start is not None and end is not None and start >= end:
         wrong.append("the window in the address ends before it begins")
@@ -96,7 +96,7 @@ def _moment(text: str, name: str, wrong: list[str]) -> float | None:
         return None
     if re.fullmatch(r"\d{1,17}(\.\d{1,3})?", text) and float(text) / 1e3 < _LAST_MOMENT:
         return float(text) / 1e3
-    wrong.append(f"{name}={text[:40]!r} in the address is no moment in Unix milliseconds")
+    wrong.append(f"{name}={text[:40]!r} in the address is not a moment in Unix milliseconds")
     return None
 
 

@@ -15,7 +15,7 @@ from tachoscope_core.report.palette import OK
 
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:&])")
 _REPLACED = re.compile(r"(?<=<)-|(?<=-)[->]|(?<=[<>~])=|(?<=:)(?:material/|streamlit:)|(?<=http)s?://|(?<=www)\.|@", re.IGNORECASE)
-"""Where Streamlit makes a sign, an icon or a link of what is no markup: before this it is told to see two texts."""
+"""Where Streamlit makes a sign, an icon or a link of what is not markup: before this it is told to see two texts."""
 _APART = ":small[]"
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 # A table's own download button writes text that a spreadsheet takes for a formula: ours below it does not.

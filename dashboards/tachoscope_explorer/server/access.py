@@ -157,7 +157,7 @@ def _same_place(origin: str, host: str) -> bool:
 
 
 def _is_own_form(asked: HTTPConnection) -> bool:
-    """Say whether it is the password's form: with our policy on referrers a browser does not say where a form was."""
+    """Return whether it is the password's form: with our policy on referrers a browser does not say where a form was."""
     site: str = asked.headers.get("sec-fetch-site", "same-origin")
     return (asked.scope["path"], site) == (login.PATH, "same-origin")
 

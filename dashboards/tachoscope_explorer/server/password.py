@@ -44,7 +44,7 @@ def hash_of(path: Path) -> bytes:
 
 
 def open_to_others(path: Path) -> bool:
-    """Say whether others of this machine may read a file."""
+    """Return whether others of this machine may read a file."""
     return bool(path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH))
 
 

@@ -1,4 +1,4 @@
-"""Who has said the password: sessions, and how long one waits after wrong ones. In memory only: a restart asks everybody anew."""
+"""Who has said the password: sessions, and how long one waits after wrong ones. In memory only: a restart asks everybody again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two recordings of profiler traces, each read and summed up once, and held against each other."""
+"""Two recordings of profiler traces, each read and summed up once, and compared with each other."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TraceComparison:
 
 
 @st.cache_resource(max_entries=4, show_spinner="Summing up the traces …")
-def _summed(files: tuple[str, ...], signatures: tuple[str, ...]) -> JobTraces:  # noqa: ARG001  # a changed file is read anew
+def _summed(files: tuple[str, ...], signatures: tuple[str, ...]) -> JobTraces:  # noqa: ARG001  # a changed file is read again
     here: Executor = InProcess()  # a server that forks for every look would hold its memory many times
     return read_job(files, executor=here, wanted=Wanted(what_if=False, profile=True))
 
@@ -40,7 +40,7 @@ def _job(files: Files) -> JobTraces:
 
 
 def comparison(name: str, files: Files, baseline_name: str, baseline_files: Files) -> TraceComparison:
-    """Return traces held against others; the names are of their jobs.
+    """Return traces compared with others; the names are of their jobs.
 
     Raises:
         TachoscopeError: they are the same, or one cannot be read.

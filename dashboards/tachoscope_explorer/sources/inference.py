@@ -77,7 +77,7 @@ def recordings(settings: Settings) -> dict[str, Path]:
 
 
 def models(settings: Settings, job: str) -> list[str]:
-    """Return the names of the models that a service tells of."""
+    """Return the names of the models that a service reports."""
     found = sources.records(settings.store_url, job)
     return sorted(({row.model for row in found.requests} | {row.model for row in found.engine_windows}) - {""})
 

@@ -49,7 +49,7 @@ class Wanted:
     classes: Sequence[str] = ()
 
     def has(self, row: Row) -> bool:
-        """Say whether a job is among them."""
+        """Return whether a job is among them."""
         class_ = row.summary.worst.class_ if row.summary is not None and row.summary.worst is not None else ""
         return (
             self.name.strip().casefold() in row.job.casefold()

@@ -1,7 +1,7 @@
 """Which objectives a job meets by its own measurements, and which budgets it spends faster than they allow.
 
 A budget is of all jobs over weeks, and is on the page Objectives. For a list that would be too dear: here a job's own events are
-held against each objective's bound and target, as the specs have them.
+compared with each objective's bound and target, as the specs have them.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from tachoscope_explorer.page.settings import Settings
 from tachoscope_show.text import runbook_pages as runbooks
 
 FRESH_SECONDS = 300.0
-"""For so long a report is taken for the present, unless somebody asks for it anew: it says its time. Of a Prometheus without
+"""For so long a report is taken for the present, unless somebody asks for it again: it says its time. Of a Prometheus without
 recorded events it takes half a minute."""
 
 
@@ -42,7 +42,7 @@ def objectives() -> dict[str, Slo]:
 
 
 def forget() -> None:
-    """Have reports and histories read anew at the next look."""
+    """Have reports and histories read again at the next look."""
     _report.clear()
     fired.clear()
 
@@ -118,5 +118,5 @@ def runbook_base() -> str:
 
 
 def runbook_text(alert: str) -> str:
-    """Return the text of an alert's runbook, empty where it is not installed; an alert that is no name has none."""
+    """Return the text of an alert's runbook, empty where it is not installed; an alert that is not a name has none."""
     return runbooks.text_of(f"runbooks/{alert}.md") if alert.isalnum() else ""

@@ -1,7 +1,7 @@
 """Jobs on one line each, kept on disk until something of the job is written, so that a list of hundreds opens at once.
 
 What is kept is a file a job below `caches.folder("summaries")`. A file that is damaged, or of another version of tachoscope, is as
-if it were not there, and written anew. Nothing in the store is written.
+if it were not there, and written again. Nothing in the store is written.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tachoscope_core.storage.store import Store
 FORM = 1
 """Raised whenever what a summary says changes between two versions of the package."""
 LIVE_SECONDS = 30.0
-"""A running job writes every few seconds; it is judged anew no more often than this."""
+"""A running job writes every few seconds; it is judged again no more often than this."""
 _MOST_REMEMBERED = 5000
 
 

@@ -98,7 +98,7 @@ def _place(store: Store, trace: StoredTrace) -> Path:
     found = stored_traces.place(store, trace)
     if not store.local:
         if len(_remote) >= _MOST_REMOTE:
-            _remote.clear()  # each look at a job notes its files anew
+            _remote.clear()  # each look at a job notes its files again
         _remote[found] = (store.url, trace)
     return found
 
@@ -128,7 +128,7 @@ def _fetch(store: Store, trace: StoredTrace) -> None:
 
 
 @st.cache_resource(max_entries=2, show_spinner="Reading the trace …")
-def _view(path: str, signature: str) -> TraceView:  # noqa: ARG001  # a file that was changed is read anew
+def _view(path: str, signature: str) -> TraceView:  # noqa: ARG001  # a file that was changed is read again
     return TraceView(read(Path(path)))
 
 
@@ -138,7 +138,7 @@ def view_of_file(path: Path) -> TraceView:
     A file of an object store is fetched first.
 
     Raises:
-        TachoscopeError: the file cannot be fetched or read, or is no trace.
+        TachoscopeError: the file cannot be fetched or read, or is not a trace.
     """
     fetch([path])
     return _view(str(path), _signature(path))

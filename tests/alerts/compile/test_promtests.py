@@ -111,7 +111,7 @@ MISTAKES: dict[str, tuple[Slo, Callable[[Rules], None]]] = {
     "a metric's name is misspelt": (AVAILABILITY, every_expression("requests_total", "request_total")),
     "a label's value is misspelt": (AVAILABILITY, every_expression("server_error", "servererror")),
     "good events are taken for bad ones": (GOODPUT, every_expression(r"clamp_min\((.*) - \((.*)\), 0\)$", r"\2")),
-    "the bucket is no boundary": (FIRST_TOKEN, every_expression(r'le="2\.5"', 'le="2"')),
+    "the bucket is not a boundary": (FIRST_TOKEN, every_expression(r'le="2\.5"', 'le="2"')),
     "what has no value is not counted": (
         CHECKPOINT_AGE,
         every_expression("^count \\(", "count (tachoscope_checkpoint_verified_timestamp_seconds and "),

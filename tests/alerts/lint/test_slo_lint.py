@@ -244,7 +244,7 @@ EVENT_MISTAKES = {
     "an objective that does not exist": (Event(slo="latency"), "Down is of the objective 'latency', which does not exist"),
     "an owner whom nobody knows": (Event(owner="nobody"), "Down has the owner 'nobody'"),
     "an unknown metric": (Event(expr="upp == 0"), "Down: metric upp is in no catalogue"),
-    "what is no expression": (Event(expr="up =="), "Down: the expression 'up =='"),
+    "what is not an expression": (Event(expr="up =="), "Down: the expression 'up =='"),
     "raw series over days": (
         Event(expr="sum by (cluster) (increase(requests_total[1d])) > 5"),
         "Down: raw series requests_total over 1d",

@@ -1,4 +1,4 @@
-"""Sums of events over windows: halves make the whole, and what was not measured is no number."""
+"""Sums of events over windows: halves make the whole, and what was not measured is not a number."""
 
 from __future__ import annotations
 

@@ -178,13 +178,13 @@ MISTAKES = {
     "an unknown kind": (RATIO, "kind: SLO", "kind: Objective", ("kind", "'Objective'", "SLO")),
     "an unknown key": (RATIO, "  service: chat", "  servise: chat", ("spec.servise", "unknown key", "service")),
     "a key twice": (RATIO, "  service: chat", "  service: chat\n  service: chat", ("spec.service", "twice", "one of the two")),
-    "a name that is no name": (RATIO, "name: chat-errors", "name: Chat Errors", ("metadata.name", "'Chat Errors'", "lower-case")),
+    "a name that is none": (RATIO, "name: chat-errors", "name: Chat Errors", ("metadata.name", "'Chat Errors'", "lower-case")),
     "a number as a name": (RATIO, "name: chat-errors", "name: 7", ("metadata.name", "'7'", "quotes")),
     "a target of everything": (RATIO, "target: 0.99", "target: 1", ("objectives[0].target", "is 1", "between 0 and 1")),
     "a target in percent": (RATIO, "target: 0.99", "target: 99.9", ("objectives[0].target", "is 99.9", "between 0 and 1")),
     "a target of words": (RATIO, "target: 0.99", "target: most", ("objectives[0].target", "'most'", "a number")),
     "a target in quotes": (RATIO, "target: 0.99", 'target: "0.99"', ("objectives[0].target", "'0.99'", "without quotes")),
-    "a target that is no number": (RATIO, "target: 0.99", "target: nan", ("objectives[0].target", "'nan'", "number")),
+    "a target that is not a number": (RATIO, "target: 0.99", "target: nan", ("objectives[0].target", "'nan'", "number")),
     "two targets": (
         RATIO,
         "target: 0.99",
@@ -194,7 +194,7 @@ MISTAKES = {
     "an unknown annotation of ours": (RATIO, "dev/owner:", "dev/ownr:", ("tachoscope.dev/ownr", "unknown annotation", "dev/owner")),
     "no owner": (RATIO, "    tachoscope.dev/owner: inference-serving\n", "", ("metadata", "tachoscope.dev/owner", "team")),
     "an unknown area": (RATIO, "area: inference", "area: gpus", ("area", "'gpus'", "training or inference")),
-    "an alert that is no name": (
+    "an alert that is not a name": (
         RATIO,
         "example.com/other: whatever",
         "tachoscope.dev/alert: slow chat",

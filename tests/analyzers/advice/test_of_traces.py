@@ -1,4 +1,4 @@
-"""From profiler traces to advice: what the trace of one run promises is held against the trace of the run that was mended."""
+"""From profiler traces to advice: what the trace of one run promises is compared with the trace of the run that was fixed."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""How many loader workers: held against a simulated loader whose costs are planted, and against what a host's cores allow."""
+"""How many loader workers: compared with a simulated loader whose costs are planted, and against what a host's cores allow."""
 
 import math
 import random

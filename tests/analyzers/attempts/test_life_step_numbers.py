@@ -48,8 +48,8 @@ def test_a_run_that_restores_nothing_after_one_that_completed_is_another_run_and
     assert "lost_work" not in report.ledgers[0].states
     assert told.new_steps == 20
     assert [(one.first_step, one.last_step, one.redone) for one in told.attempts] == [(1, 10, 0), (11, 20, 0)]
-    assert [note.what for note in report.quality if "began anew" in note.what] == [
-        "attempt 1 began anew after a completed one: separate runs under one name?"
+    assert [note.what for note in report.quality if "began again" in note.what] == [
+        "attempt 1 began again after a completed one: separate runs under one name?"
     ]
 
 
@@ -59,7 +59,7 @@ def test_a_run_that_restores_after_one_that_completed_goes_on_from_there(tmp_pat
     report, told = judged(life, tmp_path)
 
     assert [(one.first_step, one.last_step, one.redone) for one in told.attempts] == [(1, 10, 0), (6, 15, 5)]
-    assert not [note for note in report.quality if "began anew" in note.what]
+    assert not [note for note in report.quality if "began again" in note.what]
 
 
 @pytest.mark.parametrize("restored_step", [None, 2])

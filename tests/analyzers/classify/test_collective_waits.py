@@ -17,7 +17,7 @@ RANKS = 4
 def call(
     arrivals: list[float], transfer: float, sequence: int, collective: str = "all_reduce", **fields: Any
 ) -> list[CollectiveDone]:
-    """Return what each rank tells of a call: it is in it from when it came until the last has come and the data has moved."""
+    """Return what each rank says about a call: it is in it from when it came until the last has come and the data has moved."""
     end = max(arrivals) + transfer
     whole = {"group_size": len(arrivals), "communicator": "0x1", "sequence": sequence} | fields
     return [moved(rank, collective, sequence, seconds=end - arrival, **whole) for rank, arrival in enumerate(arrivals)]

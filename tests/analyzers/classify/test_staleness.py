@@ -1,4 +1,4 @@
-"""How old updates were, held against a bound: planted counts."""
+"""How old updates were, compared with a bound: planted counts."""
 
 from collections import Counter
 from pathlib import Path

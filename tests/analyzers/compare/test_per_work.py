@@ -1,4 +1,4 @@
-"""Steps that are not the same work, held against each other by the work."""
+"""Steps that are not the same work, compared with each other by the work."""
 
 import pytest
 

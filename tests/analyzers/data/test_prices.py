@@ -123,7 +123,7 @@ def test_a_file_of_ones_own_stands_for_the_shipped_table(tmp_path: Path) -> None
         (ROW.replace("2.0", "'two'"), "per_hour"),
         (ROW.replace("2.0", "-2.0"), r"price -2.0 of entry 0 \(ours\)"),
         (ROW.replace("2.0", ".nan"), "price nan of entry 0"),
-        (ROW.replace("H100.*", "H100("), "is no regular expression"),
+        (ROW.replace("H100.*", "H100("), "is not a regular expression"),
         (ROW.replace("source:", "url:"), "url|source"),
         ("{a: [}", "could not read the prices"),
     ],

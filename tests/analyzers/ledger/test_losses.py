@@ -1,4 +1,4 @@
-"""What a step of data-parallel ranks loses, and what mending some of them would bring."""
+"""What a step of data-parallel ranks loses, and what fixing some of them would bring."""
 
 from pathlib import Path
 

@@ -101,7 +101,7 @@ def test_a_shard_that_fails_on_rank_after_rank_is_found_and_one_that_a_single_ra
 
     assert (first.name, first.failures, first.quarantined) == ("shard-03.tar", 4, True)
     assert first.confidence > 0.95
-    assert "write the shard anew" in first.action
+    assert "write the shard again" in first.action
     assert (second.name, second.failures) == ("shard-05.tar", 1)
     assert second.confidence < 0.8
 

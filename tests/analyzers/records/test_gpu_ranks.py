@@ -1,4 +1,4 @@
-"""Samples held against steps: what counters and gauges say of each step, across gaps, resets and cells that are missing."""
+"""Samples compared with steps: what counters and gauges say of each step, across gaps, resets and cells that are missing."""
 
 import math
 from array import array

@@ -1,4 +1,4 @@
-"""A pause of the job between two loops, such as two cells of a notebook, is no loss of the step."""
+"""A pause of the job between two loops, such as two cells of a notebook, is not a loss of the step."""
 
 from pathlib import Path
 

@@ -105,7 +105,7 @@ def test_a_job_has_its_allocations_without_a_launch_too_and_none_of_other_jobs()
 
 
 def test_allocations_of_other_jobs_only_are_refused() -> None:
-    with pytest.raises(TachoscopeError, match="no attempt ran in the time that the scheduler tells of 7"):
+    with pytest.raises(TachoscopeError, match="no attempt ran in the time that the scheduler reports 7"):
         of_job([ENDED], [Launch(start=500, end=510)])
 
 

@@ -75,7 +75,7 @@ def test_what_sacct_says_when_it_fails_is_passed_on(sacct) -> None:
 def test_only_a_job_id_reaches_sacct(job: str, sacct) -> None:
     log = sacct("{}")
 
-    with pytest.raises(TachoscopeError, match="is no job id of Slurm"):
+    with pytest.raises(TachoscopeError, match="is not a job id of Slurm"):
         allocations([f"slurm:{job}"])
     assert not log.exists()
 

@@ -1,4 +1,4 @@
-"""An engine with continuous batching whose costs are known, so that what an analysis says can be held against the truth.
+"""An engine with continuous batching whose costs are known, so that what an analysis says can be compared with the truth.
 
 It makes the snapshots that a server's page would give, and counts apart from them where the time of requests went.
 """
@@ -123,7 +123,7 @@ class _Server:
         return sum(request not in self.fresh for request in self.running)
 
     def computed(self) -> int:
-        """Return the prompt tokens of the iteration: of one that was put back, all anew."""
+        """Return the prompt tokens of the iteration: of one that was put back, all again."""
         return sum(request.prompt + request.done for request in self.fresh)
 
     def seconds(self) -> float:

@@ -131,7 +131,7 @@ def test_an_interrupt_judges_what_was_seen_until_then() -> None:
         (("--serving", "http://127.0.0.1:9/metrics", "--for", "1s"), "could not be read"),
         (("--serving", "URL/other", "--for", "1s"), "404"),
         (("--serving", "ftp://x", "--for", "1s"), "no address of a server"),
-        (("--serving", "URL", "--for", "soon"), "'soon' is no length of time"),
+        (("--serving", "URL", "--for", "soon"), "'soon' is not a length of time"),
         (("--serving", "URL", "--for", "0.1s"), "too short"),
         (("--serving", "URL", "--for", "2s", "--device", "Abacus"), "nothing is known of the memory of a device named 'Abacus'"),
         (("--serving", "URL", "--for", "2s", "--goodput", "x"), "--serving"),

@@ -1,4 +1,4 @@
-"""The ledgers of inference, held against servers whose truth is known."""
+"""The ledgers of inference, compared with servers whose truth is known."""
 
 from collections import Counter
 from dataclasses import replace

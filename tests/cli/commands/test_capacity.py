@@ -1,4 +1,4 @@
-"""`tachoscope capacity`, on a recording of a real vLLM: what it prints, and what it says of what is no recording."""
+"""`tachoscope capacity`, on a recording of a real vLLM: what it prints, and what it says of what is not a recording."""
 
 import gzip
 import json
@@ -136,10 +136,10 @@ def test_what_is_no_recording_is_refused_with_what_to_do(tmp_path: Path):
     other.write_text("no recording")
     cases = {
         (str(empty),): "holds no look",
-        (str(other),): "is no recording",
+        (str(other),): "is not a recording",
         (str(tmp_path / "none.serving.gz"),): "there is no file",
         ("unknown-service", "--store", str(tmp_path / "store")): "no records of job",
-        (str(RECORDING), "--objective", "fast"): "is no objective",
+        (str(RECORDING), "--objective", "fast"): "is not an objective",
         (str(RECORDING), "--device", "Abacus"): "no price of 'Abacus'",
         (str(RECORDING), "--prices", str(other)): "add --device",
     }

@@ -54,7 +54,7 @@ def test_a_command_refuses_what_is_anothers_and_names_the_way(tmp_path: Path) ->
     for words, said in (
         (["trace", records], "is not a profiler trace but records"),
         (["hang", records], "holds no dump of a flight recorder"),
-        (["serving", trace(tmp_path)], "is no recording of an inference server"),
+        (["serving", trace(tmp_path)], "is not a recording of an inference server"),
         (["serving"], "name a server, a recording, or the --job of a service"),
     ):
         with pytest.raises(TachoscopeError, match=said):

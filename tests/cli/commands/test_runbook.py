@@ -94,7 +94,7 @@ def test_without_a_name_all_are_listed_one_a_line(capsys: pytest.CaptureFixture[
         (["progress"], "is it TrainingNoProgress"),
         (["../README"], r"no runbook '../README' \(All of them: tachoscope runbook\)"),
         (["nothing-like-it"], r"\(All of them: tachoscope runbook\)"),
-        (["GpuLost", "node-1"], "'node-1' is no label with a value .*label=value"),
+        (["GpuLost", "node-1"], "'node-1' is not a label with a value .*label=value"),
     ],
 )
 def test_what_is_no_page_or_no_label_is_refused_with_the_way_out(words: list[str], said: str) -> None:

@@ -172,6 +172,6 @@ def test_check_says_whether_the_configuration_is_sound(tmp_path: Path) -> None:
     good = subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert (bad.returncode, good.returncode) == (2, 0)
-    assert "2 to mend" in bad.stderr
+    assert "2 to fix" in bad.stderr
     assert good.stdout.startswith("sound: spool")
     assert "\nWARNING: address '0.0.0.0' is not loopback" in good.stdout

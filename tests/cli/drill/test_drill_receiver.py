@@ -1,4 +1,4 @@
-"""The drill's receiver keeps what Alertmanager posts, with its times, and refuses what is no notification."""
+"""The drill's receiver keeps what Alertmanager posts, with its times, and refuses what is not a notification."""
 
 from __future__ import annotations
 

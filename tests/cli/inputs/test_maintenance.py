@@ -24,14 +24,14 @@ def test_times_may_be_unix_seconds_or_iso_with_a_zone(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("start: 1", "holds no list"),
-        ("- 5", "entry 1: 5 is no window"),
+        ("- 5", "entry 1: 5 is not a window"),
         ("- {start: 1, end: 2}\n- {start: 1}", "entry 2, end is missing"),
         ("- {start: 2026-03-01T02:00:00, end: 2}", "entry 1, start: 2026-03-01T02:00:00 has no time zone"),
-        ("- {start: 2026-03-01, end: 2}", "entry 1, start: datetime.date(2026, 3, 1) is no time"),
-        ("- {start: soon, end: 2}", "entry 1, start: 'soon' is no time"),
+        ("- {start: 2026-03-01, end: 2}", "entry 1, start: datetime.date(2026, 3, 1) is not a time"),
+        ("- {start: soon, end: 2}", "entry 1, start: 'soon' is not a time"),
         ("- {start: 3, end: 2}", "entry 1: it ends (2) before it starts (3)"),
         ("- {start: 1, end: 2, why: x}", "entry 1: unknown key 'why'"),
-        ("- {start: 1", "is no YAML"),
+        ("- {start: 1", "is not YAML"),
     ],
 )
 def test_a_fault_names_the_entry(tmp_path: Path, text: str, said: str) -> None:

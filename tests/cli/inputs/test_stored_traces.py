@@ -48,7 +48,7 @@ def test_of_several_files_none_is_written_when_one_is_no_trace(tmp_path: Path) -
     trace(tmp_path, "a.json")
     (tmp_path / "b.json").write_text('{"a": 1}')
 
-    with pytest.raises(TachoscopeError, match=r"b\.json is no trace that tachoscope can read"):
+    with pytest.raises(TachoscopeError, match=r"b\.json is not a trace that tachoscope can read"):
         call(["store", "add-traces", "resnet", str(tmp_path)])
     assert stored_traces.traces(Store(default_url()), "resnet") == []
 
@@ -56,9 +56,9 @@ def test_of_several_files_none_is_written_when_one_is_no_trace(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("records.jsonl", '{"kind":"StepDone"}\n', "is no profiler trace"),
+        ("records.jsonl", '{"kind":"StepDone"}\n', "is not a profiler trace"),
         ("notes.txt", "hello", "is neither a trace nor records"),
-        ("empty.json", "", "is no trace that tachoscope can read"),
+        ("empty.json", "", "is not a trace that tachoscope can read"),
         ("cut.json", '{"traceEvents": [{"ph": "X", "na', "it holds no whole event"),
     ],
 )

@@ -167,7 +167,7 @@ def test_what_is_no_prometheus_does_not_answer_or_has_too_much_is_said(
             read(url, 'job="x"', 60)
     with pytest.raises(TachoscopeError, match="could not ask the Prometheus http://127.0.0.1:1: .*refused"):
         read("http://127.0.0.1:1", 'job="x"', 60)
-    with pytest.raises(TachoscopeError, match="is no http:// or https:// URL of a Prometheus"):
+    with pytest.raises(TachoscopeError, match="is not an http:// or https:// URL of a Prometheus"):
         read("file:///etc", 'job="x"', 60)
     monkeypatch.setattr(prometheus_api, "MOST_BYTES", 1000)
     url = answers(fake, [one("vllm:num_requests_running", "a", [(float(n), 1.0) for n in range(100)])])

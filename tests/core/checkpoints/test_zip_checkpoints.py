@@ -1,4 +1,4 @@
-"""Files of `torch.save` without a manifest, held against the CRC-32 that they carry."""
+"""Files of `torch.save` without a manifest, compared with the CRC-32 that they carry."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_data_file_of_a_distributed_checkpoint_is_not_judged(tmp_path: Path) -
 
     found = verify_zip(str(file))
 
-    assert (found.result, found.fault) == ("unverifiable", "not verified: no manifest, and it is no single zip archive")
+    assert (found.result, found.fault) == ("unverifiable", "not verified: no manifest, and it is not a single zip archive")
     file.write_bytes(file.read_bytes()[:-100])
     assert verify_zip(str(file)).result == "unverifiable"
 
@@ -110,7 +110,7 @@ def test_bytes_between_two_records_are_not_called_sound(tmp_path: Path) -> None:
         archive.start_dir = content.tell()
         archive.writestr("model/data/0", b"weights")
 
-    assert verify_zip(str(file)).fault.endswith("it is no single zip archive")
+    assert verify_zip(str(file)).fault.endswith("it is not a single zip archive")
 
 
 def test_what_a_save_left_that_failed_half_way_is_not_called_sound(tmp_path: Path) -> None:

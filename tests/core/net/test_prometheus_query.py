@@ -68,7 +68,7 @@ def test_what_is_no_answer_of_a_prometheus_is_told(url: str) -> None:
     answer(b"<html>", 404)
     with pytest.raises(TachoscopeError, match="does not answer as a Prometheus does: it answers 404"):
         ask(url, "up")
-    with pytest.raises(TachoscopeError, match="is no http:// or https:// URL"):
+    with pytest.raises(TachoscopeError, match="is not an http:// or https:// URL"):
         ask("file:///etc/passwd", "up")
 
 

@@ -1,4 +1,4 @@
-"""Quantiles of histograms, held against Prometheus's own and against the values that were observed."""
+"""Quantiles of histograms, compared with Prometheus's own and against the values that were observed."""
 
 from __future__ import annotations
 

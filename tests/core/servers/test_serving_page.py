@@ -82,7 +82,7 @@ def test_a_page_that_is_damaged_anywhere_is_sound_or_refused(page: str, data: st
 @settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=200))
 def test_garbage_is_refused(garbage: bytes) -> None:
-    with pytest.raises(TachoscopeError, match="no page of an inference server"):
+    with pytest.raises(TachoscopeError, match="not a page of an inference server"):
         read(garbage.decode(errors="replace"), 5.0)
 
 
@@ -90,7 +90,7 @@ def test_a_line_that_is_not_in_the_format_is_quoted() -> None:
     for line in ('vllm:num_requests_running{model_name="m} 1', "vllm:num_requests_running", "vllm:num_requests_running{a=1} 2"):
         with pytest.raises(TachoscopeError, match="not a line in Prometheus's text format: 'vllm:num_requests_running"):
             read(line + "\n", 5.0)
-    with pytest.raises(TachoscopeError, match="a bucket's bound 'much' is no number"):
+    with pytest.raises(TachoscopeError, match="a bucket's bound 'much' is not a number"):
         read(vllm(f'{TTFT}_bucket{{le="much"}} 1', f"{TTFT}_sum 1"), 5.0)
 
 
@@ -184,7 +184,7 @@ def test_ten_megabytes_are_read_whole_and_too_many_engines_refused() -> None:
     assert len(filler) > 10_000_000
     assert len(look.engines) == 256
     assert_sound(look)
-    with pytest.raises(TachoscopeError, match="tells of 257 engines and models, more than 256"):
+    with pytest.raises(TachoscopeError, match="reports 257 engines and models, more than 256"):
         read("".join(made), 5.0)
 
 

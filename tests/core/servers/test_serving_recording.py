@@ -78,7 +78,7 @@ def test_what_is_no_recording_is_refused_with_its_name(tmp_path: Path) -> None:
     with pytest.raises(TachoscopeError, match="could not read"):
         read(tmp_path / "none")
     for text, why in (
-        ("a\nb\n", "no recording"),
+        ("a\nb\n", "not a recording"),
         ("", "holds no look"),
         ("# look soon 1\n", "not the head of a look"),
         ("# look nan 1\n", "not the head of a look"),

@@ -68,7 +68,7 @@ def test_a_broken_document_is_named(store: Store, text: str) -> None:
     path = Path(store.root) / "jobs" / "resnet" / "requests" / made.id / "request.json"
     path.write_text(text)
 
-    with pytest.raises(TachoscopeError, match=r"request\.json in store .* is no request"):
+    with pytest.raises(TachoscopeError, match=r"request\.json in store .* is not a request"):
         profile_requests.read_request(store, "resnet", made.id)
 
 

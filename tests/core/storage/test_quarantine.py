@@ -152,7 +152,7 @@ def test_a_list_of_another_user_is_not_believed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"job": 1}', b'{"job": "a", "shards": {"x": {"failures": 3}}}', b"\xff"])
 def test_what_is_no_list_is_named(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "list.json").write_bytes(content)
-    with pytest.raises(TachoscopeError, match="list.json is no quarantine list"):
+    with pytest.raises(TachoscopeError, match="list.json is not a quarantine list"):
         quarantine.load(tmp_path / "list.json")
 
 

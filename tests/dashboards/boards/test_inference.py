@@ -198,7 +198,7 @@ def test_services_are_all_up_partly_up_or_down(tmp_path: Path) -> None:
 
 
 def test_a_start_is_marked_once_although_the_server_was_away_while_it_loaded(tmp_path: Path) -> None:
-    # It began anew at 20 min, and was first seen at 35 min.
+    # It began again at 20 min, and was first seen at 35 min.
     planted = {
         'tachoscope_server_start_time_seconds{service="chat",instance="n1"}': "-100x20 stale _x13 1200x40",
         'tachoscope_server_start_time_seconds{service="chat",instance="n2"}': "-500x80",

@@ -43,7 +43,7 @@ def test_communicators_that_run_or_end_are_not_listed_and_one_that_hangs_is_red(
         for count in [hung if state == "hung" else 0 if state in {"incomplete", "error"} else 3]
     }
 
-    listed = expression(BOARD, "Who tells of communicators that are not well")
+    listed = expression(BOARD, "Who reports communicators that are not well")
     assert differs(tmp_path, listed, planted, {'{instance="n2", state="hung"}': 2.0}) == ""
     assert differs(tmp_path, expression(BOARD, "Hung"), planted, {"{}": 2.0}) == ""
     assert steps(panel(BOARD, "Hung")) == [(None, palette.OK), (1.0, palette.BAD)]

@@ -75,7 +75,7 @@ def test_those_of_the_suite_can_be_read_and_have_reasons() -> None:
         ("- rule: grid\n  reason: ' '", "has no reason"),
         ("- rule: grid\n  reason: x\n  panel: y", "unknown field `panel`"),
         ("grid: x", "Expected `array`"),
-        ("- [", "is no list of exceptions"),
+        ("- [", "is not a list of exceptions"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_refused(tmp_path: Path, text: str, said: str) -> None:

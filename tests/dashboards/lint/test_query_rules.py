@@ -186,7 +186,7 @@ def test_a_column_is_a_label_or_a_query_of_its_table() -> None:
     names["Value #C"] = names.pop("Value #B")
     faults = found(RULES, "columns", raw)
 
-    assert sorted(one.what for one in faults) == ["no query of it is named C", "the column ranks is no label of what it asks"]
+    assert sorted(one.what for one in faults) == ["no query of it is named C", "the column ranks is not a label of what it asks"]
     assert {one.fix for one in faults} == {"there are A, B", "there are rank"}
 
 

@@ -60,7 +60,7 @@ def test_a_query_with_both_ways_to_ask_is_one_over_time() -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("{", "is no JSON"),
+        ("{", "is not JSON"),
         ([], "has no panels"),
         ({"title": "x"}, "has no panels"),
         ({"apiVersion": "dashboard.grafana.app/v2beta1", "spec": {"elements": {}}}, "schema version 2"),

@@ -101,7 +101,7 @@ def test_a_job_named_as_a_script_is_text(store: Path) -> None:
     shown = open_page("compare", store, job="run-1", baseline=SCRIPT)
 
     assert not shown.exception
-    assert "in the address is no name" in words(shown)
+    assert "in the address is not a name" in words(shown)
     assert "<script>" not in words(shown)
 
 

@@ -80,7 +80,7 @@ def test_of_two_models_one_can_be_looked_at(tmp_path: Path) -> None:
 
     assert set(table_with(open_page("inference", folder, model="large"), "model")) == {"large"}
     assert set(table_with(open_page("inference", folder), "model")) == {"large", "tiny"}
-    assert "no record of chat tells of a model" in words(open_page("inference", folder, model="none-such"))
+    assert "no record of chat reports a model" in words(open_page("inference", folder, model="none-such"))
 
 
 def test_a_window_in_the_address_is_all_that_is_looked_at(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_where_the_knee_cannot_be_told_the_reason_stands(tmp_path: Path) -> None
     shown.text_input[0].set_value("ttft_p95=soon").run()
 
     assert not shown.exception
-    assert "is no number" in words(shown)
+    assert "is not a number" in words(shown)
 
 
 def test_a_recording_of_a_servers_metrics_is_shown_without_a_store(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_recording_of_a_servers_metrics_is_shown_without_a_store(tmp_path: Pat
 
     assert not shown.exception
     assert "Requests wait in the queue" in words(shown)
-    assert "do not tell of single requests" in words(shown)
+    assert "do not report single requests" in words(shown)
     assert path.name in shown.query_params["service"]
 
 

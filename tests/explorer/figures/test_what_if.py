@@ -27,7 +27,7 @@ def metric(shown: AppTest, label: str) -> str:
 
 
 def shorter(shown: AppTest, before: str) -> bool:
-    """Say whether the step then is shorter than another number of milliseconds on the page."""
+    """Return whether the step then is shorter than another number of milliseconds on the page."""
     then, now = (metric(shown, label).removesuffix(" ms") for label in ("Step then", before))
     return float(then) < float(now)
 

@@ -64,7 +64,7 @@ def test_no_page_shows_what_lies_beside_the_store(store: Path, page: str) -> Non
 
     assert not shown.exception
     said = words(shown)
-    assert said.count("in the address is no ") == 3
+    assert said.count("in the address is not a ") == 3
     assert "node-1" not in said
     assert CANARY not in said
 

@@ -138,9 +138,9 @@ def test_columns_that_were_there_before_stay(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("a.json", b'{"a": 1}', r"a\.json is no trace that tachoscope can read"),
-        ("a.json", b"", r"a\.json is no trace that tachoscope can read"),
-        ("a.json.gz", gzip.compress(random.Random(1).randbytes(99), mtime=0), r"a\.json\.gz is no trace"),
+        ("a.json", b'{"a": 1}', r"a\.json is not a trace that tachoscope can read"),
+        ("a.json", b"", r"a\.json is not a trace that tachoscope can read"),
+        ("a.json.gz", gzip.compress(random.Random(1).randbytes(99), mtime=0), r"a\.json\.gz is not a trace"),
         ("a.json.gz", b"\x1f\x8b" + bytes(99), r"could not read a\.json\.gz"),
         ("a.sqlite", b"SQLite format 3\0", r"a\.sqlite is not named as a trace is"),
         ("../../etc/passwd", text(), "passwd is not named as a trace is"),
@@ -236,7 +236,7 @@ def test_what_is_no_trace_is_told_on_the_page(tmp_path: Path) -> None:
     shown.file_uploader[0].set_value([("a.json", b"{}", "application/json")]).run()
 
     assert not shown.exception
-    assert "is no trace that tachoscope can read" in words(shown).replace("\\", "")
+    assert "is not a trace that tachoscope can read" in words(shown).replace("\\", "")
 
 
 def test_without_uploads_there_is_no_page_and_the_server_takes_no_byte(tmp_path: Path) -> None:

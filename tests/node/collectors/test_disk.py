@@ -1,4 +1,4 @@
-"""Disks in bytes and seconds; what is no disk, and what is counted at one already, is left out."""
+"""Disks in bytes and seconds; what is not a disk, and what is counted at one already, is left out."""
 
 from pathlib import Path
 

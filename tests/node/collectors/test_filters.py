@@ -26,7 +26,7 @@ def test_both_at_once_are_refused() -> None:
 
 
 def test_what_is_no_regular_expression_is_refused_with_its_fault() -> None:
-    with pytest.raises(TachoscopeError, match=r"exclude '\(' of a device filter is no regular expression: missing \)"):
+    with pytest.raises(TachoscopeError, match=r"exclude '\(' of a device filter is not a regular expression: missing \)"):
         DeviceFilter(exclude="(")
 
 

@@ -46,10 +46,10 @@ def test_all_faults_are_named_at_once_with_key_and_value(tmp_path: Path) -> None
         "flush.bites: no such key",
         "limits.jobs: 'many'",
         "node: 'bad name!'",
-        "proc: '/nowhere' is no directory",
+        "proc: '/nowhere' is not a directory",
         "devices.disk: a device filter has both include",
         "devices.gpu: no collector",
-        "devices.network: include '(' of a device filter is no regular expression",
+        "devices.network: include '(' of a device filter is not a regular expression",
         "otlp.endpoint",
         "web_config: /no/such/file is not there",
         "spool: 'here/spool' is a relative path",
@@ -58,12 +58,12 @@ def test_all_faults_are_named_at_once_with_key_and_value(tmp_path: Path) -> None
         "gpu.expected: -1 is not between 0 and",
         "gpu.interval_seconds: 0.0 is not between 0.2 and",
         "gpu.kernel_log: 'kmsg' is a relative path",
-        "gpu.dcgm_url: 'localhost:9400' is no http:// or https:// URL",
+        "gpu.dcgm_url: 'localhost:9400' is not an http:// or https:// URL",
         "gpu.pod_resources: 'a.sock' is a relative path",
         "gpu.what: no such key; there are enabled, expected, kernel_log, dcgm_url, dcgm_names, pod_resources, interval_seconds",
     ):
         assert fault in text
-    assert "agent.yaml: 21 to mend" in text
+    assert "agent.yaml: 21 to fix" in text
 
 
 def test_what_the_command_line_says_of_a_part_leaves_the_rest_of_it_as_in_the_file(tmp_path: Path) -> None:
@@ -89,10 +89,10 @@ def test_a_password_in_the_url_of_a_dcgm_exporter_is_refused_and_not_shown(tmp_p
         ("http://", "names no host"),
         ("http:///metrics", "names no host"),
         ("https://:9400/metrics", "names no host"),
-        ("http://127.0.0.1:99999/m", "is no URL .Port out of range 0-65535"),
+        ("http://127.0.0.1:99999/m", "is not a URL .Port out of range 0-65535"),
         ("http://127.0.0.1:0/m", "has a port that is not from 1 to 65535"),
-        ("http://127.0.0.1:metrics", "is no URL .Port could not be cast"),
-        ("http://[::1/metrics", "is no URL .Invalid IPv6"),
+        ("http://127.0.0.1:metrics", "is not a URL .Port could not be cast"),
+        ("http://[::1/metrics", "is not a URL .Invalid IPv6"),
         ("http://127.0.0.1:9400/a b", "has a space or a character"),
         ("http://127.0.0.1:9400/\u00fc", "has a space or a character"),
     ],
@@ -115,10 +115,10 @@ def test_a_look_finds_a_kernel_log_or_socket_of_gpus_that_is_something_else_and_
         load(file, look=True)
 
     assert f"gpu.kernel_log: '{tmp_path}' is a directory: name the kernel log, /dev/kmsg" in str(raised.value)
-    assert f"gpu.pod_resources: '{tmp_path}' is no socket: name the kubelet's" in str(raised.value)
-    assert "2 to mend" in str(raised.value)
+    assert f"gpu.pod_resources: '{tmp_path}' is not a socket: name the kubelet's" in str(raised.value)
+    assert "2 to fix" in str(raised.value)
     assert load(file).gpu.kernel_log == str(tmp_path)
-    with pytest.raises(TachoscopeError, match=r"gpu.pod_resources: '.*agent.yaml' is no socket"):
+    with pytest.raises(TachoscopeError, match=r"gpu.pod_resources: '.*agent.yaml' is not a socket"):
         load(write(tmp_path, f"gpu: {{pod_resources: {file}}}"), look=True)
 
 
@@ -217,7 +217,7 @@ def test_a_file_where_a_directory_belongs_is_a_fault_of_a_look_and_lets_a_start_
 
     assert f"store: '{tmp_path}/file/store' cannot be a directory: {tmp_path}/file is a file" in str(raised.value)
     assert f"state: '{tmp_path}/file' cannot be a directory: {tmp_path}/file is a file" in str(raised.value)
-    assert "2 to mend" in str(raised.value)
+    assert "2 to fix" in str(raised.value)
     assert load(file).store == f"{tmp_path}/file/store"
 
 

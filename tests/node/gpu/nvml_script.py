@@ -87,7 +87,7 @@ GPM: dict[int, tuple[float, Metric, Labels, Callable[[float], float]]] = {
 REASONS = {"idle": 0, "application_clocks": 1, "power_cap": 1, "hardware_slowdown": 0, "sync_boost": 1, "thermal": 0}
 REASONS |= {"hardware_thermal": 1, "power_brake": 0}
 REASON_BITS = 0x156
-"""The same in NVML's bits: 0x2, 0x4, 0x10, 0x40; 0x100 (display) is no reason that we show."""
+"""The same in NVML's bits: 0x2, 0x4, 0x10, 0x40; 0x100 (display) is not a reason that we show."""
 PROCESSES = {4001: 5 * _GIB, 4002: 7 * _GIB, 4003: 11}
 SMALL = {"remapped.pending", "remapped.failure", "pcie_gen", "pcie_gen_max", "pcie_width", "pcie_width_max", "recovery_action"}
 """Those that do not change from one phase of a load to the next."""

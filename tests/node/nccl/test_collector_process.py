@@ -43,7 +43,7 @@ def test_lines_of_the_inspector_become_metrics_and_records_of_their_job(tmp_path
     assert round(number(page, f"{seconds}_sum{labels}"), 9) == 0.046
     assert number(page, f"tachoscope_nccl_bus_bytes_total{labels}") == 23 * 1.5 * (1 << 24)
     assert number(page, 'tachoscope_nccl_lines_total{outcome="counted"}') == 23
-    assert number(page, 'tachoscope_agent_rejected_total{reason="identity"}') == 0, "what the agent wrote is no rank's own word"
+    assert number(page, 'tachoscope_agent_rejected_total{reason="identity"}') == 0, "what the agent wrote is not a rank's own word"
     assert {(one.rank, one.group, one.group_size, one.seconds, one.communicator) for one in found} == {
         (0, "", 4, 0.002, "0x9e17999afaa87dbb")
     }

@@ -25,7 +25,7 @@ def test_every_fault_is_named_with_its_key_and_the_way_out(tmp_path: Path) -> No
 
     for fault in (
         "nccl.inspector: 'dumps' is a relative path",
-        "nccl.ras: 'node-7:28028' is no address of this machine",
+        "nccl.ras: 'node-7:28028' is not an address of this machine",
         "nccl.hung_polls: 1 is not between 2 and 1000",
         "nccl.rotate_bytes: -1",
         "nccl.record_one: no such key",

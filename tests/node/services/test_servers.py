@@ -197,7 +197,7 @@ def test_all_faults_of_servers_are_named_at_once_without_secrets(tmp_path: Path)
 
     for fault in (
         "servers[0].kind: 'vlm': is none of auto, triton, vllm",
-        "servers[1].url: '127.0.0.1:8000' is no http:// or https:// URL",
+        "servers[1].url: '127.0.0.1:8000' is not an http:// or https:// URL",
         "servers[1].interval_seconds: 0.0 is not between 1 and 3600",
         "servers[2].name: 'a b' is not the name of a service",
         "servers[2].url: (not shown): has a user in it",
@@ -205,7 +205,7 @@ def test_all_faults_of_servers_are_named_at_once_without_secrets(tmp_path: Path)
         "servers[2].headers.X Y: its value (not shown) has a line break",
         "servers[2].what: no such key; there are name, url, kind, interval_seconds, headers, namespace, check_url, check_body",
         "servers[3]: str where a set of keys and values belongs",
-        "servers[4].url: '' is no http:// or https:// URL",
+        "servers[4].url: '' is not an http:// or https:// URL",
         "servers: 'chat' names 2 of them",
         "servers[5].check_body: is sent nowhere: give check_url as well",
         "servers[5].check_body: '{prompt: x}' is not JSON",

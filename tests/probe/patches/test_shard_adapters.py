@@ -48,7 +48,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """Four shards: the second is cut off, the third is no tar, the fourth is not there."""
+    """Four shards: the second is cut off, the third is not a tar, the fourth is not there."""
     for number in range(3):
         with tarfile.open(tmp_path / f"part-{number}.tar", "w") as tar:
             for sample in range(8):

@@ -45,7 +45,7 @@ def run(script: str) -> list[str]:
 
 @pytest.mark.alone
 def test_pure_python_is_seen_as_often_as_it_runs_however_often_native_code_gives_the_lock_away() -> None:
-    """Looks are seldom, as in a job: each sets the timer anew, and always while native code runs, which shifts the samples.
+    """Looks are seldom, as in a job: each sets the timer again, and always while native code runs, which shifts the samples.
 
     On two cores with four other busy processes pure Python has 0.16 too much, by whatever the kernel's ticks do there.
     """

@@ -104,7 +104,7 @@ def test_a_stream_has_the_times_of_its_chunks_and_one_under_the_engine_its_state
     bare, told, whole = requests_in(stored(tmp_path))
 
     for row in (bare, told):
-        assert row.inter_token_count == 5, "the end of the stream is no token"
+        assert row.inter_token_count == 5, "the end of the stream is not a token"
         assert row.inter_token_seconds >= 5 * 0.06
         assert row.inter_token_max_seconds >= 0.06
         assert sum(row.inter_token_buckets[: INTER_TOKEN_BUCKETS.index(0.05) + 1]) == 0
@@ -159,7 +159,7 @@ def test_a_thousand_requests_at_once_are_each_recorded_once_and_leave_nothing_be
         await asyncio.gather(*(one(port, number) for number in range(1000)))
 
     with served(tmp_path) as (_, port):
-        asyncio.run(burst(port))  # what a first burst makes the process keep is no leak
+        asyncio.run(burst(port))  # what a first burst makes the process keep is not a leak
         before = counts_at_rest(port)
         for _ in range(2):
             asyncio.run(burst(port))

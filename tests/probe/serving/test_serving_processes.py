@@ -53,7 +53,7 @@ def test_a_server_that_is_killed_leaves_what_was_in_flight_in_its_last_heartbeat
             assert client.recv(1 << 16)
         end = time.monotonic() + 120
         while not any(b'"requests_in_flight":3.0' in path.read_bytes() for path in spool.segments(tmp_path / "spool")):
-            assert time.monotonic() < end, "no heartbeat tells of the three"
+            assert time.monotonic() < end, "no heartbeat reports the three"
             time.sleep(0.05)
         server.kill()
         server.wait()

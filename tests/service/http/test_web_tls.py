@@ -159,7 +159,7 @@ def test_a_reload_shows_new_connections_the_new_certificate(authority):
             sock.sendall(ask())
             assert answer(sock)[0] == 200
             old = sock.getpeercert(binary_form=True)
-            server.reload(configured(authority))  # issues anew
+            server.reload(configured(authority))  # issues again
             assert closed(sock)
         with connect(server, authority.client()) as sock:
             assert sock.getpeercert(binary_form=True) != old

@@ -34,7 +34,7 @@ class DcgmError(Exception):
 
 
 class DcgmCollector:
-    """Readings of all GPUs that a dcgm-exporter tells of.
+    """Readings of all GPUs that a dcgm-exporter reports.
 
     Args:
         url: of its page. alone: NVML is off, and this gives the GPU metrics.
@@ -83,7 +83,7 @@ class DcgmCollector:
         return self._known.expected
 
     def driver(self) -> str:
-        """Return `works` while the exporter tells of GPUs, else `absent`. May be called from any thread."""
+        """Return `works` while the exporter reports GPUs, else `absent`. May be called from any thread."""
         return "works" if self.readings() else "absent"
 
     def close(self) -> None:
@@ -93,7 +93,7 @@ class DcgmCollector:
         """Read the page. Returns within a second, whatever the exporter does.
 
         Raises:
-            DcgmError: it gives no page, or one that is not a dcgm-exporter's. NoDataError: it tells of no GPU.
+            DcgmError: it gives no page, or one that is not a dcgm-exporter's. NoDataError: it reports no GPU.
         """
         now, self._last = self._clock(), (float("-inf"), ())
         try:
@@ -101,10 +101,10 @@ class DcgmCollector:
         except (PageError, NotDcgmError) as error:
             raise DcgmError(f"{self._url}: {error}; does gpu.dcgm_url name the page of a dcgm-exporter that runs?") from None
         if not page.readings:
-            raise NoDataError(f"{self._url} tells of no GPU")
+            raise NoDataError(f"{self._url} reports no GPU")
         if self._xids and not self._xids.keys() & page.uuids:
             raise DcgmError(
-                f"{self._url} tells of other GPUs than before: name the exporter of this node, not a Service over all nodes"
+                f"{self._url} reports other GPUs than before: name the exporter of this node, not a Service over all nodes"
             )
         self._note_xids(page)
         if page.readings != self._said[1]:
@@ -129,4 +129,4 @@ class DcgmCollector:
         except TachoscopeError as error:
             self._log(str(error))
         for gpu in self._known.missing(whole):
-            yield Reading(gpu, up=False, fault="lost", detail="the dcgm-exporter no longer tells of it", source="dcgm")
+            yield Reading(gpu, up=False, fault="lost", detail="the dcgm-exporter no longer reports it", source="dcgm")

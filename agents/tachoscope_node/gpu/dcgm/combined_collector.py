@@ -34,7 +34,7 @@ class JoinedCollector:
 
     Args:
         dcgm: a collector of its own, to be run before this one. required: without NVML this fails, whatever the exporter says.
-        log: gets a sentence when NVML stops to work, and the exporter tells of the GPUs alone.
+        log: gets a sentence when NVML stops to work, and the exporter reports the GPUs alone.
     """
 
     name = "nvml"
@@ -63,7 +63,7 @@ class JoinedCollector:
         return self._nvml.expected() if self._foreign else max(self._nvml.expected(), self.dcgm.expected())
 
     def driver(self) -> str:
-        """Return how NVML is, one of DRIVERS; where the exporter tells of GPUs, it works. May be called from any thread."""
+        """Return how NVML is, one of DRIVERS; where the exporter reports GPUs, it works. May be called from any thread."""
         return "works" if self.dcgm.readings() and not self._foreign else self._nvml.driver()
 
     def collect(self) -> list[Family]:
@@ -76,7 +76,7 @@ class JoinedCollector:
         own, trouble = self._own(others)
         self._foreign = _foreign(own, others)
         if self._foreign:
-            others, trouble = (), "the dcgm-exporter tells of none of this node's GPUs: name the exporter of this node"
+            others, trouble = (), "the dcgm-exporter reports none of this node's GPUs: name the exporter of this node"
         if trouble and trouble != self._trouble:
             self._log(trouble)
         self._trouble = trouble
@@ -91,7 +91,7 @@ class JoinedCollector:
         self._nvml.close()
 
     def _own(self, others: tuple[Reading, ...]) -> tuple[tuple[Reading, ...], str]:
-        """Return NVML's readings, none where it does not work at all and the exporter tells of GPUs; and what to say of that."""
+        """Return NVML's readings, none where it does not work at all and the exporter reports GPUs; and what to say of that."""
         self._failure = None
         try:
             self._nvml.collect()
@@ -99,7 +99,7 @@ class JoinedCollector:
             if others and not self._required:
                 return (), ""
             self._readings = ()
-            raise NoDataError(f"{error}; and no dcgm-exporter tells of a GPU") from error  # asked again soon: one may begin to
+            raise NoDataError(f"{error}; and no dcgm-exporter reports a GPU") from error  # asked again soon: one may begin to
         except Exception as error:
             if others and not self._required and not (isinstance(error, PartialError) and self._nvml.readings()):
                 quiet = isinstance(error, NoDataError) or isinstance(error.__cause__, NotSupportedError)
@@ -116,11 +116,11 @@ class JoinedCollector:
 
 
 def _alone(trouble: str) -> str:
-    return f"the NVIDIA driver: {trouble}; the dcgm-exporter alone tells of the GPUs"
+    return f"the NVIDIA driver: {trouble}; the dcgm-exporter alone reports the GPUs"
 
 
 def _foreign(own: tuple[Reading, ...], others: tuple[Reading, ...]) -> bool:
-    """Say whether the exporter is another node's, as where a Service leads to any of them: not one GPU is the same."""
+    """Return whether the exporter is another node's, as where a Service leads to any of them: not one GPU is the same."""
     here = {reading.gpu.uuid for reading in own}
     return any(reading.up for reading in own) and bool(others) and not any(reading.gpu.uuid in here for reading in others)
 

@@ -18,11 +18,11 @@ def merged(nvml: Iterable[Reading], dcgm: Iterable[Reading], counted: set[Series
     """Return one reading for each GPU and MIG instance, by the index of the GPU.
 
     A GPU that NVML finds down stays down and without values: what the exporter still says of it is from before. One that NVML
-    does not tell of has the exporter's reading.
+    does not report has the exporter's reading.
 
     Args:
         counted: the counters that NVML has given so far, which the caller keeps and this adds to. One that NVML leaves out for once
-            is not taken from the exporter: its value is older, and a counter that goes back looks like one that began anew.
+            is not taken from the exporter: its value is older, and a counter that goes back looks like one that began again.
     """
     counted = counted if counted is not None else set()
     others = {_key(reading.gpu): reading for reading in dcgm}

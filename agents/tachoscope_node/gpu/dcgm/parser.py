@@ -47,7 +47,7 @@ class Page:
 
     @property
     def uuids(self) -> frozenset[str]:
-        """Of the whole GPUs that it tells of."""
+        """Of the whole GPUs that it reports."""
         return frozenset(reading.gpu.uuid for reading in self.readings if not reading.gpu.mig)
 
 
@@ -120,7 +120,7 @@ def _number(text: str) -> float | None:
 
 
 def _owner(text: str) -> _Owner | None:
-    """Return whom a line with these labels is about; None if that is no GPU, as for a link, a switch or a CPU."""
+    """Return whom a line with these labels is about; None if that is not a GPU, as for a link, a switch or a CPU."""
     labels = {name: "" if _NO_TEXT.fullmatch(value) else value[:_LONGEST] for name, value in _LABEL.findall(text)}
     uuid, index = labels.get("UUID", ""), labels.get("gpu", "")
     if not uuid or not index.isdecimal() or len(index) > _LONGEST_INDEX or "nvlink" in labels:

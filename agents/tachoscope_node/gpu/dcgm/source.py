@@ -29,7 +29,7 @@ def gpu_collector(
         nvml: auto: a node without the driver is none to worry about; on: it is a failure.
         state: the agent's state directory. expected: GPUs that the node should have, 0: the most that were ever seen.
         on_xid: gets UUID, PCI bus id, code and Unix time of an Xid error. log: gets a sentence when a GPU's condition changes.
-        dcgm_url: of a dcgm-exporter's page; empty: none is read. on_dcgm_xid: gets an Xid error that the exporter tells of.
+        dcgm_url: of a dcgm-exporter's page; empty: none is read. on_dcgm_xid: gets an Xid error that the exporter reports.
     """
     own = _nvml_collector(nvml, state=state, expected=expected, interval_seconds=interval_seconds, on_xid=on_xid, log=log)
     if not dcgm_url:

@@ -1,4 +1,4 @@
-"""Xid errors that a dcgm-exporter tells of: it does so late, and others may have told of them before."""
+"""Xid errors that a dcgm-exporter reports: it does so late, and others may have told of them before."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ SLACK_SECONDS = 60.0
 
 
 def gpu_failed(gpus: Iterable[str], since: float, readings: Iterable[Reading], errors: Iterable[Seen]) -> bool:
-    """Say whether a GPU that a job used is lost, or had an error after which it has to be reset.
+    """Return whether a GPU that a job used is lost, or had an error after which it has to be reset.
 
     Errors that an application can cause, and those that work survives, prove nothing.
 

@@ -39,7 +39,7 @@ class Past:
     Attributes:
         amounts: oldest first. counters: as they were read last. grown: those that were read twice.
         watched_seconds: how long it has answered, ever.
-        silent_seconds: how long it has not answered. stale_seconds: how long nobody has read it anew.
+        silent_seconds: how long it has not answered. stale_seconds: how long nobody has read it again.
     """
 
     at: float | None = None

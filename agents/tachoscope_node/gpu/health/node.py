@@ -15,7 +15,7 @@ _MISSING: Mapping[str, tuple[str, str]] = {
     ),
     "error": ("the driver does not start", "drain_node"),
 }
-"""What is said of GPUs that are missing, and the action, by how the driver is. A count alone is no reason to reboot."""
+"""What is said of GPUs that are missing, and the action, by how the driver is. A count alone is not a reason to reboot."""
 
 
 def judge_node(states: Sequence[str], there: int, expected: int, *, driver: str = "works", starting: bool = False) -> Verdict:

@@ -47,7 +47,7 @@ class GpuHealth:
 def hold(before: Mapping[str, Standing], found: Verdict, at: float, unix_seconds: float) -> dict[str, Standing]:
     """Return the reasons that stand now: those that are true, and those that were not long ago.
 
-    A reason whose rule cannot be measured now stays: that is no recovery. Faults of the asking and Xid errors do not: the first
+    A reason whose rule cannot be measured now stays: that is not a recovery. Faults of the asking and Xid errors do not: the first
     are about this moment, the second know themselves for how long they count.
     """
     standing = {
@@ -66,7 +66,7 @@ class Board:
     """Looks at all readings and keeps what is known of each GPU. One thread looks; `gpus` and `node` are replaced, not changed.
 
     Args:
-        log: gets a line when a reason comes or grows graver that nobody else tells of, and one when a GPU is healthy again.
+        log: gets a line when a reason comes or grows graver that nobody else reports, and one when a GPU is healthy again.
         start_seconds: how long a GPU must be read before it is called healthy; None: as the thresholds say.
     """
 
@@ -83,7 +83,7 @@ class Board:
         self._missing = ""
 
     def look(self, readings: Sequence[Reading], expected: int, at: float, unix_seconds: float, *, driver: str = "works") -> None:
-        """Judge all GPUs anew.
+        """Judge all GPUs again.
 
         Args:
             expected: GPUs that the node should have. at: monotonic seconds. driver: one of DRIVERS.
@@ -142,7 +142,7 @@ class Board:
                 self._log.info(f"{title}: healthy again")
 
     def _told_elsewhere(self, reason: Reason, unix_seconds: float) -> bool:
-        """Say whether there is a line already: the collector's of a GPU that stopped to answer, the counter's of an Xid error."""
+        """Whether there is a line already: the collector's of a GPU that stopped to answer, the counter's of an Xid error."""
         if reason.what.startswith("xid_"):  # those from before the start have none from this process
             return self._began is None or unix_seconds - reason.value >= self._began[1]
         return reason.what == "not_measured" or (reason.what in FAULTS and reason.severity == "unknown")

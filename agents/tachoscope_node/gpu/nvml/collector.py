@@ -103,7 +103,7 @@ class GpuCollector:
         """Ask all GPUs. Returns within 1.7 seconds, whatever the driver does.
 
         Raises:
-            NoDataError: the driver is starting. PartialError: it does not work, though GPUs are known or expected. Both tell of
+            NoDataError: the driver is starting. PartialError: it does not work, though GPUs are known or expected. Both report
                 those as down.
             NotSupportedError: there is no driver. Whatever else: it does not work.
         """

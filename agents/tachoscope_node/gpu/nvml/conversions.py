@@ -42,7 +42,7 @@ def of_field(answer: Any) -> float | None:
 
 
 def part(answer: Any, take: str, item: int | None, bit: int) -> float | None:
-    """Return the part of a call's answer that a source takes, None where that is no number.
+    """Return the part of a call's answer that a source takes, None where that is not a number.
 
     Args:
         take: a member's name, or `length`. item: of a sequence. bit: whether it is set. With none of them: the answer itself.

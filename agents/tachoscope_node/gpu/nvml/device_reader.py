@@ -90,7 +90,7 @@ class Reader:
         self._learn_due, self._slow_due = plan.until, now
         if plan.gpm and self._request is None:
             self._request = Request(self._nvml)
-        if not plan.gpm or plan.mig:  # where MIG is on, GPM tells of instances
+        if not plan.gpm or plan.mig:  # where MIG is on, GPM reports instances
             self._whole.gpm = None
         elif self._whole.gpm is None and self._request is not None:
             self._whole.gpm = Gpm(self._nvml, lambda sample: self._nvml.nvmlGpmSampleGet(self.handle, sample), self._request)
@@ -128,7 +128,7 @@ class Reader:
     def _read_instance(self, part: _Part, plan: Plan, now: float) -> Reading:
         began = time.perf_counter()
         answers = ask(self._nvml, part.handle, plan.instance)
-        if not answers.values:  # its handle holds no longer: it was removed, or made anew
+        if not answers.values:  # its handle holds no longer: it was removed, or made again
             self._slow_due = now
         values: Values = {}
         processes = self._read_part(part, answers.values, values, now)

@@ -50,7 +50,7 @@ def key(name: str) -> Key | None:
 
 
 def is_uuid(name: str) -> bool:
-    """Say whether a name is one that only a GPU or MIG instance has."""
+    """Return whether a name is one that only a GPU or MIG instance has."""
     return any(pattern.fullmatch(name.lower()) for pattern in _UUID_FORMS.values())
 
 

@@ -133,7 +133,7 @@ class _Join:
         """Return the rank that a process is, if it can be only one."""
         place = self._seen.places.get(pid)
         if place is None or not place.inner_pid or (not place.pod_uid and place.inner_pid != pid):
-            return None  # in a container that is no pod's, other containers have processes of the same id
+            return None  # in a container that is not a pod's, other containers have processes of the same id
         ranks = self._by_process.get((place.pod_uid, place.inner_pid), [])
         if len(ranks) > 1:  # containers of one pod count their processes each from 1
             ranks = [rank for rank in ranks if _names_gpu(rank, gpu)]
@@ -180,7 +180,7 @@ class _Join:
 
 
 def _may_be(known: PodName, pod: PodName) -> bool:
-    """Say whether a pod of which this much is known, its namespace and name, can be that one."""
+    """Return whether a pod of which this much is known, its namespace and name, can be that one."""
     return all(mine in {"", other} for mine, other in zip(known, pod, strict=True))
 
 

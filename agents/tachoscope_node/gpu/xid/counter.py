@@ -59,7 +59,7 @@ class Seen:
 
     Attributes:
         last_seen: Unix seconds. detail: what the kernel log said of the last one.
-        mended: the GPU was reset, or the node booted, after the last one.
+        fixed: the GPU was reset, or the node booted, after the last one.
     """
 
     uuid: str

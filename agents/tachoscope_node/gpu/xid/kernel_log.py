@@ -88,7 +88,7 @@ class KernelLog:
 
         Raises:
             NotSupportedError: the agent may not read the log, or it is not there.
-            OSError: it cannot be read; the next call opens it anew.
+            OSError: it cannot be read; the next call opens it again.
         """
         if self._descriptor < 0:
             self._open()

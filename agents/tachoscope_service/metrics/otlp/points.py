@@ -1,6 +1,6 @@
 """Families of metrics as the records of OpenTelemetry's SDK. Imported only where OTLP is configured.
 
-A push of 1,500 series costs about 1 ms here and 12 ms in the SDK's encoder, which builds every attribute of every point anew;
+A push of 1,500 series costs about 1 ms here and 12 ms in the SDK's encoder, which builds every attribute of every point again;
 what a point has in common with the last push (its attributes) is kept, for as long as the series is there.
 """
 
@@ -43,8 +43,8 @@ _HW_LABELS = ("device", "gpu")
 """Labels that name a device."""
 
 _SINCE_START = ("tachoscope_agent_", JOB_SM_ACTIVE.name)
-"""How the names begin of counters that begin anew with the agent. The kernel's count since boot, and those of jobs are saved for as
-long as that: to give them the agent's start would say at each restart that all of it had happened since."""
+"""How the names begin of counters that begin again with the agent. The kernel's count since boot, and those of jobs are saved for
+as long as that: to give them the agent's start would say at each restart that all of it had happened since."""
 
 _UNITS = {
     "seconds": "s",
@@ -115,7 +115,7 @@ class Points:
             points.append(NumberDataPoint(one.attributes, one.start_ns, now_ns, float(value), ()))
 
     def _note(self, series: _Series, value: float) -> None:
-        """A value below the last one was counted anew, at the earliest right after the last push."""
+        """A value below the last one was counted again, at the earliest right after the last push."""
         if value < series.last:
             series.start_ns = self._previous_ns
         series.last = value

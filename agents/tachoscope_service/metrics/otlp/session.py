@@ -178,7 +178,7 @@ def rejected(answer: Answer) -> tuple[int, str]:
     try:
         partial = ExportMetricsServiceResponse.FromString(answer.body).partial_success
     except DecodeError:
-        raise NotOtlpError("answered with bytes that are no ExportMetricsServiceResponse") from None
+        raise NotOtlpError("answered with bytes that are not an ExportMetricsServiceResponse") from None
     return partial.rejected_data_points, partial.error_message
 
 
@@ -196,7 +196,7 @@ def _rejected_json(body: bytes) -> tuple[int, str]:
     try:
         answer = msgspec.json.decode(body, type=_Response, strict=False)  # protobuf's JSON writes 64-bit numbers as strings
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        raise NotOtlpError("answered with JSON that is no ExportMetricsServiceResponse") from None
+        raise NotOtlpError("answered with JSON that is not an ExportMetricsServiceResponse") from None
     return answer.partial.rejected, answer.partial.message
 
 

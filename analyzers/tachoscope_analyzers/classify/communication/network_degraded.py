@@ -1,6 +1,6 @@
 """The network against its own baseline: does moving the same bytes take longer than it did before, for all ranks?
 
-What is held against the baseline is the transfer, which the rank that waited least still waited: how long the others wait for a
+What is compared with the baseline is the transfer, which the rank that waited least still waited: how long the others wait for a
 late one has no part in it. Bus bandwidth is that of nccl-tests: bytes by seconds, times what each link of a ring carries of them,
 https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md.
 """
@@ -85,7 +85,7 @@ def degraded(job: JobRecords, steps: Steps, transfer: Matrix) -> tuple[Candidate
     """Return what the step loses to a network that is slower than its baseline, and whether there was a baseline to compare with.
 
     The baseline is that of other steps of the attempt, from which the transfer shifted for good or for long, or else that of an
-    earlier attempt with as many ranks and bytes. A shift that computing shares is no doing of the network.
+    earlier attempt with as many ranks and bytes. A shift that computing shares is not a doing of the network.
 
     Args:
         transfer: seconds that moving data took in each step, shape (K,).
@@ -166,7 +166,7 @@ def _odds(values: Matrix, base: Matrix) -> float:
 
 
 def _alone(steps: Steps, transfer: Matrix, found: Baseline) -> bool:
-    """Say whether only the transfer grew, and not as much again waiting for a core, which the threads that move data need too."""
+    """Whether only the transfer grew, and not as much again waiting for a core, which the threads that move data need too."""
     well = ~found.slow
     if not well.any():
         return True  # the baseline is another attempt's

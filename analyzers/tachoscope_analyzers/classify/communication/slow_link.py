@@ -94,7 +94,7 @@ def last_steps(rows: list[CollectiveDone]) -> dict[str, int]:
 
 
 def measured(steps: Steps, found: list[Flow]) -> bool:
-    """Say whether links can be held against each other: three and more, of messages of the same size class."""
+    """Return whether links can be compared with each other: three and more, of messages of the same size class."""
     return len(steps.ranks) >= MINIMUM_RANKS and len(_alike(found)) >= MINIMUM_RANKS
 
 

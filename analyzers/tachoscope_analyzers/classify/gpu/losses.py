@@ -36,7 +36,7 @@ _POWER_CERTAINTY = 0.6
 
 _ACTION = {
     POWER: "compare the power limit with that of the other devices (nvidia-smi -q -d POWER); raise it if the rack allows",
-    HEAT: "check cooling: fans, air flow, neighbours, inlet temperature; move the rank to another device until it is mended",
+    HEAT: "check cooling: fans, air flow, neighbours, inlet temperature; move the rank to another device until it is fixed",
     BRAKE: "the power supply asks the device to slow down: have power supplies and the rack's power checked; drain the node",
 }
 
@@ -122,7 +122,7 @@ class _Share:
     """What low clocks and the late ranks each answer for.
 
     Attributes:
-        lost: seconds of each step that low clocks answer for, shape (K,); common: the part that is no excess of a late rank.
+        lost: seconds of each step that low clocks answer for, shape (K,); common: the part that is not an excess of a late rank.
         late: candidates of the late ranks that are left. straggler: the one that low clocks explain.
         evidence: how much of it they do. margin: by how much of the step they explain more of it than they leave.
     """

@@ -41,5 +41,5 @@ def most(gpu: RankGpu, share: float, metric: Metric, *labels: str) -> float:
 
 
 def row(signal: str, value: float, limit: str, comparison: Literal["<", ">="], source: str, unit: str = "ratio") -> Evidence:
-    """Return a value held against the threshold of the name `limit`."""
+    """Return a value compared with the threshold of the name `limit`."""
     return Evidence(signal=signal, value=value, threshold=threshold(limit), comparison=comparison, unit=unit, source=source)

@@ -96,13 +96,13 @@ def find(job: JobRecords, steps: Steps) -> Pipeline | None:
 
 
 def visible(job: JobRecords, steps: Steps) -> bool:
-    """Say whether the job would be seen to be a pipeline without saying so: what its ranks send each other is recorded."""
+    """Return whether the job would be seen to be a pipeline without saying so: what its ranks send each other is recorded."""
     seen = any(row.writer in steps.writers for row in job.collectives)
     return steps.device == "cpu" and steps.world_size > 1 and seen and len(steps.ranks) == steps.world_size
 
 
 def said(steps: Steps) -> bool:
-    """Say whether the job says that it is a pipeline, be it judged as one or not."""
+    """Return whether the job says that it is a pipeline, be it judged as one or not."""
     return any(len(ranks) > 1 for start in steps.starts for ranks in start.groups.get("pp", []))
 
 

@@ -109,16 +109,16 @@ def match(allocations: Sequence[Allocation], launches: Sequence[Launch]) -> list
 def of_job(allocations: Sequence[Allocation], launches: Sequence[Launch]) -> list[Allocation]:
     """Return the allocations of those scheduler's jobs in which a launch ran, the ones without a launch included.
 
-    What a user hands in can tell of other jobs as well: a whole namespace, or all tasks of an array.
+    What a user hands in can report other jobs as well: a whole namespace, or all tasks of an array.
 
     Raises:
-        TachoscopeError: it tells of other jobs only.
+        TachoscopeError: it reports other jobs only.
     """
     names = {(one.source, one.name) for one in match(allocations, launches) if one}
     if allocations and not names:
         others = ", ".join(sorted({one.name for one in allocations})[:5])
         raise TachoscopeError(
-            f"no attempt ran in the time that the scheduler tells of {others}",
+            f"no attempt ran in the time that the scheduler reports {others}",
             fix="name the scheduler's own job: --scheduler slurm:JOBID or kubernetes:NAMESPACE/NAME",
         )
     return [one for one in allocations if (one.source, one.name) in names]

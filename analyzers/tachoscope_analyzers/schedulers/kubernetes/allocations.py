@@ -18,7 +18,7 @@ _NO_CAUSES = {"completed", "running", "pending", "unknown"}
 _SPECIFIC: tuple[State, ...] = (
     "node_failed", "preempted", "timeout", "cancelled", "failed", "completed", "running", "pending", "unknown",
 )  # fmt: skip
-"""States in the order of how much they tell of a cause: a node that failed makes a job fail, not the other way round."""
+"""States in the order of how much they say about a cause: a node that failed makes a job fail, not the other way round."""
 
 
 def allocations(name: str, *, submitted: float | None, told: Sequence[Told], pods: Sequence[Pod]) -> list[Allocation]:
@@ -57,7 +57,7 @@ def allocations(name: str, *, submitted: float | None, told: Sequence[Told], pod
 
 
 def _between_generations(pods: Sequence[Pod], marks: Sequence[Mark]) -> list[Mark]:
-    """Return a stop between each two generations of the gang, where no controller tells of one."""
+    """Return a stop between each two generations of the gang, where no controller reports one."""
     found = []
     generations = _generations(pods)
     for old, new in itertools.pairwise(generations):
@@ -91,7 +91,7 @@ def _generations(pods: Sequence[Pod]) -> list[list[Pod]]:
 
 
 def _distinct(stops: Sequence[Mark], begins: Sequence[float]) -> list[Mark]:
-    """Return the stops, those put together between which nothing began: several objects tell of the same one."""
+    """Return the stops, those put together between which nothing began: several objects report the same one."""
     found: list[Mark] = []
     for stop in sorted(stops, key=lambda one: one.time):
         if found and not any(found[-1].time <= time < stop.time for time in begins):

@@ -1,4 +1,4 @@
-"""Puts the objects and events of Kubernetes together to jobs: which pod belongs to which job, and what its owners tell of it.
+"""Puts the objects and events of Kubernetes together to jobs: which pod belongs to which job, and what its owners say about it.
 
 Objects are as `kubectl get --output json` gives them. Events are kept by the API server for an hour only, so that conditions
 count first, and what neither tells is not known.
@@ -30,7 +30,7 @@ READERS: Mapping[tuple[str, str], Callable[[dict[str, Any]], Told]] = {
 
 _POD = ("", "Pod")
 _PART = ("batch", "Job")
-"""What is often a part of a job only: it tells of the whole where nothing owns it. All others do wherever they stand."""
+"""What is often a part of a job only: it reports the whole where nothing owns it. All others do wherever they stand."""
 
 _NO_OWNERS = {"CronJob", "Node"}
 """Owners that are not the job: each run of a CronJob is one of its own."""
@@ -112,7 +112,7 @@ def _job(
         read = READERS[objects.kind(one)]
         told += [read(one), *(Told(marks=read(older).marks) for older in versions[objects.key(one)] if older is not one)]
         told.append(events.told(about.get(objects.key(one), [])))
-    # Where the owner is not known, what tells of the whole job was made with it; a pod that has an owner can be of any attempt.
+    # Where the owner is not known, what reports the whole job was made with it; a pod that has an owner can be of any attempt.
     first = [head] if head is not None else [one for one in members if one in tells or not objects.owner(one)]
     created = [time for one in first if (time := objects.seconds(at(one, "metadata", "creationTimestamp"))) is not None]
     return gang.allocations(_root(members[0], by_key)[1], submitted=min(created, default=None), told=told, pods=its_pods)

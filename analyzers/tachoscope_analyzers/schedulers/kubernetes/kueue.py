@@ -24,7 +24,7 @@ _FINISHES: dict[str, State] = {"Succeeded": "completed", "Failed": "failed"}
 def told(workload: dict[str, Any]) -> Told:
     """Return what a Workload tells: when its quota was reserved, all of its pods were ready, and it was evicted.
 
-    The condition Evicted tells of the present eviction only; those before are in the events, and counted.
+    The condition Evicted reports the present eviction only; those before are in the events, and counted.
     """
     found = objects.conditions(workload)
     reserved, ready = found.get("QuotaReserved"), found.get("PodsReady")

@@ -1,4 +1,4 @@
-"""What one object of Kubernetes tells of its job. The readers of each kind give it, `jobs` puts it together."""
+"""What one object of Kubernetes says about its job. The readers of each kind give it, `jobs` puts it together."""
 
 from __future__ import annotations
 

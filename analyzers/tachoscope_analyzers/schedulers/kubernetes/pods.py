@@ -119,7 +119,7 @@ def _ended(document: object, found: dict[str, objects.Condition]) -> float | Non
         return None
     ended = (at(one, "state", "terminated", "finishedAt") for one in items(document, "status", "containerStatuses"))
     known = [time for time in map(objects.seconds, ended) if time is not None]
-    # A pod whose node was lost never tells of its containers' end: the control plane ended it.
+    # A pod whose node was lost never reports its containers' end: the control plane ended it.
     disrupted, ready = found.get("DisruptionTarget"), found.get("Ready")
     return max(known) if known else next((one.time for one in (disrupted, ready) if one and one.time), None)
 

@@ -101,7 +101,7 @@ def allocations(rows: Iterable[Row], where: str) -> list[Allocation]:
 
 
 def _newest(rows: Iterable[Row]) -> list[Row]:
-    """Return the rows in the order of time, each once: outputs of different times can tell of the same allocation."""
+    """Return the rows in the order of time, each once: outputs of different times can report the same allocation."""
     known: dict[tuple[str, int | None, float | None], dict[float | None, Row]] = defaultdict(dict)
     for row in sorted(rows, key=lambda row: (row.submitted or 0.0, row.started or 0.0, row.ended or 0.0)):
         known[row.job, row.component, row.submitted][row.started] = row

@@ -20,7 +20,7 @@ def expand(text: str) -> tuple[str, ...]:
     with any number of ranges in brackets; leading zeros are kept.
 
     Raises:
-        ValueError: a range is no range, or there are more than `MAX_NODES`.
+        ValueError: a range is not a range, or there are more than `MAX_NODES`.
     """
     if text.strip() in {"", "None assigned", "(null)", "None", "Unknown"}:
         return ()

@@ -26,7 +26,7 @@ def _row(job: object, where: str) -> Row:
     times = at(job, "time")
     number = whole(at(job, "job_id"))
     if number is None or not isinstance(times, dict) or "submission" not in times:
-        raise TachoscopeError(f"{where} is no job record of sacct", fix="write it by `sacct --jobs JOBID --duplicates --json`")
+        raise TachoscopeError(f"{where} is not a job record of sacct", fix="write it by `sacct --jobs JOBID --duplicates --json`")
     states = _words(at(job, "state", "current")) or ("UNKNOWN",)
     accelerators, device = gpus(_resources(job, "allocated"))
     if not accelerators:

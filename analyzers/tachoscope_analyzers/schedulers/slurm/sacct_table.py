@@ -26,7 +26,7 @@ _RESOURCE = re.compile(r"([^=,]+)=(\d+)(?:[^,]*)")
 
 
 def is_table(content: str) -> bool:
-    """Say whether the first line names the columns of `sacct`."""
+    """Return whether the first line names the columns of `sacct`."""
     names = {name.lower() for name in content.lstrip("\ufeff").partition("\n")[0].strip().split("|")}
     return {"jobid", "state"} <= names
 

@@ -292,6 +292,6 @@ def _admission(engine: Engine, requests: Workload, objectives: Sequence[Objectiv
 
 
 def uncertain(found: Capacity) -> bool:
-    """Say whether the recording leaves the knee open by more than a factor of 2."""
+    """Return whether the recording leaves the knee open by more than a factor of 2."""
     low, high = found.knee_interval
     return found.knee > 0 and (low <= 0 or not isfinite(high) or high / low > 2)

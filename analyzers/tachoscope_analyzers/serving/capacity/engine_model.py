@@ -119,9 +119,9 @@ def of_records(requests: Sequence[RequestDone], windows: Sequence[EngineWindow],
     counted, came = intervals_module.of_windows(windows), workload.of_requests(requests)
     if counted is None:
         fix = "record the engine's iterations (EngineWindow), or the server's metrics page"
-        raise NotMeasuredError("no record tells of an engine's iterations", fix=fix)
+        raise NotMeasuredError("no record reports an engine's iterations", fix=fix)
     if came is None:
-        raise NotMeasuredError("no record tells of requests with their tokens", fix="run the server under the probe")
+        raise NotMeasuredError("no record reports requests with their tokens", fix="run the server under the probe")
     if any(window.preemptions for window in windows):
         fix = "record it with a larger KV cache, or at less load"
         raise NotMeasuredError("requests were preempted, and no record tells how much the KV cache holds", fix=fix)

@@ -2,7 +2,7 @@
 
 The model is what vLLM, SGLang and TGI have in common: every iteration brings each decoding request one token; what is left of its
 budget of tokens goes to prompts, first come, first served, in chunks; when the KV cache is full, the request that was admitted last
-is put back into the queue and computed anew.
+is put back into the queue and computed again.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from tachoscope_analyzers.serving.capacity.engine_simulator import Cost, Vector
 from tachoscope_analyzers.serving.records.non_negative_least_squares import non_negative
 
 MIN_INTERVALS = 8
-"""With fewer, only what is true of all of them together is held against the replay."""
+"""With fewer, only what is true of all of them together is compared with the replay."""
 MIN_TOTAL_ITERATIONS = 100
 _HUBER = 1.5
 _ROUNDS = 8

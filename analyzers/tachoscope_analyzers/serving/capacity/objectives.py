@@ -47,11 +47,11 @@ def objective(text: str) -> Objective:
     found = _FORM.fullmatch(text.strip())
     fix = f"write it as ttft_p95=0.5, in seconds; there are {', '.join(SIGNALS)}"
     if found is None or found[1] not in SIGNALS:
-        raise TachoscopeError(f"{text!r} is no objective", fix=fix)
+        raise TachoscopeError(f"{text!r} is not an objective", fix=fix)
     try:
         percent, seconds = float(found[2]), float(found[3])
     except ValueError:
-        raise TachoscopeError(f"{found[3]!r} in the objective {text!r} is no number", fix=fix) from None
+        raise TachoscopeError(f"{found[3]!r} in the objective {text!r} is not a number", fix=fix) from None
     if not 0 < percent < 100 or not 0 < seconds < float("inf"):
         raise TachoscopeError(f"the objective {text!r} asks for {percent:g} % within {seconds:g} s", fix=fix)
     return Objective(found[1], percent, seconds)

@@ -52,7 +52,7 @@ class Workload:
 
 
 def of_traffic(traffic: Traffic) -> Workload | None:
-    """Return the requests that a server's page tells of; None: it has no histograms of their tokens, or there were none."""
+    """Return the requests that a server's page reports; None: it has no histograms of their tokens, or there were none."""
     lengths = [traffic.totals.get(name) for name in ("prompt_tokens", "generation_tokens")]
     arrivals = arrivals_by_interval(traffic)
     if arrivals is None or any(part is None or part.count <= 0 for part in lengths):

@@ -89,7 +89,7 @@ def _away(traffic: Traffic) -> npt.NDArray[np.bool_]:
 def starts(traffic: Traffic) -> list[tuple[float, float]]:
     """Return, for each start of the server seen, when the one before was last there and when the new one first answered.
 
-    Unix seconds; where none was before, it is the first look. A server that does not come back is no start.
+    Unix seconds; where none was before, it is the first look. A server that does not come back is not a start.
     """
     found = []
     last_time, last_started = traffic.start, 0.0

@@ -37,7 +37,7 @@ def candidates(traffic: Traffic, spent: Spent) -> list[Candidate]:
 
 
 def gone(traffic: Traffic, spent: Spent) -> list[Candidate]:
-    """Return the time in which the server did not answer and was not started anew."""
+    """Return the time in which the server did not answer and was not started again."""
     lost = spent.engines["unexplained"]
     if not lost.any() or not traffic.faults:
         return []

@@ -75,7 +75,7 @@ def traffic_of(job: JobRecords, side: Side = "server", *, now: float | None = No
     """Return the traffic of a service as one side recorded it, in intervals of a second, or in 600 longer ones.
 
     Requests that were refused at once have an outcome and are in no histogram. A request of which no record is there was in flight
-    when its process ended, or the recording: it is counted as cut, as far as heartbeats tell of it, and is in no gauge.
+    when its process ended, or the recording: it is counted as cut, as far as heartbeats report it, and is in no gauge.
 
     Args:
         now: Unix seconds; a process that wrote nothing for a minute by then is gone. None: only a record says that one is.
@@ -121,7 +121,7 @@ def traffic_of(job: JobRecords, side: Side = "server", *, now: float | None = No
 
 
 def _started(found: Sequence[process_module.Process], at: float) -> float:
-    """Return when the oldest process that was there at that time was started: a second worker is no restart."""
+    """Return when the oldest process that was there at that time was started: a second worker is not a restart."""
     return min((process.began for process in found if process.began <= at <= process.last), default=0.0)
 
 
@@ -257,7 +257,7 @@ class _Engines:
         return {state: self._spread(lambda row, state=state: parts[id(row)][state]) for state in ENGINE_STATES}  # type: ignore[misc]
 
     def counters(self) -> dict[str, Vector]:
-        """Return tokens and preemptions, where engines tell of any."""
+        """Return tokens and preemptions, where engines report any."""
         found = {
             "prompt_tokens_total": self._spread(lambda row: row.prompt_tokens),
             "generation_tokens_total": self._spread(lambda row: row.generation_tokens),

@@ -44,7 +44,7 @@ def windows_of(job: JobRecords) -> list[records.EngineWindow]:
 
 
 def engine_losses(job: JobRecords) -> dict[str, float]:
-    """Return the seconds of engines that no window tells of, by ledger state.
+    """Return the seconds of engines that no window reports, by ledger state.
 
     `cold_start`: a process with an engine took so long to begin, with the absence of all engines before it if the last of them was
     killed. `unexplained`: it was killed so long after its last window.

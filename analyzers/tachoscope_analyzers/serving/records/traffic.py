@@ -154,15 +154,15 @@ def _sum(values: dict[str, float], name: str, value: float) -> None:
 
 
 def is_restart(before: Snapshot, after: Snapshot) -> bool:
-    """Say whether the server's one process was started anew between two answered looks.
+    """Return whether the server's one process was started again between two answered looks.
 
-    The page of a node agent tells of many processes: there each engine is looked at by itself.
+    The page of a node agent reports many processes: there each engine is looked at by itself.
     """
     return after.server != OWN and 0.0 < before.started < after.started - 1.0
 
 
 def _fell(before: EngineState, after: EngineState) -> bool:
-    """Say whether an engine's counters fell, which they do only if it was started anew."""
+    """Return whether an engine's counters fell, which they do only if it was started again."""
     pairs = [(value, after.counters.get(name, value)) for name, value in before.counters.items()]
     pairs += [(one.count, after.histograms[name].count) for name, one in before.histograms.items() if name in after.histograms]
     return any(now < then for then, now in pairs)

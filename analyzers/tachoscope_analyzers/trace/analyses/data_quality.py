@@ -37,7 +37,7 @@ _COUNTS = {
     "negative_durations": "events ended before they began; they count as empty",
     "begins_without_end": "events began and never ended; they are left out",
     "ends_without_begin": "events ended and never began; they are left out",
-    "mended_events": "events held what JSON does not allow and were mended",
+    "mended_events": "events held what JSON does not allow and were fixed",
     "events_without_time": "events without a time are left out",
     "names_beyond_the_limit": "events have a name too many to keep and share one name",
     "tracks_beyond_the_limit": "events are on a thread too many to keep and share one thread",
@@ -102,7 +102,7 @@ def _devices(view: View) -> Iterator[Note]:
         meaning = f"the host launched kernels of which the trace holds none: {not_to_be_had}"
         yield Note("no_device_events", 0, "events", "critical", meaning)
     elif holds_no_known_work(view):
-        meaning = "no operator, runtime call or device work that is known: this is no trace of training that could be judged"
+        meaning = "no operator, runtime call or device work that is known: this is not a trace of training that could be judged"
         yield Note("nothing_known", len(view.trace.events), "events", "critical", meaning)
     elif not len(view.work):
         meaning = "the trace holds no device work: the ledger is that of the host's main thread, and nothing is known of a device"

@@ -182,5 +182,5 @@ def _row(name: str, names: tuple[str, ...], times: Sequence[Nanoseconds], bounds
 
 
 def is_device_track(kinds: npt.NDArray[np.uint8]) -> bool:
-    """Say whether events of these kinds stand on the track of a stream."""
+    """Return whether events of these kinds stand on the track of a stream."""
     return bool(np.isin(kinds, (*DEVICE, Kind.SYNC, Kind.DEVICE_ANNOTATION)).any())

@@ -31,7 +31,7 @@ def without_kernel(view: View) -> Rows:
 
 
 def device_work_is_lost(view: View) -> bool:
-    """Say whether devices worked, or may have, and the trace holds little or nothing of it.
+    """Return whether devices worked, or may have, and the trace holds little or nothing of it.
 
     Kineto writes the calls of the runtime and the devices' events last, so these are what a cut file lacks first.
     """
@@ -42,5 +42,5 @@ def device_work_is_lost(view: View) -> bool:
 
 
 def holds_no_known_work(view: View) -> bool:
-    """Say whether a trace has events and none of them is an operator, a Python frame, a runtime call or a device's work."""
+    """Return whether a trace has events and none of them is an operator, a Python frame, a runtime call or a device's work."""
     return len(view.trace.events) > 0 and not np.isin(view.trace.kind, _KNOWN).any()

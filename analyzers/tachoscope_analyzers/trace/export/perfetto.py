@@ -1,6 +1,6 @@
 """Writes a trace back for ui.perfetto.dev, with what was found in it as further tracks.
 
-The user's own events are copied as text, so nothing of them is lost; only what is no text (SQLite) is written anew.
+The user's own events are copied as text, so nothing of them is lost; only what is not a text (SQLite) is written again.
 """
 
 from __future__ import annotations

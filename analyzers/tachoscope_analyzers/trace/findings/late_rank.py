@@ -60,7 +60,7 @@ def late_rank(split: JobLosses, row: dict[Any, Any], delay: Matrix) -> list[Cand
         left -= part
         slug, action = _class(excess)
         evidence = [*_evidence_of(row, whole), *_evidence_of_excess(split, rank, excess)]
-        # Others may be nearly as late: to fix this one alone then saves little, which is no warning, but who is late stays a fact.
+        # Others may be nearly as late: fixing this one alone saves little, which is not a warning; who is late stays a fact.
         small = part * whole < threshold("warning_share") * split.step.mean()
         if not found or not small:
             found.append(Candidate(slug, part * delay, [rank], evidence, certainty, action=action, level="info" if small else None))

@@ -18,7 +18,7 @@ from tachoscope_analyzers.trace.ranks.job_quality import ranks_missing
 from tachoscope_core.report.report import Evidence
 
 _LEAST_GAIN_RATIO = 0.01
-"""Design choice: a replayed step that is shorter by less than that is no gain."""
+"""Design choice: a replayed step that is shorter by less than that is not a gain."""
 _MOST_SPEEDUP = 100.0
 """Design choice: of which less than a hundredth would be left, a trace does not hold enough else to tell how long a step takes."""
 _OF_COMPUTE = frozenset({"underfilled", "compute_inefficient"})

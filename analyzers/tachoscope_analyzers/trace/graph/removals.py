@@ -103,7 +103,7 @@ def _launching(graph: Graph) -> Mask:
 
 
 def _synchronisation(view: View, graph: Graph, selection: Selection, times: Times) -> None:  # noqa: ARG001
-    if selection.kept_ratio == 0:  # a launch into a full stream waits too, but is no synchronisation
+    if selection.kept_ratio == 0:  # a launch into a full stream waits too, but is not a synchronisation
         times.lag[(graph.edge == Edge.SYNC) & ~_launching(graph)[graph.target]] = NO_EDGE
     _shorten(times.own, _calls(graph) & np.isin(graph.role, SYNCHRONISING), selection.kept_ratio)
 

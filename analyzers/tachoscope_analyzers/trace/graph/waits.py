@@ -64,7 +64,7 @@ class Calls:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What `cuda_sync` events tell of calls, shape (C,): -1 where they do not.
+    """What `cuda_sync` events say about calls, shape (C,): -1 where they do not.
 
     Attributes:
         stream: position of the stream that waits or is waited for. source: stream on which the awaited event was recorded.

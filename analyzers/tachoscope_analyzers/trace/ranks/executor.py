@@ -46,7 +46,7 @@ def executor_for(address: str, tasks: int) -> Iterator[Executor]:
             yield executor
         return
     if address != "local":
-        raise TachoscopeError(f"{address!r} is no executor", fix="it is local or dask://host:port")
+        raise TachoscopeError(f"{address!r} is not an executor", fix="it is local or dask://host:port")
     workers = min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, tasks)
     if tasks < 2:
         yield InProcess()

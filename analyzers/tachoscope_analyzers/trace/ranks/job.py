@@ -68,7 +68,7 @@ def read_job(
     """Analyse the traces of a job: files, directories and patterns.
 
     Args:
-        inputs: see `trace_files`. What only stands in a directory and is no trace is left out, with a row in `quality`.
+        inputs: see `trace_files`. What only stands in a directory and is not a trace is left out, with a row in `quality`.
         executor: `local`, `dask://host:port`, or any `concurrent.futures.Executor`.
         progress: called after each file.
         wanted: what is worked out for each rank; of collectives, at most so many are kept as memory allows.
@@ -177,7 +177,7 @@ def _refuse_twins(found: list[RankSummary]) -> None:
 
 
 def _of_one_process(one: RankSummary, other: RankSummary) -> bool:
-    """Say whether two files are cycles of one process's profiler: by the process in their names, if they share no time."""
+    """Return whether two files are cycles of one process's profiler: by the process in their names, if they share no time."""
     apart = one.end_ns <= other.start_ns or other.end_ns <= one.start_ns
     return apart and recorder(one.path) != "" and recorder(one.path) == recorder(other.path)
 

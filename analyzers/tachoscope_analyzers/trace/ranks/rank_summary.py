@@ -83,7 +83,7 @@ def summarise(path: Path, wanted: Wanted) -> RankSummary:
     """Read and analyse one rank's trace; this is what workers run.
 
     Raises:
-        TachoscopeError: the file cannot be read, or is no trace.
+        TachoscopeError: the file cannot be read, or is not a trace.
     """
     view = View(read(path))
     found = summary(view, path, wanted.collectives)

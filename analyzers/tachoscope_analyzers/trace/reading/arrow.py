@@ -46,7 +46,7 @@ def texts_to_numpy(column: pa.ChunkedArray) -> Array:
 
 
 def texts_to_arrow(texts: list[str]) -> pa.Array:
-    """Return texts as an Arrow array, with a question mark for what is no character."""
+    """Return texts as an Arrow array, with a question mark for what is not a character."""
     encoded = [text.encode("utf-8", "replace") for text in texts]
     offsets = np.zeros(len(encoded) + 1, dtype=np.int64)
     np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)), out=offsets[1:])

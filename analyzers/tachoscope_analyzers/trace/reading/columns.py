@@ -28,7 +28,7 @@ class ColumnBuilder:
 
     Attributes:
         strings: code 0 is the empty string, which stands for absent too. tracks: code by (process, thread).
-        categories: code by category. counts: what was skipped or mended. rows: events so far.
+        categories: code by category. counts: what was skipped or fixed. rows: events so far.
         process_names, process_labels, thread_names: text by process or track.
     """
 

@@ -165,12 +165,12 @@ def decode(chunk: bytes) -> list[Any]:
 
 
 def decode_each(chunk: bytes, counts: Counter[str]) -> tuple[list[Any], int]:
-    """Return the events of a chunk, read one by one and mended where that is possible, and where the array's end is (-1: not here).
+    """Return the events of a chunk, read one by one and fixed where that is possible, and where the array's end is (-1: not here).
 
     `counts` takes what was `mended_events`, `events_without_time` and `events_of_unknown_phase`.
 
     Raises:
-        MalformedEventError: an event is no JSON object even after mending.
+        MalformedEventError: an event is not a JSON object even after fixing.
     """
     try:
         ends, closed = ends_of(chunk)
@@ -186,7 +186,7 @@ def decode_each(chunk: bytes, counts: Counter[str]) -> tuple[list[Any], int]:
         start = end
     rest = chunk[start : len(chunk) if closed is None else closed].strip(_BETWEEN)
     if rest:
-        raise MalformedEventError("this is no event", start, rest)
+        raise MalformedEventError("this is not an event", start, rest)
     return events, -1 if closed is None else closed
 
 
@@ -196,7 +196,7 @@ def _one(text: bytes, offset: int, counts: Counter[str]) -> Any:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         pass
     if len(text) > _MOST_MENDED_BYTES:
-        raise MalformedEventError("it is broken, and too long to be mended", offset, text)
+        raise MalformedEventError("it is broken, and too long to be fixed", offset, text)
     try:
         row = json.loads(mended(text), strict=False, parse_float=str)
     except RecursionError:

@@ -12,7 +12,7 @@ from msgspec import Raw
 Nanoseconds = npt.NDArray[np.int64]
 
 NO_TIME = int(np.iinfo(np.int64).min)
-"""Stands for a text that is no number."""
+"""Stands for a text that is not a number."""
 LARGEST = int(np.iinfo(np.int64).max // 8 * 3)
 """Moments further from 0 (Unix times after 2079) are no times: no span between two others overflows."""
 LONGEST = int(np.iinfo(np.int64).max // 8)
@@ -27,7 +27,7 @@ _MOST_DECIMALS = 12
 def from_text(values: Sequence[Raw]) -> Nanoseconds:
     """Return microseconds in JSON's notation as nanoseconds, rounded half to even beyond three decimals, shape (N,).
 
-    What is too large to be a time becomes `LARGEST`, and what is no number, also not as a string, becomes `NO_TIME`.
+    What is too large to be a time becomes `LARGEST`, and what is not a number, also not as a string, becomes `NO_TIME`.
     """
     if not values:
         return np.zeros(0, dtype=np.int64)

@@ -19,10 +19,10 @@ class NotAnExportError(ValueError):
 
 
 def connected(path: Path) -> sqlite3.Connection:
-    """Open a file read-only and unlocked; text that is no UTF-8 is mended, and cut where it is too long for a name.
+    """Open a file read-only and unlocked; text that is not UTF-8 is fixed, and cut where it is too long for a name.
 
     Raises:
-        sqlite3.Error: it is no database.
+        sqlite3.Error: it is not a database.
     """
     database = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
     database.text_factory = lambda value: value[:_MOST_TEXT].decode("utf-8", "replace")

@@ -31,7 +31,7 @@ def read(path: Path, *, progress: Progress | None = None) -> Trace:
     """Return a trace: Kineto or other Chrome-format JSON (plain, gzip, zstandard), or an Nsight Systems export (SQLite).
 
     Raises:
-        TachoscopeError: the file cannot be read, or is no trace.
+        TachoscopeError: the file cannot be read, or is not a trace.
     """
     with _told(path):
         return _cached(path) or _read(path, progress)
@@ -60,7 +60,7 @@ def _told(path: Path) -> Iterator[None]:
         raise TachoscopeError(f"could not read {path}: {error.strerror or error}") from None
     except (NotATraceError, NotAnExportError) as error:
         raise TachoscopeError(
-            f"{path} is no trace that tachoscope can read: {error}",
+            f"{path} is not a trace that tachoscope can read: {error}",
             fix="it reads traces of torch.profiler, Horovod, TensorFlow and JAX (JSON, .gz, .zst), and SQLite exports of nsys",
         ) from None
     except MalformedEventError as error:
@@ -95,7 +95,7 @@ def _read(path: Path, progress: Progress | None) -> Trace:
 
 def _refuse_what_is_no_file(path: Path) -> None:
     if not stat.S_ISREG(path.stat().st_mode):
-        raise TachoscopeError(f"could not read {path}: it is no file", fix="give the path of a trace, not of a folder or pipe")
+        raise TachoscopeError(f"could not read {path}: it is not a file", fix="give the path of a trace, not of a folder or pipe")
 
 
 def _converted(path: Path, place: Path, progress: Progress | None) -> Meta:

@@ -19,7 +19,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class NotATraceError(ValueError):
-    """The text is no trace in the Chrome format."""
+    """The text is not a trace in the Chrome format."""
 
 
 class EventArray:

@@ -45,7 +45,7 @@ class Group(msgspec.Struct, frozen=True):
 
 
 class Quality(msgspec.Struct, frozen=True):
-    """What of the file could not be read, and what had to be mended. All counts are of events unless named otherwise."""
+    """What of the file could not be read, and what had to be fixed. All counts are of events unless named otherwise."""
 
     cut: bool = False
     cut_bytes: int = 0

@@ -88,7 +88,7 @@ def _states(policy: Policy) -> Placed:
             "Share of the time of its ranks in the states data_wait and host_to_device, of all namespaces of agents, and of all "
             "nodes.",
             "both near 0",
-            "it rises when an epoch begins: workers are started anew; it climbs within one: the cache of the host gets too small",
+            "it rises when an epoch begins: workers are started again; it climbs within one: the cache of the host gets too small",
             "the job does not run",
         ),
         [Query(f"{wanted} / on () group_left () sum({_TIME}{{{_CHOSEN}}})", "{{state}}")],
@@ -227,7 +227,7 @@ def _left_out(policy: Policy, where: str) -> Placed:
         About(
             "Shards on the job's quarantine list: they failed on several ranks or attempts, and loaders that ask skip them.",
             "0",
-            "write the shard anew, then release it: `tachoscope store quarantine`; loaders that do not ask fail at it again",
+            "write the shard again, then release it: `tachoscope store quarantine`; loaders that do not ask fail at it again",
             "nothing is known of shards: the reader names none",
         ),
         [Query(f"max by ({identity.JOB}) (tachoscope_shards_quarantined{{{where}}})", identity.JOB_LEGEND)],

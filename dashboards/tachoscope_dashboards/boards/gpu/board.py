@@ -239,7 +239,7 @@ def _inventory(policy: Policy) -> Placed:
     return table(
         "What there is",
         About(
-            "GPUs and MIG instances as the driver tells of them, and whether they answer.",
+            "GPUs and MIG instances as the driver reports them, and whether they answer.",
             "one model and driver on the nodes of a job; all answer",
             "a driver unlike the others': the node missed a roll-out; lost: reboot the node",
             NO_GPU,

@@ -108,9 +108,9 @@ def states(policy: Policy, where: str) -> Placed:
 
 
 def not_well(policy: Policy, where: str) -> Placed:
-    """Return the nodes that tell of communicators that are not well."""
+    """Return the nodes that report communicators that are not well."""
     return table(
-        "Who tells of communicators that are not well",
+        "Who reports communicators that are not well",
         About(
             "Nodes that ask for the communicators of a job, that of its rank 0, and those of them that are not well now.",
             "empty",

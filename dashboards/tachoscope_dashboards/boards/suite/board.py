@@ -80,7 +80,7 @@ def _counts(policy: Policy) -> list[Placed]:
     reload = f"tachoscope_agent_config_reload_success{{{_HERE}}}"
     down, see = runbook(policy, "AgentDown"), "the tables below name them"
     return [
-        _count("Agents up", ("Agents that tell of themselves.", "as many as there are nodes", see), f"count({_INFO})", (), down),
+        _count("Agents up", ("Agents that report themselves.", "as many as there are nodes", see), f"count({_INFO})", (), down),
         _count("Agents down", ("Agents that did not answer the last scrape.", "0", see), how_many(f"{up} == 0", up), _BAD, down),
         _count(
             "Versions",

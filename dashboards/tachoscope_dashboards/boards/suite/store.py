@@ -101,7 +101,7 @@ def _rejected(policy: Policy, where: str) -> Placed:
     return timeseries(
         "Records not counted, by reason",
         About(
-            "Lines and files of the spool that agents did not count or follow. What is no garbage is shipped all the same.",
+            "Lines and files of the spool that agents did not count or follow. What is not garbage is shipped all the same.",
             "0; unknown_kind for a while, where jobs have a newer probe than the agent",
             "over_limit: raise `limits`; identity: two jobs of one name; owner: another user's job has the name; malformed: "
             "somebody else writes there",

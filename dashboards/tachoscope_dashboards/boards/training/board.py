@@ -178,7 +178,7 @@ def _named(policy: Policy) -> Placed:
         About(
             "What `tachoscope watch` finds in the job as a whole, over all its nodes: the share of the step that each costs.",
             "no line",
-            "the class is the name of its runbook; the explorer has evidence, ranks and what mending it would bring",
+            "the class is the name of its runbook; the explorer has evidence, ranks and what fixing it would bring",
             "nothing is found, or no watch looks at this job: the board Suite health says whether one does",
         ),
         [Query(f"max by (class) (tachoscope_bottleneck_ratio{{{JOB}}})", "{{class}}")],

@@ -92,7 +92,7 @@ def _trace(policy: Policy) -> Link:
 
 
 def _most(expression: str, over_all: str) -> list[Query]:
-    """Return the lines of the ranks that have most over the whole time range: chosen at each moment anew they would be all."""
+    """Return the lines of the ranks that have most over the whole time range: chosen at each moment again they would be all."""
     return [Query(f"{expression} and on (rank) topk({_MOST}, {over_all})", "rank {{rank}}")]
 
 

@@ -32,7 +32,7 @@ def show(context: Context) -> None:
     view = replace(context.view, job=job, baseline=baseline)
     if not job:
         look_at(view)
-        nothing("Choose the run that is in question, and then the run that it is held against.")
+        nothing("Choose the run that is in question, and then the run that it is compared with.")
         return
     traced = bool(recordings(context.settings, job))
     recorded = job in jobs

@@ -92,7 +92,7 @@ def _comparison(found: trace_comparison.TraceComparison) -> None:
 def _verdict(report: Report, changes: Sequence[Change]) -> None:
     step = next((row for row in changes if row.kind == "step"), None)
     if step is None or step.baseline_seconds <= 0:
-        st.info("The step times of these traces cannot be held against each other.")
+        st.info("The step times of these traces cannot be compared with each other.")
         return
     share = step.seconds / step.baseline_seconds - 1
     words = (

@@ -78,7 +78,7 @@ def _chosen(context: Context, services: list[str], wanted: str) -> tuple[str, st
         names = [_ALL, *models]
         model = st.selectbox("Model", names, index=names.index(given) if given in models else 0, key=f"model-{job}-{given}")
     if given and given not in models:
-        st.warning(plain(f"no record of {job} tells of a model {given!r}"))
+        st.warning(plain(f"no record of {job} reports a model {given!r}"))
     chosen = "" if model == _ALL else model
     view = context.view if job == wanted else replace(context.view, start=None, end=None)
     look_at(replace(view, job="", service=job, model=chosen))

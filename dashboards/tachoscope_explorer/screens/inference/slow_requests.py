@@ -18,7 +18,7 @@ def show(seen: Seen) -> None:
     """Show the slowest requests, and the states of the one that is chosen."""
     st.header("Slow requests")
     if seen.side == "looks":
-        nothing("The metrics of a server do not tell of single requests; its own records do, see docs/guides/serving-probe.md.")
+        nothing("The metrics of a server do not report single requests; its own records do, see docs/guides/serving-probe.md.")
         return
     if not seen.slow:
         nothing("No request ended in this window.")

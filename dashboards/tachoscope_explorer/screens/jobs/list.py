@@ -77,7 +77,7 @@ def show(context: Context) -> None:
 
 
 def _rows(url: str) -> list[Row]:
-    """Return the jobs of the store; those that changed are judged anew, as many as is bearable, with progress on the page."""
+    """Return the jobs of the store; those that changed are judged again, as many as is bearable, with progress on the page."""
     times = sources.job_times(url)
     newest = sorted(times, key=lambda job: -times[job])
     bar = st.empty()
@@ -210,7 +210,7 @@ def _flat(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _traces(context: Context) -> None:
-    """Put a link to each trace that is no job of the store."""
+    """Put a link to each trace that is not a job of the store."""
     try:
         found = [one for job in _NO_JOBS for one in trace_sources.recordings(context.settings, job)]
     except TachoscopeError as error:

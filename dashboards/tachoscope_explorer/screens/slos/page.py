@@ -34,7 +34,7 @@ def show(context: Context) -> None:
     context, found = _report(context, end, days)
     left, right = st.columns([5, 1], vertical_alignment="center")
     left.markdown(f"**{plain(slo_words.headline(found))}**")
-    right.button("Read anew", on_click=slo_sources.forget, icon=":material/refresh:")
+    right.button("Read again", on_click=slo_sources.forget, icon=":material/refresh:")
     for note in slo_words.notes(found):
         st.warning(plain(note))
     pairs = slo_words.measured(found) + _unmeasured(found)

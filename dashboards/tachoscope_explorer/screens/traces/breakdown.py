@@ -87,7 +87,7 @@ def here(path: Path) -> None:
 
 
 @st.cache_data(max_entries=4096, show_spinner=False)
-def _extent(path: str, signature: str) -> Extent:  # noqa: ARG001  # a file that was changed is read anew
+def _extent(path: str, signature: str) -> Extent:  # noqa: ARG001  # a file that was changed is read again
     trace = read(Path(path))
     meta, base = trace.meta, trace.meta.base_nanoseconds
     start, end = overview.extent(trace)
@@ -101,7 +101,7 @@ def extent(path: Path) -> Extent:
     """Return what is known of a file; a file that was never read is read now.
 
     Raises:
-        TachoscopeError: it cannot be read, or is no trace.
+        TachoscopeError: it cannot be read, or is not a trace.
     """
     here(path)
     return _extent(str(path), signature(path))

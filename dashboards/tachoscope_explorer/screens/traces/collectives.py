@@ -23,7 +23,7 @@ _NONE = "No collectives are in {}: it ran alone, or its exchange is of a kind th
 
 
 @st.cache_data(max_entries=16, show_spinner="Looking at the collectives …")
-def _of_rank(path: str, signature: str) -> pd.DataFrame:  # noqa: ARG001  # a file that was changed is read anew
+def _of_rank(path: str, signature: str) -> pd.DataFrame:  # noqa: ARG001  # a file that was changed is read again
     return collectives(view_of_file(Path(path))).by_group
 
 
@@ -72,7 +72,7 @@ def _across(job: JobTraces) -> None:
 
 
 def _verdict(job: JobTraces) -> None:
-    """Say whether the others wait for one rank."""
+    """Return whether the others wait for one rank."""
     late = job.stragglers[job.stragglers["straggler"]]
     for row in late.to_dict("records")[:3]:
         group = plain(row["group_description"] or row["group"] or "its group")
@@ -83,7 +83,7 @@ def _verdict(job: JobTraces) -> None:
         )
     first = None if job.stragglers.empty else job.stragglers.sort_values("waited_ns", ascending=False).iloc[0]
     if len(late):
-        st.caption("Mending that rank alone saves less where another is late too: what it saves is among the findings.")
+        st.caption("Fixing that rank alone saves less where another is late too: what it saves is among the findings.")
     elif first is not None and first["last_collectives"] > first["late_collectives"] / 2:
         of = f"{first['last_collectives']} of the {first['late_collectives']} collectives in which anybody waited"
         st.caption(f"Rank {first['rank']} comes last in {of}: too few, or too little, to say that the ranks wait for it.")

@@ -47,7 +47,7 @@ def show(one: Extent, zero_ns: int) -> None:  # noqa: ARG001  # as all parts are
         nothing("The trace holds no step with a length, so there is no path through one.")
         return
     st.caption(
-        "Only what is on this path makes the run longer; mending anything else gains nothing. Its parts sum to the steps' time."
+        "Only what is on this path makes the run longer; fixing anything else gains nothing. Its parts sum to the steps' time."
     )
     totals = categories.set_index(categories["category"].astype(str))["duration_ns"]
     chart(trace_bars.bars(dict(totals), _COLORS), "trace-path", height=trace_bars.height(len(totals)))

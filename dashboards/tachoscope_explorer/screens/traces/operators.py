@@ -20,7 +20,7 @@ _COLUMNS = {"device": "total_device_ns", "host": "total_host_ns"}
 
 
 @st.cache_data(max_entries=8, show_spinner="Adding up the operators …")
-def _paths(path: str, signature: str, column: str) -> pd.DataFrame:  # noqa: ARG001  # a file that was changed is read anew
+def _paths(path: str, signature: str, column: str) -> pd.DataFrame:  # noqa: ARG001  # a file that was changed is read again
     return largest(operator_paths(view_of_file(Path(path))), column, MOST_NODES)
 
 

@@ -68,7 +68,7 @@ _folder: list[Path] = []
 
 @st.cache_resource(max_entries=_MOST_CONVERTED, show_spinner=False, on_release=lambda path: path.unlink(missing_ok=True))
 def _converted(path: str, signature: str) -> Path:
-    """Write a trace as JSON into a folder that goes with the process; a file that was changed is converted anew.
+    """Write a trace as JSON into a folder that goes with the process; a file that was changed is converted again.
 
     Raises:
         TachoscopeError: the trace cannot be read, or there is no room.

@@ -94,7 +94,7 @@ def _wanted(view: View, asked: WhatIf, report: Report) -> tuple[list[Removal], l
     if finding is None:
         return [], [f"{title!r} was not found in this run: there is nothing of it to take out"]
     known = asked.of_finding(finding)
-    return known, [] if known else [f"{title!r} is no state or rank that could be taken out of the steps"]
+    return known, [] if known else [f"{title!r} is not a state or rank that could be taken out of the steps"]
 
 
 def _ticked(offers: Sequence[Offer], wanted: Sequence[Removal]) -> list[Removal]:
@@ -211,7 +211,7 @@ def _limits() -> None:
             "A step lasts as long as its latest rank's own time and the transfer. Each step is put together again without "
             "what is ticked: on **all ranks** the whole state is gone; of a **single rank** only what it has beyond the "
             "usual rank (the lower median). The wait then goes to whoever is latest without it, so no answer is a mere "
-            "subtraction, and nobody saves more by mending ranks than somebody waited. It does not know what else would "
+            "subtraction, and nobody saves more by fixing ranks than somebody waited. It does not know what else would "
             "change: a loader that nobody waits for still needs its cores. Goodput is the computing that is left over the "
             "time that is left."
         )

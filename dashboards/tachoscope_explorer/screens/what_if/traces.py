@@ -86,7 +86,7 @@ def _file(context: Context, view: View) -> tuple[Path | None, View]:
 
 
 @st.cache_resource(max_entries=2, show_spinner="Finding what waits for what …")
-def _replay(path: str, signature: str) -> Replay:  # noqa: ARG001  # a file that was changed is read anew
+def _replay(path: str, signature: str) -> Replay:  # noqa: ARG001  # a file that was changed is read again
     return Replay(view_of_file(Path(path)))
 
 

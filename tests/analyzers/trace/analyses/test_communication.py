@@ -47,7 +47,7 @@ def test_what_the_call_around_the_launch_notes_counts_for_the_kernel(tmp_path: P
     trace.annotation("nccl:all_reduce", 2_000, 7_000)
     trace.kernel(ALL_REDUCE, 20_000, 10_000, launched=3_000)
     each = found(trace, tmp_path).each
-    assert len(each) == 1  # the host's side of it is no second collective
+    assert len(each) == 1  # the host's side of it is not a second collective
     assert each["bytes"].tolist() == [4_000]
     assert each["group"].tolist() == ["7"]
 

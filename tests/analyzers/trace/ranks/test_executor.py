@@ -105,6 +105,6 @@ def test_an_error_on_a_cluster_names_the_file(tmp_path: Path, monkeypatch: pytes
     pytest.importorskip("distributed")
     monkeypatch.setattr("tachoscope_analyzers.trace.ranks.executor.WORKER_SECONDS", 300)  # the worker is still starting
     for name in ("one.json", "two.json"):
-        (tmp_path / name).write_text("this is no trace")
+        (tmp_path / name).write_text("this is not a trace")
     with dask_cluster(tmp_path, workers=1) as address, pytest.raises(TachoscopeError, match=r"(one|two)\.json"):
         read_job([tmp_path / "one.json", tmp_path / "two.json"], executor=f"dask://{address}")

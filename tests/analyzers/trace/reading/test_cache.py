@@ -166,6 +166,6 @@ def test_the_columns_that_were_used_longest_ago_are_removed_first(tmp_path: Path
 def test_a_failed_reading_leaves_nothing(tmp_path: Path) -> None:
     path = tmp_path / "no.json"
     path.write_text("{}")
-    with pytest.raises(Exception, match="no trace"):
+    with pytest.raises(Exception, match="not a trace"):
         read(path)
     assert [entry.name for entry in cache.folder().iterdir()] == []

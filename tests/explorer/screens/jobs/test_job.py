@@ -181,7 +181,7 @@ def test_an_address_that_names_no_job_of_the_store_gets_nothing_from_elsewhere(s
     shown = open_page("job", store, job=name)
 
     assert not shown.exception
-    assert "in the address is no name" in words(shown)
+    assert "in the address is not a name" in words(shown)
     assert "<script>" not in words(shown)
 
 

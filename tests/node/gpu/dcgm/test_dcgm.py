@@ -120,7 +120,7 @@ def test_an_exporter_that_is_gone_fails_and_comes_back_where_it_was() -> None:
 def test_an_exporter_without_gpus_has_no_data_which_is_no_failure(exporter: FakeDcgmExporter) -> None:
     exporter.page = ""
 
-    with pytest.raises(NoDataError, match="tells of no GPU"):
+    with pytest.raises(NoDataError, match="reports no GPU"):
         DcgmCollector(exporter.url).collect()
 
 

@@ -1,4 +1,4 @@
-"""An Xid error counts once, also where a dcgm-exporter tells of it a minute after others did."""
+"""An Xid error counts once, also where a dcgm-exporter reports it a minute after others did."""
 
 from __future__ import annotations
 

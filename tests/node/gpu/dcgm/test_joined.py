@@ -128,7 +128,7 @@ def test_a_driver_that_stops_leaves_the_exporter_to_tell_and_one_line_says_so(no
     assert up == {(uuid(node.driver, 0),): 1.0, (uuid(node.driver, 1),): 0.0}  # the exporter never told of the second
     assert node.points(GPU_POWER, "usage") == {(uuid(node.driver, 0),): 11.5}
     assert points(node.frame.families(), GPUS) == {("expected",): 2.0, ("seen",): 1.0}
-    assert sum("the dcgm-exporter alone tells" in line for line in node.log) == 1
+    assert sum("the dcgm-exporter alone reports" in line for line in node.log) == 1
 
     node.driver.clear("driver.init_error")
     node.driver.clear("driver.error.nvmlDeviceGetCount_v2")
@@ -143,7 +143,7 @@ def test_without_a_driver_the_exporter_tells_alone_and_there_is_no_data_until_it
     with fake_dcgm_exporter() as exporter:
         dcgm = DcgmCollector(exporter.url)
         joined = JoinedCollector(GpuCollector(load=no_library), dcgm)
-        with pytest.raises(NoDataError, match="no libnvidia-ml.so.1; and no dcgm-exporter tells"):
+        with pytest.raises(NoDataError, match="no libnvidia-ml.so.1; and no dcgm-exporter reports"):
             joined.collect()
 
         exporter.page = page([Line(3, {"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": 5000})])

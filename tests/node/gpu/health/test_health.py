@@ -171,7 +171,7 @@ def test_an_xid_error_counts_for_a_day_or_until_the_reset_that_it_asks_for() -> 
     assert look([reading()], [error(79, age=day - 1)]).state == "unhealthy"
     assert look([reading()], [error(79, age=day + 1)]).state == "healthy"
     assert look([reading()], [error(79, mended=True)]).state == "healthy"
-    assert look([reading()], [error(92, mended=True)]).state == "degraded", "a reset mends no hardware that must be inspected"
+    assert look([reading()], [error(92, mended=True)]).state == "degraded", "a reset fixes no hardware that must be inspected"
 
 
 @pytest.mark.parametrize("number", range(9))

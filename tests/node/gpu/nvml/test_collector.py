@@ -1,4 +1,4 @@
-"""Faults of GPUs and of the driver: the others go on, metrics and one log line name the fault, and what is mended comes back."""
+"""Faults of GPUs and of the driver: the others go on, metrics and one log line name the fault, and what is fixed comes back."""
 
 from __future__ import annotations
 

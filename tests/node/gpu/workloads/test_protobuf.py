@@ -1,4 +1,4 @@
-"""Reading of serialised messages, held against those that the protobuf library writes."""
+"""Reading of serialised messages, compared with those that the protobuf library writes."""
 
 from __future__ import annotations
 

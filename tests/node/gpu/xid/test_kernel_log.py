@@ -330,7 +330,7 @@ def test_the_log_of_this_machine_is_read_to_its_end_or_the_right_is_missing() ->
     log = KernelLog("/dev/kmsg")
     try:
         if not stat.S_ISCHR(os.stat("/dev/kmsg").st_mode):
-            pytest.skip("/dev/kmsg is no device here")
+            pytest.skip("/dev/kmsg is not a device here")
         sequences = [record.sequence for record in log.records(limit=200)]
     except (FileNotFoundError, NotSupportedError) as error:
         pytest.skip(str(error))

@@ -1,4 +1,4 @@
-"""An Xid error is counted once, whoever tells of it, and stays counted over a restart; the catalogue has its text and action."""
+"""An Xid error is counted once, whoever reports it, and stays counted over a restart; the catalogue has its text and action."""
 
 import threading
 from itertools import chain
