@@ -69,10 +69,10 @@ lint: $(READY) ## ruff, mypy --strict, import layers, and whether generated file
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python docs/generate.py --check
+	$(BIN)/python tools/generate.py --check
 
 generate: $(READY) ## write the files that are made from the code, and the rules made from objectives
-	$(BIN)/python docs/generate.py
+	$(BIN)/python tools/generate.py
 
 boards: system-packages $(READY) ## draw the pictures of the Grafana boards in the docs, from a recorded demo
 	$(BIN)/python tests/dashboards/board_pictures.py

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 from generate_chart import chart_files
-
 from tachoscope_alerts.compile.links import board_name
 from tachoscope_alerts.spec import policy
 from tachoscope_dashboards import build

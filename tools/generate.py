@@ -1,7 +1,7 @@
 """Writes what is made from the code: pages (bottlenecks, metrics, commands), tables in others, rules of the objectives, boards.
 
-python docs/generate.py            # write
-python docs/generate.py --check    # exit with 1 if one is not current
+python tools/generate.py            # write
+python tools/generate.py --check    # exit with 1 if one is not current
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ import msgspec
 import typer
 import typer.core
 import typer.main
+
 from generate_alerts import alert_files, alert_runbooks, detection_times, objective_table
 from generate_dashboards import dashboard_files
-
+from generate_llms import llms_file
 from tachoscope_analyzers.checkpoint_policy.cost_model import Saving, best_interval, lost_at_failure, useful_ratio
 from tachoscope_analyzers.checkpoint_policy.preemptible import DAY, Preemption, expected
 from tachoscope_analyzers.classify.communication.exposed import CLASSES as EXCHANGE_CLASSES
@@ -43,10 +44,10 @@ from tachoscope_node.gpu.health.rules import thresholds as health_thresholds
 from tachoscope_node.gpu.nvml.conversions import UNITS
 from tachoscope_node.gpu.nvml.sources import ALL_LINKS, SOURCES, Source
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1] / "docs"
 WITH_MORE_CLASSES = ("host_memory", "async_staleness", "silent_corruption")
 """Found from records that a job has only if it asks for them, or that older probes did not write."""
-HEAD = "<!-- Made by docs/generate.py: change the code, then `make generate`. -->\n"
+HEAD = "<!-- Made by tools/generate.py: change the code, then `make generate`. -->\n"
 
 
 def bottlenecks() -> str:
@@ -304,7 +305,7 @@ def _type(of: dict[str, Any]) -> str:
 
 def _with_section(page: str, name: str, table: str) -> str:
     """Return a page with the table between the markers of its name."""
-    begin, end = f"<!-- {name} begin: made by docs/generate.py -->", f"<!-- {name} end -->"
+    begin, end = f"<!-- {name} begin: made by tools/generate.py -->", f"<!-- {name} end -->"
     head, found, rest = page.partition(begin)
     if not found or end not in rest:
         raise SystemExit(f"the page has no place for {name}: add the lines {begin} and {end}")
@@ -324,6 +325,7 @@ def main() -> int:
     stale += alert_files(write="--check" not in sys.argv)
     stale += alert_runbooks(write="--check" not in sys.argv)
     stale += dashboard_files(write="--check" not in sys.argv)
+    stale += llms_file(write="--check" not in sys.argv)
     sections = (
         ("guides/detection", "detection_times", detection_times),
         ("agent/collectors", "nvml_sources", nvml_sources),

@@ -8,7 +8,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from generate_chart import chart_files
-
 from tachoscope_alerts import build
 from tachoscope_alerts.compile import detection_time as detection
 from tachoscope_alerts.compile import event_alerts as events
