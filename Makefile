@@ -15,7 +15,7 @@ SBOM_MAKER := cyclonedx-bom==7.5.0
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help system-packages demo test compiled matrix bars bench lab lint generate boards pages lock sbom clean
+.PHONY: help system-packages demo test compiled matrix bars bench lab lint generate boards pages site lock sbom clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
@@ -79,6 +79,10 @@ boards: system-packages $(READY) ## draw the pictures of the Grafana boards in t
 
 pages: system-packages $(READY) ## draw the pictures of the explorer in the docs, from recorded demos
 	PYTHONPATH=tests/explorer $(BIN)/python tests/explorer/explorer_pictures.py
+
+site: ## build the documentation as a site with search, in build/site/html, by mkdocs-material in an environment of its own
+	test -x build/site/env/bin/mkdocs || ($(PYTHON) -m venv build/site/env && build/site/env/bin/pip install --quiet 'mkdocs-material>=9.6,<10')
+	NO_MKDOCS_2_WARNING=1 build/site/env/bin/python tools/docs_site.py
 
 COMPILE = build/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-package torch
 

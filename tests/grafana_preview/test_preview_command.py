@@ -117,10 +117,10 @@ def test_a_panel_that_cannot_be_drawn_is_named_and_fails(
     ("words", "said"),
     [
         (["{away}"], "could not ask the Prometheus"),
-        (["ftp://x"], "no http:// or https:// URL"),
+        (["ftp://x"], "not an http:// or https:// URL"),
         (["{prometheus}", "fleat"], "no board, file or folder 'fleat'"),
         (["{prometheus}", "--theme", "dark"], "--theme and --chromium are for pictures"),
-        (["{prometheus}", "--from", "soon"], "no length of time"),
+        (["{prometheus}", "--from", "soon"], "not a length of time"),
         (["{prometheus}", "--at", "yesterday"], "'yesterday' is not a moment"),
         (["{prometheus}", "--shots", "{folder}", "--chromium", "/nowhere"], "there is no Chromium /nowhere"),
     ],

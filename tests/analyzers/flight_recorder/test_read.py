@@ -79,12 +79,12 @@ def test_folders_and_files_of_dumps_are_known_and_others_are_not(tmp_path: Path)
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b"", "no sound dump"),
-        (b"hello", "no sound dump|refused"),
-        (pickle.dumps([1, 2]), "no sound dump"),
+        (b"", "not a sound dump"),
+        (b"hello", "not a sound dump|refused"),
+        (pickle.dumps([1, 2]), "not a sound dump"),
         (pickle.dumps({"version": "2.9"}), "entries"),
-        (pickle.dumps({"version": "2.9", "entries": [{"state": 5}]}), "no sound dump"),
-        (b'{"version": 3, "entries": "all"}', "no sound dump"),
+        (pickle.dumps({"version": "2.9", "entries": [{"state": 5}]}), "not a sound dump"),
+        (b'{"version": 3, "entries": "all"}', "not a sound dump"),
         (pickle.dumps({"version": "2.9", "entries": [Path("x")]}), "was refused"),
     ],
 )

@@ -130,7 +130,7 @@ def test_an_interrupt_judges_what_was_seen_until_then() -> None:
     [
         (("--serving", "http://127.0.0.1:9/metrics", "--for", "1s"), "could not be read"),
         (("--serving", "URL/other", "--for", "1s"), "404"),
-        (("--serving", "ftp://x", "--for", "1s"), "no address of a server"),
+        (("--serving", "ftp://x", "--for", "1s"), "not an address of a server"),
         (("--serving", "URL", "--for", "soon"), "'soon' is not a length of time"),
         (("--serving", "URL", "--for", "0.1s"), "too short"),
         (("--serving", "URL", "--for", "2s", "--device", "Abacus"), "nothing is known of the memory of a device named 'Abacus'"),
@@ -152,7 +152,7 @@ def test_a_page_of_something_else_is_refused_at_once() -> None:
         done = tachoscope("--serving", url, "--for", "10m")
 
     assert done.returncode == 2
-    assert "no page of an inference server that is understood" in done.stderr
+    assert "not a page of an inference server that is understood" in done.stderr
 
 
 def test_a_server_that_was_asked_for_nothing_is_not_called_healthy() -> None:

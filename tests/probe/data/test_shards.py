@@ -203,7 +203,7 @@ def test_a_broken_list_leaves_the_last_one_standing_and_is_told_once(
     for _ in range(3):
         now[0] += 2.0
         assert tachoscope.quarantined() == {"b"}
-    assert capsys.readouterr().err.count("no quarantine list") == 1
+    assert capsys.readouterr().err.count("not a quarantine list") == 1
 
 
 def test_one_string_is_no_list_of_shards() -> None:
