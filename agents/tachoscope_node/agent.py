@@ -28,7 +28,7 @@ from tachoscope_node.jobs.metrics import trainings
 from tachoscope_node.jobs.preemption_relay import Notices
 from tachoscope_node.jobs.registry import Live
 from tachoscope_node.jobs.shard_quarantine import ShardWatch
-from tachoscope_node.jobs.standin_launcher import Keeper
+from tachoscope_node.jobs.standin_launcher import StandInLauncher
 from tachoscope_node.profiling_adapter import profiler_of
 from tachoscope_node.rank_views import KnownRanks
 from tachoscope_node.services import metrics as live_service_families
@@ -41,7 +41,7 @@ from tachoscope_node.spool.segment import Address, Segment
 from tachoscope_node.spool.shipper import Policy, Shipper, due
 from tachoscope_service.common.log import Log
 from tachoscope_service.metrics.family import Family, joined, with_namespaces
-from tachoscope_service.metrics.zero_start import Newborn
+from tachoscope_service.metrics.zero_start import ZeroStart
 
 
 class Agent:
@@ -87,7 +87,7 @@ class Agent:
             heard=self._heard,
             owner=self.owners.known.get,
         )
-        self.keeper = Keeper(
+        self.keeper = StandInLauncher(
             self.live,
             config.spool_path,
             config.node_name,
@@ -111,7 +111,7 @@ class Agent:
         self.ranks = KnownRanks(self.live, self.follower, self.lock, clock)
         self.collecting = Collecting(config, self.ranks, self.records.write, log)
         self._notices = Notices(self.keeper, lambda line: log.warning(None, line))
-        self._newborn = Newborn()
+        self._newborn = ZeroStart()
         self.profiler = profiler_of(self, store, clock=unix_clock, monotonic=clock)
         self.errors: Counter[str] = Counter()
         self.ticks = 0

@@ -14,7 +14,7 @@ from tachoscope_node.collector_set import Collecting
 from tachoscope_node.config.settings import Config
 from tachoscope_node.jobs.registry import Live
 from tachoscope_node.profiling.automatic import Automatic, Measured
-from tachoscope_node.profiling.clients import Known
+from tachoscope_node.profiling.clients import KnownProcess
 from tachoscope_node.profiling.profiler import Profiler
 from tachoscope_service.common.log import Log
 from tachoscope_service.metrics.family import Histogram
@@ -47,7 +47,7 @@ def profiler_of(agent: ProfiledAgent, store: Store, *, clock: Callable[[], float
     )
 
 
-def known(agent: ProfiledAgent) -> dict[int, Known]:
+def known(agent: ProfiledAgent) -> dict[int, KnownProcess]:
     """Return the processes that report themselves, by pid; a pod's know their pid in the pod only."""
     with agent.lock:
         ranks = [
@@ -57,7 +57,7 @@ def known(agent: ProfiledAgent) -> dict[int, Known]:
     for job, rank in ranks:
         with contextlib.suppress(OSError):  # its run is over
             uid = (agent.config.spool_path / rank.directory).lstat().st_uid
-            found[rank.pid] = Known(uid, job, rank.rank, rank.world_size, rank.step_seconds)
+            found[rank.pid] = KnownProcess(uid, job, rank.rank, rank.world_size, rank.step_seconds)
     return found
 
 

@@ -26,7 +26,7 @@ class Position(msgspec.Struct):
     address: Address | None = None
 
 
-class Saved(msgspec.Struct):
+class AgentState(msgspec.Struct):
     """The file's content; monotonic times in it hold for one boot of the host."""
 
     boot: str
@@ -37,16 +37,16 @@ class Saved(msgspec.Struct):
     finished: Finished = msgspec.field(default_factory=Finished)
 
 
-def load(path: Path, boot: str) -> Saved:
+def load(path: Path, boot: str) -> AgentState:
     """Return what was saved in this boot; nothing, where the file is absent, broken or older."""
     try:
-        saved = msgspec.json.decode(path.read_bytes(), type=Saved)
+        saved = msgspec.json.decode(path.read_bytes(), type=AgentState)
     except (OSError, msgspec.DecodeError):
-        return Saved(boot)
-    return saved if saved.boot == boot else Saved(boot)
+        return AgentState(boot)
+    return saved if saved.boot == boot else AgentState(boot)
 
 
-def save(path: Path, saved: Saved) -> None:
+def save(path: Path, saved: AgentState) -> None:
     """Replace the file.
 
     Raises:

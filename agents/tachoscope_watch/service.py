@@ -61,7 +61,7 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class CycleResult:
     """What was found; `number` 0: nothing yet. `seconds`: what the last whole cycle took; `ended`: its end in Unix seconds."""
 
     number: int = 0
@@ -85,7 +85,7 @@ class Watch:
         self._executor = executor
         self._stop = threading.Event()
         self._last_good = time.monotonic()
-        self.round = Round()
+        self.round = CycleResult()
         config = web_config.load(settings.web_config) if settings.web_config is not None else None
         self._exposition = Exposition(lambda: self.round.families, lambda: self.round.number)
         routes = {
@@ -174,7 +174,7 @@ class Watch:
 
     def _tell(self, views: tuple[JobView, ...], failed: tuple[Failed, ...], seconds: float, ended: float) -> None:
         shown = tuple(families(views, failed, seconds=seconds, ended=ended))
-        self.round = Round(self.round.number + 1, views, failed, shown, seconds, ended)
+        self.round = CycleResult(self.round.number + 1, views, failed, shown, seconds, ended)
 
     def reload(self) -> None:
         """Read the web configuration again; one with faults changes nothing. May be called from a signal handler."""

@@ -32,7 +32,7 @@ Emit = Callable[[int, str, list[ShardSum], float], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Saved:
+class SavedCheckpoint:
     """A checkpoint that is whole, with the files of it that this rank wrote."""
 
     step: int
@@ -50,14 +50,14 @@ class Manifests:
     def __init__(self, emit: Emit) -> None:
         self._emit = emit
         self._on = os.environ.get(SWITCH, "1") != "0"
-        self._waiting: deque[Saved] = deque(maxlen=MAX_WAITING)
+        self._waiting: deque[SavedCheckpoint] = deque(maxlen=MAX_WAITING)
         self._changed = threading.Condition()
         self._stop = threading.Event()
         self._closing = False
         self._thread: threading.Thread | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
-    def put(self, saved: Saved) -> None:
+    def put(self, saved: SavedCheckpoint) -> None:
         """Take the checksums of this checkpoint, and not those of an older one of the same reference that still waits."""
         if not self._on or self._closing or not saved.files:
             return
@@ -105,7 +105,7 @@ class Manifests:
             if shards:
                 self._emit(saved.step, saved.reference, shards, time.monotonic() - begin)
 
-    def _checksums(self, saved: Saved) -> list[ShardSum]:
+    def _checksums(self, saved: SavedCheckpoint) -> list[ShardSum]:
         """Return the checksums of the files below the reference, in the order of their paths.
 
         Raises:

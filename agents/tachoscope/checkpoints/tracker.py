@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from typing import Any, Protocol
 
 from tachoscope.checkpoints import checkpoint_name as references
-from tachoscope.checkpoints.manifest import Manifests, Saved
+from tachoscope.checkpoints.manifest import Manifests, SavedCheckpoint
 from tachoscope.checkpoints.save_nesting import Call, Calls, distributed_files, written
 from tachoscope.preemption.poll import Notices
 from tachoscope.profiling.annotations import CHECKPOINT, Annotations
@@ -168,7 +168,7 @@ class Checkpoints:
             after_notice=call.after_notice,
         )
         if references.is_local(call.reference):
-            self._manifests.put(Saved(step, call.reference, call.files))
+            self._manifests.put(SavedCheckpoint(step, call.reference, call.files))
 
     def _manifest(self, step: int, reference: str, shards: list[ShardSum], seconds: float) -> None:
         self._probe.outbox.write(records.CheckpointManifest, step=step, reference=reference, shards=shards, seconds=seconds)

@@ -15,7 +15,7 @@ from typing import get_args
 import msgspec
 
 from tachoscope_core.checkpoints.saves import Checkpoint, Said, take
-from tachoscope_core.checkpoints.verification import Result, Verdict
+from tachoscope_core.checkpoints.verification import ReadBack, Result
 from tachoscope_core.metrics import checkpoints as names
 from tachoscope_core.records import records
 from tachoscope_node.common.shares import has_room
@@ -39,7 +39,7 @@ _BYTES_OF_FILE = 64
 """Of a file in memory beside its path and checksum."""
 
 
-class Known(msgspec.Struct):
+class CheckpointState(msgspec.Struct):
     """A checkpoint and what came of reading it back. Times are Unix seconds.
 
     Attributes:
@@ -67,12 +67,12 @@ class JobChecks(msgspec.Struct):
     attempt: int = 0
     world_size: int = 0
     ranks: set[int] = set()
-    known: dict[str, Known] = {}
+    known: dict[str, CheckpointState] = {}
     counts: dict[str, int] = {}
     served_at: float = 0.0
     bytes: int = 0
 
-    def newest_first(self) -> list[Known]:
+    def newest_first(self) -> list[CheckpointState]:
         """Return all that are known, by when they were saved."""
         return sorted(self.known.values(), key=lambda known: known.checkpoint.saved_at, reverse=True)
 
@@ -126,7 +126,7 @@ class VerifyQueue:
                 return
             known = checks.known.get(record.reference)
             if known is None or known.checkpoint is not found:
-                known = checks.known[record.reference] = Known(found, now)
+                known = checks.known[record.reference] = CheckpointState(found, now)
             known.news_at, known.result, known.second_look = now, "", False
             self._bound(checks)
             self._changed = True
@@ -172,7 +172,7 @@ class VerifyQueue:
                 return Task(name, checks.attempt, checks.uid, copy, expected, whole, known.news_at)
         return None
 
-    def done(self, task: Task, verdict: Verdict, now: float) -> bool:
+    def done(self, task: Task, verdict: ReadBack, now: float) -> bool:
         """Note a result; say whether it counts: not if the checkpoint was saved again meanwhile, or has to be read once more."""
         with self._lock:
             checks = self.jobs.get(task.job)
@@ -250,7 +250,7 @@ def _started(checks: JobChecks, record: records.JobStarted) -> None:
         checks.ranks.add(record.rank)
 
 
-def _due(checks: JobChecks, now: float) -> Known | None:
+def _due(checks: JobChecks, now: float) -> CheckpointState | None:
     ranked = checks.newest_first()
     ready = (known for known in ranked if not known.result and not known.second_look and _is_ready(known, now))
     if (found := next(ready, None)) is not None:
@@ -260,7 +260,7 @@ def _due(checks: JobChecks, now: float) -> Known | None:
     return next((known for known in again if now >= known.due_at), None)
 
 
-def _is_ready(known: Known, now: float) -> bool:
+def _is_ready(known: CheckpointState, now: float) -> bool:
     """Return whether all have said what they wrote, or will not. Without any manifest there is nothing to do."""
     if not known.checkpoint.manifests:
         return False

@@ -17,7 +17,7 @@ from io import FileIO
 
 import msgspec
 
-from tachoscope_core.checkpoints.verification import Manifest, Verdict, open_regular, verify
+from tachoscope_core.checkpoints.verification import Manifest, ReadBack, open_regular, verify
 
 _NOBODY = 65534
 _LOOK_BYTES = 64 << 20
@@ -48,7 +48,7 @@ def main() -> None:
     try:
         become(order.uid)
     except OSError:
-        verdict = Verdict("unreachable", f"the agent may not read as user {order.uid}: it needs CAP_SETUID and CAP_SETGID")
+        verdict = ReadBack("unreachable", f"the agent may not read as user {order.uid}: it needs CAP_SETUID and CAP_SETGID")
     else:
         verdict = carry_out(order)
     sys.stdout.buffer.write(msgspec.json.encode(verdict))
@@ -72,7 +72,7 @@ def become(uid: int) -> None:
     os.setresuid(uid, uid, uid)
 
 
-def carry_out(order: Order) -> Verdict:
+def carry_out(order: Order) -> ReadBack:
     """Read the checkpoint back with the rights that this process has."""
     found = verify(
         order.reference,

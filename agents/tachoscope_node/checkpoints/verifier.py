@@ -15,7 +15,7 @@ import msgspec
 import tachoscope_core
 import tachoscope_node
 from tachoscope_core.checkpoints.saves import said
-from tachoscope_core.checkpoints.verification import Verdict
+from tachoscope_core.checkpoints.verification import ReadBack
 from tachoscope_core.records import records
 from tachoscope_node.checkpoints.queue import Task, VerifyQueue
 from tachoscope_node.checkpoints.reader_process import Order
@@ -104,22 +104,22 @@ class Verifier:
         if task is None:
             return False
         order = self._order(task)
-        verdict = order if isinstance(order, Verdict) else in_a_process(order, self._stop)
+        verdict = order if isinstance(order, ReadBack) else in_a_process(order, self._stop)
         if verdict is None:
             return False
         if self.queue.done(task, verdict, self._clock()):
             self._tell(task, verdict)
         return True
 
-    def _order(self, task: Task) -> Order | Verdict:
+    def _order(self, task: Task) -> Order | ReadBack:
         """Return what to read, or why it is not read. The agent's own rights are not the job's: they must not read for it."""
         settings, me = self.settings, os.geteuid()
         if not settings.roots and os.environ.get("KUBERNETES_SERVICE_HOST"):
-            return Verdict("unreachable", "in Kubernetes only what lies in checkpoints.roots is read, and none is configured")
+            return ReadBack("unreachable", "in Kubernetes only what lies in checkpoints.roots is read, and none is configured")
         if me not in {0, task.uid}:
-            return Verdict("unreachable", f"an agent of user {me} does not read files for user {task.uid}")
+            return ReadBack("unreachable", f"an agent of user {me} does not read files for user {task.uid}")
         if task.checkpoint.bytes > settings.max_bytes:
-            return Verdict("unverifiable", f"it has {task.checkpoint.bytes} bytes, checkpoints.max_bytes is {settings.max_bytes}")
+            return ReadBack("unverifiable", f"it has {task.checkpoint.bytes} bytes, checkpoints.max_bytes is {settings.max_bytes}")
         return Order(
             task.checkpoint.reference,
             mapped(task.checkpoint.reference, settings.paths),
@@ -131,7 +131,7 @@ class Verifier:
             settings.bytes_per_second,
         )
 
-    def _tell(self, task: Task, verdict: Verdict) -> None:
+    def _tell(self, task: Task, verdict: ReadBack) -> None:
         checkpoint = task.checkpoint
         if verdict.result != "sound":
             what = f"checkpoint {checkpoint.reference[:_MAX_FAULT]!r} of job {task.job}"
@@ -180,7 +180,7 @@ def mapped(path: str, paths: dict[str, str]) -> str:
     return path
 
 
-def in_a_process(order: Order, stop: threading.Event) -> Verdict | None:
+def in_a_process(order: Order, stop: threading.Event) -> ReadBack | None:
     """Carry out an order by `reader_process`, in a process of its own; None if `stop` was set meanwhile."""
     packages = (tachoscope_node, tachoscope_core, msgspec)
     places = dict.fromkeys(str(Path(str(package.__file__)).parents[1]) for package in packages)
@@ -205,6 +205,6 @@ def in_a_process(order: Order, stop: threading.Event) -> Verdict | None:
                 return None
             continue
         try:
-            return msgspec.json.decode(answer, type=Verdict)
+            return msgspec.json.decode(answer, type=ReadBack)
         except msgspec.DecodeError:
-            return None if stop.is_set() else Verdict("unreachable", f"reading back ended with code {process.returncode}")
+            return None if stop.is_set() else ReadBack("unreachable", f"reading back ended with code {process.returncode}")

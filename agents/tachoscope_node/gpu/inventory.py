@@ -18,7 +18,7 @@ class _File(msgspec.Struct):
     gpus: list[Gpu] = []
 
 
-class Known:
+class Inventory:
     """Whole GPUs by UUID, and how many there should be.
 
     Args:

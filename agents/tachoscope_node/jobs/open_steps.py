@@ -6,7 +6,7 @@ from tachoscope_core.metrics.training import STEP_SLOWDOWN
 from tachoscope_core.records.records import StepDone
 from tachoscope_node.jobs import hang_time as standstill
 from tachoscope_node.jobs.state import RECENT_STEPS, Job, Rank
-from tachoscope_node.jobs.step_attribution import Attributed, Waited, split_waiting
+from tachoscope_node.jobs.step_attribution import PendingWait, StepStates, split_waiting
 
 MAX_OPEN_STEPS = 256
 """Steps of a job that wait for its other ranks from one look at the spool to the next: ranks write a tenth of a second apart."""
@@ -14,13 +14,13 @@ MAX_OPEN_STEPS_IN_A_LOOK = 4096
 """The same within a look: one rank's file is read before the next one's, and each may hold all steps since the last look."""
 
 
-def take(job: Job, rank: Rank, step: StepDone, part: Attributed) -> None:
+def take(job: Job, rank: Rank, step: StepDone, part: StepStates) -> None:
     """Take a rank's part of a step, and settle the step if it was the last part of it."""
     parts = job.open_steps.setdefault(step.step, {})
     if rank.rank in parts:  # the step again, by a process started again
         _settle(job, {rank.rank: parts[rank.rank]})
     excused = standstill.own_excuse_seconds(step)
-    parts[rank.rank] = Waited(part.wall, part.waiting, part.exchange, step.wall_seconds, excused)
+    parts[rank.rank] = PendingWait(part.wall, part.waiting, part.exchange, step.wall_seconds, excused)
     if job.whole(parts):
         _settle(job, job.open_steps.pop(step.step))
     elif len(job.open_steps) > MAX_OPEN_STEPS_IN_A_LOOK:
@@ -46,7 +46,7 @@ def settle_earlier(job: Job, rank: Rank, attempt: int) -> None:
             _settle(job, job.open_steps.pop(number))
 
 
-def _settle(job: Job, parts: dict[int, Waited]) -> None:
+def _settle(job: Job, parts: dict[int, PendingWait]) -> None:
     states, late = split_waiting(parts, whole=job.whole(parts))
     for rank, seconds in states.items():
         for state, value in seconds.items():

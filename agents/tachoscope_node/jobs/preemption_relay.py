@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from tachoscope.preemption.notice_file import Notice, leave
 from tachoscope_node.jobs.registry import Job
-from tachoscope_node.jobs.standin_launcher import Keeper
+from tachoscope_node.jobs.standin_launcher import StandInLauncher
 from tachoscope_node.spool.follower import Directory
 
 
@@ -18,7 +18,7 @@ class Notices:
         log: gets a sentence for each notice.
     """
 
-    def __init__(self, keeper: Keeper, log: Callable[[str], None]) -> None:
+    def __init__(self, keeper: StandInLauncher, log: Callable[[str], None]) -> None:
         self._keeper = keeper
         self._log = log
         self._stands = False

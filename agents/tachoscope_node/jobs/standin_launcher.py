@@ -35,7 +35,7 @@ class _Held:
     last_gone_time: float = 0.0
 
 
-class Keeper:
+class StandInLauncher:
     """Stands in for the launcher of jobs that have none. Not thread-safe: the agent calls it under its lock.
 
     Args:

@@ -18,7 +18,7 @@ from tachoscope_core.metrics.training import (
 )
 from tachoscope_core.records.records import JobStarted
 from tachoscope_node.jobs.integrity_counts import Integrity
-from tachoscope_node.jobs.step_attribution import Clocks, Waited
+from tachoscope_node.jobs.step_attribution import Clocks, PendingWait
 from tachoscope_node.jobs.step_baseline import Regularity
 from tachoscope_node.jobs.step_progress import Progress
 from tachoscope_service.metrics.buckets import Buckets, empty_buckets
@@ -140,7 +140,7 @@ class Job(msgspec.Struct):
     failed_at: float | None = None
     failed_attempt: int = 0
     excused_at: float = 0.0
-    open_steps: dict[int, dict[int, Waited]] = {}
+    open_steps: dict[int, dict[int, PendingWait]] = {}
     late: list[tuple[float, float]] = []
     step_slowdown: Buckets = msgspec.field(default_factory=lambda: empty_buckets(STEP_SLOWDOWN.buckets))
     regularity: Regularity = msgspec.field(default_factory=Regularity)
@@ -157,7 +157,7 @@ class Job(msgspec.Struct):
         self.recovery.observe(max(seconds, 0.0), RECOVERY_SECONDS.buckets)
         self.failed_at = None
 
-    def whole(self, parts: dict[int, Waited]) -> bool:
+    def whole(self, parts: dict[int, PendingWait]) -> bool:
         """Return whether these are of all ranks of the job."""
         return len(parts) >= max(rank.world_size for rank in self.ranks.values() if rank.rank in parts or not rank.ended)
 

@@ -40,7 +40,7 @@ class Clocks(msgspec.Struct):
             self.backward_delay = min(step.run_delay_seconds.get("backward", 0.0), self.step_delay)
 
 
-class Attributed(msgspec.Struct):
+class StepStates(msgspec.Struct):
     """A step by state. `states`, `waiting` and `exchange` sum to `wall`.
 
     Attributes:
@@ -55,8 +55,8 @@ class Attributed(msgspec.Struct):
     exchange: float = 0.0
 
 
-class Waited(msgspec.Struct, gc=False):
-    """What stays open of a rank's step until the others have finished it too: see `Attributed`.
+class PendingWait(msgspec.Struct, gc=False):
+    """What stays open of a rank's step until the others have finished it too: see `StepStates`.
 
     Attributes:
         seconds: of the whole step, where parts of it are accounted otherwise. excused: of them, in a checkpoint or an evaluation.
@@ -79,7 +79,7 @@ def data_wait_seconds(step: StepDone) -> float:
     return step.phase_seconds.get("data_wait", 0.0) + step.phase_seconds.get("preparation", 0.0)
 
 
-def attribute(step: StepDone, clocks: Clocks, *, together: bool) -> Attributed:
+def attribute(step: StepDone, clocks: Clocks, *, together: bool) -> StepStates:
     """Return a plausible step by state.
 
     Args:
@@ -97,7 +97,7 @@ def _host_states(phases: dict[str, float]) -> dict[str, float]:
     return states
 
 
-def _on_cpu(step: StepDone, clocks: Clocks, *, together: bool) -> Attributed:
+def _on_cpu(step: StepDone, clocks: Clocks, *, together: bool) -> StepStates:
     clocks.read(step)
     phases = step.phase_seconds
     states = _host_states(phases)
@@ -110,10 +110,10 @@ def _on_cpu(step: StepDone, clocks: Clocks, *, together: bool) -> Attributed:
     states["host_wait"] = states.get("host_wait", 0.0) + rest_delay + backward_delay
     waiting = blocked + phases.get("collective", 0.0)
     states["unexplained"] = max(step.wall_seconds - waiting - sum(states.values()), 0.0) + states.get("unexplained", 0.0)
-    return Attributed(step.wall_seconds, states, waiting)
+    return StepStates(step.wall_seconds, states, waiting)
 
 
-def _on_device(step: StepDone) -> Attributed:
+def _on_device(step: StepDone) -> StepStates:
     """Split the device's time: the gap in which nothing was queued goes to what the host did then, the rest of it to launching."""
     device, wall = step.device_seconds, step.wall_seconds
     gap = device.get("gap", 0.0)
@@ -130,10 +130,10 @@ def _on_device(step: StepDone) -> Attributed:
         states = {state: seconds * wall / measured for state, seconds in states.items()}
         exchange *= wall / measured
     states["unexplained"] = states.get("unexplained", 0.0) + max(wall - sum(states.values()) - exchange, 0.0)
-    return Attributed(wall, states, 0.0, exchange)
+    return StepStates(wall, states, 0.0, exchange)
 
 
-def split_waiting(parts: dict[int, Waited], *, whole: bool) -> tuple[dict[int, dict[str, float]], float | None]:
+def split_waiting(parts: dict[int, PendingWait], *, whole: bool) -> tuple[dict[int, dict[str, float]], float | None]:
     """Give the waiting of a step to its states: return each rank's seconds by state, and what the latest rank cost the others, if
     there are others and one of them waited.
 

@@ -41,7 +41,7 @@ class Who:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownProcess:
     """What a process under the probe says about itself, and which user told it; `step_seconds`: of its last step, 0: not known."""
 
     uid: int
@@ -55,7 +55,7 @@ class UnknownError(Exception):
     """It cannot be told what a process is; the message says why."""
 
 
-def identify(proc: Path, sender: Sender, known: Mapping[int, Known], directory: Path | None = None) -> Who:
+def identify(proc: Path, sender: Sender, known: Mapping[int, KnownProcess], directory: Path | None = None) -> Who:
     """Return who a process is.
 
     Args:
@@ -115,7 +115,7 @@ class Clients:
         clock: monotonic seconds.
     """
 
-    def __init__(self, proc: Path, known: Callable[[], Mapping[int, Known]], clock: Callable[[], float]) -> None:
+    def __init__(self, proc: Path, known: Callable[[], Mapping[int, KnownProcess]], clock: Callable[[], float]) -> None:
         self._proc = proc
         self.known = known
         self._clock = clock

@@ -18,7 +18,7 @@ from tachoscope_core.storage import profile_requests
 from tachoscope_core.storage.profile_requests import EXPIRY_SECONDS, Request
 from tachoscope_core.storage.store import Store
 from tachoscope_node.profiling.automatic import Automatic
-from tachoscope_node.profiling.clients import Clients, Known, Who
+from tachoscope_node.profiling.clients import Clients, KnownProcess, Who
 from tachoscope_node.profiling.endpoint import Endpoint, Sender
 from tachoscope_node.profiling.limits import refusal
 from tachoscope_node.profiling.parts import Place
@@ -53,7 +53,7 @@ class Profiler:
         proc: Path,
         state: Path,
         log: Log,
-        known: Callable[[], Mapping[int, Known]],
+        known: Callable[[], Mapping[int, KnownProcess]],
         automatic: Automatic | None = None,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,

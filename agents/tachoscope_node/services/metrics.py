@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from tachoscope_core.metrics import serving as names
 from tachoscope_core.metrics.metric import Metric
-from tachoscope_node.services.state import Engines, Look, Requests, Service
+from tachoscope_node.services.state import Engines, EngineState, Requests, Service
 from tachoscope_service.metrics.buckets import Buckets
 from tachoscope_service.metrics.family import Family, Histogram, Point
 
@@ -73,7 +73,7 @@ def _preemptions(services: Iterable[Service]) -> Iterator[Point]:
 
 
 def _gauges(services: Iterable[Service]) -> Iterator[Family]:
-    looks: dict[tuple[str, str], list[Look]] = {}
+    looks: dict[tuple[str, str], list[EngineState]] = {}
     for service in services:
         for process in service.alive():
             for look in process.engines.values():

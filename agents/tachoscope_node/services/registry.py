@@ -22,7 +22,7 @@ from tachoscope_core.records import records
 from tachoscope_core.records import serving as serving_records
 from tachoscope_node.common.shares import has_room
 from tachoscope_node.config.settings import Limits
-from tachoscope_node.services.state import Engines, Look, Requests, Service, ServiceProcess
+from tachoscope_node.services.state import Engines, EngineState, Requests, Service, ServiceProcess
 
 OTHER = "other"
 MAX_VERSIONS = 8
@@ -198,7 +198,7 @@ class Services:
         sums.prompt_tokens += record.prompt_tokens
         sums.preemptions += record.preemptions
         if record.engine[:MAX_LABEL] in process.engines or len(process.engines) < MAX_ENGINES:
-            look = Look(model, at, record.running_mean, record.waiting_mean, record.kv_cache_usage_ratio)
+            look = EngineState(model, at, record.running_mean, record.waiting_mean, record.kv_cache_usage_ratio)
             process.engines[record.engine[:MAX_LABEL]] = look
 
     def _before(self, service: Service, process: ServiceProcess) -> float:

@@ -17,7 +17,7 @@ from tachoscope_core.metrics.serving import (
 from tachoscope_service.metrics.buckets import Buckets, empty_buckets
 
 
-class Look(msgspec.Struct):
+class EngineState(msgspec.Struct):
     """What an engine last said of itself, up to `until`; None: it does not say it."""
 
     model: str
@@ -48,7 +48,7 @@ class ServiceProcess(msgspec.Struct):
     in_flight: int = 0
     beat_unix: float = 0.0
     ended: str = ""
-    engines: dict[str, Look] = {}
+    engines: dict[str, EngineState] = {}
     begun: bool = False
 
 

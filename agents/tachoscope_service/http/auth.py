@@ -27,7 +27,7 @@ BCRYPT_BYTES = 72
 """bcrypt reads no more of a password. htpasswd and Go cut it there without a word, bcrypt 5 raises: so it is cut here."""
 
 
-class Verdict(enum.Enum):
+class AuthResult(enum.Enum):
     """The answer to a request's credentials."""
 
     ALLOWED = "allowed"
@@ -36,7 +36,7 @@ class Verdict(enum.Enum):
     """Too many guesses wait already: try again later."""
 
 
-Later = Callable[[Verdict], None]
+Later = Callable[[AuthResult], None]
 
 
 class Auth:
@@ -69,16 +69,16 @@ class Auth:
         basic = ('Basic realm="tachoscope"',) if self._users else ()
         return (*basic, 'Bearer realm="tachoscope"') if self._tokens else basic
 
-    def check(self, authorization: str | None, later: Later) -> Verdict | None:
+    def check(self, authorization: str | None, later: Later) -> AuthResult | None:
         """Return the verdict, or None where it takes bcrypt: then `later` gets it, from the worker thread."""
         if not self._users and not self._tokens:
-            return Verdict.ALLOWED
+            return AuthResult.ALLOWED
         scheme, _, credentials = (authorization or "").partition(" ")
         if scheme.lower() == "bearer":
             return self._check_token(credentials.strip())
         if scheme.lower() == "basic" and self._users:
             return self._check_password(credentials.strip(), later)
-        return Verdict.REFUSED
+        return AuthResult.REFUSED
 
     def close(self, *, wait: bool) -> None:
         """End the worker thread. Those who still wait are told to come again: their answer would be of yesterday's users."""
@@ -93,7 +93,7 @@ class Auth:
                     self._queue.get_nowait()
             self._queue.put_nowait(None)
         for later in waiting:
-            later(Verdict.BUSY)
+            later(AuthResult.BUSY)
         if wait and worker is not None:
             worker.join()
 
@@ -101,36 +101,36 @@ class Auth:
         # The key is random: neither the memory of right answers nor the time of a look-up tells anything of a secret.
         return hmac.digest(self._key, kind + b"\0" + secret, "sha256")
 
-    def _check_token(self, token: str) -> Verdict:
+    def _check_token(self, token: str) -> AuthResult:
         presented = self._digest(b"bearer", token.encode())
         matches = [hmac.compare_digest(known, presented) for known in self._tokens]
-        return Verdict.ALLOWED if any(matches) else Verdict.REFUSED
+        return AuthResult.ALLOWED if any(matches) else AuthResult.REFUSED
 
-    def _check_password(self, credentials: str, later: Later) -> Verdict | None:
+    def _check_password(self, credentials: str, later: Later) -> AuthResult | None:
         try:
             given = base64.b64decode(credentials, validate=True)
         except (binascii.Error, ValueError):
-            return Verdict.REFUSED
+            return AuthResult.REFUSED
         user, colon, password = given.partition(b":")
         if not colon:
-            return Verdict.REFUSED
+            return AuthResult.REFUSED
         key = self._digest(b"basic", given)
         with self._lock:
             if key in self._remembered:
                 self._remembered[key] = self._remembered.pop(key)  # the latest used is the last to go
-                return Verdict.ALLOWED
+                return AuthResult.ALLOWED
             return self._enqueue(key, user, password, later)
 
-    def _enqueue(self, key: bytes, user: bytes, password: bytes, later: Later) -> Verdict | None:
+    def _enqueue(self, key: bytes, user: bytes, password: bytes, later: Later) -> AuthResult | None:
         if self._closed:
-            return Verdict.BUSY
+            return AuthResult.BUSY
         if key in self._waiting:  # the same guess from many connections costs one bcrypt
             self._waiting[key].append(later)
             return None
         try:
             self._queue.put_nowait((key, user, password))
         except queue.Full:
-            return Verdict.BUSY
+            return AuthResult.BUSY
         self._waiting[key] = [later]
         if self._worker is None:
             self._worker = threading.Thread(target=self._work, name="tachoscope-auth", daemon=True)
@@ -146,7 +146,7 @@ class Auth:
                 if right and not self._closed:
                     self._remember(key)
             for later in waiters:
-                later(Verdict.ALLOWED if right else Verdict.REFUSED)
+                later(AuthResult.ALLOWED if right else AuthResult.REFUSED)
 
     def _matches(self, user: bytes, password: bytes) -> bool:
         hashed = self._users.get(user)

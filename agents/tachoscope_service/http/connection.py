@@ -9,35 +9,35 @@ from typing import Protocol
 
 import h11
 
-from tachoscope_service.http.auth import Auth, Verdict
-from tachoscope_service.http.messages import BadRequestError, Head, HttpStream, Response, plain
-from tachoscope_service.http.transport import Door, Limits, Wire
+from tachoscope_service.http.auth import Auth, AuthResult
+from tachoscope_service.http.messages import BadRequestError, HttpStream, RequestHead, Response, plain
+from tachoscope_service.http.transport import ConnectionPolicy, Limits, TransportProtocol
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class SitePolicy:
     """What a web configuration makes of the server; a reload makes a new one."""
 
-    door: Door
+    door: ConnectionPolicy
     headers: tuple[tuple[str, str], ...]
     auth: Auth
 
 
-class Host(Protocol):
+class ConnectionHost(Protocol):
     """What a connection needs of its server."""
 
     @property
     def limits(self) -> Limits: ...
     @property
-    def site(self) -> Site: ...
+    def site(self) -> SitePolicy: ...
     @property
     def read_buffer(self) -> bytearray: ...
-    def answer(self, head: Head) -> Response: ...
+    def answer(self, head: RequestHead) -> Response: ...
     def count(self, reason: str) -> None: ...
     def forget(self, connection: Connection) -> None: ...
 
 
-class Connection(Wire):
+class Connection(TransportProtocol):
     """The requests and answers of one client.
 
     Attributes:
@@ -45,14 +45,14 @@ class Connection(Wire):
         last_used: the loop's time of the connection or of the latest answer.
     """
 
-    def __init__(self, host: Host, loop: asyncio.AbstractEventLoop, sock: socket.socket) -> None:
+    def __init__(self, host: ConnectionHost, loop: asyncio.AbstractEventLoop, sock: socket.socket) -> None:
         self._site = host.site
         super().__init__(loop, sock, self._site.door, host.limits, host.read_buffer)
         self.served = False
         self.last_used = loop.time()
         self._host = host
         self._http = HttpStream()
-        self._head: Head | None = None
+        self._head: RequestHead | None = None
         self._allowed = False
         self._between = False
         """Whether one request is answered and nothing of the next is here."""
@@ -110,7 +110,7 @@ class Connection(Wire):
         self._host.count("malformed")
         self._respond(plain(status), last=True)
 
-    def _check(self, head: Head) -> None:
+    def _check(self, head: RequestHead) -> None:
         self.busy = True
         self._between = False
         self.stop_timer()
@@ -120,19 +120,19 @@ class Connection(Wire):
         if verdict is not None:
             self._judged(verdict)
 
-    def _judged_elsewhere(self, verdict: Verdict) -> None:
+    def _judged_elsewhere(self, verdict: AuthResult) -> None:
         try:
             self.loop.call_soon_threadsafe(self._judged, verdict)
         except RuntimeError:
             return  # the loop is closed: the server stopped meanwhile
 
-    def _judged(self, verdict: Verdict) -> None:
+    def _judged(self, verdict: AuthResult) -> None:
         if self._closed or self._head is None:
             return
-        self._allowed = verdict is Verdict.ALLOWED
+        self._allowed = verdict is AuthResult.ALLOWED
         if self._allowed:
             self._respond(self._host.answer(self._head))
-        elif verdict is Verdict.REFUSED:
+        elif verdict is AuthResult.REFUSED:
             self._host.count("unauthorised")
             self._respond(plain(401, *(("WWW-Authenticate", offer) for offer in self._host.site.auth.challenges)))
         else:

@@ -49,7 +49,7 @@ def plain(status: int, *headers: tuple[str, str]) -> Response:
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class RequestHead:
     """What a client asks for: what the handler may know, and what it may not."""
 
     method: str
@@ -86,7 +86,7 @@ class HttpStream:
         """Whether a part of a request is here."""
         return bool(self._unread) or bool(self._h11.trailing_data[0])
 
-    def next_head(self) -> Head | None:
+    def next_head(self) -> RequestHead | None:
         """Return the next request, or None where there is not all of it yet.
 
         Raises:
@@ -144,7 +144,7 @@ def _host(header: str) -> str:
         return ""
 
 
-def _head(event: h11.Request) -> Head:
+def _head(event: h11.Request) -> RequestHead:
     if event.http_version not in (b"1.0", b"1.1"):  # h11 takes any number for 1.1
         raise BadRequestError(505)
     headers: dict[bytes, bytes] = {}
@@ -160,7 +160,7 @@ def _head(event: h11.Request) -> Head:
     path, _, query = target.partition("?")
     text = {name: headers.get(name, b"").decode("latin-1") for name in (b"accept", b"accept-encoding")}
     authorization = headers.get(b"authorization")
-    return Head(
+    return RequestHead(
         method=event.method.decode("ascii"),
         request=Request(path, query, text[b"accept"], text[b"accept-encoding"]),
         authorization=None if authorization is None else authorization.decode("latin-1"),

@@ -23,10 +23,10 @@ from typing import Any
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_service.http import web_config as web_configs
 from tachoscope_service.http.auth import Auth
-from tachoscope_service.http.connection import Connection, Site
-from tachoscope_service.http.messages import Head, Request, Response, plain
+from tachoscope_service.http.connection import Connection, SitePolicy
+from tachoscope_service.http.messages import Request, RequestHead, Response, plain
 from tachoscope_service.http.tls import plain_san
-from tachoscope_service.http.transport import READ_BYTES, Door, Limits
+from tachoscope_service.http.transport import READ_BYTES, ConnectionPolicy, Limits
 from tachoscope_service.http.web_config import WebConfig
 
 __all__ = ["Limits", "Request", "Response", "WebServer"]
@@ -129,7 +129,7 @@ class WebServer:
 
     # In the server's thread.
 
-    def answer(self, head: Head) -> Response:
+    def answer(self, head: RequestHead) -> Response:
         """Return the page that an authorised client asks for."""
         if self._loopback and self._is_open and not _means_this_machine(head.host):
             return plain(421)
@@ -171,7 +171,7 @@ class WebServer:
             loop.run_until_complete(_finish(self._tasks))
             loop.close()
 
-    def _replace_site(self, site: Site, done: threading.Event) -> None:
+    def _replace_site(self, site: SitePolicy, done: threading.Event) -> None:
         old, self.site = self.site, site
         old.auth.close(wait=False)
         for connection in list(self._connections):
@@ -266,10 +266,10 @@ def _sound(response: Response) -> Response:
     return response
 
 
-def _site(config: WebConfig | None) -> Site:
+def _site(config: WebConfig | None) -> SitePolicy:
     config = config or WebConfig()
-    door = Door(web_configs.ssl_context(config), frozenset(plain_san(name) for name in config.client_allowed_sans))
-    return Site(door, config.headers, Auth(config.users, config.tokens))
+    door = ConnectionPolicy(web_configs.ssl_context(config), frozenset(plain_san(name) for name in config.client_allowed_sans))
+    return SitePolicy(door, config.headers, Auth(config.users, config.tokens))
 
 
 def _within_file_limit(limits: Limits) -> Limits:

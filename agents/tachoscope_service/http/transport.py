@@ -46,14 +46,14 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class ConnectionPolicy:
     """How a connection is opened: TLS or not, and the names one of which a client's certificate must have, if any are given."""
 
     context: ssl.SSLContext | None
     sans: frozenset[str]
 
 
-class Wire(asyncio.BufferedProtocol, abc.ABC):
+class TransportProtocol(asyncio.BufferedProtocol, abc.ABC):
     """The protocol of one connection, up to what it carries.
 
     Args:
@@ -64,7 +64,9 @@ class Wire(asyncio.BufferedProtocol, abc.ABC):
         buffer: where all connections of a loop read into, one after the other.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, sock: socket.socket, door: Door, limits: Limits, buffer: bytearray) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, sock: socket.socket, door: ConnectionPolicy, limits: Limits, buffer: bytearray
+    ) -> None:
         self.loop = loop
         self.limits = limits
         self.ended = False

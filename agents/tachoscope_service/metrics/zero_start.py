@@ -25,7 +25,7 @@ _OF_JOB_TIME = (JOB_TIME_SECONDS, JOB_HELD_SECONDS, JOB_EFFECTIVE_SECONDS)
 METRICS = frozenset(metric.name for metric in (INTEGRITY_EVENTS, SHARD_FAILURES, *_OF_JOB_TIME))
 
 
-class Newborn:
+class ZeroStart:
     """Remembers since when each series is there; what is there at the first look is old. Any thread may call it."""
 
     def __init__(self) -> None:

@@ -25,7 +25,7 @@ CHOSEN_PLACE = "".join(f"{{{{ with $labels.{label} }}}}&var-{label}={{{{ . | url
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Annotation:
     """What is known only when the alert fires, as text.
 
     Attributes:
@@ -44,7 +44,7 @@ class Said:
     chosen: str = ""
 
 
-def annotations_of(slo: Slo, tier: Tier, policy: Policy, timing: Timing, said: Said | None = None) -> dict[str, str]:
+def annotations_of(slo: Slo, tier: Tier, policy: Policy, timing: Timing, said: Annotation | None = None) -> dict[str, str]:
     """Return the annotations of a tier's alert; `said` by default as templates."""
     said = said or templates(slo, tier, timing)
     variables = {label: _escaped(said.labels[label]) for label in slo.by if label not in IDENTITY}
@@ -66,7 +66,7 @@ def annotations_of(slo: Slo, tier: Tier, policy: Policy, timing: Timing, said: S
     }
 
 
-def templates(slo: Slo, tier: Tier, timing: Timing) -> Said:
+def templates(slo: Slo, tier: Tier, timing: Timing) -> Annotation:
     """Return what Prometheus fills in.
 
     What is left of the budget was recorded up to half an hour ago: it is at most what the events of the long window have left. Of a
@@ -82,7 +82,7 @@ def templates(slo: Slo, tier: Tier, timing: Timing) -> Said:
     looks = f"scalar(count_over_time({measured}[{duration(timing.scaled(tier.long_seconds))}]))"
     left = f"clamp_min(clamp_max(100 * last_over_time({remaining}[{span}]), 100 - {spent} * %g * {looks}), 0)"
     ask = f"printf `{left}`{arguments} $value{arguments}"
-    return Said(
+    return Annotation(
         labels={label: f"{{{{ $labels.{label} }}}}" for label in slo.by},
         bad="{{ $value | humanizePercentage }}",
         burn=f'{{{{ printf "%g / {budget}" $value | query | first | value | printf "%.1f" }}}}',
@@ -98,10 +98,10 @@ def _of_the_alert(name: str, slo: Slo) -> str:
     return recorded(name, slo, **dict.fromkeys(slo.by, "%q")).replace('"%q"', "%q")
 
 
-def filled_in(slo: Slo, timing: Timing, labels: Mapping[str, str], ratio: float, left: float) -> Said:
+def filled_in(slo: Slo, timing: Timing, labels: Mapping[str, str], ratio: float, left: float) -> Annotation:
     """Return what Prometheus makes of the templates; `ratio`: of bad events, `left`: part of the budget."""
     budget, hours = float(number(slo.budget)), float(number(timing.scaled(slo.period_days * DAY) / HOUR))
-    return Said(
+    return Annotation(
         labels=labels,
         bad=f"{100 * ratio:.4g}%",
         burn=f"{ratio / budget:.1f}",

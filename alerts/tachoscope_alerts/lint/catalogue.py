@@ -43,7 +43,7 @@ _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownSeries:
     """A series that there is.
 
     Attributes:
@@ -76,7 +76,7 @@ class Known:
         return self.any_label or label in self.all_labels
 
 
-Catalogue = Mapping[str, Known]
+Catalogue = Mapping[str, KnownSeries]
 
 _VALUES: dict[str, dict[str, tuple[str, ...]]] = {
     gpu_metrics.GPU_ACTIVE.name: {"unit": gpu_metrics.GPU_UNITS},
@@ -144,11 +144,11 @@ def catalogue(slos: Iterable[Slo] = (), own: Iterable[Path] = (), recordings: It
     found |= recorded(slos)
     for one in load(places.path_of("recordings.yaml")) if recordings is None else recordings:
         values = values_of(one, {name: found[name].values for name in one.reads if name in found})
-        found[one.name] = Known(one.name, "gauge", one.labels, "alerts/recordings.yaml", values, recorded=True)
+        found[one.name] = KnownSeries(one.name, "gauge", one.labels, "alerts/recordings.yaml", values, recorded=True)
     return found
 
 
-def recorded(slos: Iterable[Slo]) -> dict[str, Known]:
+def recorded(slos: Iterable[Slo]) -> dict[str, KnownSeries]:
     """Return the series that the rules of objectives record."""
     known = list(slos)
     labels = frozenset({"slo", "area"}).union(*(slo.by for slo in known))
@@ -161,12 +161,12 @@ def recorded(slos: Iterable[Slo]) -> dict[str, Known]:
         expressions.OBJECTIVE: labels,
     }
     values = {"slo": tuple(slo.name for slo in known)}
-    return {name: Known(name, "gauge", of, "rules of the objectives", values, recorded=True) for name, of in series.items()}
+    return {name: KnownSeries(name, "gauge", of, "rules of the objectives", values, recorded=True) for name, of in series.items()}
 
 
 @cache
 def _shipped() -> Catalogue:
-    found: dict[str, Known] = {}
+    found: dict[str, KnownSeries] = {}
     for metric in METRICS:
         found |= _ours(metric, "core/tachoscope_core/metrics/catalogue.py")
     for metric in DCGM_METRICS:
@@ -176,21 +176,21 @@ def _shipped() -> Catalogue:
     return found
 
 
-def _ours(metric: Metric, source: str) -> dict[str, Known]:
+def _ours(metric: Metric, source: str) -> dict[str, KnownSeries]:
     values = dict(_VALUES.get(metric.name, {}))
     if metric.states:
         values["state"] = metric.states
-    return _series(Known(metric.name, metric.type, frozenset(metric.labels), source, values, metric.buckets))
+    return _series(KnownSeries(metric.name, metric.type, frozenset(metric.labels), source, values, metric.buckets))
 
 
-def _declared(content: bytes, path: str) -> dict[str, Known]:
+def _declared(content: bytes, path: str) -> dict[str, KnownSeries]:
     """Return the series of a catalogue file."""
     try:
         read = msgspec.convert(yaml_text.load(content), type=_File)
     except (yaml.YAMLError, msgspec.ValidationError, ValueError, RecursionError) as error:
         reason = " ".join(str(error).split())
         raise TachoscopeError(f"{path} is not a catalogue of metrics: {reason}", fix="its form: docs/guides/slos.md") from None
-    found: dict[str, Known] = {}
+    found: dict[str, KnownSeries] = {}
     for metric in read.metrics:
         if metric.name in found:
             raise TachoscopeError(f"{path} declares {metric.name} twice", fix="remove one of the two entries")
@@ -201,14 +201,14 @@ def _declared(content: bytes, path: str) -> dict[str, Known]:
             raise TachoscopeError(f"{path}: {metric.name!r} {problem}", fix="correct its entry")
         values = {label: tuple(given) for label, given in metric.values.items()}
         buckets = tuple(sorted(metric.buckets))
-        known = Known(
+        known = KnownSeries(
             metric.name, metric.type, labels, read.source, values, buckets, since=metric.since, any_label=metric.any_label
         )
         found |= _series(known)
     return found
 
 
-def _series(known: Known) -> dict[str, Known]:
+def _series(known: KnownSeries) -> dict[str, KnownSeries]:
     """Return a metric's series: of a histogram its parts, and itself."""
     found = {known.name: known}
     if known.type != "histogram":
@@ -217,5 +217,5 @@ def _series(known: Known) -> dict[str, Known]:
         bucket = part == "_bucket"
         labels = known.labels | {"le"} if bucket else known.labels
         name, buckets = f"{known.name}{part}", known.buckets if bucket else ()
-        found[name] = Known(name, "counter", labels, known.source, known.values, buckets, since=known.since)
+        found[name] = KnownSeries(name, "counter", labels, known.source, known.values, buckets, since=known.since)
     return found

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from tachoscope_alerts.compile.sli_expressions import bound_matcher, bound_text
-from tachoscope_alerts.lint.catalogue import PARTS, SCRAPE_LABELS, Catalogue, Known
+from tachoscope_alerts.lint.catalogue import PARTS, SCRAPE_LABELS, Catalogue, KnownSeries
 from tachoscope_alerts.promql import parser as promql
 from tachoscope_alerts.promql.parser import Aggregation, Binary, Call, Constant, Expression, Matcher, Series, Window
 
@@ -60,13 +60,13 @@ def unknown_metric(name: str, known: Catalogue) -> Fault:
     return Fault(f"metric {name} is in no catalogue", f"{instead} it in a catalogue of your own (--catalogue)")
 
 
-def unknown_label(label: str, of: Known) -> Fault:
+def unknown_label(label: str, of: KnownSeries) -> Fault:
     """Return the fault of a label that a metric does not have."""
     there = ", ".join(sorted(of.labels)) or "none"
     return Fault(f"{of.name} has no label {label}", f"its labels are {there}, and those of the scrape")
 
 
-def impossible_values(matcher: Matcher, of: Known) -> list[Fault]:
+def impossible_values(matcher: Matcher, of: KnownSeries) -> list[Fault]:
     """Return the faults of values that a label never has; a value in an exclusion is as wrong as elsewhere."""
     if matcher.label == "le":
         return _impossible_bound(matcher, of)
@@ -82,7 +82,7 @@ def impossible_values(matcher: Matcher, of: Known) -> list[Fault]:
     ]
 
 
-def _impossible_bound(matcher: Matcher, of: Known) -> list[Fault]:
+def _impossible_bound(matcher: Matcher, of: KnownSeries) -> list[Fault]:
     """Return the faults of a bucket that there is not, or that only some write so: `le="600"` is `le="600.0"` elsewhere."""
     if not of.buckets or matcher.operator in {"!=", "!~"}:
         return []

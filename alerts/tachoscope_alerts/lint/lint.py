@@ -17,7 +17,7 @@ from tachoscope_alerts.compile import sli_expressions as expressions
 from tachoscope_alerts.compile.shipped import NOTHING_SHIPPED, Shipped, is_whole, left_out
 from tachoscope_alerts.compile.sli_expressions import number
 from tachoscope_alerts.lint import rule_expressions as rule_lint
-from tachoscope_alerts.lint.catalogue import Catalogue, Known, Type
+from tachoscope_alerts.lint.catalogue import Catalogue, KnownSeries, Type
 from tachoscope_alerts.lint.label_flow import Fault, faults, impossible_values, unknown_label, unknown_metric
 from tachoscope_alerts.promql.parser import Matcher
 from tachoscope_alerts.spec.burn_rate_windows import AIMS, DAY, FEASIBLE, LEAST_PAGING_BURN_RATE, Timing, duration, tiers
@@ -255,7 +255,7 @@ def _indicator(slo: Slo, known: Catalogue) -> Iterator[tuple[str, Fault]]:
         yield from ((at, fault) for fault in _wider(indicator))
 
 
-def _of_part(part: _Part, of: Known) -> Iterator[tuple[str, Fault]]:
+def _of_part(part: _Part, of: KnownSeries) -> Iterator[tuple[str, Fault]]:
     """Yield what is wrong with a selector of a metric that there is."""
     if of.type != part.type:
         fix = f"name a {part.type}, or count another way (docs/guides/slos.md)"

@@ -28,7 +28,7 @@ _TINY = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class FiredAlert:
     """A time during which people are told; tiers of one severity that overlap are one.
 
     Attributes:
@@ -60,10 +60,10 @@ class Replayed:
     coverage: float
     attainment: float | None
     left: float | None
-    told: tuple[Told, ...]
+    told: tuple[FiredAlert, ...]
     line: tuple[BudgetPoint, ...]
 
-    def of(self, severity: Severity) -> list[Told]:
+    def of(self, severity: Severity) -> list[FiredAlert]:
         """Return what is told with that severity."""
         return [one for one in self.told if one.severity == severity]
 
@@ -164,7 +164,7 @@ def _line(slo: Slo, sums: _Sums, start: float, end: float, total: float) -> Iter
 # --- alerts -------------------------------------------------------------------------------------------------------------------
 
 
-def _told(slo: Slo, tier: Tier, sums: _Sums, timing: Timing, end: float) -> list[Told]:
+def _told(slo: Slo, tier: Tier, sums: _Sums, timing: Timing, end: float) -> list[FiredAlert]:
     """Return when one tier fires, up to the end."""
     seconds = evaluation_interval(tier, timing)
     every = round(seconds / timing.interval)
@@ -180,7 +180,7 @@ def _told(slo: Slo, tier: Tier, sums: _Sums, timing: Timing, end: float) -> list
         still = after == len(at)
         until = end if still else float(at[after]) * timing.interval + kept
         found.append(
-            Told(
+            FiredAlert(
                 tier.severity,
                 float(at[first]) * timing.interval,
                 min(until, end),
@@ -221,9 +221,9 @@ def _every(of: Level, timing: Timing) -> int:
     return round(seconds / timing.interval)
 
 
-def _merged(told: Sequence[Told]) -> list[Told]:
+def _merged(told: Sequence[FiredAlert]) -> list[FiredAlert]:
     """Return times that overlap or touch as one, told by the first."""
-    found: list[Told] = []
+    found: list[FiredAlert] = []
     for one in sorted(told, key=lambda row: (row.start, row.long_seconds)):
         if found and one.start <= found[-1].end:
             found[-1] = replace(found[-1], end=max(found[-1].end, one.end), still=found[-1].still or one.still)

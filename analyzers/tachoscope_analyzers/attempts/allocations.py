@@ -38,7 +38,7 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Grant:
+class HeldTime:
     """A time in which units (accelerators; on CPU, places for ranks) were the job's.
 
     Attributes:
@@ -71,7 +71,7 @@ class Held:
     """
 
     denominator: Source
-    grants: list[Grant]
+    grants: list[HeldTime]
     launch_of: dict[tuple[int, int], Launch]
     queued: list[tuple[float, float, int]] | None = None
     missing_ranks: int = 0
@@ -161,7 +161,7 @@ def _likeness(launch: Launch, process: Process) -> tuple[bool, bool, bool, float
 
 def _of_scheduler(
     runs: Sequence[Run], clock: Clock, allocations: Sequence[allocations_.Allocation], now: float
-) -> tuple[list[Grant], list[Process], list[tuple[float, float, int]] | None, int, list[str]]:
+) -> tuple[list[HeldTime], list[Process], list[tuple[float, float, int]] | None, int, list[str]]:
     """Return the scheduler's grants, the processes that it does not know, the queue, accelerators without a rank, names ignored."""
     if not allocations:
         return [], [process for run in runs for process in run.processes], None, 0, []
@@ -176,7 +176,7 @@ def _of_scheduler(
     allocations = allocations_.of_job(allocations, launches)
     ignored = sorted(told - {f"{one.source} {one.name}" for one in allocations})
     world = max((process.world_size for run in runs for process in run.processes), default=1)
-    grants: list[Grant] = []
+    grants: list[HeldTime] = []
     queued: list[tuple[float, float, int]] = []
     unseen = 0
     for one in allocations:
@@ -193,7 +193,7 @@ def _of_scheduler(
         unused = units - len(lanes)
         unseen += unused if members else 0
         state = UNEXPLAINED if members else "initialisation"
-        grants.append(Grant(one.source, clock.seconds(since), clock.seconds(max(end, since)), lanes, unused, state))
+        grants.append(HeldTime(one.source, clock.seconds(since), clock.seconds(max(end, since)), lanes, unused, state))
     left = [p for run, found in zip(runs, matched, strict=True) if found is None for p in run.processes]
     return grants, left, queued if any(one.submitted is not None for one in allocations) else None, unseen, ignored
 
@@ -206,7 +206,7 @@ def _of_launches(
     clock: Clock,
     *,
     allocated: bool,
-) -> tuple[list[Process], list[Grant]]:
+) -> tuple[list[Process], list[HeldTime]]:
     by_launch: dict[int, list[Process]] = defaultdict(list)
     without = []
     for process in left:
@@ -225,7 +225,7 @@ def _of_launches(
             grants += _of_launch(launch, at_once.strands(members, clock))
         elif not allocated and launch.end > launch.start and not _beside(launch, ran):
             # It never came to a step.
-            grants.append(Grant(launch.source, launch.start, launch.end, [], usual, "initialisation"))
+            grants.append(HeldTime(launch.source, launch.start, launch.end, [], usual, "initialisation"))
     return without, grants
 
 
@@ -234,7 +234,7 @@ def _beside(launch: Launch, ran: Sequence[tuple[float, float]]) -> bool:
     return any(start <= launch.end and launch.start <= end for start, end in ran)
 
 
-def _of_launch(launch: Launch, strands: Sequence[list[Process]]) -> list[Grant]:
+def _of_launch(launch: Launch, strands: Sequence[list[Process]]) -> list[HeldTime]:
     """Return the grants of a launch: of attempts that ran at once, as where an agent watches both, each has its own time."""
     first = min(process.start for strand in strands for process in strand)
     last = max(process.end for strand in strands for process in strand)
@@ -242,15 +242,15 @@ def _of_launch(launch: Launch, strands: Sequence[list[Process]]) -> list[Grant]:
     for strand in strands:
         start, end = min(process.start for process in strand), max(process.end for process in strand)
         whole = (launch.start if start == first else start, launch.end if end == last else end)
-        grants.append(Grant(launch.source, *whole, _lanes(strand)))
+        grants.append(HeldTime(launch.source, *whole, _lanes(strand)))
     return grants
 
 
-def _of_records(left: Sequence[Process], clock: Clock) -> list[Grant]:
+def _of_records(left: Sequence[Process], clock: Clock) -> list[HeldTime]:
     groups: list[list[Process]] = []
     for strand in at_once.strands(left, clock):
         groups += _close_together(strand)
-    return [Grant("records", min(p.start for p in group), max(p.end for p in group), _lanes(group)) for group in groups]
+    return [HeldTime("records", min(p.start for p in group), max(p.end for p in group), _lanes(group)) for group in groups]
 
 
 def _close_together(strand: Sequence[Process]) -> list[list[Process]]:
@@ -289,7 +289,7 @@ def _follows(process: Process, first: float, before: Process) -> bool:
     return before.end <= first and (late <= 0 or (late <= CLOCKS_AGREE_SECONDS and process.attempt > before.attempt))
 
 
-def _covering(grant: Grant) -> Grant:
+def _covering(grant: HeldTime) -> HeldTime:
     """Return the grant with all of its processes in it: a scheduler tells whole seconds, a killed launcher not its end."""
     members = [process for lane in grant.lanes for process in lane]
     return replace(
@@ -299,7 +299,7 @@ def _covering(grant: Grant) -> Grant:
     )
 
 
-def _missing(grants: Sequence[Grant], runs: Sequence[Run]) -> list[Grant]:
+def _missing(grants: Sequence[HeldTime], runs: Sequence[Run]) -> list[HeldTime]:
     """Return grants for ranks that left no record, over the time of those that share an attempt with others that did."""
     found = []
     pool = [(grant, {(p.attempt, p.generation) for lane in grant.lanes for p in lane}) for grant in grants if grant.lanes]
@@ -314,5 +314,5 @@ def _missing(grants: Sequence[Grant], runs: Sequence[Run]) -> list[Grant]:
         seen = max(len({process.rank for process in run.processes}) for run in own_runs)
         if world > seen:
             start, end = min(grant.start for grant in group), max(grant.end for grant in group)
-            found.append(Grant(group[0].source, start, end, [], world - seen))
+            found.append(HeldTime(group[0].source, start, end, [], world - seen))
     return found

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from tachoscope_analyzers.attempts import hangs
 from tachoscope_analyzers.attempts import overlaps as at_once
 from tachoscope_analyzers.attempts.allocations import Held, Launch
-from tachoscope_analyzers.attempts.hangs import Normal
+from tachoscope_analyzers.attempts.hangs import HangThreshold
 from tachoscope_analyzers.attempts.processes import Clock, Process
 from tachoscope_analyzers.attempts.step_numbering import Run
 from tachoscope_analyzers.data.thresholds import threshold
@@ -60,7 +60,9 @@ def witness(run: Run, attempts: Sequence[Run], held: Held, clock: Clock) -> tupl
     return None if shared else launch, last
 
 
-def ending(run: Run, job: JobRecords, clock: Clock, normal: Normal, launch: Launch | None, *, last: bool, now: float) -> Ending:
+def ending(
+    run: Run, job: JobRecords, clock: Clock, normal: HangThreshold, launch: Launch | None, *, last: bool, now: float
+) -> Ending:
     """Return how an attempt ended.
 
     Args:
@@ -109,7 +111,7 @@ def _hangs(hang: hangs.Hang) -> str:
     return _of(hang.process, f"no rank finished a step for {hang.until - hang.since:.0f} s; {hang.why}")
 
 
-def lasting(run: Run, job: JobRecords, clock: Clock, normal: Normal, now: float) -> Run:
+def lasting(run: Run, job: JobRecords, clock: Clock, normal: HangThreshold, now: float) -> Run:
     """Return a job's last attempt; if it hangs by the word of who watches it, and nobody saw it end, with its time until now.
 
     A process that is stopped writes nothing, and its last word is not its end. Where nothing was heard of the attempt for long, it
@@ -127,7 +129,7 @@ def _somebody_gone(run: Run) -> bool:
     return any(process.ended is not None or process.failed is not None for process in run.processes)
 
 
-def _said(run: Run, job: JobRecords, clock: Clock, normal: Normal) -> list[records.WorkerHung]:
+def _said(run: Run, job: JobRecords, clock: Clock, normal: HangThreshold) -> list[records.WorkerHung]:
     """Return what watchers said of a hang that began with the attempt's last finished step."""
     ends = [process.last_step_end for process in run.processes if process.last_step_end is not None]
     if not ends:
@@ -141,7 +143,7 @@ def _by_user(command: records.JobEnded) -> bool:
     return command.exit_code in _INTERRUPTED or command.reason.startswith(records.INTERRUPTED)
 
 
-def stuck(run: Run, job: JobRecords, clock: Clock, normal: Normal) -> hangs.Hang | None:
+def stuck(run: Run, job: JobRecords, clock: Clock, normal: HangThreshold) -> hangs.Hang | None:
     """Return the hang that an attempt ended in, if no rank finished a step for so long before the first was gone."""
     ends = [process.last_step_end for process in run.processes if process.last_step_end is not None]
     if not ends:
@@ -202,7 +204,7 @@ def _told_to_go(process: Process) -> bool:
     return process.failed is not None and process.failed.exit_code in {-15, 143}
 
 
-def _running(run: Run, job: JobRecords, clock: Clock, normal: Normal, now: float) -> bool:
+def _running(run: Run, job: JobRecords, clock: Clock, normal: HangThreshold, now: float) -> bool:
     last = max([process.last for process in run.processes] + [clock.of(row) for row in _said(run, job, clock, normal)])
     return clock.seconds(now) - last < RUNNING_SECONDS and not any(process.failed for process in run.processes)
 

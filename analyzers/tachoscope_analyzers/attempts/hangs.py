@@ -21,7 +21,7 @@ _HEARTBEAT_GAPS = 2.5
 
 
 @dataclass(frozen=True, slots=True)
-class Normal:
+class HangThreshold:
     """How long a step takes, and from what on it hangs, in seconds. `step_seconds`: None: no step is known."""
 
     step_seconds: float | None
@@ -43,7 +43,7 @@ class Hang:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class HangEvidence:
     """That a watcher saw a hang begin: when, in whose process (empty: it could not tell), and what it was judged by."""
 
     since: float
@@ -51,10 +51,10 @@ class Said:
     why: str = ""
 
 
-def normal_of(processes: Sequence[Process]) -> Normal:
+def normal_of(processes: Sequence[Process]) -> HangThreshold:
     """Return how long a step of the processes takes."""
     walls = [process.ends - process.begins for process in processes if process.steps]
-    return Normal(float(np.median(np.concatenate(walls))) if walls else None)
+    return HangThreshold(float(np.median(np.concatenate(walls))) if walls else None)
 
 
 def heartbeat_gap_seconds(process: Process) -> float:
@@ -63,7 +63,9 @@ def heartbeat_gap_seconds(process: Process) -> float:
     return _HEARTBEAT_GAPS * (float(np.median(windows)) if windows else threshold("hang_seconds"))
 
 
-def take(block: Block, processes: Sequence[Process], normal: Normal, said: Sequence[Said] = ()) -> tuple[Matrix, list[Hang]]:
+def take(
+    block: Block, processes: Sequence[Process], normal: HangThreshold, said: Sequence[HangEvidence] = ()
+) -> tuple[Matrix, list[Hang]]:
     """Take the seconds of hangs out of the states of a block's steps.
 
     Args:
@@ -86,7 +88,7 @@ def take(block: Block, processes: Sequence[Process], normal: Normal, said: Seque
 
 
 def _in_step(
-    block: Block, step: int, processes: Sequence[Process], normal: Normal, said: Sequence[Said]
+    block: Block, step: int, processes: Sequence[Process], normal: HangThreshold, said: Sequence[HangEvidence]
 ) -> tuple[float, Hang] | None:
     present = [column for column in range(len(processes)) if block.rows[step, column] >= 0]
     spans = {column: _span(block, step, column, processes) for column in present}

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from tachoscope_analyzers.attempts.hangs import Normal
+from tachoscope_analyzers.attempts.hangs import HangThreshold
 from tachoscope_analyzers.findings.blamed_ranks import culprits
 from tachoscope_analyzers.findings.make import Candidate
 from tachoscope_analyzers.ledger.losses import Losses
@@ -26,7 +26,7 @@ _FIRST_STEPS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class HungSteps:
     """What steps lost without their hangs, the hangs, and in which steps they were, shape (K,)."""
 
     losses: Losses
@@ -34,15 +34,15 @@ class Taken:
     steps: npt.NDArray[np.bool_]
 
 
-def take(steps: Steps, losses: Losses) -> Taken:
+def take(steps: Steps, losses: Losses) -> HungSteps:
     """Take the seconds of hangs out of what the steps lost: of those in which all others waited, for as long as a hang lasts."""
-    limit = Normal(float(np.median(losses.step))).hang_seconds
+    limit = HangThreshold(float(np.median(losses.step))).hang_seconds
     usual = float(np.median(losses.transfer))
     late = np.asarray(np.sum([losses.excess[cause] for cause in _STUCK_IN], axis=0))
     together = np.maximum(losses.transfer - usual, 0.0)  # all were blocked: by whom is not known
     hung = (late.sum(axis=1) + together > limit) & (steps.numbers > _FIRST_STEPS)
     if len(steps.ranks) < 2 or not hung.any():
-        return Taken(losses, [], np.zeros(len(steps.numbers), dtype=bool))
+        return HungSteps(losses, [], np.zeros(len(steps.numbers), dtype=bool))
     late, together = late * hung[:, None], together * hung
     seconds = late.sum(axis=1) + together
     known = late.sum() >= together.sum()
@@ -62,7 +62,7 @@ def take(steps: Steps, losses: Losses) -> Taken:
     rest = {cause: np.where(hung[:, None], 0.0, part) if cause in _STUCK_IN else part for cause, part in losses.excess.items()}
     kept = replace(losses, excess=rest, transfer=losses.transfer - together)
     found = Candidate("hang", seconds, who, evidence, 1.0 if known else 0.8, action=_PASSED)
-    return Taken(kept, [found], hung)
+    return HungSteps(kept, [found], hung)
 
 
 def without(steps: Steps, hung: npt.NDArray[np.bool_]) -> tuple[Steps, Matrix]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tachoscope_core.report.trend import Course, Estimate
+from tachoscope_core.report.trend import Estimate, Trend
 
 _UNITS = (("million tokens", "tokens_per_step", 1e6), ("thousand samples", "samples_per_step", 1e3))
 _QUANTILE = 1.96
@@ -28,12 +28,12 @@ class PerWork:
     interval: tuple[float, float] | None
 
 
-def per_work(now: Course, baseline: Course) -> list[PerWork]:
+def per_work(now: Trend, baseline: Trend) -> list[PerWork]:
     """Return the seconds of both runs by unit of work, of each unit; `share` only where both are known."""
     return [_of_unit(unit, field, size, now, baseline) for unit, field, size in _UNITS]
 
 
-def _of_unit(unit: str, field: str, size: float, now: Course, baseline: Course) -> PerWork:
+def _of_unit(unit: str, field: str, size: float, now: Trend, baseline: Trend) -> PerWork:
     sides = [_seconds(course.step, getattr(course, field), size) for course in (baseline, now)]
     before, after = sides
     if before is None or after is None:

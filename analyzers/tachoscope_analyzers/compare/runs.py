@@ -16,7 +16,7 @@ from tachoscope_analyzers.findings.make import severity
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report.comparison import Comparison, Difference, Verdict
 from tachoscope_core.report.report import Ledger, Report
-from tachoscope_core.report.trend import Course, Estimate
+from tachoscope_core.report.trend import Estimate, Trend
 
 _QUANTILE = 1.96
 """Half of a 95 % interval, in standard errors."""
@@ -60,7 +60,7 @@ def compared(report: Report, baseline: Report) -> Report:
     )
 
 
-def _course(report: Report) -> Course:
+def _course(report: Report) -> Trend:
     if report.course is not None:
         return report.course
     kind = "an inference server" if report.serving else "a job's whole life" if report.life else ""
@@ -102,7 +102,7 @@ def _verdict(step: Difference, whole: float, steps: int) -> Verdict:
     return "alike" if -least < low and high < least else "unclear"
 
 
-def _works(now: Course, before: Course) -> list[tuple[str, float, float]]:
+def _works(now: Trend, before: Trend) -> list[tuple[str, float, float]]:
     """Return what a step took in the baseline and takes now."""
     return [
         ("samples", before.samples_per_step, now.samples_per_step),

@@ -10,7 +10,7 @@ from tachoscope_analyzers.flight_recorder.dump import Dump, Operation, Progress
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownGroup:
     """A process group.
 
     Attributes:
@@ -24,7 +24,7 @@ class Known:
     operations: Mapping[int, Mapping[int, Operation]]
 
 
-def known_groups(dumps: Mapping[int, Dump]) -> dict[str, Known]:
+def known_groups(dumps: Mapping[int, Dump]) -> dict[str, KnownGroup]:
     """Return the groups by name."""
     progress = _progress(dumps)
     members: dict[str, set[int]] = defaultdict(set)
@@ -39,7 +39,7 @@ def known_groups(dumps: Mapping[int, Dump]) -> dict[str, Known]:
             if operation.peer is None:
                 operations[operation.group][rank][operation.sequence] = operation
     return {
-        name: Known(name, descriptions.get(name, ""), tuple(sorted(ranks)), progress.get(name, {}), operations.get(name, {}))
+        name: KnownGroup(name, descriptions.get(name, ""), tuple(sorted(ranks)), progress.get(name, {}), operations.get(name, {}))
         for name, ranks in members.items()
     }
 

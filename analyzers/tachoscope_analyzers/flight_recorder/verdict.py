@@ -14,7 +14,7 @@ from enum import StrEnum
 from itertools import chain
 
 from tachoscope_analyzers.flight_recorder.dump import Dump, Operation
-from tachoscope_analyzers.flight_recorder.known import Known, known_groups
+from tachoscope_analyzers.flight_recorder.known import KnownGroup, known_groups
 
 
 class Kind(StrEnum):
@@ -98,7 +98,7 @@ def verdict(dumps: Mapping[int, Dump]) -> Verdict:
     )
 
 
-def _different(group: Known) -> list[Stuck]:
+def _different(group: KnownGroup) -> list[Stuck]:
     """Return ranks that enqueued another operation under the same number than most of their group, of the first such number."""
     numbers: dict[int, dict[int, Operation]] = defaultdict(dict)
     for rank, operations in group.operations.items():
@@ -111,7 +111,7 @@ def _different(group: Known) -> list[Stuck]:
     return []
 
 
-def _odd(group: Known, operations: Mapping[int, Operation]) -> Iterable[Stuck]:
+def _odd(group: KnownGroup, operations: Mapping[int, Operation]) -> Iterable[Stuck]:
     names = {rank: one.name for rank, one in operations.items()}
     if len(set(names.values())) > 1:
         for rank in _minority(names):
@@ -151,7 +151,7 @@ def _minority(facts: Mapping[int, str]) -> list[int]:
     return [rank for rank, fact in facts.items() if fact != counts[0][0]]
 
 
-def _on_device(groups: Mapping[str, Known], differ_at: Mapping[str, int]) -> Iterable[Stuck]:
+def _on_device(groups: Mapping[str, KnownGroup], differ_at: Mapping[str, int]) -> Iterable[Stuck]:
     """Yield ranks that enqueued a collective which peers completed, and have not completed it.
 
     It cannot end for anybody before all have taken part, so this rank's part was done, and its device then did not go on. Unless
@@ -180,7 +180,7 @@ def _created(stuck: Stuck) -> int:
     return stuck.operation.created_ns if stuck.operation else 0
 
 
-def _waits(dumps: Mapping[int, Dump], groups: Mapping[str, Known]) -> Waits:
+def _waits(dumps: Mapping[int, Dump], groups: Mapping[str, KnownGroup]) -> Waits:
     """Return whom each rank waits for."""
     found: Waits = defaultdict(dict)
     for rank, dump in dumps.items():
@@ -191,14 +191,14 @@ def _waits(dumps: Mapping[int, Dump], groups: Mapping[str, Known]) -> Waits:
     return found
 
 
-def _missing(operation: Operation, rank: int, dumps: Mapping[int, Dump], group: Known) -> list[int]:
+def _missing(operation: Operation, rank: int, dumps: Mapping[int, Dump], group: KnownGroup) -> list[int]:
     """Return who is not there for an operation that a rank has enqueued."""
     if operation.peer is not None:
         return [] if operation.peer == rank or _meets(operation, rank, dumps.get(operation.peer)) else [operation.peer]
     return [other for other in group.ranks if other != rank and not _enqueued(operation, other, dumps, group)]
 
 
-def _enqueued(operation: Operation, rank: int, dumps: Mapping[int, Dump], group: Known) -> bool:
+def _enqueued(operation: Operation, rank: int, dumps: Mapping[int, Dump], group: KnownGroup) -> bool:
     """Whether a rank enqueued a collective, as far as it is known; a rank that tells nothing of the group is taken to have."""
     if rank not in dumps:
         return False
@@ -239,7 +239,7 @@ def _absent(rank: int, dumps: Mapping[int, Dump], kept: list[Operation]) -> Stuc
     return Stuck(rank, Kind.HOST, first, len(kept), "it never enqueued it, and has nothing pending: its process is elsewhere")
 
 
-def _together(dumps: Mapping[int, Dump], groups: Mapping[str, Known]) -> list[Stuck]:
+def _together(dumps: Mapping[int, Dump], groups: Mapping[str, KnownGroup]) -> list[Stuck]:
     """Return all members of the group whose collective has been pending longest: all have enqueued it, and nobody completes it."""
     oldest = min((one for dump in dumps.values() for one in dump.operations if one.pending), key=lambda one: one.created_ns)
     members = [rank for rank in groups[oldest.group].ranks if rank in dumps]

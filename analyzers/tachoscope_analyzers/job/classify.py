@@ -37,7 +37,7 @@ _OF_RANKS = {"compute_straggler": ("compute", "other"), "input_straggler": ("dat
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
+class Classification:
     """Steps as they are to be shown, the seconds that they lost, the causes of these, what could not be told, and in which steps
     a rank hung, shape (K,).
     """
@@ -49,7 +49,7 @@ class Decided:
     hung: npt.NDArray[np.bool_]
 
 
-def decide(job: JobRecords, steps: Steps) -> Decided:
+def decide(job: JobRecords, steps: Steps) -> Classification:
     """Return the causes of what the steps lost, with their seconds."""
     job = idle_gaps.without(job, steps.writers, steps.begins, steps.gap_seconds)
     numbers, updates = integrity.judge(job, steps), staleness.judge(job, steps)
@@ -88,7 +88,7 @@ def decide(job: JobRecords, steps: Steps) -> Decided:
         **dict.fromkeys(("pipeline_bubble", "stage_imbalance"), bool(stages) or pipeline.visible(job, steps)),
     }
     missing = coverage.not_measured(steps, gpus.missing, judged | {slug for slug, known in measured.items() if known})
-    return Decided(steps, whole, _told(found, job, steps, whole, {row.class_ for row in missing}), missing, stuck.steps)
+    return Classification(steps, whole, _told(found, job, steps, whole, {row.class_ for row in missing}), missing, stuck.steps)
 
 
 def _told(found: list[Candidate], job: JobRecords, steps: Steps, split: Losses, unmeasured: set[str]) -> list[Candidate]:

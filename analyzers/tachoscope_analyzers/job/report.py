@@ -12,7 +12,7 @@ from tachoscope_analyzers.classify.pipeline import attribution as pipeline
 from tachoscope_analyzers.findings.calibration import Calibration, shipped_calibration
 from tachoscope_analyzers.findings.make import Series, findings, step_seconds
 from tachoscope_analyzers.job import unmeasured_waiting as waiting_unmeasured
-from tachoscope_analyzers.job.classify import Decided, decide
+from tachoscope_analyzers.job.classify import Classification, decide
 from tachoscope_analyzers.job.trend import course
 from tachoscope_analyzers.ledger import states as ledger
 from tachoscope_analyzers.ledger.losses import Losses
@@ -36,7 +36,7 @@ def analyze(job: JobRecords, calibration: Calibration | None = None) -> Report:
     return report_of(job, decide(job, aligned(job)), calibration)
 
 
-def report_of(job: JobRecords, decided: Decided, calibration: Calibration | None = None) -> Report:
+def report_of(job: JobRecords, decided: Classification, calibration: Calibration | None = None) -> Report:
     """Return the report on steps whose causes were looked for; see `analyze`."""
     steps, split = decided.steps, decided.losses
     found = findings(decided.candidates, _series(steps, split), calibration or shipped_calibration())

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from tachoscope_analyzers.classify import hang as hung_steps
 from tachoscope_analyzers.classify.pipeline import attribution as pipeline
-from tachoscope_analyzers.job.classify import Decided
+from tachoscope_analyzers.job.classify import Classification
 from tachoscope_analyzers.ledger import states as ledger
 from tachoscope_analyzers.records import profiled_steps as profiled
 from tachoscope_analyzers.records.steps import Steps
@@ -44,7 +44,7 @@ class Timeline:
     p95: Matrix
 
 
-def timeline(decided: Decided, most: int = MOST_BINS) -> Timeline:
+def timeline(decided: Classification, most: int = MOST_BINS) -> Timeline:
     """Return the course of a run in at most so many bins, which hold the same number of steps, give or take one."""
     steps = decided.steps
     edges = bin_edges(len(steps.numbers), most)

@@ -18,7 +18,7 @@ from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_analyzers.records.steps import Steps
 from tachoscope_analyzers.stats.arrays import Matrix
 from tachoscope_analyzers.stats.change_points import change_points, least_steps, spread
-from tachoscope_core.report.trend import Bin, ChangePoint, Course, Estimate, StateShift
+from tachoscope_core.report.trend import Bin, ChangePoint, Estimate, StateShift, Trend
 
 _COLUMNS = 120
 _STEPS_IN_A_COLUMN = 4
@@ -27,14 +27,14 @@ _STANDS_OUT = 5.0
 """Standard deviations; a periodic save or a pause is no part of the level that changed."""
 
 
-def course(job: JobRecords, steps: Steps, losses: Losses) -> Course:
+def course(job: JobRecords, steps: Steps, losses: Losses) -> Trend:
     """Return how the run went."""
     states = of_latest(losses)
     changes = _changes(steps, losses, states) if len(losses.step) >= 2 * least_steps(len(losses.step)) else None
     late = late_ranks(steps)
     means = {state: estimate(seconds) for state, seconds in states.items() if seconds.any()}
     samples, tokens = _work(job, steps)
-    return Course(
+    return Trend(
         device=steps.device,
         samples_per_step=samples,
         tokens_per_step=tokens,

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tachoscope_analyzers.classify.pipeline.attribution import StagedLosses
-from tachoscope_analyzers.job.classify import Decided
+from tachoscope_analyzers.job.classify import Classification
 from tachoscope_analyzers.job.trend import estimate
 from tachoscope_analyzers.job.unmeasured_waiting import signal
 from tachoscope_analyzers.ledger.losses import Losses
@@ -66,7 +66,7 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class WithoutCauses:
     """Steps without some causes.
 
     Attributes:
@@ -98,7 +98,7 @@ class WhatIf:
         TachoscopeError: the job's records do not tell what a step would be.
     """
 
-    def __init__(self, decided: Decided, report: Report) -> None:
+    def __init__(self, decided: Classification, report: Report) -> None:
         _check(decided)
         self._steps: Steps = decided.steps
         self._losses: Losses = decided.losses
@@ -167,7 +167,7 @@ class WhatIf:
     def _offer(self, removal: Removal, spent: float) -> Offer:
         return Offer(removal, self.measured.seconds - float(self._step_of([removal]).mean()), spent)
 
-    def without(self, removals: Sequence[Removal]) -> Outcome:
+    def without(self, removals: Sequence[Removal]) -> WithoutCauses:
         """Return the steps without some causes, of which the job has all, see `known`.
 
         Invariants: the measured mean without none of them; with more of them never a longer step.
@@ -175,7 +175,7 @@ class WhatIf:
         chosen = list(dict.fromkeys(removals))
         left = self._step_of(chosen)
         parts, every_order = self._parts(chosen)
-        return Outcome(
+        return WithoutCauses(
             step=estimate(left), saved=estimate(self._losses.step - left), goodput=self._goodput(chosen, left), parts=parts,
             every_order=every_order,
         )  # fmt: skip
@@ -213,7 +213,7 @@ class WhatIf:
         return self.known([Removal(bottleneck.state)])
 
 
-def _check(decided: Decided) -> None:
+def _check(decided: Classification) -> None:
     steps = decided.steps
     if steps.waiting_unmeasured:
         raise TachoscopeError(

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tachoscope_analyzers.attempts import hangs
-from tachoscope_analyzers.attempts.allocations import Grant
+from tachoscope_analyzers.attempts.allocations import HeldTime
 from tachoscope_analyzers.attempts.attribution import Block, blocks
 from tachoscope_analyzers.attempts.endings import Ending, at_work
-from tachoscope_analyzers.attempts.hangs import Normal, Said
+from tachoscope_analyzers.attempts.hangs import HangEvidence, HangThreshold
 from tachoscope_analyzers.attempts.maintenance import Array, NetTime, clipped
 from tachoscope_analyzers.attempts.processes import Process
 from tachoscope_analyzers.attempts.step_numbering import Run
@@ -56,7 +56,7 @@ class RunBooks:
     new_steps: int = 0
 
 
-def books_of(run: Run, ending: Ending, normal: Normal, net: NetTime, said: Sequence[Said]) -> RunBooks:
+def books_of(run: Run, ending: Ending, normal: HangThreshold, net: NetTime, said: Sequence[HangEvidence]) -> RunBooks:
     """Return the books of one attempt.
 
     Args:
@@ -73,7 +73,7 @@ def books_of(run: Run, ending: Ending, normal: Normal, net: NetTime, said: Seque
     return books
 
 
-def _book_block(books: RunBooks, block: Block, normal: Normal, net: NetTime, said: Sequence[Said]) -> None:
+def _book_block(books: RunBooks, block: Block, normal: HangThreshold, net: NetTime, said: Sequence[HangEvidence]) -> None:
     run = books.run
     hung, found = hangs.take(block, run.processes, normal, said)
     books.hangs += found
@@ -135,7 +135,7 @@ def _take(block: Block, step: int, column: int, seconds: float) -> float:
     return taken
 
 
-def _book_around_steps(books: RunBooks, process: Process, ending: Ending, normal: Normal, net: NetTime) -> None:
+def _book_around_steps(books: RunBooks, process: Process, ending: Ending, normal: HangThreshold, net: NetTime) -> None:
     """Book what lies before, between and after the steps of a process; what nothing explains is `unexplained`."""
     states = books.by_process[process.writer]
     first = float(process.begins[0]) if process.steps else process.end
@@ -163,7 +163,7 @@ def _close(states: States, whole: float) -> None:
         states[name] *= scale
 
 
-def _tail(process: Process, last: float, ending: Ending, normal: Normal, net: NetTime) -> States:
+def _tail(process: Process, last: float, ending: Ending, normal: HangThreshold, net: NetTime) -> States:
     """Return the net seconds by state between a process's last step and its end."""
     tail: States = defaultdict(float)
     whole = net.length(last, process.end)
@@ -199,7 +199,7 @@ class Total:
     after_seconds: float = 0.0
 
 
-def total(grants: Sequence[Grant], by_process: Mapping[str, States], net: NetTime) -> Total:
+def total(grants: Sequence[HeldTime], by_process: Mapping[str, States], net: NetTime) -> Total:
     """Add up the books of all units. Between two processes of a unit, and before the first, it waits for one to start."""
     states: States = defaultdict(float)
     allocated = excluded = after = 0.0
@@ -213,7 +213,7 @@ def total(grants: Sequence[Grant], by_process: Mapping[str, States], net: NetTim
     return Total({name: seconds for name, seconds in states.items() if seconds > 0}, allocated, excluded, after)
 
 
-def _add_lane(states: States, lane: Sequence[Process], grant: Grant, by_process: Mapping[str, States], net: NetTime) -> float:
+def _add_lane(states: States, lane: Sequence[Process], grant: HeldTime, by_process: Mapping[str, States], net: NetTime) -> float:
     """Add the books of one unit; return the seconds after its last process."""
     at = grant.start
     for process in lane:

@@ -13,7 +13,7 @@ from tachoscope_analyzers.attempts import allocations as grants
 from tachoscope_analyzers.attempts import notes as odd_jobs
 from tachoscope_analyzers.attempts.allocations import Held
 from tachoscope_analyzers.attempts.endings import Ending, ending, lasting, witness
-from tachoscope_analyzers.attempts.hangs import Normal, Said, normal_of
+from tachoscope_analyzers.attempts.hangs import HangEvidence, HangThreshold, normal_of
 from tachoscope_analyzers.attempts.maintenance import Interval, NetTime, merged
 from tachoscope_analyzers.attempts.processes import Clock, processes
 from tachoscope_analyzers.attempts.step_numbering import Run, runs
@@ -52,7 +52,7 @@ class Story:
     books: list[RunBooks]
     held: Held
     total: Total
-    normal: Normal
+    normal: HangThreshold
     recoveries: list[Recovery]
     costs: CheckpointCosts | None
 
@@ -142,7 +142,7 @@ def _story(job: JobRecords, allocations: Sequence[Allocation], maintenance: Sequ
         found = [process for run in attempts for process in run.processes]
     held = grants.held(job, attempts, clock, allocations, now)
     net = NetTime((clock.seconds(start), clock.seconds(end)) for start, end in maintenance)
-    said = [Said(clock.seconds(row.since_time), row.failed_writer, row.why) for row in job.hangs]
+    said = [HangEvidence(clock.seconds(row.since_time), row.failed_writer, row.why) for row in job.hangs]
     witnesses = [witness(run, attempts, held, clock) for run in attempts]
     endings = [
         ending(run, job, clock, normal, launch, last=last, now=now) for run, (launch, last) in zip(attempts, witnesses, strict=True)

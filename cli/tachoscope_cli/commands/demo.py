@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 from tachoscope_cli.demo import agent as demo_agent
 from tachoscope_cli.demo.profile import Recorded, keep
-from tachoscope_cli.launcher.run import Outcome, run
+from tachoscope_cli.launcher.run import RunOutcome, run
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.storage import spool
 from tachoscope_core.storage.store import Store
@@ -26,7 +26,7 @@ _LOG_TAIL_LINES = 15
 class Demonstration:
     """The training's outcome, what the agent did, in a line, and what was profiled."""
 
-    outcome: Outcome
+    outcome: RunOutcome
     agent: str
     traces: Recorded | None = None
 
@@ -66,7 +66,7 @@ def _command(fault: str, steps: int, data: Path, traces: Path | None) -> list[st
     return [*launcher, *module, *(["--traces", str(traces)] if traces else [])]
 
 
-def _run(command: list[str], steps: int, store_url: str, job: str, log: Path, console: Console) -> Outcome:
+def _run(command: list[str], steps: int, store_url: str, job: str, log: Path, console: Console) -> RunOutcome:
     if not console.is_terminal:
         console.print(f"training: {RANKS} processes, {steps} steps")
     columns = (

@@ -20,7 +20,7 @@ from tachoscope_cli.common.options import notice, store_url
 from tachoscope_cli.common.output import console
 from tachoscope_core.checkpoints.saves import Checkpoint, said, take
 from tachoscope_core.checkpoints.torch_zip import begins_as_zip, verify_zip
-from tachoscope_core.checkpoints.verification import DCP_SUFFIX, Verdict, verify
+from tachoscope_core.checkpoints.verification import DCP_SUFFIX, ReadBack, verify
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.exit_codes import ExitCode
 from tachoscope_core.owner import Owner, of_this_process
@@ -174,15 +174,15 @@ def _stranger(candidate: Candidate, trusted: int | None) -> str:
     return ""
 
 
-def _verdict(candidate: Candidate, trusted: int | None, on_bytes: OnBytes) -> Verdict:
+def _verdict(candidate: Candidate, trusted: int | None, on_bytes: OnBytes) -> ReadBack:
     if stranger := _stranger(candidate, trusted):
-        return Verdict("unverifiable", stranger)
+        return ReadBack("unverifiable", stranger)
     checkpoint = candidate.checkpoint
     if checkpoint is None or not (checkpoint.manifests or "://" in candidate.path):
         if not os.path.lexists(candidate.path):
-            return Verdict("unreachable", "not there")
+            return ReadBack("unreachable", "not there")
         if os.path.isdir(candidate.path):
-            return Verdict("unverifiable", "not verified: no manifest" + _files_hint(candidate.path))
+            return ReadBack("unverifiable", "not verified: no manifest" + _files_hint(candidate.path))
         return verify_zip(candidate.path, on_bytes=on_bytes)
     found = verify(
         candidate.path,
@@ -205,7 +205,9 @@ def _files_hint(folder: str) -> str:
     return "; files of torch.save in it can be named one by one" if can else ""
 
 
-def _verified(candidates: Iterable[Candidate], total_bytes: int, trusted: int | None = None) -> Iterator[tuple[Candidate, Verdict]]:
+def _verified(
+    candidates: Iterable[Candidate], total_bytes: int, trusted: int | None = None
+) -> Iterator[tuple[Candidate, ReadBack]]:
     """Verify one after the other, under a bar on a terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
     err = Console(stderr=True)
@@ -253,7 +255,7 @@ def _print_all(candidates: list[Candidate]) -> ExitCode:
     return ExitCode.if_well(results == {"sound"})
 
 
-def _row(candidate: Candidate, verdict: Verdict) -> list[str | Text]:
+def _row(candidate: Candidate, verdict: ReadBack) -> list[str | Text]:
     checkpoint = candidate.checkpoint
     when = ["", "", ""]
     if checkpoint is not None:
@@ -270,6 +272,6 @@ def _row(candidate: Candidate, verdict: Verdict) -> list[str | Text]:
     return [*when, size, words[verdict.result], candidate.path]
 
 
-def _short(candidate: Candidate, verdict: Verdict) -> str:
+def _short(candidate: Candidate, verdict: ReadBack) -> str:
     """Return the fault without the path of the checkpoint, which stands beside it."""
     return verdict.fault.removeprefix(f"{candidate.path}: ").removeprefix(f"{candidate.path}/")

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tachoscope_cli.launcher.run import Outcome
+from tachoscope_cli.launcher.run import RunOutcome
 from tachoscope_cli.sources.agent_pages import page
 from tachoscope_core.storage import spool
 from tachoscope_core.storage.store import absolute_url, default_url
@@ -31,7 +31,7 @@ class Watched:
     agent: spool.LiveAgent | None
     problem: str = ""
 
-    def says(self, job: str, outcome: Outcome) -> str:
+    def says(self, job: str, outcome: RunOutcome) -> str:
         """Return what the agent did for the job, in a line."""
         if self.agent is None:
             return f"took no part: {self.problem}"

@@ -34,7 +34,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class DrillPhases:
     """What a course goes through.
 
     Attributes:
@@ -65,7 +65,7 @@ class Course:
     walk: Callable[[Arrival], Walk] | None = None
 
 
-def run(course: Course, fault: Fault) -> tuple[list[Check], list[Step]]:
+def run(course: DrillPhases, fault: Fault) -> tuple[list[Check], list[Step]]:
     """Cause the fault and end it; return what was found, and the steps of the runbook.
 
     Raises:
@@ -109,7 +109,7 @@ def run(course: Course, fault: Fault) -> tuple[list[Check], list[Step]]:
     ], walk.steps if walk is not None else []
 
 
-def others(course: Course) -> dict[str, str]:
+def others(course: DrillPhases) -> dict[str, str]:
     """Return the alerts that came beside the one that was expected: their names, and what they said first."""
     said: dict[str, str] = {}
     for one in course.receiver.arrivals():
@@ -118,7 +118,7 @@ def others(course: Course) -> dict[str, str]:
     return dict(sorted(said.items()))
 
 
-def _well(course: Course) -> bool | None:
+def _well(course: DrillPhases) -> bool | None:
     """Return whether there was no fault for long enough; None: not yet."""
     window, needed = duration(course.history), 0.9 * course.history
     if isinstance(course.source, EventAlert):
@@ -131,7 +131,7 @@ def _well(course: Course) -> bool | None:
     return True if samples(course.prometheus_url, query) else None
 
 
-def _came(course: Course) -> list[Arrival]:
+def _came(course: DrillPhases) -> list[Arrival]:
     named = [one for one in course.receiver.arrivals() if one.name == course.alert]
     return [one for one in named if course.labels.items() <= one.labels.items()]
 
@@ -142,7 +142,7 @@ def _all_ended(came: Iterable[Arrival]) -> float | None:
     return max(one.time for one in last.values()) if all(one.status == "resolved" for one in last.values()) else None
 
 
-def _bad_ratio(course: Course) -> float:
+def _bad_ratio(course: DrillPhases) -> float:
     """Return the ratio of bad events now; 0 of what has none."""
     if isinstance(course.source, EventAlert):
         return 0.0
@@ -150,7 +150,7 @@ def _bad_ratio(course: Course) -> float:
     return max((value for _, value in samples(course.prometheus_url, f"sum({bad}) / sum({total})")), default=0.0)
 
 
-def _times(course: Course, severity: Severity, bad_ratio: float) -> drill_times.Times:
+def _times(course: DrillPhases, severity: Severity, bad_ratio: float) -> drill_times.Times:
     if isinstance(course.source, EventAlert):
         return drill_times.of_event(course.source, course.timing, holds=course.holds, lasts=course.lasts, seen=course.seen)
     came = [one for one in _came(course) if one.labels.get("severity") == severity]

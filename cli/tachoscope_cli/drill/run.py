@@ -26,7 +26,7 @@ from tachoscope_cli.drill import runbooks as drill_runbooks
 from tachoscope_cli.drill import workloads as drill_workloads
 from tachoscope_cli.drill.agent import HANG_SECONDS, Agent, agent
 from tachoscope_cli.drill.checks import Check
-from tachoscope_cli.drill.phases import AGENT_JOB, WATCH_JOB, Course
+from tachoscope_cli.drill.phases import AGENT_JOB, WATCH_JOB, DrillPhases
 from tachoscope_cli.drill.processes import program
 from tachoscope_cli.drill.walk import Expected, Step, Walk
 from tachoscope_cli.drill.watch import watch
@@ -224,7 +224,7 @@ def hold(drill: Drill, folder: Path, say: Callable[[str], None], *, walk: bool =
             "known": fault.known,
             "say": say,
         }
-        course = Course(
+        course = DrillPhases(
             alert=drill.alert,
             source=specs.source_of(drill.alert),
             fault=drill.fault,

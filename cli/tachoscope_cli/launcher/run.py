@@ -45,7 +45,7 @@ SILENT_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RunOutcome:
     """How a watched command ended: its exit code as a shell gives it, its job, and what is in the store.
 
     Attributes:
@@ -137,7 +137,7 @@ def run(
     while_running: Callable[[Path], None] | None = None,
     ours: bool = False,
     grace_seconds: float = GRACE_SECONDS,
-) -> Outcome:
+) -> RunOutcome:
     """Run a command under the probe, then put its records into the store, or see to it that the node's agent did.
 
     A store or spool that cannot be used is one line on stderr and does not keep the command from running.
@@ -199,7 +199,7 @@ def run(
     if interrupted:
         raise KeyboardInterrupt
     several = attempt > 0 or _restarted(store, name)
-    return Outcome(
+    return RunOutcome(
         code,
         name,
         url,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from tachoscope_core.report.report import Report
-from tachoscope_core.report.trend import Bin, ChangePoint, Course, LateRank
+from tachoscope_core.report.trend import Bin, ChangePoint, LateRank, Trend
 from tachoscope_show.report import trend_words as course_words
 from tachoscope_show.text.state_bar import color
 from tachoscope_show.text.units import seconds
@@ -39,7 +39,7 @@ def body(report: Report) -> str:
     return f'<h2>Over the run</h2>{_picture(report.course)}<ul class="note">{items}</ul>'
 
 
-def _picture(course: Course) -> str:
+def _picture(course: Trend) -> str:
     bins = course.picture
     if not bins:
         return ""

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tachoscope_alerts.report.alert_replay import Replayed, Told
+from tachoscope_alerts.report.alert_replay import FiredAlert, Replayed
 from tachoscope_alerts.report.backtest import Backtest, Variant
 from tachoscope_alerts.spec.slo import Severity
 from tachoscope_core.errors import TachoscopeError
@@ -82,7 +82,7 @@ def name(budget: Replayed) -> str:
     return " ".join(value or "-" for value in budget.labels.values())
 
 
-def one_told(one: Told) -> str:
+def one_told(one: FiredAlert) -> str:
     """Return a time during which people were told."""
     until = "still told at the end" if one.still else f"for {duration(one.end - one.start)}"
     windows = f"{duration(one.long_seconds)} and {duration(one.short_seconds)}"

@@ -15,7 +15,7 @@ import zipfile
 from collections.abc import Callable
 from io import FileIO
 
-from tachoscope_core.checkpoints.verification import Verdict, open_regular
+from tachoscope_core.checkpoints.verification import ReadBack, open_regular
 
 MAX_DIRECTORY_BYTES = 64 << 20
 """Largest table of contents that is read: it is read at once, and that of the largest checkpoints has some megabytes."""
@@ -62,7 +62,7 @@ def begins_as_zip(path: str) -> bool:
         return False
 
 
-def verify_zip(path: str, *, on_bytes: Callable[[int], None] | None = None) -> Verdict:
+def verify_zip(path: str, *, on_bytes: Callable[[int], None] | None = None) -> ReadBack:
     """Read a file of `torch.save` and hold its records against their CRC-32.
 
     Args:
@@ -74,21 +74,21 @@ def verify_zip(path: str, *, on_bytes: Callable[[int], None] | None = None) -> V
             begins = file.read(len(_MAGIC))
             size = file.seek(0, 2)
     except OSError as error:
-        return Verdict("unreachable", f"{path}: {error.strerror or error}")
+        return ReadBack("unreachable", f"{path}: {error.strerror or error}")
     if begins != _MAGIC:
-        return Verdict("unverifiable", "not verified: no manifest, and no zip file as torch.save writes")
+        return ReadBack("unverifiable", "not verified: no manifest, and no zip file as torch.save writes")
     fault = ""
     try:
         if why := _not_judged(path, size, on_bytes):
-            return Verdict("unverifiable", f"not verified: no manifest, and {why}")
+            return ReadBack("unverifiable", f"not verified: no manifest, and {why}")
     except _TooLongError:
-        return Verdict("unverifiable", "not verified: no manifest, and its table of contents is longer than torch.save's")
+        return ReadBack("unverifiable", "not verified: no manifest, and its table of contents is longer than torch.save's")
     except OSError as error:
         fault = f"cannot be read back: {error.strerror or error}"
     except (zipfile.BadZipFile, EOFError, ValueError, NotImplementedError) as error:
         # EOFError: the file ends within a record; the last two: a name or a version in the table of contents is garbage.
         fault = str(error) or "it ends within a record"
-    return Verdict("corrupt" if fault else "sound", fault and f"{path}: {fault}", size, time.monotonic() - began)
+    return ReadBack("corrupt" if fault else "sound", fault and f"{path}: {fault}", size, time.monotonic() - began)
 
 
 def _not_judged(path: str, size: int, on_bytes: Callable[[int], None] | None) -> str:

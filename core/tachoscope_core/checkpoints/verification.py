@@ -36,7 +36,7 @@ class Manifest:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ReadBack:
     """What reading back a checkpoint showed.
 
     Attributes:
@@ -71,7 +71,7 @@ def verify(
     drop_cache: bool = True,
     stop: Event | None = None,
     on_bytes: Callable[[int], None] | None = None,
-) -> Verdict | None:
+) -> ReadBack | None:
     """Read a checkpoint back and hold it against its manifests; None if `stop` was set meanwhile.
 
     Args:
@@ -90,8 +90,8 @@ def verify(
         if on_bytes is not None:
             on_bytes(size)
 
-    def verdict(result: Result, fault: str = "", *, unsettled: bool = False) -> Verdict:
-        return Verdict(result, fault, read, time.monotonic() - began, unsettled)
+    def verdict(result: Result, fault: str = "", *, unsettled: bool = False) -> ReadBack:
+        return ReadBack(result, fault, read, time.monotonic() - began, unsettled)
 
     try:
         files = _files(reference, place or reference, manifests, expected_ranks, whole=whole)

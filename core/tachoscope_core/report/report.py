@@ -12,7 +12,7 @@ from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report.comparison import Comparison
 from tachoscope_core.report.job_life import Life
 from tachoscope_core.report.serving import Serving
-from tachoscope_core.report.trend import Course
+from tachoscope_core.report.trend import Trend
 
 SCHEMA = 1
 LEDGER_TOLERANCE = 0.01
@@ -222,7 +222,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     life: Life | None = None
     serving: Serving | None = None
     """Of a server of requests: then steps are requests, and ranks are engines."""
-    course: Course | None = None
+    course: Trend | None = None
     """How the run went, from its step records."""
     comparison: Comparison | None = None
     """Against the step records of another run; against a profiler trace: `baseline` and `changes`."""

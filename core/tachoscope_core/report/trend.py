@@ -92,7 +92,7 @@ class Bin(msgspec.Struct, frozen=True, kw_only=True):
     p95: float
 
 
-class Course(msgspec.Struct, frozen=True, kw_only=True):
+class Trend(msgspec.Struct, frozen=True, kw_only=True):
     """How a run went.
 
     Attributes:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from tachoscope_alerts.lint import rule_expressions as rule_lint
-from tachoscope_alerts.lint.catalogue import Catalogue, Known
+from tachoscope_alerts.lint.catalogue import Catalogue, KnownSeries
 from tachoscope_alerts.lint.label_flow import labels_of
 from tachoscope_alerts.promql import parser as promql
 from tachoscope_core.errors import TachoscopeError
@@ -185,6 +185,6 @@ def _labels(one: Asked, known: Catalogue) -> frozenset[str] | None:
         return None
 
 
-def _is_raw(of: Known) -> bool:
+def _is_raw(of: KnownSeries) -> bool:
     """Return whether a series is one of ours that no rule has made."""
     return of.source.startswith(_OURS) and not of.recorded

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from tachoscope_alerts.measure.alert_history import Fired, History
-from tachoscope_alerts.report.alert_replay import Replayed, Told
+from tachoscope_alerts.report.alert_replay import FiredAlert, Replayed
 from tachoscope_alerts.report.backtest import Backtest
 from tachoscope_alerts.report.schema import Budget, BudgetPoint, Burn, State
 from tachoscope_core.report.palette import BAD, OK, SERIES, UNKNOWN, WARN
@@ -149,11 +149,11 @@ def backtest(found: Backtest) -> go.Figure:
     return figure
 
 
-def _of(budget: Replayed, severity: str, start: float) -> list[tuple[float, Told]]:
+def _of(budget: Replayed, severity: str, start: float) -> list[tuple[float, FiredAlert]]:
     return [(max(one.start, start), one) for one in budget.told if one.severity == severity]
 
 
-def _told(told: Sequence[tuple[str, tuple[float, Told]]], severity: str) -> go.Bar:
+def _told(told: Sequence[tuple[str, tuple[float, FiredAlert]]], severity: str) -> go.Bar:
     return go.Bar(
         name=f"{severity}s",
         orientation="h",

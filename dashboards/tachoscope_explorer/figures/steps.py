@@ -11,7 +11,7 @@ from tachoscope_analyzers.job.timeline import Timeline
 from tachoscope_analyzers.ledger.histogram import Histogram
 from tachoscope_core.report.palette import BAD, OK, SERIES, WARN
 from tachoscope_core.report.report import StepSeconds
-from tachoscope_core.report.trend import Course
+from tachoscope_core.report.trend import Trend
 from tachoscope_explorer.figures.ledger import Axis, moment, of_axis, place
 from tachoscope_show.text.state_bar import color
 from tachoscope_show.text.units import seconds
@@ -52,7 +52,7 @@ def spread(histogram: Histogram, quantiles: StepSeconds) -> go.Figure:
     return figure
 
 
-def over_run(bins: Timeline, course: Course | None, axis: Axis) -> go.Figure:
+def over_run(bins: Timeline, course: Trend | None, axis: Axis) -> go.Figure:
     """Return the step time over the run, with its lasting changes, numbered in their order, and when which rank was late."""
     figure = go.Figure()
     middles = [place(bins, axis, value) for value in (bins.start + bins.end) / 2]
@@ -104,7 +104,7 @@ def _range(bins: Timeline) -> tuple[float, float]:
     return max(low - room, 0.0), high + room
 
 
-def _late(figure: go.Figure, bins: Timeline, course: Course | None, axis: Axis, low: float, high: float) -> None:
+def _late(figure: go.Figure, bins: Timeline, course: Trend | None, axis: Axis, low: float, high: float) -> None:
     """Draw a strip below the line for each rank that was late, in the colour of what it did."""
     ranks = ((course.late if course else None) or [])[:_MOST_LATE]
     height = (high - low) * 0.1

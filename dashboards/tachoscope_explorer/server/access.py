@@ -24,7 +24,7 @@ from tachoscope_explorer.server import login
 from tachoscope_explorer.server.headers import Message, Send, guarded
 from tachoscope_explorer.server.password import Password
 from tachoscope_explorer.server.sessions import LIFE_SECONDS, Session, Sessions, Tries
-from tachoscope_service.http.auth import Verdict
+from tachoscope_service.http.auth import AuthResult
 
 Receive = Callable[[], Awaitable[Message]]
 App = Callable[[Any, Receive, Send], Awaitable[None]]
@@ -52,7 +52,7 @@ class Access:
     names: tuple[str, ...] = ()
 
 
-class Door:
+class GuardedApp:
     """The application with `Access` around it, as ASGI has it."""
 
     def __init__(self, app: App, access: Access, names: HostNames) -> None:
@@ -117,9 +117,9 @@ class Door:
         self._tries.count(address)
         assert self._password is not None, "only where there is one can anybody log in"
         verdict = await self._password.verdict(form.get("password", ""))
-        if verdict is Verdict.BUSY:
+        if verdict is AuthResult.BUSY:
             return _page(HTTPStatus.SERVICE_UNAVAILABLE, login.page(next_, login.BUSY))
-        if verdict is not Verdict.ALLOWED:
+        if verdict is not AuthResult.ALLOWED:
             return _page(HTTPStatus.FORBIDDEN, login.page(next_, login.WRONG))
         self._tries.forgive(address)
         answer = RedirectResponse(next_, HTTPStatus.SEE_OTHER, headers={"cache-control": "no-store"})

@@ -11,7 +11,7 @@ from pathlib import Path
 import bcrypt
 
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_service.http.auth import BCRYPT_BYTES, Auth, Verdict
+from tachoscope_service.http.auth import BCRYPT_BYTES, Auth, AuthResult
 from tachoscope_service.http.web_config import MAX_COST
 
 _HASH = re.compile(rb"\$2[aby]\$(\d\d)\$[./A-Za-z0-9]{53}")
@@ -54,16 +54,16 @@ class Password:
     def __init__(self, hashed: bytes) -> None:
         self._auth = Auth({"": hashed}, ())
 
-    async def verdict(self, typed: str) -> Verdict:
+    async def verdict(self, typed: str) -> AuthResult:
         """Return whether it is the password; busy where too many guesses wait."""
         loop = asyncio.get_running_loop()
-        told: asyncio.Future[Verdict] = loop.create_future()
+        told: asyncio.Future[AuthResult] = loop.create_future()
 
-        def tell(verdict: Verdict) -> None:
+        def tell(verdict: AuthResult) -> None:
             if not told.done():  # whoever asked may have gone away
                 told.set_result(verdict)
 
-        def later(verdict: Verdict) -> None:
+        def later(verdict: AuthResult) -> None:
             loop.call_soon_threadsafe(tell, verdict)
 
         credentials = base64.b64encode(b":" + typed.encode()).decode()

@@ -13,7 +13,7 @@ from tachoscope_core.report.palette import OK
 from tachoscope_explorer.page import perfetto_files as perfetto
 from tachoscope_explorer.page import settings, uploads
 from tachoscope_explorer.page.settings import MIB, Settings
-from tachoscope_explorer.server.access import Access, Door
+from tachoscope_explorer.server.access import Access, GuardedApp
 
 _FEW_COLLECTIONS = 100_000
 """Objects between two collections: records are many and in no cycles; by default half the time of reading is a search for some."""
@@ -93,7 +93,7 @@ def serve(chosen: Settings, listening: socket.socket, host: str, access: Access)
     settings.choose(chosen)
     port = listening.getsockname()[1]
     bootstrap.load_config_options(configuration(chosen, host, port))
-    door = Door(App(APP, routes=perfetto.routes(), lifespan=uploads.served), access, HostNames(host, port, access.names))
+    door = GuardedApp(App(APP, routes=perfetto.routes(), lifespan=uploads.served), access, HostNames(host, port, access.names))
     config = uvicorn.Config(
         door,
         lifespan="on",

@@ -9,7 +9,7 @@ import streamlit as st
 from tachoscope_analyzers.compare.aligned_steps import StepTimes
 from tachoscope_analyzers.compare.baselines import Likely, likely_baselines
 from tachoscope_analyzers.compare.runs import compared
-from tachoscope_analyzers.job.classify import Decided, decide
+from tachoscope_analyzers.job.classify import Classification, decide
 from tachoscope_analyzers.job.what_if import WhatIf
 from tachoscope_analyzers.records import load
 from tachoscope_analyzers.records.lineage import lineage
@@ -43,12 +43,12 @@ def comparison(url: str, job: str, baseline: str) -> Report:
 
 
 @st.cache_resource(max_entries=2, show_spinner="Going through the steps …")
-def _decided(url: str, job: str, at: float) -> Decided:  # noqa: ARG001
+def _decided(url: str, job: str, at: float) -> Classification:  # noqa: ARG001
     records = sources.records(url, job)
     return decide(records, aligned(records))
 
 
-def decided(url: str, job: str) -> Decided:
+def decided(url: str, job: str) -> Classification:
     """Return the steps of a job's last attempt with what they lost.
 
     Raises:

@@ -60,7 +60,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Glance:
+class FleetSummary:
     """All jobs in a few numbers.
 
     Attributes:
@@ -85,7 +85,7 @@ def rows(times: Mapping[str, float], summaries: Mapping[str, JobSummary], now: f
     return [row if row.summary is None else replace(row, status=standing(row.summary, now)) for row in found]
 
 
-def glance(found: Sequence[Row]) -> Glance:
+def glance(found: Sequence[Row]) -> FleetSummary:
     """Return what holds for all of them."""
     judged = [row.summary for row in found if row.summary is not None]
     idle: defaultdict[str, float] = defaultdict(float)
@@ -94,7 +94,7 @@ def glance(found: Sequence[Row]) -> Glance:
             idle[one.currency] += one.idle_money
     hours = [one.idle_hours for one in judged if one.idle_hours is not None]
     priced = sum(one.idle_money is not None for one in judged)
-    return Glance(
+    return FleetSummary(
         jobs=len(found),
         looked_at=len(judged),
         running=sum(row.status == "running" for row in found),

@@ -33,7 +33,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class JobView:
     """What a page shows of a run, or of a window of it: all small, however long the run.
 
     Attributes:
@@ -87,7 +87,7 @@ def _table(run: Run) -> pd.DataFrame:
 
 
 @st.cache_resource(max_entries=12, show_spinner="Looking for the bottleneck …")
-def look(run: Run, start: float | None, end: float | None) -> Look:
+def look(run: Run, start: float | None, end: float | None) -> JobView:
     """Return what is to be seen of the last attempt of a run, or of a window of it in Unix seconds.
 
     Raises:
@@ -104,7 +104,7 @@ def look(run: Run, start: float | None, end: float | None) -> Look:
             frame = step_tables.table(job)
     decided = decide(job, step_tables.aligned(job, frame))
     steps = decided.steps
-    return Look(
+    return JobView(
         report=report_of(job, decided),
         course=timeline(decided),
         own=rank_grid.own_time(steps),

@@ -15,7 +15,7 @@ import pytest
 from helpers import REPOSITORY
 from processes import free_port
 from tachoscope_alerts.compile import sli_expressions as expressions
-from tachoscope_alerts.lint.catalogue import Known, catalogue
+from tachoscope_alerts.lint.catalogue import KnownSeries, catalogue
 from tachoscope_alerts.spec.slo import AtMost, Selector, Slo
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.metrics.catalogue import METRICS, TRAINING_STATES
@@ -71,7 +71,7 @@ def test_metrics_of_a_users_own_are_added_from_a_file(tmp_path: Path):
     )
     known = catalogue(own=[path])
 
-    assert known["chat_total"] == Known(
+    assert known["chat_total"] == KnownSeries(
         "chat_total", "counter", frozenset({"model", "result"}), "https://example.com", {"result": ("ok", "failed")}
     )
     assert known["chat_seconds_bucket"].labels == {"model", "le"}
@@ -119,7 +119,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path):
 # --- what others really serve -------------------------------------------------------------------------------------------------
 
 
-def declared(prefix: str) -> dict[str, Known]:
+def declared(prefix: str) -> dict[str, KnownSeries]:
     """Return what is declared of the names that a program itself serves, in versions as old as Debian's."""
     return {name: known for name, known in catalogue().items() if name.startswith(prefix) and not known.since}
 

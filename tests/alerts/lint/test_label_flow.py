@@ -7,23 +7,23 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tachoscope_alerts.lint.catalogue import Known
+from tachoscope_alerts.lint.catalogue import KnownSeries
 from tachoscope_alerts.lint.label_flow import faults, spellings
 
 KNOWN = {
     known.name: known
     for known in (
-        Known("up", "gauge", frozenset(), "test"),
-        Known("gpu_temperature", "gauge", frozenset({"gpu", "sensor"}), "test", {"sensor": ("gpu", "memory")}),
-        Known("gpu_errors_total", "counter", frozenset({"gpu", "kind"}), "test"),
-        Known("job_running", "gauge", frozenset({"training_job"}), "test"),
-        Known("job_info", "gauge", frozenset({"gpu", "training_job", "mig"}), "test"),
-        Known("requests_total", "counter", frozenset({"model", "outcome"}), "test", {"outcome": ("ok", "failed", "shed")}),
-        Known("wait_seconds", "histogram", frozenset({"model"}), "test", buckets=(0.5, 1.0, 600.0)),
-        Known("wait_seconds_bucket", "counter", frozenset({"model", "le"}), "test", buckets=(0.5, 1.0, 600.0)),
-        Known("wait_seconds_count", "counter", frozenset({"model"}), "test"),
-        Known("ALERTS", "gauge", frozenset({"alertname", "alertstate"}), "test", {"alertstate": ("firing",)}, any_label=True),
-        Known("slo:error:ratio", "gauge", frozenset({"slo", "window"}), "test", {"slo": ("one", "two")}, recorded=True),
+        KnownSeries("up", "gauge", frozenset(), "test"),
+        KnownSeries("gpu_temperature", "gauge", frozenset({"gpu", "sensor"}), "test", {"sensor": ("gpu", "memory")}),
+        KnownSeries("gpu_errors_total", "counter", frozenset({"gpu", "kind"}), "test"),
+        KnownSeries("job_running", "gauge", frozenset({"training_job"}), "test"),
+        KnownSeries("job_info", "gauge", frozenset({"gpu", "training_job", "mig"}), "test"),
+        KnownSeries("requests_total", "counter", frozenset({"model", "outcome"}), "test", {"outcome": ("ok", "failed", "shed")}),
+        KnownSeries("wait_seconds", "histogram", frozenset({"model"}), "test", buckets=(0.5, 1.0, 600.0)),
+        KnownSeries("wait_seconds_bucket", "counter", frozenset({"model", "le"}), "test", buckets=(0.5, 1.0, 600.0)),
+        KnownSeries("wait_seconds_count", "counter", frozenset({"model"}), "test"),
+        KnownSeries("ALERTS", "gauge", frozenset({"alertname", "alertstate"}), "test", {"alertstate": ("firing",)}, any_label=True),
+        KnownSeries("slo:error:ratio", "gauge", frozenset({"slo", "window"}), "test", {"slo": ("one", "two")}, recorded=True),
     )
 }
 

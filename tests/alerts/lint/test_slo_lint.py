@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 
 from tachoscope_alerts.lint import lint
-from tachoscope_alerts.lint.catalogue import Known, catalogue
+from tachoscope_alerts.lint.catalogue import KnownSeries, catalogue
 from tachoscope_alerts.spec.slo import AtMost, Gate, MoreThan, Ratio, Selector, Slices, Slo
 
 OWN = (
-    Known("requests_total", "counter", frozenset({"model", "outcome"}), "test", {"outcome": ("ok", "failed", "left")}),
-    Known("wait_seconds", "histogram", frozenset({"model"}), "test", buckets=(0.5, 1.0)),
-    Known("wait_seconds_bucket", "counter", frozenset({"model", "le"}), "test", buckets=(0.5, 1.0)),
-    Known("wait_seconds_count", "counter", frozenset({"model"}), "test"),
-    Known("saved_timestamp_seconds", "gauge", frozenset({"run"}), "test"),
-    Known("run_active", "gauge", frozenset({"run"}), "test"),
+    KnownSeries("requests_total", "counter", frozenset({"model", "outcome"}), "test", {"outcome": ("ok", "failed", "left")}),
+    KnownSeries("wait_seconds", "histogram", frozenset({"model"}), "test", buckets=(0.5, 1.0)),
+    KnownSeries("wait_seconds_bucket", "counter", frozenset({"model", "le"}), "test", buckets=(0.5, 1.0)),
+    KnownSeries("wait_seconds_count", "counter", frozenset({"model"}), "test"),
+    KnownSeries("saved_timestamp_seconds", "gauge", frozenset({"run"}), "test"),
+    KnownSeries("run_active", "gauge", frozenset({"run"}), "test"),
 )
 RATIO = Slo(
     name="availability",

@@ -16,7 +16,7 @@ from slo_making import BEGIN, Planted, write_store
 from tachoscope_alerts.compile.detection_time import NEVER, OUTAGES, Outage, detection
 from tachoscope_alerts.measure import from_samples as samples_source
 from tachoscope_alerts.measure.evaluator import Events, evaluations
-from tachoscope_alerts.report.alert_replay import Told, lead_seconds, replay
+from tachoscope_alerts.report.alert_replay import FiredAlert, lead_seconds, replay
 from tachoscope_alerts.report.backtest import backtest, changed, threshold_of, thresholds, window
 from tachoscope_alerts.spec.burn_rate_windows import DAY, HOUR, Timing, tiers
 from tachoscope_alerts.spec.slo import AtMost, Selector, Severity, Slices, Slo
@@ -40,7 +40,7 @@ def planted(slo: Slo, bad: float, *, clean: float, lasts: float, after: float = 
     return Events(times, {group: RATE * bad * reached}, {group: np.full(len(times), RATE)})
 
 
-def told(slo: Slo, events: Events, severity: Severity) -> list[Told]:
+def told(slo: Slo, events: Events, severity: Severity) -> list[FiredAlert]:
     (found,) = replay(slo, events, BEGIN, float(events.times_ms[-1]) / 1000, TIMING)
     return found.of(severity)
 

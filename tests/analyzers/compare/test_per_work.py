@@ -3,12 +3,12 @@
 import pytest
 
 from tachoscope_analyzers.compare.per_work import per_work
-from tachoscope_core.report.trend import Course, Estimate
+from tachoscope_core.report.trend import Estimate, Trend
 
 
-def course(seconds: float, *, error: float = 0.0, samples: float = 0.0, tokens: float = 0.0) -> Course:
+def course(seconds: float, *, error: float = 0.0, samples: float = 0.0, tokens: float = 0.0) -> Trend:
     step = Estimate(seconds=seconds, error=error)
-    return Course(device="cpu", step=step, states={}, samples_per_step=samples, tokens_per_step=tokens)
+    return Trend(device="cpu", step=step, states={}, samples_per_step=samples, tokens_per_step=tokens)
 
 
 def test_twice_the_work_in_twice_the_time_is_the_same_pace() -> None:

@@ -8,10 +8,10 @@ import pytest
 from course_making import Extra, late, nothing, planted, slower
 from tachoscope_analyzers.job.report import analyze
 from tachoscope_analyzers.records.load import from_spool
-from tachoscope_core.report.trend import Course
+from tachoscope_core.report.trend import Trend
 
 
-def course(folder: Path, extra: Extra = nothing, **options: int) -> Course:
+def course(folder: Path, extra: Extra = nothing, **options: int) -> Trend:
     found = analyze(from_spool([planted(folder, extra, **options)])).course  # type: ignore[arg-type]
     assert found is not None
     return found

@@ -10,7 +10,7 @@ from course_making import late, planted
 from course_making import lines as planted_lines
 from gpu_making import FakeGpu, gpu_job
 from making import job as made
-from tachoscope_analyzers.job.classify import Decided, decide
+from tachoscope_analyzers.job.classify import Classification, decide
 from tachoscope_analyzers.job.report import report_of
 from tachoscope_analyzers.job.timeline import MOST_BINS, Timeline, bin_edges, step_edges, timeline
 from tachoscope_analyzers.records.load import from_spool
@@ -20,7 +20,7 @@ from tachoscope_core.records import records
 from tachoscope_core.report.report import LEDGER_TOLERANCE, Report
 
 
-def _judged(folder: Path, **options: object) -> tuple[Decided, Report]:
+def _judged(folder: Path, **options: object) -> tuple[Classification, Report]:
     job = from_spool([planted(folder, late(1, 151, 300, 0.05), **options)])  # type: ignore[arg-type]
     decided = decide(job, aligned(job))
     return decided, report_of(job, decided)

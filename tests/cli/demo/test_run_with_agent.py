@@ -14,7 +14,7 @@ from processes import AgentProcess, agent_process
 from tachoscope_analyzers.records.load import from_store
 from tachoscope_cli.common.output import console
 from tachoscope_cli.demo.agent import Watched
-from tachoscope_cli.launcher.run import Outcome
+from tachoscope_cli.launcher.run import RunOutcome
 from tachoscope_core.storage import spool
 from tachoscope_core.storage.store import Store
 
@@ -150,7 +150,7 @@ def test_the_demo_uses_the_live_agent_and_its_store_as_a_run_does(tmp_path: Path
 
 
 def test_what_the_agent_did_for_the_demo_is_said_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    outcome = Outcome(0, "job", "/mine", by_agent=False, recorded=True, all_shipped=True)
+    outcome = RunOutcome(0, "job", "/mine", by_agent=False, recorded=True, all_shipped=True)
     closed = spool.LiveAgent(1, "/theirs", "http://127.0.0.1:1")
     lines = [
         Watched("/mine", None, "the agent needs h11 (pip install 'tachoscope[agent]')").says("job", outcome),

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkpointing import summed
-from tachoscope_core.checkpoints.verification import Manifest, Verdict, open_regular, verify
+from tachoscope_core.checkpoints.verification import Manifest, ReadBack, open_regular, verify
 from tachoscope_core.records.records import ShardSum
 
 LATER = time.time() + 10 * 365 * 86400
@@ -39,7 +39,7 @@ def distributed(tmp_path: Path, ranks: int = 2) -> tuple[Path, dict[int, Manifes
     return folder, {rank: manifest_of(folder, *names[rank]) for rank in range(ranks)}
 
 
-def verdict(reference: Path | str, manifests: dict[int, Manifest], **options: Any) -> Verdict:
+def verdict(reference: Path | str, manifests: dict[int, Manifest], **options: Any) -> ReadBack:
     found = verify(str(reference), manifests, **options)
     assert found is not None
     return found

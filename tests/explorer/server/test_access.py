@@ -12,7 +12,7 @@ import pytest
 
 from tachoscope_core.net.allowed_hosts import HostNames
 from tachoscope_explorer.server import login
-from tachoscope_explorer.server.access import HEALTH, Access, Door
+from tachoscope_explorer.server.access import HEALTH, Access, GuardedApp
 from tachoscope_explorer.server.sessions import Tries
 
 SECRET = b"what only some may see"
@@ -34,8 +34,8 @@ async def inner(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "websocket.send", "bytes": message["bytes"]})
 
 
-def door(names: tuple[str, ...] = (), **access: Any) -> Door:
-    return Door(inner, Access(names=names, **access), HostNames("127.0.0.1", 8501, names))
+def door(names: tuple[str, ...] = (), **access: Any) -> GuardedApp:
+    return GuardedApp(inner, Access(names=names, **access), HostNames("127.0.0.1", 8501, names))
 
 
 def scope_of(kind: str, path: str, method: str, client: str, headers: dict[str, str]) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def scope_of(kind: str, path: str, method: str, client: str, headers: dict[str, 
 
 
 def ask(
-    to: Door, path: str = "/", method: str = "GET", body: bytes = b"", client: str = "127.0.0.1", **headers: str
+    to: GuardedApp, path: str = "/", method: str = "GET", body: bytes = b"", client: str = "127.0.0.1", **headers: str
 ) -> tuple[int, dict[str, str], bytes]:
     """Return status, headers and body; underscores in the names of headers are hyphens."""
     sent: list[Any] = []
@@ -70,7 +70,7 @@ def ask(
     return sent[0]["status"], head, b"".join(message.get("body", b"") for message in sent[1:])
 
 
-def log_in(to: Door, password: str = "sesame", next_: str = "/", **headers: str) -> tuple[int, dict[str, str], bytes]:
+def log_in(to: GuardedApp, password: str = "sesame", next_: str = "/", **headers: str) -> tuple[int, dict[str, str], bytes]:
     body = urllib.parse.urlencode({"password": password, "next": next_}).encode()
     return ask(to, login.PATH, "POST", body, **{"content_type": "application/x-www-form-urlencoded"} | headers)
 
@@ -260,7 +260,7 @@ def test_every_answer_tells_browsers_to_ask_nobody_else_and_to_guess_nothing(pat
     assert "unsafe-inline" not in policy.get("script-src", "")
 
 
-def talk(to: Door, *, kind: str = "websocket", client: str = "127.0.0.1", **headers: str) -> list[bytes]:
+def talk(to: GuardedApp, *, kind: str = "websocket", client: str = "127.0.0.1", **headers: str) -> list[bytes]:
     """Return what a socket sends back to `hello`, nothing where it is refused."""
     sent: list[Any] = []
 

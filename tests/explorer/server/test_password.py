@@ -10,7 +10,7 @@ import pytest
 
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_explorer.server.password import Password, hash_of, open_to_others
-from tachoscope_service.http.auth import Verdict
+from tachoscope_service.http.auth import AuthResult
 
 
 def written(folder: Path, text: bytes) -> Path:
@@ -30,7 +30,7 @@ def test_a_file_with_a_password_lets_in_who_knows_it_and_nobody_else(
 
     verdicts = [asyncio.run(password.verdict(typed)) for typed in (text, text.upper(), "", f"{text}\0", "x" * 5000)]
 
-    assert verdicts == [Verdict.ALLOWED, *[Verdict.REFUSED] * 4]
+    assert verdicts == [AuthResult.ALLOWED, *[AuthResult.REFUSED] * 4]
 
 
 def test_a_file_may_hold_the_hash_that_the_agent_takes(tmp_path: Path) -> None:
@@ -38,8 +38,8 @@ def test_a_file_may_hold_the_hash_that_the_agent_takes(tmp_path: Path) -> None:
 
     found = hash_of(written(tmp_path, hashed.replace(b"$2b$", b"$2y$") + b"\n"))
 
-    assert asyncio.run(Password(found).verdict("sesame")) is Verdict.ALLOWED
-    assert asyncio.run(Password(found).verdict(hashed.decode())) is Verdict.REFUSED
+    assert asyncio.run(Password(found).verdict("sesame")) is AuthResult.ALLOWED
+    assert asyncio.run(Password(found).verdict(hashed.decode())) is AuthResult.REFUSED
 
 
 @pytest.mark.parametrize(

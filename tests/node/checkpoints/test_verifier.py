@@ -16,7 +16,7 @@ import pytest
 from checkpointing import flip, save, summed
 from processes import wait_for
 from spooling import FakeClock, Process, agent_of, pass_seconds, value
-from tachoscope_core.checkpoints.verification import Manifest, Verdict
+from tachoscope_core.checkpoints.verification import Manifest, ReadBack
 from tachoscope_core.records import records
 from tachoscope_core.storage.store import Store
 from tachoscope_node.agent import Agent
@@ -34,9 +34,9 @@ def orders(monkeypatch: pytest.MonkeyPatch) -> list[Order]:
     """Collect the orders and find all sound, without reading."""
     taken: list[Order] = []
 
-    def read(order: Order, _: threading.Event) -> Verdict:
+    def read(order: Order, _: threading.Event) -> ReadBack:
         taken.append(order)
-        return Verdict("sound")
+        return ReadBack("sound")
 
     monkeypatch.setattr("tachoscope_node.checkpoints.verifier.in_a_process", read)
     monkeypatch.setattr(verify_queue, "SETTLE_SECONDS", 0.0)
@@ -129,7 +129,7 @@ def test_nothing_outside_of_the_roots_is_read_whatever_a_link_says(tmp_path: Pat
         (folder / "a.pt").write_bytes(b"content")
     (inside / "way_out").symlink_to(outside)
 
-    def found(path: Path) -> Verdict | None:
+    def found(path: Path) -> ReadBack | None:
         manifests = {0: Manifest(time.time(), [summed(inside / "a.pt")])}
         order = Order(str(path), str(path), manifests, [], whole=True, uid=os.geteuid(), roots=[str(inside)])
         return in_a_process(order, threading.Event())
@@ -207,7 +207,7 @@ def test_where_it_is_switched_off_nothing_is_read(tmp_path: Path, orders: list[O
 
 def test_results_of_what_could_not_be_read_are_no_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verify_queue, "SETTLE_SECONDS", 0.0)
-    monkeypatch.setattr("tachoscope_node.checkpoints.verifier.in_a_process", lambda *_: Verdict("unreachable", "x: not there"))
+    monkeypatch.setattr("tachoscope_node.checkpoints.verifier.in_a_process", lambda *_: ReadBack("unreachable", "x: not there"))
     agent = one_save(tmp_path)
     agent.verifier.step()
     agent.tick()

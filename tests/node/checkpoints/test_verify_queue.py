@@ -8,7 +8,7 @@ from typing import get_args
 
 import pytest
 
-from tachoscope_core.checkpoints.verification import Result, Verdict
+from tachoscope_core.checkpoints.verification import ReadBack, Result
 from tachoscope_core.records import records
 from tachoscope_core.records.records import ShardSum
 from tachoscope_node.checkpoints import queue as verify_queue
@@ -16,7 +16,11 @@ from tachoscope_node.checkpoints.queue import LOOK_AGAIN_SECONDS, SETTLE_SECONDS
 
 START = 1.7e9
 AGAIN_SECONDS = 3600.0
-SOUND, CORRUPT, GONE = Verdict("sound"), Verdict("corrupt", "x: bad"), Verdict("unreachable", "x: not there")
+SOUND, CORRUPT, GONE = (
+    ReadBack("sound"),
+    ReadBack("corrupt", "x: bad"),
+    ReadBack("unreachable", "x: not there"),
+)
 
 
 class Bench:
@@ -60,7 +64,7 @@ class Bench:
         self.now += after
         return self.queue.next(self.now)
 
-    def read(self, verdict: Verdict, after: float = SETTLE_SECONDS) -> bool:
+    def read(self, verdict: ReadBack, after: float = SETTLE_SECONDS) -> bool:
         task = self.take(after)
         assert task is not None
         return self.queue.done(task, verdict, self.now)
@@ -175,7 +179,7 @@ def test_when_the_newest_is_corrupt_the_one_before_it_is_the_last_verified_one(b
 
 
 def test_what_may_be_just_written_or_removed_is_looked_at_twice_before_it_counts(bench: Bench) -> None:
-    unsettled = Verdict("corrupt", "x: missing", unsettled=True)
+    unsettled = ReadBack("corrupt", "x: missing", unsettled=True)
     bench.save("/a")
     assert not bench.read(unsettled)
     assert bench.due() is None

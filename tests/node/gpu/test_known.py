@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_node.gpu.inventory import Known
+from tachoscope_node.gpu.inventory import Inventory
 from tachoscope_node.gpu.reading import Gpu
 
 EIGHT = [Gpu(index, f"GPU-{index}", model="H100") for index in range(8)]
@@ -16,18 +16,18 @@ EIGHT = [Gpu(index, f"GPU-{index}", model="H100") for index in range(8)]
 
 def test_what_was_seen_is_expected_and_missed_by_the_next_process_too(tmp_path: Path) -> None:
     path = tmp_path / "gpus.json"
-    Known(path, 0).saw(EIGHT)
-    known = Known(path, 0)
+    Inventory(path, 0).saw(EIGHT)
+    known = Inventory(path, 0)
     known.saw(EIGHT[:5])
 
     assert known.expected == 8
     assert known.missing(EIGHT[:5]) == EIGHT[5:]
-    assert Known(path, 0).missing(EIGHT[:5]) == EIGHT[5:]
+    assert Inventory(path, 0).missing(EIGHT[:5]) == EIGHT[5:]
     assert [known.at(index) for index in (6, 8)] == [EIGHT[6], None]
 
 
 def test_a_gpu_keeps_the_index_at_which_it_was_first_seen(tmp_path: Path) -> None:
-    known = Known(None, 0)
+    known = Inventory(None, 0)
     known.saw(EIGHT)
 
     assert known.named(replace(EIGHT[5], index=4)) == EIGHT[5]
@@ -35,7 +35,7 @@ def test_a_gpu_keeps_the_index_at_which_it_was_first_seen(tmp_path: Path) -> Non
 
 
 def test_a_gpu_that_was_replaced_is_not_missed(tmp_path: Path) -> None:
-    known = Known(None, 0)
+    known = Inventory(None, 0)
     known.saw(EIGHT)
     known.saw(EIGHT[:3] + EIGHT[4:])
     assert known.missing(EIGHT[:3] + EIGHT[4:]) == [EIGHT[3]]
@@ -49,8 +49,8 @@ def test_a_gpu_that_was_replaced_is_not_missed(tmp_path: Path) -> None:
 
 def test_a_configured_number_wins_over_what_was_seen(tmp_path: Path) -> None:
     path = tmp_path / "gpus.json"
-    Known(path, 0).saw(EIGHT)
-    fewer, more = Known(path, 4), Known(path, 10)
+    Inventory(path, 0).saw(EIGHT)
+    fewer, more = Inventory(path, 4), Inventory(path, 10)
     fewer.saw(EIGHT[:4])
 
     assert (fewer.expected, more.expected) == (4, 10)
@@ -61,24 +61,24 @@ def test_a_file_that_is_broken_is_none(tmp_path: Path) -> None:
     path = tmp_path / "gpus.json"
     path.write_text("{")
 
-    assert Known(path, 0).expected == 0
+    assert Inventory(path, 0).expected == 0
 
 
 def test_a_file_that_cannot_be_written_is_an_error_and_is_written_once_it_can(tmp_path: Path) -> None:
     path = tmp_path / "away" / "gpus.json"
-    known = Known(path, 0)
+    known = Inventory(path, 0)
     with pytest.raises(TachoscopeError, match=r"could not write .*gpus\.json: No such file or directory \(free space there\)"):
         known.saw(EIGHT)
     assert known.expected == 8
     path.parent.mkdir()
     known.saw(EIGHT)
 
-    assert Known(path, 0).expected == 8
+    assert Inventory(path, 0).expected == 8
 
 
 def test_the_file_is_written_only_when_something_changed(tmp_path: Path) -> None:
     path = tmp_path / "gpus.json"
-    known = Known(path, 0)
+    known = Inventory(path, 0)
     known.saw(EIGHT)
     path.unlink()
     known.saw(reversed(EIGHT))

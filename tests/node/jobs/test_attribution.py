@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from making import envelope
 from tachoscope_core.metrics.training import TRAINING_STATES
 from tachoscope_core.records.records import PHASES, MalformedRecordError, StepDone, decode, encode, plausible
-from tachoscope_node.jobs.step_attribution import Attributed, Clocks, attribute
+from tachoscope_node.jobs.step_attribution import Clocks, StepStates, attribute
 
 seconds = st.floats(0, 100)
 
@@ -19,7 +19,7 @@ def step(phases: dict[str, float], **fields: object) -> StepDone:
     return StepDone(**envelope(), step=1, wall_seconds=sum(phases.values()), phase_seconds=phases, **fields)  # type: ignore[arg-type]
 
 
-def total(part: Attributed) -> float:
+def total(part: StepStates) -> float:
     return sum(part.states.values()) + part.waiting + part.exchange
 
 

@@ -88,7 +88,7 @@ def test_a_share_is_never_beyond_all_of_the_step(steps: list[tuple[float, float]
 def test_the_counts_go_on_after_a_restart_and_begin_at_zero_with_the_state_of_an_agent_that_had_none(tmp_path: Path) -> None:
     live, file = Live(Limits()), tmp_path / "live.json"
     Told(live, world=1).step(forward=0.6, data_wait=0.4)
-    saved.save(file, saved.Saved("boot", live.jobs))
+    saved.save(file, saved.AgentState("boot", live.jobs))
     assert data_waits(Live(Limits(), saved.load(file, "boot").jobs)) == data_waits(live)
 
     older = json.loads(file.read_text())

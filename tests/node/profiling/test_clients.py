@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from processes import wait_for
-from tachoscope_node.profiling.clients import FORGET_SECONDS, Clients, Known, UnknownError, Who, identify
+from tachoscope_node.profiling.clients import FORGET_SECONDS, Clients, KnownProcess, UnknownError, Who, identify
 from tachoscope_node.profiling.endpoint import Sender
 
 PROC = Path("/proc")
@@ -32,7 +32,7 @@ def process(*command: str, **environ: str) -> Iterator[subprocess.Popen[bytes]]:
             made.kill()
 
 
-def who(made: subprocess.Popen[bytes], known: dict[int, Known] | None = None) -> Who:
+def who(made: subprocess.Popen[bytes], known: dict[int, KnownProcess] | None = None) -> Who:
     return identify(PROC, Sender(made.pid, ME), known or {})
 
 
@@ -83,8 +83,8 @@ def test_a_process_that_cannot_be_seen_is_unknown() -> None:
 
 def test_a_process_under_the_probe_is_what_its_own_user_says_it_is() -> None:
     with process() as made:
-        assert (who(made, {made.pid: Known(ME, "resnet", 1, 2)}).job, who(made).has_rank) == ("resnet", False)
-        assert who(made, {made.pid: Known(ME + 1, "stolen", 1, 2)}).job != "stolen"
+        assert (who(made, {made.pid: KnownProcess(ME, "resnet", 1, 2)}).job, who(made).has_rank) == ("resnet", False)
+        assert who(made, {made.pid: KnownProcess(ME + 1, "stolen", 1, 2)}).job != "stolen"
 
 
 def _environ_of(pid: int) -> bytes:

@@ -15,7 +15,7 @@ from tachoscope_core.storage.profile_requests import EXPIRY_SECONDS, Request, ne
 from tachoscope_core.storage.store import Store
 from tachoscope_node.config.settings import Profiles
 from tachoscope_node.profiling.automatic import Automatic, Measured
-from tachoscope_node.profiling.clients import Known
+from tachoscope_node.profiling.clients import KnownProcess
 from tachoscope_node.profiling.endpoint import Sender
 from tachoscope_node.profiling.profiler import Profiler
 from tachoscope_service.common.log import Log
@@ -37,7 +37,7 @@ class Node:
             proc=Path("/proc"),
             state=tmp_path / "state",
             log=Log(logging.getLogger("test")),
-            known=lambda: {os.getpid(): Known(os.geteuid(), "resnet", 0, 1, 0.1)},
+            known=lambda: {os.getpid(): KnownProcess(os.geteuid(), "resnet", 0, 1, 0.1)},
             automatic=automatic,
             clock=lambda: self.now,
             monotonic=lambda: self.now,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from left_behind import LeftBehind
-from tachoscope.checkpoints.manifest import Manifests, Saved
+from tachoscope.checkpoints.manifest import Manifests, SavedCheckpoint
 from tachoscope.checkpoints.save_nesting import Written, json_files, written
 from tachoscope_core.records.records import ShardSum
 
@@ -37,11 +37,11 @@ class Emitted:
         self.go_on.wait(WAIT_SECONDS)
 
 
-def saved(path: Path, content: bytes = b"x", step: int = 1) -> Saved:
+def saved(path: Path, content: bytes = b"x", step: int = 1) -> SavedCheckpoint:
     path.write_bytes(content)
     file = written(path)
     assert file is not None
-    return Saved(step, file.path, [file])
+    return SavedCheckpoint(step, file.path, [file])
 
 
 def sha256(content: bytes) -> str:
@@ -56,7 +56,7 @@ def test_a_manifest_holds_size_and_sha256_of_every_file(tmp_path: Path) -> None:
     (tmp_path / "of_another_rank.pt").write_bytes(b"-")
     file = written(tmp_path / "model.pt")
     assert file is not None
-    manifests.put(Saved(7, str(tmp_path), [file, *json_files(str(tmp_path))]))
+    manifests.put(SavedCheckpoint(7, str(tmp_path), [file, *json_files(str(tmp_path))]))
     manifests.close(WAIT_SECONDS)
 
     expected = [
@@ -107,7 +107,7 @@ def test_a_file_that_is_still_open_is_waited_for(tmp_path: Path) -> None:
     manifests = Manifests(emitted)
     with open(tmp_path / "open.pt", "wb") as file:
         file.write(b"all of it")  # and not on the disk yet
-        manifests.put(Saved(1, str(tmp_path / "open.pt"), [Written(str(tmp_path / "open.pt"), None, weakref.ref(file))]))
+        manifests.put(SavedCheckpoint(1, str(tmp_path / "open.pt"), [Written(str(tmp_path / "open.pt"), None, weakref.ref(file))]))
         manifests.put(saved(tmp_path / "later.pt"))
         assert not emitted.at_first.wait(0.3)
     manifests.close(WAIT_SECONDS)
@@ -132,7 +132,7 @@ def test_the_end_of_the_process_does_not_wait_for_a_file_that_is_never_closed(tm
     emitted = Emitted()
     manifests = Manifests(emitted)
     with open(tmp_path / "open.pt", "wb") as file:
-        manifests.put(Saved(1, str(tmp_path / "open.pt"), [Written(str(tmp_path / "open.pt"), None, weakref.ref(file))]))
+        manifests.put(SavedCheckpoint(1, str(tmp_path / "open.pt"), [Written(str(tmp_path / "open.pt"), None, weakref.ref(file))]))
         manifests.close(0.0)
 
     assert not emitted.manifests

@@ -11,7 +11,7 @@ from spooling import FakeClock, Process, agent_of
 from tachoscope_core.metrics.catalogue import BY_NAME
 from tachoscope_core.records import records
 from tachoscope_service.metrics.family import Family
-from tachoscope_service.metrics.zero_start import AT_ZERO_SECONDS, Newborn
+from tachoscope_service.metrics.zero_start import AT_ZERO_SECONDS, ZeroStart
 
 SHARDS, STEPS = BY_NAME["tachoscope_shard_failures_total"], BY_NAME["tachoscope_steps_total"]
 STARTING_SECONDS = 80
@@ -22,14 +22,14 @@ def shards(**counts: float) -> list[Family]:
     return [Family(SHARDS, [(("job", shard), count) for shard, count in counts.items()]), Family(STEPS, [(("job", "0"), 5.0)])]
 
 
-def seen(newborn: Newborn, families: list[Family], now: float) -> dict[str, float]:
+def seen(newborn: ZeroStart, families: list[Family], now: float) -> dict[str, float]:
     first, second = newborn.shown(families, now)
     assert second is families[1], "others are shown as they are"
     return {labels[1]: value for labels, value in first.points}  # type: ignore[misc]
 
 
 def test_a_series_is_at_zero_for_a_minute_and_then_at_its_value() -> None:
-    newborn = Newborn()
+    newborn = ZeroStart()
     newborn.shown(shards(), 0.0)
 
     assert seen(newborn, shards(a=3.0), 10.0) == {"a": 0.0}
@@ -38,11 +38,11 @@ def test_a_series_is_at_zero_for_a_minute_and_then_at_its_value() -> None:
 
 
 def test_what_a_restarted_agent_finds_is_shown_at_once_for_a_counter_must_not_go_back() -> None:
-    assert seen(Newborn(), shards(a=3.0), 10.0) == {"a": 3.0}
+    assert seen(ZeroStart(), shards(a=3.0), 10.0) == {"a": 3.0}
 
 
 def test_a_series_that_went_and_comes_back_is_born_again() -> None:
-    newborn = Newborn()
+    newborn = ZeroStart()
     newborn.shown(shards(a=3.0), 0.0)
     newborn.shown(shards(), 1000.0)
 

@@ -15,7 +15,7 @@ from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.collectors.collector import NoDataError
 from tachoscope_node.gpu.dcgm.parser import NotDcgmError, Page, read
 from tachoscope_node.gpu.dcgm.xids import OnXid
-from tachoscope_node.gpu.inventory import Known
+from tachoscope_node.gpu.inventory import Inventory
 from tachoscope_node.gpu.metrics import METRICS, families
 from tachoscope_node.gpu.reading import Reading
 from tachoscope_service.common.http_get import PageError, get
@@ -62,7 +62,7 @@ class DcgmCollector:
         self.metrics: tuple[Metric, ...] = METRICS if alone else ()
         self._url = url
         self._alone = alone
-        self._known = Known(state, expected)
+        self._known = Inventory(state, expected)
         self._on_xid = on_xid
         self._log = log
         self._clock = clock

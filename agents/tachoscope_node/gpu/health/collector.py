@@ -16,10 +16,10 @@ from tachoscope_core.metrics.gpu import (
 )
 from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.collectors.collector import NoDataError
-from tachoscope_node.gpu.health.rules import Reason, Verdict
+from tachoscope_node.gpu.health.rules import HealthVerdict, Reason
 from tachoscope_node.gpu.health.verdicts import Board, GpuHealth
 from tachoscope_node.gpu.reading import Reading
-from tachoscope_node.gpu.xid.counter import Seen, XidCounter
+from tachoscope_node.gpu.xid.counter import XidCounter, XidError
 from tachoscope_service.common.log import Log
 from tachoscope_service.metrics.family import Family
 
@@ -27,7 +27,7 @@ LAST_XIDS = 32
 """Xid errors that the page shows, the last ones."""
 
 
-def health_families(gpus: Sequence[GpuHealth], node: Verdict) -> list[Family]:
+def health_families(gpus: Sequence[GpuHealth], node: HealthVerdict) -> list[Family]:
     """Return the verdicts as metrics."""
     return [
         Family(
@@ -51,7 +51,7 @@ def health_families(gpus: Sequence[GpuHealth], node: Verdict) -> list[Family]:
     ]
 
 
-def health_page(node_name: str, board: Board, xids: Sequence[Seen], at: float | None) -> dict[str, Any]:
+def health_page(node_name: str, board: Board, xids: Sequence[XidError], at: float | None) -> dict[str, Any]:
     """Return what /v1/health says, for people and programs: times in Unix seconds. at: when it was looked."""
     gpus, node = board.gpus, board.node
     return {

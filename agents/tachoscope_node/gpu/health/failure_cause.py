@@ -6,13 +6,13 @@ from collections.abc import Iterable
 
 from tachoscope_node.gpu.reading import Reading
 from tachoscope_node.gpu.workloads.device_ids import key, uuid_keys
-from tachoscope_node.gpu.xid.counter import Seen
+from tachoscope_node.gpu.xid.counter import XidError
 
 SLACK_SECONDS = 60.0
 """A rank's host runs ahead of its GPU, and other ranks of one that is broken may finish a step more."""
 
 
-def gpu_failed(gpus: Iterable[str], since: float, readings: Iterable[Reading], errors: Iterable[Seen]) -> bool:
+def gpu_failed(gpus: Iterable[str], since: float, readings: Iterable[Reading], errors: Iterable[XidError]) -> bool:
     """Return whether a GPU that a job used is lost, or had an error after which it has to be reset.
 
     Errors that an application can cause, and those that work survives, prove nothing.

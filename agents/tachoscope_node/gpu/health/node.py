@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tachoscope_node.gpu.health.rules import Reason, Severity, Verdict, not_measured_at_all, worst
+from tachoscope_node.gpu.health.rules import HealthVerdict, Reason, Severity, not_measured_at_all, worst
 
 _MISSING: Mapping[str, tuple[str, str]] = {
     "works": ("the driver works and lists no more", "inspect_hardware"),
@@ -18,7 +18,7 @@ _MISSING: Mapping[str, tuple[str, str]] = {
 """What is said of GPUs that are missing, and the action, by how the driver is. A count alone is not a reason to reboot."""
 
 
-def judge_node(states: Sequence[str], there: int, expected: int, *, driver: str = "works", starting: bool = False) -> Verdict:
+def judge_node(states: Sequence[str], there: int, expected: int, *, driver: str = "works", starting: bool = False) -> HealthVerdict:
     """Judge the node by the states of its GPUs and by how many the driver has not lost.
 
     Args:
@@ -34,4 +34,4 @@ def judge_node(states: Sequence[str], there: int, expected: int, *, driver: str 
         reasons.append(Reason("gpus_missing", float(there), "<", float(expected), severity, action, text))
     elif not states:
         reasons.append(not_measured_at_all("no GPU was read"))
-    return Verdict(worst([*states, *(reason.severity for reason in reasons)]), tuple(reasons))
+    return HealthVerdict(worst([*states, *(reason.severity for reason in reasons)]), tuple(reasons))

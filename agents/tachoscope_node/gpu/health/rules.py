@@ -20,7 +20,7 @@ from tachoscope_core.metrics.gpu import ACTIONS
 from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.gpu.health.history import Past
 from tachoscope_node.gpu.reading import Reading
-from tachoscope_node.gpu.xid.counter import Seen
+from tachoscope_node.gpu.xid.counter import XidError
 from tachoscope_service.common.yaml_reader import parse
 
 GRAVITY = ("healthy", "degraded", "unknown", "unhealthy")
@@ -88,7 +88,7 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class HealthVerdict:
     """A state of `GRAVITY` with its reasons, the gravest first. not_measured: rules that nothing was measured for."""
 
     state: str
@@ -143,7 +143,9 @@ def holds(reading: Reading, most_nvlinks: float | None = None) -> frozenset[str]
     return frozenset(found)
 
 
-def judge(reading: Reading, past: Past, xids: Sequence[Seen], now: float, *, most_nvlinks: float | None = None) -> Verdict:
+def judge(
+    reading: Reading, past: Past, xids: Sequence[XidError], now: float, *, most_nvlinks: float | None = None
+) -> HealthVerdict:
     """Judge one GPU.
 
     Args:
@@ -177,10 +179,10 @@ def not_measured_at_all(text: str) -> Reason:
     return Reason("not_measured", 0.0, "<", 1.0, "unknown", "none", text)
 
 
-def verdict(reasons: Iterable[Reason], not_measured: Iterable[str] = ()) -> Verdict:
+def verdict(reasons: Iterable[Reason], not_measured: Iterable[str] = ()) -> HealthVerdict:
     """Return the verdict that the reasons make."""
     ordered = sorted(reasons, key=lambda reason: -GRAVITY.index(reason.severity))
-    return Verdict(ordered[0].severity if ordered else "healthy", tuple(ordered), tuple(not_measured))
+    return HealthVerdict(ordered[0].severity if ordered else "healthy", tuple(ordered), tuple(not_measured))
 
 
 def _true(rule: Rule, measured: _Measured) -> bool:
@@ -208,7 +210,7 @@ def _faults(reading: Reading, past: Past) -> list[Reason]:
     return [Reason(fault, value, comparison, limit, severity, action, text)]
 
 
-def _errors(xids: Sequence[Seen], now: float) -> list[Reason]:
+def _errors(xids: Sequence[XidError], now: float) -> list[Reason]:
     limit = thresholds().xid_seconds
     reasons = []
     for seen in xids:

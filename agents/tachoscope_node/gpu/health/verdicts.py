@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from tachoscope_core.metrics.gpu import GPU_ENERGY, GPU_NVLINKS
 from tachoscope_node.gpu.health.history import Past, observe
 from tachoscope_node.gpu.health.node import judge_node
-from tachoscope_node.gpu.health.rules import Reason, Verdict, holds, judge, thresholds, too_young, verdict
+from tachoscope_node.gpu.health.rules import HealthVerdict, Reason, holds, judge, thresholds, too_young, verdict
 from tachoscope_node.gpu.reading import FAULTS, Gpu, Reading
-from tachoscope_node.gpu.xid.counter import Seen, XidCounter
+from tachoscope_node.gpu.xid.counter import XidCounter, XidError
 from tachoscope_service.common.log import Log
 
 
@@ -39,12 +39,12 @@ class GpuHealth:
     """One GPU's verdict; the reasons that made it, since when (Unix seconds) each stands, and which are true no longer."""
 
     gpu: Gpu
-    verdict: Verdict
+    verdict: HealthVerdict
     since: Mapping[str, float]
     held: frozenset[str] = frozenset()
 
 
-def hold(before: Mapping[str, Standing], found: Verdict, at: float, unix_seconds: float) -> dict[str, Standing]:
+def hold(before: Mapping[str, Standing], found: HealthVerdict, at: float, unix_seconds: float) -> dict[str, Standing]:
     """Return the reasons that stand now: those that are true, and those that were not long ago.
 
     A reason whose rule cannot be measured now stays: that is not a recovery. Faults of the asking and Xid errors do not: the first
@@ -92,7 +92,7 @@ class Board:
         whole = _whole(readings)
         for name, reading in whole.items():
             self._tell_counter(name, reading, unix_seconds)
-        errors: dict[str, list[Seen]] = {}
+        errors: dict[str, list[XidError]] = {}
         for seen in self._counter.all():
             errors.setdefault(seen.uuid, []).append(seen)
         most = _most_nvlinks(whole.values())

@@ -14,7 +14,7 @@ from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.collectors.collector import NoDataError, NotSupportedError, PartialError
 from tachoscope_node.collectors.workers import Workers
-from tachoscope_node.gpu.inventory import Known
+from tachoscope_node.gpu.inventory import Inventory
 from tachoscope_node.gpu.metrics import METRICS, families
 from tachoscope_node.gpu.nvml import driver as nvml
 from tachoscope_node.gpu.nvml.device_slot import NO_RETURN, Slot
@@ -62,7 +62,7 @@ class GpuCollector:
         unix_clock: Callable[[], float] = time.time,
     ) -> None:
         self.interval_seconds = interval_seconds
-        self._known = Known(state, expected)
+        self._known = Inventory(state, expected)
         self._required = required
         self._on_xid = on_xid
         self._log = log

@@ -22,8 +22,8 @@ from tachoscope_node.gpu.workloads import pod_resources
 from tachoscope_node.gpu.workloads.cgroup_pods import Place, place
 from tachoscope_node.gpu.workloads.device_ids import Devices, minors
 from tachoscope_node.gpu.workloads.job_sm_activity import JobActivity
-from tachoscope_node.gpu.workloads.join import Rank, Seen
-from tachoscope_node.gpu.workloads.pod_resources import Grant, NoAnswerError, Owner
+from tachoscope_node.gpu.workloads.join import Rank, WorkloadSnapshot
+from tachoscope_node.gpu.workloads.pod_resources import DeviceAllocation, NoAnswerError, Owner
 from tachoscope_node.spool.owners import pod_of_directory
 from tachoscope_service.metrics.family import Family, Labels
 
@@ -81,7 +81,7 @@ class PodsCollector:
         self._proc = proc
         self._log = log
         self._clock = clock
-        self._grants: tuple[Grant, ...] = ()
+        self._grants: tuple[DeviceAllocation, ...] = ()
         self._answered = float("-inf")
         self._fault = ""
         self._activity = JobActivity()
@@ -93,7 +93,7 @@ class PodsCollector:
         grants = self._ask() if self._socket else ()
         owners, unmapped = _owners(grants, Devices([reading.gpu for reading in readings], lambda: minors(self._proc)))
         now, ranks = self._clock(), self._ranks()
-        who, memory = workloads.families(Seen(readings, owners, self._places(readings), ranks))
+        who, memory = workloads.families(WorkloadSnapshot(readings, owners, self._places(readings), ranks))
         found = [who, memory, *self._activity.look(readings, ranks, who, now)]
         if not self._socket:
             if not any(family.points for family in found):
@@ -107,7 +107,7 @@ class PodsCollector:
             raise PartialError(self._fault, found)
         return found
 
-    def _ask(self) -> tuple[Grant, ...]:
+    def _ask(self) -> tuple[DeviceAllocation, ...]:
         try:
             self._grants, fault = pod_resources.ask(self._socket), ""
             self._answered = self._clock()
@@ -139,7 +139,7 @@ class PodsCollector:
         return {pid: found for pid in pids if (found := place(pid, self._proc)) is not None}
 
 
-def _owners(grants: Iterable[Grant], devices: Devices) -> tuple[dict[Labels, list[Owner]], Counter[str]]:
+def _owners(grants: Iterable[DeviceAllocation], devices: Devices) -> tuple[dict[Labels, list[Owner]], Counter[str]]:
     """Return the containers that have each GPU, and how many devices are no GPU that was read, by how they were given."""
     owners: dict[Labels, list[Owner]] = defaultdict(list)
     unmapped: Counter[str] = Counter()

@@ -63,7 +63,7 @@ _Memory = list[int | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class WorkloadSnapshot:
     """All that is known at one moment.
 
     Attributes:
@@ -76,7 +76,7 @@ class Seen:
     ranks: Sequence[Rank]
 
 
-def families(seen: Seen) -> list[Family]:
+def families(seen: WorkloadSnapshot) -> list[Family]:
     """Return who has each GPU and how much of its memory. A value that the driver did not tell has no point."""
     join = _Join(seen)
     info: list[Point] = []
@@ -92,7 +92,7 @@ def families(seen: Seen) -> list[Family]:
 
 
 class _Join:
-    def __init__(self, seen: Seen) -> None:
+    def __init__(self, seen: WorkloadSnapshot) -> None:
         self._seen = seen
         self._by_process: dict[tuple[str, int], list[Rank]] = defaultdict(list)
         for rank in seen.ranks:

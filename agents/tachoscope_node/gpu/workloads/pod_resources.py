@@ -40,7 +40,7 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
+class DeviceAllocation:
     """A device that a container was given.
 
     Attributes:
@@ -52,7 +52,7 @@ class Grant:
     kind: str = "device"
 
 
-def ask(socket: str, *, deadline_seconds: float = DEADLINE_SECONDS) -> tuple[Grant, ...]:
+def ask(socket: str, *, deadline_seconds: float = DEADLINE_SECONDS) -> tuple[DeviceAllocation, ...]:
     """Return the GPUs that containers of this node have, by the kubelet's word.
 
     Raises:
@@ -68,13 +68,13 @@ def ask(socket: str, *, deadline_seconds: float = DEADLINE_SECONDS) -> tuple[Gra
         raise NoAnswerError(f"{socket}: not an answer of the pod-resources API: {error}") from None
 
 
-def decode(answer: bytes) -> tuple[Grant, ...]:
+def decode(answer: bytes) -> tuple[DeviceAllocation, ...]:
     """Return what a serialised `ListPodResourcesResponse` says of GPUs.
 
     Raises:
         WireError: the bytes are no such message, or it holds names that no pod can have.
     """
-    grants: dict[Grant, None] = {}  # a container may have several replicas of one GPU
+    grants: dict[DeviceAllocation, None] = {}  # a container may have several replicas of one GPU
     for pod in _all(answer, 1):
         if not _may_matter(pod):
             continue
@@ -82,7 +82,7 @@ def decode(answer: bytes) -> tuple[Grant, ...]:
             found = [*_devices(container), *_claims(container)] if _may_matter(container) else []
             if found:
                 owner = Owner(_name(pod, 2), _name(pod, 1), _name(container, 1))
-                grants.update((Grant(owner, names, kind), None) for names, kind in found)
+                grants.update((DeviceAllocation(owner, names, kind), None) for names, kind in found)
             if len(grants) > MAX_GRANTS:
                 raise WireError(f"more than {MAX_GRANTS} devices")
     return tuple(grants)

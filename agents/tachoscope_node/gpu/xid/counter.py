@@ -54,7 +54,7 @@ class Xid:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class XidError:
     """An error of one GPU.
 
     Attributes:
@@ -211,11 +211,11 @@ class XidCounter:
             gpu.index = index
             gpu.energy = energy_joules if energy_joules is not None else gpu.energy
 
-    def all(self) -> list[Seen]:
+    def all(self) -> list[XidError]:
         """Return all errors ever seen, those of the last minutes first."""
         with self._lock:
             found = [
-                Seen(uuid, gpu.index, about(code), count.count, count.last_seen, count.detail, count.last_seen <= gpu.mended)
+                XidError(uuid, gpu.index, about(code), count.count, count.last_seen, count.detail, count.last_seen <= gpu.mended)
                 for uuid, gpu in self._saved.gpus.items()
                 for code, count in gpu.codes.items()
             ]

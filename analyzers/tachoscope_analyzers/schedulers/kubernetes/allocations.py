@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tachoscope_analyzers.schedulers.common.allocation import Allocation, State
-from tachoscope_analyzers.schedulers.kubernetes.observation import Mark, Told
+from tachoscope_analyzers.schedulers.kubernetes.observation import Mark, Observation
 from tachoscope_analyzers.schedulers.kubernetes.pods import Pod
 
 _NO_CAUSES = {"completed", "running", "pending", "unknown"}
@@ -21,7 +21,7 @@ _SPECIFIC: tuple[State, ...] = (
 """States in the order of how much they say about a cause: a node that failed makes a job fail, not the other way round."""
 
 
-def allocations(name: str, *, submitted: float | None, told: Sequence[Told], pods: Sequence[Pod]) -> list[Allocation]:
+def allocations(name: str, *, submitted: float | None, told: Sequence[Observation], pods: Sequence[Pod]) -> list[Allocation]:
     """Return the allocations of one job in the order of time.
 
     Args:
@@ -108,7 +108,7 @@ def _window(time: float, stops: Sequence[Mark], count: int) -> int:
 
 
 def _allocation(
-    base: Allocation, pods: Sequence[Pod], marks: Sequence[Mark], stop: Mark | None, told: Sequence[Told]
+    base: Allocation, pods: Sequence[Pod], marks: Sequence[Mark], stop: Mark | None, told: Sequence[Observation]
 ) -> Allocation:
     latest = {pod.place or (pod.name,): pod for pod in sorted(pods, key=lambda pod: pod.created)}
     gang = max((one.gang for one in told if one.gang), default=None)
@@ -118,7 +118,7 @@ def _allocation(
     ended = _ended(list(latest.values()), gang, stop)
     state, reason = _state(pods, stop, told, started=started, ended=ended)
     accelerators = sum(pod.accelerators for pod in latest.values() if pod.scheduled is not None)
-    asked = max(told, key=lambda one: one.accelerators, default=Told())
+    asked = max(told, key=lambda one: one.accelerators, default=Observation())
     # Kubelets stamp containers by the clocks of their nodes, controllers by another: what came later cannot have a lesser time.
     placed = _not_before(placed, base.submitted)
     started = _not_before(started, placed, base.submitted)
@@ -157,7 +157,7 @@ def _ended(pods: Sequence[Pod], gang: int | None, stop: Mark | None) -> float | 
 
 
 def _state(
-    pods: Sequence[Pod], stop: Mark | None, told: Sequence[Told], *, started: float | None, ended: float | None
+    pods: Sequence[Pod], stop: Mark | None, told: Sequence[Observation], *, started: float | None, ended: float | None
 ) -> tuple[State, str]:
     """Return how it ended or stands, and why; the cause is the most specific that controllers and pods tell."""
     if ended is None:
@@ -176,7 +176,7 @@ def _state(
     return state, "; ".join(reason for reason in (stop.reason if stop else "", first) if reason)
 
 
-def _device(pods: Sequence[Pod], asked: Told) -> str:
+def _device(pods: Sequence[Pod], asked: Observation) -> str:
     return ",".join(sorted({pod.device for pod in pods if pod.device})) or asked.device
 
 

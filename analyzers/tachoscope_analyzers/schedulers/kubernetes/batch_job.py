@@ -7,12 +7,12 @@ from typing import Any
 from tachoscope_analyzers.schedulers.common.allocation import State
 from tachoscope_analyzers.schedulers.common.untyped import at
 from tachoscope_analyzers.schedulers.kubernetes import objects
-from tachoscope_analyzers.schedulers.kubernetes.observation import Told, mark
+from tachoscope_analyzers.schedulers.kubernetes.observation import Observation, mark
 
 _FAILURES: dict[str, State] = {"DeadlineExceeded": "timeout"}
 
 
-def told(job: dict[str, Any]) -> Told:
+def told(job: dict[str, Any]) -> Observation:
     """Return what a Job tells. It resets `startTime` each time that it is resumed."""
     found = objects.conditions(job)
     complete, failed, suspended = found.get("Complete"), found.get("Failed"), found.get("Suspended")
@@ -24,7 +24,7 @@ def told(job: dict[str, Any]) -> Told:
         marks += mark(failed.time, "stopped", _FAILURES.get(failed.reason, "failed"), failed.words())
     waits = suspended and suspended.true
     count, device = objects.accelerators(at(job, "spec", "template", "spec"))
-    return Told(
+    return Observation(
         marks=marks,
         finished=any(one is not None and one.true for one in (complete, failed)),
         gang=gang(job),

@@ -8,7 +8,7 @@ from typing import Any
 
 from tachoscope_analyzers.schedulers.common.untyped import at, text
 from tachoscope_analyzers.schedulers.kubernetes import kueue, objects
-from tachoscope_analyzers.schedulers.kubernetes.observation import Mark, Told, mark
+from tachoscope_analyzers.schedulers.kubernetes.observation import Mark, Observation, mark
 
 _EVICTED = "EvictedDueTo"
 # https://github.com/kubernetes-sigs/jobset/blob/main/pkg/constants/constants.go
@@ -38,7 +38,7 @@ def _as_v1(event: dict[str, Any]) -> dict[str, Any]:
     return {"reason": text(event.get("reason")), "message": text(message), "firstTimestamp": first, "lastTimestamp": last}
 
 
-def told(events: Iterable[dict[str, Any]]) -> Told:
+def told(events: Iterable[dict[str, Any]]) -> Observation:
     """Return what the events of a job or of its Workload tell: quota reserved, evicted, restarted."""
     marks: tuple[Mark, ...] = ()
     for event in events:
@@ -52,4 +52,4 @@ def told(events: Iterable[dict[str, Any]]) -> Told:
                 marks += mark(time, "stopped", kueue.eviction(reason.removeprefix(_EVICTED)), words)
             elif reason in _JOBSET_RESTARTS:
                 marks += mark(time, "stopped", "failed", words)
-    return Told(marks=marks)
+    return Observation(marks=marks)

@@ -15,9 +15,9 @@ from tachoscope_analyzers.schedulers.common.untyped import at, items, text
 from tachoscope_analyzers.schedulers.kubernetes import allocations as gang
 from tachoscope_analyzers.schedulers.kubernetes import batch_job as batch
 from tachoscope_analyzers.schedulers.kubernetes import events, jobset, kubeflow, kueue, objects, pods, volcano
-from tachoscope_analyzers.schedulers.kubernetes.observation import Told
+from tachoscope_analyzers.schedulers.kubernetes.observation import Observation
 
-READERS: Mapping[tuple[str, str], Callable[[dict[str, Any]], Told]] = {
+READERS: Mapping[tuple[str, str], Callable[[dict[str, Any]], Observation]] = {
     ("batch", "Job"): batch.told,
     ("batch.volcano.sh", "Job"): volcano.told,
     ("jobset.x-k8s.io", "JobSet"): jobset.told,
@@ -110,7 +110,7 @@ def _job(
     told = []
     for one in tells:
         read = READERS[objects.kind(one)]
-        told += [read(one), *(Told(marks=read(older).marks) for older in versions[objects.key(one)] if older is not one)]
+        told += [read(one), *(Observation(marks=read(older).marks) for older in versions[objects.key(one)] if older is not one)]
         told.append(events.told(about.get(objects.key(one), [])))
     # Where the owner is not known, what reports the whole job was made with it; a pod that has an owner can be of any attempt.
     first = [head] if head is not None else [one for one in members if one in tells or not objects.owner(one)]

@@ -7,10 +7,10 @@ from typing import Any
 from tachoscope_analyzers.schedulers.common.untyped import at, items
 from tachoscope_analyzers.schedulers.kubernetes import batch_job as batch
 from tachoscope_analyzers.schedulers.kubernetes import objects
-from tachoscope_analyzers.schedulers.kubernetes.observation import Told, mark
+from tachoscope_analyzers.schedulers.kubernetes.observation import Observation, mark
 
 
-def told(jobset: dict[str, Any]) -> Told:
+def told(jobset: dict[str, Any]) -> Observation:
     """Return what a JobSet tells: its end, when it was resumed, its gang over all replicated jobs."""
     found = objects.conditions(jobset)
     completed, failed, suspended = found.get("Completed"), found.get("Failed"), found.get("Suspended")
@@ -27,7 +27,7 @@ def told(jobset: dict[str, Any]) -> Told:
         each, device = objects.accelerators(at(group, "template", "spec", "template", "spec"))
         gang, count = gang + pods, count + pods * each
         devices |= {device} - {""}
-    return Told(
+    return Observation(
         marks=marks,
         finished=any(one is not None and one.true for one in (completed, failed)),
         gang=gang or None,

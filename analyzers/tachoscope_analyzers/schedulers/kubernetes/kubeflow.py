@@ -10,13 +10,13 @@ from typing import Any
 from tachoscope_analyzers.schedulers.common.allocation import State
 from tachoscope_analyzers.schedulers.common.untyped import at, mapping
 from tachoscope_analyzers.schedulers.kubernetes import objects
-from tachoscope_analyzers.schedulers.kubernetes.observation import Mark, Told, mark
+from tachoscope_analyzers.schedulers.kubernetes.observation import Mark, Observation, mark
 
 _PYTORCHJOB_ENDS: tuple[tuple[str, State], ...] = (("Restarting", "failed"), ("Succeeded", "completed"), ("Failed", "failed"))
 _TRAINJOB_ENDS: tuple[tuple[str, State], ...] = (("Complete", "completed"), ("Failed", "failed"))
 
 
-def pytorchjob(job: dict[str, Any]) -> Told:
+def pytorchjob(job: dict[str, Any]) -> Observation:
     """Return what a PyTorchJob tells. It says Running as soon as its master runs: its pods know better."""
     found = objects.conditions(job)
     running, suspended = found.get("Running"), found.get("Suspended")
@@ -33,7 +33,7 @@ def pytorchjob(job: dict[str, Any]) -> Told:
         each, device = objects.accelerators(at(replica, "template", "spec"))
         gang, count = gang + replicas, count + replicas * each
         devices |= {device} - {""}
-    return Told(
+    return Observation(
         marks=marks,
         finished=any(found[end].true for end in ("Succeeded", "Failed") if end in found),
         gang=objects.whole(at(job, "spec", "elasticPolicy", "minReplicas")) or gang or None,
@@ -44,12 +44,12 @@ def pytorchjob(job: dict[str, Any]) -> Told:
     )
 
 
-def trainjob(job: dict[str, Any]) -> Told:
+def trainjob(job: dict[str, Any]) -> Observation:
     """Return what a TrainJob tells. How many pods it makes is the affair of its runtime: the JobSet below it tells."""
     found = objects.conditions(job)
     suspended = found.get("Suspended")
     resumed = suspended and not suspended.true
-    return Told(
+    return Observation(
         marks=(mark(suspended.time, "eligible") if suspended and resumed else ()) + _ends(found, _TRAINJOB_ENDS),
         finished=any(found[end].true for end, _ in _TRAINJOB_ENDS if end in found),
         queues=bool(at(job, "spec", "suspend")),

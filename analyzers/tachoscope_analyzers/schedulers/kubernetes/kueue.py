@@ -7,7 +7,7 @@ from typing import Any
 from tachoscope_analyzers.schedulers.common.allocation import State
 from tachoscope_analyzers.schedulers.common.untyped import at, items, mapping, text
 from tachoscope_analyzers.schedulers.kubernetes import objects
-from tachoscope_analyzers.schedulers.kubernetes.observation import Told, mark
+from tachoscope_analyzers.schedulers.kubernetes.observation import Observation, mark
 
 # Reasons of the condition Evicted; of events the same behind `EvictedDueTo`.
 _EVICTIONS: dict[str, State] = {
@@ -21,7 +21,7 @@ _EVICTIONS: dict[str, State] = {
 _FINISHES: dict[str, State] = {"Succeeded": "completed", "Failed": "failed"}
 
 
-def told(workload: dict[str, Any]) -> Told:
+def told(workload: dict[str, Any]) -> Observation:
     """Return what a Workload tells: when its quota was reserved, all of its pods were ready, and it was evicted.
 
     The condition Evicted reports the present eviction only; those before are in the events, and counted.
@@ -37,7 +37,7 @@ def told(workload: dict[str, Any]) -> Told:
         marks += mark(finished.time, "stopped", _FINISHES.get(finished.reason, "unknown"), finished.words())
     count, device, gang = _asked(workload)
     counted = sum(objects.whole(at(one, "count")) or 0 for one in items(workload, "status", "schedulingStats", "evictions"))
-    return Told(
+    return Observation(
         marks=marks,
         finished=bool(finished and finished.true) or at(workload, "spec", "active") is False,
         gang=gang,

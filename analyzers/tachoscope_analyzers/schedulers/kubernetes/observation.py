@@ -19,7 +19,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class Observation:
     """What an object tells.
 
     Attributes:

@@ -7,7 +7,7 @@ from typing import Any
 from tachoscope_analyzers.schedulers.common.allocation import State
 from tachoscope_analyzers.schedulers.common.untyped import at, items, text
 from tachoscope_analyzers.schedulers.kubernetes import objects
-from tachoscope_analyzers.schedulers.kubernetes.observation import Mark, Told, mark
+from tachoscope_analyzers.schedulers.kubernetes.observation import Mark, Observation, mark
 
 _ENDS: dict[str, State] = {
     "Restarting": "failed",
@@ -22,7 +22,7 @@ _ENDS: dict[str, State] = {
 _FINAL = {"Aborted", "Terminated", "Failed", "Completed"}
 
 
-def told(job: dict[str, Any]) -> Told:
+def told(job: dict[str, Any]) -> Observation:
     """Return what a Job tells. Its conditions are a history: one for each phase that it went through."""
     now, why = text(at(job, "status", "state", "phase")), text(at(job, "status", "state", "reason"))
     message = text(at(job, "status", "state", "message"))
@@ -45,7 +45,7 @@ def told(job: dict[str, Any]) -> Told:
         each, device = objects.accelerators(at(task, "template", "spec"))
         pods, count = pods + replicas, count + replicas * each
         devices |= {device} - {""}
-    return Told(
+    return Observation(
         marks=marks,
         finished=now in _FINAL,
         gang=least or pods or None,
@@ -56,11 +56,11 @@ def told(job: dict[str, Any]) -> Told:
     )
 
 
-def group(podgroup: dict[str, Any]) -> Told:
+def group(podgroup: dict[str, Any]) -> Observation:
     """Return what a PodGroup tells: its gang and why it waits. Its phases have no times, and its conditions are renewed."""
     waits = objects.conditions(podgroup).get("Unschedulable")
     phase = text(at(podgroup, "status", "phase"))
-    return Told(
+    return Observation(
         gang=objects.whole(at(podgroup, "spec", "minMember")),
         waiting=waits.words() if waits and waits.true and phase in {"Pending", "Inqueue"} else "",
     )

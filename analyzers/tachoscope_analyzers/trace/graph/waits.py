@@ -63,7 +63,7 @@ class Calls:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class SyncEvents:
     """What `cuda_sync` events say about calls, shape (C,): -1 where they do not.
 
     Attributes:
@@ -77,11 +77,11 @@ class Told:
     known: npt.NDArray[np.bool_]
 
 
-def told(trace: Trace, calls: Calls, queues: Queues) -> Told:
+def told(trace: Trace, calls: Calls, queues: Queues) -> SyncEvents:
     """Return what the trace's synchronisation events say about the calls, found by correlation id."""
     size = len(calls.row)
     nothing = np.full(size, -1, dtype=np.int64)
-    result = Told(nothing, nothing.copy(), nothing.copy(), np.zeros(size, dtype=bool))
+    result = SyncEvents(nothing, nothing.copy(), nothing.copy(), np.zeros(size, dtype=bool))
     table = trace.device
     place = np.flatnonzero(trace.kind[table["row"]] == Kind.SYNC)
     if not len(place):
@@ -110,7 +110,7 @@ def _find(values: Array, wanted: Array) -> Array:
     return np.where((values[place] == wanted) & (wanted >= 0), place, -1)
 
 
-def host_waits(calls: Calls, queues: Queues, said: Told) -> tuple[Array, Array]:
+def host_waits(calls: Calls, queues: Queues, said: SyncEvents) -> tuple[Array, Array]:
     """Return pairs (device event, call): the call returns only after the event ended, both of shape (W,).
 
     A call about which nothing is told waits for the event that ended last among those that it can have waited for.
@@ -169,7 +169,7 @@ def _full_queues(calls: Calls, queues: Queues) -> tuple[Array, Array]:
     return np.concatenate(events), np.concatenate(targets)
 
 
-def stream_waits(calls: Calls, queues: Queues, said: Told) -> tuple[Array, Array]:
+def stream_waits(calls: Calls, queues: Queues, said: SyncEvents) -> tuple[Array, Array]:
     """Return pairs (device event, event on a stream that was made to wait for it), both of shape (W,)."""
     waiting = np.flatnonzero(calls.role == Role.STREAM_WAIT)
     if not len(waiting) or not len(queues.stream):
@@ -180,7 +180,7 @@ def stream_waits(calls: Calls, queues: Queues, said: Told) -> tuple[Array, Array
     return pairs[0], pairs[1]
 
 
-def _told_waits(waiting: Array, calls: Calls, queues: Queues, said: Told) -> tuple[Array, Array]:
+def _told_waits(waiting: Array, calls: Calls, queues: Queues, said: SyncEvents) -> tuple[Array, Array]:
     sources, targets = np.full(len(waiting), -1, dtype=np.int64), np.full(len(waiting), -1, dtype=np.int64)
     for stream, (first, stop) in enumerate(queues.bounds()):
         enqueued = queues.enqueued[first:stop]

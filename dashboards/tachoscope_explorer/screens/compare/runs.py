@@ -11,7 +11,7 @@ from tachoscope_analyzers.compare.aligned_steps import aligned_steps
 from tachoscope_analyzers.compare.per_work import PerWork, per_work
 from tachoscope_core.report.comparison import Comparison, Difference
 from tachoscope_core.report.report import Report
-from tachoscope_core.report.trend import Course
+from tachoscope_core.report.trend import Trend
 from tachoscope_explorer.figures import compare as figures
 from tachoscope_explorer.page.context import Context
 from tachoscope_explorer.page.view import View
@@ -125,14 +125,14 @@ def _steps(url: str, view: View) -> None:
         st.caption(f"Medians of up to {found.steps:,} steps, and as a band 5 % to 95 % of them. The warm-up is left out.")
 
 
-def _per_work(now: Course, baseline: Course) -> None:
+def _per_work(now: Trend, baseline: Trend) -> None:
     st.subheader("For the same work")
     st.caption("All ranks together. The steps of two runs are the same work only where they take as many samples and tokens.")
     steps = [_work_of_a_step(name, now, baseline) for name in ("tokens", "samples")]
     table(pd.DataFrame([*steps, *(_pace(one) for one in per_work(now, baseline))]), "same-work")
 
 
-def _work_of_a_step(name: str, now: Course, baseline: Course) -> dict[str, str]:
+def _work_of_a_step(name: str, now: Trend, baseline: Trend) -> dict[str, str]:
     amounts = [getattr(course, f"{name}_per_step") for course in (baseline, now)]
     words = [f"{amount:,.6g}" if amount else _NOT_KNOWN for amount in amounts]
     known = all(amounts)

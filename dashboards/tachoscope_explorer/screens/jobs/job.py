@@ -21,7 +21,7 @@ from tachoscope_explorer.screens.jobs import time as job_time
 from tachoscope_explorer.screens.jobs import window as job_window
 from tachoscope_explorer.sources import cache as sources
 from tachoscope_explorer.sources import jobs as job_sources
-from tachoscope_explorer.sources.jobs import Look, Run
+from tachoscope_explorer.sources.jobs import JobView, Run
 from tachoscope_show.report.finding_words import goodput
 from tachoscope_show.report.trend_words import at
 from tachoscope_show.text.units import duration, seconds
@@ -130,7 +130,7 @@ def _elsewhere(context: Context) -> None:
             context.link(label, page, replace(context.view, class_=""), icon=icon)
 
 
-def _window(context: Context, look: Look) -> None:
+def _window(context: Context, look: JobView) -> None:
     window = look.report.window
     with st.container(horizontal=True, vertical_alignment="center"):
         steps = f"steps {look.numbers[0]:,} to {look.numbers[-1]:,}"

@@ -20,7 +20,7 @@ from tachoscope_explorer.sources import job_rows
 from tachoscope_explorer.sources import job_slos as job_objectives
 from tachoscope_explorer.sources import summary_cache as summaries
 from tachoscope_explorer.sources import traces as trace_sources
-from tachoscope_explorer.sources.job_rows import Glance, Row, Wanted
+from tachoscope_explorer.sources.job_rows import FleetSummary, Row, Wanted
 from tachoscope_show.life.words import hours
 from tachoscope_show.text.units import counted
 
@@ -132,7 +132,7 @@ def _more(seen: int) -> None:
     st.session_state[_MOST] = seen + AT_ONCE
 
 
-def _at_a_glance(seen: Glance) -> None:
+def _at_a_glance(seen: FleetSummary) -> None:
     money = " + ".join(job_rows.money(amount, currency) for currency, amount in sorted(seen.idle.items()))
     with st.container(horizontal=True, gap="medium"):  # on a phone two beside each other
         st.metric("Jobs", f"{seen.jobs:,}", width="content")

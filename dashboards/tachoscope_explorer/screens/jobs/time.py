@@ -15,20 +15,20 @@ from tachoscope_explorer.page.context import Context
 from tachoscope_explorer.page.widgets import chart, plain, table
 from tachoscope_explorer.screens.jobs import window as job_window
 from tachoscope_explorer.screens.jobs.window import Window
-from tachoscope_explorer.sources.jobs import Look
+from tachoscope_explorer.sources.jobs import JobView
 from tachoscope_show.report import trend_words as course_words
 from tachoscope_show.report.finding_words import unit_seconds
 from tachoscope_show.text.units import percent, seconds
 
 
-def show(context: Context, whole: Look, look: Look, window: Window) -> None:
+def show(context: Context, whole: JobView, look: JobView, window: Window) -> None:
     """Show the pictures; `look` is that of the window, `whole` that of the whole run."""
     axis = _ledger(context, whole, look, window)
     _steps(look, axis)
     _ranks(context, look, axis)
 
 
-def _ledger(context: Context, whole: Look, look: Look, window: Window) -> Axis:
+def _ledger(context: Context, whole: JobView, look: JobView, window: Window) -> Axis:
     st.subheader("Where the time went", anchor="time")
     with st.container(horizontal=True):
         unit = cast(Unit, st.segmented_control("Amount", ["share", "seconds"], default="share", required=True, key="unit"))
@@ -65,7 +65,7 @@ def _states(report: Report) -> None:
         table(frame, "ledger")
 
 
-def _steps(look: Look, axis: Axis) -> None:
+def _steps(look: JobView, axis: Axis) -> None:
     st.subheader("How long steps took", anchor="steps")
     left, right = st.columns([2, 3])
     with left:
@@ -84,7 +84,7 @@ def _steps(look: Look, axis: Axis) -> None:
         st.markdown(f"{number}. {plain(line)}")
 
 
-def _ranks(context: Context, look: Look, axis: Axis) -> None:
+def _ranks(context: Context, look: JobView, axis: Axis) -> None:
     st.subheader("Whose time it was", anchor="ranks")
     kind = st.segmented_control(
         "Shown", ["own time", "waiting for others"], default="own time", required=True, key="grid", label_visibility="collapsed"
@@ -101,7 +101,7 @@ def _ranks(context: Context, look: Look, axis: Axis) -> None:
     _open_rank(context, look)
 
 
-def _open_rank(context: Context, look: Look) -> None:
+def _open_rank(context: Context, look: JobView) -> None:
     """Offer the same to people without a mouse."""
     ranks = sorted({book.rank for book in look.report.ledgers if book.rank is not None})
     with st.container(horizontal=True, vertical_alignment="bottom"):

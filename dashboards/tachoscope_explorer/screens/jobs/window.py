@@ -15,14 +15,14 @@ import streamlit as st
 
 from tachoscope_explorer.figures.ledger import Axis
 from tachoscope_explorer.page.context import Context, look_at
-from tachoscope_explorer.sources.jobs import Look
+from tachoscope_explorer.sources.jobs import JobView
 
 _ROUNDING = 1e-3
 """Seconds: addresses have whole milliseconds."""
 Window = tuple[float | None, float | None]
 
 
-def chosen(context: Context, whole: Look) -> Window:
+def chosen(context: Context, whole: JobView) -> Window:
     """Return the window of the address; none if it holds the whole run, as one that comes from a board mostly does."""
     start, end = context.view.start, context.view.end
     before = start is None or start <= whole.edges[0] + _ROUNDING
@@ -36,14 +36,14 @@ def back(context: Context) -> None:
         _go(context, None, None)
 
 
-def brushed(context: Context, whole: Look, boxes: Sequence[Mapping[str, Any]], axis: Axis) -> None:
+def brushed(context: Context, whole: JobView, boxes: Sequence[Mapping[str, Any]], axis: Axis) -> None:
     """Look at the window of a box that was drawn over the run."""
     if boxes and len(boxes[0].get("x", [])) == 2:
         first, last = sorted(_place(value, axis, whole) for value in boxes[0]["x"])
         _of_steps(context, whole, first, last)
 
 
-def by_steps(context: Context, whole: Look, look: Look) -> None:
+def by_steps(context: Context, whole: JobView, look: JobView) -> None:
     """Put a slider with the first and the last step that are looked at."""
     numbers = whole.numbers
     if len(numbers) < 2:
@@ -64,7 +64,7 @@ def by_steps(context: Context, whole: Look, look: Look) -> None:
         _of_steps(context, whole, bisect_left(numbers, low), bisect_right(numbers, high) - 1)
 
 
-def _of_steps(context: Context, whole: Look, first: int, last: int) -> None:
+def _of_steps(context: Context, whole: JobView, first: int, last: int) -> None:
     """Look at the steps from one to another, by their places in the run."""
     if first == 0 and last == len(whole.numbers) - 1:
         _go(context, None, None)
@@ -76,7 +76,7 @@ def _go(context: Context, start: float | None, end: float | None) -> None:
     st.rerun()
 
 
-def _place(value: Any, axis: Axis, whole: Look) -> int:
+def _place(value: Any, axis: Axis, whole: JobView) -> int:
     """Return the place in the run of the step that lies there on the axis."""
     if axis == "step":
         place = bisect_left(whole.numbers, float(value) - 0.5)

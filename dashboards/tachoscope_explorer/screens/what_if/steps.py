@@ -8,7 +8,7 @@ from dataclasses import replace
 import pandas as pd
 import streamlit as st
 
-from tachoscope_analyzers.job.what_if import MOST_RANKS, Offer, Outcome, Removal, WhatIf, removal_of
+from tachoscope_analyzers.job.what_if import MOST_RANKS, Offer, Removal, WhatIf, WithoutCauses, removal_of
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report.report import Finding, Report
 from tachoscope_core.report.taxonomy import BY_SLUG
@@ -147,7 +147,7 @@ def _measured(url: str, baseline: str) -> float | None:
         return None
 
 
-def _numbers(asked: WhatIf, found: Outcome, report: Report, measured: float | None) -> None:
+def _numbers(asked: WhatIf, found: WithoutCauses, report: Report, measured: float | None) -> None:
     now, then = asked.measured.seconds, found.step.seconds
     columns = st.columns(4)
     columns[0].metric("Step now", seconds(now))

@@ -13,9 +13,9 @@ from gpu_readings import FINE, Value, lost, reading, uuid
 from tachoscope_core.metrics import gpu as names
 from tachoscope_core.metrics.gpu import ACTIONS, GPU_HEALTH_STATES
 from tachoscope_node.gpu.health.history import Past, observe
-from tachoscope_node.gpu.health.rules import GRAVITY, Verdict, holds, judge, thresholds
+from tachoscope_node.gpu.health.rules import GRAVITY, HealthVerdict, holds, judge, thresholds
 from tachoscope_node.gpu.reading import FAULTS, Reading
-from tachoscope_node.gpu.xid.counter import Seen, about
+from tachoscope_node.gpu.xid.counter import XidError, about
 
 NOW = 1_000_000.0
 MOST_NVLINKS = 18.0
@@ -23,7 +23,7 @@ MOST_NVLINKS = 18.0
 Plant = Callable[[float], Sequence[Reading]]
 
 
-def look(readings: Sequence[Reading], xids: Sequence[Seen] = (), seconds: float = 1.0) -> Verdict:
+def look(readings: Sequence[Reading], xids: Sequence[XidError] = (), seconds: float = 1.0) -> HealthVerdict:
     """Judge the last of some readings, one a second."""
     past = Past()
     for number, each in enumerate(readings):
@@ -67,8 +67,8 @@ PLANTS: dict[str, tuple[Plant, Sequence[float], Sequence[float]]] = {
 """For each rule: how to plant a value, values that are fine, and values that are not."""
 
 
-def error(code: int, age: float = 10.0, *, mended: bool = False) -> Seen:
-    return Seen(uuid(0), "0", about(code), 1, NOW - age, "", mended)
+def error(code: int, age: float = 10.0, *, mended: bool = False) -> XidError:
+    return XidError(uuid(0), "0", about(code), 1, NOW - age, "", mended)
 
 
 def test_every_rule_of_the_thresholds_is_planted_here_and_has_a_source() -> None:
@@ -83,7 +83,7 @@ def test_a_value_beyond_its_threshold_is_the_reason_and_one_within_it_is_not(rul
     plant, fine, bad = PLANTS[rule]
     known = thresholds().rules[rule]
     for value in fine:
-        assert look(plant(value)) == Verdict("healthy", (), look(plant(value)).not_measured), value
+        assert look(plant(value)) == HealthVerdict("healthy", (), look(plant(value)).not_measured), value
         assert rule not in look(plant(value)).not_measured
     for value in bad:
         verdict = look(plant(value))

@@ -6,14 +6,14 @@ import pytest
 
 from tachoscope_node.gpu.health.failure_cause import SLACK_SECONDS, gpu_failed
 from tachoscope_node.gpu.reading import Gpu, Reading
-from tachoscope_node.gpu.xid.counter import Seen, about
+from tachoscope_node.gpu.xid.counter import XidError, about
 
 MINE, OTHER = (f"GPU-{digit * 8}-0000-4000-8000-000000000000" for digit in "12")
 STEPPED = 10_000.0
 
 
-def seen(xid: int, uuid: str = MINE, at: float = STEPPED + 5.0) -> Seen:
-    return Seen(uuid, "0", about(xid), 1, at, "", mended=False)
+def seen(xid: int, uuid: str = MINE, at: float = STEPPED + 5.0) -> XidError:
+    return XidError(uuid, "0", about(xid), 1, at, "", mended=False)
 
 
 def reading(fault: str, uuid: str = MINE) -> Reading:
@@ -35,7 +35,7 @@ def test_an_error_after_which_the_gpu_must_be_reset_ended_the_job_that_had_it(xi
         pytest.param(seen(79, at=STEPPED - SLACK_SECONDS - 1.0), id="after which the job went on"),
     ],
 )
-def test_an_error_proves_nothing(error: Seen) -> None:
+def test_an_error_proves_nothing(error: XidError) -> None:
     assert not gpu_failed([MINE], STEPPED, [reading("")], [error])
 
 

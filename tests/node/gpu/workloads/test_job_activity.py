@@ -18,7 +18,7 @@ from tachoscope_node.gpu.dcgm.merge import merged
 from tachoscope_node.gpu.reading import Gpu, Reading
 from tachoscope_node.gpu.workloads.collector import INTERVAL_SECONDS, PodsCollector
 from tachoscope_node.gpu.workloads.job_sm_activity import JobActivity
-from tachoscope_node.gpu.workloads.join import Rank, Seen, families
+from tachoscope_node.gpu.workloads.join import Rank, WorkloadSnapshot, families
 from tachoscope_service.metrics.family import Histogram, Labels
 
 
@@ -47,7 +47,7 @@ class Looks:
     def __call__(self, readings: Sequence[Reading], ranks: Sequence[Rank]) -> dict[str, Histogram]:
         """Return the histograms by job as they are after this look."""
         self.now += INTERVAL_SECONDS
-        who, _ = families(Seen(readings, {}, {}, ranks))
+        who, _ = families(WorkloadSnapshot(readings, {}, {}, ranks))
         found = self.activity.look(readings, ranks, who, self.now)
         assert all(family.metric is JOB_SM_ACTIVE and family.points for family in found)
         counted: dict[str, Histogram] = {}

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu.fake_kubelet import kubelet, published_messages
-from tachoscope_node.gpu.workloads.pod_resources import MAX_GRANTS, Grant, NoAnswerError, Owner, ask, decode
+from tachoscope_node.gpu.workloads.pod_resources import MAX_GRANTS, DeviceAllocation, NoAnswerError, Owner, ask, decode
 from tachoscope_node.gpu.workloads.protobuf_fields import WireError
 
 GPU = "GPU-00000000-1111-2222-3333-{:012d}"
@@ -31,9 +31,9 @@ def test_the_gpus_of_all_containers_are_told(tmp_path: Path) -> None:
         fake.container("no-gpu")
 
         assert ask(str(fake.socket), deadline_seconds=60.0) == (
-            Grant(MAIN, (GPU.format(0),)),
-            Grant(MAIN, (GPU.format(1),)),
-            Grant(Owner("prod", "serve-0", "engine"), (GPU.format(2),)),
+            DeviceAllocation(MAIN, (GPU.format(0),)),
+            DeviceAllocation(MAIN, (GPU.format(1),)),
+            DeviceAllocation(Owner("prod", "serve-0", "engine"), (GPU.format(2),)),
         )
 
 
@@ -55,7 +55,7 @@ def test_devices_that_can_be_gpus_are_told_and_others_not(tmp_path: Path, resour
     with kubelet(tmp_path) as fake:
         fake.give(device, pod="train-0", resource=resource)
 
-        assert ask(str(fake.socket), deadline_seconds=60.0) == ((Grant(MAIN, (device,)),) if told else ())
+        assert ask(str(fake.socket), deadline_seconds=60.0) == ((DeviceAllocation(MAIN, (device,)),) if told else ())
 
 
 def test_claimed_devices_are_told_with_all_their_names(tmp_path: Path) -> None:
@@ -65,8 +65,8 @@ def test_claimed_devices_are_told_with_all_their_names(tmp_path: Path) -> None:
         fake.claim("nic-0", "vendor.com/nic=nvidia", pod="train-0", driver="nic.vendor.com")
 
         assert ask(str(fake.socket), deadline_seconds=60.0) == (
-            Grant(MAIN, ("gpu-0", "8f1d-gpu-0"), "claim"),
-            Grant(MAIN, ("card", "GPU-6c1d0a11-1111-2222-3333-444444444444"), "claim"),
+            DeviceAllocation(MAIN, ("gpu-0", "8f1d-gpu-0"), "claim"),
+            DeviceAllocation(MAIN, ("card", "GPU-6c1d0a11-1111-2222-3333-444444444444"), "claim"),
         )
 
 
@@ -96,7 +96,7 @@ def test_whatever_else_a_pod_has_exactly_its_gpus_are_told(
     messages: dict[str, Any], pods: list[dict[str, Any]], numbers: list[int]
 ) -> None:
     answer = messages["v1.ListPodResourcesResponse"]()
-    planted: dict[Grant, None] = {}
+    planted: dict[DeviceAllocation, None] = {}
     for pod in pods:
         told = answer.pod_resources.add(name=pod["name"], namespace=pod["namespace"], cpu_ids=numbers)
         for container in pod["containers"]:
@@ -105,7 +105,7 @@ def test_whatever_else_a_pod_has_exactly_its_gpus_are_told(
             message.devices.add(resource_name="rdma/nvidia", device_ids=[container["other"], "GPU-0"])
             message.devices.add(resource_name="nvidia.com/gpu", device_ids=ids).topology.nodes.add(ID=1)
             owner = Owner(pod["namespace"], pod["name"], container["name"])
-            planted.update((Grant(owner, (name,)), None) for name in ids)
+            planted.update((DeviceAllocation(owner, (name,)), None) for name in ids)
 
     assert decode(answer.SerializeToString()) == tuple(planted)
 

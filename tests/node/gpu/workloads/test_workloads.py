@@ -13,7 +13,7 @@ from trees import points
 from tachoscope_core.metrics.gpu import GPU_WORKLOAD, GPU_WORKLOAD_MEMORY
 from tachoscope_node.gpu.reading import Gpu, Process, Reading
 from tachoscope_node.gpu.workloads.cgroup_pods import Place
-from tachoscope_node.gpu.workloads.join import MAX_WORKLOADS, Rank, Seen, families
+from tachoscope_node.gpu.workloads.join import MAX_WORKLOADS, Rank, WorkloadSnapshot, families
 from tachoscope_node.gpu.workloads.pod_resources import Owner
 from tachoscope_service.metrics.family import Labels
 
@@ -44,7 +44,7 @@ def joined(
 ) -> dict[Labels, float | None]:
     """Return the GiB of each workload by (gpu, mig, namespace, pod, container, job, rank); None where no memory is shown."""
     by_labels = {of.labels: list(some) for of, some in (owners or {}).items()}
-    found = families(Seen(readings, by_labels, places or {}, ranks))
+    found = families(WorkloadSnapshot(readings, by_labels, places or {}, ranks))
     info, memory = points(found, GPU_WORKLOAD), points(found, GPU_WORKLOAD_MEMORY)
     assert memory.keys() <= info.keys()
     assert set(info.values()) <= {1.0}
