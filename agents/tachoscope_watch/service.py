@@ -129,7 +129,7 @@ class Watch:
         try:
             task(pool)
         except BrokenProcessPool:  # killed for memory, or by a person
-            self._log.warning("pool", "a process that looks at jobs died; they are begun again")
+            self._log.warning("pool", "a process that looks at jobs died; all of them are restarted")
             pool.shutdown(wait=False, cancel_futures=True)
             return self._executor(self._settings.workers)
         except TachoscopeError as error:

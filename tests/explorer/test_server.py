@@ -94,8 +94,8 @@ def test_a_port_that_is_taken_is_told_with_the_way_out(open_: Served, capsys: py
     [
         (["--password-file", "p", "--proxy-header", "X-User"], "are two ways to say who may look"),
         (["--password-file", "/none"], "could not read the password file /none"),
-        (["--proxy-header", "X User"], "'X User' is not a name of a header"),
-        (["--proxy-header", ""], "is not a name of a header"),
+        (["--proxy-header", "X User"], "'X User' is not a header name"),
+        (["--proxy-header", ""], "is not a header name"),
         (["--trusted-proxy", "proxy.example.com"], "'proxy.example.com' is neither an address nor a network"),
         (["--host", "192.0.2.7", "--port", "0"], "could not serve on 192.0.2.7 port 0: Cannot assign requested address"),
         (["--host", "no such name", "--port", "0"], "could not serve on no such name port 0"),

@@ -128,5 +128,5 @@ def _begin(job: Job, rank: Rank, at: float) -> float:
         start = launched if launched is not None else rank.began
         rank.accounted = start if start is not None and start <= at else at
     elif rank.last_end is None and launched is not None:
-        rank.accounted = max(rank.accounted, launched)  # between two launches is not a time of the job
+        rank.accounted = max(rank.accounted, launched)  # time between two launches is not the job's
     return rank.accounted

@@ -32,7 +32,7 @@ _MOST_STEPS = 100_000
 def step_ends(descriptor: int, *, most_bytes: int) -> list[float]:
     """Return when steps ended, in seconds from any origin, in order: those that the profiler was told of, or the optimizer's.
 
-    Any optimizer of torch marks its steps; of several the one counts that steps least. n marks report n - 1 whole steps at least.
+    Any optimizer of torch marks its steps; of several the one counts that steps least. n marks mean at least n - 1 whole steps.
     """
     ends: dict[bytes, set[float]] = defaultdict(set)
     first = float("inf")

@@ -1,6 +1,6 @@
 """Shows a counter at 0 for a minute before its first value, where it comes into being with one.
 
-Who reads counters needs two of its samples to see that it grew: one that begins at 1 reports nothing. Most counters are there at 0
+Who reads counters needs two of its samples to see that it grew: one that begins at 1 shows no growth. Most counters are there at 0
 before anything happens; those by the name of a shard, of a job whose first check finds something, or of the time of a job, which is
 known only once its start-up is over, cannot be.
 """

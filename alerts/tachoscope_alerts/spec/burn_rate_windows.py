@@ -137,7 +137,7 @@ def tiers(slo: Slo) -> list[Tier]:
     for aim in AIMS:
         tier = _tier(aim, slo)
         if tier is not None and (slo.pages or aim.severity == "ticket"):
-            found[tier.long_seconds, tier.severity] = tier  # of two with the same windows the one with the lower rate reports both
+            found[tier.long_seconds, tier.severity] = tier  # of two with the same windows the lower rate covers both
     return list(found.values())
 
 

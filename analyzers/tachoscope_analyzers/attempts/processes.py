@@ -1,4 +1,4 @@
-"""The processes of a job as its records report them: one for each writer that is a rank, from its start to its end."""
+"""The processes of a job as its records describe them: one for each writer that is a rank, from its start to its end."""
 
 from __future__ import annotations
 

@@ -69,8 +69,8 @@ def analyze(
 ) -> None:
     """Say where the time of a job went, what the bottleneck is, and what to do about it.
 
-    Of its last attempt. The whole life of a job: `tachoscope goodput`. Profiler traces: `tachoscope trace`. An inference server:
-    `tachoscope serving`. Dumps of a flight recorder: `tachoscope hang`. Two runs: `tachoscope compare`.
+    Judges the job's last attempt. The whole life of a job: `tachoscope goodput`. Profiler traces: `tachoscope trace`. An inference
+    server: `tachoscope serving`. Dumps of a flight recorder: `tachoscope hang`. Two runs: `tachoscope compare`.
     """
     verdict.begin()
     former = Former(
@@ -86,7 +86,7 @@ def analyze(
     places = former_options.places(former, paths) if former.of_traces else places_of(paths, store)
     kind = kind_of(places) if paths else Kind.RECORDS
     if kind in _COMMANDS:
-        notice(f"{places[0]} is {kind.value}: going on as `tachoscope {_COMMANDS[kind]}`")
+        notice(f"{places[0]} is taken for {kind.value}: going on as `tachoscope {_COMMANDS[kind]}`")
     if kind is Kind.TRACES:
         from tachoscope_cli.inputs import trace_report
 

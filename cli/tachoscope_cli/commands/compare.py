@@ -10,7 +10,8 @@ import typer
 from tachoscope_cli.common import verdict
 from tachoscope_cli.common.options import TEXT_OF_THREE, FormatOption, StoreOption
 from tachoscope_cli.common.verdict import Level, OutputOption
-from tachoscope_cli.inputs.places import Kind, kind_of, places_of
+from tachoscope_cli.inputs.places import Kind, kind_of, must_be_there, places_of
+from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.exit_codes import ExitCode
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def compare(
     new: Annotated[
         str, typer.Argument(metavar="NEW", help="A job of the store, or a path: a job's folder, a spool, a saved report, a trace.")
     ],
-    old: Annotated[str, typer.Argument(metavar="OLD", help="The run to compare with, likewise.")],
+    old: Annotated[str, typer.Argument(metavar="OLD", help="The run to compare with: a job or a path, as above.")],
     store: StoreOption = None,
     format_: FormatOption = TEXT_OF_THREE,
     output: OutputOption = None,
@@ -34,9 +35,9 @@ def compare(
         ),
     ] = None,
 ) -> None:
-    """Say what became slower from one run to another, by state, and whether the step did at all.
+    """Say what became slower from one run to another, by state, and whether the step as a whole became slower.
 
-    Of profiler traces also which operators and kernels.
+    For profiler traces it also says which operators and kernels.
     """
     verdict.begin()
     from tachoscope_cli.inputs import baselines, judged
@@ -58,6 +59,12 @@ def compare(
 
 def _run(word: str, store: str | None) -> tuple[list[str], str | None]:
     """Return where a run is, and its job's name in a store: a path that exists, or a URL, is not a job."""
+    if not word.strip():
+        raise TachoscopeError("the name of a run is empty", fix="tachoscope store ls")
     if "://" in word or os.path.exists(word) or os.sep in word:
+        must_be_there([word], "a job of the store, or a path that exists")
         return [word], None
-    return places_of(None, store), word
+    try:
+        return places_of(None, store), word
+    except TachoscopeError as error:
+        raise TachoscopeError(f"there is no file or folder {word!r}, and {error}") from None

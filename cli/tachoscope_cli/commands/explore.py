@@ -109,7 +109,7 @@ def _access(password_file: Path | None, header: str | None, proxies: Sequence[st
     if password_file and header is not None:
         raise TachoscopeError("--password-file and --proxy-header are two ways to say who may look", fix="give one of them")
     if header is not None and not _HEADER.fullmatch(header):
-        raise TachoscopeError(f"{header!r} is not a name of a header", fix="--proxy-header X-Forwarded-User")
+        raise TachoscopeError(f"{header!r} is not a header name", fix="--proxy-header X-Forwarded-User")
     hashed = hash_of(password_file) if password_file else b""
     if password_file and open_to_others(password_file):
         notice(f"others of this machine can read {password_file}: chmod 600 it")

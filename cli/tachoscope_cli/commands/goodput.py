@@ -24,14 +24,15 @@ def goodput(
     scheduler: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="FILE|slurm:JOBID|kubernetes:NAMESPACE/NAME",
-            help="What the scheduler says of the job: its queue and how long it held its nodes.",
+            metavar="SOURCE",
+            help="What the scheduler says of the job, from a FILE, slurm:JOBID or kubernetes:NAMESPACE/NAME: its queue and "
+            "how long it held its nodes.",
         ),
     ] = None,
     prices: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Prices of an hour of each device, instead of the shipped ones.")
     ] = None,
-    maintenance: Annotated[Path | None, typer.Option(metavar="FILE", help="Planned maintenance, which counts for nothing.")] = None,
+    maintenance: Annotated[Path | None, typer.Option(metavar="FILE", help="Planned maintenance: its time is in no state.")] = None,
     format_: FormatOption = TEXT_OF_THREE,
     output: OutputOption = None,
     fail_on: FailOnOption = None,

@@ -9,11 +9,12 @@ import typer
 from tachoscope_cli.common import verdict
 from tachoscope_cli.common.options import TEXT_OF_THREE, FormatOption
 from tachoscope_cli.common.verdict import FailOnOption, OutputOption
+from tachoscope_cli.inputs.places import must_be_there
 from tachoscope_core.errors import TachoscopeError
 
 
 def hang(
-    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Dumps, or folders of them: one a rank.")],
+    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Dumps, or folders of them: one per rank.")],
     job: Annotated[str | None, typer.Option(help="What the report calls the job. Default: the name of the folder.")] = None,
     format_: FormatOption = TEXT_OF_THREE,
     output: OutputOption = None,
@@ -24,9 +25,13 @@ def hang(
     Reads dumps of PyTorch's flight recorder (NCCL, gloo). Nothing in them is executed.
     """
     verdict.begin()
+    must_be_there(paths, "a folder of dumps, one per rank")
     from tachoscope_cli.inputs import stuck
 
     report = stuck.report_of(paths, job)
     if report is None:
-        raise TachoscopeError(f"{paths[0]} holds no dump of a flight recorder", fix=f"tachoscope analyze {paths[0]}")
+        raise TachoscopeError(
+            f"{paths[0]} holds no dump of a flight recorder",
+            fix="dumps are files such as nccl_trace_rank_0: see docs/guides/hangs.md",
+        )
     verdict.end(report, format_.value, output, fail_on)

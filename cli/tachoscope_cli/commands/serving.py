@@ -30,7 +30,10 @@ def serving(
         ),
     ] = None,
     job: Annotated[
-        str | None, typer.Option(help="A service whose processes left records; of another target what the report calls it.")
+        str | None,
+        typer.Option(
+            help="Name of a service whose processes left records. With a URL, file or selector: what the report calls the server."
+        ),
     ] = None,
     store: StoreOption = None,
     for_: Annotated[
@@ -64,6 +67,7 @@ def serving(
     A live vLLM, SGLang, TGI or Triton is looked at from outside; nothing is installed on it.
     """
     verdict.begin()
+    _check(target, job, prometheus)
     looking = Looking(target or "", for_, every, prometheus, save, device or "", job or "")
     if target is None:
         report = _of_records(looking, job, store)
@@ -74,6 +78,18 @@ def serving(
 
         report = live_server.analyze(looking, Console(stderr=True))
     verdict.end(report, format_.value, output, fail_on)
+
+
+def _check(target: str | None, job: str | None, prometheus: str | None) -> None:
+    """Refuse what would be looked for as an address for a minute, and is none."""
+    if job is not None and not job.strip():
+        raise TachoscopeError("--job is empty", fix="tachoscope store ls")
+    if target is None or prometheus is not None or "://" in target or os.path.exists(target):
+        return
+    if set(target) & set('={}"'):
+        raise TachoscopeError(f"{target} selects series of a Prometheus", fix="add --prometheus URL")
+    if not target.strip() or target.endswith(".gz") or target.startswith(("/", ".")):
+        raise TachoscopeError(f"{target!r} does not exist", fix="name a recording that --save made, or http://HOST:PORT/metrics")
 
 
 def _of_records(looking: Looking, job: str | None, store: str | None) -> Report:

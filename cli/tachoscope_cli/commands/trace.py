@@ -10,13 +10,13 @@ import typer
 from tachoscope_cli.common import verdict
 from tachoscope_cli.common.options import TEXT_OF_THREE, FormatOption
 from tachoscope_cli.common.verdict import FailOnOption, OutputOption
-from tachoscope_cli.inputs.places import Kind, kind_of
+from tachoscope_cli.inputs.places import Kind, kind_of, must_be_there
 from tachoscope_core.errors import TachoscopeError
 
 
 def trace(
     paths: Annotated[
-        list[str], typer.Argument(metavar="PATH...", help="Profiler traces of one job: files, directories, patterns. One a rank.")
+        list[str], typer.Argument(metavar="PATH...", help="Profiler traces of one job: files, directories, patterns. One per rank.")
     ],
     job: Annotated[str | None, typer.Option(help="What the report calls the job. Default: the name of the file or folder.")] = None,
     baseline: Annotated[
@@ -48,6 +48,7 @@ def trace(
     Traces of PyTorch's profiler, of Nsight Systems (exported), JAX and others in Chrome's format.
     """
     verdict.begin()
+    must_be_there([*paths, *(baseline or ())], "profiler traces: files, a directory or a pattern of them")
     if (found := kind_of(paths)) is not Kind.TRACES:
         raise TachoscopeError(f"{paths[0]} is not a profiler trace but {found.value}", fix=f"tachoscope analyze {paths[0]}")
     from tachoscope_cli.inputs import baselines, trace_report

@@ -48,7 +48,7 @@ class Candidate:
 
     @property
     def has_manifest(self) -> bool:
-        """Whether the store has something to hold it against."""
+        """Whether the store has something to compare it with."""
         return self.checkpoint is not None and bool(self.checkpoint.manifests)
 
     @property

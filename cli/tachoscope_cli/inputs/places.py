@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
@@ -34,6 +35,22 @@ def places_of(paths: Sequence[str] | None, store: str | None) -> list[str]:
     if not paths and "://" not in places[0] and not is_store(places[0]):
         raise TachoscopeError(f"store {places[0]} is empty", fix="run something first: tachoscope run -- python train.py")
     return places
+
+
+def must_be_there(paths: Sequence[str], what: str) -> None:
+    """Refuse an empty path, and one that names nothing; patterns are left to whoever reads them.
+
+    Args:
+        what: how to name what is wanted, in the plural.
+
+    Raises:
+        TachoscopeError: there is such a path.
+    """
+    for path in paths:
+        if not path.strip():
+            raise TachoscopeError("a path is empty", fix=f"name {what}")
+        if "://" not in path and not set(path) & set("*?[") and not os.path.lexists(path):
+            raise TachoscopeError(f"{path} does not exist", fix=f"name {what}")
 
 
 def kind_of(places: list[str]) -> Kind:

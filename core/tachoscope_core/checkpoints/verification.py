@@ -41,7 +41,7 @@ class ReadBack:
 
     Attributes:
         result: sound; corrupt: a file is missing or is another than its manifest says; unreachable: this machine or user cannot
-            see it; unverifiable: there is nothing to hold it against.
+            see it; unverifiable: there is nothing to compare it with.
         fault: what is wrong, naming the file; empty if sound. bytes: that were read. seconds: what that took.
         unsettled: what is corrupt was written to after its manifest was taken, or is gone: a save or a removal may be under way.
     """

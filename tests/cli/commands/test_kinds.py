@@ -45,7 +45,7 @@ def test_analyze_says_what_a_path_is_and_gives_the_report_of_its_command(
     of_analyze = capsys.readouterr()
 
     assert of_analyze.out == own.out
-    assert f"{path} is {what}: going on as `tachoscope {command}`" in of_analyze.err
+    assert f"{path} is taken for {what}: going on as `tachoscope {command}`" in of_analyze.err
     assert "going on" not in own.err
 
 
@@ -55,6 +55,15 @@ def test_a_command_refuses_what_is_anothers_and_names_the_way(tmp_path: Path) ->
         (["trace", records], "is not a profiler trace but records"),
         (["hang", records], "holds no dump of a flight recorder"),
         (["serving", trace(tmp_path)], "is not a recording of an inference server"),
+        (["hang", str(tmp_path / "nothing")], "nothing does not exist"),
+        (["trace", ""], "a path is empty"),
+        (["serving", 'job="x"'], "selects series of a Prometheus .add --prometheus URL"),
+        (["serving", str(tmp_path / "gone.gz")], "does not exist"),
+        (["compare", "", records], "the name of a run is empty"),
+        (
+            ["compare", "other", records, "--store", str(tmp_path / "empty")],
+            "there is no file or folder 'other', and store .* is empty",
+        ),
         (["serving"], "name a server, a recording, or the --job of a service"),
     ):
         with pytest.raises(TachoscopeError, match=said):

@@ -137,7 +137,7 @@ def test_steps_that_are_done_again_and_those_of_another_attempt_say_nothing_of_t
     assert slower_than(1.05, slowdown(agent)) == 0, "five seconds are usual now"
 
 
-# --- trap 6: a counter that is born with a value reports nothing ----------------------------------------------------------------
+# --- trap 6: a counter that is born with a value shows no growth ----------------------------------------------------------------
 
 
 def test_everything_is_there_at_zero_before_it_happens(tmp_path: Path, clock: FakeClock, agent: Agent) -> None:

@@ -1,4 +1,4 @@
-"""What reports the health of GPUs, joined: the readings, NVML's events and the kernel log, the errors counted, the verdicts."""
+"""The health of GPUs from all sources: the readings, NVML's events and the kernel log, the errors counted, the verdicts."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ READERS: Mapping[tuple[str, str], Callable[[dict[str, Any]], Observation]] = {
 
 _POD = ("", "Pod")
 _PART = ("batch", "Job")
-"""What is often a part of a job only: it reports the whole where nothing owns it. All others do wherever they stand."""
+"""What is often a part of a job only: it stands for the whole job where nothing owns it; all others always do."""
 
 _NO_OWNERS = {"CronJob", "Node"}
 """Owners that are not the job: each run of a CronJob is one of its own."""
@@ -112,7 +112,7 @@ def _job(
         read = READERS[objects.kind(one)]
         told += [read(one), *(Observation(marks=read(older).marks) for older in versions[objects.key(one)] if older is not one)]
         told.append(events.told(about.get(objects.key(one), [])))
-    # Where the owner is not known, what reports the whole job was made with it; a pod that has an owner can be of any attempt.
+    # Where the owner is not known, what stands for the whole job was made with it; a pod that has an owner can be of any attempt.
     first = [head] if head is not None else [one for one in members if one in tells or not objects.owner(one)]
     created = [time for one in first if (time := objects.seconds(at(one, "metadata", "creationTimestamp"))) is not None]
     return gang.allocations(_root(members[0], by_key)[1], submitted=min(created, default=None), told=told, pods=its_pods)

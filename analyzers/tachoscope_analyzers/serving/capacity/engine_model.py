@@ -30,7 +30,7 @@ _KV_FULL = 0.9
 _SWAPS = 10
 _NO_QUEUE = 0.5
 _MIN_FREE = 3
-RECORD = "record two minutes of traffic that varies, at about two thirds of what the server takes"
+RECORD = "tachoscope serving URL --for 2m --save FILE, under traffic that varies, at about two thirds of what the server takes"
 
 
 class NotMeasuredError(TachoscopeError):

@@ -42,7 +42,7 @@ class Arguments:
         return self._values[name]
 
     def _complete_groups(self, groups: dict[str, Group]) -> None:
-        """Take what an event does not report its process group from the description of the trace."""
+        """Take what an event does not say about its process group from the description of the trace."""
         told = self._values
         if len(groups) == 1:
             told["group"] = np.where(told["group"] == "", next(iter(groups)), told["group"]).astype(object)

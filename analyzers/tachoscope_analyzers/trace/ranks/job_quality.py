@@ -77,7 +77,12 @@ def _missing(summaries: dict[int, RankSummary]) -> Iterable[Row]:
 def _of_job(summaries: dict[int, RankSummary], offsets: dict[int, int]) -> Iterable[Row]:
     worlds = sorted({one.world_size for one in summaries.values() if one.world_size})
     if len(worlds) > 1:
-        yield -1, "", "several_world_sizes", f"the traces report {' and '.join(map(str, worlds))} ranks: are they of one job?"
+        yield (
+            -1,
+            "",
+            "several_world_sizes",
+            f"the traces name different numbers of ranks ({' and '.join(map(str, worlds))}): are they of one job?",
+        )
     starts = [one.start_ns - offsets[rank] for rank, one in summaries.items()]
     ends = [one.end_ns - offsets[rank] for rank, one in summaries.items()]
     if max(starts) > min(ends):

@@ -61,7 +61,7 @@ def _sides(context: Context, jobs: list[str]) -> tuple[str, str]:
             others,
             view.baseline,
             "compare-baseline",
-            none="choose what to hold it against" if others else "there is no other run",
+            none="choose what to compare it with" if others else "there is no other run",
             words=lambda name: f"{name} (named alike)" if name in same else name,
         )
     return job, baseline
@@ -81,7 +81,7 @@ def _no_baseline(context: Context, view: View) -> None:
     url = context.settings.store_url
     likely = compare_sources.baselines(url, view.job)
     if not likely:
-        nothing("This is the only run in the store: there is nothing to hold it against.")
+        nothing("This is the only run in the store: there is nothing to compare it with.")
         return
     found = compare_sources.suggestion(url, view.job, likely)
     if found:

@@ -53,7 +53,7 @@ def show(context: Context, view: View) -> None:
         now = choice("Trace", [one.name for one in sides], view.trace or sides[0].name, "compare-trace", none="choose a trace")
     with right:
         names = [one.name for one in others if view.baseline not in {"", view.job} or one.name != now]
-        before = choice("Its baseline", names, view.baseline_trace, "compare-trace-baseline", none="choose what to hold it against")
+        before = choice("Its baseline", names, view.baseline_trace, "compare-trace-baseline", none="choose what to compare it with")
     view = replace(view, trace=now, baseline_trace=before)
     look_at(view)
     files = [{one.name: one.files for one in offered}.get(name) for offered, name in ((sides, now), (others, before))]
