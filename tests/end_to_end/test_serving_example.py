@@ -42,8 +42,8 @@ def at_once(server: Server, count: int, tokens: int) -> list[Answer]:
 
 def test_what_cannot_be_served_is_refused_with_what_is_wrong_and_recorded_as_the_clients_error(tmp_path: Path) -> None:
     bodies = {
-        b"{bad": "no JSON",
-        b"[1]": "no JSON object",
+        b"{bad": "not JSON",
+        b"[1]": "not a JSON object",
         b"{}": "`prompt`",
         b'{"prompt": [1, 4096]}': "below 2048",
         b'{"prompt": "Hi", "max_tokens": 0}': "`max_tokens`",

@@ -14,7 +14,7 @@ from benchmarks.pipeline_operations.operations import Operations, dense
 from benchmarks.pipeline_operations.reading import read
 from benchmarks.pipeline_operations.report import report
 
-DATA = Path(os.environ.get("TACHOSCOPE_TEST_DATA", Path(__file__).parents[4] / "shared" / "data")) / "stragglers"
+DATA = Path(os.environ.get("TACHOSCOPE_TEST_DATA", Path(__file__).parents[3] / "shared" / "data")) / "stragglers"
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason=f"no recordings in {DATA}")
 BOTH = pytest.mark.parametrize("name", ["ST", "AR"])
 

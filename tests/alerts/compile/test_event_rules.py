@@ -135,7 +135,7 @@ REFUSED = {
     "no area of ours": (("area: infrastructure", "area: network"), 5, "there are"),
     "a name in small letters": (("alert: GpuLost", "alert: gpu_lost"), 3, "CamelCase"),
     "an unknown key": (("    for: 1m", "    forr: 1m"), 10, "did you mean for"),
-    "no duration": (("for: 1m", "for: 1 minute"), 10, "not a duration"),
+    "no duration": (("for: 1m", "for: 1 minute"), 10, "no duration"),
     "no source": (("source: 'judgement: it answers or it does not'", "source: somewhere"), 14, "https://"),
     "no owner": (("    owner: gpu-fleet\n", ""), 3, "lacks owner"),
     "no expression": (("min by (gpu, instance) (tachoscope_gpu_up) == 0", ""), 8, "expr"),
