@@ -19,6 +19,7 @@ it stopped. `--section` writes the table into docs/develop/measurements.md.
 from __future__ import annotations
 
 import argparse
+import csv
 import fnmatch
 import json
 import sys
@@ -29,10 +30,10 @@ from pathlib import Path
 from benchmarks.loops.catalogue import LOOPS
 from benchmarks.loops.execute import RunError, Runner
 from benchmarks.loops.faults import CLEAN, Fault, faults_of
-from benchmarks.loops.judge import Row, summary, table
+from benchmarks.loops.judge import HEADS, Row, cells, has_fault, summary, table
 from benchmarks.loops.loop import Loop
 from benchmarks.loops.plant import AnchorError
-from benchmarks.sections import write_section
+from benchmarks.sections import PAGE, write_section
 
 CLEAN_REPEATS = 3
 
@@ -77,7 +78,10 @@ def main() -> None:
     rows = sorted_rows(read_rows(rows_file), cases)
     print(table(rows), summary(rows), sep="\n\n")
     if options.section:
-        write_section("loops", f"{table(rows)}\n\n```text\n{summary(rows)}\n```", "python -m benchmarks.loops --section")
+        with (PAGE.parent / "loops.csv").open("w", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows([HEADS, *map(cells, rows)])
+        wrong = f"Rows with anything wrong; all rows are in [loops.csv](loops.csv).\n\n{table(list(filter(has_fault, rows)))}"
+        write_section("loops", f"{wrong}\n\n```text\n{summary(rows)}\n```", "python -m benchmarks.loops --section")
 
 
 def parse() -> argparse.Namespace:
@@ -96,7 +100,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--keep", action="store_true", help="leave the planted copies in the folder for temporary files")
     parser.add_argument("--list", action="store_true", help="print the cases and do nothing")
     parser.add_argument("--report", action="store_true", help="print the table of the rows that are there")
-    parser.add_argument("--section", action="store_true", help="write the table into docs/develop/measurements.md")
+    parser.add_argument(
+        "--section", action="store_true", help="write what is wrong into docs/develop/measurements.md, all rows into loops.csv"
+    )
     return parser.parse_args()
 
 

@@ -108,21 +108,30 @@ def ranks_agree(ranks: Any, truth: Truth | None) -> bool:
     return set(ranks or ()) == set(truth.ranks)
 
 
+HEADS = ("loop", "fault", "found first", "class", "line", "seconds a step: found, true", "ranks", "unexplained")
+
+
 def table(rows: Sequence[Row]) -> str:
     """Return the rows as a table in Markdown."""
-    head = "| loop | fault | found first | class | line | seconds a step: found, true | ranks | unexplained |"
-    return "\n".join([head, "|---|---|---|---|---|---|---|---|", *(_line(row) for row in rows)])
+    lines = (HEADS, ("---",) * len(HEADS), *map(cells, rows))
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _line(row: Row) -> str:
+def has_fault(row: Row) -> bool:
+    """Whether anything of a row is wrong, or it was not judged."""
+    return bool(row.get("error")) or any("WRONG" in cell for cell in cells(row))
+
+
+def cells(row: Row) -> tuple[str, ...]:
+    """Return what a row shows under each of HEADS."""
     if row.get("error"):
-        return f"| {row['loop']} | {row['fault']} | not judged: {row['error']} | | | | | |"
+        return (row["loop"], row["fault"], f"not judged: {row['error']}", *[""] * 5)
     top = row["top"] or ("no report" if row.get("refusal") else "no warning")
     if "class_right" not in row:
-        return f"| {row['loop']} | {row['fault']} | {top} | {_mark(row['right'])} | | | | {row['unexplained']:.1%} |"
+        return (row["loop"], row["fault"], top, _mark(row["right"]), "", "", "", f"{row['unexplained']:.1%}")
     near = " (family)" if row["family_right"] and not row["class_right"] else ""
     seconds = f"{row['seconds'] * 1e3:.1f}, {row['true_seconds'] * 1e3:.1f} ms {_mark(row['seconds_right'])}"
-    cells = (
+    return (
         row["loop"],
         row["fault"],
         top,
@@ -132,7 +141,6 @@ def _line(row: Row) -> str:
         _mark(row["ranks_right"]),
         f"{row['unexplained']:.1%}",
     )
-    return f"| {' | '.join(cells)} |"
 
 
 def _mark(right: bool) -> str:
