@@ -38,7 +38,7 @@ def test_traces_of_jobs_of_different_sizes_are_questioned(folder: Path) -> None:
         trace = Planted(rank, world)
         trace.kernel("k", 1_000, 1_000)
         trace.write(folder / f"{rank}.json")
-    assert "2 and 3 ranks" in problems(folder)["several_world_sizes"]
+    assert "different numbers of ranks (2 and 3)" in problems(folder)["several_world_sizes"]
 
 
 def test_recordings_of_different_moments_are_said_to_be(folder: Path) -> None:
