@@ -29,6 +29,8 @@ from tachoscope_cli.demo.faults import FAULTS
 from tachoscope_cli.demo.profile import PROFILED_STEPS, WARM_UP_STEPS, first_profiled
 
 SLOW_SECONDS = 0.08
+STRAGGLER_SECONDS = 0.15
+"""Of input_straggler: on a slow machine, where a step takes 440 ms, 80 ms of one rank are less than a warning is given for."""
 BATCH, SEQUENCE, FEATURES, HIDDEN, CLASSES = 32, 320, 32, 192, 10
 SAMPLE_BYTES = SEQUENCE * FEATURES * 4
 FILES = 192
@@ -259,9 +261,7 @@ def main() -> None:
     parser.add_argument("--fault", choices=FAULTS, default="none")
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--data", type=Path, required=True, help="empty folder for data and checkpoint")
-    parser.add_argument(
-        "--slow-seconds", type=float, default=SLOW_SECONDS, help="of input_* and compute_straggler: that a step takes longer"
-    )
+    parser.add_argument("--slow-seconds", type=float, help="of input_* and compute_straggler: that a step takes longer")
     parser.add_argument(
         "--fault-while", type=Path, metavar="FILE", help="of input_* and compute_straggler: it holds while this file exists"
     )
@@ -270,9 +270,8 @@ def main() -> None:
     )
     parser.add_argument("--traces", type=Path, metavar="FOLDER", help="profile steps in the middle, and write the traces there")
     options = parser.parse_args()
-    train(
-        options.fault, options.steps, options.data, options.slow_seconds, options.fault_while, options.traces, options.save_seconds
-    )
+    slow_seconds = options.slow_seconds or (STRAGGLER_SECONDS if options.fault == "input_straggler" else SLOW_SECONDS)
+    train(options.fault, options.steps, options.data, slow_seconds, options.fault_while, options.traces, options.save_seconds)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 FAULTS = {
     "none": "nothing: a healthy run",
-    "input_straggler": "rank 1 sleeps 80 ms while it loads each batch",
+    "input_straggler": "rank 1 sleeps 150 ms while it loads each batch",
     "input_workers": "every rank waits 80 ms for each batch, in the training process itself (num_workers=0)",
     "input_preprocess": "every rank decompresses for about 80 ms a batch",
     "input_fetch": "every rank reads each batch from a slow server, about 80 ms",
