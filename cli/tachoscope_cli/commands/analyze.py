@@ -15,6 +15,7 @@ from tachoscope_cli.common.verdict import Level, OutputOption
 from tachoscope_cli.inputs import baselines
 from tachoscope_cli.inputs.places import Kind, kind_of, places_of
 from tachoscope_cli.inputs.serving_options import refuse_looks
+from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.exit_codes import ExitCode
 
 _COMMANDS = {Kind.TRACES: "trace", Kind.DUMPS: "hang", Kind.RECORDING: "serving"}
@@ -83,8 +84,11 @@ def analyze(
     if former.is_of_another_command:
         former_options.run(former, paths, job, store, format_, output, fail_on)
         return
-    places = former_options.places(former, paths) if former.of_traces else places_of(paths, store)
+    former_options.say(former, job)
+    places = places_of(paths, store)
     kind = kind_of(places) if paths else Kind.RECORDS
+    if former.of_traces and kind is not Kind.TRACES:
+        raise TachoscopeError(f"{former.of_traces} works on profiler traces, and {places[0]} is not a profiler trace")
     if kind in _COMMANDS:
         notice(f"{places[0]} is taken for {kind.value}: going on as `tachoscope {_COMMANDS[kind]}`")
     if kind is Kind.TRACES:
@@ -95,10 +99,9 @@ def analyze(
         options = trace_report.Options(job, former.executor, former.replay, former.tables, former.perfetto, tuple(baseline or ()))
         trace_report.run(places, options, format_.value, output, fail_on)
         return
-    former_options.refuse_of_traces(former, places)
     from tachoscope_cli.inputs import judged
 
-    report, then = judged.report_on(places, job, store, former.looking(job))
+    report, then = judged.report_on(places, job, store, former.looking(job), kind=kind)
     if against:
         report = baselines.against(
             report, places, baseline or [], baseline_job, lambda where, name: judged.report_on(where, name)[0]

@@ -43,7 +43,8 @@ def compare(
     from tachoscope_cli.inputs import baselines, judged
 
     (places, job), (baseline, baseline_job) = _run(new, store), _run(old, store)
-    if kind_of(places) is Kind.TRACES:
+    kind = kind_of(places)
+    if kind is Kind.TRACES:
         from tachoscope_cli.inputs import trace_report
 
         baselines.check_traces(places, baseline, baseline_job, gate=fail_on == Level.regression)
@@ -53,7 +54,8 @@ def compare(
     def read(where: list[str], name: str | None) -> Report:
         return judged.report_on(where, name)[0]
 
-    report = baselines.against(read(places, job), places, baseline, baseline_job, read)
+    report = judged.report_on(places, job, kind=kind)[0]
+    report = baselines.against(report, places, baseline, baseline_job, read)
     verdict.end(report, format_.value, output, fail_on)
 
 

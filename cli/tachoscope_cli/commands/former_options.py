@@ -78,6 +78,10 @@ def check(former: Former, paths: Sequence[str] | None, job: str | None, store: s
         raise TachoscopeError(f"{former.of_life} goes with the command goodput", fix="tachoscope goodput JOB")
     if goodput and job not in {None, goodput}:
         raise TachoscopeError(f"--goodput {goodput} and --job {job} name two jobs", fix=f"tachoscope goodput {goodput}")
+    if former.of_traces and not (paths or goodput):
+        raise TachoscopeError(
+            f"{former.of_traces} works on profiler traces, and none is named", fix="tachoscope trace trace.json.gz"
+        )
     if goodput and former.of_traces:
         raise TachoscopeError(f"{former.of_traces} works on profiler traces, and --goodput on the records of a job")
     baselines.check(against, "--goodput" if goodput else "--serving" if former.serving is not None else "", gate=gate)
@@ -87,6 +91,14 @@ def check(former: Former, paths: Sequence[str] | None, job: str | None, store: s
         refuse_looks(_first({"--prometheus": former.prometheus, "--save": former.save, "--every": former.every}))
         if goodput:
             refuse_looks(former.looking(job).said)
+
+
+def say(former: Former, job: str | None) -> None:
+    """Name the commands that have the options now, of those that `analyze` goes on with."""
+    of_traces = former.of_traces or ("" if former.replay else "--no-replay")
+    for option, command in ((of_traces, "trace"), (former.looking(job).said, "serving")):
+        if option:
+            notice(f"{option} is an option of `tachoscope {command}` now; `analyze` takes it in this release")
 
 
 def run(
@@ -115,26 +127,3 @@ def run(
         options = job_life.Options(former.prices, former.maintenance, former.scheduler)
         report = job_life.analyze(places_of(paths, store), str(former.goodput), options)
     verdict.end(report, format_.value, output, fail_on)
-
-
-def places(former: Former, paths: Sequence[str] | None) -> list[str]:
-    """Return where the traces are that an option asks for.
-
-    Raises:
-        TachoscopeError: none is named.
-    """
-    if not paths:
-        raise TachoscopeError(
-            f"{former.of_traces} works on profiler traces, and none is named", fix="tachoscope trace trace.json.gz"
-        )
-    return list(paths)
-
-
-def refuse_of_traces(former: Former, paths: Sequence[str]) -> None:
-    """Refuse an option of traces with what is none.
-
-    Raises:
-        TachoscopeError: there is one.
-    """
-    if former.of_traces:
-        raise TachoscopeError(f"{former.of_traces} works on profiler traces, and {paths[0]} is not a profiler trace")

@@ -9,7 +9,7 @@ import typer
 from tachoscope_cli.common import verdict
 from tachoscope_cli.common.options import TEXT_OF_THREE, FormatOption
 from tachoscope_cli.common.verdict import FailOnOption, OutputOption
-from tachoscope_cli.inputs.places import must_be_there
+from tachoscope_cli.inputs.places import Kind, kind_of, must_be_there
 from tachoscope_core.errors import TachoscopeError
 
 
@@ -26,12 +26,11 @@ def hang(
     """
     verdict.begin()
     must_be_there(paths, "a folder of dumps, one per rank")
-    from tachoscope_cli.inputs import stuck
+    from tachoscope_cli.inputs import judged
 
-    report = stuck.report_of(paths, job)
-    if report is None:
+    if kind_of(paths) is not Kind.DUMPS:
         raise TachoscopeError(
             f"{paths[0]} holds no dump of a flight recorder",
             fix="dumps are files such as nccl_trace_rank_0: see docs/guides/hangs.md",
         )
-    verdict.end(report, format_.value, output, fail_on)
+    verdict.end(judged.stuck(paths, job), format_.value, output, fail_on)

@@ -2,46 +2,55 @@
 
 from __future__ import annotations
 
+from tachoscope_analyzers.flight_recorder.read import read_sound
+from tachoscope_analyzers.flight_recorder.report import report as of_dumps
 from tachoscope_analyzers.job.report import analyze
 from tachoscope_analyzers.records.load import serving_job
 from tachoscope_cli.inputs import records
 from tachoscope_cli.inputs.job_life import other_attempts
+from tachoscope_cli.inputs.places import Kind, kind_of
 from tachoscope_cli.inputs.serving_options import Looking, refuse_looks
 from tachoscope_core.report.report import Report
 
 
 def report_on(
-    places: list[str], job: str | None, store: str | None = None, looking: Looking | None = None
+    places: list[str], job: str | None, store: str | None = None, looking: Looking | None = None, *, kind: Kind | None = None
 ) -> tuple[Report, list[str]]:
-    """Return the report on a job's last attempt, or on what else the places hold, and lines to follow it.
+    """Return the report on a job's last attempt, or on what else the places hold but traces, and lines to follow it.
 
     Args:
-        store: as the user named it, for the lines. looking: options about inference servers.
+        store: as the user named it, for the lines. looking: options about inference servers. kind: of the places; None: look.
 
     Raises:
         TachoscopeError: nothing is there, or an option is about something else.
     """
     looking = looking or Looking("")
-    saved = records.saved_report(places)
-    if saved is not None:
+    kind = kind or kind_of(places)
+    if kind is Kind.REPORT and (saved := records.saved_report(places)) is not None:
         return saved, []
-    if records.flight_recorder_dumps(places):
-        from tachoscope_cli.inputs import stuck
-
+    if kind is Kind.DUMPS:
         refuse_looks(looking.said)
-        found = stuck.report_of(places, job)
-        assert found is not None
-        return found, []
-    recording = records.recording(places)
-    if recording is not None:
+        return stuck(places, job), []
+    if kind is Kind.RECORDING and (recording := records.recording(places)) is not None:
         from tachoscope_cli.inputs.live_server import analyze_recording
 
         refuse_looks("--for" if looking.for_ else "")
         return analyze_recording(recording, job or "", looking.device), []
-    found_records = records.records_of(places, job)
-    if serving_job(found_records):
+    found = records.records_of(places, job)
+    if serving_job(found):
         from tachoscope_cli.inputs.live_server import analyze_service
 
-        return analyze_service(found_records, looking), []
+        return analyze_service(found, looking), []
     refuse_looks(looking.said)
-    return analyze(found_records), other_attempts(found_records, store)
+    return analyze(found), other_attempts(found, store)
+
+
+def stuck(places: list[str], job: str | None) -> Report:
+    """Return why a job stands still, by the dumps of PyTorch's flight recorder in some places, which hold at least one.
+
+    Raises:
+        TachoscopeError: no dump is sound, or some places hold something else.
+    """
+    dumps = records.flight_recorder_dumps(places)
+    sound, damaged = read_sound(dumps)
+    return of_dumps(sound, dumps, job or records.name_of(places), damaged)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from enum import Enum
-from pathlib import Path
 
 from tachoscope_cli.common.options import store_url
 from tachoscope_core.errors import TachoscopeError
@@ -68,6 +67,4 @@ def kind_of(places: list[str]) -> Kind:
         return Kind.DUMPS
     if are_traces(places):
         return Kind.TRACES
-    if len(places) == 1 and places[0].endswith(".json") and Path(places[0]).is_file():
-        return Kind.REPORT
-    return Kind.RECORDS
+    return Kind.REPORT if records.is_saved_report(places) else Kind.RECORDS

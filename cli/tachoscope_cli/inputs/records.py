@@ -40,9 +40,12 @@ def newest_job(store: Store) -> str:
 
 def saved_report(paths: list[str]) -> Report | None:
     """Return the report, if the one path is a saved one."""
-    if len(paths) == 1 and paths[0].endswith(".json") and os.path.isfile(paths[0]):
-        return load_report(Path(paths[0]))
-    return None
+    return load_report(Path(paths[0])) if is_saved_report(paths) else None
+
+
+def is_saved_report(paths: list[str]) -> bool:
+    """Return whether there is one path, and it has the name of a saved report."""
+    return len(paths) == 1 and paths[0].endswith(".json") and os.path.isfile(paths[0])
 
 
 def recording(paths: list[str]) -> Path | None:

@@ -87,14 +87,25 @@ def test_two_jobs_of_a_store_are_compared_by_their_names_as_analyze_does(
     assert call(["compare", f"{tmp_path}/store/jobs/new", f"{tmp_path}/store/jobs/old", "--fail-on", "regression"]) == 3
 
 
-@pytest.mark.parametrize("words", [["--goodput", "planted"]])
-def test_an_old_form_works_and_says_the_new_one(tmp_path: Path, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    records = str(planted(tmp_path / "job", nothing))
+def test_an_old_form_gives_the_same_report_and_says_the_new_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    records, traces = str(planted(tmp_path / "job", nothing)), trace(tmp_path)
+    for new, old, said in (
+        (
+            ["goodput", "planted", records],
+            [records, "--goodput", "planted"],
+            "`tachoscope analyze --goodput` is `tachoscope goodput` now",
+        ),
+        (["trace", traces, "--no-replay"], [traces, "--no-replay"], "--no-replay is an option of `tachoscope trace` now"),
+        (
+            ["serving", recording(tmp_path), "--device", "NVIDIA H100"],
+            [recording(tmp_path), "--device", "NVIDIA H100"],
+            "--device is an option of `tachoscope serving` now",
+        ),
+    ):
+        assert call(new) == 0
+        own = capsys.readouterr()
+        assert call(["analyze", *old]) == 0
+        of_analyze = capsys.readouterr()
 
-    assert call(["goodput", "planted", records]) == 0
-    own = capsys.readouterr().out
-    assert call(["analyze", records, *words]) == 0
-    old = capsys.readouterr()
-
-    assert old.out == own
-    assert "`tachoscope analyze --goodput` is `tachoscope goodput` now" in old.err
+        assert of_analyze.out == own.out
+        assert said in of_analyze.err and " now; " not in own.err
