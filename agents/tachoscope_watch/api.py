@@ -82,7 +82,7 @@ def openapi(version: str) -> dict[str, Any]:
             },
             "/v1/jobs/{job}/profile": {
                 "get": {
-                    "summary": "The profiles of a job of the last hour, whoever asked for them, the newest first",
+                    "summary": "All profiles of a job that were requested in the last hour, the newest first",
                     "parameters": [name],
                     "responses": {"200": _json("The profiles, and how far each is", profiles)} | unknown,
                 },

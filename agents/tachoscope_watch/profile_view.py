@@ -57,7 +57,7 @@ def told(store: Store, request: Request, now: float) -> Profile:
 
 
 def latest(store: Store, job: str, now: float) -> list[Profile]:
-    """Return the profiles of a job of the last hour, whoever asked for them, the newest first; what cannot be read is left out."""
+    """Return all profiles of a job that were requested in the last hour, the newest first. Unreadable ones are skipped."""
     found = []
     with contextlib.suppress(TachoscopeError):
         for request_id in reversed(profile_requests.ids(store, job, since=now - LATEST_SECONDS)[-MOST_LATEST:]):

@@ -216,7 +216,7 @@ class Watch:
     def _ask_profile(self, request: Request) -> Response:
         name = unquote(request.path.split("/")[-2])
         if not self._known_clients and not is_loopback(self._settings.address):
-            why = "whoever reaches this address could have jobs recorded: --web-config asks for passwords, tokens or certificates"
+            why = "anyone who can reach this address could profile jobs: use --web-config to require credentials"
             return _error(403, why)
         if all(view.job != name for view in self.round.views):
             return _no_such(name)

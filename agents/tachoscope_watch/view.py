@@ -43,7 +43,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
         namespace: Kubernetes namespace of its owner; empty outside of Kubernetes.
         looked: Unix seconds. state: `hung`, or as `tachoscope store ls` says it: running, completed, failed, unknown.
         attempts: up to the newest, numbered from 0; at most the last hundred. world_size: 0: not known.
-        profiles: of the last hour, whoever asked for them.
+        profiles: all that were requested in the last hour.
         report: on the last minutes; None: it cannot be judged, and `reason` says why. unwritten: why it is not in the store.
     """
 

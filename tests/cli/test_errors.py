@@ -78,7 +78,7 @@ def test_a_cut_line_and_garbage_among_records_are_counted_in_one_line_and_the_re
     done = tachoscope("analyze", str(tmp_path))
 
     assert done.returncode == 0, done.stderr
-    assert [line for line in done.stdout.splitlines() if "cut lines" in line and "3 lines that are no records" in line]
+    assert [line for line in done.stdout.splitlines() if "cut lines" in line and "3 lines that are not records" in line]
 
 
 def test_a_report_of_a_newer_schema(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ def test_other_machines_without_a_password_are_warned_of(place: Path) -> None:
 
     assert url.startswith("http://localhost:")
     assert "address '0.0.0.0' is not loopback" in err
-    assert "whoever reaches port" in err
+    assert "anyone who can reach port" in err
 
 
 @pytest.mark.parametrize(

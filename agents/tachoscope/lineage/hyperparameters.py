@@ -1,4 +1,4 @@
-"""The hyper-parameters that frameworks are given: of Lightning modules, and Hugging Face TrainingArguments that are no defaults."""
+"""Hyper-parameters of Lightning modules, and Hugging Face TrainingArguments that differ from the defaults."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ _NO_RANKS = (
     | records.EngineWindow
     | records.ServiceEnded
 )
-"""What loader workers and parameter servers write, which are no ranks, and processes that serve requests."""
+"""Records of processes that are not ranks: loader workers, parameter servers, and processes that serve requests."""
 _RECENT_STEPS = 64
 _MAX_PROCESSES = 4096
 
@@ -154,7 +154,7 @@ class JobWatch:
         self.exits.follow(process.writer, process.pid)
 
     def saw_alive(self, unix_seconds: float) -> None:
-        """Note that whoever is not said to be gone is alive now."""
+        """Mark every process that has not exited as alive."""
         for process in self.processes.values():
             if not process.gone_time:
                 process.alive_time = unix_seconds

@@ -73,7 +73,7 @@ class Exits:
 
 
 def _writes(pid: int, writer: str) -> bool:
-    """Return whether a process has a segment of the writer open for writing; whoever ships it reads it only."""
+    """Return True if a process has a segment of the writer open for writing. A shipper opens it for reading only."""
     try:
         return any(
             writer in os.readlink(entry.path).rpartition("/")[2] and _may_write(pid, entry.name)

@@ -24,7 +24,7 @@ def faults(config: Config) -> list[str]:
     if "://" not in config.store:
         paths["store"] = config.store
     found = [
-        f"{key}: {path!r} is a relative path: write it from / on, whoever starts the agent and wherever"
+        f"{key}: {path!r} is a relative path: give the absolute path"
         for key, path in paths.items()
         if path and not Path(path).is_absolute()
     ]
@@ -82,7 +82,7 @@ def warnings(config: Config) -> list[str]:
     if not config.web_config and not _is_loopback(config.address):
         where = f"address {config.address!r} is not loopback and there is no web_config"
         found.append(
-            f"{where}: whoever reaches port {config.port} can read the metrics; see docs/agent/agent.md for TLS and passwords"
+            f"{where}: anyone who can reach port {config.port} can read the metrics. See docs/agent/agent.md for TLS and passwords"
         )
     if config.gpu.dcgm_url and config.gpu.dcgm_names:
         found.append(

@@ -1,4 +1,4 @@
-"""What a GPU said at one moment, whoever was asked: the one form that sources give and that families, health and pods take."""
+"""A reading of a GPU at one moment, in one form for all sources; metrics, health and pods use it."""
 
 from __future__ import annotations
 
@@ -74,6 +74,6 @@ class Reading:
 
 
 DRIVERS = ("works", "starting", "absent", "error")
-"""How whoever is asked about GPUs is. absent: there is no driver to be loaded. error: it does not start."""
+"""State of a GPU source. absent: no driver is installed. error: the driver failed to start."""
 FAULTS = ("lost", "no_answer", "driver_error")
 """lost: the driver says that the GPU has fallen off the bus, or no longer lists it. no_answer: a call hangs."""

@@ -167,7 +167,7 @@ class StandInLauncher:
             to.close()
 
     def close(self) -> None:
-        """Let go of all jobs; they go on, and whoever comes next watches them."""
+        """Stop watching all jobs. They continue, and the next agent watches them."""
         self._closed = True
         for name in list(self._held):
             self._release(name, "left", "the agent was stopped")

@@ -159,7 +159,7 @@ class Profiler:
         return recording.order(who, self._clock()) if recording is not None else ""
 
     def _tell_of(self, jobs: Mapping[str, Mapping[int, Who]]) -> None:
-        """Say once by which name a job can be profiled: whoever did not name it cannot know."""
+        """Log once under which name a job can be profiled, if the user did not choose the name."""
         new = {(job, rank) for job, ranks in jobs.items() for rank in ranks} - self._told
         for job in sorted({job for job, _ in new}):
             ranks = ", ".join(str(rank) for rank in sorted(jobs[job]))

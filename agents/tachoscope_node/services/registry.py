@@ -1,6 +1,6 @@
 """What is known of the services that run on this node, from their records: the state behind the metrics of inference.
 
-A service is not a training job: its processes are no ranks, and several of them are one service. What clients recorded is left to
+A service is not a training job: its processes are not ranks, and several of them form one service. What clients recorded is left to
 `tachoscope analyze`: it is the same requests once more.
 """
 

@@ -126,7 +126,7 @@ class Watch:
 
 
 class ServersCollector:
-    """What the servers said at the last look. A server that is down is no failure of the collector: see `tachoscope_server_up`."""
+    """What the servers said at the last look. A server that is down is not a collector failure: see `tachoscope_server_up`."""
 
     name: Final = "servers"
     interval_seconds: Final = 1.0

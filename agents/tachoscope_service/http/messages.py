@@ -59,7 +59,7 @@ class RequestHead:
     host: str = ""
     """The name that the client knows this server by, without a port."""
     from_page: bool = False
-    """Whether a page in a browser asks, whoever wrote it: browsers say so of all that a page can send, and nothing else does."""
+    """True if a page in a browser sent the request: browsers mark each such request, and no other client does."""
 
 
 class BadRequestError(Exception):

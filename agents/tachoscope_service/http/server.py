@@ -46,7 +46,7 @@ class WebServer:
     Args:
         routes: a handler by path; `/a/*` is for all that have one part more than `/a`, `/a/*/b` for `b` of each of them. It runs in
             the server's thread, so it must be quick: a page that is ready.
-        posts: the same for POST, which has no body and is refused to pages in browsers: whoever reads such a page has not asked.
+        posts: the same for POST, which has no body. Requests of pages in browsers are refused: their reader did not ask for them.
         address: where to listen; an empty one or `::` is all addresses, IPv4 too.
         port: of it; 0 for a free one, which `port` then tells.
         web_config: TLS and users, or None for neither.

@@ -1,4 +1,4 @@
-"""When the job held its accelerators, by whoever can tell: scheduler, launcher, node agent, or, where nobody can, the records."""
+"""When the job held its accelerators, as the scheduler, the launcher or the node agent reports it, or else the records."""
 
 from __future__ import annotations
 

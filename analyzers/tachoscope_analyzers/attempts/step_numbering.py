@@ -27,7 +27,7 @@ class Run:
         pieces: `(s, g)`: steps after its own number s have the job's number g + (number - s); in order.
         done_before: the highest number that attempts before it had finished. highest: by its end.
         checkpoint: reference of what it went on from; empty: it began again. guessed: why the restore was tied as it is, if not by
-            its reference. again: it restored nothing after one that completed: another run of the same name, not a recovery.
+            its reference. is_new_run: it restored nothing after one that completed: another run of the same name, not a recovery.
         beside: when it ran at once with which earlier attempts, by attempt and generation.
     """
 
@@ -39,7 +39,7 @@ class Run:
     highest: int
     checkpoint: str
     guessed: str
-    anew: bool = False
+    is_new_run: bool = False
     beside: Mapping[tuple[int, int], Interval] = field(default_factory=dict)
 
     @property
@@ -101,15 +101,15 @@ def runs(found: Sequence[Process], clock: Clock, completed: Collection[tuple[int
         before = [run for run in done if run.key not in beside]
         highest = max((run.highest for run in before), default=0)
         pieces, checkpoint, guessed = _pieces(members, done, clock, base)
-        anew = False
+        is_new_run = False
         if not checkpoint and key[1] and not beside and not _failed_before(done, key[0]):
             pieces = [(0, highest)]  # another script of the same command, not the same steps again
         elif not checkpoint and pieces[0] == (0, 0):
-            anew = bool(before) and before[-1].key in completed
-            base = highest if anew else base
+            is_new_run = bool(before) and before[-1].key in completed
+            base = highest if is_new_run else base
             # Where it went back later, to a step of its own.
             pieces = [(0, base), *((after, step + base if step <= after else step) for after, step in pieces[1:])]
-        run = Run(key[0], key[1], members, tuple(pieces), highest, highest, checkpoint, guessed, anew, beside)
+        run = Run(key[0], key[1], members, tuple(pieces), highest, highest, checkpoint, guessed, is_new_run, beside)
         own = np.arange(1, run.own_steps + 1)
         done.append(replace(run, highest=max(highest, int(run.numbers(own).max(initial=0)))))
     return done

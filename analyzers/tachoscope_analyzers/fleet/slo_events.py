@@ -1,6 +1,6 @@
 """What the records of one job count of the metrics that objectives are made of: the events that its agents count over time.
 
-Knows nothing of objectives: it gives the counts by the buckets of the catalogue, and whoever has a bound looks it up in them.
+Knows nothing of objectives: it returns counts by the buckets of the catalogue, in which a caller looks up its bound.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A rank waits for another where it enqueued a collective that the other has not, or where what it sends or receives has no other end
 yet. Of those that are waited for, who wait for somebody themselves are passed on along the chain: the rest keep all others. A rank
-whose device has not completed what the devices of its peers have is stuck on its device, whoever it waits for.
+whose device has not completed what the devices of its peers have is stuck on its device, whatever it waits for.
 """
 
 from __future__ import annotations

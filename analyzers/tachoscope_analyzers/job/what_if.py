@@ -1,8 +1,8 @@
 """What a step would take without some of its causes: each step is put together again from what its ranks spent.
 
 In synchronous training a step lasts as long as its latest rank's own time and the transfer, see `losses`. A cause is taken out of
-the own time of all ranks, or of one rank only what that has beyond the usual rank; the wait then goes to whoever is latest without
-it, so two causes that hide each other save only together. Nobody saves more by fixing single ranks than somebody waited for them.
+the own time of all ranks, or of one rank only what that has beyond the usual rank; the rank that is latest without it then sets the
+step, so two causes that hide each other save only together. Nobody saves more by fixing single ranks than somebody waited for them.
 
 Does not know what else would change: a loader that is no longer waited for still needs its cores.
 """
@@ -125,13 +125,13 @@ class WhatIf:
         whole = {one.state for one in removals if one.rank is None}
         for state in whole - {TRANSFER}:
             own = own - self._own[state]
-        mended = own.copy() if any(one.rank is not None for one in removals) else own
+        remaining = own.copy() if any(one.rank is not None for one in removals) else own
         for one in removals:
             if one.rank is not None and one.state not in whole:
                 column = self._steps.ranks.index(one.rank)
-                mended[:, column] -= self._over[one.state][:, column]
+                remaining[:, column] -= self._over[one.state][:, column]
         least = np.minimum(own.max(axis=1), own.min(axis=1) + spread) - waited
-        longest = np.maximum(mended.max(axis=1), least)
+        longest = np.maximum(remaining.max(axis=1), least)
         return np.asarray(longest + (0.0 if TRANSFER in whole else transfer))
 
     def known(self, removals: Collection[Removal]) -> list[Removal]:

@@ -75,13 +75,13 @@ def saved(steps: Steps, causes: Collection[str], ranks: Collection[int]) -> Matr
     that these ranks have, where another rank is nearly as late. Nobody saves more than somebody waited.
     """
     own = sum(steps.own.values(), np.zeros_like(steps.wall))
-    mended = own.copy()
+    remaining = own.copy()
     columns = np.flatnonzero(np.isin(steps.ranks, list(ranks)))
     for cause in causes:
         over = np.maximum(steps.own[cause] - _typical(steps.own[cause])[:, None], 0.0)
-        mended[:, columns] -= over[:, columns]
+        remaining[:, columns] -= over[:, columns]
     waited = steps.waiting.max(axis=1) - steps.waiting.min(axis=1)
-    return np.asarray(np.minimum(own.max(axis=1) - mended.max(axis=1), waited))
+    return np.asarray(np.minimum(own.max(axis=1) - remaining.max(axis=1), waited))
 
 
 def _typical(values: Matrix) -> Matrix:

@@ -73,13 +73,13 @@ def _of_allocation(held: Held) -> list[QualityNote]:
 
 def _of_numbering(runs: Sequence[Run]) -> list[QualityNote]:
     """Note attempts of which it is not sure at which step of the job they began."""
-    anew = [
+    new_runs = [
         _note(
             f"attempt {run.attempt} began again after a completed one: separate runs under one name?",
             "its steps count as new; nothing that it restored was seen, so they would be lost work if it was to go on",
         )
         for run in runs
-        if run.anew
+        if run.is_new_run
     ]
     guessed = [
         _limited(
@@ -89,7 +89,7 @@ def _of_numbering(runs: Sequence[Run]) -> list[QualityNote]:
         for run in runs
         if run.guessed
     ]
-    return [*anew, *guessed]
+    return [*new_runs, *guessed]
 
 
 def _without_steps(job: JobRecords, runs: Sequence[Run], held: Held) -> list[QualityNote]:

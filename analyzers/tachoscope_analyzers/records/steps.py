@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -217,21 +218,7 @@ def aligned(job: JobRecords, frame: pd.DataFrame | None = None) -> Steps:
     job = idle_gaps.without(job, writers, begins, gap_seconds)
     clocks_measured = bool(_ever_read(column("step_delay_seconds")).all())
     waited = on_device if device != "cpu" else _ever_read(column("backward_cpu_seconds"))
-    own_input = column("preparation_seconds")
-    data_cpu = column("data_wait_cpu_seconds") + column("preparation_cpu_seconds")
-    data_cpu = _by_ratio(data_cpu, column("data_wait_seconds") + own_input)
-    if device == "cpu":
-        own, waiting = cpu_causes(column, together=world > 1)
-        shared = np.zeros_like(wall)
-        found = activity.move(job, writers, column, own)
-        own_input, data_cpu = own_input + found.seconds, data_cpu + found.cpu_seconds
-        still = pauses.split(job, starts, writers, column, own, waiting)
-        backward = column("backward_cpu_seconds")
-    else:
-        own, waiting, shared = device_causes(column, wall)
-        own_input = np.minimum(own_input, own["data_wait"])
-        backward, still = np.full_like(wall, np.nan), np.zeros_like(wall)
-    checkpoints_take_what_surrounds_them(own, column("data_wait_seconds"))
+    split = _split_of_cpu(job, starts, writers, column, together=world > 1) if device == "cpu" else _split_of_device(column)
     spans = ends[-1] - begins[0] - profiled.seconds(common, under_profiler, begins, ends) - gap_seconds.sum(axis=0)
     return Steps(
         job=job.job,
@@ -241,18 +228,12 @@ def aligned(job: JobRecords, frame: pd.DataFrame | None = None) -> Steps:
         world_size=world,
         device=device,
         wall=wall,
-        own=own,
-        waiting=waiting,
-        own_input=own_input,
-        data_cpu=data_cpu,
+        **split._asdict(),
         other_cpu=_by_ratio(column("other_cpu_seconds"), column("other_seconds")),
         consumed=column("consumed"),
         forward=column("forward_seconds") + column("loss_seconds") if device == "cpu" else column("device_forward_seconds"),
-        backward=backward,
-        still=still,
         ends=ends,
         unix_ends=column("time"),
-        shared=shared,
         optimizer=column("optimizer_seconds"),
         backward_calls=column("backward_calls"),
         transfer_measured=device == "cpu" and len(ranks) == world,
@@ -268,6 +249,44 @@ def aligned(job: JobRecords, frame: pd.DataFrame | None = None) -> Steps:
         gap_seconds=gap_seconds,
         gaps=gaps,
     )
+
+
+class _Split(NamedTuple):
+    """Seconds of each step by what the rank spent them on, shape (K, R); see the attributes of `Steps`."""
+
+    own: dict[str, Matrix]
+    waiting: Matrix
+    shared: Matrix
+    own_input: Matrix
+    data_cpu: Matrix
+    backward: Matrix
+    still: Matrix
+
+
+def _split_of_cpu(
+    job: JobRecords, starts: Sequence[JobStarted], writers: Sequence[str], column: Column, *, together: bool
+) -> _Split:
+    """Split the seconds of training on CPU, by the thread's clocks; together: there are other ranks to wait for."""
+    own, waiting = cpu_causes(column, together=together)
+    moved = activity.move(job, writers, column, own)
+    still = pauses.split(job, starts, writers, column, own, waiting)
+    checkpoints_take_what_surrounds_them(own, column("data_wait_seconds"))
+    own_input, data_cpu = column("preparation_seconds") + moved.seconds, _data_cpu(column) + moved.cpu_seconds
+    return _Split(own, waiting, np.zeros_like(waiting), own_input, data_cpu, column("backward_cpu_seconds"), still)
+
+
+def _split_of_device(column: Column) -> _Split:
+    """Split the seconds of training on a device, by the events that time it."""
+    own, waiting, shared = device_causes(column, column("wall_seconds"))
+    own_input = np.minimum(column("preparation_seconds"), own["data_wait"])
+    checkpoints_take_what_surrounds_them(own, column("data_wait_seconds"))
+    unknown = np.full_like(waiting, np.nan)
+    return _Split(own, waiting, shared, own_input, _data_cpu(column), unknown, np.zeros_like(waiting))
+
+
+def _data_cpu(column: Column) -> Matrix:
+    seconds = column("data_wait_cpu_seconds") + column("preparation_cpu_seconds")
+    return _by_ratio(seconds, column("data_wait_seconds") + column("preparation_seconds"))
 
 
 def _judged(frame: pd.DataFrame, job: JobRecords, attempt: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

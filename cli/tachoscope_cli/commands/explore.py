@@ -85,8 +85,8 @@ def explore(
         number = listening.getsockname()[1]
         if not (is_loopback(host) or password_file or proxy_header):
             notice(
-                f"address {host!r} is not loopback, and neither --password-file nor --proxy-header is given: whoever reaches port "
-                f"{number} can see what the store holds"
+                f"address {host!r} is not loopback, and neither --password-file nor --proxy-header is given: anyone who can "
+                f"reach port {number} can see what the store holds"
             )
         typer.echo(f"http://{_shown(host)}:{number}/")
         missing = "://" not in url and not Path(url).is_dir()

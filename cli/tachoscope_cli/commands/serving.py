@@ -81,7 +81,7 @@ def serving(
 
 
 def _check(target: str | None, job: str | None, prometheus: str | None) -> None:
-    """Refuse what would be looked for as an address for a minute, and is none."""
+    """Refuse a target that is not an address, before it is polled for a minute."""
     if job is not None and not job.strip():
         raise TachoscopeError("--job is empty", fix="tachoscope store ls")
     if target is None or prometheus is not None or "://" in target or os.path.exists(target):

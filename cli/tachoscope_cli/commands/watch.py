@@ -65,7 +65,7 @@ def watch(
         Log(logging.getLogger("tachoscope")),
     )
     if web_config is None and not is_loopback(host):
-        notice(f"whoever reaches port {port} of {host} can see what jobs do: --web-config asks for a password")
+        notice(f"anyone who can reach port {port} of {host} can see what jobs do. Use --web-config to require a password")
     if missing:
         notice(f"store {url} does not exist yet")
     with signals(service):

@@ -1,4 +1,4 @@
-"""What each drill's runbook has to show of its fault, for whoever walks through it: see `walk.Expected`."""
+"""What each drill's runbook must show of its fault: see `walk.Expected`."""
 
 from __future__ import annotations
 

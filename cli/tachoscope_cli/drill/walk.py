@@ -79,7 +79,7 @@ class Walk:
     """A walk through the runbook of an alert that came.
 
     Args:
-        known: variables of the page that whoever is on call knows, such as addresses.
+        known: variables of the page that the person on call knows, such as addresses.
         say: is told what is asked.
     """
 

@@ -37,7 +37,7 @@ def places_of(paths: Sequence[str] | None, store: str | None) -> list[str]:
 
 
 def must_be_there(paths: Sequence[str], what: str) -> None:
-    """Refuse an empty path, and one that names nothing; patterns are left to whoever reads them.
+    """Refuse an empty path, and one that does not exist. Patterns are not checked.
 
     Args:
         what: how to name what is wanted, in the plural.

@@ -32,7 +32,7 @@ class Looking:
 
 
 def refuse_looks(option: str) -> None:
-    """Refuse an option that is about inference servers with what is none.
+    """Refuse an option for inference servers with anything else.
 
     Raises:
         TachoscopeError: there is one.

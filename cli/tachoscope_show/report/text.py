@@ -195,7 +195,7 @@ def source_text(source: Source) -> str:
     faults = [
         (source.dropped, "records dropped by the job's processes"),
         (source.cut_lines, "cut lines"),
-        (source.garbage_lines, "lines that are no records"),
+        (source.garbage_lines, "lines that are not records"),
         (source.implausible, "steps with impossible numbers"),
         (source.broken_objects, "objects of the store that cannot be read"),
         (source.unknown_kinds, "records of kinds from another version"),

@@ -117,7 +117,7 @@ def _not_judged(path: str, size: int, on_bytes: Callable[[int], None] | None) ->
 
 
 def _unlike_torch(records: list[zipfile.ZipInfo], size: int) -> str:
-    """Return why these are no records that can be compared with their CRC-32, or nothing."""
+    """Return why these records cannot be compared with their CRC-32, or an empty string."""
     if any(_is_packed(record) for record in records):
         return "it is compressed or encrypted, which torch.save's files are not"
     if sum(record.file_size for record in records) > size:

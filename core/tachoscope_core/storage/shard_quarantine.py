@@ -197,7 +197,7 @@ def load(path: Path) -> Shards:
     """Read a list; one that is not there is empty.
 
     Raises:
-        TachoscopeError: it cannot be read, is not a list, or is another user's: whoever writes it says which data are left out.
+        TachoscopeError: it cannot be read, is not a list, or belongs to another user, who could then choose which data is skipped.
     """
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:

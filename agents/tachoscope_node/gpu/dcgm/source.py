@@ -26,7 +26,7 @@ def gpu_collector(
     """Return who reads the GPUs, None where nobody does. What is off is not even imported.
 
     Args:
-        nvml: auto: a node without the driver is none to worry about; on: it is a failure.
+        nvml: auto: a node without the driver is not an error. on: it is a failure.
         state: the agent's state directory. expected: GPUs that the node should have, 0: the most that were ever seen.
         on_xid: gets UUID, PCI bus id, code and Unix time of an Xid error. log: gets a sentence when a GPU's condition changes.
         dcgm_url: of a dcgm-exporter's page; empty: none is read. on_dcgm_xid: gets an Xid error that the exporter reports.

@@ -1,4 +1,4 @@
-"""Xid errors that a dcgm-exporter reports: it does so late, and others may have told of them before."""
+"""Xid errors that a dcgm-exporter reports. It reports them late: another source may have counted them already."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def health_page(node_name: str, board: Board, xids: Sequence[XidError], at: floa
                 "source": seen.xid.source,
                 "count": seen.count,
                 "last_seen": seen.last_seen,
-                "mended": seen.mended,
+                "reset_since": seen.reset_since,
                 "detail": seen.detail,
             }
             for seen in xids[:LAST_XIDS]

@@ -216,8 +216,8 @@ def _errors(xids: Sequence[XidError], now: float) -> list[Reason]:
     for seen in xids:
         age = max(now - seen.last_seen, 0.0)
         severity = seen.xid.severity
-        mended = seen.mended and seen.xid.action != "inspect_hardware"
-        if severity == "none" or age > limit or mended:
+        was_reset = seen.reset_since and seen.xid.action != "inspect_hardware"
+        if severity == "none" or age > limit or was_reset:
             continue
         text = f"Xid {seen.xid.label}, {seen.xid.name}: {age:.0f} s ago <= {limit:g} s"
         reasons.append(Reason(f"xid_{seen.xid.label}", age, "<=", limit, severity, seen.xid.action, text))

@@ -59,7 +59,7 @@ class XidError:
 
     Attributes:
         last_seen: Unix seconds. detail: what the kernel log said of the last one.
-        fixed: the GPU was reset, or the node booted, after the last one.
+        reset_since: the GPU was reset, or the node booted, after the last one.
     """
 
     uuid: str
@@ -68,7 +68,7 @@ class XidError:
     count: int
     last_seen: float
     detail: str
-    mended: bool
+    reset_since: bool
 
 
 class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -141,7 +141,8 @@ class _Count(msgspec.Struct):
 class _Gpu(msgspec.Struct):
     index: str = ""
     energy: float = 0.0
-    mended: float = 0.0
+    reset_at: float = msgspec.field(default=0.0, name="mended")
+    """Unix seconds of the last reset or boot; 0: none was seen."""
     codes: dict[int, _Count] = {}
 
 
@@ -167,7 +168,7 @@ class XidCounter:
         if self._saved.boot != boot.id:
             self._saved.boot = boot.id
             for gpu in self._saved.gpus.values():
-                gpu.mended = max(gpu.mended, boot.seconds)
+                gpu.reset_at = max(gpu.reset_at, boot.seconds)
 
     def seen(self, uuid: str, xid: int, unix_seconds: float, source: str, detail: str = "") -> bool:
         """Count an error unless another source reported the same one just before; say whether it was counted.
@@ -206,7 +207,7 @@ class XidCounter:
             if gpu is None:
                 return
             if back or (energy_joules is not None and energy_joules < gpu.energy):
-                gpu.mended = unix_seconds
+                gpu.reset_at = unix_seconds
                 self._changed = self._changed or bool(gpu.codes)
             gpu.index = index
             gpu.energy = energy_joules if energy_joules is not None else gpu.energy
@@ -215,7 +216,7 @@ class XidCounter:
         """Return all errors ever seen, those of the last minutes first."""
         with self._lock:
             found = [
-                XidError(uuid, gpu.index, about(code), count.count, count.last_seen, count.detail, count.last_seen <= gpu.mended)
+                XidError(uuid, gpu.index, about(code), count.count, count.last_seen, count.detail, count.last_seen <= gpu.reset_at)
                 for uuid, gpu in self._saved.gpus.items()
                 for code, count in gpu.codes.items()
             ]

@@ -1,4 +1,4 @@
-"""How many bytes an element of a type takes, whoever named the type."""
+"""Bytes of an element, by the type's name in PyTorch, NCCL or CUDA."""
 
 from __future__ import annotations
 

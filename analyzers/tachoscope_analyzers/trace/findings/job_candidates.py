@@ -21,7 +21,7 @@ _FEW = "record more steps (10 and more): in so few, one rank may be last by chan
 _SLOW_RATIO = 0.5
 """Design choice: a group that moves less than half of what its sisters move is slow; by a few per cent all of them differ."""
 _EXPLAINED_RATIO = 0.5
-"""Design choice: lateness is work only where more than half of it is longer computing of whoever was late."""
+"""Design choice: lateness is work only where more than half of it is longer computing of the late rank."""
 
 
 def across_ranks(job: JobTraces, split: JobLosses) -> list[Candidate]:

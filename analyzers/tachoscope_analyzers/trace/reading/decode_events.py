@@ -198,7 +198,7 @@ def _one(text: bytes, offset: int, counts: Counter[str]) -> Any:
     if len(text) > _MOST_MENDED_BYTES:
         raise MalformedEventError("it is broken, and too long to be fixed", offset, text)
     try:
-        row = json.loads(mended(text), strict=False, parse_float=str)
+        row = json.loads(repaired(text), strict=False, parse_float=str)
     except RecursionError:
         raise MalformedEventError("it is nested too deeply", offset, text) from None
     except ValueError as error:
@@ -221,7 +221,7 @@ _MOST_DIGITS = 19
 _BAD_ESCAPE = re.compile(r'\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4})')
 
 
-def mended(text: bytes) -> str:
+def repaired(text: bytes) -> str:
     """Return text with what writers get wrong set right: bytes that are no UTF-8, and lone backslashes (paths of Windows)."""
     return _BAD_ESCAPE.sub(r"\\\\", text.decode("utf-8", errors="replace"))
 

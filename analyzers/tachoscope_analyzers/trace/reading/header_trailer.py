@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from tachoscope_analyzers.trace.reading.decode_events import mended
+from tachoscope_analyzers.trace.reading.decode_events import repaired
 
 _ABSENT = Raw(b"")
 _MOST_BYTES = 16 << 20
@@ -57,7 +57,7 @@ def _mended(text: bytes) -> dict[str, Any] | None:
     if len(text) > _MOST_BYTES:
         return None
     try:
-        found = json.loads(mended(text), strict=False)
+        found = json.loads(repaired(text), strict=False)
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None

@@ -156,7 +156,7 @@ def trust(policy: Policy, where: str) -> list[Placed]:
         happenings(
             "Lines that were not counted",
             About(
-                "Lines of the Inspector that are no operations or cannot be true, by what is wrong with them.",
+                "Lines of the Inspector that are not operations, or are impossible, by what is wrong with them.",
                 "none, but for one that is cut where a process ends",
                 "malformed, implausible: another version of the plugin. Oversized: something else writes there",
                 _NO_FAULT,

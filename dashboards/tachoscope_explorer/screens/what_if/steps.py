@@ -210,7 +210,7 @@ def _limits() -> None:
         st.markdown(
             "A step lasts as long as its latest rank's own time and the transfer. Each step is put together again without "
             "what is ticked: on **all ranks** the whole state is gone; of a **single rank** only what it has beyond the "
-            "usual rank (the lower median). The wait then goes to whoever is latest without it, so no answer is a mere "
+            "usual rank (the lower median). The wait then goes to the rank that is latest without it, so no answer is a mere "
             "subtraction, and nobody saves more by fixing ranks than somebody waited. It does not know what else would "
             "change: a loader that nobody waits for still needs its cores. Goodput is the computing that is left over the "
             "time that is left."

@@ -67,8 +67,8 @@ PLANTS: dict[str, tuple[Plant, Sequence[float], Sequence[float]]] = {
 """For each rule: how to plant a value, values that are fine, and values that are not."""
 
 
-def error(code: int, age: float = 10.0, *, mended: bool = False) -> XidError:
-    return XidError(uuid(0), "0", about(code), 1, NOW - age, "", mended)
+def error(code: int, age: float = 10.0, *, reset_since: bool = False) -> XidError:
+    return XidError(uuid(0), "0", about(code), 1, NOW - age, "", reset_since)
 
 
 def test_every_rule_of_the_thresholds_is_planted_here_and_has_a_source() -> None:
@@ -170,8 +170,8 @@ def test_an_xid_error_counts_for_a_day_or_until_the_reset_that_it_asks_for() -> 
     day = thresholds().xid_seconds
     assert look([reading()], [error(79, age=day - 1)]).state == "unhealthy"
     assert look([reading()], [error(79, age=day + 1)]).state == "healthy"
-    assert look([reading()], [error(79, mended=True)]).state == "healthy"
-    assert look([reading()], [error(92, mended=True)]).state == "degraded", "a reset fixes no hardware that must be inspected"
+    assert look([reading()], [error(79, reset_since=True)]).state == "healthy"
+    assert look([reading()], [error(92, reset_since=True)]).state == "degraded", "a reset fixes no hardware that must be inspected"
 
 
 @pytest.mark.parametrize("number", range(9))

@@ -13,7 +13,7 @@ STEPPED = 10_000.0
 
 
 def seen(xid: int, uuid: str = MINE, at: float = STEPPED + 5.0) -> XidError:
-    return XidError(uuid, "0", about(xid), 1, at, "", mended=False)
+    return XidError(uuid, "0", about(xid), 1, at, "", reset_since=False)
 
 
 def reading(fault: str, uuid: str = MINE) -> Reading:

@@ -197,7 +197,7 @@ def test_after_a_boot_the_whole_log_is_new(node: Node) -> None:
     node.log.write(XID.format(79), at=5.0)
     node.restart()
     assert node.collect() == {(uuid(3), "79"): 2}
-    assert not node.counter.all()[0].mended
+    assert not node.counter.all()[0].reset_since
 
 
 def test_an_error_that_comes_while_the_agent_reads_has_the_agents_time(node: Node) -> None:

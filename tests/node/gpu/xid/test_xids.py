@@ -180,19 +180,19 @@ def test_a_reset_mends_what_was_before_it_and_not_what_comes_after() -> None:
     counted.know(GPU, "3", 1999.0, energy_joules=5e6)
     counted.seen(GPU, 48, 2000.0, "nvml")
     counted.know(GPU, "3", 2001.0, energy_joules=5e6 + 300)
-    assert not counted.all()[0].mended
+    assert not counted.all()[0].reset_since
 
     counted.know(GPU, "3", 2060.0, energy_joules=12.0)
-    assert counted.all()[0].mended
+    assert counted.all()[0].reset_since
     counted.seen(GPU, 48, 2100.0, "nvml")
-    assert not counted.all()[0].mended
+    assert not counted.all()[0].reset_since
 
 
 def test_a_gpu_that_was_lost_and_is_back_was_reset() -> None:
     counted = counter()
     counted.seen(GPU, 79, 2000.0, "nvml")
     counted.know(GPU, "3", 2100.0, None, back=True)
-    assert counted.all()[0].mended
+    assert counted.all()[0].reset_since
 
 
 def test_a_reset_while_the_agent_was_away_is_seen_by_the_energy_counter(tmp_path: Path) -> None:
@@ -202,9 +202,9 @@ def test_a_reset_while_the_agent_was_away_is_seen_by_the_energy_counter(tmp_path
     before.save()
 
     after = counter(tmp_path)
-    assert not after.all()[0].mended
+    assert not after.all()[0].reset_since
     after.know(GPU, "3", 2500.0, energy_joules=700.0)
-    assert after.all()[0].mended
+    assert after.all()[0].reset_since
 
 
 def test_a_boot_mends_what_was_before_it(tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_a_boot_mends_what_was_before_it(tmp_path: Path) -> None:
     before.save()
 
     after = counter(tmp_path, Boot("boot-2", 5000.0))
-    assert after.all()[0].mended
+    assert after.all()[0].reset_since
     after.seen(GPU, 79, 5060.0, "kernel_log")  # printed before the agent started, after the boot
-    assert not after.all()[0].mended
+    assert not after.all()[0].reset_since
     assert count(after, "79") == 2
