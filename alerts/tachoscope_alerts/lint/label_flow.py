@@ -12,10 +12,10 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from tachoscope_alerts import promql
 from tachoscope_alerts.compile.sli_expressions import bound_matcher, bound_text
 from tachoscope_alerts.lint.catalogue import PARTS, SCRAPE_LABELS, Catalogue, KnownSeries
-from tachoscope_alerts.promql import parser as promql
-from tachoscope_alerts.promql.parser import Aggregation, Binary, Call, Constant, Expression, Matcher, Series, Window
+from tachoscope_alerts.promql import Aggregation, Binary, Call, Constant, Expression, Matcher, Series, Window
 
 _OF_COUNTERS = frozenset({"rate", "irate", "increase", "resets"})
 _SCALARS = frozenset({"scalar", "time", "pi"})

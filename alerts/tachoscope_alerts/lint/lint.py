@@ -19,7 +19,7 @@ from tachoscope_alerts.compile.sli_expressions import number
 from tachoscope_alerts.lint import rule_expressions as rule_lint
 from tachoscope_alerts.lint.catalogue import Catalogue, KnownSeries, Type
 from tachoscope_alerts.lint.label_flow import Fault, faults, impossible_values, unknown_label, unknown_metric
-from tachoscope_alerts.promql.parser import Matcher
+from tachoscope_alerts.promql import Matcher
 from tachoscope_alerts.spec.burn_rate_windows import AIMS, DAY, FEASIBLE, LEAST_PAGING_BURN_RATE, Timing, duration, tiers
 from tachoscope_alerts.spec.slo import AtMost, MoreThan, Ratio, Selector, Slices, Slo
 from tachoscope_core.errors import TachoscopeError

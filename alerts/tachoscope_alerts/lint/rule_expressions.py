@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tachoscope_alerts import promql
 from tachoscope_alerts.compile import sli_expressions as expressions
 from tachoscope_alerts.lint.catalogue import Catalogue
 from tachoscope_alerts.lint.label_flow import KEEPING, Fault, faults, labels_of_absent
-from tachoscope_alerts.promql import parser as promql
-from tachoscope_alerts.promql.parser import Aggregation, Binary, Call, Constant, Series
+from tachoscope_alerts.promql import Aggregation, Binary, Call, Constant, Series
 from tachoscope_alerts.spec.burn_rate_windows import FEASIBLE, RAW_LIMIT_SECONDS, duration
 from tachoscope_alerts.spec.located_yaml import Section, Value, documents
 from tachoscope_core.errors import TachoscopeError

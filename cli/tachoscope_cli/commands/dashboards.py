@@ -63,7 +63,7 @@ def dashboards_build(
 
     The same input gives the same bytes.
     """
-    needs_dashboards("grafanalib", "promql_parser")
+    needs_dashboards("grafanalib")
     from tachoscope_dashboards import build
 
     made = _boards(policy, slos)
@@ -117,7 +117,7 @@ def dashboards_check(
 
     Exits with 1 if anything is an error. A note may stay.
     """
-    needs_dashboards("grafanalib", "promql_parser")
+    needs_dashboards("grafanalib")
     from tachoscope_dashboards import check
     from tachoscope_dashboards.lint import lint as linter
     from tachoscope_dashboards.lint.expressions import asked
@@ -174,7 +174,7 @@ def dashboards_push(
 
     Exits with 1 if a board was refused.
     """
-    needs_dashboards("grafanalib", "promql_parser")
+    needs_dashboards("grafanalib")
     from tachoscope_dashboards import push
     from tachoscope_dashboards.grafana_api import Grafana
 

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-import promql_parser
-
-from tachoscope_alerts.promql import parser as promql
-from tachoscope_alerts.promql.parser import Call, Expression, Series, Window
+from tachoscope_alerts import promql
+from tachoscope_alerts.promql import Call, Constant, Expression, Series, Window
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_dashboards.lint import expressions, logql
 from tachoscope_dashboards.lint.board_json import Dashboard, Panel, Source, Target
@@ -130,9 +128,7 @@ def _target_promql(board: Dashboard) -> Iterator[Finding]:
             yield Finding(panel_named(panel.name), f"target {target.ref_id} has no expression", "give it one")
     for one in asked(board):
         if one.kind != "variable":
-            yield from (
-                Finding(one.where, f"{problem}: {short(one.expr)}", "correct the expression") for problem in _invalid(one.expr)
-            )
+            yield from (Finding(one.where, problem, "correct the expression") for problem in _invalid(one.expr))
 
 
 def _target_logql(board: Dashboard) -> Iterator[Finding]:
@@ -220,12 +216,12 @@ def _targets(board: Dashboard, speaks: Callable[[Source | str], bool]) -> Iterat
 def _invalid(expr: str) -> Iterator[str]:
     """Yield what makes an expression invalid."""
     try:
-        found = promql_parser.parse(plain(expr))
-    except ValueError as error:
+        found = promql.parse(plain(expr))
+    except TachoscopeError as error:
         yield str(error)
         return
-    if isinstance(found, promql_parser.MatrixSelector | promql_parser.StringLiteral):
-        yield "a range or a text is not a result"
+    if isinstance(found, Window) or (isinstance(found, Constant) and isinstance(found.value, str)):
+        yield f"a range or a text is not a result: {short(expr)}"
 
 
 def _tree(expr: str) -> Expression:
@@ -233,7 +229,7 @@ def _tree(expr: str) -> Expression:
     try:
         return promql.parse(expr)
     except TachoscopeError:
-        return promql.Constant("0")
+        return Constant(0.0)
 
 
 RULES: tuple[Rule, ...] = (

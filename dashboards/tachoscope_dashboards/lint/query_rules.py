@@ -8,10 +8,10 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 
+from tachoscope_alerts import promql
 from tachoscope_alerts.lint import rule_expressions as rule_lint
 from tachoscope_alerts.lint.catalogue import Catalogue, KnownSeries
 from tachoscope_alerts.lint.label_flow import labels_of
-from tachoscope_alerts.promql import parser as promql
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.metrics.metric import IDENTITY, NAMESPACE, WORKLOADS
 from tachoscope_dashboards.lint.board_json import Dashboard, Panel

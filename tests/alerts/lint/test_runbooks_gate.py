@@ -35,11 +35,11 @@ from runbook_pages import (
     queries,
     section,
 )
+from tachoscope_alerts import promql
 from tachoscope_alerts.compile import event_alerts as events
 from tachoscope_alerts.compile.runbooks import HEAD, HEADINGS, refresh, subjects
 from tachoscope_alerts.lint.catalogue import catalogue
 from tachoscope_alerts.lint.label_flow import faults
-from tachoscope_alerts.promql import parser as promql
 from tachoscope_alerts.spec import policy
 from tachoscope_alerts.spec.openslo import load
 from tachoscope_cli.app import app

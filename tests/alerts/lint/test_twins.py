@@ -10,6 +10,7 @@ from typing import Any
 from helpers import REPOSITORY
 from promtool_running import faults
 from sample_slos import PLACES
+from tachoscope_alerts import promql
 from tachoscope_alerts.compile import event_alerts as events
 from tachoscope_alerts.compile.event_alerts import EventAlert
 from tachoscope_alerts.compile.planted_series import Stretch, labels_of, of_events, of_slices
@@ -17,7 +18,6 @@ from tachoscope_alerts.compile.rules import groups
 from tachoscope_alerts.compile.sli_expressions import quoted
 from tachoscope_alerts.lint import rule_expressions as rule_lint
 from tachoscope_alerts.lint.catalogue import catalogue
-from tachoscope_alerts.promql import parser as promql
 from tachoscope_alerts.spec import openslo
 from tachoscope_alerts.spec.burn_rate_windows import Timing, seconds_of, tiers
 from tachoscope_alerts.spec.slo import Slices, Slo

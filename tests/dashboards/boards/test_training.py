@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from planted import POLICY, Answer, colors, expression, filled, links, made, panels, written, wrong
-from tachoscope_alerts.promql import parser as promql
+from tachoscope_alerts import promql
 from tachoscope_core.metrics.training import RANK_STATES, TRAINING_STATES
 from tachoscope_core.report import palette
 from tachoscope_dashboards.boards.training import board as training

@@ -1,1 +1,0 @@
-"""PromQL taken apart."""
