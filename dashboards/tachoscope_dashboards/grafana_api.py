@@ -6,15 +6,14 @@ another machine.
 
 from __future__ import annotations
 
-import http.client
-import ipaddress
+import http
 import json
-import urllib.error
-import urllib.request
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.net.allowed_hosts import is_loopback
+from tachoscope_core.net.http_client import HttpError, ask
 
 ANSWER_SECONDS = 30.0
 MOST_BYTES = 16 << 20
@@ -51,10 +50,6 @@ class Grafana:
         if not token or not token.isascii() or not token.isprintable() or " " in token:
             raise TachoscopeError("the token is empty, or holds what no token has", fix="one line, as Grafana showed it")
         self._token = token
-        handlers: list[urllib.request.BaseHandler] = [_NoRedirects()]
-        if _is_here(urlsplit(self.url).hostname or ""):
-            handlers.append(urllib.request.ProxyHandler({}))
-        self._opener = urllib.request.build_opener(*handlers)
 
     def ask(self, path: str, body: dict[str, Any] | None = None) -> Answer:
         """Return the answer to a GET, or with a body to a POST; also where Grafana does not find it, or refuses it as it is.
@@ -64,18 +59,13 @@ class Grafana:
         """
         headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json", "Content-Type": "application/json"}
         data = None if body is None else json.dumps(body, allow_nan=False).encode()
-        request = urllib.request.Request(f"{self.url}{path}", data=data, headers=headers)  # noqa: S310  # checked in __init__
+        url = f"{self.url}{path}"
         try:
-            with self._opener.open(request, timeout=ANSWER_SECONDS) as answer:
-                status, content = answer.status, answer.read(MOST_BYTES + 1)
-        except urllib.error.HTTPError as error:
-            with error:
-                status, content = error.code, error.read(MOST_BYTES + 1)
-                self._refuse_redirect(status, error.headers.get("Location", ""))
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            reason = getattr(error, "reason", None) or error
-            raise TachoscopeError(f"could not ask the Grafana {self.url}: {self._without_token(str(reason))}") from None
-        return self._understood(path, status, content)
+            answer = ask(url, seconds=ANSWER_SECONDS, most_bytes=MOST_BYTES, body=data, headers=headers, proxies=True)
+        except HttpError as error:
+            raise TachoscopeError(f"could not ask the Grafana {self.url}: {self._without_token(str(error))}") from None
+        self._refuse_redirect(answer.status, answer.headers.get("Location", ""))
+        return self._understood(path, answer.status, answer.content)
 
     def _understood(self, path: str, status: int, content: bytes) -> Answer:
         try:
@@ -103,13 +93,6 @@ class Grafana:
         return text.replace(self._token, "<token>")
 
 
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Lets a redirect be an answer: a client that follows it sends the token along."""
-
-    def redirect_request(self, *_: Any) -> None:
-        """Make no request."""
-
-
 def _checked(url: str, *, insecure: bool) -> str:
     try:
         parts = urlsplit(url)
@@ -120,15 +103,7 @@ def _checked(url: str, *, insecure: bool) -> str:
         raise TachoscopeError("the address holds a user or a password", fix="give a token by --token-file or --token-env")
     if not usable or parts.query or parts.fragment:
         raise TachoscopeError(f"{url!r} is not an http:// or https:// address of a Grafana", fix="write https://host")
-    if parts.scheme == "http" and not insecure and not _is_here(parts.hostname or ""):
+    if parts.scheme == "http" and not insecure and not is_loopback(parts.hostname or ""):
         fix = "use https://, or --insecure if the network between is yours"
         raise TachoscopeError(f"{url} is plain http to another machine, and who listens would have the token", fix=fix)
     return url.rstrip("/")
-
-
-def _is_here(host: str) -> bool:
-    """Return whether a host is this machine."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.rstrip(".").lower() == "localhost"

@@ -115,7 +115,7 @@ def test_too_large_an_answer_is_none(grafana: FakeGrafana, monkeypatch: pytest.M
     monkeypatch.setattr(grafana_api, "MOST_BYTES", 100)
     grafana.raw = b'"' + b"x" * 1000 + b'"'
 
-    assert "does not answer as a Grafana does" in refused(grafana.url)
+    assert "it sends more than 100 bytes" in refused(grafana.url)
 
 
 def test_where_nobody_answers_is_said() -> None:

@@ -9,20 +9,19 @@ Azure 30 seconds before at least: https://learn.microsoft.com/azure/virtual-mach
 
 from __future__ import annotations
 
-import http.client
 import threading
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Final, Literal
-from urllib.parse import urlsplit
 
 import msgspec
 
 from tachoscope.preemption.notice_file import Notice
 from tachoscope_core.metrics.metric import Metric
 from tachoscope_core.metrics.training import PREEMPTION_NOTICE
+from tachoscope_core.net.http_client import ask
 from tachoscope_node.collectors.collector import NoDataError
 from tachoscope_service.metrics.family import Family
 
@@ -32,7 +31,7 @@ METADATA_URL = "http://169.254.169.254"
 ANSWER_SECONDS = 2.0
 _MOST_BYTES = 1 << 20
 _TOKEN_SECONDS = 21600
-_WRONG = (http.client.HTTPException, OSError, ValueError, msgspec.DecodeError)
+_WRONG = (OSError, ValueError, msgspec.DecodeError)
 
 
 class MetadataError(Exception):
@@ -60,7 +59,7 @@ class Metadata:
 
     def __init__(self, provider: Provider, url: str = "", *, unix_clock: Callable[[], float] = time.time) -> None:
         self._ask = {"aws": self._aws, "gcp": self._gcp, "azure": self._azure}[provider]
-        self._url = urlsplit(url or METADATA_URL)
+        self._url = (url or METADATA_URL).rstrip("/")
         self._unix_clock = unix_clock
         self._token = ""
         self._machine: str | None = None
@@ -77,13 +76,9 @@ class Metadata:
             raise MetadataError(f"{type(error).__name__}: {error}"[:200]) from None
 
     def _request(self, path: str, headers: Mapping[str, str], *, method: str = "GET") -> tuple[int, bytes]:
-        connection = http.client.HTTPConnection(self._url.hostname or "", self._url.port, timeout=ANSWER_SECONDS)
-        try:
-            connection.request(method, path, headers=dict(headers))
-            answer = connection.getresponse()
-            return answer.status, answer.read(_MOST_BYTES)
-        finally:
-            connection.close()
+        url = f"{self._url}{path}"
+        answer = ask(url, seconds=ANSWER_SECONDS, most_bytes=_MOST_BYTES, method=method, headers=headers)
+        return answer.status, answer.content
 
     def _page(self, path: str, headers: Mapping[str, str]) -> bytes:
         status, body = self._request(path, headers)

@@ -6,7 +6,6 @@ import contextlib
 import json
 import subprocess
 import urllib.parse
-import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,9 @@ import yaml
 
 from tachoscope_alerts.spec.burn_rate_windows import Timing, duration
 from tachoscope_cli.drill.processes import free_port, program, running, wait_until
+from tachoscope_core.net.http_client import get
 
 _START_SECONDS = 30.0
-_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # it is this machine: no proxy leads there
 
 
 @contextlib.contextmanager
@@ -70,16 +69,14 @@ def samples(url: str, query: str) -> list[tuple[dict[str, str], float]]:
     """Return the labels and values that an instant query gives a Prometheus now.
 
     Raises:
-        OSError: it does not answer, or refuses the query.
+        HttpError: it does not answer; StatusError: it refuses the query.
     """
-    with _direct.open(f"{url}/api/v1/query?{urllib.parse.urlencode({'query': query})}", timeout=10) as answer:
-        found = json.load(answer)["data"]["result"]
+    found = json.loads(get(f"{url}/api/v1/query?{urllib.parse.urlencode({'query': query})}", seconds=10.0))["data"]["result"]
     return [(one["metric"], float(one["value"][1])) for one in found]
 
 
 def _wait_until_ready(url: str, name: str, log: Path, process: subprocess.Popen[bytes]) -> None:
     def ready() -> bool | None:
-        with _direct.open(f"{url}/-/ready", timeout=5) as answer:
-            return True if answer.status == 200 else None
+        return get(f"{url}/-/ready", seconds=5.0) is not None
 
     wait_until(ready, _START_SECONDS, f"{name} is ready", {name: log}, process)

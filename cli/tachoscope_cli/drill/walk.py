@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 import time
-import urllib.error
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +20,7 @@ from tachoscope_cli.drill.prometheus_alertmanager import samples
 from tachoscope_cli.drill.webhook_receiver import Arrival
 from tachoscope_cli.runbooks.pages import in_query, page_of
 from tachoscope_cli.runbooks.parts import Command, Query, Row, healthy, parts, queries_named_in
+from tachoscope_core.net.http_client import StatusError
 
 RUN = frozenset({"cat", "curl", "df", "head", "kill", "ls", "ps", "py-spy", "sort", "tachoscope", "tail"})
 """Programs that a walk runs: they read, or reach the drill's own processes only. A cluster is nobody's to be drilled."""
@@ -149,7 +149,7 @@ class Walk:
         def judged() -> tuple[Verdict, str]:
             try:
                 rows = samples(self.prometheus_url, expression)
-            except urllib.error.HTTPError as error:
+            except StatusError as error:
                 return "WRONG", f"Prometheus refuses it: {error}"
             self._take(query, rows)
             if not rows and query.number not in self.expected.shows and (absent := self._unmeasured(expression)):

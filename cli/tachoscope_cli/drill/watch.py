@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import re
 import sys
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tachoscope_cli.drill.agent import Agent
 from tachoscope_cli.drill.processes import free_port, running, wait_until
 from tachoscope_core.metrics.watch import WATCH_LAST_CYCLE
+from tachoscope_core.net.http_client import get
 
 EVERY_SECONDS, OVER_SECONDS = 1.0, 10.0
 """In place of a minute, and of two."""
 _START_SECONDS = 60.0
-_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 @contextmanager
@@ -31,8 +30,8 @@ def watch(agent: Agent) -> Iterator[str]:
     command = [sys.executable, "-m", "tachoscope_cli.main", "watch", "--store", str(agent.store), *how]
 
     def ended_a_cycle() -> bool | None:
-        with _direct.open(f"http://{target}/metrics", timeout=10) as answer:
-            return True if re.search(rf"^{WATCH_LAST_CYCLE.name} ".encode(), answer.read(), re.MULTILINE) else None
+        page = get(f"http://{target}/metrics", seconds=10.0)
+        return True if re.search(rf"^{WATCH_LAST_CYCLE.name} ".encode(), page, re.MULTILINE) else None
 
     with running(command, log, agent.environment()) as process:
         wait_until(ended_a_cycle, _START_SECONDS, "the watch has looked once", {"the watch": log}, process)

@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import threading
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -23,6 +22,8 @@ from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.metrics.checkpoints import VERIFIED_TIMESTAMP
 from tachoscope_core.metrics.metric import Metric
 from tachoscope_core.metrics.training import STEPS
+from tachoscope_core.net import http_client
+from tachoscope_core.net.http_client import HttpError, get
 
 CLIENTS, PAUSE_SECONDS = 20, 1.0
 LATE_SECONDS = 0.5
@@ -33,7 +34,6 @@ than one of them, and more than a segment of the spool becomes."""
 _MANY_STEPS = 1_000_000
 _ENOUGH_STEPS = 20
 _TRAINS_SECONDS = 90.0
-_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,9 +163,8 @@ def _wait_for_steps(folder: Path, agent: Agent, process: subprocess.Popen[bytes]
 
 def _value(agent: Agent, metric: Metric) -> float | None:
     """Return the sum of a metric of the drill's job; None: the agent has no such series."""
-    with _direct.open(f"http://{agent.target}/metrics", timeout=10) as answer:
-        pattern = rf'^{metric.name}\{{[^}}]*training_job="drill"[^}}]*\}} (\S+)'.encode()
-        values = re.findall(pattern, answer.read(), re.MULTILINE)
+    page = get(f"http://{agent.target}/metrics", seconds=10.0)
+    values = re.findall(rf'^{metric.name}\{{[^}}]*training_job="drill"[^}}]*\}} (\S+)'.encode(), page, re.MULTILINE)
     return sum(map(float, values)) if values else None
 
 
@@ -197,8 +196,8 @@ def _asking(url: str) -> Iterator[None]:
     def ask(number: int) -> None:
         stop.wait(PAUSE_SECONDS * number / CLIENTS)
         while not stop.is_set():
-            with contextlib.suppress(OSError), _direct.open(url, data=b"a prompt", timeout=30) as answer:
-                answer.read()
+            with contextlib.suppress(HttpError):
+                http_client.ask(url, seconds=30.0, most_bytes=1 << 20, body=b"a prompt")
             stop.wait(PAUSE_SECONDS)
 
     clients = [threading.Thread(target=ask, args=(number,), daemon=True) for number in range(CLIENTS)]

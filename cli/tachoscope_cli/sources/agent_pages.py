@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import urllib.request
-
+from tachoscope_core.net.http_client import get
 from tachoscope_core.storage.spool import LiveAgent
 
 _BEHIND = "the store is behind: "
-_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # it is this machine: no proxy leads there
 
 
 def page(agent: LiveAgent, path: str) -> str:
@@ -16,8 +14,7 @@ def page(agent: LiveAgent, path: str) -> str:
     Raises:
         OSError: it cannot be read from here; it may need a password.
     """
-    with _direct.open(f"{agent.url}{path}", timeout=5) as answer:
-        return str(answer.read().decode(errors="replace"))
+    return get(f"{agent.url}{path}", seconds=5.0).decode(errors="replace")
 
 
 def why_behind(agent: LiveAgent) -> str:

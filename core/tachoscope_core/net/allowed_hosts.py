@@ -48,7 +48,7 @@ class HostNames:
 
 def is_loopback(host: str) -> bool:
     """Return whether only this machine reaches what listens at an address."""
-    return host == "localhost" or (_is_number(host) and ipaddress.ip_address(host).is_loopback)
+    return host.rstrip(".").lower() == "localhost" or (_is_number(host) and ipaddress.ip_address(host).is_loopback)
 
 
 def within(address: str, networks: Iterable[ipaddress.IPv4Network | ipaddress.IPv6Network]) -> bool:

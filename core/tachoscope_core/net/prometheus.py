@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import http.client
 import json
-import time
-import urllib.error
 import urllib.parse
-import urllib.request
 from collections.abc import Mapping
 from typing import Any
 
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.net.http_client import HttpError, TooLongError
+from tachoscope_core.net.http_client import ask as ask_server
 
 ANSWER_SECONDS = 60.0
 MOST_BYTES = 32 << 20
@@ -86,39 +84,21 @@ def fetch(
     form = urllib.parse.urlencode({**asked, "timeout": f"{ANSWER_SECONDS:g}s"} if post else asked)
     query = asked.get("query") or asked.get("match[]", "")
     target = f"{url.rstrip('/')}/api/v1/{path}" + ("" if post else f"?{form}")
+    if not target.startswith(("http://", "https://")):
+        raise TachoscopeError(f"{url!r} is not an http:// or https:// URL of a Prometheus", fix="such as http://127.0.0.1:9090")
+    body = form.encode() if post else None
     try:
-        if urllib.parse.urlsplit(target).scheme not in {"http", "https"}:
-            raise TachoscopeError(f"{url!r} is not an http:// or https:// URL of a Prometheus", fix="such as http://127.0.0.1:9090")
-        body = form.encode() if post else None
-        with urllib.request.urlopen(target, data=body, timeout=ANSWER_SECONDS) as answer:  # noqa: S310  # checked above
-            content = _read(answer, most_bytes)
-    except urllib.error.HTTPError as error:
-        with error:
-            raise _refused(url, query, error.code, error.read(1 << 16)) from None
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        reason = getattr(error, "reason", None) or error
-        raise TachoscopeError(f"could not ask the Prometheus {url}: {reason}") from None
-    if len(content) > most_bytes:
-        raise TachoscopeError(f"{url} has more than {most_bytes >> 20} MiB for {query[:80]}", fix=less)
+        answer = ask_server(target, seconds=ANSWER_SECONDS, most_bytes=most_bytes, body=body, proxies=True)
+    except TooLongError:
+        raise TachoscopeError(f"{url} has more than {most_bytes >> 20} MiB for {query[:80]}", fix=less) from None
+    except HttpError as error:
+        raise TachoscopeError(f"could not ask the Prometheus {url}: {error}") from None
+    if answer.status != 200:
+        raise _refused(url, query, answer.status, answer.content)
     try:
-        return json.loads(content)["data"]
+        return json.loads(answer.content)["data"]
     except (ValueError, KeyError, TypeError):
         raise _no_prometheus(url) from None
-
-
-def _read(answer: Any, most_bytes: int) -> bytes:
-    """Return the body, or one byte more than `most_bytes` of a longer one.
-
-    Raises:
-        TimeoutError: it does not end within `ANSWER_SECONDS`, however steadily it drips.
-    """
-    deadline = time.monotonic() + ANSWER_SECONDS
-    content = bytearray()
-    while len(content) <= most_bytes and (part := answer.read1(1 << 16)):
-        content += part
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"no whole answer within {ANSWER_SECONDS:g} s")
-    return bytes(content[: most_bytes + 1])
 
 
 def _refused(url: str, query: str, status: int, content: bytes) -> TachoscopeError:
