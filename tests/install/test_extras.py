@@ -69,7 +69,7 @@ PACKAGES = {
 }
 BEYOND = {
     "tachoscope_core.yaml_text": "analyze",
-    "tachoscope_service.metrics.otlp.session": "otlp",
+    "tachoscope_service.metrics.otlp.exchange": "otlp",
     "tachoscope_service.metrics.otlp.points": "otlp",
 }
 """Modules that need another extra than their package's."""

@@ -26,7 +26,7 @@ def test_every_fault_of_the_settings_is_named_without_secrets(tmp_path: Path) ->
     assert "hunter2" not in "".join(found) + repr(bad)
 
 
-@pytest.mark.parametrize("endpoint", ["", "collector:4318", "ftp://c", "http://", "http://c:99999", "http://[::1"])
+@pytest.mark.parametrize("endpoint", ["", "collector:4318", "ftp://c", "http://", "http://c:99999", "http://[::1", "http://c/a b"])
 def test_an_endpoint_that_is_no_http_url_is_a_fault(endpoint: str) -> None:
     assert [fault for fault in faults(OtlpSettings(endpoint)) if fault.startswith("endpoint: ")]
 

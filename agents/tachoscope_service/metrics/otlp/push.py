@@ -1,13 +1,11 @@
 """The push of metrics by OTLP/HTTP: settings, and the thread that pushes.
 
 Metrics are cumulative, so each push sends the newest values and nothing is queued: a receiver that is away costs a gap in the
-series and no memory. Knows nothing of where families come from. What it needs of OpenTelemetry and requests (25 MiB with the
-first push, measured) is imported when a push is made.
+series and no memory. Knows nothing of where families come from. What it needs of OpenTelemetry is imported when a push is made.
 """
 
 from __future__ import annotations
 
-import logging
 import math
 import os
 import random
@@ -15,7 +13,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 from urllib.parse import SplitResult, urlsplit
 
 import msgspec
@@ -29,21 +27,19 @@ Outcome = Literal["ok", "partial", "failed"]
 _RETRY_AFTER_LIMIT_SECONDS = 300.0
 """Longest that a receiver's Retry-After is heeded: one wrong answer must not silence a node for a day."""
 
-_GRACE_SECONDS = 0.25
-"""After the timeout, until a request that still goes on is cut off: the SDK's own timeout then has had its chance."""
-
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _HEADER_VALUE = re.compile(r"[\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?")
 _WAYS_OUT = {401: "check otlp.headers", 403: "check otlp.headers", 404: "check the path of otlp.endpoint"}
 
 
 class OtlpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where and how metrics are pushed. What is left out here, the SDK takes from OTEL_EXPORTER_OTLP_HEADERS and its like.
+    """Where and how metrics are pushed.
 
     Attributes:
         endpoint: URL of the receiver, required; `/v1/metrics` is appended to one without a path.
         interval_seconds: from push to push. timeout_seconds: of one push with its retries.
-        headers: sent with each push; secrets, never shown. ca_file: PEM file of those who may sign the receiver's certificate.
+        headers: sent with each push, after those of OTEL_EXPORTER_OTLP_HEADERS; secrets, never shown.
+        ca_file: PEM file of those who may sign the receiver's certificate.
         cert_file, key_file: PEM files of our own certificate. resource: attributes that win over those found.
     """
 
@@ -101,7 +97,8 @@ def _endpoint_faults(endpoint: str) -> list[str]:
     example = "give a URL such as http://collector:4318"
     try:
         url = urlsplit(endpoint)
-        usable = url.scheme in {"http", "https"} and bool(url.hostname) and (url.port is None or url.port > 0)
+        plain = endpoint.isascii() and endpoint.isprintable() and " " not in endpoint
+        usable = plain and url.scheme in {"http", "https"} and bool(url.hostname) and (url.port is None or url.port > 0)
     except ValueError:
         return [f"endpoint: {_shown(endpoint)!r} is not a URL: {example}"]
     if not usable:
@@ -152,31 +149,27 @@ class OtlpPush:
         boot_time_seconds: float | None = None,
     ) -> None:
         try:
-            from opentelemetry.exporter.otlp.proto.http import Compression, metric_exporter
-            from opentelemetry.sdk.metrics.export import MetricExportResult
-
-            from tachoscope_service.metrics.otlp import points as otlp_points
-            from tachoscope_service.metrics.otlp import session as otlp_http
+            from tachoscope_service.metrics.otlp import exchange, points
         except ImportError:
             raise missing() from None
         self.exports: dict[str, int] = dict.fromkeys(get_args(Outcome), 0)
         self._settings = settings
         self._families = families
         self._log = log
-        self._http, self._sdk, self._success = otlp_http, metric_exporter, MetricExportResult.SUCCESS
-        self._compression = Compression.Gzip if settings.compression == "gzip" else Compression.NoCompression
-        boot = otlp_points.boot_time() if boot_time_seconds is None else boot_time_seconds
-        self._points = otlp_points.Points({**resource, **settings.resource}, start_time_seconds, boot or start_time_seconds)
-        self._session = otlp_http.BoundedSession()
-        self._url = _url(settings.endpoint).geturl()
-        self._exporter = self._new_exporter(settings.timeout_seconds)
+        boot = points.boot_time() if boot_time_seconds is None else boot_time_seconds
+        self._points = points.Points({**resource, **settings.resource}, start_time_seconds, boot or start_time_seconds)
+        self._receiver = exchange.Receiver(
+            _url(settings.endpoint).geturl(),
+            headers={**exchange.headers_of(os.environ), **settings.headers},
+            compressed=settings.compression == "gzip",
+            files=exchange.TlsFiles(settings.ca_file, settings.cert_file, settings.key_file),
+        )
         self._one_at_a_time = threading.Lock()
         self._outcome = ""
         self._not_before = 0.0
         self._stopping = threading.Event()
         self._deadline = 0.0
         self._thread: threading.Thread | None = None
-        _silence("opentelemetry.exporter", "urllib3.connectionpool")
 
     def start(self) -> None:
         """Push every interval, from a random moment of the first: nodes that start together do not push together."""
@@ -187,16 +180,12 @@ class OtlpPush:
         """Push a last time and end; return within the deadline even if the receiver does not answer."""
         self._deadline = time.monotonic() + deadline_seconds
         self._stopping.set()
-        self._exporter.shutdown()  # wakes it from the wait before a retry
         if self._thread is not None:
             self._thread.join(max(deadline_seconds, 0.0))
-            if self._thread.is_alive():
-                self._session.cut_off()
-        self._session.close()
 
     def push(self) -> Outcome:
         """Push the newest values now, and wait for the outcome."""
-        return self._push(self._exporter, self._settings.timeout_seconds)
+        return self._push(self._settings.timeout_seconds)
 
     def _run(self) -> None:
         interval = self._settings.interval_seconds
@@ -205,74 +194,45 @@ class OtlpPush:
             began = time.monotonic()
             self.push()
             delay = max(began + interval, self._not_before) - time.monotonic()
-        left = min(self._deadline - time.monotonic() - _GRACE_SECONDS, self._settings.timeout_seconds)
+        left = min(self._deadline - time.monotonic(), self._settings.timeout_seconds)
         if left > 0:
-            self._push(self._new_exporter(left), left)
+            self._push(left)
 
-    def _push(self, exporter: Any, limit_seconds: float) -> Outcome:
+    def _push(self, limit_seconds: float) -> Outcome:
         with self._one_at_a_time:
             outcome: Outcome
+            stopped = self._stopping.is_set()
             try:
-                outcome, why = self._export(exporter, limit_seconds)
+                outcome, why = self._export(limit_seconds)
             except Exception as error:  # whatever it is, the thread and the agent go on
                 outcome, why = "failed", f"{type(error).__name__}: {error}"
             self.exports[outcome] += 1
-            interrupted = outcome == "failed" and exporter is self._exporter and self._stopping.is_set()
+            interrupted = outcome == "failed" and self._stopping.is_set() and not stopped
             if outcome != self._outcome and not interrupted:
                 self._outcome = outcome
                 self._say(outcome, why)
             return outcome
 
-    def _export(self, exporter: Any, limit_seconds: float) -> tuple[Outcome, str]:
+    def _export(self, limit_seconds: float) -> tuple[Outcome, str]:
+        deadline = time.monotonic() + limit_seconds
         data, count = self._points.convert(self._families(), time.time_ns())
-        self._session.begin()
-        guard = threading.Timer(limit_seconds + _GRACE_SECONDS, self._session.cut_off)
-        guard.daemon = True
-        guard.start()
-        success = False
-        try:
-            success = exporter.export(data) is self._success
-        except Exception:  # releases of the SDK up to 1.36 let out what the session has noted
-            if self._session.answer is None:
-                raise
-        finally:
-            guard.cancel()
-        return self._judge(count, success=success)
-
-    def _judge(self, count: int, *, success: bool) -> tuple[Outcome, str]:
-        """Return the outcome of a push, and why; the SDK's word alone is not enough, nor always right."""
-        answer = self._session.answer
-        if answer is None:
-            return "failed", "the SDK did not send the request"
-        if answer.error is not None:
-            return "failed", self._http.cause(answer.error)
-        if not success or not 200 <= answer.status < 300:
-            if answer.retry_after_seconds:
-                self._not_before = time.monotonic() + min(answer.retry_after_seconds, _RETRY_AFTER_LIMIT_SECONDS)
-            return "failed", f"answered {answer.status} {answer.reason}"
-        try:
-            rejected, message = self._http.rejected(answer)
-        except self._http.NotOtlpError as error:
-            return "failed", str(error)
-        return ("partial", f"{rejected} of {count} points: {message}") if rejected else ("ok", "")
-
-    def _new_exporter(self, timeout_seconds: float) -> Any:
-        settings = self._settings
-        return self._sdk.OTLPMetricExporter(
-            endpoint=self._url,
-            certificate_file=settings.ca_file or None,
-            client_key_file=settings.key_file or None,
-            client_certificate_file=settings.cert_file or None,
-            headers=settings.headers,
-            timeout=timeout_seconds,
-            compression=self._compression,
-            session=self._session,
-        )
+        body = self._receiver.encoded(data)
+        pause = 1.0
+        while True:
+            result = self._receiver.send(body, deadline - time.monotonic())
+            wait = result.retry_after_seconds or pause * random.uniform(0.8, 1.2)  # noqa: S311  # no secret
+            if not result.may_be_tried_again or wait > deadline - time.monotonic() or self._stopping.wait(wait):
+                break
+            pause *= 2.0
+        self._not_before = time.monotonic() + min(result.retry_after_seconds, _RETRY_AFTER_LIMIT_SECONDS)
+        if result.why:
+            return "failed", result.why
+        return ("partial", f"{result.rejected} of {count} points: {result.message}") if result.rejected else ("ok", "")
 
     def _say(self, outcome: Outcome, why: str) -> None:
-        for secret in filter(None, self._settings.headers.values()):  # a receiver may answer with what it was sent
+        for secret in filter(None, self._receiver.headers.values()):  # a receiver may answer with what it was sent
             why = why.replace(secret, "***")
-        url, every = _shown(self._url), f"every {self._settings.interval_seconds:g} s"
+        url, every = _shown(self._receiver.url), f"every {self._settings.interval_seconds:g} s"
         lines = {
             "ok": f"OTLP: metrics go to {url} {every}",
             "partial": f"OTLP: {url} rejects metrics: {why}",
@@ -284,11 +244,3 @@ class OtlpPush:
             self._log(line[:400])
         except Exception:
             return  # a full disk under the log must not end the push
-
-
-def _silence(*names: str) -> None:
-    """Keep libraries from logging every failed push: what happened is in `_say`, once."""
-    for name in names:
-        logger = logging.getLogger(name)
-        logger.propagate = False
-        logger.addHandler(logging.NullHandler())
