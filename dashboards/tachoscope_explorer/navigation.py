@@ -18,7 +18,6 @@ from tachoscope_explorer.screens.slos import page as slos
 from tachoscope_explorer.screens.traces import page as trace
 from tachoscope_explorer.screens.traces import upload
 from tachoscope_explorer.screens.what_if import page as what_if
-from tachoscope_explorer.server.login import OUT
 
 PAGES = (
     ("jobs", "Jobs", ":material/list:", jobs.show),
@@ -48,8 +47,6 @@ def main() -> None:
         if path != "upload" or context.settings.uploads
     ]
     context.pages.update({page.url_path: page for page in pages})
-    if context.settings.password:
-        st.sidebar.html(f'<a href="{OUT}" target="_self">Log out</a>')
     # The page at the root has no path of its own, and boards link to /jobs.
     root = st.Page(_shown(jobs.show, context), title="Jobs", url_path="home", default=True, visibility="hidden")
     st.navigation([root, *pages], position="sidebar").run()

@@ -28,10 +28,8 @@ showErrorDetails = "full"
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with a password and a configuration of Streamlit that opens whatever can be opened."""
+    """Return a folder with a configuration of Streamlit that opens whatever can be opened."""
     folder = tmp_path_factory.mktemp("place")
-    (folder / "password").write_text("sesame\n")
-    (folder / "password").chmod(0o600)
     for name in (".streamlit", "static"):
         (folder / name).mkdir()
     (folder / ".streamlit/config.toml").write_text(OPEN)
@@ -41,22 +39,16 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def open_(place: Path) -> Iterator[Served]:
-    """Serve without a password."""
+    """Serve all who reach it."""
     with served("--store", str(place / "store"), folder=place) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def closed(place: Path) -> Iterator[Served]:
-    """Serve with a password."""
-    with served("--store", str(place / "store"), "--password-file", "password", folder=place) as running:
+    """Serve those whom a proxy names."""
+    with served("--store", str(place / "store"), "--proxy-header", "X-User", folder=place) as running:
         yield running
-
-
-def log_in(closed: Served) -> str:
-    status, headers, _ = closed.ask("/login", "POST", b"password=sesame&next=%2Fjob", Origin="null")
-    assert (status, headers["location"]) == (303, "/job")
-    return headers["set-cookie"].split(";")[0]
 
 
 def test_it_says_where_the_pages_are_and_an_interrupt_ends_it_cleanly_while_somebody_looks(place: Path) -> None:
@@ -92,8 +84,7 @@ def test_a_port_that_is_taken_is_told_with_the_way_out(open_: Served, capsys: py
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--password-file", "p", "--proxy-header", "X-User"], "are two ways to say who may look"),
-        (["--password-file", "/none"], "could not read the password file /none"),
+        (["--password-file", "p"], "the explorer has no login of its own"),
         (["--proxy-header", "X User"], "'X User' is not a header name"),
         (["--proxy-header", ""], "is not a header name"),
         (["--trusted-proxy", "proxy.example.com"], "'proxy.example.com' is neither an address nor a network"),
@@ -111,7 +102,7 @@ def test_what_cannot_be_is_told_in_one_line(words: list[str], said: str, capsys:
     assert err.count("\n") == 1
 
 
-def test_other_machines_without_a_password_are_warned_of(place: Path) -> None:
+def test_other_machines_without_a_proxy_are_warned_of(place: Path) -> None:
     process = begin(["--store", str(place / "store"), "--port", "0", "--host", "0.0.0.0"], place)
     assert process.stdout is not None
     url = process.stdout.readline()
@@ -141,25 +132,24 @@ def test_other_machines_without_a_password_are_warned_of(place: Path) -> None:
         *("/_stcore%2fhealth/", "//_stcore/health", "/_stcore/health%00"),
     ],
 )
-def test_with_a_password_nothing_is_served_to_those_who_do_not_say_it(closed: Served, path: str) -> None:
+def test_with_a_proxy_nothing_is_served_to_those_whom_it_does_not_name(closed: Served, path: str) -> None:
     status, _, body = closed.ask(path, Accept="*/*")
 
-    assert (status, body) == (401, b"log in first\n")
+    assert (status, body) == (403, b"the proxy does not say who asks: one header X-User is needed\n")
 
 
-def test_the_socket_opens_for_those_who_said_the_password_and_for_our_own_page_alone(closed: Served) -> None:
-    cookie = log_in(closed)
+def test_the_socket_opens_for_those_whom_the_proxy_names_and_for_our_own_page_alone(closed: Served) -> None:
     own, other = f"http://127.0.0.1:{closed.port}", "http://evil.example.com"
 
     assert closed.handshake(Origin=own) == 403
-    assert closed.handshake(Origin=own, Cookie=f"tachoscope_{closed.port}=x") == 403
-    assert closed.handshake(Origin=other, Cookie=cookie) == 403
-    assert closed.handshake(Origin=own, Cookie=cookie, Host="evil.example.com") == 403
-    assert closed.handshake(Origin=own, Cookie=cookie) == 101
-    assert closed.ask("/job", Cookie=cookie)[0] == 200
+    assert closed.handshake(Origin=own, X_User=" ") == 403
+    assert closed.handshake(Origin=other, X_User="ada") == 403
+    assert closed.handshake(Origin=own, X_User="ada", Host="evil.example.com") == 403
+    assert closed.handshake(Origin=own, X_User="ada") == 101
+    assert closed.ask("/job", X_User="ada")[0] == 200
 
 
-def test_a_probe_needs_no_password(closed: Served) -> None:
+def test_a_probe_needs_no_name(closed: Served) -> None:
     assert closed.ask("/_stcore/health", Host="10.0.0.3")[0] == 200
 
 

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 EPILOG = (
     "Examples: `tachoscope explore`, `tachoscope explore --store s3://bucket/tachoscope --prometheus http://127.0.0.1:9090`, "
-    "`tachoscope explore traces/`, `tachoscope explore --host 0.0.0.0 --password-file password`, "
-    "`tachoscope explore --proxy-header X-Forwarded-User --allow-host explorer.example.com`"
+    "`tachoscope explore traces/`, `tachoscope explore --proxy-header X-Forwarded-User --allow-host explorer.example.com`"
 )
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 
 
 MOST_UPLOAD_MIB = 512
+_PROXY = "put a proxy in front that asks for a password, and give --proxy-header (docs/guides/explorer.md)"
 
 
 def explore(
@@ -41,9 +41,7 @@ def explore(
     host: Annotated[
         str, typer.Option(metavar="ADDRESS", help="Address of the pages. Whoever can reach it can see what the store holds.")
     ] = "127.0.0.1",
-    password_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Ask for the password in this file, or whose bcrypt hash is in it.")
-    ] = None,
+    password_file: Annotated[Path | None, typer.Option(hidden=True)] = None,
     proxy_header: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="Show nothing unless the proxy in front says in this header who asks: X-Forwarded-User."),
@@ -64,12 +62,14 @@ def explore(
 
     Reads the store and writes nothing into it. Runs until Ctrl-C.
     """
-    needs_dashboards("streamlit", "plotly", "bcrypt")
+    needs_dashboards("streamlit", "plotly")
     from tachoscope_core.storage.store import absolute_url, check_url
     from tachoscope_explorer.page.settings import Settings
     from tachoscope_explorer.server.run import listen, serve
 
-    access = _access(password_file, proxy_header, trusted_proxy or (), allow_host or ())
+    if password_file is not None:
+        raise TachoscopeError("--password-file is gone: the explorer has no login of its own", fix=_PROXY)
+    access = _access(proxy_header, trusted_proxy or (), allow_host or ())
     url = absolute_url(store_url(store))
     check_url(url)
     named = tuple(str(Path(path).absolute()) for path in traces or ())
@@ -79,14 +79,13 @@ def explore(
         named,
         most_upload_bytes=max_upload << 20,
         uploads=max_upload > 0,
-        password=password_file is not None,
     )
     with listen(host, port) as listening:
         number = listening.getsockname()[1]
-        if not (is_loopback(host) or password_file or proxy_header):
+        if not (is_loopback(host) or proxy_header):
             notice(
-                f"address {host!r} is not loopback, and neither --password-file nor --proxy-header is given: anyone who can "
-                f"reach port {number} can see what the store holds"
+                f"address {host!r} is not loopback, and --proxy-header is not given: anyone who can reach port {number} can see "
+                f"what the store holds; {_PROXY}"
             )
         typer.echo(f"http://{_shown(host)}:{number}/")
         missing = "://" not in url and not Path(url).is_dir()
@@ -97,24 +96,18 @@ def explore(
             notice("ended")
 
 
-def _access(password_file: Path | None, header: str | None, proxies: Sequence[str], names: Sequence[str]) -> Access:
+def _access(header: str | None, proxies: Sequence[str], names: Sequence[str]) -> Access:
     """Return who may look.
 
     Raises:
-        TachoscopeError: options that do not go together, or one that cannot be.
+        TachoscopeError: the name of a header, or the address of a proxy, cannot be one.
     """
     from tachoscope_explorer.server.access import LOOPBACK, Access
-    from tachoscope_explorer.server.password import hash_of, open_to_others
 
-    if password_file and header is not None:
-        raise TachoscopeError("--password-file and --proxy-header are two ways to say who may look", fix="give one of them")
     if header is not None and not _HEADER.fullmatch(header):
         raise TachoscopeError(f"{header!r} is not a header name", fix="--proxy-header X-Forwarded-User")
-    hashed = hash_of(password_file) if password_file else b""
-    if password_file and open_to_others(password_file):
-        notice(f"others of this machine can read {password_file}: chmod 600 it")
     trusted = tuple(map(_network, proxies)) or (LOOPBACK,)
-    return Access(hashed, header or "", trusted, tuple(names))
+    return Access(header or "", trusted, tuple(names))
 
 
 def _network(text: str) -> Network:

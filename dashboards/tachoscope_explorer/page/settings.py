@@ -15,7 +15,6 @@ class Settings:
         store_url: where jobs are. prometheus_url: empty for none.
         traces: profiler traces named on the command line, absolute paths of files, folders or patterns; they are one more job.
         most_upload_bytes: of a trace that somebody uploads. uploads: whether anybody may.
-        password: whether people log in, and so can log out.
     """
 
     store_url: str
@@ -23,7 +22,6 @@ class Settings:
     traces: tuple[str, ...] = ()
     most_upload_bytes: int = 512 * MIB
     uploads: bool = True
-    password: bool = False
 
 
 _chosen: list[Settings] = []

@@ -7,19 +7,14 @@ import ipaddress
 import urllib.parse
 from typing import Any
 
-import bcrypt
 import pytest
 
 from tachoscope_core.net.allowed_hosts import HostNames
-from tachoscope_explorer.server import login
 from tachoscope_explorer.server.access import HEALTH, Access, GuardedApp
-from tachoscope_explorer.server.sessions import Tries
 
 SECRET = b"what only some may see"
-HASH = bcrypt.hashpw(b"sesame", bcrypt.gensalt(4))
 PATHS = ["/", "/job", "/static/js/index.js", "/media/a.csv", "/_stcore/host-config", "/_stcore/upload_file/a/b", "/_stcore/metrics",
-         "/perfetto/index.html", "/loginx", "/login/", "/_stcore/health/", "/%2e%2e/_stcore/health"]  # fmt: skip
-HTML = {"accept": "text/html,*/*"}
+         "/perfetto/index.html", "/_stcore/health/", "/%2e%2e/_stcore/health"]  # fmt: skip
 
 
 async def inner(scope: Any, receive: Any, send: Any) -> None:
@@ -70,92 +65,16 @@ def ask(
     return sent[0]["status"], head, b"".join(message.get("body", b"") for message in sent[1:])
 
 
-def log_in(to: GuardedApp, password: str = "sesame", next_: str = "/", **headers: str) -> tuple[int, dict[str, str], bytes]:
-    body = urllib.parse.urlencode({"password": password, "next": next_}).encode()
-    return ask(to, login.PATH, "POST", body, **{"content_type": "application/x-www-form-urlencoded"} | headers)
-
-
-def cookie_of(headers: dict[str, str]) -> str:
-    return headers["set-cookie"].split(";")[0]
-
-
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"])
-def test_without_the_password_there_is_nothing_to_be_had(path: str, method: str) -> None:
-    status, _, body = ask(door(password_hash=HASH), path, method)
+def test_whom_the_proxy_does_not_name_gets_nothing(path: str, method: str) -> None:
+    status, _, body = ask(door(proxy_header="X-User"), path, method)
 
-    assert (status, SECRET in body) == (401, False)
+    assert (status, SECRET in body) == (403, False)
 
 
 def test_a_probe_gets_its_answer_from_wherever_it_asks() -> None:
-    for to in (door(password_hash=HASH), door(proxy_header="X-User")):
-        assert ask(to, HEALTH, client="10.0.0.9", host="10.0.0.2:8501")[0] == 200
-
-
-def test_a_browser_is_asked_for_the_password_and_led_on_to_what_it_wanted() -> None:
-    to = door(password_hash=HASH)
-    status, headers, body = ask(to, "/job?job=a&rank=3", **HTML)
-
-    assert (status, headers["cache-control"]) == (401, "no-store")
-    assert b'value="/job?job=a&amp;rank=3"' in body
-
-    status, headers, _ = log_in(to, next_="/job?job=a&rank=3", origin="null", sec_fetch_site="same-origin")
-    assert (status, headers["location"]) == (303, "/job?job=a&rank=3")
-    assert {"HttpOnly", "SameSite=strict", "Path=/", "Max-Age=43200"} <= set(headers["set-cookie"].split("; "))
-    assert "Secure" not in headers["set-cookie"]
-    assert ask(to, "/job", cookie=cookie_of(headers))[2] == SECRET
-
-
-def test_a_wrong_password_is_said_to_be_wrong_and_nothing_more() -> None:
-    status, headers, body = log_in(door(password_hash=HASH), "guess")
-
-    assert (status, "set-cookie" in headers) == (403, False)
-    assert b">Wrong password.</p>" in body
-    assert b"guess" not in body
-
-
-def test_guessing_has_to_wait_and_the_right_password_too_until_then() -> None:
-    to = door(password_hash=HASH)
-    to._tries = Tries(lambda: 0.0)  # no time passes: a slow machine would have waited by itself
-    assert [log_in(to, f"guess {number}")[0] for number in range(5)] == [403] * 5
-
-    status, headers, body = log_in(to)
-
-    assert (status, headers["retry-after"]) == (429, "1")
-    assert b"try again in 1 second." in body
-    assert log_in(to, client="192.0.2.9")[0] == 303
-
-
-def test_a_form_that_is_too_long_or_none_at_all_is_a_wrong_password() -> None:
-    to = door(password_hash=HASH)
-    assert log_in(to, "sesame" + "x" * 20_000)[0] == 403
-    assert ask(to, login.PATH, "POST", b"\xff\xfe\0{}")[0] == 403
-
-
-def test_the_cookie_is_for_https_only_where_the_proxy_says_so_and_the_proxy_alone() -> None:
-    secure = [
-        "Secure" in log_in(door(password_hash=HASH), client=client, x_forwarded_proto="https")[1]["set-cookie"]
-        for client in ("127.0.0.1", "10.0.0.9")
-    ]
-    assert secure == [True, False]
-
-
-def test_who_logs_out_is_out_and_others_are_not() -> None:
-    to = door(password_hash=HASH)
-    mine, others = (cookie_of(log_in(to)[1]) for _ in range(2))
-
-    status, headers, _ = ask(to, login.OUT, cookie=mine)
-
-    assert (status, headers["location"]) == (303, login.PATH)
-    assert (ask(to, cookie=mine)[0], ask(to, cookie=others)[0]) == (401, 200)
-
-
-def test_a_link_from_another_site_is_asked_again_so_that_the_cookie_comes_along() -> None:
-    status, _, body = ask(door(password_hash=HASH), "/job?job=a", sec_fetch_site="cross-site", **HTML)
-
-    assert status == 200
-    assert b'http-equiv="refresh" content="0"' in body
-    assert b"<form" not in body
+    assert ask(door(proxy_header="X-User"), HEALTH, client="10.0.0.9", host="10.0.0.2:8501")[0] == 200
 
 
 @pytest.mark.parametrize("host", ["evil.example.com:8501", "127.0.0.1", "", "127.0.0.1:1"])
@@ -180,11 +99,6 @@ def test_our_own_pages_and_programs_get_what_they_ask_for() -> None:
     assert talk(door(), origin="http://127.0.0.1:8501") == [b"hello"]
     assert talk(door()) == [b"hello"]
     assert talk(door(("explorer.example.com",)), host="explorer.example.com", origin="https://explorer.example.com") == [b"hello"]
-
-
-def test_another_sites_form_cannot_try_passwords() -> None:
-    assert log_in(door(password_hash=HASH), origin="null", sec_fetch_site="cross-site")[0] == 403
-    assert b"other sites" in log_in(door(password_hash=HASH), origin="http://evil.example.com")[2]
 
 
 def test_where_a_proxy_says_who_asks_only_it_is_believed() -> None:
@@ -212,42 +126,8 @@ def test_a_header_that_came_twice_is_not_believed() -> None:
     assert sent[0]["status"] == 403
 
 
-def test_the_socket_is_for_those_with_a_session() -> None:
-    to = door(password_hash=HASH)
-    cookie = cookie_of(log_in(to)[1])
-
-    assert talk(to) == []
-    assert talk(to, cookie="tachoscope_8501=guess") == []
-    assert talk(to, cookie=cookie) == [b"hello"]
-
-
-def test_an_open_socket_ends_with_its_session() -> None:
-    to = door(password_hash=HASH)
-    cookie = cookie_of(log_in(to)[1])
-    word = cookie.partition("=")[2]
-
-    async def opened() -> list[Any]:
-        sent: list[Any] = []
-        messages: asyncio.Queue[Any] = asyncio.Queue()
-
-        async def send(message: Any) -> None:
-            sent.append(message)
-
-        await messages.put({"type": "websocket.connect"})
-        scope = scope_of("websocket", "/_stcore/stream", "GET", "127.0.0.1", {"cookie": cookie})
-        running = asyncio.create_task(to(scope, messages.get, send))
-        await messages.put({"type": "websocket.receive", "bytes": b"before"})
-        while len(sent) < 2:
-            await asyncio.sleep(0.01)
-        to._sessions.end(word)
-        await asyncio.wait_for(running, 60)
-        return [message.get("bytes") for message in sent]
-
-    assert asyncio.run(opened()) == [None, b"before"]
-
-
-@pytest.mark.parametrize("path", ["/", HEALTH, "/login", "/media/x"])
-@pytest.mark.parametrize("access", [{}, {"password_hash": HASH}, {"proxy_header": "X-User"}])
+@pytest.mark.parametrize("path", ["/", HEALTH, "/media/x"])
+@pytest.mark.parametrize("access", [{}, {"proxy_header": "X-User"}])
 def test_every_answer_tells_browsers_to_ask_nobody_else_and_to_guess_nothing(path: str, access: dict[str, Any]) -> None:
     _, headers, _ = ask(door(**access), path)
 
