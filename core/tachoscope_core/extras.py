@@ -7,7 +7,7 @@ import importlib.util
 from tachoscope_core.errors import TachoscopeError
 
 EXTRAS: dict[str, tuple[str, ...]] = {
-    "analyze": ("isal", "numpy", "pandas", "promql_parser", "pyarrow", "yaml", "zstandard"),
+    "analyze": ("isal", "jinja2", "numpy", "pandas", "promql_parser", "pyarrow", "yaml", "zstandard"),
     "agent": ("bcrypt", "h11", "h2", "prometheus_client", "pynvml", "yaml"),
     "otlp": ("opentelemetry",),
     "s3": ("s3fs",),

@@ -6,8 +6,9 @@ import pytest
 from rich.console import Console, Group
 
 from tachoscope_core.report.comparison import Comparison, Difference, LineageDifference
-from tachoscope_show.report import comparison_html, comparison_text
+from tachoscope_show.report import comparison_text, comparison_words
 from tachoscope_show.report.comparison_words import made_of, rows, verdict
+from tachoscope_show.text.pages import rendered
 
 
 def difference(name: str, before: float, now: float, *, error: float = 0.001) -> Difference:
@@ -69,7 +70,7 @@ def test_digests_are_short_and_what_is_not_known_is_a_dash() -> None:
 def test_the_terminal_and_the_page_say_all_of_it() -> None:
     text = io.StringIO()
     Console(file=text, width=110).print(Group(*comparison_text.parts(comparison())))
-    page = comparison_html.body(comparison())
+    page = rendered("comparison.html", one=comparison(), words=comparison_words)
 
     for words in (
         "ainst last-week (2,000 steps, the store)",
@@ -85,7 +86,11 @@ def test_the_terminal_and_the_page_say_all_of_it() -> None:
 
 
 def test_foreign_text_is_escaped_in_the_page() -> None:
-    page = comparison_html.body(comparison(baseline="<script>", made_of=[LineageDifference(name="image", baseline="<b>", now="&")]))
+    page = rendered(
+        "comparison.html",
+        one=comparison(baseline="<script>", made_of=[LineageDifference(name="image", baseline="<b>", now="&")]),
+        words=comparison_words,
+    )
 
     assert "<script>" not in page
     assert "<b>&lt;" not in page.replace("<b>slower", "")

@@ -66,7 +66,7 @@ def test_the_page_marks_each_change_where_it_is_and_each_late_stretch(tmp_path: 
     assert float(begin) == pytest.approx(500, abs=10)
     assert float(begin) + float(width) == pytest.approx(1000, abs=1)
     assert 'aria-label="rank 3 late"' in page
-    assert "<b class=n>1</b> from step 15" in page
+    assert '<b class="number">1</b> from step 15' in page
 
 
 def test_the_axis_is_that_of_usual_steps_whatever_saves_take(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from tachoscope_show.text.units import percent, seconds
 
 _SAME = 0.03
 COLUMNS = ("ttft_p50", "ttft_p95", "ttft_p99", "itl_p50", "itl_p95", "itl_p99")
+HEADS = ("requests/s", "tokens/s", "decoding", *COLUMNS)
 
 
 def verdict(found: Capacity) -> str:
@@ -77,6 +78,12 @@ def cell(point: Point, name: str) -> str:
     return seconds(value) if isfinite(value) else "-"
 
 
+def cells(point: Point) -> list[str]:
+    """Return what stands in a row of the table by rate: rate, output tokens a second, requests in decoding, and latencies."""
+    load = [f"{point.rate:.3g}", f"{point.output_tokens_per_second:.0f}", f"{point.running:.1f}"]
+    return load + [cell(point, name) for name in COLUMNS]
+
+
 def mark(point: Point, found: Capacity) -> str:
     """Return whether the objectives are met at a point."""
     at_knee = found.knee and abs(point.rate - found.knee) < 1e-9
@@ -90,11 +97,10 @@ def render(found: Capacity, name: str, out: Console) -> None:
         out.print(Text(f"  {warning}", style="yellow"), soft_wrap=True)
     out.print()
     table = Table(box=None, padding=(0, 2, 0, 0))
-    for title in ("requests/s", "tokens/s", "decoding", *COLUMNS, "objectives"):
+    for title in (*HEADS, "objectives"):
         table.add_column(title.replace("_", " "), justify="left" if title == "objectives" else "right", no_wrap=True)
     for point in found.curve:
-        cells = (f"{point.rate:.3g}", f"{point.output_tokens_per_second:.0f}", f"{point.running:.1f}")
-        table.add_row(*cells, *(cell(point, column) for column in COLUMNS), mark(point, found))
+        table.add_row(*cells(point), mark(point, found))
     out.print(table)
     if found.levers:
         out.print("\nwhat moves the knee")

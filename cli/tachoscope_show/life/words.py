@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from tachoscope_core.report.job_life import Advice, Attempt, CheckpointCosts, Cost, Life, Notice, Recovery, Suspect
 from tachoscope_core.report.report import Report
+from tachoscope_show.text.state_bar import color
 from tachoscope_show.text.units import duration, percent, size
 
 _WHO = {
@@ -21,6 +22,12 @@ _LOOK_SECONDS = 0.3
 """From one look of `tachoscope run` at its processes to the next."""
 RECOVERY_TITLES = ("attempt", "ended", "whose", "at", "detect", "reschedule", "rendezvous", "start", "restore", "redo", "total")
 ADVICE_TITLES = ("case", "interval", "overhead", "lost at a failure")
+
+
+LEGEND = {"steps": "new steps (compute, communication and waits together)", "lost_work": "lost_work (steps done again)"}
+"""What spans of an attempt are called where their state alone would mislead."""
+_STEPS_COLOR = "#7BC8A4"
+"""Not that of the ledger's compute, which is only a part of the new steps."""
 
 
 def summary(report: Report, life: Life) -> str:
@@ -55,6 +62,21 @@ def cost(cost_: Cost) -> str:
     return f"{words}, {money(cost_.money, cost_)} ({cost_.price_per_hour:g} {cost_.currency} an hour: {cost_.source})"
 
 
+def tells_cost(life: Life) -> bool:
+    """Return whether the cost says more than the allocated time: without a price, rank-hours do not."""
+    return life.cost is not None and (life.cost.money is not None or life.cost.unit == "GPU")
+
+
+def span_states(life: Life) -> list[str]:
+    """Return the states of the spans of all attempts, each once."""
+    return list(dict.fromkeys(span.state for one in life.attempts for span in one.spans))
+
+
+def span_color(state: str) -> str:
+    """Return the colour of a span of an attempt: that of its state, or of new steps in all their states."""
+    return _STEPS_COLOR if state == "steps" else color(state)
+
+
 def money(value: float, cost_: Cost) -> str:
     """Return an amount in the price's currency."""
     return f"{value:,.2f} {cost_.currency}"
@@ -76,6 +98,12 @@ def state_row(state: str, seconds: float, report: Report, life: Life) -> tuple[s
     long_enough = report.ledgers[0].wall_seconds >= _HOURS_FROM_SECONDS
     much = f"{hours(value)} {unit}-h" if long_enough else duration(seconds)
     return percent(seconds / report.ledgers[0].wall_seconds), much, paid
+
+
+def state_heads(report: Report, life: Life) -> tuple[str, ...]:
+    """Return the titles of what `state_row` gives; without the cost where no state has one."""
+    priced = any(state_row(state, seconds, report, life)[-1] for state, seconds in report.ledgers[0].states.items())
+    return ("share", "rank time", "cost") if priced else ("share", "rank time")
 
 
 def attempt(one: Attempt) -> str:

@@ -7,8 +7,7 @@ import plotly.graph_objects as go
 from tachoscope_core.report.job_life import Life
 from tachoscope_core.report.report import Report
 from tachoscope_explorer.figures.ledger import moment
-from tachoscope_show.life.html import LEGEND, span_color
-from tachoscope_show.life.words import state_row
+from tachoscope_show.life.words import LEGEND, span_color, state_row
 from tachoscope_show.text.state_bar import color
 from tachoscope_show.text.units import duration, percent
 

@@ -13,7 +13,7 @@ from tachoscope_explorer.page.widgets import chart, nothing, plain, table
 from tachoscope_explorer.sources import jobs as job_sources
 from tachoscope_explorer.sources.jobs import Run
 from tachoscope_show.life import words as life_words
-from tachoscope_show.life.html import LEGEND
+from tachoscope_show.life.words import LEGEND
 from tachoscope_show.report.finding_words import goodput
 
 LAST, WHOLE = "last attempt", "whole life"
