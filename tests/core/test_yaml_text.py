@@ -6,9 +6,9 @@ import pytest
 import yaml
 
 from helpers import REPOSITORY
-from tachoscope_alerts.spec.located_yaml import documents
 from tachoscope_core import yaml_text
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.located_yaml import documents
 
 SHIPPED = sorted((REPOSITORY / "alerts").glob("slos/*.yaml"))
 

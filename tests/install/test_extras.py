@@ -68,6 +68,7 @@ PACKAGES = {
     "agent,analyze": ["tachoscope_watch"],
 }
 BEYOND = {
+    "tachoscope_core.located_yaml": "analyze",
     "tachoscope_core.yaml_text": "analyze",
     "tachoscope_service.metrics.otlp.exchange": "otlp",
     "tachoscope_service.metrics.otlp.points": "otlp",

@@ -21,7 +21,7 @@ import msgspec
 from tachoscope.preemption.notice_file import Notice
 from tachoscope_core.metrics.metric import Metric
 from tachoscope_core.metrics.training import PREEMPTION_NOTICE
-from tachoscope_core.net.http_client import ask
+from tachoscope_core.net.http_client import HttpError, ask
 from tachoscope_node.collectors.collector import NoDataError
 from tachoscope_service.metrics.family import Family
 
@@ -72,6 +72,8 @@ class Metadata:
         """
         try:
             return self._ask()
+        except HttpError as error:
+            raise MetadataError(str(error)) from None
         except _WRONG as error:
             raise MetadataError(f"{type(error).__name__}: {error}"[:200]) from None
 

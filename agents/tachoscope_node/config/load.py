@@ -10,13 +10,14 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from tachoscope_core import located_yaml
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.located_yaml import Plain
 from tachoscope_node.config import checks as places
 from tachoscope_node.config import nccl as nccl_settings
 from tachoscope_node.config.device_filter import DEFAULT_FILTERS, DeviceFilter
 from tachoscope_node.config.inference_servers import faults as server_faults
 from tachoscope_node.config.settings import Config, Filter, Limits
-from tachoscope_service.common.yaml_reader import parse
 from tachoscope_service.metrics.otlp.push import faults as otlp_faults
 
 _SECRET = {"headers"}
@@ -60,7 +61,8 @@ def load(path: Path | None, *, look: bool = False, **changes: object) -> Config:
         TachoscopeError: with every fault of the file, each with its key, value and the way out.
     """
     where = str(path) if path else "the command line"
-    data = _read(path) if path else {}
+    document = located_yaml.plain(path, secret=True) if path else Plain(Path(), None, {})
+    data = _keys_and_values(document)
     for key, value in changes.items():
         if value is not None:
             _change(data, key, value)
@@ -68,8 +70,14 @@ def load(path: Path | None, *, look: bool = False, **changes: object) -> Config:
     config = _convert(Config, data, "", faults)
     faults += [*_out_of_range(config), *places.faults(config), *(places.in_the_way(config) if look else [])]
     if faults:
-        raise TachoscopeError(f"{where}: {len(faults)} to fix:" + "".join(f"\n  {fault}" for fault in faults))
+        raise TachoscopeError(f"{where}: {len(faults)} to fix:" + "".join(f"\n  {_placed(fault, document)}" for fault in faults))
     return config
+
+
+def _placed(fault: str, document: Plain) -> str:
+    """Return a fault, which begins with its key, with the line of that key; what the command line says has none."""
+    line = document.line(fault.partition(":")[0])
+    return f"line {line}: {fault}" if line else fault
 
 
 def _change(data: dict[str, Any], key: str, value: object) -> None:
@@ -85,15 +93,13 @@ def _or_empty(section: object) -> object:
     return {} if section is None else section
 
 
-def _read(path: Path) -> dict[str, Any]:
-    data = parse(path, "configuration")
-    if data is None:
+def _keys_and_values(document: Plain) -> dict[str, Any]:
+    if document.data is None:
         return {}
-    if not isinstance(data, dict):
-        raise TachoscopeError(
-            f"{path} holds {type(data).__name__}, not keys and values", fix="see docs/agent/agent.md for an example"
-        )
-    return {str(key): value for key, value in data.items()}
+    if not isinstance(document.data, dict):
+        kind = type(document.data).__name__
+        raise TachoscopeError(f"{document.path} holds {kind}, not keys and values", fix="see docs/agent/agent.md for an example")
+    return {str(key): value for key, value in document.data.items()}
 
 
 def _convert(kind: type[_T], data: object, prefix: str, faults: list[str]) -> _T:

@@ -16,10 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tachoscope_core import located_yaml
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_service.common.yaml_reader import Reader, mask, parse
 from tachoscope_service.http import tls as web_tls
 from tachoscope_service.http.tls import CIPHERS, CURVES, VERSIONS
+from tachoscope_service.http.yaml_faults import Reader, mask
 
 _log = logging.getLogger(__name__)
 
@@ -83,10 +84,10 @@ def load(path: Path | str) -> WebConfig:
         TachoscopeError: with all faults at once, each with the file, the key, the offending value and the way out.
     """
     file = Path(path)
-    document = parse(file, "web configuration")
-    reader = Reader(file)
+    document = located_yaml.plain(file, secret=True)
+    reader = Reader(document)
     known = {"tls_server_config", "http_server_config", "basic_auth_users", "bearer_token_files", "rate_limit"}
-    top = reader.section(document, "", known)
+    top = reader.section(document.data, "", known)
     if "rate_limit" in top:
         reader.fault("rate_limit", "is not offered: the agent limits connections and password checks itself", "remove it")
     config = WebConfig(

@@ -14,11 +14,11 @@ from typing import Any, Literal, get_args
 from tachoscope_alerts.compile.annotations import CHOSEN_PLACE, WHERE
 from tachoscope_alerts.compile.links import chosen_by, dashboard_url, runbook_url
 from tachoscope_alerts.compile.rules import KEEP_FIRING_SECONDS, Group, Rule
-from tachoscope_alerts.spec import located_yaml as marked_yaml
 from tachoscope_alerts.spec.burn_rate_windows import Timing, duration, scaled_expression, seconds_of
-from tachoscope_alerts.spec.located_yaml import Section, Value
 from tachoscope_alerts.spec.policy import Policy
+from tachoscope_core import located_yaml as marked_yaml
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.located_yaml import Section, Value
 
 EventSeverity = Literal["page", "ticket", "none"]
 """`none` is of the alert that always fires."""

@@ -14,10 +14,10 @@ from pathlib import Path
 from tachoscope_alerts import promql
 from tachoscope_alerts.compile.rules import Group
 from tachoscope_alerts.promql import Aggregation, Binary, Constant, Expression, Series
-from tachoscope_alerts.spec import located_yaml as marked_yaml
 from tachoscope_alerts.spec.burn_rate_windows import Timing, duration, scaled_expression
-from tachoscope_alerts.spec.located_yaml import Value
+from tachoscope_core import located_yaml as marked_yaml
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.located_yaml import Value
 
 GROUP = "recordings"
 """Name of the rule group, and of its files."""

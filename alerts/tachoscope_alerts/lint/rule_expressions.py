@@ -12,8 +12,8 @@ from tachoscope_alerts.lint.catalogue import Catalogue
 from tachoscope_alerts.lint.label_flow import KEEPING, Fault, faults, labels_of_absent
 from tachoscope_alerts.promql import Aggregation, Binary, Call, Constant, Series
 from tachoscope_alerts.spec.burn_rate_windows import FEASIBLE, RAW_LIMIT_SECONDS, duration
-from tachoscope_alerts.spec.located_yaml import Section, Value, documents
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.located_yaml import Section, Value, documents
 from tachoscope_core.metrics.metric import IDENTITY, WORKLOADS
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
-from tachoscope_alerts.spec.located_yaml import Section, Value
 from tachoscope_alerts.spec.slo import AtMost, Comparison, Gate, Indicator, MoreThan, Ratio, Selector, Slices, with_identity
+from tachoscope_core.located_yaml import Section, Value
 
 SLI = ("description", "thresholdMetric", "ratioMetric")
 OBJECTIVE = ("displayName", "op", "value", "target", "targetPercent", "timeSliceTarget", "timeSliceWindow")

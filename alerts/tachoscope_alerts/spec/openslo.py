@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tachoscope_alerts.spec import indicators
-from tachoscope_alerts.spec.located_yaml import Section, Value, documents, known_instead
 from tachoscope_alerts.spec.slo import Slo, with_identity
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.located_yaml import Section, Value, documents, known_instead
 
 PREFIX = "tachoscope.dev/"
 ANNOTATIONS = ("alert", "area", "by", "dashboard", "least-bad-events", "owner", "pages", "target-source")

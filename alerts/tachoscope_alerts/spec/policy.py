@@ -14,10 +14,10 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from tachoscope_alerts.spec import located_yaml as marked_yaml
-from tachoscope_alerts.spec.located_yaml import Section, Value
 from tachoscope_alerts.spec.slo import Severity
+from tachoscope_core import located_yaml as marked_yaml
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.located_yaml import Section, Value
 
 INTEGRATIONS: Mapping[str, tuple[str, ...]] = {
     "email": ("to", "from", "smarthost"),

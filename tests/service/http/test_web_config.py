@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import ssl
 from pathlib import Path
 
@@ -152,7 +153,7 @@ extra: 1
     for text in expected:
         assert any(text in line for line in rest), text
     assert len(rest) == len(expected)
-    assert all(line.startswith(f"{file}: ") and line.endswith(")") for line in rest)
+    assert all(re.match(rf"{re.escape(str(file))}:\d+: ", line) and line.endswith(")") for line in rest)
 
 
 @pytest.mark.parametrize(
@@ -239,14 +240,12 @@ def test_no_message_quotes_a_hash_or_a_token_wherever_it_stands(config_file, tex
 
 
 def test_what_is_not_yaml_is_told_with_its_place(config_file):
-    assert "line 2, column 4: it is not valid YAML" in faults(config_file("basic_auth_users:\n  a: b: c\n"))[0].replace(
-        "column 7", "column 4"
-    )
+    assert "web.yml:2: this is not valid YAML (" in faults(config_file("basic_auth_users:\n  a: b: c\n"))[0]
     assert "a key stands there twice" in faults(config_file("rate_limit: 1\nrate_limit: 2\n"))[0]
 
 
 def test_a_missing_file_is_told_with_the_way_out(tmp_path):
-    assert "cannot be read: No such file or directory (name an existing file" in faults(tmp_path / "none.yml")[0]
+    assert "cannot be read: No such file or directory (name a file" in faults(tmp_path / "none.yml")[0]
 
 
 @pytest.mark.parametrize("content", ["", "two words", "two\nlines", "\udcff".encode("utf-8", "surrogateescape")])

@@ -8,10 +8,10 @@ from typing import Literal
 
 import msgspec
 
+from tachoscope_core import located_yaml
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.metrics.dcgm import DCGM_UNITS, DcgmUnit
 from tachoscope_core.metrics.gpu import GPU_METRICS, GPU_UP, THROTTLE_REASONS
-from tachoscope_service.common.yaml_reader import parse
 from tachoscope_service.metrics.family import Labels
 
 _TABLE = Path(__file__).with_name("dcgm_fields.yaml")
@@ -75,7 +75,7 @@ class Field(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def _load() -> tuple[Field, ...]:
     try:
-        fields = msgspec.convert(parse(_TABLE, "table of fields"), tuple[Field, ...])
+        fields = msgspec.convert(located_yaml.plain(_TABLE).data, tuple[Field, ...])
     except msgspec.ValidationError as error:
         raise TachoscopeError(f"{_TABLE}: {error}") from error
     for field in fields:

@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from tachoscope_core import located_yaml
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.metrics import gpu as names
 from tachoscope_core.metrics.gpu import ACTIONS
@@ -21,7 +22,6 @@ from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.gpu.health.history import Past
 from tachoscope_node.gpu.reading import Reading
 from tachoscope_node.gpu.xid.counter import XidError
-from tachoscope_service.common.yaml_reader import parse
 
 GRAVITY = ("healthy", "degraded", "unknown", "unhealthy")
 """The states, the best first: of two GPUs, one that is slow may be used and one that nobody can ask may be dead."""
@@ -118,7 +118,7 @@ def thresholds() -> Thresholds:
         TachoscopeError: the file is not as it must be.
     """
     try:
-        read = msgspec.convert(parse(_FILE, "thresholds"), Thresholds)
+        read = msgspec.convert(located_yaml.plain(_FILE).data, Thresholds)
     except msgspec.ValidationError as error:
         raise TachoscopeError(f"{_FILE}: {error}") from error
     actions = [*(rule.action for rule in read.rules.values()), *(advice.action for advice in read.recovery_actions.values())]

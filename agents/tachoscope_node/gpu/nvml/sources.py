@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tachoscope_core import located_yaml
 from tachoscope_core.metrics.gpu import GPU_METRICS
 from tachoscope_node.gpu.nvml.conversions import UNITS
-from tachoscope_service.common.yaml_reader import parse
 from tachoscope_service.metrics.family import Labels
 
 ALL_LINKS = 0xFFFFFFFF
@@ -52,7 +52,7 @@ def first_of_each(sources: Iterable[Source]) -> tuple[Source, ...]:
 
 
 def _load() -> tuple[Source, ...]:
-    return tuple(source for row in parse(_TABLE, "table of sources") for source in _sources(row))
+    return tuple(source for row in located_yaml.plain(_TABLE).data for source in _sources(row))
 
 
 def _sources(row: Mapping[str, Any]) -> list[Source]:

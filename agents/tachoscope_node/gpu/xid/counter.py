@@ -16,11 +16,11 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from tachoscope_core import located_yaml
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.metrics.gpu import ACTIONS, GPU_XID_ERRORS, GPU_XID_LAST_SEEN
 from tachoscope_node.common.boot import boot_id
 from tachoscope_service.common.log import Log
-from tachoscope_service.common.yaml_reader import parse
 from tachoscope_service.metrics.family import Family
 
 PAIR_SECONDS = 10.0
@@ -94,7 +94,7 @@ def catalogue() -> Mapping[int, Xid]:
         TachoscopeError: the file is not as it must be.
     """
     try:
-        read = msgspec.convert(parse(_CATALOGUE, "catalogue"), _Catalogue)
+        read = msgspec.convert(located_yaml.plain(_CATALOGUE).data, _Catalogue)
         if wrong := {entry.action for entry in read.xids} - set(ACTIONS):
             raise TachoscopeError(f"{_CATALOGUE}: no such action: {', '.join(sorted(wrong))}")
         return {

@@ -1,16 +1,17 @@
 """YAML in which every value knows its file, line and key, so that a message can name them.
 
-The document is composed and never constructed: keys stay the words that were written (`on` is not a boolean), and tags make
-nothing.
+A document is composed: keys stay the words that were written (`on` is not a boolean), and tags make nothing. `plain` makes Python's
+values of one, with the line of each key.
 """
 
 from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -189,7 +190,68 @@ class Section:
         return self.values[key]
 
 
-def documents(path: Path) -> list[Value]:
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """A document as Python's values, None for an empty one, and the line of each key (`otlp.headers`)."""
+
+    path: Path
+    data: Any
+    lines: Mapping[str, int]
+
+    def line(self, key: str) -> int | None:
+        """Return the line of a key such as `servers[0].url`, or of the nearest that it stands in; None: there is neither.
+
+        Quotes around its parts do not count.
+        """
+        key = key.replace("'", "")
+        while key and key not in self.lines:
+            key = key.rpartition("[" if key.endswith("]") else ".")[0]
+        return self.lines.get(key)
+
+
+def plain(path: Path, *, secret: bool = False) -> Plain:
+    """Read a file of at most one document.
+
+    Args:
+        secret: it may hold passwords: no message quotes what lies at a place.
+
+    Raises:
+        TachoscopeError: it cannot be read, is not YAML, or has a key twice; with the place.
+    """
+    found = documents(path, secret=secret)
+    if not found:
+        return Plain(path, None, {})
+    if twice := _key_that_stands_twice(found[0].node):
+        what = "a key" if secret else f"the key {shown(twice)}"
+        raise TachoscopeError(f"{path}:{twice.start_mark.line + 1}: {what} stands there twice", fix="leave one of the two")
+    try:
+        data = yaml.constructor.SafeConstructor().construct_document(found[0].node)
+    except (yaml.YAMLError, ValueError, OverflowError) as error:
+        raise _invalid(path, error, secret=secret) from None
+    return Plain(path, data, found[0].lines())
+
+
+def _key_that_stands_twice(document: yaml.Node) -> yaml.Node | None:
+    """Return a key that a mapping has before, however deep: YAML's libraries would take the last without a word."""
+    left, seen = [document], set[int]()
+    while left:
+        node = left.pop()
+        if id(node) in seen:  # an alias
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            left += node.value
+        elif isinstance(node, yaml.MappingNode):
+            words: set[str] = set()
+            for key, value in node.value:
+                if isinstance(key, yaml.ScalarNode) and key.value in words:
+                    return key
+                words.add(str(key.value))
+                left.append(value)
+    return None
+
+
+def documents(path: Path, *, secret: bool = False) -> list[Value]:
     """Return the documents of a YAML file; empty ones are left out.
 
     Raises:
@@ -200,12 +262,17 @@ def documents(path: Path) -> list[Value]:
     except OSError as error:
         raise TachoscopeError(f"{path} cannot be read: {error.strerror}", fix="name a file that this user may read") from None
     except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f":{mark.line + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or "it cannot be taken apart"
-        raise TachoscopeError(f"{path}{place}: this is not valid YAML: {problem}", fix="correct that line") from None
+        raise _invalid(path, error, secret=secret) from None
     values = [Value(node, str(path), "") for node in nodes if node is not None]
     return [value for value in values if not value.empty]
+
+
+def _invalid(path: Path, error: Exception, *, secret: bool) -> TachoscopeError:
+    mark = getattr(error, "problem_mark", None)
+    place = f":{mark.line + 1}" if mark else ""
+    problem = "" if secret else f": {getattr(error, 'problem', None) or 'it cannot be taken apart'}"
+    fix = "correct that line; put values with special characters in quotes" if secret else "correct that line"
+    return TachoscopeError(f"{path}{place}: this is not valid YAML{problem}", fix=fix)
 
 
 def shown(node: yaml.Node) -> str:

@@ -1,17 +1,14 @@
-"""A YAML file taken apart, with all its faults at once and no secret in any of them."""
+"""What is wrong with a YAML file: all faults at once, and no secret in any of them."""
 
 from __future__ import annotations
 
-import functools
 import logging
 import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.located_yaml import Plain
 
 _log = logging.getLogger(__name__)
 
@@ -24,14 +21,16 @@ class Reader:
         faults: each with the file, the key, the offending value and the way out.
     """
 
-    def __init__(self, file: Path) -> None:
-        self.file = file
+    def __init__(self, document: Plain) -> None:
+        self.document = document
+        self.file = document.path
         self.files: list[Path] = []
         self.faults: list[str] = []
 
     def fault(self, key: str, problem: str, fix: str) -> None:
         """Note one."""
-        self.faults.append(f"{self.file}: {key} {problem} ({fix})")
+        line = self.document.line(key)
+        self.faults.append(f"{self.file}{f':{line}' if line else ''}: {key} {problem} ({fix})")
 
     def section(self, value: Any, key: str, known: set[str]) -> dict[str, Any]:
         """Return a mapping with the known keys only."""
@@ -101,42 +100,3 @@ def mask(value: object) -> str:
     if text.startswith("$2") or len(text) > 64:
         return f"(a text of {len(text)} characters)"
     return repr(text)
-
-
-def parse(file: Path, what: str) -> Any:
-    """Read a YAML document; `what` is its name in messages.
-
-    Raises:
-        TachoscopeError: with the place where it cannot be read.
-    """
-    base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    try:
-        return yaml.load(file.read_bytes(), Loader=_without_duplicates(base))  # noqa: S506 - a subclass of the safe loader
-    except OSError as error:
-        fix = "name an existing file that this user may read"
-        raise TachoscopeError(f"the {what} {file} cannot be read: {error.strerror}", fix=fix) from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        # Neither the parser's message nor what lies at that place: either may be a hash or a token.
-        mark = getattr(error, "problem_mark", None)
-        place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        problem = "a key stands there twice" if isinstance(error, _DuplicateKeyError) else "it is not valid YAML"
-        fix = "correct that line; put values with special characters in quotes"
-        raise TachoscopeError(f"the {what} {file}{place}: {problem}", fix=fix) from None
-
-
-class _DuplicateKeyError(yaml.constructor.ConstructorError):
-    """A key stands twice in one mapping: YAML's libraries would take the last without a word."""
-
-
-@functools.cache
-def _without_duplicates(base: type[Any]) -> type[Any]:
-    class Loader(base):  # type: ignore[misc]
-        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002
-            seen: set[str] = set()
-            for key, _ in node.value:
-                if key.value in seen if isinstance(key, yaml.ScalarNode) else False:
-                    raise _DuplicateKeyError(None, None, "duplicate key", key.start_mark)
-                seen.add(str(key.value))
-            return super().construct_mapping(node, deep)  # type: ignore[no-any-return]
-
-    return Loader
