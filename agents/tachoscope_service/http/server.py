@@ -1,7 +1,8 @@
 """The agent's HTTP server: a handful of pages, in a thread of its own, for clients of which some are hostile.
 
 A connection counts from the moment it is accepted, before TLS and before its first byte. When there are too many, the one that has
-waited longest without having been answered an authorised request goes: idle connections never lock out a scraper.
+waited longest without having been answered an authorised request goes: idle connections never lock out a scraper. They do lock it
+out of uvicorn, which has no deadline for a request, and cost it 50 MiB with TLS (docs/develop/measurements.md).
 """
 
 from __future__ import annotations
