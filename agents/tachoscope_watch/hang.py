@@ -16,7 +16,7 @@ SILENT_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Hang:
-    """No rank finished a step for `seconds`, longer than `limit_seconds`. `rank`: None: cannot be told. `waiting`: how many do."""
+    """No rank finished a step for `seconds`, longer than `limit_seconds`. `rank`: None: not known. `waiting`: how many do."""
 
     seconds: float
     limit_seconds: float

@@ -141,7 +141,7 @@ def _there(grafana: Grafana, uid: str) -> _There | None:
 
 
 def _message(grafana: Grafana, uid: str, version: int) -> str:
-    """Return the message of the version that a board has; nothing if it cannot be told."""
+    """Return the message of the version that a board has; nothing if it cannot be determined."""
     answer = grafana.ask(f"/api/dashboards/uid/{quote(uid, safe='')}/versions?limit={_LOOKED_BACK}")
     if answer.status != http.HTTPStatus.OK:
         return ""

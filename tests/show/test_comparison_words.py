@@ -73,7 +73,7 @@ def test_the_terminal_and_the_page_say_all_of_it() -> None:
     page = rendered("comparison.html", one=comparison(), words=comparison_words)
 
     for words in (
-        "ainst last-week (2,000 steps, the store)",
+        "Compared with last-week (2,000 steps, the store)",
         "slower: ",
         "data_wait",
         "+14.0 ms to +16.0 ms",

@@ -216,7 +216,7 @@ class JobWatch:
         stuck, why = stuck_rank(views, gone)
         fields = {"since_time": last.step_time, "step": last.step, "why": why}
         fields |= {"failed_rank": stuck.rank, "failed_writer": stuck.writer} if stuck is not None else {}
-        who = f"rank {stuck.rank} hangs: {why}" if stuck is not None else f"it cannot be told which rank hangs: {why}"
+        who = f"rank {stuck.rank} hangs: {why}" if stuck is not None else f"it cannot be determined which rank hangs: {why}"
         return [
             Event(
                 records.WorkerHung, fields, f"no step for {idle:.0f} s (a step takes {usual:.2g} s); {who}{_others(views, stuck)}"
@@ -247,7 +247,7 @@ def nobody_waits(views: list[View]) -> bool:
 
 
 def stuck_rank(views: list[View], gone: list[Process]) -> tuple[Process | None, str]:
-    """Return the process that the others wait for, None if it cannot be told, and why.
+    """Return the process that the others wait for, None if it cannot be determined, and why.
 
     Args:
         gone: processes of the attempt that died.

@@ -52,7 +52,7 @@ class KnownProcess:
 
 
 class UnknownError(Exception):
-    """It cannot be told what a process is; the message says why."""
+    """It cannot be determined what a process is; the message says why."""
 
 
 def identify(proc: Path, sender: Sender, known: Mapping[int, KnownProcess], directory: Path | None = None) -> Who:

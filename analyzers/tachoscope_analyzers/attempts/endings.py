@@ -30,7 +30,7 @@ class Ending:
     """How an attempt ended.
 
     Attributes:
-        process: whose doing it was; None: cannot be told. failed_at: when it was gone or stuck; None: it did not fail.
+        process: whose doing it was; None: cannot be determined. failed_at: when it was gone or stuck; None: it did not fail.
         hang: the one that it ended in, or is in. lasts: nobody saw that one end.
     """
 
@@ -165,7 +165,9 @@ def stuck(run: Run, job: JobRecords, clock: Clock, normal: HangThreshold) -> han
         return hangs.Hang(since, until, stopped[0], "its heartbeats ceased")
     if behind.finished_at(since) < max(p.finished_at(since) for p in run.processes):
         return hangs.Hang(since, until, behind, "it is a step behind the others")
-    return hangs.Hang(since, until, run.processes[0] if len(run.processes) == 1 else None, "which rank is stuck cannot be told")
+    return hangs.Hang(
+        since, until, run.processes[0] if len(run.processes) == 1 else None, "which rank is stuck cannot be determined"
+    )
 
 
 def at_work(process: Process, start: float, end: float) -> str:

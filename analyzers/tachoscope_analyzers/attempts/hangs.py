@@ -34,7 +34,7 @@ class HangThreshold:
 
 @dataclass(frozen=True, slots=True)
 class Hang:
-    """A time without a finished step, since the last finished one. `process`: the one that is stuck; None: cannot be told."""
+    """A time without a finished step, since the last finished one. `process`: the one that is stuck; None: cannot be determined."""
 
     since: float
     until: float

@@ -37,7 +37,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class _Fault:
-    """The first check that found something, and on which ranks; `all` where it cannot be told which.
+    """The first check that found something, and on which ranks; `all` where it cannot be determined which.
 
     Attributes:
         agreed: ratio of the replicas that agree with one another. what: what is wrong.

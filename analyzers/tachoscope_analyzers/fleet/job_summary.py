@@ -62,7 +62,7 @@ class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
         ranks: of the last attempt, or of a service its processes. steps: done for the first time, over all attempts.
         goodput: of the whole life; goodput_last: of the last attempt. mean_step: seconds, of the last attempt.
         step_seconds: the step time over the last attempt, means of at most `MOST_POINTS` stretches of equal length.
-        worst: None: nothing is wrong if `healthy`, else it cannot be told, and `reason` says why.
+        worst: None: nothing is wrong if `healthy`, else it cannot be determined, and `reason` says why.
         idle_hours: of allocated units in states that are not `PRODUCTIVE`, the queue excluded, out of `held_hours`; `unit`: GPU
             or rank. idle_money: what they cost, in `currency`; None: no price is known.
         requests: of a service. events: for objectives, see `slo_events`.
@@ -105,7 +105,7 @@ def unreadable(job: str, written: float, reason: str) -> JobSummary:
 
 
 def summarise(job: JobRecords, *, now: float, written: float = 0.0, prices: Sequence[Price] = ()) -> JobSummary:
-    """Return a job on one line. Never fails: what cannot be told is told as such.
+    """Return a job on one line. Never fails: what cannot be determined is told as such.
 
     Args:
         now: Unix seconds. written: when something of the job was last written. prices: of an hour of each device.

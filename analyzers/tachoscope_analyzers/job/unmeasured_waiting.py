@@ -18,9 +18,9 @@ from tachoscope_analyzers.records.steps import CAUSES, Steps
 from tachoscope_core.report.report import Evidence, QualityNote
 
 CLASSES = ("input_straggler", "compute_straggler", "data_imbalance", "comm_exposed", "compute_bound")
-"""What cannot be told without the waiting."""
+"""What cannot be determined without the waiting."""
 DEVICE_CLASSES = ("input_fetch", "input_preprocess", "input_workers", "h2d_copy", "launch_bound", "host_pause", "checkpoint_stall")
-"""What cannot be told besides if it is not known what the device did meanwhile; nor can what samples of the device tell."""
+"""What cannot be determined besides if it is not known what the device did meanwhile; nor can what samples of the device tell."""
 
 
 def shared(steps: Steps) -> Losses:

@@ -217,7 +217,7 @@ def _check(decided: Classification) -> None:
     steps = decided.steps
     if steps.waiting_unmeasured:
         raise TachoscopeError(
-            f"what a step would be cannot be told: {signal(steps)} was not measured, so it is not known which rank is latest",
+            f"what a step would be cannot be determined: {signal(steps)} was not measured, so it is not known which rank is latest",
             fix="see `tachoscope doctor` for what this machine can measure",
         )
     if isinstance(decided.losses, StagedLosses):

@@ -107,7 +107,7 @@ def hang(books: Sequence[RunBooks], endings: Sequence[Ending], clock: Clock) -> 
 
 def _hang(one: Hang, clock: Clock) -> Evidence:
     process = one.process
-    who = "a rank that cannot be told" if process is None else f"rank {process.rank} on {process.host}"
+    who = "a rank that cannot be determined" if process is None else f"rank {process.rank} on {process.host}"
     since = datetime.fromtimestamp(clock.unix(one.since), UTC).isoformat(timespec="seconds")
     where = _where(one, clock)
     line = f", at {where}" if where else ""

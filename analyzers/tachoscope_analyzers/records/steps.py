@@ -52,7 +52,7 @@ class Steps:
         still: seconds within computing in which the thread neither ran nor wanted a core, shape (K, R); part of the causes.
         shared: part of `own["compute"]` that all ranks are given alike, shape (K, R): on accelerators a backward lasts as long for
             all as for the rank that waited least, and only of that rank is it known to be its own work.
-        transfer_measured: whether the least wait of a step is the transfer; on accelerators it cannot be told.
+        transfer_measured: whether the least wait of a step is the transfer; on accelerators it cannot be determined.
         waiting_unmeasured: ranks of which it is not known how much of backward they waited; of one process alone, none.
         optimizer: seconds in the optimizer, part of `own`, shape (K, R). backward_calls: micro-batches of the step, shape (K, R).
         starts: the `JobStarted` of each rank. lost_seconds: wall time within the window that no record covers, by rank.

@@ -44,7 +44,7 @@ def verdict(one: Comparison) -> str:
 
 def title(one: Comparison) -> str:
     """Return what it is compared with."""
-    return f"against {one.baseline} ({one.baseline_steps:,} steps, {one.source})"
+    return f"Compared with {one.baseline} ({one.baseline_steps:,} steps, {one.source})"
 
 
 def rows(one: Comparison) -> list[ComparisonRow]:

@@ -44,7 +44,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
             certainly by less; `unclear`: the noise is too large to say; `not_comparable`: a step is not the same work in both.
         severity: of `slower`, as a loss of that share has it. share: by which the step became longer, a ratio of the baseline's.
         step: the step. states: the others, the largest differences first.
-        ranks: whose own time grew (or shrank), or `all`; None: cannot be told.
+        ranks: whose own time grew (or shrank), or `all`; None: cannot be determined.
         made_of: differences in lineage. notes: what else differs, and what the comparison cannot say.
     """
 

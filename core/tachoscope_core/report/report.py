@@ -124,7 +124,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         seconds_per_step: step time lost to it. share: the same as a ratio of the mean step; share_ci: its 95 % interval.
         ranks: culprits, or `all`. confidence: 0 to 1.
         speedup_if_fixed: step time over step time without this loss, or with what is advised where that leaves a part of it; None
-            where it cannot be told.
+            where it cannot be determined.
         advice: what to set, where the action is a setting; absent from the document elsewhere.
         where: the line of user code at which it was seen most often, `file:line function`; empty: not seen.
         cause: which of the things that the class covers it is, as `sentences.SENTENCES` lists them; empty: the class says it.
@@ -154,7 +154,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 def speedup_text(finding: Finding) -> str:
     """Return what fixing it would bring, in words."""
     if finding.speedup_if_fixed is None:
-        return "cannot be told"
+        return "cannot be determined"
     return f"{finding.speedup_if_fixed:.2f}x as fast"
 
 

@@ -99,7 +99,7 @@ class Trend(msgspec.Struct, frozen=True, kw_only=True):
         device: what it ran on. samples_per_step, tokens_per_step: of all ranks; 0: not known.
         step: mean step time. states: the mean of each, largest first.
         changes: lasting changes of the step time in order; None: too few steps to tell.
-        late: ranks that kept the others waiting; None: cannot be told, from one rank or where the records of some are missing.
+        late: ranks that kept the others waiting; None: not known, from one rank or where the records of some are missing.
         picture: the step time over the run; empty where there is nothing to be seen in it.
     """
 

@@ -89,7 +89,7 @@ def show_verdict(report: Report) -> None:
     """Show the sentence in the colour and the word of what is worst."""
     bad = any(note.severity == "bad" for note in report.quality)
     worst = gravest(one for one in report.findings if one.class_ not in HEALTHY)
-    color, word = (BAD, "no verdict") if bad else (OK, "healthy") if nothing_found(report) else (UNKNOWN, "not told")
+    color, word = (BAD, "no verdict") if bad else (OK, "healthy") if nothing_found(report) else (UNKNOWN, "unknown")
     if worst is not None and not bad:
         color, word = COLORS.get(worst.severity, UNKNOWN), worst.severity
     st.html(f'<p class="f-head">{_tag(word, color)}<span class="f-name">{escape(verdict(report))}</span></p>')

@@ -17,7 +17,7 @@ from tachoscope_show.report.trend_words import whose
 from tachoscope_show.text.units import percent, seconds
 
 STATUSES = ("running", "completed", "failed", "unknown")
-SEVERITIES = ("critical", "warning", "info", "healthy", "cannot be told", "not looked at")
+SEVERITIES = ("critical", "warning", "info", "healthy", "cannot be determined", "not looked at")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Row:
             return "not looked at"
         if self.summary.worst is not None:
             return self.summary.worst.severity
-        return "healthy" if self.summary.healthy else "cannot be told"
+        return "healthy" if self.summary.healthy else "cannot be determined"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Wrong numbers: which rank, since when, and when it cannot be told: planted checks."""
+"""Wrong numbers: which rank, since when, and when it cannot be determined: planted checks."""
 
 from pathlib import Path
 from typing import Any

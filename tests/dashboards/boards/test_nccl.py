@@ -1,4 +1,4 @@
-"""The board NCCL: bandwidth by bytes and seconds, communicators that are not well, and what cannot be told by job."""
+"""The board NCCL: bandwidth by bytes and seconds, communicators that are not well, and what cannot be determined by job."""
 
 from pathlib import Path
 

@@ -82,7 +82,7 @@ def test_a_choice_goes_to_the_address(store: Path) -> None:
     shown.selectbox(key="compare-baseline").set_value("other").run()
 
     assert shown.query_params["baseline"] == "other"
-    assert "Held against other" in words(shown).replace("\\", "")
+    assert "Compared with other" in words(shown).replace("\\", "")
 
 
 def test_a_job_is_not_its_own_baseline(store: Path) -> None:

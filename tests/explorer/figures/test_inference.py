@@ -125,7 +125,7 @@ def test_unknown_outcomes_phases_and_names_of_scripts_are_shown_as_text(tmp_path
 def test_where_the_knee_cannot_be_told_the_reason_stands(tmp_path: Path) -> None:
     shown = open_page("inference", store_of(tmp_path / "store", busy(30)))
     shown.toggle[0].set_value(True).run()
-    assert "It cannot be told" in words(shown)
+    assert "It cannot be determined" in words(shown)
 
     shown.text_input[0].set_value("ttft_p95=soon").run()
 

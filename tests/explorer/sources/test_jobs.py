@@ -105,7 +105,7 @@ def test_a_job_that_cannot_be_judged_has_a_line_that_says_why(store: Path) -> No
     frame = listed(open_page("jobs", filled(store, {"started": b"".join(map(records.encode, life.rows))})))
 
     assert frame.loc["started", "status"] == "failed"
-    assert list(frame.loc["started", "severity"]) == ["cannot be told"]
+    assert list(frame.loc["started", "severity"]) == ["cannot be determined"]
     assert "no training step" in frame.loc["started", "worst finding"]
     assert frame.loc["started", "objectives"] == "not measured"
     assert pd.isna(frame.loc["started", "goodput"])

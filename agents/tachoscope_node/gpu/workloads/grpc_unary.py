@@ -2,7 +2,7 @@
 
 By h2 and not by grpcio, which for one small call in ten seconds would cost the agent 20 MiB of memory and six threads, and 32 MiB
 after an answer of 3.5 MB (h2: 3 MiB). A connection lives for one call, so a server that was started again breaks nothing.
-Held against grpcio and, by hand, against grpc-go, which the kubelet is made with.
+Compared with grpcio and, by hand, against grpc-go, which the kubelet is made with.
 https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md
 """
 

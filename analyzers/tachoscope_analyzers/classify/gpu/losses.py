@@ -77,7 +77,7 @@ def judge(job: JobRecords, steps: Steps, losses: Losses, late: list[Candidate]) 
 
 
 def _without_name(late: Candidate, steps: Steps, unknown: Mapping[int, str]) -> Candidate:
-    """Return a late rank as unknown if its clocks are not known: whether it is slow or throttled cannot be told."""
+    """Return a late rank as unknown if its clocks are not known: whether it is slow or throttled cannot be determined."""
     ranks = steps.ranks if late.ranks == "all" else late.ranks
     if late.slug != "compute_straggler" or unknown.keys().isdisjoint(ranks):
         return late

@@ -20,7 +20,7 @@ RESAMPLES = 200
 MINIMUM_INTERVALS = 8
 _BLOCK = 4
 _FEW_PROMPTS = 0.5
-"""In one interval of ten there must be no more than this part of the mean: what is never seen without prompts cannot be told."""
+"""In one interval of ten there must be no more than this part of the mean: what is never seen without prompts is not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ _STALL = 4.0
 
 
 def fitted_pace(traffic: Traffic, spent: Spent) -> Pace | None:
-    """Return what iterations cost, from the intervals without a start or a preemption; None where that cannot be told."""
+    """Return what iterations cost, from the intervals without a start or a preemption; None where that cannot be determined."""
     return pace(traffic, without=spent.away | (traffic.counters.get("preemptions_total", np.zeros_like(traffic.seconds)) > 0))
 
 

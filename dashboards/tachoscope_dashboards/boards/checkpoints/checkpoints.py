@@ -27,7 +27,12 @@ RESULT_COLORS: dict[str, str] = {
     "unreachable": palette.WARN,
     "unverifiable": palette.UNKNOWN,
 }
-_WORDS: dict[Result, str] = {"sound": "Sound", "corrupt": "Corrupt", "unreachable": "Not reached", "unverifiable": "Cannot be told"}
+_WORDS: dict[Result, str] = {
+    "sound": "Sound",
+    "corrupt": "Corrupt",
+    "unreachable": "Not reached",
+    "unverifiable": "Cannot be determined",
+}
 _ANY = (Step(1.0, palette.WARN),)
 _STEPS: dict[Result, tuple[Step, ...]] = {
     "corrupt": (Step(1.0, palette.BAD),),

@@ -45,7 +45,7 @@ def board(policy: Policy) -> Board:
             row("On which machines?"),
             *_machines(policy),
             nodes(policy),
-            row("Who was told?"),
+            row("Who was notified?"),
             firing(),
             alerts(policy),
         ),

@@ -21,8 +21,8 @@ def board(policy: Policy) -> Board:
         uid=board_uid("nccl"),
         title="NCCL",
         question="Do collectives run as fast as the network allows, and does a communicator hang?",
-        hint="Communicators are told by NCCL's RAS, which knows no jobs: these panels are of the chosen nodes, whatever their job. "
-        "Collectives are told by its Inspector. Time in them holds the waiting for later ranks, so their bandwidth is the least "
+        hint="NCCL's RAS reports communicators, and does not know jobs: these panels are of the chosen nodes. "
+        "The Inspector reports collectives. Time in them includes the waiting for later ranks, so their bandwidth is the least "
         "that the network gave: where it falls, see on the board Job whether a rank is late before you blame the network.",
         variables=(CLUSTER, NAMESPACE, NODE, JOB_NAMESPACE, TRAINING_JOB),
         panels=(

@@ -58,7 +58,7 @@ def board(policy: Policy) -> Board:
             spenders.by_model(policy, slos),
             spenders.lost_time(policy),
             spenders.by_job(policy),
-            row("Who was told, and what was promised"),
+            row("Who was notified, and what was promised"),
             _firing(policy),
             _promises(policy, slos),
         ),

@@ -65,9 +65,9 @@ def _verdict(one: Comparison) -> None:
         delta_color="inverse" if fair else "off",
     )
     columns[1].metric("Step of the baseline", seconds(one.step.baseline_seconds))
-    columns[2].metric("Whose own time changed", "cannot be told" if one.ranks is None else whose(one.ranks))
+    columns[2].metric("Whose own time changed", "cannot be determined" if one.ranks is None else whose(one.ranks))
     interval = f"{comparison_words.signed(low)} to {comparison_words.signed(high)}"
-    st.caption(plain(f"Held {comparison_words.title(one)}; 95 % interval of the difference: {interval} a step."))
+    st.caption(plain(f"{comparison_words.title(one)}; 95 % interval of the difference: {interval} a step."))
 
 
 def _links(context: Context, view: View) -> None:

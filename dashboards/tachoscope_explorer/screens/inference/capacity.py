@@ -23,7 +23,7 @@ def show(find: Callable[[tuple[Objective, ...]], Capacity], report: Report) -> N
     """Ask for objectives, and show up to which rate they are met.
 
     Args:
-        find: finds that out, and raises TachoscopeError where it cannot be told. report: on what was recorded.
+        find: finds that out, and raises TachoscopeError where it cannot be determined. report: on what was recorded.
     """
     st.header("How much traffic it takes")
     text = st.text_input(
@@ -36,7 +36,7 @@ def show(find: Callable[[tuple[Objective, ...]], Capacity], report: Report) -> N
         asked = tuple(objective(part) for part in text.split(",") if part.strip()) or DEFAULTS
         found = find(asked)
     except NotMeasuredError as error:
-        nothing(f"It cannot be told: {plain(str(error))}")
+        nothing(f"It cannot be determined: {plain(str(error))}")
         return
     except TachoscopeError as error:
         problem(error)

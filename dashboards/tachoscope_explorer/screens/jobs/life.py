@@ -20,7 +20,7 @@ LAST, WHOLE = "last attempt", "whole life"
 
 
 def whole_life(run: Run) -> Report | None:
-    """Return the report on the life; None where it cannot be told, which the part below says."""
+    """Return the report on the life; None where it cannot be determined, which the part below says."""
     try:
         return job_sources.life(run)
     except TachoscopeError:

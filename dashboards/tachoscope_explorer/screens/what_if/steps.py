@@ -188,7 +188,7 @@ def _claim(asked: WhatIf, finding: Finding) -> dict[str, str]:
     then = asked.without(chosen).step.seconds if chosen else None
     return {
         "finding": BY_SLUG[finding.class_].title if finding.class_ in BY_SLUG else finding.class_,
-        "step by the finding": "cannot be told" if promised is None else seconds(promised),
+        "step by the finding": "cannot be determined" if promised is None else seconds(promised),
         "taken out here": ", ".join(map(words, chosen)) or "has no state or rank of its own",
         "step then": "-" if then is None else seconds(then),
         "why they differ": _why(now, promised, then),
