@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import itertools
 import os
 import sys
@@ -13,7 +12,7 @@ from typing import Literal
 
 from tachoscope import guard
 from tachoscope.process import identity
-from tachoscope.process.import_hook import after_import
+from tachoscope.process.lifetime import on_end_and_fork
 from tachoscope.process.placement import pod_uid
 from tachoscope.serving.engine import Engine
 from tachoscope.serving.outbox import ServiceOutbox
@@ -174,24 +173,13 @@ class Services:
             found.model, found.version = model or found.model, version or found.version
             if not self._hooked:
                 self._hooked = True
-                self._hook()
+                on_end_and_fork(self.close, self._after_fork_in_child)
         return found
 
     def close(self) -> None:
         """Close all."""
         for service in list(self._services.values()):
             service.close()
-
-    def _hook(self) -> None:
-        os.register_at_fork(after_in_child=self._after_fork_in_child)
-        atexit.register(self.close)
-        # A process that multiprocessing forked leaves without atexit.
-        after_import("multiprocessing.util", lambda util: util.register_after_fork(self, Services._close_at_its_exit))
-
-    def _close_at_its_exit(self) -> None:
-        from multiprocessing.util import Finalize
-
-        Finalize(None, self.close, exitpriority=0)
 
     def _after_fork_in_child(self) -> None:
         self._lock = threading.Lock()

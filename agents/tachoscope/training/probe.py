@@ -6,7 +6,6 @@ record. It never raises into the job and never waits for an agent or a disk.
 
 from __future__ import annotations
 
-import atexit
 import gc
 import os
 import sys
@@ -23,7 +22,7 @@ from tachoscope.checkpoints.tracker import Checkpoints
 from tachoscope.lineage import collect as lineage
 from tachoscope.preemption.poll import NOTICES
 from tachoscope.process import identity as ident
-from tachoscope.process.import_hook import after_import
+from tachoscope.process.lifetime import on_end_and_fork
 from tachoscope.profiling.on_demand import Profiles
 from tachoscope.sampling.loop_code import MOST_CALLS
 from tachoscope.sampling.model_calls import ModelCalls
@@ -518,15 +517,7 @@ class Probe:
         gc.callbacks.append(self.on_gc)
         self._next_hook = sys.excepthook
         sys.excepthook = self.on_exception
-        os.register_at_fork(after_in_child=self._after_fork_in_child)
-        atexit.register(self.close)
-        # A process that multiprocessing forked leaves without atexit.
-        after_import("multiprocessing.util", lambda util: util.register_after_fork(self, Probe._close_at_its_exit))
-
-    def _close_at_its_exit(self) -> None:
-        from multiprocessing.util import Finalize
-
-        Finalize(None, self._close_as_child, exitpriority=0)
+        on_end_and_fork(self.close, self._after_fork_in_child, close_as_child=self._close_as_child)
 
     def _close_as_child(self) -> None:
         """Close in a process of multiprocessing, whose exceptions reach no hook: one that ends it is on its way now."""

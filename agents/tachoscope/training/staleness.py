@@ -5,14 +5,13 @@ Any process of the job may say it, also a parameter server that computes no grad
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
 
 from tachoscope import guard
-from tachoscope.process.import_hook import after_import
+from tachoscope.process.lifetime import on_end_and_fork
 from tachoscope.spool.outbox import Outbox
 from tachoscope.spool.process_outbox import open_outbox
 from tachoscope_core.records import records
@@ -90,18 +89,8 @@ class Updates:
     def _hook(self) -> None:
         if self._hooked:
             return
-        import atexit
-
         self._hooked = True
-        atexit.register(self.close)
-        os.register_at_fork(after_in_child=self._after_fork_in_child)
-        # A process that multiprocessing forked leaves without atexit.
-        after_import("multiprocessing.util", lambda util: util.register_after_fork(self, Updates._close_at_its_exit))
-
-    def _close_at_its_exit(self) -> None:
-        from multiprocessing.util import Finalize
-
-        Finalize(None, self.close, exitpriority=0)
+        on_end_and_fork(self.close, self._after_fork_in_child)
 
     def _after_fork_in_child(self) -> None:
         if self._outbox is not None:
