@@ -28,8 +28,7 @@ from sections import write_section
 from slo_rules import BATCH, Server, running
 
 from tachoscope_alerts.compile import recordings
-from tachoscope_alerts.spec import files as places
-from tachoscope_alerts.spec import policy
+from tachoscope_alerts.spec import files, policy
 from tachoscope_core.metrics import gpu as gpu_metrics
 from tachoscope_core.metrics import serving as serving_metrics
 from tachoscope_core.metrics import training as training_metrics
@@ -60,7 +59,7 @@ OPTIONS = {
 def recorded(fleet: Fleet) -> Iterator[dict[str, str]]:
     """Yield the labels of all series that rules record for boards."""
     jobs = tuple(f"pretrain-{number:04d}" for number in range(fleet.jobs))
-    for one in recordings.load(places.path_of("recordings.yaml")):
+    for one in recordings.load(files.path_of("recordings.yaml")):
         states = training_metrics.TRAINING_STATES
         if "ranks" in one.name:
             states = training_metrics.RANK_STATES
@@ -132,7 +131,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=Fleet().nodes)
     options = parser.parse_args()
     fleet = Fleet(nodes=options.nodes, jobs=max(options.nodes * 200 // 1250, 8))
-    whom = policy.load(places.path_of("policy.yaml"))
+    whom = policy.load(files.path_of("policy.yaml"))
     panels = {
         f"{board.title}: {title}": asked
         for board in (fleet_board.board(whom), training.board(whom))

@@ -10,8 +10,7 @@ from pathlib import Path
 from generate_chart import chart_files
 from tachoscope_alerts import build
 from tachoscope_alerts.compile import detection_time as detection
-from tachoscope_alerts.compile import event_alerts as events
-from tachoscope_alerts.compile import recordings
+from tachoscope_alerts.compile import event_alerts, recordings
 from tachoscope_alerts.compile.runbooks import stale as stale_runbooks
 from tachoscope_alerts.compile.runbooks import subjects
 from tachoscope_alerts.compile.sli_expressions import number
@@ -51,7 +50,7 @@ def _threshold(indicator: Indicator) -> str:
 
 def alert_files(*, write: bool) -> list[str]:
     """Write or check the rules, their tests and what else is made of objectives; return the files that were not current."""
-    slos, found = openslo.load([ALERTS / "slos"]), events.load(ALERTS / "events")
+    slos, found = openslo.load([ALERTS / "slos"]), event_alerts.load(ALERTS / "events")
     told, recorded = policy.load(ALERTS / "policy.yaml"), recordings.load(ALERTS / "recordings.yaml")
     made_from = (slos, found, told, Timing(), ALERTS / "generated", recorded)
     stale = [str(path.relative_to(ALERTS.parent)) for path in build.check(*made_from)]
@@ -64,7 +63,7 @@ def alert_files(*, write: bool) -> list[str]:
 
 def alert_runbooks(*, write: bool) -> list[str]:
     """Write or check what is generated in runbooks, with a skeleton where there is none; return those that were not current."""
-    about = subjects(openslo.load([ALERTS / "slos"]), events.load(ALERTS / "events"))
+    about = subjects(openslo.load([ALERTS / "slos"]), event_alerts.load(ALERTS / "events"))
     pages = stale_runbooks(RUNBOOKS, about.values(), policy.load(ALERTS / "policy.yaml"))
     for path, text in pages.items():
         if write:

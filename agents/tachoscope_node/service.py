@@ -18,7 +18,7 @@ from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.metrics import agent as names
 from tachoscope_core.storage import spool
 from tachoscope_node.agent import Agent
-from tachoscope_node.config import checks as places
+from tachoscope_node.config import checks
 from tachoscope_node.config.settings import Config
 from tachoscope_node.spool.exclusive_lock import say_who, take_spool, take_state
 from tachoscope_service.common.log import Log
@@ -231,7 +231,7 @@ class Service:
         self._log.info(f"serving {self.url}/metrics; spool {config.spool_path}, store {config.store_url}")
 
     def _warn(self, config: Config) -> None:
-        for warning in places.warnings(config):
+        for warning in checks.warnings(config):
             self._log.warning(None, warning)
 
     # --- pages ------------------------------------------------------------------------------------------------------------

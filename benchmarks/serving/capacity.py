@@ -25,7 +25,7 @@ from benchmarks.sections import write_section
 from tachoscope_analyzers.serving.capacity import capacity, engine_model
 from tachoscope_analyzers.serving.capacity.objectives import Objective
 from tachoscope_analyzers.serving.records.traffic import traffic
-from tachoscope_core.servers import metrics_page as serving_page
+from tachoscope_core.servers import metrics_page
 from tachoscope_core.servers.snapshot import Snapshot
 
 OBJECTIVES = (Objective("ttft", 95, 0.5), Objective("itl", 95, 0.1))
@@ -56,7 +56,7 @@ def watched(url: str, work: Callable[[], None]) -> list[Snapshot]:
         while not done.is_set():
             now = time.time()
             with urllib.request.urlopen(f"{url}/metrics", timeout=10) as answer:
-                looks.append(serving_page.read(answer.read().decode(), now))
+                looks.append(metrics_page.read(answer.read().decode(), now))
             done.wait(max(0.0, now + LOOK_SECONDS - time.time()))
 
     thread = threading.Thread(target=look)

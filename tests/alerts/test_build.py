@@ -15,8 +15,7 @@ from helpers import REPOSITORY
 from promtool_running import faults
 from sample_slos import AVAILABILITY, FIRST_TOKEN, FIRST_TOKEN_P95, GOODPUT
 from tachoscope_alerts.build import HEADER, build, check, contents
-from tachoscope_alerts.compile import event_alerts as events
-from tachoscope_alerts.compile import recordings
+from tachoscope_alerts.compile import event_alerts, recordings
 from tachoscope_alerts.spec import openslo, policy
 from tachoscope_alerts.spec.burn_rate_windows import RAW_LIMIT_SECONDS, Timing
 from tachoscope_core import yaml_text
@@ -25,7 +24,7 @@ ALERTS = REPOSITORY / "alerts"
 GENERATED = ALERTS / "generated"
 SLOS = (AVAILABILITY, FIRST_TOKEN, FIRST_TOKEN_P95, GOODPUT)
 POLICY = policy.load(ALERTS / "policy.yaml")
-EVENTS = events.load(ALERTS / "events")
+EVENTS = event_alerts.load(ALERTS / "events")
 TIMING = Timing()
 
 

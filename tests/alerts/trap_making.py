@@ -10,7 +10,7 @@ from typing import Any
 from helpers import REPOSITORY
 from promtool_running import faults
 from sample_slos import AVAILABILITY, PLACES
-from tachoscope_alerts.compile import event_alerts as events
+from tachoscope_alerts.compile import event_alerts
 from tachoscope_alerts.compile.planted_series import Stretch
 from tachoscope_alerts.compile.rules import Rule, groups
 from tachoscope_alerts.compile.sli_expressions import ERROR_RATIO, quoted, recorded
@@ -18,7 +18,7 @@ from tachoscope_alerts.spec.burn_rate_windows import Timing
 from tachoscope_alerts.spec.slo import Slo
 
 TIMING = Timing()
-EVENTS = events.load(REPOSITORY / "alerts" / "events")
+EVENTS = event_alerts.load(REPOSITORY / "alerts" / "events")
 Trap = tuple[dict[str, Any], list[dict[str, Any]]]
 """Rules, and blocks of a test."""
 Traps = dict[str, Callable[[], Trap]]
@@ -87,6 +87,6 @@ def of_event(name: str) -> dict[str, Any]:
     return {"groups": groups_of_events([event for event in EVENTS if event.alert == name])}
 
 
-def groups_of_events(chosen: list[events.EventAlert]) -> list[dict[str, Any]]:
+def groups_of_events(chosen: list[event_alerts.EventAlert]) -> list[dict[str, Any]]:
     assert chosen, "the alert is not among alerts/events"
-    return events.groups(chosen, PLACES, TIMING)
+    return event_alerts.groups(chosen, PLACES, TIMING)

@@ -10,7 +10,7 @@ from tachoscope_alerts.lint.catalogue import catalogue
 from tachoscope_alerts.spec import openslo, policy
 from tachoscope_core.report import palette
 from tachoscope_dashboards.boards.shared.expressions import KEPT
-from tachoscope_dashboards.lint import board_json as reading
+from tachoscope_dashboards.lint import board_json
 from tachoscope_dashboards.lint.board_json import Dashboard
 from tachoscope_dashboards.lint.lint import Finding, Rule
 from tachoscope_dashboards.parts.board import Board, Event
@@ -80,7 +80,7 @@ def made() -> Json:
 
 def read(raw: Json) -> Dashboard:
     """Return what checks read of a board."""
-    return reading.dashboard(raw, str(raw.get("uid", "board")))
+    return board_json.dashboard(raw, str(raw.get("uid", "board")))
 
 
 def panel(raw: Json, title: str) -> Json:

@@ -14,8 +14,7 @@ import yaml
 from helpers import REPOSITORY
 from processes import free_port
 from tachoscope_alerts.compile import alertmanager
-from tachoscope_alerts.spec import files as places
-from tachoscope_alerts.spec import policy
+from tachoscope_alerts.spec import files, policy
 from tachoscope_cli.drill import prometheus_alertmanager as drill_servers
 from tachoscope_cli.drill.processes import running
 from tachoscope_cli.drill.webhook_receiver import Receiver
@@ -44,7 +43,7 @@ def watching(folder: Path, agents: Mapping[str, int]) -> Iterator[subprocess.Pop
         agents: names of nodes, and the ports of their agents.
     """
     uname = ["prometheus-node-exporter", "--collector.disable-defaults", "--collector.uname"]
-    told = policy.load(places.path_of("policy.yaml"))
+    told = policy.load(files.path_of("policy.yaml"))
     with contextlib.ExitStack() as stack:
         receiver = stack.enter_context(Receiver())
         alerted = stack.enter_context(drill_servers.alertmanager(folder, alertmanager.configuration(told, webhook=receiver.url)))

@@ -33,11 +33,9 @@ from fake_metadata import FakeMetadata, fake_metadata  # noqa: E402
 from fake_otlp_receiver import FakeReceiver  # noqa: E402
 from processes import free_port  # noqa: E402
 from recorded_series import RECORDED, Series, dumped, names_in, of_names, rounded, write  # noqa: E402
-from tachoscope_alerts.spec import files as places  # noqa: E402
-from tachoscope_alerts.spec import policy  # noqa: E402
+from tachoscope_alerts.spec import files, policy  # noqa: E402
 from tachoscope_dashboards.boards.all import boards  # noqa: E402
-from tachoscope_dashboards.lint import board_json as reading  # noqa: E402
-from tachoscope_dashboards.lint import expressions  # noqa: E402
+from tachoscope_dashboards.lint import board_json, expressions  # noqa: E402
 from tachoscope_dashboards.parts.grafana_json import to_json  # noqa: E402
 
 SECONDS = 720.0
@@ -215,8 +213,8 @@ def play(demo: Demo, seconds: float) -> None:
 
 def read_by_boards() -> set[str]:
     """Return the names of series that a board reads."""
-    made = [to_json(board) for board in boards(policy.load(places.path_of("policy.yaml")))]
-    return names_in(one.expr for board in made for one in expressions.asked(reading.dashboard(board, board["uid"])))
+    made = [to_json(board) for board in boards(policy.load(files.path_of("policy.yaml")))]
+    return names_in(one.expr for board in made for one in expressions.asked(board_json.dashboard(board, board["uid"])))
 
 
 def anonymous(series: Series, folder: Path) -> Series:

@@ -9,10 +9,10 @@ import pytest
 
 from board_making import KNOWN, POLICY, SLOS, Json, made, panel, read
 from helpers import REPOSITORY
-from tachoscope_alerts.compile import event_alerts as events
+from tachoscope_alerts.compile import event_alerts
 from tachoscope_dashboards.boards.all import boards
 from tachoscope_dashboards.check import Surroundings, check, rule_names
-from tachoscope_dashboards.lint import board_json as reading
+from tachoscope_dashboards.lint import board_json
 from tachoscope_dashboards.lint.lint import EXCEPTIONS, Excepted, exceptions
 from tachoscope_dashboards.lint.tachoscope_rules import HOUSE
 from tachoscope_dashboards.parts.grafana_json import to_json
@@ -27,11 +27,11 @@ def suite() -> Surroundings:
     linked: dict[str, list[str]] = {}
     for uid, alert in [
         *((slo.dashboard, slo.alert) for slo in SLOS),
-        *((event.dashboard, event.alert) for event in events.load(REPOSITORY / "alerts" / "events")),
+        *((event.dashboard, event.alert) for event in event_alerts.load(REPOSITORY / "alerts" / "events")),
     ]:
         linked.setdefault(uid, []).append(alert)
     linked.pop("", None)
-    ours = [reading.dashboard(to_json(board), board.uid) for board in boards(POLICY)]
+    ours = [board_json.dashboard(to_json(board), board.uid) for board in boards(POLICY)]
     return replace(ALONE, ours=ours, linked=linked, excepted=EXCEPTED)
 
 
@@ -65,7 +65,7 @@ def test_rules_of_the_house_are_of_our_boards_only() -> None:
 
 
 def test_two_boards_of_one_uid_are_named() -> None:
-    (problem,) = check([reading.dashboard(made(), "a.json"), reading.dashboard(made(), "b.json")], ALONE)
+    (problem,) = check([board_json.dashboard(made(), "a.json"), board_json.dashboard(made(), "b.json")], ALONE)
 
     assert str(problem) == "small: error: 2 boards have this uid: a.json, b.json (give each its own) [uid]"
 

@@ -20,8 +20,7 @@ from helpers import environment
 from spooling import FakeClock, agent_of, pass_seconds, value
 from tachoscope_core.owner import Owner
 from tachoscope_core.records.records import decode
-from tachoscope_core.storage import shard_quarantine as quarantine
-from tachoscope_core.storage import spool
+from tachoscope_core.storage import shard_quarantine, spool
 from tachoscope_core.storage.store import OtherContentError, OtherOwnerError, Store
 from tachoscope_node.spool.exclusive_lock import take_spool
 
@@ -339,7 +338,7 @@ def test_failed_shards_of_another_user_are_not_left_out(place: Path) -> None:
     )
     pass_seconds(agent, clock, 5)
 
-    assert quarantine.listed(quarantine.load(quarantine.path_of(place / "spool", "resnet"))) == frozenset()
+    assert shard_quarantine.listed(shard_quarantine.load(shard_quarantine.path_of(place / "spool", "resnet"))) == frozenset()
     agent.close()
 
 

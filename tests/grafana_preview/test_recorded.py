@@ -18,8 +18,7 @@ from grafana_preview import choices
 from grafana_preview import interpolate as filling
 from grafana_preview.times import Span, at_least, span
 from tachoscope_alerts.compile.links import board_name
-from tachoscope_alerts.spec import files as places
-from tachoscope_alerts.spec import policy
+from tachoscope_alerts.spec import files, policy
 from tachoscope_core.net import prometheus as prometheus_query
 from tachoscope_dashboards.boards.all import boards
 from tachoscope_dashboards.parts.grafana_json import to_json
@@ -28,7 +27,7 @@ pytestmark = pytest.mark.skipif(shutil.which("prometheus") is None, reason="prom
 Json = dict[str, Any]
 Where = tuple[str, str, str]
 """Name of the board; title of the panel, or what it is and its name; refId of the query."""
-BOARDS: dict[str, Json] = {board_name(board.uid): to_json(board) for board in boards(policy.load(places.path_of("policy.yaml")))}
+BOARDS: dict[str, Json] = {board_name(board.uid): to_json(board) for board in boards(policy.load(files.path_of("policy.yaml")))}
 EMPTY: dict[Where, str] = {
     ("gpu-node", "Memory errors and replaced rows, by GPU", "G"): "H100 replace rows of their memory, and retire no pages",
     ("nccl", "mark Alerts", ""): "no rule has evaluated what is planted",

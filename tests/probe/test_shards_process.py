@@ -11,7 +11,7 @@ from pathlib import Path
 
 from helpers import REPOSITORY, records_of, run_watched
 from shard_reading import CORRUPT, HEALTHY, LAST
-from tachoscope_core.storage import shard_quarantine as quarantine
+from tachoscope_core.storage import shard_quarantine
 from tachoscope_core.storage.shard_quarantine import from_store
 from tachoscope_core.storage.store import Store
 
@@ -52,6 +52,6 @@ def test_a_corrupt_shard_is_quarantined_after_the_second_rank_and_a_healthy_one_
     assert not job.failures
 
     stored = from_store(Store(str(tmp_path / "store")), "job")
-    beside_the_spool = quarantine.load(quarantine.path_of(tmp_path / "spool", "job"))
-    assert quarantine.listed(stored) == quarantine.listed(beside_the_spool) == {str(data / CORRUPT)}
+    beside_the_spool = shard_quarantine.load(shard_quarantine.path_of(tmp_path / "spool", "job"))
+    assert shard_quarantine.listed(stored) == shard_quarantine.listed(beside_the_spool) == {str(data / CORRUPT)}
     assert str(data / HEALTHY) not in stored

@@ -61,12 +61,12 @@ def preview(
     from grafana_preview.loading import load
     from grafana_preview.server import plotly_folder
     from tachoscope_core.net import prometheus as prometheus_query
-    from tachoscope_dashboards.parts import slo_objectives as objectives
+    from tachoscope_dashboards.parts import slo_objectives
 
     plotly_folder()
     prometheus_query.ask(prometheus, "vector(1)")  # what is wrong with the address is said now, not on each panel
     since = f"now-{_in_words(round(seconds_of(from_)))}" if from_ else ""
-    with objectives.specs_of(slos or ()):
+    with slo_objectives.specs_of(slos or ()):
         looked_at = Preview(load(boards or ()), prometheus, since)
     looked_at = replace(looked_at, at=moment_of(at)) if at else looked_at
     if shots is None:

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from tachoscope_alerts.compile.links import board_name, board_uid
-from tachoscope_alerts.spec import files as places
-from tachoscope_alerts.spec import policy
+from tachoscope_alerts.spec import files, policy
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_dashboards.boards.all import boards
-from tachoscope_dashboards.lint import board_json as reading
+from tachoscope_dashboards.lint import board_json
 from tachoscope_dashboards.parts.grafana_json import to_json
 
 Board = Mapping[str, Any]
@@ -25,7 +24,7 @@ def load(wanted: Sequence[str]) -> dict[str, Board]:
     Raises:
         TachoscopeError: there is none of a name, or a file is not a board.
     """
-    own = {board.uid: board for board in boards(policy.load(places.path_of("policy.yaml")))}
+    own = {board.uid: board for board in boards(policy.load(files.path_of("policy.yaml")))}
     found: dict[str, Board] = {}
     for name in wanted or own:
         if (uid := board_uid(name)) in own:
@@ -47,8 +46,8 @@ def _files(path: Path) -> list[Path]:
 
 
 def _read(path: Path) -> Board:
-    board = reading.content_of(path)
-    known = reading.dashboard(board, str(path))  # what is not of a dashboard's form is said now, not on each panel
+    board = board_json.content_of(path)
+    known = board_json.dashboard(board, str(path))  # what is not of a dashboard's form is said now, not on each panel
     missing = [key for key in _NEEDED if key not in board]
     if missing:
         raise TachoscopeError(f"{path} is not a board: it has no {', '.join(missing)}", fix="export it again")

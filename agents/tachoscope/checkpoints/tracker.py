@@ -16,7 +16,7 @@ from tachoscope.checkpoints.save_nesting import Call, Calls, distributed_files, 
 from tachoscope.preemption.poll import Notices
 from tachoscope.profiling.annotations import CHECKPOINT, Annotations
 from tachoscope.spool.outbox import Outbox
-from tachoscope.timing import phases as tl
+from tachoscope.timing import phases
 from tachoscope_core.records import records
 from tachoscope_core.records.records import ShardSum
 
@@ -33,7 +33,7 @@ class Watched(Protocol):
     on: bool
     thread_ident: int
     outbox: Outbox
-    timeline: tl.Timeline
+    timeline: phases.Timeline
 
     @property
     def steps(self) -> int: ...
@@ -60,7 +60,7 @@ class Checkpoints:
 
     def save_begin(self) -> Call:
         """Something is about to be saved; a framework's checkpoint holds several such calls."""
-        self._probe.timeline.enter(tl.CHECKPOINT)  # first, and left last: all that blocks is in the phase
+        self._probe.timeline.enter(phases.CHECKPOINT)  # first, and left last: all that blocks is in the phase
         self._annotations.begin(CHECKPOINT)
         call = self.saves.begin()
         call.after_notice = call.after_notice or self._notices.look()
@@ -180,12 +180,12 @@ class Checkpoints:
         me = threading.get_ident()
         if me != self._probe.thread_ident and (self._probe.thread_ident or me != threading.main_thread().ident):
             return False
-        return not self._probe.thread_ident or self._probe.timeline.phase != tl.DATA_WAIT
+        return not self._probe.thread_ident or self._probe.timeline.phase != phases.DATA_WAIT
 
     def load_begin(self) -> Call:
         """Something is about to be read that may be a checkpoint."""
         if self._probe.steps:
-            self._probe.timeline.enter(tl.CHECKPOINT)
+            self._probe.timeline.enter(phases.CHECKPOINT)
         return self.loads.begin()
 
     def load_end(self) -> None:

@@ -24,8 +24,7 @@ from tachoscope.spool.outbox import Outbox
 from tachoscope.spool.process_outbox import open_outbox, watched_process
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.records import records
-from tachoscope_core.storage import shard_quarantine as quarantine
-from tachoscope_core.storage import spool
+from tachoscope_core.storage import shard_quarantine, spool
 
 READS_PER_SECOND = 5.0
 READS_AT_ONCE = 50
@@ -169,13 +168,13 @@ class Reading:
 def _name(shard: object) -> str:
     """Return a name for whatever a loader gave: nothing is raised into it."""
     with arguments.Taking(shard, "shard(name)"), contextlib.suppress(TypeError, ValueError):
-        return quarantine.shard_name(shard)  # type: ignore[arg-type]
+        return shard_quarantine.shard_name(shard)  # type: ignore[arg-type]
     return type(shard).__name__
 
 
 def _size(shard: object) -> int:
     with arguments.Taking(shard, "shard(name)"), contextlib.suppress(OSError, TypeError, ValueError):
-        return os.stat(quarantine.shard_name(shard)).st_size  # type: ignore[arg-type]
+        return os.stat(shard_quarantine.shard_name(shard)).st_size  # type: ignore[arg-type]
     return 0
 
 
@@ -202,7 +201,7 @@ class QuarantineList:
             status = path.stat()
             seen = str(path), status.st_ino, status.st_mtime_ns
             if seen != self._seen:
-                self._names, self._seen = quarantine.listed(quarantine.load(path)), seen
+                self._names, self._seen = shard_quarantine.listed(shard_quarantine.load(path)), seen
         except FileNotFoundError:
             self._names, self._seen = frozenset(), None
         except (OSError, TachoscopeError) as error:
@@ -221,13 +220,13 @@ def list_path() -> Path | None:
     Raises:
         TachoscopeError: the job's name is not usable.
     """
-    given = os.environ.get(quarantine.PATH_VARIABLE)
+    given = os.environ.get(shard_quarantine.PATH_VARIABLE)
     if given:
         return Path(given)
     watched = watched_process()
     if watched is not None:
         who, directory = watched
-        return quarantine.path_of(directory.parent, who.job)
+        return shard_quarantine.path_of(directory.parent, who.job)
     with contextlib.suppress(KeyError):
-        return quarantine.path_of(spool.default_root(), os.environ[identity.JOB])
+        return shard_quarantine.path_of(spool.default_root(), os.environ[identity.JOB])
     return None

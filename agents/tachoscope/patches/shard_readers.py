@@ -55,9 +55,9 @@ def _loader_workers(module: ModuleType) -> None:
 
 
 def _webdataset(module: ModuleType) -> None:
-    from tachoscope.data import tar_truncation as tar_ends  # not before: most processes need no tarfile
+    from tachoscope.data import tar_truncation  # not before: most processes need no tarfile
 
-    tar_ends.watch(module)
+    tar_truncation.watch(module)
     wrap(module, "url_opener", _opening)
     wrap(module, "tar_file_iterator", _reading)
 
@@ -116,7 +116,7 @@ def _opening_as_object(original: Function) -> Function:
 
 
 def _reading(original: Function) -> Function:
-    from tachoscope.data import tar_truncation as tar_ends
+    from tachoscope.data import tar_truncation
 
     def tar_file_iterator(fileobj: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:
         with shards.Reading(_url_of(fileobj), size_bytes=_size_of(fileobj)) as reading:
@@ -126,7 +126,7 @@ def _reading(original: Function) -> Function:
                     kwargs[name] = _noting(kwargs[name], own)
             if kwargs.get("handler") is not None:
                 kwargs["handler"] = _telling(kwargs["handler"], reading, own)
-            with tar_ends.noted(fileobj) as broken:
+            with tar_truncation.noted(fileobj) as broken:
                 yield from original(fileobj, *args, **kwargs)
             if broken:
                 reading.failed(broken[0])

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from tachoscope.patches.wrap import Function, wrap
-from tachoscope.timing import phases as tl
+from tachoscope.timing import phases
 from tachoscope.training.collectives import NOBODY, Key, size_class
 from tachoscope.training.probe import Probe
 from tachoscope_core.records.group_names import group_name
@@ -37,7 +37,7 @@ COLLECTIVES = (
     "send",
 )
 _POINT_TO_POINT = ("send", "recv")
-_TAKE_THEIR_COLLECTIVES = (tl.COLLECTIVE, tl.CHECKPOINT)
+_TAKE_THEIR_COLLECTIVES = (phases.COLLECTIVE, phases.CHECKPOINT)
 """Phases that such a call within them belongs to: waiting for another rank's part of a checkpoint is the checkpoint's time."""
 
 
@@ -117,7 +117,7 @@ def _blocking(probe: Probe, name: str, reader: _Reader) -> Callable[[Function], 
     def wrapper_of(original: Function) -> Function:
         def call(*args: Any, **kwargs: Any) -> Any:
             timeline, sums = probe.timeline, probe.collectives
-            if is_compiling() or timeline.phase in _TAKE_THEIR_COLLECTIVES or not probe.entered(tl.COLLECTIVE):
+            if is_compiling() or timeline.phase in _TAKE_THEIR_COLLECTIVES or not probe.entered(phases.COLLECTIVE):
                 return original(*args, **kwargs)
             begin = timeline.last
             sums.peer = NOBODY
@@ -179,7 +179,7 @@ def _waiting(probe: Probe) -> Callable[[Function], Function]:
     def wrapper_of(original: Function) -> Function:
         def wait(self: Any, *args: Any, **kwargs: Any) -> Any:
             timeline = probe.timeline
-            if is_compiling() or timeline.phase in _TAKE_THEIR_COLLECTIVES or not probe.entered(tl.COLLECTIVE):
+            if is_compiling() or timeline.phase in _TAKE_THEIR_COLLECTIVES or not probe.entered(phases.COLLECTIVE):
                 return original(self, *args, **kwargs)
             begin = timeline.last
             try:

@@ -23,7 +23,7 @@ from tachoscope.patches import torch_models
 from tachoscope.patches.wrap import Function, during, quietly, wrap
 from tachoscope.sampling import loader_workers
 from tachoscope.sampling.model_calls import ModelCalls
-from tachoscope.timing import phases as tl
+from tachoscope.timing import phases
 from tachoscope.training.probe import Probe
 
 
@@ -75,7 +75,7 @@ def _loaders(probe: Probe) -> None:
     wrap(dataloader._BaseDataLoaderIter, "__next__", next_of)
     _workers(probe, dataloader)
     # Starting the workers of an epoch is waiting for data too.
-    wrap(dataloader.DataLoader, "__iter__", functools.partial(during, probe, tl.DATA_WAIT))
+    wrap(dataloader.DataLoader, "__iter__", functools.partial(during, probe, phases.DATA_WAIT))
 
 
 def _workers(probe: Probe, dataloader: ModuleType) -> None:
@@ -237,7 +237,7 @@ def _copies(probe: Probe, torch: ModuleType) -> None:
 
     def to_of(original: Function) -> Function:
         def to(self: Any, *args: Any, **kwargs: Any) -> Any:
-            if is_compiling() or self.is_cuda or probe.device is None or not probe.entered(tl.HOST_TO_DEVICE):
+            if is_compiling() or self.is_cuda or probe.device is None or not probe.entered(phases.HOST_TO_DEVICE):
                 return original(self, *args, **kwargs)
             try:
                 result = original(self, *args, **kwargs)

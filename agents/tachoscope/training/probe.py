@@ -30,7 +30,7 @@ from tachoscope.sampling.other_threads import OtherThreads
 from tachoscope.sampling.sampler import Counts, Sampler
 from tachoscope.sampling.stacks import Chain, chain_of
 from tachoscope.spool.outbox import FinishedStep, Outbox
-from tachoscope.timing import phases as tl
+from tachoscope.timing import phases
 from tachoscope.timing.device_clock import DeviceClock
 from tachoscope.timing.procfs import RunDelay
 from tachoscope.training import integrity as integrity_checks
@@ -43,7 +43,7 @@ from tachoscope.training.loaders import LoaderWatch, private_bytes
 from tachoscope.training.step_rule import StepRule
 from tachoscope_core.records import records
 
-_CALL_MODELS = (tl.OTHER, tl.PREPARATION, tl.FORWARD, tl.LOSS)
+_CALL_MODELS = (phases.OTHER, phases.PREPARATION, phases.FORWARD, phases.LOSS)
 """Phases in which a model is called as such: elsewhere it is called by a loader, a checkpoint, or backward once more."""
 STEPS_TO_FIND_MODELS = 20
 """A job that called no module with gradients in so many steps computes without."""
@@ -74,7 +74,7 @@ class Probe:
         self.identity = identity
         self.directory = directory
         self.outbox = Outbox(identity, directory, waits=True)  # for this to turn out a process that trains
-        self.timeline = tl.Timeline()
+        self.timeline = phases.Timeline()
         self.checkpoints = Checkpoints(self, NOTICES)
         self.collectives = Collectives()
         self.rendezvous_seconds = 0.0
@@ -159,7 +159,7 @@ class Probe:
             self._pending.clear()
         if self._open_optimizers:
             self._leave_optimizers()
-        self.timeline.enter(tl.DATA_WAIT)
+        self.timeline.enter(phases.DATA_WAIT)
         if self._loader is None or self._loader() is not loader:
             self._loader = weakref.ref(loader)
 
@@ -170,12 +170,12 @@ class Probe:
             if not self.timeline.evaluating:
                 self.rule.loader_exhausted()
             return
-        self.timeline.leave_to(tl.PREPARATION if self._has_models else tl.FORWARD)
+        self.timeline.leave_to(phases.PREPARATION if self._has_models else phases.FORWARD)
         self._batch_arrived(samples, elements)
 
     def batch_handed_out(self) -> None:
         """The loop gets a batch that its loader read ahead; its samples were counted then."""
-        self.timeline.go_on_in(tl.PREPARATION if self._has_models else tl.FORWARD)
+        self.timeline.go_on_in(phases.PREPARATION if self._has_models else phases.FORWARD)
         self._batch_arrived(0, 0)
 
     def _batch_arrived(self, samples: int, elements: int) -> None:
@@ -230,21 +230,21 @@ class Probe:
             if self._has_models and not self.timeline.evaluating:
                 self.evaluation.called_without_gradients(module, fed=self._fed)
             self.without_gradients = True
-            self.timeline.enter(tl.FORWARD)
+            self.timeline.enter(phases.FORWARD)
             return True
         if self.stacks_wanted and len(self.model_stacks) < MOST_CALLS:
             self.model_stacks.append(chain_of(sys._getframe(2)))
         self.without_gradients = False
         assert self.models is not None
         self.models.found(type(module))
-        self.timeline.enter(tl.FORWARD)
+        self.timeline.enter(phases.FORWARD)
         if self.timeline.evaluating:
             return True
         self.evaluation.called_with_gradients(module)
         if self._pending:
             self._train_on_pending()
         elif not self._fed:
-            self.timeline.was(tl.OTHER, tl.PREPARATION)
+            self.timeline.was(phases.OTHER, phases.PREPARATION)
             if self.device is not None:
                 self.device.mark("forward")  # nothing is queued from the last step to here
         return True
@@ -256,7 +256,7 @@ class Probe:
             if not self.timeline.evaluating:
                 self.evaluation.returned_without_gradients()
         else:
-            self.timeline.leave_to(tl.LOSS)
+            self.timeline.leave_to(phases.LOSS)
 
     def backward_begin(self) -> None:
         """Gradients are about to be computed: this is training."""
@@ -275,11 +275,11 @@ class Probe:
         if self.device is not None:
             self.device.mark("backward")
         self._backward_calls += 1
-        self.timeline.enter(tl.BACKWARD)
+        self.timeline.enter(phases.BACKWARD)
 
     def backward_end(self) -> None:
         """Gradients are there."""
-        self.timeline.leave_to(tl.LOSS if self._has_models else tl.FORWARD)
+        self.timeline.leave_to(phases.LOSS if self._has_models else phases.FORWARD)
         if self.timeline.reads_cpu and self._run_delay is not None:
             self._backward_delay += self._run_delay.read() - self._backward_begin_delay
         if not self.rule.explicit and self.gradient_steps.computed() and (self.rule.fresh_batch or not self._fed):
@@ -293,12 +293,12 @@ class Probe:
 
     def exchanged(self) -> None:
         """The thread sent to another rank, or received: a stage of a pipeline computes a batch that no loader gave it."""
-        if self._announced and self.timeline.phase == tl.OTHER:
-            self.timeline.go_on_in(tl.LOSS if self._has_models else tl.FORWARD)
+        if self._announced and self.timeline.phase == phases.OTHER:
+            self.timeline.go_on_in(phases.LOSS if self._has_models else phases.FORWARD)
 
     def _leave_optimizers(self) -> None:
         """Forget optimizer steps that raised, if the job went on: only in a closure are gradients computed within a step."""
-        if self.timeline.phase == tl.OPTIMIZER:
+        if self.timeline.phase == phases.OPTIMIZER:
             self.timeline.unwind(self._open_optimizers[0])
             self._open_optimizers.clear()
 
@@ -307,11 +307,11 @@ class Probe:
         if self.device is not None and not with_closure:
             self.device.mark("optimizer")
         self._open_optimizers.append(self.timeline.depth)
-        self.timeline.enter(tl.OPTIMIZER)
+        self.timeline.enter(phases.OPTIMIZER)
 
     def closure_begin(self) -> None:
         """An optimizer asks for the loss and its gradients."""
-        self.timeline.enter(tl.LOSS if self._has_models else tl.FORWARD)
+        self.timeline.enter(phases.LOSS if self._has_models else phases.FORWARD)
 
     def closure_end(self) -> None:
         """It has them."""
@@ -332,7 +332,7 @@ class Probe:
         if self.rule.optimizer_stepped(optimizer, nested=bool(self._open_optimizers)):
             self.end_step()
         elif self._has_models and not self.rule.explicit:
-            self.timeline.go_on_in(tl.OTHER)
+            self.timeline.go_on_in(phases.OTHER)
 
     def explicit_step(self, *, samples: int, tokens: int) -> None:
         """The job says that a step ends here; from now on only it does."""
@@ -397,9 +397,9 @@ class Probe:
 
     def phase_of(self, phase: int, *, without_gradients: bool) -> int:
         """Return what a phase of the timeline most likely turns out to be, which the next call of a model or loader decides."""
-        if phase == tl.FORWARD and without_gradients:
-            return tl.EVALUATION
-        return tl.PREPARATION if phase == tl.OTHER and self._has_models and not self._fed else phase
+        if phase == phases.FORWARD and without_gradients:
+            return phases.EVALUATION
+        return phases.PREPARATION if phase == phases.OTHER and self._has_models and not self._fed else phase
 
     def loader_workers(self) -> Sequence[int] | None:
         """Return the process ids of the loader's workers, or None without any."""
@@ -493,7 +493,7 @@ class Probe:
         try:
             if self.on and threading.get_ident() == self.thread_ident:
                 if phase == "start":
-                    self.timeline.enter(tl.GC)
+                    self.timeline.enter(phases.GC)
                 else:
                     self.timeline.leave()
         except Exception as error:

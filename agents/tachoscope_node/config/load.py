@@ -13,7 +13,7 @@ import msgspec
 from tachoscope_core import located_yaml
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.located_yaml import Plain
-from tachoscope_node.config import checks as places
+from tachoscope_node.config import checks
 from tachoscope_node.config import nccl as nccl_settings
 from tachoscope_node.config.device_filter import DEFAULT_FILTERS, DeviceFilter
 from tachoscope_node.config.inference_servers import faults as server_faults
@@ -68,7 +68,7 @@ def load(path: Path | None, *, look: bool = False, **changes: object) -> Config:
             _change(data, key, value)
     faults: list[str] = []
     config = _convert(Config, data, "", faults)
-    faults += [*_out_of_range(config), *places.faults(config), *(places.in_the_way(config) if look else [])]
+    faults += [*_out_of_range(config), *checks.faults(config), *(checks.in_the_way(config) if look else [])]
     if faults:
         raise TachoscopeError(f"{where}: {len(faults)} to fix:" + "".join(f"\n  {_placed(fault, document)}" for fault in faults))
     return config

@@ -14,11 +14,10 @@ from tachoscope.supervisor.job_watch import HANG_SECONDS
 from tachoscope_core.metrics.training import CHECKPOINT_BACKGROUND, CHECKPOINT_BLOCKING, STEP_DATA_WAIT, STEP_SECONDS
 from tachoscope_core.owner import Owner
 from tachoscope_core.records import records
-from tachoscope_core.storage import shard_quarantine as quarantine
+from tachoscope_core.storage import shard_quarantine
 from tachoscope_node.common.shares import has_room
 from tachoscope_node.config.settings import Limits
-from tachoscope_node.jobs import attempt_outcome as endings
-from tachoscope_node.jobs import open_steps
+from tachoscope_node.jobs import attempt_outcome, open_steps
 from tachoscope_node.jobs import time_accounting as account
 from tachoscope_node.jobs.attempt_outcome import Ended, Finished
 from tachoscope_node.jobs.integrity_counts import Integrity
@@ -162,7 +161,7 @@ class Live:
         owner = self._owner(job.name)
         if has_room(self._shard_records_held, owner, MAX_SHARD_RECORDS):
             self._shard_records_held[owner] += 1
-            name = record.shard[: quarantine.MAX_NAME]  # what waits is bounded in bytes as well
+            name = record.shard[: shard_quarantine.MAX_NAME]  # what waits is bounded in bytes as well
             self.shard_records.append(record if name == record.shard else msgspec.structs.replace(record, shard=name))
         else:
             self.rejected["over_limit"] += 1
@@ -174,7 +173,7 @@ class Live:
             job.ending.begin(at)
             job.launched, job.launcher, job.idle_since, job.released = at, record.writer, None, None
         elif job.launcher == record.writer:
-            endings.judged(job, record)
+            attempt_outcome.judged(job, record)
             if isinstance(record, records.JobEnded):
                 job.ending.status, job.ending.reason = record.status, record.reason
                 job.launcher, job.released = "", at
@@ -192,7 +191,7 @@ class Live:
         return self.finished.count(now, by_host) or bool(ended)
 
     def _close(self, job: Job, at: float) -> None:
-        ended = endings.close(job, at)
+        ended = attempt_outcome.close(job, at)
         if ended is not None:
             self.finished.waiting.append(ended)
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.records import records
-from tachoscope_core.storage import shard_quarantine as quarantine
+from tachoscope_core.storage import shard_quarantine
 from tachoscope_core.storage.store import Store
 
 NEEDED = 2
@@ -90,7 +90,7 @@ def _list(numbers: list[int]) -> str:
 @dataclass
 class _Job:
     path: Path
-    shards: quarantine.Shards
+    shards: shard_quarantine.Shards
     reads: deque[float] = field(default_factory=lambda: deque(maxlen=1024))
     undecided: set[str] = field(default_factory=set)
     is_saved: bool = True
@@ -99,11 +99,11 @@ class _Job:
     synced_at: float = float("-inf")
     bytes: int = 0
 
-    def take_room(self, name: str, failure: quarantine.Failure) -> bool:
+    def take_room(self, name: str, failure: shard_quarantine.Failure) -> bool:
         """Take the room for a failure; False: there is none left. A repeated one, or of a shard that often fails, needs none."""
-        known = self.shards.get(name, quarantine.Shard()).failures
+        known = self.shards.get(name, shard_quarantine.Shard()).failures
         same = any((one.rank, one.attempt) == (failure.rank, failure.attempt) for one in known)
-        if same or len(known) >= quarantine.MAX_FAILURES:
+        if same or len(known) >= shard_quarantine.MAX_FAILURES:
             return True
         needed = len(name) + len(failure.error) + _BYTES_OF_FAILURE
         if self.bytes + needed > MAX_BYTES:
@@ -139,13 +139,13 @@ class ShardWatch:
             if isinstance(record, records.ShardRead):
                 job.reads.append(record.time)
                 return
-            name = record.shard[: quarantine.MAX_NAME]
+            name = record.shard[: shard_quarantine.MAX_NAME]
             if not name or record.error in STORAGE_ERRORS or (name not in job.shards and len(job.shards) >= MAX_FAILED_SHARDS):
                 return
-            failure = quarantine.Failure(rank=record.rank, attempt=record.attempt, time=record.time, error=record.error[:128])
+            failure = shard_quarantine.Failure(rank=record.rank, attempt=record.attempt, time=record.time, error=record.error[:128])
             if not job.take_room(name, failure):
                 return
-            quarantine.add_failure(job.shards, name, failure)
+            shard_quarantine.add_failure(job.shards, name, failure)
             job.undecided.add(name)
             job.is_saved = job.is_synced = False
 
@@ -175,7 +175,7 @@ class ShardWatch:
         """Return how many shards of a job are on its list, None if nothing is known of its shards."""
         with self._lock:
             found = self._jobs.get(job)
-            return len(quarantine.listed(found.shards)) if found is not None else None
+            return len(shard_quarantine.listed(found.shards)) if found is not None else None
 
     def sync(self, store: Store, host: str, now: float, *, anyway: bool = False) -> None:
         """Write the lists that changed into the store, and take from it what other nodes and people know.
@@ -189,22 +189,22 @@ class ShardWatch:
             job.synced_at = now
             try:
                 with self._lock:
-                    mine = None if job.is_synced else quarantine.encode(name, job.shards)
+                    mine = None if job.is_synced else shard_quarantine.encode(name, job.shards)
                     job.is_synced = True
                 if mine is not None:
                     store.write_quarantine(name, host, mine)
-                self.learn(name, quarantine.from_store(store, name), is_stored=True)
+                self.learn(name, shard_quarantine.from_store(store, name), is_stored=True)
             except TachoscopeError as error:
                 job.is_synced = False
                 self._say(str(error))
 
-    def learn(self, job: str, shards: quarantine.Shards, *, is_stored: bool) -> None:
+    def learn(self, job: str, shards: shard_quarantine.Shards, *, is_stored: bool) -> None:
         """Add what is known elsewhere about a job's shards; unless the store has it, it goes there too."""
         if not shards and job not in self._jobs:
             return
         with self._lock:
             found = self._job(job)
-            if found is not None and quarantine.merge(found.shards, shards):
+            if found is not None and shard_quarantine.merge(found.shards, shards):
                 found.undecided |= shards.keys()
                 found.is_saved = False
                 found.is_synced = found.is_synced and is_stored
@@ -220,12 +220,12 @@ class ShardWatch:
     def _job(self, name: str) -> _Job | None:
         if name not in self._jobs:
             try:
-                path = quarantine.path_of(self._root, name)
+                path = shard_quarantine.path_of(self._root, name)
             except TachoscopeError:  # a name that cannot be
                 return None
-            shards: quarantine.Shards = {}
+            shards: shard_quarantine.Shards = {}
             try:
-                shards = quarantine.load(path)
+                shards = shard_quarantine.load(path)
             except TachoscopeError as error:
                 self._say(str(error))
             self._jobs[name] = _Job(path, shards, undecided=set(shards))
@@ -234,7 +234,7 @@ class ShardWatch:
     def _save(self, name: str, job: _Job, now: float) -> None:
         job.saved_at = now
         try:
-            quarantine.save(job.path, name, job.shards)
+            shard_quarantine.save(job.path, name, job.shards)
             job.is_saved = True
         except TachoscopeError as error:
             self._say(str(error))
@@ -254,7 +254,7 @@ def _decide(name: str, job: _Job) -> list[Quarantined]:
             continue  # asked again as others can be read
         job.undecided.discard(shard)
         last = failures[-1]
-        quarantine.merge(job.shards, {shard: quarantine.Shard(quarantined=last.time)})
+        shard_quarantine.merge(job.shards, {shard: shard_quarantine.Shard(quarantined=last.time)})
         job.is_saved = job.is_synced = False
         job.synced_at = float("-inf")  # people are told of it: it must be in the store when they look
         fields = {

@@ -13,11 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tachoscope.preemption import notice_file as notice
+from tachoscope.preemption import notice_file
 from tachoscope.supervisor.job_watch import JobWatch, Process
 from tachoscope.supervisor.records import OutsideRecords
 from tachoscope_core.records import records
-from tachoscope_node.jobs import attempt_outcome as endings
+from tachoscope_node.jobs import attempt_outcome
 from tachoscope_node.jobs.registry import Job, Live, Rank
 from tachoscope_node.spool.owners import AGENT_DIRECTORY
 
@@ -130,7 +130,7 @@ class StandInLauncher:
             if event.kind is not None:
                 record = held.records.write(event.kind, **event.fields)
                 if name in self._live.jobs:
-                    endings.judged(self._live.jobs[name], record)
+                    attempt_outcome.judged(self._live.jobs[name], record)
             if event.text:
                 self._log(f"job {name}: {event.text}")
         for process in held.watch.processes.values():
@@ -158,7 +158,7 @@ class StandInLauncher:
             job.ending.status = "" if status == "left" else status
             self._live.hold(job, held=False, now=now)
 
-    def note(self, job: Job, said: notice.Notice) -> None:
+    def note(self, job: Job, said: notice_file.Notice) -> None:
         """Write down that the node will be taken away from a job that runs here."""
         held = self._held.get(job.name)
         to = held.records if held is not None else self._records(job)

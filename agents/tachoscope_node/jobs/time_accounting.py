@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tachoscope.supervisor.job_watch import EXCUSED
 from tachoscope_core.records import records
-from tachoscope_node.jobs import hang_time as standstill
+from tachoscope_node.jobs import hang_time
 from tachoscope_node.jobs.state import Job, Rank
 
 _MAX_SECONDS = 7 * 86400.0
@@ -51,7 +51,7 @@ def restored(job: Job, rank: Rank, record: records.CheckpointRestored, at: float
 def heard_of(job: Job, rank: Rank, phase: str, at: float) -> None:
     """Take where a rank is by its heartbeat."""
     rank.phase = phase[:32] if rank.last_end is None or at > rank.last_end else ""
-    if rank.phase in EXCUSED or standstill.all_idle([other.phase for other in job.running()]):
+    if rank.phase in EXCUSED or hang_time.all_idle([other.phase for other in job.running()]):
         job.excused_at = max(job.excused_at, at)
 
 
@@ -69,13 +69,13 @@ def step_done(job: Job, rank: Rank, step: records.StepDone, at: float, least_han
     hung = counted
     if rank.last_end is not None and step.wall_seconds > least_hang_seconds:
         recent = [wall for wall, _ in rank.recent]
-        spans = (at - max(begin, job.excused_at), step.wall_seconds - standstill.own_excuse_seconds(step))
-        hung = max(counted, min(room, standstill.hung_seconds(min(spans), recent, least_hang_seconds)))
+        spans = (at - max(begin, job.excused_at), step.wall_seconds - hang_time.own_excuse_seconds(step))
+        hung = max(counted, min(room, hang_time.hung_seconds(min(spans), recent, least_hang_seconds)))
         rank.seconds["hung"] += hung - counted
     left = max(room - hung, 0.0)
     rank.accounted = max(at, accounted) + max(hung - room, 0.0)
     rank.last_end, rank.hung, rank.phase = at, 0.0, ""
-    rest = step if step.wall_seconds - left <= _NEGLIGIBLE_SECONDS else standstill.shortened(step, left)
+    rest = step if step.wall_seconds - left <= _NEGLIGIBLE_SECONDS else hang_time.shortened(step, left)
     return rest, _is_new(job, rank, step, at)
 
 
@@ -97,7 +97,7 @@ def stands_still(job: Job, rank: Rank, now: float, least_hang_seconds: float) ->
     without_step = now - max(rank.last_end, job.excused_at)
     if without_step <= least_hang_seconds:  # the usual case, cheaply
         return False
-    hung = standstill.hung_seconds(without_step, [wall for wall, _ in rank.recent], least_hang_seconds)
+    hung = hang_time.hung_seconds(without_step, [wall for wall, _ in rank.recent], least_hang_seconds)
     if hung <= rank.hung:
         return False
     rank.seconds["hung"] += hung - rank.hung

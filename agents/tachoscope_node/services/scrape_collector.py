@@ -10,8 +10,7 @@ from typing import Final
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.metrics import serving as names
 from tachoscope_core.metrics.metric import Metric
-from tachoscope_core.servers import catalogue
-from tachoscope_core.servers import metrics_page as serving_page
+from tachoscope_core.servers import catalogue, metrics_page
 from tachoscope_core.servers.snapshot import Snapshot
 from tachoscope_node.collectors.collector import NoDataError
 from tachoscope_node.config.inference_servers import Server
@@ -89,8 +88,8 @@ class Watch:
         seconds = min(ANSWER_SECONDS, server.interval_seconds)
         page = get(server.url, seconds=seconds, most_bytes=MOST_BYTES, headers=server.headers)
         text = page.decode(errors="replace")
-        look = serving_page.read(text, time.time(), server=self._kind)
-        if not look.engines and (other := serving_page.server_of(text)) and other is not self._kind:
+        look = metrics_page.read(text, time.time(), server=self._kind)
+        if not look.engines and (other := metrics_page.server_of(text)) and other is not self._kind:
             raise TachoscopeError(f"its page is {other.title}'s, not of the kind {server.kind}")
         models = {engine.model for engine in look.engines}
         if len(models) > MOST_MODELS:

@@ -16,7 +16,7 @@ from tachoscope_alerts.compile.links import chosen_by, dashboard_url, runbook_ur
 from tachoscope_alerts.compile.rules import KEEP_FIRING_SECONDS, Group, Rule
 from tachoscope_alerts.spec.burn_rate_windows import Timing, duration, scaled_expression, seconds_of
 from tachoscope_alerts.spec.policy import Policy
-from tachoscope_core import located_yaml as marked_yaml
+from tachoscope_core import located_yaml
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.located_yaml import Section, Value
 
@@ -140,7 +140,7 @@ def _rule(event: EventAlert, policy: Policy, timing: Timing) -> Rule:
 
 
 def _read(path: Path) -> tuple[Value, list[EventAlert]]:
-    documents = marked_yaml.documents(path)
+    documents = located_yaml.documents(path)
     if len(documents) != 1:
         raise TachoscopeError(f"{path} holds {len(documents)} documents, not one", fix="write group: and alerts: once")
     parts = documents[0].section(("group", "alerts"))

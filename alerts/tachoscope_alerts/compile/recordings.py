@@ -15,7 +15,7 @@ from tachoscope_alerts import promql
 from tachoscope_alerts.compile.rules import Group
 from tachoscope_alerts.promql import Aggregation, Binary, Constant, Expression, Series
 from tachoscope_alerts.spec.burn_rate_windows import Timing, duration, scaled_expression
-from tachoscope_core import located_yaml as marked_yaml
+from tachoscope_core import located_yaml
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.located_yaml import Value
 
@@ -42,7 +42,7 @@ def load(path: Path) -> list[Recording]:
     Raises:
         TachoscopeError: it cannot be used; with file, line, what is wrong there, and the way out.
     """
-    documents = marked_yaml.documents(path)
+    documents = located_yaml.documents(path)
     if len(documents) != 1:
         raise TachoscopeError(f"{path} holds {len(documents)} documents, not one", fix="write recordings: once")
     items = documents[0].section(("recordings",)).need("recordings", "add recordings: and a list of them").items()

@@ -10,8 +10,7 @@ from tachoscope_alerts.compile import event_alerts as events
 from tachoscope_alerts.compile.alertmanager import WATCHDOG
 from tachoscope_alerts.compile.event_alerts import EventAlert
 from tachoscope_alerts.compile.sli_expressions import unmeasured_events
-from tachoscope_alerts.spec import files as places
-from tachoscope_alerts.spec import openslo
+from tachoscope_alerts.spec import files, openslo
 from tachoscope_alerts.spec.burn_rate_windows import Timing
 from tachoscope_alerts.spec.slo import Slo
 from tachoscope_core.errors import TachoscopeError
@@ -43,9 +42,9 @@ def load() -> Shipped:
     slos: list[Slo] = []
     found: list[EventAlert] = []
     try:
-        for path in openslo.files([places.path_of("slos")]):
+        for path in openslo.files([files.path_of("slos")]):
             slos += _readable(path)
-        found = events.load(places.path_of("events"))
+        found = events.load(files.path_of("events"))
     except TachoscopeError:
         pass
     return Shipped(slos, found)

@@ -17,7 +17,7 @@ from typing import Literal, get_args
 import msgspec
 import yaml
 
-from tachoscope_alerts.compile import sli_expressions as expressions
+from tachoscope_alerts.compile import sli_expressions
 from tachoscope_alerts.compile.recordings import Recording, load, values_of
 from tachoscope_alerts.spec import files as places
 from tachoscope_alerts.spec.slo import Slo
@@ -154,11 +154,11 @@ def recorded(slos: Iterable[Slo]) -> dict[str, KnownSeries]:
     labels = frozenset({"slo", "area"}).union(*(slo.by for slo in known))
     windows = frozenset({"window"})
     series = {
-        **{name: labels for level in expressions.LEVELS for name in level},
-        expressions.UNMEASURED: labels,
-        expressions.ERROR_RATIO: labels | windows,
-        expressions.BUDGET_REMAINING: labels,
-        expressions.OBJECTIVE: labels,
+        **{name: labels for level in sli_expressions.LEVELS for name in level},
+        sli_expressions.UNMEASURED: labels,
+        sli_expressions.ERROR_RATIO: labels | windows,
+        sli_expressions.BUDGET_REMAINING: labels,
+        sli_expressions.OBJECTIVE: labels,
     }
     values = {"slo": tuple(slo.name for slo in known)}
     return {name: KnownSeries(name, "gauge", of, "rules of the objectives", values, recorded=True) for name, of in series.items()}

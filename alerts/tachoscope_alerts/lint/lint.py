@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from tachoscope_alerts.compile import sli_expressions as expressions
+from tachoscope_alerts.compile import sli_expressions
 from tachoscope_alerts.compile.shipped import NOTHING_SHIPPED, Shipped, is_whole, left_out
 from tachoscope_alerts.compile.sli_expressions import number
-from tachoscope_alerts.lint import rule_expressions as rule_lint
+from tachoscope_alerts.lint import rule_expressions
 from tachoscope_alerts.lint.catalogue import Catalogue, KnownSeries, Type
 from tachoscope_alerts.lint.label_flow import Fault, faults, impossible_values, unknown_label, unknown_metric
 from tachoscope_alerts.promql import Matcher
@@ -76,7 +76,7 @@ def check(slos: Sequence[Slo], events: Sequence[EventAlert], around: Surrounding
 
 def check_recordings(recordings: Sequence[Recording], known: Catalogue) -> list[Problem]:
     """Return the problems of what is recorded for boards."""
-    faults_of = ((one, fault) for one in recordings for fault in rule_lint.faults_of(one.expr, known))
+    faults_of = ((one, fault) for one in recordings for fault in rule_expressions.faults_of(one.expr, known))
     return sorted({Problem(one.path, one.line, "error", f"{one.name}: {fault.what}", fault.fix) for one, fault in faults_of})
 
 
@@ -86,7 +86,7 @@ def check_rules(folder: Path, known: Catalogue) -> list[Problem]:
     Raises:
         TachoscopeError: a file cannot be read.
     """
-    found = rule_lint.check(folder, known)
+    found = rule_expressions.check(folder, known)
     return sorted({Problem(one.path, one.line, "error", f"{one.rule}: {one.fault.what}", one.fault.fix) for one in found})
 
 
@@ -163,7 +163,7 @@ def _of_event(event: EventAlert, around: Surroundings, objectives: Collection[st
     if event.slo and event.slo not in {*objectives, *(slo.name for slo in around.shipped.slos)}:
         found.append(_error(event, f"{event.alert} is of the objective {event.slo!r}, which does not exist", "name one, or none"))
     try:
-        return found + _faulty(event, rule_lint.faults_of(event.expr, around.known), event.alert)
+        return found + _faulty(event, rule_expressions.faults_of(event.expr, around.known), event.alert)
     except TachoscopeError as error:
         return [*found, _error(event, f"{event.alert}: {error}", "correct its expression")]
 
@@ -180,7 +180,7 @@ def _of_slo(slo: Slo, around: Surroundings, *, companion: bool) -> list[Problem]
     wrong = [problem for at, fault in _indicator(slo, around.known) for problem in _faulty(slo, [fault], slo.name, at)]
     if not wrong:
         timing = Timing()
-        made = (expressions.total_events(slo, timing), expressions.bad_events(slo, timing))
+        made = (sli_expressions.total_events(slo, timing), sli_expressions.bad_events(slo, timing))
         wrong = [problem for one in made for problem in _faulty(slo, faults(one, around.known), f"{slo.name} becomes {one}")]
     return found + wrong
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tachoscope_alerts import promql
-from tachoscope_alerts.compile import sli_expressions as expressions
+from tachoscope_alerts.compile import sli_expressions
 from tachoscope_alerts.lint.catalogue import Catalogue
 from tachoscope_alerts.lint.label_flow import KEEPING, Fault, faults, labels_of_absent
 from tachoscope_alerts.promql import Aggregation, Binary, Call, Constant, Series
@@ -147,5 +147,5 @@ def _impossible(tree: promql.Expression) -> Iterator[Fault]:
     for node in promql.walk(tree):
         if not (isinstance(node, Binary) and node.operator in {">", ">="} and isinstance(node.right, Constant)):
             continue
-        if isinstance(node.left, Series) and node.left.metric == expressions.ERROR_RATIO and node.right.number > FEASIBLE:
+        if isinstance(node.left, Series) and node.left.metric == sli_expressions.ERROR_RATIO and node.right.number > FEASIBLE:
             yield Fault(f"an error ratio above {node.right.text} hardly is or never", f"compare with at most {FEASIBLE:g}")

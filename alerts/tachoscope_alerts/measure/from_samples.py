@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
-from tachoscope_alerts.measure import parquet_cache as parquet
+from tachoscope_alerts.measure import parquet_cache
 from tachoscope_alerts.measure.evaluator import Events, bad_and_total, history_seconds, wanted
 from tachoscope_alerts.measure.events import Ask, Measured, add, following_each_other
 from tachoscope_alerts.measure.stored_samples import Samples, Wanted, joined
@@ -32,7 +32,7 @@ def store_reader(store: Store, *, cache: Path | None = None) -> Reader:
 
     def read(names: Wanted, start: float, end: float) -> Samples:
         hosts = store.sample_hosts(start=start, end=end)
-        return joined(parquet.cached(store, host, names, start=start, end=end, cache=cache) for host in hosts)
+        return joined(parquet_cache.cached(store, host, names, start=start, end=end, cache=cache) for host in hosts)
 
     return read
 
@@ -44,7 +44,7 @@ def parquet_reader(paths: Sequence[Path]) -> Reader:
     def read(names: Wanted, start: float, end: float) -> Samples:
         del names, start, end
         if not everything:
-            everything.append(joined(map(parquet.read, paths)))
+            everything.append(joined(map(parquet_cache.read, paths)))
         return everything[0]
 
     return read
@@ -111,7 +111,7 @@ def of_store(url: str, *, cache: Path | None = None, on_progress: Callable[[floa
         TachoscopeError: there is no such store.
     """
     if cache is not None:
-        parquet.prune(cache)
+        parquet_cache.prune(cache)
     return SamplesSource(store_reader(Store(url), cache=cache), redact(url), on_progress=on_progress)
 
 

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from tachoscope_alerts.measure.stored_samples import Samples, Series, Wanted, of_host
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.storage import cache_dir as caches
+from tachoscope_core.storage import cache_dir
 from tachoscope_core.storage.store import Store, StoredSamples
 
 VERSION = 1
@@ -34,7 +34,7 @@ _COUNTS = b"tachoscope"
 
 def folder() -> Path:
     """Return where the files are kept."""
-    return caches.folder("samples") / f"v{VERSION}"
+    return cache_dir.folder("samples") / f"v{VERSION}"
 
 
 def write(path: Path, samples: Samples) -> None:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from tachoscope_alerts.spec.slo import Severity
-from tachoscope_core import located_yaml as marked_yaml
+from tachoscope_core import located_yaml
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.located_yaml import Section, Value
 
@@ -131,7 +131,7 @@ def load(path: Path) -> Policy:
     Raises:
         TachoscopeError: it cannot be used; with file, line, what is wrong there, and the way out.
     """
-    documents = marked_yaml.documents(path)
+    documents = located_yaml.documents(path)
     if len(documents) != 1:
         raise TachoscopeError(f"{path} holds {len(documents)} documents, not one", fix="see docs/guides/alerting.md for an example")
     parts = documents[0].section(_KEYS)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from tachoscope_analyzers.attempts import overlaps as at_once
+from tachoscope_analyzers.attempts import overlaps
 from tachoscope_analyzers.attempts.processes import START_KNOWN_SECONDS, Clock, Process
 from tachoscope_analyzers.attempts.step_numbering import Run
 from tachoscope_analyzers.data.thresholds import threshold
@@ -222,7 +222,7 @@ def _of_launches(
     for index, launch in enumerate(launches):
         members = by_launch.get(index, [])
         if members:
-            grants += _of_launch(launch, at_once.strands(members, clock))
+            grants += _of_launch(launch, overlaps.strands(members, clock))
         elif not allocated and launch.end > launch.start and not _beside(launch, ran):
             # It never came to a step.
             grants.append(HeldTime(launch.source, launch.start, launch.end, [], usual, "initialisation"))
@@ -248,7 +248,7 @@ def _of_launch(launch: Launch, strands: Sequence[list[Process]]) -> list[HeldTim
 
 def _of_records(left: Sequence[Process], clock: Clock) -> list[HeldTime]:
     groups: list[list[Process]] = []
-    for strand in at_once.strands(left, clock):
+    for strand in overlaps.strands(left, clock):
         groups += _close_together(strand)
     return [HeldTime("records", min(p.start for p in group), max(p.end for p in group), _lanes(group)) for group in groups]
 
@@ -269,7 +269,7 @@ def _lanes(members: Sequence[Process]) -> list[list[Process]]:
     """Put processes one after another on as few units as they need, a rank on the unit that it had before if that is free."""
     lanes: list[list[Process]] = []
     for process in sorted(members, key=lambda one: (one.start, one.rank)):
-        first = at_once.first_sign(process)
+        first = overlaps.first_sign(process)
         free = [lane for lane in lanes if _follows(process, first, lane[-1])]
         lane = max(free, key=lambda row: (row[-1].host == process.host, row[-1].rank == process.rank, row[-1].end), default=None)
         if lane is None:

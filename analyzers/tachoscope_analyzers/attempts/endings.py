@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tachoscope_analyzers.attempts import hangs
-from tachoscope_analyzers.attempts import overlaps as at_once
+from tachoscope_analyzers.attempts import hangs, overlaps
 from tachoscope_analyzers.attempts.allocations import Held, Launch
 from tachoscope_analyzers.attempts.hangs import HangThreshold
 from tachoscope_analyzers.attempts.processes import Clock, Process
@@ -14,7 +13,7 @@ from tachoscope_analyzers.attempts.step_numbering import Run
 from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.records.load import RUNNING_SECONDS, JobRecords
 from tachoscope_core.records import records
-from tachoscope_core.report import job_life as life
+from tachoscope_core.report import job_life
 
 WORKING_PHASES = ("checkpoint", "evaluation")
 """Where a rank can be for long between two steps without being stuck."""
@@ -34,7 +33,7 @@ class Ending:
         hang: the one that it ended in, or is in. lasts: nobody saw that one end.
     """
 
-    kind: life.Ending
+    kind: job_life.Ending
     reason: str
     process: Process | None = None
     failed_at: float | None = None
@@ -54,7 +53,7 @@ def witness(run: Run, attempts: Sequence[Run], held: Held, clock: Clock) -> tupl
     watches them as one job.
     """
     launch = held.launch_of.get(run.key)
-    after = [one for one in attempts[attempts.index(run) + 1 :] if not at_once.outlived(run.processes, one.processes, clock)]
+    after = [one for one in attempts[attempts.index(run) + 1 :] if not overlaps.outlived(run.processes, one.processes, clock)]
     last = not after or (launch is not None and launch not in (held.launch_of.get(one.key) for one in after))
     shared = any(run.ran_with(one) and held.launch_of.get(one.key) is launch for one in attempts)
     return None if shared else launch, last

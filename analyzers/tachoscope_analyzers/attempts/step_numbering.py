@@ -10,7 +10,7 @@ from posixpath import dirname
 import numpy as np
 import numpy.typing as npt
 
-from tachoscope_analyzers.attempts import overlaps as at_once
+from tachoscope_analyzers.attempts import overlaps
 from tachoscope_analyzers.attempts.maintenance import Interval
 from tachoscope_analyzers.attempts.processes import Clock, Process
 from tachoscope_core.records import records
@@ -97,7 +97,7 @@ def runs(found: Sequence[Process], clock: Clock, completed: Collection[tuple[int
     base = 0
     for key, group in groupby(found, key=lambda one: (one.attempt, one.generation)):
         members = list(group)
-        beside = {run.key: when for run in done if (when := at_once.overlap(run.processes, members, clock)) is not None}
+        beside = {run.key: when for run in done if (when := overlaps.overlap(run.processes, members, clock)) is not None}
         before = [run for run in done if run.key not in beside]
         highest = max((run.highest for run in before), default=0)
         pieces, checkpoint, guessed = _pieces(members, done, clock, base)

@@ -11,10 +11,10 @@ import numpy as np
 from tachoscope_analyzers.advice import drain, exchange, interval, threads
 from tachoscope_analyzers.advice.advised import NONE, Advised
 from tachoscope_analyzers.checkpoint_policy.cost_model import Saving
-from tachoscope_analyzers.classify.communication import parallel_dimensions as dimensions
+from tachoscope_analyzers.classify.communication import parallel_dimensions
 from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.findings.make import Candidate
-from tachoscope_analyzers.job import advice_loading as loading
+from tachoscope_analyzers.job import advice_loading
 from tachoscope_analyzers.ledger.losses import Losses
 from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_analyzers.records.steps import Steps
@@ -70,7 +70,7 @@ def with_advice(candidate: Candidate, made: Advised, step_seconds: float) -> Can
 
 
 def _workers(case: Case) -> Advised:
-    return loading.advice(case.candidate, case.job, case.steps, case.step)
+    return advice_loading.advice(case.candidate, case.job, case.steps, case.step)
 
 
 def _checkpoint(case: Case) -> Advised:
@@ -97,7 +97,7 @@ def _exchange(case: Case) -> Advised:
     """
     if any(start.layout.get("pp", 1) > 1 for start in case.steps.starts):
         return NONE
-    of_batches = [one for one in dimensions.exposed(case.job, case.steps) if one.dimension != "dp"]
+    of_batches = [one for one in parallel_dimensions.exposed(case.job, case.steps) if one.dimension != "dp"]
     if sum(one.blocked_seconds for one in of_batches) > case.lost / 2:
         return exchange.of_each_batch([one.dimension for one in of_batches])
     found = exchange.Exchange(
@@ -118,7 +118,7 @@ def _own_backward(case: Case) -> float | None:
 
 
 def _mean_of(case: Case, value: Callable[[records.StepDone], float | None]) -> float | None:
-    values = [one for row in loading.rows_of(case.job, case.steps, case.steps.ranks) if (one := value(row)) is not None]
+    values = [one for row in advice_loading.rows_of(case.job, case.steps, case.steps.ranks) if (one := value(row)) is not None]
     return float(np.mean(values)) if values else None
 
 

@@ -11,7 +11,7 @@ from tachoscope_analyzers.advice.workers import Input
 from tachoscope_analyzers.checkpoint_policy.cost_model import Saving
 from tachoscope_analyzers.classify.gpu.utilisation import most_memory
 from tachoscope_analyzers.data.thresholds import threshold
-from tachoscope_analyzers.job import advice_loading as loading
+from tachoscope_analyzers.job import advice_loading
 from tachoscope_analyzers.ledger.losses import Losses
 from tachoscope_analyzers.records.gpu_by_rank import rank_gpus
 from tachoscope_analyzers.records.load import JobRecords
@@ -67,7 +67,7 @@ def of_loading(job: JobRecords, steps: Steps, losses: Losses, findings: Sequence
     waits = float((losses.common["data_wait"] + losses.excess["data_wait"].sum(axis=1)).mean())
     rests = [step / one.speedup_if_fixed for one in findings if one.class_ == "input_straggler" and one.speedup_if_fixed]
     rest = min(rests, default=step - waits)
-    found = loading.input_of(job, steps, steps.ranks, step, rest)
+    found = advice_loading.input_of(job, steps, steps.ranks, step, rest)
     keep_up = bool(found.workers) and waits < threshold("warning_share") * step
     return Loading(found, keep_up)
 

@@ -13,17 +13,15 @@ import numpy.typing as npt
 
 from tachoscope_analyzers.classify import async_staleness as staleness
 from tachoscope_analyzers.classify import checkpoint_stall as checkpoints
-from tachoscope_analyzers.classify import data_imbalance, host, host_memory, input_pipeline, outside_torch, stragglers
-from tachoscope_analyzers.classify import hang as hung_steps
+from tachoscope_analyzers.classify import data_imbalance, hang, host, host_memory, input_pipeline, outside_torch, stragglers
 from tachoscope_analyzers.classify import silent_corruption as integrity
 from tachoscope_analyzers.classify.communication import exposed as communication
-from tachoscope_analyzers.classify.communication import slow_link as links
+from tachoscope_analyzers.classify.communication import slow_link
 from tachoscope_analyzers.classify.gpu import losses as gpu_losses
-from tachoscope_analyzers.classify.pipeline import attribution as pipeline
+from tachoscope_analyzers.classify.pipeline import attribution
 from tachoscope_analyzers.classify.pipeline import candidates as pipeline_candidates
 from tachoscope_analyzers.findings.make import Candidate
-from tachoscope_analyzers.job import coverage
-from tachoscope_analyzers.job import unmeasured_waiting as waiting_unmeasured
+from tachoscope_analyzers.job import coverage, unmeasured_waiting
 from tachoscope_analyzers.job.advice import advised
 from tachoscope_analyzers.ledger import losses
 from tachoscope_analyzers.ledger.losses import Losses
@@ -53,23 +51,23 @@ def decide(job: JobRecords, steps: Steps) -> Classification:
     """Return the causes of what the steps lost, with their seconds."""
     job = idle_gaps.without(job, steps.writers, steps.begins, steps.gap_seconds)
     numbers, updates = integrity.judge(job, steps), staleness.judge(job, steps)
-    flows = links.flows(job, steps)
-    stages = pipeline.find(job, steps)
+    flows = slow_link.flows(job, steps)
+    stages = attribution.find(job, steps)
     if stages:
-        steps = pipeline.working(steps)
-        split: Losses = pipeline.attribute(steps, stages, links.moving(job, steps, flows))
+        steps = attribution.working(steps)
+        split: Losses = attribution.attribute(steps, stages, slow_link.moving(job, steps, flows))
     else:
-        split = waiting_unmeasured.attribute(steps)
+        split = unmeasured_waiting.attribute(steps)
     whole = split
-    stuck = hung_steps.take(steps, split)
+    stuck = hang.take(steps, split)
     split = stuck.losses
 
     late = stragglers.late_by_computing(steps, split)
     memory = host_memory.judge(job, steps, late)
     uneven = data_imbalance.judge(steps, np.maximum(late - memory.seconds, 0.0), split)
     by_themselves = stragglers.candidates(job, steps, split, memory.seconds + uneven.seconds)
-    if stages is None and pipeline.said(steps):
-        by_themselves = [pipeline.accuses_nobody(one) for one in by_themselves]
+    if stages is None and attribution.said(steps):
+        by_themselves = [attribution.accuses_nobody(one) for one in by_themselves]
     gpus = gpu_losses.judge(job, steps, split, by_themselves)
     moving, judged = communication.candidates(job, steps, split, flows)
 
@@ -85,7 +83,7 @@ def decide(job: JobRecords, steps: Steps) -> Classification:
         "async_staleness": updates.measured,
         "host_memory": memory.measured,
         "data_imbalance": uneven.measured,
-        **dict.fromkeys(("pipeline_bubble", "stage_imbalance"), bool(stages) or pipeline.visible(job, steps)),
+        **dict.fromkeys(("pipeline_bubble", "stage_imbalance"), bool(stages) or attribution.visible(job, steps)),
     }
     missing = coverage.not_measured(steps, gpus.missing, judged | {slug for slug, known in measured.items() if known})
     return Classification(steps, whole, _told(found, job, steps, whole, {row.class_ for row in missing}), missing, stuck.steps)
@@ -94,7 +92,7 @@ def decide(job: JobRecords, steps: Steps) -> Classification:
 def _told(found: list[Candidate], job: JobRecords, steps: Steps, split: Losses, unmeasured: set[str]) -> list[Candidate]:
     """Return the candidates with what fixing them brings and how, none with a look-alike of which nothing is known."""
     found = [_without_unmeasured_alternative(one, unmeasured) for one in found]
-    found = waiting_unmeasured.believable(found, steps, split)
+    found = unmeasured_waiting.believable(found, steps, split)
     return outside_torch.believable(advised([_with_speedup(one, steps, split) for one in found], job, steps, split), steps)
 
 

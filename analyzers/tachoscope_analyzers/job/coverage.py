@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from tachoscope_analyzers.classify import data_imbalance, outside_torch
 from tachoscope_analyzers.classify.gpu import losses as gpu_losses
 from tachoscope_analyzers.findings.missing_signals import missing_signals
-from tachoscope_analyzers.job import unmeasured_waiting as waiting_unmeasured
+from tachoscope_analyzers.job import unmeasured_waiting
 from tachoscope_analyzers.records.steps import Steps
 from tachoscope_core.report.report import NotMeasured
 from tachoscope_core.report.taxonomy import BY_SLUG
@@ -36,7 +36,7 @@ def not_measured(steps: Steps, gpu_signals: Mapping[str, str], judged: Collectio
         missing["cpu_contention"] = "/proc/thread-self/schedstat (this kernel does not keep it)"
     if not steps.loader_seen:
         missing |= dict.fromkeys(_INPUT, "input through a DataLoader or tachoscope.phase('data_wait')")
-    missing |= outside_torch.missing(steps) | waiting_unmeasured.missing(steps)
+    missing |= outside_torch.missing(steps) | unmeasured_waiting.missing(steps)
     absent = sorted(set(range(steps.world_size)) - set(steps.ranks))
     if absent:
         ranks = ", ".join(map(str, absent[:8])) + (", ..." if len(absent) > 8 else "")

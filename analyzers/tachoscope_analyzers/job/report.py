@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import msgspec
 
-from tachoscope_analyzers.attempts import notes as odd_jobs
-from tachoscope_analyzers.classify import hang as hung_steps
-from tachoscope_analyzers.classify import outside_torch, stragglers
+from tachoscope_analyzers.attempts import notes
+from tachoscope_analyzers.classify import hang, outside_torch, stragglers
 from tachoscope_analyzers.classify.gpu import losses as gpu_losses
-from tachoscope_analyzers.classify.pipeline import attribution as pipeline
+from tachoscope_analyzers.classify.pipeline import attribution
 from tachoscope_analyzers.findings.calibration import Calibration, shipped_calibration
 from tachoscope_analyzers.findings.make import Series, findings, step_seconds
-from tachoscope_analyzers.job import unmeasured_waiting as waiting_unmeasured
+from tachoscope_analyzers.job import unmeasured_waiting
 from tachoscope_analyzers.job.classify import Classification, decide
 from tachoscope_analyzers.job.trend import course
 from tachoscope_analyzers.ledger import states as ledger
 from tachoscope_analyzers.ledger.losses import Losses
-from tachoscope_analyzers.records import idle_gaps
-from tachoscope_analyzers.records import profiled_steps as profiled
+from tachoscope_analyzers.records import idle_gaps, profiled_steps
 from tachoscope_analyzers.records.lineage import lineage, review
 from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_analyzers.records.steps import Steps, aligned
@@ -42,8 +40,8 @@ def report_of(job: JobRecords, decided: Classification, calibration: Calibration
     found = findings(decided.candidates, _series(steps, split), calibration or shipped_calibration())
     seen = {finding.class_ for finding in found if finding.class_ in (*gpu_losses.CLASSES, "hang")}
     unmeasured = {row.class_ for row in decided.not_measured}
-    calm, hung = hung_steps.without(steps, decided.hung)
-    books = ledger.ledgers(calm, pipeline.waits(calm, split), hung)
+    calm, hung = hang.without(steps, decided.hung)
+    books = ledger.ledgers(calm, attribution.waits(calm, split), hung)
     return Report(
         job=job.job,
         window=Window(start=steps.window_start, end=steps.window_end, steps=len(steps.numbers)),
@@ -55,11 +53,11 @@ def report_of(job: JobRecords, decided: Classification, calibration: Calibration
         findings=found or [_without_unmeasured_runner_up(one, unmeasured) for one in stragglers.healthy(steps, split, found)],
         not_measured=[row for row in decided.not_measured if row.class_ not in seen],
         quality=[
-            *odd_jobs.notes(job, steps.attempt),
+            *notes.notes(job, steps.attempt),
             *unread(job),
-            *profiled.notes(job),
+            *profiled_steps.notes(job),
             *idle_gaps.notes(steps.gaps),
-            *waiting_unmeasured.notes(steps),
+            *unmeasured_waiting.notes(steps),
         ],
         lineage=lineage(job),
         review=review(job),

@@ -8,11 +8,11 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from tachoscope_analyzers.classify import hang as hung_steps
-from tachoscope_analyzers.classify.pipeline import attribution as pipeline
+from tachoscope_analyzers.classify import hang
+from tachoscope_analyzers.classify.pipeline import attribution
 from tachoscope_analyzers.job.classify import Classification
 from tachoscope_analyzers.ledger import states as ledger
-from tachoscope_analyzers.records import profiled_steps as profiled
+from tachoscope_analyzers.records import profiled_steps
 from tachoscope_analyzers.records.steps import Steps
 from tachoscope_analyzers.stats.arrays import Matrix
 from tachoscope_core.metrics.catalogue import TRAINING_STATES, UNEXPLAINED
@@ -51,8 +51,8 @@ def timeline(decided: Classification, most: int = MOST_BINS) -> Timeline:
     begins, lasts = edges[:-1], edges[1:] - 1
     walls = _binned(steps.wall.sum(axis=1), begins)
     gaps = _binned(_gaps(steps).sum(axis=1), begins)
-    calm, hung = hung_steps.without(steps, decided.hung)
-    by_step = ledger.by_step(calm, pipeline.waits(calm, decided.losses), hung)
+    calm, hung = hang.without(steps, decided.hung)
+    by_step = ledger.by_step(calm, attribution.waits(calm, decided.losses), hung)
     states = {state: _binned(seconds.sum(axis=1), begins) for state, seconds in by_step.items()}
     states = _summing_to(walls, states)
     states[UNEXPLAINED] = states[UNEXPLAINED] + gaps
@@ -96,7 +96,7 @@ def _gaps(steps: Steps) -> Matrix:
     """Return the seconds before each step that no record covers, shape (K, R); those of steps under a profiler are none."""
     gaps = np.zeros_like(steps.wall)
     gaps[1:] = np.maximum(steps.ends[1:] - steps.wall[1:] - steps.ends[:-1], 0.0)
-    gaps[profiled.steps_after(steps.numbers, steps.profiled)] = 0.0
+    gaps[profiled_steps.steps_after(steps.numbers, steps.profiled)] = 0.0
     return gaps
 
 

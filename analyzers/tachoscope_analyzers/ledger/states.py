@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tachoscope_analyzers.records import profiled_steps as profiled
+from tachoscope_analyzers.records import profiled_steps
 from tachoscope_analyzers.records.steps import Steps
 from tachoscope_analyzers.stats.arrays import Matrix
 from tachoscope_core.metrics.catalogue import TRAINING_STATES, UNEXPLAINED
@@ -69,7 +69,7 @@ def by_step(steps: Steps, waits: dict[str, Matrix] | None = None, hung: Matrix |
 def _of_rank(steps: Steps, column: int, by_state: dict[str, Matrix]) -> Ledger:
     states = {state: float(seconds[:, column].sum()) for state, seconds in by_state.items()}
     states[UNEXPLAINED] += float(steps.lost_seconds[column])
-    left_out = profiled.seconds(steps.numbers, steps.profiled, steps.begins, steps.ends) + steps.gap_seconds.sum(axis=0)
+    left_out = profiled_steps.seconds(steps.numbers, steps.profiled, steps.begins, steps.ends) + steps.gap_seconds.sum(axis=0)
     wall = float(steps.ends[-1, column] - steps.begins[0, column] - left_out[column])
     return Ledger(
         unit="rank",

@@ -14,7 +14,7 @@ from tachoscope_analyzers.attempts.processes import Clock
 from tachoscope_analyzers.attempts.step_numbering import Run
 from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_core.records import records
-from tachoscope_core.report import job_life as life
+from tachoscope_core.report import job_life
 
 _QUARTERS = 8
 """Saves from which on the first and the last quarter are compared: two in each."""
@@ -74,7 +74,7 @@ def _save(run: Run, rows: Sequence[records.CheckpointSaved], clock: Clock) -> Sa
     )
 
 
-def costs(job: JobRecords, runs: Sequence[Run], clock: Clock) -> life.CheckpointCosts | None:
+def costs(job: JobRecords, runs: Sequence[Run], clock: Clock) -> job_life.CheckpointCosts | None:
     """Return the costs of checkpoints; None if none was saved or restored."""
     found = saves(runs, clock)
     reading = [
@@ -89,7 +89,7 @@ def costs(job: JobRecords, runs: Sequence[Run], clock: Clock) -> life.Checkpoint
     rates = [one.bytes / s for one, s in zip(found, seconds, strict=True) if one.bytes and s > 0]
     sizes = [one.bytes for one in found if one.bytes]
     verified, faults = _verified(job, found)
-    return life.CheckpointCosts(
+    return job_life.CheckpointCosts(
         saves=len(found),
         asynchronous=any(one.asynchronous for one in found),
         interval_seconds=float(np.median(gaps)) if gaps else None,

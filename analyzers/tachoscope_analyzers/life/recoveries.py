@@ -9,15 +9,15 @@ from tachoscope_analyzers.attempts.processes import Clock
 from tachoscope_analyzers.attempts.step_numbering import Run
 from tachoscope_analyzers.life.ledger import RunBooks
 from tachoscope_analyzers.records.load import JobRecords
-from tachoscope_core.report import job_life as life
+from tachoscope_core.report import job_life
 
 
-def recoveries(books: Sequence[RunBooks], endings: Sequence[Ending], clock: Clock) -> list[life.Recovery]:
+def recoveries(books: Sequence[RunBooks], endings: Sequence[Ending], clock: Clock) -> list[job_life.Recovery]:
     """Return the recoveries in order of time: those of attempts that failed, and hangs that passed by themselves."""
     found = [_recovery(index, books, ending, clock) for index, ending in enumerate(endings) if ending.failed]
     for book in books:
         found += [
-            life.Recovery(
+            job_life.Recovery(
                 attempt=book.run.attempt,
                 kind="hung",
                 rank=hang.process.rank if hang.process else None,
@@ -30,7 +30,7 @@ def recoveries(books: Sequence[RunBooks], endings: Sequence[Ending], clock: Cloc
     return sorted(found, key=lambda one: one.failed_at)
 
 
-def _recovery(index: int, books: Sequence[RunBooks], ending: Ending, clock: Clock) -> life.Recovery:
+def _recovery(index: int, books: Sequence[RunBooks], ending: Ending, clock: Clock) -> job_life.Recovery:
     run = books[index].run
     failed_at = run.end if ending.failed_at is None else ending.failed_at
     after = [book for book in books[index + 1 :] if not run.ran_with(book.run)]
@@ -42,7 +42,7 @@ def _recovery(index: int, books: Sequence[RunBooks], ending: Ending, clock: Cloc
         checkpoint = after[0].run.checkpoint
     first_new = after[reached].first_new if reached is not None else None
     again = after[: reached + 1] if reached is not None else after
-    return life.Recovery(
+    return job_life.Recovery(
         attempt=run.attempt,
         kind=ending.kind,
         rank=ending.process.rank if ending.process else None,
@@ -78,9 +78,9 @@ def _before(book: RunBooks, first_begin: float) -> float:
     return max(sum(max(min(end, first_begin) - start, 0.0) for start, end in process.restores) for process in book.run.processes)
 
 
-def notices(job: JobRecords, runs: Sequence[Run], endings: Sequence[Ending], clock: Clock) -> list[life.Notice]:
+def notices(job: JobRecords, runs: Sequence[Run], endings: Sequence[Ending], clock: Clock) -> list[job_life.Notice]:
     """Return the notices, each source and host once an attempt, with what came of them."""
-    found: dict[tuple[str, str, int], life.Notice] = {}
+    found: dict[tuple[str, str, int], job_life.Notice] = {}
     for row in sorted(job.notices, key=lambda row: row.time):
         at = clock.of(row)
         index = next((i for i, run in enumerate(runs) if run.start <= at <= run.end + 1.0), None)
@@ -96,7 +96,7 @@ def notices(job: JobRecords, runs: Sequence[Run], endings: Sequence[Ending], clo
             ]
             saved = min(saves) - at if saves else None
             ended = max(max(p.end for p in on_host) - at, 0.0) if endings[index].kind != "running" else None
-        found[key] = life.Notice(
+        found[key] = job_life.Notice(
             source=row.source,
             host=row.host,
             time=row.time,

@@ -20,8 +20,7 @@ from tachoscope_core.jobs.shared_ranks import SharedRank, claims, shared_ranks
 from tachoscope_core.records import records
 from tachoscope_core.redaction import redact
 from tachoscope_core.report.report import Source
-from tachoscope_core.storage import shard_quarantine as quarantine
-from tachoscope_core.storage import spool
+from tachoscope_core.storage import shard_quarantine, spool
 from tachoscope_core.storage.recent_segments import recent_segments
 from tachoscope_core.storage.store import BrokenObjectError, Store, StoredSegment
 
@@ -127,7 +126,7 @@ def _of_objects(store: Store, segments: Sequence[StoredSegment], job: str) -> Jo
 
 def _released(store: Store, job: str) -> dict[str, float]:
     with contextlib.suppress(TachoscopeError):  # a list that is broken must not cost the report: the shards stay under review
-        return {name: shard.released for name, shard in quarantine.from_store(store, job).items() if shard.released}
+        return {name: shard.released for name, shard in shard_quarantine.from_store(store, job).items() if shard.released}
     return {}
 
 

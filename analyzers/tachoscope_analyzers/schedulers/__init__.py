@@ -15,7 +15,7 @@ from tachoscope_analyzers.schedulers.kubernetes import jobs as kubernetes
 from tachoscope_analyzers.schedulers.kubernetes import objects
 from tachoscope_analyzers.schedulers.slurm import allocations as slurm
 from tachoscope_analyzers.schedulers.slurm import sacct_json as slurm_json
-from tachoscope_analyzers.schedulers.slurm import sacct_table as slurm_table
+from tachoscope_analyzers.schedulers.slurm import sacct_table
 from tachoscope_core.errors import TachoscopeError
 
 _WAYS = "give the output of `sacct -j JOBID --duplicates --json` (or `--parsable2`), or of `kubectl get ... --output json`"
@@ -46,8 +46,8 @@ def read_texts(contents: Iterable[tuple[str, str]]) -> list[Allocation]:
     names: list[str] = []
     found: list[dict[str, Any]] = []
     for where, content in contents:
-        if slurm_table.is_table(content):
-            rows += slurm_table.rows(content, where)
+        if sacct_table.is_table(content):
+            rows += sacct_table.rows(content, where)
             names.append(where)
             continue
         for document in _documents(content, where):

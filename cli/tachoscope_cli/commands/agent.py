@@ -24,9 +24,8 @@ def serve(
     """
     try:
         from tachoscope_node import service as service_module
-        from tachoscope_node.config import checks as places
+        from tachoscope_node.config import checks, settings
         from tachoscope_node.config import load as config_module
-        from tachoscope_node.config import settings
         from tachoscope_service.common.log import Log
         from tachoscope_service.http import web_config
     except ImportError as error:
@@ -42,7 +41,7 @@ def serve(
         if loaded.web_config:
             web_config.load(Path(loaded.web_config))
         where = f"spool {loaded.spool_path}, store {loaded.store_url}, state {loaded.state_path}"
-        lines = [f"sound: {where}, {loaded.address}:{loaded.port}", *(f"WARNING: {line}" for line in places.warnings(loaded))]
+        lines = [f"sound: {where}, {loaded.address}:{loaded.port}", *(f"WARNING: {line}" for line in checks.warnings(loaded))]
         sys.stdout.write("".join(f"{line}\n" for line in lines))
         return ExitCode.OK
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")

@@ -17,7 +17,7 @@ from tachoscope_cli.common.options import TEXT, JsonOption, needs_dashboards, no
 from tachoscope_cli.common.output import write_json
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.exit_codes import ExitCode
-from tachoscope_show.text import runbook_pages as runbooks_module
+from tachoscope_show.text import runbook_pages
 from tachoscope_show.text.units import counted, moment_of
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def dashboards_check(
     if at and not prometheus:
         raise TachoscopeError("--at is the moment that a Prometheus is asked for", fix="--prometheus URL")
     excepted_at = exceptions or linter.EXCEPTIONS
-    around = _surroundings(policy, slos, catalogue or (), runbooks or runbooks_module.of_project(), excepted_at)
+    around = _surroundings(policy, slos, catalogue or (), runbooks or runbook_pages.of_project(), excepted_at)
     boards, broken = _readable(paths) if paths else (list(around.ours), {})
     problems = check.check(boards, around, exceptions_at="" if paths else str(excepted_at))
     if prometheus:
@@ -196,40 +196,38 @@ def dashboards_push(
 
 def _boards(path: Path | None, slos: list[Path] | None) -> list[dict[str, Any]]:
     """Return the boards of the suite, with the links of a policy and the thresholds of objectives; say whose these are."""
-    from tachoscope_alerts.spec import files as places
-    from tachoscope_alerts.spec import policy
+    from tachoscope_alerts.spec import files, policy
     from tachoscope_dashboards.boards.all import boards
-    from tachoscope_dashboards.parts import slo_objectives as objectives
+    from tachoscope_dashboards.parts import slo_objectives
     from tachoscope_dashboards.parts.grafana_json import to_json
 
-    with objectives.specs_of(slos or ()):
-        notice(f"{counted(len(objectives.every()), 'objective')} of {', '.join(map(str, objectives.specs()))}")
-        return [to_json(board) for board in boards(policy.load(path or places.path_of("policy.yaml")))]
+    with slo_objectives.specs_of(slos or ()):
+        notice(f"{counted(len(slo_objectives.every()), 'objective')} of {', '.join(map(str, slo_objectives.specs()))}")
+        return [to_json(board) for board in boards(policy.load(path or files.path_of("policy.yaml")))]
 
 
 def _surroundings(
     path: Path | None, specs: list[Path] | None, catalogues: Iterable[Path], runbooks: Path, exceptions: Path
 ) -> Surroundings:
-    from tachoscope_alerts.compile import event_alerts as events
+    from tachoscope_alerts.compile import event_alerts
     from tachoscope_alerts.lint import catalogue
-    from tachoscope_alerts.spec import files as places
-    from tachoscope_alerts.spec import openslo, policy
+    from tachoscope_alerts.spec import files, openslo, policy
     from tachoscope_dashboards import check
-    from tachoscope_dashboards.lint import board_json as reading
+    from tachoscope_dashboards.lint import board_json
     from tachoscope_dashboards.lint import lint as linter
 
-    slos = openslo.load(specs or [places.path_of("slos")])
+    slos = openslo.load(specs or [files.path_of("slos")])
     linked: dict[str, list[str]] = {}
     alerts = [(slo.dashboard, slo.alert) for slo in slos]
-    alerts += [(event.dashboard, event.alert) for event in events.load(places.path_of("events"))]
+    alerts += [(event.dashboard, event.alert) for event in event_alerts.load(files.path_of("events"))]
     for board, alert in alerts:
         if board:
             linked.setdefault(board, []).append(alert)
     return check.Surroundings(
         known=catalogue.catalogue(slos, catalogues),
-        policy=policy.load(path or places.path_of("policy.yaml")),
+        policy=policy.load(path or files.path_of("policy.yaml")),
         runbooks=runbooks,
-        ours=[reading.dashboard(board, board["uid"]) for board in _boards(path, specs)],
+        ours=[board_json.dashboard(board, board["uid"]) for board in _boards(path, specs)],
         linked=linked,
         excepted=linter.exceptions(exceptions, check.rule_names()),
     )
@@ -237,13 +235,13 @@ def _surroundings(
 
 def _readable(paths: list[Path]) -> tuple[list[Dashboard], dict[str, str]]:
     """Return the dashboards of the files that can be read, and what is wrong with the others, by path."""
-    from tachoscope_dashboards.lint import board_json as reading
+    from tachoscope_dashboards.lint import board_json
 
     boards: list[Dashboard] = []
     broken: dict[str, str] = {}
-    for path in reading.files(paths):
+    for path in board_json.files(paths):
         try:
-            boards.append(reading.read(path))
+            boards.append(board_json.read(path))
         except TachoscopeError as error:
             broken[str(path)] = str(error)
     return boards, broken

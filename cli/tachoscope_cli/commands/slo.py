@@ -30,7 +30,7 @@ from tachoscope_cli.common.options import (
 from tachoscope_cli.common.output import draw, write, write_json
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.exit_codes import ExitCode
-from tachoscope_show.text import runbook_pages as runbooks_module
+from tachoscope_show.text import runbook_pages
 from tachoscope_show.text.units import counted, seconds_of
 
 if TYPE_CHECKING:
@@ -109,15 +109,15 @@ def slo_check(
     alone = bool(paths) and not shipped_module.is_whole(slos, shipped)
     alerts, recordings = _events(events, alone=alone), _recordings(alone=alone)
     known = catalogue_module.catalogue([*slos, *shipped.slos], catalogue or (), recordings)
-    around = lint.Surroundings(known, _owners(policy), runbooks or runbooks_module.of_project(), seconds_of(retention), shipped)
+    around = lint.Surroundings(known, _owners(policy), runbooks or runbook_pages.of_project(), seconds_of(retention), shipped)
     problems = lint.check(slos, alerts, around) + lint.check_recordings(recordings, known)
     folder = generated or Path("alerts/generated")
     if generated or (folder.is_dir() and not paths):
         problems += lint.check_rules(folder, known)
     if prometheus:
-        from tachoscope_alerts.lint import series_there as asked_series
+        from tachoscope_alerts.lint import series_there
 
-        problems += asked_series.check(slos, asked_series.of_prometheus(prometheus, time.time()), "the Prometheus")
+        problems += series_there.check(slos, series_there.of_prometheus(prometheus, time.time()), "the Prometheus")
     if page:
         problems += _bounds_of_page(slos, page)
     errors = len(broken) + sum(problem.severity == "error" for problem in problems)
@@ -136,12 +136,12 @@ def slo_check(
 
 
 def _bounds_of_page(slos: list[Slo], place: str) -> list[Problem]:
-    from tachoscope_alerts.lint import series_there as asked_series
+    from tachoscope_alerts.lint import series_there
     from tachoscope_alerts.spec.slo import AtMost, MoreThan
     from tachoscope_cli.inputs import slo_page
 
     names = {slo.indicator.histogram.metric for slo in slos if isinstance(slo.indicator, AtMost | MoreThan)}
-    return asked_series.check(slos, asked_series.of_buckets(slo_page.buckets(place, names)), "the page")
+    return series_there.check(slos, series_there.of_buckets(slo_page.buckets(place, names)), "the page")
 
 
 @slo_app.command(
@@ -267,7 +267,7 @@ def slo_report(
 
 def _report(objectives: list[Slo], store: str, prometheus: str | None, days: float | None) -> SloReport:
     from tachoscope_alerts.measure import from_samples as samples_source
-    from tachoscope_alerts.measure import parquet_cache as parquet
+    from tachoscope_alerts.measure import parquet_cache
     from tachoscope_alerts.measure.from_prometheus import PrometheusSource
     from tachoscope_alerts.report import report
 
@@ -277,7 +277,9 @@ def _report(objectives: list[Slo], store: str, prometheus: str | None, days: flo
     columns = (TextColumn("{task.description}"), BarColumn())
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
         task = bar.add_task("reading samples", total=1.0)
-        source = samples_source.of_store(store, cache=parquet.folder(), on_progress=lambda part: bar.update(task, completed=part))
+        source = samples_source.of_store(
+            store, cache=parquet_cache.folder(), on_progress=lambda part: bar.update(task, completed=part)
+        )
         return report.report(objectives, source, time.time(), period_days=days)
 
 

@@ -74,7 +74,7 @@ def _named(name: str, slos: list[Path] | None) -> Slo:
 
 def _backtest(slo: Slo, target: float | None, threshold: float | None, store: str, prometheus: str | None, days: float) -> Backtest:
     from tachoscope_alerts.measure import from_samples as samples_source
-    from tachoscope_alerts.measure import parquet_cache as parquet
+    from tachoscope_alerts.measure import parquet_cache
     from tachoscope_alerts.measure.from_prometheus import PrometheusSource
     from tachoscope_alerts.report import backtest
     from tachoscope_alerts.spec.burn_rate_windows import Timing
@@ -87,5 +87,7 @@ def _backtest(slo: Slo, target: float | None, threshold: float | None, store: st
     columns = (TextColumn("{task.description}"), BarColumn())
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
         task = bar.add_task("reading samples", total=1.0)
-        source = samples_source.of_store(store, cache=parquet.folder(), on_progress=lambda part: bar.update(task, completed=part))
+        source = samples_source.of_store(
+            store, cache=parquet_cache.folder(), on_progress=lambda part: bar.update(task, completed=part)
+        )
         return backtest.backtest(slo, source, start, end, target=target, threshold=threshold)

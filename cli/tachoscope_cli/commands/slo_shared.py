@@ -9,7 +9,7 @@ import typer
 
 from tachoscope_cli.common.options import notice
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_show.text import runbook_pages as runbooks
+from tachoscope_show.text import runbook_pages
 from tachoscope_show.text.units import counted, seconds_of
 
 if TYPE_CHECKING:
@@ -24,9 +24,9 @@ SlosOption = Annotated[list[Path] | None, typer.Option("--slos", metavar="PATH",
 
 def default(name: str) -> Path:
     """Return where a folder or file of alerts is: here, or what came with tachoscope."""
-    from tachoscope_alerts.spec import files as places
+    from tachoscope_alerts.spec import files
 
-    return places.path_of(name)
+    return files.path_of(name)
 
 
 def default_slos() -> list[Path]:
@@ -50,7 +50,7 @@ def begin_runbooks(slos: list[Slo], alerts: list[EventAlert], rules: Policy, fol
     """Say which alerts have no runbook, here or among those that came with tachoscope; write their beginnings to a folder."""
     from tachoscope_alerts.compile import runbooks as runbook_skeleton
 
-    folders = [folder or runbooks.of_project(), runbooks.folder()]
+    folders = [folder or runbook_pages.of_project(), runbook_pages.folder()]
     subjects = runbook_skeleton.subjects(slos, alerts)
     missing = [alert for alert in subjects if not any((place / f"{alert}.md").is_file() for place in folders)]
     if missing and folder is None:
@@ -64,7 +64,7 @@ def begin_runbooks(slos: list[Slo], alerts: list[EventAlert], rules: Policy, fol
 
 def say_left_out(others: Shipped, events: Path | None) -> None:
     """Say what comes with tachoscope and is not built, if anything: nobody misses an alert that never was there."""
-    from tachoscope_alerts.spec import files as places
+    from tachoscope_alerts.spec import files
 
     names = [("objective", [slo.name for slo in others.slos]), ("other alert", [event.alert for event in others.events])]
     parts = [
@@ -72,7 +72,7 @@ def say_left_out(others: Shipped, events: Path | None) -> None:
     ]
     if not parts:
         return
-    ways = [f"--slos {places.path_of('slos')}"] if others.slos else []
+    ways = [f"--slos {files.path_of('slos')}"] if others.slos else []
     if events is not None and others.events:
-        ways.append(f"copy of {places.path_of('events')} what {events} lacks")
+        ways.append(f"copy of {files.path_of('events')} what {events} lacks")
     notice(f"left out of what comes with tachoscope: {' and '.join(parts)}; to build them too: {', and '.join(ways)}")

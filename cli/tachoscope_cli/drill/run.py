@@ -15,8 +15,7 @@ from tachoscope_alerts import build
 from tachoscope_alerts.compile import alertmanager
 from tachoscope_alerts.compile import event_alerts as events
 from tachoscope_alerts.compile.event_alerts import EventAlert
-from tachoscope_alerts.spec import files as places
-from tachoscope_alerts.spec import openslo, policy
+from tachoscope_alerts.spec import files, openslo, policy
 from tachoscope_alerts.spec.burn_rate_windows import Timing
 from tachoscope_alerts.spec.policy import Policy
 from tachoscope_alerts.spec.slo import Slo
@@ -175,8 +174,8 @@ def shipped() -> Specs:
     Raises:
         TachoscopeError: one cannot be used, or they are not installed.
     """
-    slos = openslo.load([places.path_of("slos")])
-    return Specs(slos, events.load(places.path_of("events")), policy.load(places.path_of("policy.yaml")))
+    slos = openslo.load([files.path_of("slos")])
+    return Specs(slos, events.load(files.path_of("events")), policy.load(files.path_of("policy.yaml")))
 
 
 @dataclass(frozen=True, slots=True)

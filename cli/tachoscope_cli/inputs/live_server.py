@@ -24,7 +24,7 @@ from tachoscope_cli.common.options import notice
 from tachoscope_cli.inputs.serving_options import Looking
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report.report import Report, Source
-from tachoscope_core.servers import metrics_page as serving_page
+from tachoscope_core.servers import metrics_page
 from tachoscope_core.servers import recording as serving_recording
 from tachoscope_core.servers.snapshot import Snapshot, size_bytes
 from tachoscope_service.common.http_get import PageError, get
@@ -198,6 +198,6 @@ def _look(url: str) -> Look:
         return Snapshot(time=at, seconds=time.monotonic() - began, fault=str(error)), ""
     took = time.monotonic() - began
     try:
-        return replace(serving_page.read(page, at), seconds=took), page
+        return replace(metrics_page.read(page, at), seconds=took), page
     except TachoscopeError as error:
         raise TachoscopeError(f"{url}: {error}") from None

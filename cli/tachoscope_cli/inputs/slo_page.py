@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tachoscope_cli.inputs.live_server import page_url
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.servers import metrics_page as serving_page
+from tachoscope_core.servers import metrics_page
 from tachoscope_node.services import scraped_metrics as server_families
 from tachoscope_service.common.http_get import PageError, get
 from tachoscope_service.metrics.family import Histogram
@@ -30,7 +30,7 @@ def buckets(place: str, histograms: Iterable[str]) -> list[Bucket]:
         TachoscopeError: there is no page, it is not in Prometheus's text format, or it has none of the histograms.
     """
     text = _read(place)
-    rows = serving_page.samples(text, histograms)
+    rows = metrics_page.samples(text, histograms)
     found = [(row.name.removesuffix("_bucket"), row.labels) for row in rows if row.name.endswith("_bucket") and "le" in row.labels]
     found += _of_the_agent(text)
     if not found:
@@ -42,10 +42,10 @@ def buckets(place: str, histograms: Iterable[str]) -> list[Bucket]:
 
 
 def _of_the_agent(text: str) -> Iterator[Bucket]:
-    known = serving_page.server_of(text)
+    known = metrics_page.server_of(text)
     if known is None:
         return
-    for metric, (values, point) in server_families.points("", serving_page.read(text, time.time(), server=known), {}):
+    for metric, (values, point) in server_families.points("", metrics_page.read(text, time.time(), server=known), {}):
         if isinstance(point, Histogram):
             labels = dict(zip(metric.labels, values, strict=False))
             for bound in (*(metric.buckets if point.bounds is None else point.bounds), float("inf")):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.storage import shard_quarantine as quarantine
+from tachoscope_core.storage import shard_quarantine
 from tachoscope_core.storage.store import Store
 from tachoscope_node.jobs.shard_quarantine import ShardWatch
 
@@ -24,18 +24,18 @@ def release(store: Store, job: str, shards: Sequence[str], now: float) -> None:
     Raises:
         TachoscopeError: one is not on the list, or the store cannot be read or written.
     """
-    known = quarantine.from_store(store, job)
-    listed = quarantine.listed(known)
-    released: quarantine.Shards = {}
+    known = shard_quarantine.from_store(store, job)
+    listed = shard_quarantine.listed(known)
+    released: shard_quarantine.Shards = {}
     for shard in shards:
-        name = quarantine.shard_name(shard)
+        name = shard_quarantine.shard_name(shard)
         if name not in listed:
             names = ", ".join(sorted(listed)) or "nothing is"
             raise TachoscopeError(f"shard {name!r} is not on the quarantine list of job {job!r}", fix=f"on it: {names}")
-        released[name] = quarantine.Shard(released=max(now, known[name].quarantined))
+        released[name] = shard_quarantine.Shard(released=max(now, known[name].quarantined))
     before = {name: shard for name, shard in known.items() if shard.released}
-    quarantine.merge(released, before)
-    store.write_quarantine(job, RELEASED, quarantine.encode(job, released))
+    shard_quarantine.merge(released, before)
+    store.write_quarantine(job, RELEASED, shard_quarantine.encode(job, released))
 
 
 def rows(store: Store, job: str, now: float) -> list[tuple[str, ...]]:
@@ -46,7 +46,7 @@ def rows(store: Store, job: str, now: float) -> list[tuple[str, ...]]:
     """
     if job not in store.jobs():
         raise TachoscopeError(f"store {store.url} has no job {job!r}", fix="tachoscope store ls")
-    listed = [(name, shard) for name, shard in quarantine.from_store(store, job).items() if shard.listed]
+    listed = [(name, shard) for name, shard in shard_quarantine.from_store(store, job).items() if shard.listed]
     return [
         (
             ascii(name)[1:-1],
@@ -68,7 +68,7 @@ class Quarantining:
     """
 
     def __init__(self, root: Path, job: str) -> None:
-        self.path = quarantine.path_of(root, job)
+        self.path = shard_quarantine.path_of(root, job)
         self._job = job
         self._told: set[str] = set()
         self.watch = ShardWatch(root, self._say)
@@ -76,13 +76,13 @@ class Quarantining:
     def fetch(self, store: Store) -> None:
         """Bring what other nodes, earlier runs and people said to where the command finds it."""
         with contextlib.suppress(TachoscopeError):  # a store that is away was told of already
-            self.watch.learn(self._job, quarantine.from_store(store, self._job), is_stored=True)
+            self.watch.learn(self._job, shard_quarantine.from_store(store, self._job), is_stored=True)
         self.watch.flush()
 
     def store(self, store: Store) -> None:
         """Put what is known now into the store; an agent may have kept the list meanwhile."""
         with contextlib.suppress(TachoscopeError):
-            self.watch.learn(self._job, quarantine.load(self.path), is_stored=False)
+            self.watch.learn(self._job, shard_quarantine.load(self.path), is_stored=False)
         self.watch.flush()
         self.watch.sync(store, os.uname().nodename, time.monotonic(), anyway=True)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from tachoscope.lineage import collect as lineage
 from tachoscope.lineage import tracker_runs
-from tachoscope.preemption import notice_file as notice
+from tachoscope.preemption import notice_file
 from tachoscope.supervisor.job_watch import Event, JobWatch, hang_seconds
 from tachoscope.supervisor.records import OutsideRecords
 from tachoscope.supervisor.spool_reader import RunReader
@@ -113,14 +113,14 @@ class Watching:
         at = time.time()
         asks = (self._directory / spool.ASKS).exists()
         seconds = grace_seconds if asks else 0.0
-        said = notice.Notice("sigterm", at, at + seconds)
+        said = notice_file.Notice("sigterm", at, at + seconds)
         self._records.write(records.PreemptionNotice, time=at, source=said.source, deadline=said.deadline)
         try:
             directory = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         except OSError:
             return 0.0
         try:
-            left = notice.leave(said, directory)
+            left = notice_file.leave(said, directory)
         finally:
             os.close(directory)
         if not asks:

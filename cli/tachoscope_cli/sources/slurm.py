@@ -9,7 +9,7 @@ import subprocess
 
 from tachoscope_analyzers import schedulers
 from tachoscope_analyzers.schedulers.common.allocation import Allocation
-from tachoscope_analyzers.schedulers.slurm import sacct_table as slurm_table
+from tachoscope_analyzers.schedulers.slurm import sacct_table
 from tachoscope_core.errors import TachoscopeError
 
 TIMEOUT_SECONDS = 60.0
@@ -18,7 +18,7 @@ _JOB = re.compile(r"\d+(_\d+|\+\d+)?")
 # The first that this version of Slurm knows: --json since 21.08, Restarts and FailedNode are later fields of the table.
 _FORMS = (
     ["--json"],
-    ["--parsable2", f"--format={','.join(slurm_table.FIELDS)}"],
+    ["--parsable2", f"--format={','.join(sacct_table.FIELDS)}"],
     ["--parsable2", "--format=JobID,Submit,Eligible,Start,End,State,ExitCode,NodeList,AllocTRES,ReqTRES"],
 )
 

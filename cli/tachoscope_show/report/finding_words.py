@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tachoscope_core.report.report import Finding, Report
 from tachoscope_core.report.taxonomy import HEALTHY
-from tachoscope_show.report import trend_words as course_words
+from tachoscope_show.report import trend_words
 from tachoscope_show.serving import words as serving_words
 from tachoscope_show.text.units import percent, seconds
 
@@ -93,4 +93,4 @@ def loss_text(finding: Finding, report: Report) -> str:
 
 def culprits_text(finding: Finding, report: Report) -> str:
     """Return whose loss it is, after the class: ranks; a server's is that of all requests."""
-    return "" if report.serving else f", {course_words.whose(finding.ranks)}"
+    return "" if report.serving else f", {trend_words.whose(finding.ranks)}"

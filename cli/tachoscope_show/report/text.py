@@ -12,8 +12,7 @@ from rich.text import Text
 from tachoscope_core.report.report import Evidence, Finding, QualityNote, Report, Source, speedup_text
 from tachoscope_core.report.taxonomy import BY_SLUG
 from tachoscope_show.life import text as life_text
-from tachoscope_show.report import comparison_text, lineage_words, verdict_words
-from tachoscope_show.report import trend_words as course_words
+from tachoscope_show.report import comparison_text, lineage_words, trend_words, verdict_words
 from tachoscope_show.report.change_rows import rows
 from tachoscope_show.report.finding_words import (
     culprits_text,
@@ -89,7 +88,7 @@ def _parts(report: Report, console: Console) -> Iterator[RenderableType]:
         yield from serving_text.parts(report, report.serving, console)
     if report.comparison:
         yield Group(*comparison_text.parts(report.comparison))
-    if over_run := course_words.lines(report):
+    if over_run := trend_words.lines(report):
         yield Group(Text("over the run", style="bold"), *(Padding(Text(line), (0, 0, 0, 2)) for line in over_run))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tachoscope_core.report.trend import Bin, LateRank, Trend
-from tachoscope_show.report import trend_words as course_words
+from tachoscope_show.report import trend_words
 from tachoscope_show.text.units import seconds
 
 _HEIGHT = 100
@@ -72,7 +72,7 @@ def picture(trend: Trend) -> Picture | None:
         band=" ".join([*(point(one, one.p95) for one in bins), *(point(one, one.p05) for one in reversed(bins))]),
         line=" ".join(point(one, one.p50) for one in bins),
         ticks=[bins[0].first_step + round((bins[-1].last_step - bins[0].first_step) * tick / _TICKS) for tick in range(_TICKS + 1)],
-        changes=[Mark(_x(one.step, bins), course_words.change(one)) for one in trend.changes or []],
+        changes=[Mark(_x(one.step, bins), trend_words.change(one)) for one in trend.changes or []],
         late=[Late(one.rank, _parts(one, bins)) for one in (trend.late or [])[:_ROWS]],
     )
 

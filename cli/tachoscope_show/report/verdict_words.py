@@ -8,7 +8,7 @@ from tachoscope_core.jobs.notes import STEPS_BEFORE
 from tachoscope_core.report.report import SEVERITY_ORDER, Finding, Report
 from tachoscope_core.report.sentences import CORES_USED, template
 from tachoscope_core.report.taxonomy import BY_SLUG, HEALTHY
-from tachoscope_show.report import finding_words as report_words
+from tachoscope_show.report import finding_words
 from tachoscope_show.report.trend_words import whose
 from tachoscope_show.serving import words as serving_words
 
@@ -42,15 +42,15 @@ def _of_steps(report: Report) -> FirstLines:
     if own:
         return FirstLines(sentence(own[0], report), "", "", conditions)
     nothing = "Nothing in the job to fix" if conditions else "Nothing to fix"
-    return FirstLines(f"{nothing}: {report_words.verdict_text(report)}.", "", "", conditions)
+    return FirstLines(f"{nothing}: {finding_words.verdict_text(report)}.", "", "", conditions)
 
 
 def sentence(finding: Finding, report: Report) -> str:
     """Return what was found, in one sentence."""
     title = BY_SLUG[finding.class_].title if finding.class_ in BY_SLUG else finding.class_
     words = template(finding.class_, finding.cause)
-    if not words or report_words.stands(report):
-        return f"{title}{report_words.culprits_text(finding, report)}."
+    if not words or finding_words.stands(report):
+        return f"{title}{finding_words.culprits_text(finding, report)}."
     of_all = isinstance(finding.ranks, str) or bool(report.serving) or report.ranks == 1
     ranks = "Some ranks" if isinstance(finding.ranks, str) else whose(finding.ranks).capitalize()
     used = next((row for row in finding.evidence if row.signal == CORES_USED.get(finding.cause)), None)
@@ -79,13 +79,13 @@ def level(finding: Finding) -> str:
 
 
 def _size(finding: Finding, report: Report) -> str:
-    if report_words.stands(report):
+    if finding_words.stands(report):
         return ""
-    parts = [report_words.loss_text(finding, report)]
+    parts = [finding_words.loss_text(finding, report)]
     if report.window.steps > 1:
         low, high = finding.share_ci
         parts.append(f"95 % interval {low * 100:.1f} to {high * 100:.1f} %")
-    if report_words.tells_speedup(finding, report) and finding.speedup_if_fixed is not None:
+    if finding_words.tells_speedup(finding, report) and finding.speedup_if_fixed is not None:
         parts.append(f"{finding.speedup_if_fixed:.2f}x as fast if fixed")
     return "; ".join(parts)
 

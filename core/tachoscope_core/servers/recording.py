@@ -15,8 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.servers import SERVERS, Catalogue, catalogue
-from tachoscope_core.servers import metrics_page as serving_page
+from tachoscope_core.servers import SERVERS, Catalogue, catalogue, metrics_page
 from tachoscope_core.servers.snapshot import Snapshot
 
 MAGIC = "# tachoscope recording of an inference server's metrics, form 1"
@@ -58,11 +57,11 @@ def _texts(looks: Iterable[tuple[Snapshot, str]], server: Catalogue | None) -> I
         if server is None:
             continue
         if not kept:
-            kept = tuple(spelt for name in sorted(server.metrics()) for spelt in serving_page.spellings(name))
+            kept = tuple(spelt for name in sorted(server.metrics()) for spelt in metrics_page.spellings(name))
             waiting.insert(0, f"{MAGIC}\n# server {server.server}\n")
         yield "".join(waiting)
         waiting.clear()
-        yield "".join(f"{line}\n" for line in serving_page.lines(page) if line.startswith(kept))
+        yield "".join(f"{line}\n" for line in metrics_page.lines(page) if line.startswith(kept))
 
 
 def is_recording(path: Path) -> bool:
@@ -104,7 +103,7 @@ def _look(head: str, page: str, server: Catalogue | None, path: Path) -> Snapsho
     if len(words) > 2:
         return Snapshot(time=time, seconds=seconds, fault=words[2])
     try:
-        return replace(serving_page.read(page, time, server=server), seconds=seconds)
+        return replace(metrics_page.read(page, time, server=server), seconds=seconds)
     except TachoscopeError as error:
         raise TachoscopeError(f"{path}: the look at {time:.3f}: {error}") from None
 

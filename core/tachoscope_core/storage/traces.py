@@ -20,7 +20,7 @@ from typing import Any
 
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.records.records import check_job_name
-from tachoscope_core.storage import cache_dir as caches
+from tachoscope_core.storage import cache_dir
 from tachoscope_core.storage.store import Store
 
 SUFFIXES = (".json", ".json.gz", ".json.zst", ".sqlite")
@@ -174,7 +174,7 @@ def place(store: Store, trace: StoredTrace) -> Path:
     if store.local:
         return _confined(store, trace.path)
     key = hashlib.sha256(f"{store.url}\0{trace.path}\0{trace.bytes}\0{trace.written}".encode()).hexdigest()
-    return caches.folder("store-traces") / key / trace.file
+    return cache_dir.folder("store-traces") / key / trace.file
 
 
 def local(store: Store, trace: StoredTrace, *, progress: Progress | None = None, most_bytes: int = CACHE_BYTES) -> Path:

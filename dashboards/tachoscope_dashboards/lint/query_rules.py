@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from tachoscope_alerts import promql
-from tachoscope_alerts.lint import rule_expressions as rule_lint
+from tachoscope_alerts.lint import rule_expressions
 from tachoscope_alerts.lint.catalogue import Catalogue, KnownSeries
 from tachoscope_alerts.lint.label_flow import labels_of
 from tachoscope_core.errors import TachoscopeError
@@ -42,7 +42,7 @@ def rules(known: Catalogue) -> tuple[Rule, ...]:
 def _catalogue(known: Catalogue, board: Dashboard) -> Iterator[Finding]:
     for one in asked(board):
         try:
-            found = rule_lint.faults_of_query(plain(one.expr), known)
+            found = rule_expressions.faults_of_query(plain(one.expr), known)
         except TachoscopeError as error:
             yield Finding(one.where, str(error), "correct the expression")
             continue
@@ -54,7 +54,7 @@ def _identity(board: Dashboard) -> Iterator[Finding]:
         if one.kind == "variable":  # it lists names, and no more
             continue
         try:
-            found = rule_lint.merged_workloads(plain(one.expr))
+            found = rule_expressions.merged_workloads(plain(one.expr))
         except TachoscopeError:  # the rule `catalogue` says so
             continue
         yield from (Finding(one.where, fault.what, fault.fix) for fault in found)

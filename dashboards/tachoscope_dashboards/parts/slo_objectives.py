@@ -9,8 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
-from tachoscope_alerts.spec import files as places
-from tachoscope_alerts.spec import openslo
+from tachoscope_alerts.spec import files, openslo
 from tachoscope_alerts.spec.slo import AtMost, MoreThan, Ratio, Slices, Slo
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.metrics.training import EFFECTIVE_STATES
@@ -44,7 +43,7 @@ def specs() -> tuple[Path, ...]:
     Raises:
         TachoscopeError: nowhere.
     """
-    return _CHOSEN.get() or (places.path_of("slos"),)
+    return _CHOSEN.get() or (files.path_of("slos"),)
 
 
 def every() -> tuple[Slo, ...]:

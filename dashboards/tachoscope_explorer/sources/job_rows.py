@@ -12,7 +12,7 @@ from tachoscope_alerts.spec.slo import Slo
 from tachoscope_analyzers.fleet.job_summary import JobSummary, Worst, standing
 from tachoscope_core.report.taxonomy import BY_SLUG
 from tachoscope_explorer.page.view import View, address
-from tachoscope_explorer.sources import job_slos as job_objectives
+from tachoscope_explorer.sources import job_slos
 from tachoscope_show.report.trend_words import whose
 from tachoscope_show.text.units import percent, seconds
 
@@ -163,7 +163,7 @@ def _cells(row: Row, slos: Sequence[Slo]) -> dict[str, object]:
         "goodput": one.goodput * 100 if one is not None and one.goodput is not None else None,
         "step time": one.step_seconds if one is not None and stepped else [],
         "mean step": one.mean_step if one is not None and stepped else None,
-        "objectives": job_objectives.words(job_objectives.attainments(one.events, slos)) if one is not None else None,
+        "objectives": job_slos.words(job_slos.attainments(one.events, slos)) if one is not None else None,
         "idle hours": _short(one.idle_hours) if one is not None else None,
         "idle cost": _short(one.idle_money) if one is not None else None,
         "currency": one.currency if one is not None else "",

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import streamlit as st
 
 from tachoscope_alerts.measure.attainment import attained
-from tachoscope_alerts.spec import files as places
-from tachoscope_alerts.spec import openslo
+from tachoscope_alerts.spec import files, openslo
 from tachoscope_alerts.spec.slo import Slo
 from tachoscope_analyzers.fleet.slo_events import Events
 from tachoscope_core.errors import TachoscopeError
@@ -45,7 +44,7 @@ class Attainment:
 def objectives() -> tuple[Slo, ...]:
     """Return the objectives that are in force here; none if they cannot be read: the page Objectives says why."""
     try:
-        return tuple(openslo.load([places.path_of("slos")]))
+        return tuple(openslo.load([files.path_of("slos")]))
     except TachoscopeError:
         return ()
 

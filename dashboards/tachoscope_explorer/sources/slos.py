@@ -9,7 +9,7 @@ import streamlit as st
 
 from tachoscope_alerts.measure import alert_history as history
 from tachoscope_alerts.measure import from_samples as samples_source
-from tachoscope_alerts.measure import parquet_cache as parquet
+from tachoscope_alerts.measure import parquet_cache
 from tachoscope_alerts.measure.alert_history import History
 from tachoscope_alerts.measure.evaluator import Events, Group
 from tachoscope_alerts.measure.from_prometheus import PrometheusSource
@@ -18,13 +18,12 @@ from tachoscope_alerts.report import backtest
 from tachoscope_alerts.report import report as report_module
 from tachoscope_alerts.report.backtest import Backtest
 from tachoscope_alerts.report.schema import SloReport
-from tachoscope_alerts.spec import files as places
-from tachoscope_alerts.spec import openslo, policy
+from tachoscope_alerts.spec import files, openslo, policy
 from tachoscope_alerts.spec.burn_rate_windows import Timing
 from tachoscope_alerts.spec.slo import Slo
 from tachoscope_core.redaction import redact
 from tachoscope_explorer.page.settings import Settings
-from tachoscope_show.text import runbook_pages as runbooks
+from tachoscope_show.text import runbook_pages
 
 FRESH_SECONDS = 300.0
 """For so long a report is taken for the present, unless somebody asks for it again: it says its time. Of a Prometheus without
@@ -38,7 +37,7 @@ def objectives() -> dict[str, Slo]:
     Raises:
         TachoscopeError: a spec cannot be read.
     """
-    return {slo.name: slo for slo in openslo.load([places.path_of("slos")])}
+    return {slo.name: slo for slo in openslo.load([files.path_of("slos")])}
 
 
 def forget() -> None:
@@ -48,7 +47,7 @@ def forget() -> None:
 
 
 def _source(store: str, prometheus: str) -> SamplesSource | PrometheusSource:
-    return PrometheusSource(prometheus) if prometheus else samples_source.of_store(store, cache=parquet.folder())
+    return PrometheusSource(prometheus) if prometheus else samples_source.of_store(store, cache=parquet_cache.folder())
 
 
 @st.cache_resource(max_entries=4, ttl=FRESH_SECONDS, show_spinner="Going through the samples of all objectives …")
@@ -113,10 +112,10 @@ def fired(prometheus: str, start: float, end: float) -> History:
 @st.cache_resource(max_entries=1, show_spinner=False)
 def runbook_base() -> str:
     """Return where runbooks are served, as the policy says; empty while that is the example's address, where nothing is."""
-    base = policy.load(places.path_of("policy.yaml")).runbook_base
+    base = policy.load(files.path_of("policy.yaml")).runbook_base
     return "" if "example.com" in base else base
 
 
 def runbook_text(alert: str) -> str:
     """Return the text of an alert's runbook, empty where it is not installed; an alert that is not a name has none."""
-    return runbooks.text_of(f"runbooks/{alert}.md") if alert.isalnum() else ""
+    return runbook_pages.text_of(f"runbooks/{alert}.md") if alert.isalnum() else ""

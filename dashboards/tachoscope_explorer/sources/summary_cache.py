@@ -22,7 +22,7 @@ from tachoscope_analyzers.data.prices import shipped_prices
 from tachoscope_analyzers.fleet.job_summary import JobSummary, summarise, unreadable
 from tachoscope_analyzers.records import load
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.storage import cache_dir as caches
+from tachoscope_core.storage import cache_dir
 from tachoscope_core.storage.store import Store
 
 FORM = 1
@@ -126,7 +126,7 @@ def _remember(url: str, kept: Kept) -> None:
 def place(url: str, job: str) -> Path:
     """Return the file in which a job's summary is kept. Names are foreign, so only what they hash to is in its path."""
     store, name = (hashlib.sha256(text.encode()).hexdigest()[:32] for text in (url, job))
-    return caches.folder("summaries") / store / f"{name}.json"
+    return cache_dir.folder("summaries") / store / f"{name}.json"
 
 
 def _read(url: str, job: str) -> Kept | None:

@@ -14,7 +14,7 @@ import pytest
 
 from helpers import REPOSITORY
 from processes import free_port
-from tachoscope_alerts.compile import sli_expressions as expressions
+from tachoscope_alerts.compile import sli_expressions
 from tachoscope_alerts.lint.catalogue import KnownSeries, catalogue
 from tachoscope_alerts.spec.slo import AtMost, Selector, Slo
 from tachoscope_core.errors import TachoscopeError
@@ -57,9 +57,9 @@ def test_series_have_the_labels_of_a_scrape_and_recorded_ones_only_those_of_thei
     known = catalogue([slo])
 
     assert {"job", "instance"} <= known["up"].all_labels
-    assert known[expressions.ERROR_RATIO].all_labels == {"slo", "area", "model", "window"}
-    assert known[expressions.BAD].all_labels == {"slo", "area", "model"}
-    assert known[expressions.BAD].values == {"slo": ("one",)}
+    assert known[sli_expressions.ERROR_RATIO].all_labels == {"slo", "area", "model", "window"}
+    assert known[sli_expressions.BAD].all_labels == {"slo", "area", "model"}
+    assert known[sli_expressions.BAD].values == {"slo": ("one",)}
 
 
 def test_metrics_of_a_users_own_are_added_from_a_file(tmp_path: Path):

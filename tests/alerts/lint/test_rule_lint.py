@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tachoscope_alerts.lint import lint
-from tachoscope_alerts.lint import rule_expressions as rule_lint
+from tachoscope_alerts.lint import lint, rule_expressions
 from tachoscope_alerts.lint.catalogue import catalogue
 from tachoscope_core.errors import TachoscopeError
 
@@ -68,10 +67,10 @@ def test_a_file_that_is_no_yaml_is_refused_by_its_name(tmp_path: Path):
     ],
 )
 def test_a_rule_keeps_the_labels_that_tell_workloads_of_one_name_apart(expression: str, dropped: str):
-    found = [fault.what for fault in rule_lint.faults_of(expression, catalogue())]
+    found = [fault.what for fault in rule_expressions.faults_of(expression, catalogue())]
 
     assert [what.partition(" drops ")[2].partition(":")[0] for what in found] == ([dropped] if dropped else [])
-    assert rule_lint.faults_of_query(expression, catalogue()) == []
+    assert rule_expressions.faults_of_query(expression, catalogue()) == []
 
 
 @pytest.mark.parametrize(
@@ -86,7 +85,7 @@ def test_a_rule_keeps_the_labels_that_tell_workloads_of_one_name_apart(expressio
     ],
 )
 def test_a_rule_hides_no_cluster_behind_another(expression: str, said: str):
-    (*found,) = rule_lint.faults_of(expression, catalogue())
+    (*found,) = rule_expressions.faults_of(expression, catalogue())
 
     assert len(found) == bool(said)
     assert all(said in fault.what for fault in found)

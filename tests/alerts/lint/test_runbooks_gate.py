@@ -36,7 +36,7 @@ from runbook_pages import (
     section,
 )
 from tachoscope_alerts import promql
-from tachoscope_alerts.compile import event_alerts as events
+from tachoscope_alerts.compile import event_alerts
 from tachoscope_alerts.compile.runbooks import HEAD, HEADINGS, refresh, subjects
 from tachoscope_alerts.lint.catalogue import catalogue
 from tachoscope_alerts.lint.label_flow import faults
@@ -279,7 +279,7 @@ def test_a_link_that_leads_nowhere_would_be_noticed(tmp_path: Path) -> None:
 
 # --- generated parts ----------------------------------------------------------------------------------------------------------
 
-SLOS, EVENTS = load([ALERTS / "slos"]), events.load(ALERTS / "events")
+SLOS, EVENTS = load([ALERTS / "slos"]), event_alerts.load(ALERTS / "events")
 SUBJECTS = subjects(SLOS, EVENTS)
 
 

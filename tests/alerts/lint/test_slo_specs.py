@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from helpers import REPOSITORY
-from tachoscope_alerts.compile import event_alerts as events
+from tachoscope_alerts.compile import event_alerts
 from tachoscope_alerts.compile.sli_expressions import bad_events, error_ratio, total_events
 from tachoscope_alerts.lint import lint
 from tachoscope_alerts.lint.catalogue import catalogue
@@ -54,7 +54,7 @@ def test_the_objectives_promise_what_they_should_over_four_weeks():
 def test_they_lint_clean_with_the_alerts_the_policy_and_the_runbooks_beside_them():
     around = lint.Surroundings(catalogue(SLOS), policy.load(ALERTS / "policy.yaml").owners, REPOSITORY / "runbooks", 35 * DAY)
 
-    assert [str(problem) for problem in lint.check(SLOS, events.load(ALERTS / "events"), around)] == []
+    assert [str(problem) for problem in lint.check(SLOS, event_alerts.load(ALERTS / "events"), around)] == []
 
 
 def test_each_is_described_and_carries_a_source_an_owner_and_a_board():

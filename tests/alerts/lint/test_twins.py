@@ -11,12 +11,12 @@ from helpers import REPOSITORY
 from promtool_running import faults
 from sample_slos import PLACES
 from tachoscope_alerts import promql
-from tachoscope_alerts.compile import event_alerts as events
+from tachoscope_alerts.compile import event_alerts
 from tachoscope_alerts.compile.event_alerts import EventAlert
 from tachoscope_alerts.compile.planted_series import Stretch, labels_of, of_events, of_slices
 from tachoscope_alerts.compile.rules import groups
 from tachoscope_alerts.compile.sli_expressions import quoted
-from tachoscope_alerts.lint import rule_expressions as rule_lint
+from tachoscope_alerts.lint import rule_expressions
 from tachoscope_alerts.lint.catalogue import catalogue
 from tachoscope_alerts.spec import openslo
 from tachoscope_alerts.spec.burn_rate_windows import Timing, seconds_of, tiers
@@ -25,7 +25,7 @@ from tachoscope_alerts.spec.slo import Slices, Slo
 TIMING = Timing()
 A, B = {"cluster": "a", "workload_namespace": "x"}, {"cluster": "b", "workload_namespace": "x"}
 OTHER_NAMESPACE = {"cluster": "a", "workload_namespace": "y"}
-PAGES = [event for event in events.load(REPOSITORY / "alerts" / "events") if event.severity == "page"]
+PAGES = [event for event in event_alerts.load(REPOSITORY / "alerts" / "events") if event.severity == "page"]
 SLOS = [slo for slo in openslo.load([REPOSITORY / "alerts" / "slos"]) if any(tier.severity == "page" for tier in tiers(slo))]
 HEALTHY = {
     "tachoscope_job_active": [({}, "1x{n}")],
@@ -83,7 +83,7 @@ def of_event(event: EventAlert) -> dict[str, Any]:
     twins = (B,) if node else (B, OTHER_NAMESPACE)
     series = [labelled(one, A) for one in test["series"]] + [one for twin in twins for one in healthy(event, twin)]
     asked = told(event.alert, test["at"], {"cluster": "a"} if node else A)
-    return document(event.alert, events.groups([event], PLACES, TIMING), block(event.alert, test["interval"], series, asked))  # type: ignore[arg-type]
+    return document(event.alert, event_alerts.groups([event], PLACES, TIMING), block(event.alert, test["interval"], series, asked))  # type: ignore[arg-type]
 
 
 def of_slo(slo: Slo) -> dict[str, Any]:
@@ -124,6 +124,6 @@ def test_each_page_reads_only_metrics_of_which_this_test_knows_what_healthy_is()
 def test_no_generated_rule_drops_a_label_of_the_identity() -> None:
     """The lint runs over what is built too, so that a rule that is made, and not written, cannot drop one either."""
     known = catalogue(openslo.load([REPOSITORY / "alerts" / "slos"]))
-    found = rule_lint.check(REPOSITORY / "alerts" / "generated" / "prometheus", known)
+    found = rule_expressions.check(REPOSITORY / "alerts" / "generated" / "prometheus", known)
 
     assert [fault for fault in found if "drops" in fault.fault.what] == []

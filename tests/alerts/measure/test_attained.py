@@ -3,12 +3,11 @@ from __future__ import annotations
 import pytest
 
 from tachoscope_alerts.measure.attainment import Series, attained
-from tachoscope_alerts.spec import files as places
-from tachoscope_alerts.spec import openslo
+from tachoscope_alerts.spec import files, openslo
 from tachoscope_alerts.spec.slo import Slo
 from tachoscope_core.metrics.catalogue import BY_NAME
 
-SLOS: dict[str, Slo] = {slo.name: slo for slo in openslo.load([places.path_of("slos")])}
+SLOS: dict[str, Slo] = {slo.name: slo for slo in openslo.load([files.path_of("slos")])}
 HELD, EFFECTIVE = "tachoscope_job_held_seconds_total", "tachoscope_job_effective_seconds_total"
 REQUESTS, DATA_WAIT = "tachoscope_requests_total", "tachoscope_step_data_wait_ratio"
 

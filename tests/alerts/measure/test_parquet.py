@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from slo_making import BEGIN, Planted, series, ticks, write_store
-from tachoscope_alerts.measure import parquet_cache as parquet
+from tachoscope_alerts.measure import parquet_cache
 from tachoscope_alerts.measure.stored_samples import Samples
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.metrics.serving import REQUESTS
@@ -37,7 +37,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def cached(store: Store, cache: Path | None, *, end: float = BEGIN + 3600) -> Samples:
-    return parquet.cached(store, HOST, WANTED, start=BEGIN, end=end, cache=cache)
+    return parquet_cache.cached(store, HOST, WANTED, start=BEGIN, end=end, cache=cache)
 
 
 def test_what_is_written_is_read_back_ends_and_missing_numbers_too(tmp_path: Path) -> None:
@@ -50,8 +50,8 @@ def test_what_is_written_is_read_back_ends_and_missing_numbers_too(tmp_path: Pat
         lines=7,
         garbage=2,
     )
-    parquet.write(tmp_path / "folder" / "one.parquet", samples)
-    back = parquet.read(tmp_path / "folder" / "one.parquet")
+    parquet_cache.write(tmp_path / "folder" / "one.parquet", samples)
+    back = parquet_cache.read(tmp_path / "folder" / "one.parquet")
 
     assert told(back) == [row for row in told(samples) if row[0] != "b"], "a series without samples is none"
     assert np.isnan(back.by_metric["a"][0].values[1])
@@ -60,15 +60,15 @@ def test_what_is_written_is_read_back_ends_and_missing_numbers_too(tmp_path: Pat
 
 
 def test_no_samples_are_no_error(tmp_path: Path) -> None:
-    parquet.write(tmp_path / "none.parquet", Samples())
-    assert told(parquet.read(tmp_path / "none.parquet")) == []
+    parquet_cache.write(tmp_path / "none.parquet", Samples())
+    assert told(parquet_cache.read(tmp_path / "none.parquet")) == []
 
 
 def test_what_is_no_such_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "bad.parquet").write_bytes(b"PAR1 not really")
     for path in (tmp_path / "bad.parquet", tmp_path / "gone.parquet"):
         with pytest.raises(TachoscopeError, match=f"{path.name} holds no metric samples"):
-            parquet.read(path)
+            parquet_cache.read(path)
 
 
 def test_the_second_time_no_object_is_opened(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,7 +91,7 @@ def test_a_new_object_or_other_metrics_are_not_answered_from_the_cache(store: St
     after = cached(store, tmp_path / "cache")
 
     assert len(after.by_metric[REQUESTS.name][0].times_ms) == len(before.by_metric[REQUESTS.name][0].times_ms) + 1
-    other = parquet.cached(store, HOST, {"none": frozenset()}, start=BEGIN, end=BEGIN + 3600, cache=tmp_path / "cache")
+    other = parquet_cache.cached(store, HOST, {"none": frozenset()}, start=BEGIN, end=BEGIN + 3600, cache=tmp_path / "cache")
     assert told(other) == []
 
 
@@ -122,12 +122,12 @@ def test_what_was_used_longest_ago_goes_first(tmp_path: Path) -> None:
         path.write_bytes(b"x" * 100)
         os.utime(path, (1e9 - age, 1e9 - age))
 
-    parquet.prune(tmp_path, limit_bytes=150)
+    parquet_cache.prune(tmp_path, limit_bytes=150)
 
     assert os.listdir(tmp_path) == ["new"]
-    parquet.prune(tmp_path / "none")
+    parquet_cache.prune(tmp_path / "none")
 
 
 def test_the_cache_lies_where_all_of_ours_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TACHOSCOPE_CACHE", str(tmp_path))
-    assert parquet.folder() == tmp_path / "samples" / "v1"
+    assert parquet_cache.folder() == tmp_path / "samples" / "v1"

@@ -12,7 +12,7 @@ import pytest
 from slo_making import AGE, BAD, BEGIN, LATENCY, slo, write_store
 from slo_planting import plant
 from tachoscope_alerts.measure import from_samples as samples_source
-from tachoscope_alerts.measure import parquet_cache as parquet
+from tachoscope_alerts.measure import parquet_cache
 from tachoscope_alerts.measure.evaluator import bad_and_total, wanted
 from tachoscope_alerts.measure.events import Ask, Measured, Window, add
 from tachoscope_alerts.measure.from_samples import SamplesSource, of_store, parquet_reader, store_reader
@@ -87,7 +87,7 @@ def test_a_second_report_reads_the_cache_and_says_the_same(url: str, tmp_path: P
 
 def test_parquet_alone_says_the_same(url: str, tmp_path: Path) -> None:
     everything = store_reader(Store(url))(wanted(SLOS), BEGIN, BEGIN + SECONDS)
-    parquet.write(tmp_path / "all.parquet", everything)
+    parquet_cache.write(tmp_path / "all.parquet", everything)
 
     found = SamplesSource(parquet_reader([tmp_path / "all.parquet"]), "").measure(ASKS, TIMING)
 

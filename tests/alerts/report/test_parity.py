@@ -21,7 +21,7 @@ from slo_planting import plant
 from tachoscope_alerts.compile.sli_expressions import BAD as BAD_EVENTS
 from tachoscope_alerts.compile.sli_expressions import TOTAL as TOTAL_EVENTS
 from tachoscope_alerts.compile.sli_expressions import bad_events, total_events
-from tachoscope_alerts.lint import series_there as asked_series
+from tachoscope_alerts.lint import series_there
 from tachoscope_alerts.measure.evaluator import bad_and_total, wanted
 from tachoscope_alerts.measure.events import Ask, Window
 from tachoscope_alerts.measure.from_prometheus import PrometheusSource
@@ -147,12 +147,12 @@ def test_a_prometheus_is_asked_for_series_and_for_the_buckets_of_thresholds(both
     }
     between = replace(KINDS["latency"], name="between", indicator=replace(LATENCY, bound=2.25))
 
-    asked = asked_series.of_prometheus(url, END)
+    asked = series_there.of_prometheus(url, END)
 
-    assert asked_series.check(KINDS.values(), asked, "it") == []
-    (error,) = asked_series.check([between], asked, "it")
+    assert series_there.check(KINDS.values(), asked, "it") == []
+    (error,) = series_there.check([between], asked, "it")
     assert error.severity == "error" and "ends at 2.25" in error.what and "2.5" in error.fix
-    notes = asked_series.check([slo(indicator, name=name) for name, (indicator, _) in absent.items()], asked, "it")
+    notes = series_there.check([slo(indicator, name=name) for name, (indicator, _) in absent.items()], asked, "it")
     said = {note.what for note in notes if note.severity == "note"}
     assert said == {f"{name}: it has no series {series}" for name, (_, series) in absent.items()}
 

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from making import job, moved
-from tachoscope_analyzers.classify.communication import slow_link as links
-from tachoscope_analyzers.classify.pipeline import attribution as pipeline
+from tachoscope_analyzers.classify.communication import slow_link
+from tachoscope_analyzers.classify.pipeline import attribution
 from tachoscope_analyzers.job.report import analyze
 from tachoscope_analyzers.records.load import JobRecords, from_spool
 from tachoscope_analyzers.records.steps import CAUSES, aligned
@@ -244,9 +244,9 @@ def test_whatever_the_stages_do_losses_sum_to_the_step_and_states_to_the_wall_ti
     records = written(tmp_path_factory.mktemp("job"), steps, backward_calls=micro, pipelines=chains)
 
     table = aligned(records)
-    found = pipeline.find(records, table)
+    found = attribution.find(records, table)
     assert found is not None
-    split = pipeline.attribute(table, found, links.moving(records, table, links.flows(records, table)))
+    split = attribution.attribute(table, found, slow_link.moving(records, table, slow_link.flows(records, table)))
     parts = sum((split.common[cause] + split.excess[cause].sum(axis=1) for cause in CAUSES), split.transfer)
     np.testing.assert_allclose(parts + split.bubble + split.imbalance + split.unexplained, split.step, atol=1e-8)
     for seconds in (split.transfer, split.bubble, split.unexplained, split.straggling):

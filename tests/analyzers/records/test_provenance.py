@@ -6,7 +6,7 @@ from tachoscope_analyzers.job.report import analyze
 from tachoscope_analyzers.life.report import analyze_life
 from tachoscope_analyzers.records.load import JobRecords, from_store
 from tachoscope_core.records import records
-from tachoscope_core.storage import shard_quarantine as quarantine
+from tachoscope_core.storage import shard_quarantine
 from tachoscope_core.storage.store import Store
 
 
@@ -61,8 +61,8 @@ def stored(tmp_path: Path, life: PlantedLife, *, released: float) -> JobRecords:
     store = Store(str(tmp_path / "store"))
     lines = b"".join(records.encode(row) for row in life.rows)
     store.write(life.job, host="node-1", writer=str(uuid.uuid4()), attempt=0, offset=0, time=1.0, lines=lines)
-    shards = {"s3://data/7.tar": quarantine.Shard(quarantined=life.rows[0].time, released=released)}
-    store.write_quarantine(life.job, "released", quarantine.encode(life.job, shards))
+    shards = {"s3://data/7.tar": shard_quarantine.Shard(quarantined=life.rows[0].time, released=released)}
+    store.write_quarantine(life.job, "released", shard_quarantine.encode(life.job, shards))
     return from_store(store, life.job)
 
 

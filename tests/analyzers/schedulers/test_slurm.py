@@ -12,7 +12,7 @@ from tachoscope_analyzers import schedulers
 from tachoscope_analyzers.schedulers.common.allocation import Allocation, gang_wait_seconds, queued_seconds, running_seconds
 from tachoscope_analyzers.schedulers.slurm import allocations as slurm
 from tachoscope_analyzers.schedulers.slurm import node_lists as slurm_nodes
-from tachoscope_analyzers.schedulers.slurm import sacct_table as slurm_table
+from tachoscope_analyzers.schedulers.slurm import sacct_table
 from tachoscope_core.errors import TachoscopeError
 
 DOCUMENTS = Path(__file__).parent / "documents"
@@ -110,7 +110,7 @@ def test_times_in_unix_seconds_need_no_zone() -> None:
 def test_a_time_with_its_offset_is_not_moved_by_the_zone_of_the_reader(berlin: None) -> None:
     table = "JobID|Submit|Start|End|State\n7|2026-05-04T08:00:00+0000|Unknown|Unknown|PENDING\n"
 
-    (row,) = slurm_table.rows(table, "sacct")
+    (row,) = sacct_table.rows(table, "sacct")
 
     assert row.submitted == EIGHT
 

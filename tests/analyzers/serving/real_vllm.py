@@ -22,7 +22,7 @@ from helpers import REPOSITORY
 from tachoscope_cli.inputs.live_server import analyze
 from tachoscope_cli.inputs.serving_options import Looking
 from tachoscope_core.report.report import Report
-from tachoscope_core.servers import metrics_page as serving_page
+from tachoscope_core.servers import metrics_page
 
 sys.path.insert(0, str(REPOSITORY / "examples"))
 import serving_load
@@ -157,5 +157,5 @@ def judged(server: Server, seconds: float, save: Path, every: str = "0.5s") -> R
 def bounds_of(server: Server) -> dict[str, tuple[float, ...]]:
     """Return the bounds of the server's histograms by latency."""
     page = urllib.request.urlopen(f"{server.url}/metrics", timeout=5).read().decode()
-    histograms = serving_page.read(page, time.time()).engines[0].histograms
+    histograms = metrics_page.read(page, time.time()).engines[0].histograms
     return {name: histograms[f"{name}_seconds"].bounds for name in ("first_token", "inter_token", "output_token", "queue")}

@@ -11,7 +11,7 @@ import serving_pages
 from gpu.fake_dcgm_exporter import fake_dcgm_exporter
 from helpers import REPOSITORY
 from slo_making import BEGIN, Planted, write_store
-from tachoscope_alerts.spec import files as places
+from tachoscope_alerts.spec import files
 from tachoscope_cli.app import call
 from tachoscope_cli.commands import slo
 from tachoscope_core import yaml_text
@@ -216,7 +216,7 @@ def test_a_build_of_ones_own_alone_has_what_every_build_has_and_says_what_is_lef
     assert alerts_in(Path("rules")) == {"OwnQueueBurn", "Watchdog", "ObjectiveNotMeasured", "ObjectiveNoLongerMeasured"}
     said = capsys.readouterr().err
     assert "14 objectives" in said
-    assert f"--slos {places.path_of('slos')}" in said
+    assert f"--slos {files.path_of('slos')}" in said
 
 
 def test_a_build_names_the_runbook_that_is_missing_and_begins_it_where_it_is_told_to(own: Path, capsys: pytest.CaptureFixture[str]):
@@ -288,14 +288,14 @@ def test_links_of_a_page_lead_where_the_policy_says_and_never_to_the_example(els
 
 
 def test_the_repository_one_works_in_comes_before_what_was_shipped(elsewhere: Path):
-    shipped = places.path_of("slos")
+    shipped = files.path_of("slos")
     assert shipped.samefile(SPECS)
 
     shutil.copytree(SPECS, elsewhere / "alerts" / "slos")
-    assert places.path_of("slos") == Path("alerts/slos")
-    assert places.path_of("policy.yaml").samefile(REPOSITORY / "alerts" / "policy.yaml")
+    assert files.path_of("slos") == Path("alerts/slos")
+    assert files.path_of("policy.yaml").samefile(REPOSITORY / "alerts" / "policy.yaml")
     with pytest.raises(TachoscopeError, match="there is no alerts/nothing here"):
-        places.path_of("nothing")
+        files.path_of("nothing")
 
 
 def test_a_backtest_says_what_was_told_and_what_would_have_been(

@@ -10,7 +10,7 @@ import pytest
 from tachoscope_cli.app import call
 from tachoscope_cli.launcher.shard_quarantine import Quarantining, release, rows
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.storage import shard_quarantine as quarantine
+from tachoscope_core.storage import shard_quarantine
 from tachoscope_core.storage.shard_quarantine import Failure, Shard
 from tachoscope_core.storage.store import Store
 
@@ -19,7 +19,7 @@ def store_with_a_list(tmp_path: Path, now: float) -> Store:
     store = Store(str(tmp_path / "store"))
     failures = tuple(Failure(rank=rank, attempt=0, time=now - 60.0, error="ReadError") for rank in (0, 4))
     shards = {name: Shard(failures=failures, quarantined=now - 60.0) for name in ("s3://bucket/a.tar", "s3://bucket/b.tar")}
-    store.write_quarantine("resnet", "node-1", quarantine.encode("resnet", shards))
+    store.write_quarantine("resnet", "node-1", shard_quarantine.encode("resnet", shards))
     return store
 
 
@@ -64,10 +64,10 @@ def test_a_run_begins_with_what_the_store_knows_and_leaves_there_what_it_learnt(
     store = store_with_a_list(tmp_path, 1000.0)
     run = Quarantining(tmp_path / "spool", "resnet")
     run.fetch(store)
-    assert quarantine.listed(quarantine.load(run.path)) == {"s3://bucket/a.tar", "s3://bucket/b.tar"}
+    assert shard_quarantine.listed(shard_quarantine.load(run.path)) == {"s3://bucket/a.tar", "s3://bucket/b.tar"}
 
-    kept_by_an_agent = quarantine.load(run.path) | {"s3://bucket/c.tar": Shard(quarantined=1500.0)}
-    quarantine.save(run.path, "resnet", kept_by_an_agent)
+    kept_by_an_agent = shard_quarantine.load(run.path) | {"s3://bucket/c.tar": Shard(quarantined=1500.0)}
+    shard_quarantine.save(run.path, "resnet", kept_by_an_agent)
     run.store(store)
     assert "s3://bucket/c.tar" in [row[0] for row in rows(store, "resnet", 2000.0)]
 

@@ -18,7 +18,7 @@ from tachoscope_analyzers.serving.records.traffic import traffic
 from tachoscope_cli.sources import prometheus as prometheus_api
 from tachoscope_cli.sources.prometheus import read
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.servers import metrics_page as serving_page
+from tachoscope_core.servers import metrics_page
 from tachoscope_core.servers.snapshot import Snapshot
 
 needs_prometheus = pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not installed")
@@ -65,7 +65,7 @@ def test_scrapes_of_one_server_come_back_whole_with_their_times_and_failures(tmp
     assert {look.fault for look in looks} == {"", prometheus_api.NOT_SCRAPED}
     assert {look.server for look in answered} == {"vllm"}
     for look in answered:
-        same = serving_page.read(pages.grown(page, round(ok(look) / 3)), look.time)
+        same = metrics_page.read(pages.grown(page, round(ok(look) / 3)), look.time)
         assert (look.engines, look.started) == (same.engines, same.started)
     assert {ok(look) for look in answered} == {3.0, 6.0, 15.0}
     assert all(before.time < after.time for before, after in pairwise(looks))
@@ -176,7 +176,7 @@ def test_what_is_no_prometheus_does_not_answer_or_has_too_much_is_said(
 
 
 def test_a_day_of_one_server_is_asked_for_by_the_names_that_are_there_and_read_whole(fake: FakeDcgmExporter) -> None:
-    samples = serving_page.samples(pages.SGLANG, serving_page.server_of(pages.SGLANG).metrics())  # type: ignore[union-attr]
+    samples = metrics_page.samples(pages.SGLANG, metrics_page.server_of(pages.SGLANG).metrics())  # type: ignore[union-attr]
     series = [one(s.name, "a", [(15.0 * n, s.value * n) for n in range(5760)], **s.labels) for s in samples]
     url = answers(fake, series)
     looks = read(url, 'job="x"', 86400)

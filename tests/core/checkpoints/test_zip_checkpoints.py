@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tachoscope_core.checkpoints import torch_zip as zip_checkpoints
+from tachoscope_core.checkpoints import torch_zip
 from tachoscope_core.checkpoints.torch_zip import verify_zip
 
 torch = pytest.importorskip("torch")
@@ -148,7 +148,7 @@ def test_records_that_overlap_are_not_read(tmp_path: Path) -> None:
 
 
 def test_a_long_table_of_contents_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(zip_checkpoints, "MAX_DIRECTORY_BYTES", 10_000)
+    monkeypatch.setattr(torch_zip, "MAX_DIRECTORY_BYTES", 10_000)
     long = tmp_path / "long.pt"
     with zipfile.ZipFile(long, "w") as archive:
         for number in range(500):

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 import serving_pages as pages
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.servers import SERVERS, catalogue
-from tachoscope_core.servers import metrics_page as serving_page
+from tachoscope_core.servers import SERVERS, catalogue, metrics_page
 from tachoscope_core.servers import recording as serving_recording
 from tachoscope_core.servers.recording import is_recording, read, write
 from tachoscope_core.servers.snapshot import Snapshot
@@ -38,7 +37,7 @@ def test_looks_come_back_with_their_times_and_faults(tmp_path: Path) -> None:
         (2.25, 0.1, "refused # look 9 9"),
         (3.25, 0.5, ""),
     ]
-    assert found[0].engines == serving_page.read(pages.SGLANG, 0.0).engines
+    assert found[0].engines == metrics_page.read(pages.SGLANG, 0.0).engines
     assert found[2].engines[0].gauges["requests_running"] == 163.0
 
 

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.storage import shard_quarantine as quarantine
+from tachoscope_core.storage import shard_quarantine
 from tachoscope_core.storage.shard_quarantine import Failure, Shard, shard_name
 
 TIMES = st.integers(0, 20).map(float)
 FAILURES = st.builds(Failure, rank=st.integers(0, 3), attempt=st.integers(0, 2), time=TIMES, error=st.sampled_from("ab"))
 SHARDS = st.builds(
-    lambda failures, quarantined, released: quarantine._merged(
+    lambda failures, quarantined, released: shard_quarantine._merged(
         Shard(quarantined=quarantined, released=released), Shard(failures=tuple(failures))
     ),
     st.lists(FAILURES, max_size=5),
@@ -26,39 +26,39 @@ SHARDS = st.builds(
 DOCUMENTS = st.dictionaries(st.sampled_from(["x", "y", "z"]), SHARDS, max_size=3)
 
 
-def merged(*documents: quarantine.Shards) -> quarantine.Shards:
-    together: quarantine.Shards = {}
+def merged(*documents: shard_quarantine.Shards) -> shard_quarantine.Shards:
+    together: shard_quarantine.Shards = {}
     for document in documents:
-        quarantine.merge(together, document)
+        shard_quarantine.merge(together, document)
     return together
 
 
 @given(DOCUMENTS, DOCUMENTS, DOCUMENTS)
 def test_documents_merge_in_any_order_and_any_number_of_times(
-    one: quarantine.Shards, two: quarantine.Shards, three: quarantine.Shards
+    one: shard_quarantine.Shards, two: shard_quarantine.Shards, three: shard_quarantine.Shards
 ) -> None:
     assert merged(one, two, three) == merged(three, one, two) == merged(merged(two, three), one, two, one)
 
 
 @given(DOCUMENTS, DOCUMENTS)
-def test_merging_says_whether_there_was_news(one: quarantine.Shards, two: quarantine.Shards) -> None:
+def test_merging_says_whether_there_was_news(one: shard_quarantine.Shards, two: shard_quarantine.Shards) -> None:
     before = merged(one)
     together = dict(before)
-    changed = quarantine.merge(together, two)
+    changed = shard_quarantine.merge(together, two)
 
     assert changed == (together != before)
-    assert not quarantine.merge(together, two)
+    assert not shard_quarantine.merge(together, two)
 
 
 @given(DOCUMENTS)
-def test_a_document_is_read_as_it_was_written(shards: quarantine.Shards) -> None:
-    assert quarantine.decode(quarantine.encode("job", shards), "here") == shards
+def test_a_document_is_read_as_it_was_written(shards: shard_quarantine.Shards) -> None:
+    assert shard_quarantine.decode(shard_quarantine.encode("job", shards), "here") == shards
 
 
 def test_a_rank_that_fails_again_in_the_same_attempt_is_one_failure() -> None:
-    shards: quarantine.Shards = {}
+    shards: shard_quarantine.Shards = {}
     for time in (1.0, 3.0, 2.0):
-        quarantine.add_failure(shards, "x", Failure(rank=0, attempt=0, time=time))
+        shard_quarantine.add_failure(shards, "x", Failure(rank=0, attempt=0, time=time))
 
     assert shards["x"].failures == (Failure(rank=0, attempt=0, time=3.0),)
 
@@ -67,11 +67,11 @@ def test_a_released_shard_is_off_the_list_until_it_is_put_there_again() -> None:
     shard = Shard(failures=(Failure(rank=0, attempt=0, time=1.0),), quarantined=5.0)
     assert shard.listed
 
-    released = quarantine._merged(shard, Shard(released=6.0))
+    released = shard_quarantine._merged(shard, Shard(released=6.0))
     assert not released.listed
     assert released.counting() == []
 
-    assert quarantine._merged(released, Shard(quarantined=7.0)).listed
+    assert shard_quarantine._merged(released, Shard(quarantined=7.0)).listed
 
 
 @pytest.mark.parametrize(
@@ -103,59 +103,59 @@ def test_a_command_without_url_or_path_is_told_apart_but_not_shown() -> None:
 def test_a_name_names_itself_and_is_short(text: str) -> None:
     name = shard_name(text)
     assert shard_name(name) == name
-    assert len(name) <= quarantine.MAX_NAME
+    assert len(name) <= shard_quarantine.MAX_NAME
 
 
 def test_a_loader_leaves_out_what_is_listed_however_the_url_is_signed() -> None:
     urls = ["https://host/a.tar?sig=1", "https://host/b.tar?sig=2"]
-    assert quarantine.without(urls, frozenset({"https://host/b.tar"})) == urls[:1]
+    assert shard_quarantine.without(urls, frozenset({"https://host/b.tar"})) == urls[:1]
 
 
 def test_a_list_is_written_whole(tmp_path: Path) -> None:
-    path = quarantine.path_of(tmp_path, "job")
-    assert quarantine.load(path) == {}, "one that is not there is empty"
-    quarantine.save(path, "job", {"x": Shard(quarantined=1.0)})
+    path = shard_quarantine.path_of(tmp_path, "job")
+    assert shard_quarantine.load(path) == {}, "one that is not there is empty"
+    shard_quarantine.save(path, "job", {"x": Shard(quarantined=1.0)})
 
-    assert quarantine.listed(quarantine.load(path)) == {"x"}
+    assert shard_quarantine.listed(shard_quarantine.load(path)) == {"x"}
     assert [entry.name for entry in path.parent.iterdir()] == ["job.json"]
 
 
 def test_a_link_in_place_of_the_folder_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
-    path = quarantine.path_of(tmp_path / "spool", "daemon")
+    path = shard_quarantine.path_of(tmp_path / "spool", "daemon")
     path.parent.parent.mkdir()
     path.parent.symlink_to(tmp_path / "elsewhere")
 
     with pytest.raises(TachoscopeError, match="could not write"):
-        quarantine.save(path, "daemon", {"x": Shard(quarantined=1.0)})
+        shard_quarantine.save(path, "daemon", {"x": Shard(quarantined=1.0)})
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
 def test_every_user_can_keep_lists_and_none_can_replace_anothers(tmp_path: Path) -> None:
-    path = quarantine.path_of(tmp_path / "spool", "job")
-    quarantine.save(path, "job", {})
+    path = shard_quarantine.path_of(tmp_path / "spool", "job")
+    shard_quarantine.save(path, "job", {})
     assert path.parent.stat().st_mode & 0o7777 == 0o1777
     assert path.stat().st_mode & 0o777 == 0o644
 
 
 def test_a_list_of_another_user_is_not_believed(tmp_path: Path) -> None:
-    path = quarantine.path_of(tmp_path, "job")
-    quarantine.save(path, "job", {"x": Shard(quarantined=1.0)})
+    path = shard_quarantine.path_of(tmp_path, "job")
+    shard_quarantine.save(path, "job", {"x": Shard(quarantined=1.0)})
     if os.geteuid() != 0:
         pytest.skip("only root can give a file to another user")
     os.chown(path, 4711, 4711)
 
     with pytest.raises(TachoscopeError, match="belongs to user 4711"):
-        quarantine.load(path)
+        shard_quarantine.load(path)
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"job": 1}', b'{"job": "a", "shards": {"x": {"failures": 3}}}', b"\xff"])
 def test_what_is_no_list_is_named(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "list.json").write_bytes(content)
     with pytest.raises(TachoscopeError, match="list.json is not a quarantine list"):
-        quarantine.load(tmp_path / "list.json")
+        shard_quarantine.load(tmp_path / "list.json")
 
 
 def test_a_job_name_cannot_lead_out_of_the_folder(tmp_path: Path) -> None:
     with pytest.raises(TachoscopeError, match="not usable"):
-        quarantine.path_of(tmp_path, "../other")
+        shard_quarantine.path_of(tmp_path, "../other")

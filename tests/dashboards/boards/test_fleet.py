@@ -14,7 +14,7 @@ from tachoscope_alerts.spec.openslo import load
 from tachoscope_core.metrics.training import TRAINING_STATES
 from tachoscope_core.report import palette
 from tachoscope_dashboards.boards.fleet import board as fleet
-from tachoscope_dashboards.parts import slo_objectives as objectives
+from tachoscope_dashboards.parts import slo_objectives
 
 BOARD = made(fleet.board(POLICY))
 PANELS = panels(BOARD)
@@ -214,4 +214,4 @@ def test_it_leads_down_to_jobs_nodes_and_runbooks(title: str, start: str) -> Non
 
 
 def test_the_target_of_goodput_is_the_objectives() -> None:
-    assert [at for at, _ in steps(PANELS["Goodput"])] == [None, objectives.objective("training-goodput").target]
+    assert [at for at, _ in steps(PANELS["Goodput"])] == [None, slo_objectives.objective("training-goodput").target]

@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 
 from planted import POLICY, RULES, colors, column, made, panels, steps, written, wrong
-from tachoscope_alerts.spec import files as places
-from tachoscope_alerts.spec import openslo
+from tachoscope_alerts.spec import files, openslo
 from tachoscope_alerts.spec.slo import AtMost, Slo
 from tachoscope_core.metrics.serving import DIRECTIONS, ENGINE_STATES, OUTCOMES, REQUEST_STATES
 from tachoscope_core.report import palette
 from tachoscope_dashboards.boards.inference import board as inference
-from tachoscope_dashboards.parts import slo_objectives as objectives
+from tachoscope_dashboards.parts import slo_objectives
 
 BOARD = made(inference.board(POLICY))
 PANELS, WRITTEN = panels(BOARD), written(BOARD)
@@ -50,11 +49,11 @@ def test_tokens_have_a_colour_for_each_direction() -> None:
 @pytest.fixture
 def other_promises(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Objectives with half the bounds and other targets than those in alerts/slos."""
-    loaded = openslo.load([places.path_of("slos")])
+    loaded = openslo.load([files.path_of("slos")])
     monkeypatch.setattr(openslo, "load", lambda _: [_other(slo) for slo in loaded])
-    objectives._read.cache_clear()
+    slo_objectives._read.cache_clear()
     yield
-    objectives._read.cache_clear()
+    slo_objectives._read.cache_clear()
 
 
 def _other(slo: Slo) -> Slo:

@@ -16,7 +16,7 @@ from tachoscope_alerts.spec.slo import AtMost
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_dashboards.boards.all import boards
 from tachoscope_dashboards.boards.fleet import board as fleet
-from tachoscope_dashboards.parts import slo_objectives as objectives
+from tachoscope_dashboards.parts import slo_objectives
 
 SHIPPED = REPOSITORY / "alerts" / "slos"
 
@@ -54,7 +54,7 @@ def of_another_kind(folder: Path) -> None:
 )
 def test_boards_that_lack_an_objective_name_it_and_the_way_out(own: Path, damage: Callable[[Path], None], name: str) -> None:
     damage(own)
-    with objectives.specs_of([own]), pytest.raises(TachoscopeError, match=f"the objective {name}.*keep ") as raised:
+    with slo_objectives.specs_of([own]), pytest.raises(TachoscopeError, match=f"the objective {name}.*keep ") as raised:
         boards(POLICY)
     assert "\n" not in str(raised.value)
 
@@ -63,7 +63,7 @@ def test_each_objective_that_is_missing_is_said_and_none_is_a_traceback(own: Pat
     for spec in sorted(own.glob("*.yaml")):
         kept = spec.read_text()
         spec.unlink()
-        with objectives.specs_of([own]):
+        with slo_objectives.specs_of([own]):
             try:
                 boards(POLICY)
             except TachoscopeError as error:
@@ -74,7 +74,7 @@ def test_each_objective_that_is_missing_is_said_and_none_is_a_traceback(own: Pat
 def test_thresholds_are_those_of_the_specs_that_are_named_and_of_no_others_afterwards(own: Path) -> None:
     path = own / "training-goodput.yaml"
     path.write_text(re.sub(r"target: 0\.\d+", "target: 0.5", path.read_text()))
-    with objectives.specs_of([own]):
+    with slo_objectives.specs_of([own]):
         ours = steps(panel(made(fleet.board(POLICY)), "Goodput"))
 
     assert [at for at, _ in ours] == [None, 0.5]
@@ -82,8 +82,8 @@ def test_thresholds_are_those_of_the_specs_that_are_named_and_of_no_others_after
 
 
 def test_a_bound_is_asked_of_an_objective_that_has_one() -> None:
-    assert objectives.bound("inference-ttft-p95") == objectives.indicator("inference-ttft-p95", AtMost).bound
+    assert slo_objectives.bound("inference-ttft-p95") == slo_objectives.indicator("inference-ttft-p95", AtMost).bound
     with pytest.raises(
         TachoscopeError, match=r"the objective inference-availability counts events; its panels need one with a bound"
     ):
-        objectives.bound("inference-availability")
+        slo_objectives.bound("inference-availability")

@@ -12,7 +12,7 @@ from tachoscope_alerts import promql
 from tachoscope_core.metrics.training import RANK_STATES, TRAINING_STATES
 from tachoscope_core.report import palette
 from tachoscope_dashboards.boards.training import board as training
-from tachoscope_dashboards.parts import slo_objectives as objectives
+from tachoscope_dashboards.parts import slo_objectives
 
 BOARD = made(training.board(POLICY))
 PANELS = panels(BOARD)
@@ -103,7 +103,7 @@ def test_the_slow_rank_stands_out_though_all_take_equally_long_for_a_step(tmp_pa
 def test_the_colours_of_the_heat_map_go_from_the_middle_rank_to_where_a_step_counts_as_irregular() -> None:
     scale = PANELS[HEAT]["options"]["color"]
 
-    assert (scale["min"], scale["max"]) == (1.0, objectives.bound("training-step-regularity"))
+    assert (scale["min"], scale["max"]) == (1.0, slo_objectives.bound("training-step-regularity"))
 
 
 def test_a_rank_is_compared_with_all_ranks_of_the_job_also_where_it_alone_is_shown(tmp_path: Path) -> None:

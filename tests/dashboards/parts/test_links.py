@@ -6,9 +6,9 @@ import re
 
 from board_making import POLICY
 from helpers import REPOSITORY
-from tachoscope_alerts.compile import event_alerts as events
+from tachoscope_alerts.compile import event_alerts
 from tachoscope_alerts.compile.links import BOARDS, board_name, board_uid, chosen_by, dashboard_url
-from tachoscope_alerts.spec import files as places
+from tachoscope_alerts.spec import files
 from tachoscope_dashboards.boards.all import boards
 from tachoscope_dashboards.parts.links import board, explorer, runbook
 
@@ -35,7 +35,7 @@ def test_what_an_alert_chooses_on_its_board_are_variables_that_the_board_has() -
     variables = {board_name(one.uid): {variable.name for variable in one.variables} for one in boards(POLICY)}
     chosen = {
         event.alert: (event.dashboard, set(chosen_by(event.dashboard, event.tests["fires"]["labels"])))
-        for event in events.load(places.path_of("events"))
+        for event in event_alerts.load(files.path_of("events"))
         if event.dashboard
     }
 

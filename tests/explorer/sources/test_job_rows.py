@@ -2,16 +2,15 @@ from __future__ import annotations
 
 import pandas as pd
 
-from tachoscope_alerts.spec import files as places
-from tachoscope_alerts.spec import openslo
+from tachoscope_alerts.spec import files, openslo
 from tachoscope_analyzers.fleet.job_summary import JobSummary, Worst
 from tachoscope_analyzers.fleet.slo_events import Count, Events
 from tachoscope_core.report.taxonomy import BY_SLUG
-from tachoscope_explorer.sources import job_slos as job_objectives
+from tachoscope_explorer.sources import job_slos
 from tachoscope_explorer.sources.job_rows import Wanted, classes, finding, glance, money, rows, table
 
 CRITICAL = Worst(class_="input_workers", severity="critical", seconds_per_step=0.2, share=0.4, ranks="all")
-SLOS = openslo.load([places.path_of("slos")])
+SLOS = openslo.load([files.path_of("slos")])
 
 
 def test_the_newest_job_stands_first() -> None:
@@ -105,14 +104,14 @@ def events(effective: float) -> Events:
 def test_the_target_of_an_objective_is_the_specs_own() -> None:
     (goodput,) = [slo for slo in SLOS if slo.name == "training-goodput"]
 
-    (spent,) = job_objectives.attainments(events(effective=50.0), SLOS)
-    (met,) = job_objectives.attainments(events(effective=100.0 * goodput.target), SLOS)
+    (spent,) = job_slos.attainments(events(effective=50.0), SLOS)
+    (met,) = job_slos.attainments(events(effective=100.0 * goodput.target), SLOS)
 
     assert (spent.name, spent.target, spent.met) == ("training-goodput", goodput.target, False)
     assert met.met
-    assert job_objectives.words([spent]) == "below 1 of 1: training-goodput 50.0 % of 95.0 %"
-    assert job_objectives.words([met]) == "meets 1 of 1"
+    assert job_slos.words([spent]) == "below 1 of 1: training-goodput 50.0 % of 95.0 %"
+    assert job_slos.words([met]) == "meets 1 of 1"
 
 
 def test_without_events_objectives_are_not_measured_rather_than_met() -> None:
-    assert job_objectives.words(job_objectives.attainments(Events(), SLOS)) == "not measured"
+    assert job_slos.words(job_slos.attainments(Events(), SLOS)) == "not measured"

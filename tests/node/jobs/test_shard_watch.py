@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from making import envelope
 from tachoscope_core.records import records
-from tachoscope_core.storage import shard_quarantine as quarantine
+from tachoscope_core.storage import shard_quarantine
 from tachoscope_core.storage.shard_quarantine import Shard, from_store
 from tachoscope_core.storage.store import Store
 from tachoscope_node.jobs.shard_quarantine import MANY, ShardWatch
@@ -52,7 +52,7 @@ def test_a_shard_that_fails_on_two_ranks_goes_on_the_list_once(tmp_path: Path) -
     told.failed("bad", rank=2)
 
     assert told.found == [{"shard": "bad", "failures": 2, "ranks": [0, 1], "attempts": [0], "error": PLAIN}]
-    assert quarantine.listed(quarantine.load(quarantine.path_of(tmp_path, "job"))) == {"bad"}
+    assert shard_quarantine.listed(shard_quarantine.load(shard_quarantine.path_of(tmp_path, "job"))) == {"bad"}
 
 
 def test_a_shard_that_fails_in_two_attempts_of_one_rank_goes_on_the_list(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_nodes_with_one_failure_each_put_it_on_the_list_together(tmp_path: Path)
     nodes[0].watch.sync(store, "node-0", nodes[0].now, anyway=True)
     nodes[0].watch.flush()
     assert nodes[0].watch.listed("job") == 1
-    assert quarantine.listed(quarantine.load(quarantine.path_of(tmp_path / "node-0", "job"))) == {"bad"}
+    assert shard_quarantine.listed(shard_quarantine.load(shard_quarantine.path_of(tmp_path / "node-0", "job"))) == {"bad"}
 
 
 def test_a_person_takes_a_shard_off_and_it_stays_off_until_it_fails_anew(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_a_person_takes_a_shard_off_and_it_stays_off_until_it_fails_anew(tmp_pat
     told.failed("bad", rank=0)
     told.failed("bad", rank=1)
     told.watch.sync(store, "node-1", told.now)
-    store.write_quarantine("job", "released", quarantine.encode("job", {"bad": Shard(released=told.now + 0.5)}))
+    store.write_quarantine("job", "released", shard_quarantine.encode("job", {"bad": Shard(released=told.now + 0.5)}))
     told.watch.sync(store, "node-1", told.now, anyway=True)
     assert told.watch.listed("job") == 0
 

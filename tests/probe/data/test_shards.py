@@ -15,8 +15,7 @@ from tachoscope.data import shards
 from tachoscope.data.shards import QuarantineList, ShardRecords, is_about_shard
 from tachoscope.process import identity
 from tachoscope_core.records import records
-from tachoscope_core.storage import shard_quarantine as quarantine
-from tachoscope_core.storage import spool
+from tachoscope_core.storage import shard_quarantine, spool
 from tachoscope_core.storage.shard_quarantine import Shard
 
 
@@ -173,10 +172,10 @@ def test_a_spool_that_cannot_be_written_does_not_disturb_the_loader(run: Path, t
 def test_a_loader_sees_the_list_beside_its_spool_and_its_changes(run: Path, tmp_path: Path) -> None:
     now = [0.0]
     shards.LIST = QuarantineList(clock=lambda: now[0])
-    path = quarantine.path_of(tmp_path / "spool", "job")
+    path = shard_quarantine.path_of(tmp_path / "spool", "job")
     assert tachoscope.quarantined() == frozenset()
 
-    quarantine.save(path, "job", {"s3://bucket/b": Shard(quarantined=1.0)})
+    shard_quarantine.save(path, "job", {"s3://bucket/b": Shard(quarantined=1.0)})
     assert tachoscope.quarantined() == frozenset(), "it is looked at every two seconds"
     now[0] += 2.0
     assert tachoscope.without_quarantined(["s3://bucket/a", "s3://bucket/b?sig=1"]) == ["s3://bucket/a"]
@@ -186,8 +185,8 @@ def test_a_loader_sees_the_list_beside_its_spool_and_its_changes(run: Path, tmp_
 
 
 def test_the_environment_says_which_list_counts(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    quarantine.save(tmp_path / "mounted.json", "job", {"b": Shard(quarantined=1.0)})
-    monkeypatch.setenv(quarantine.PATH_VARIABLE, str(tmp_path / "mounted.json"))
+    shard_quarantine.save(tmp_path / "mounted.json", "job", {"b": Shard(quarantined=1.0)})
+    monkeypatch.setenv(shard_quarantine.PATH_VARIABLE, str(tmp_path / "mounted.json"))
     assert tachoscope.quarantined() == {"b"}
 
 
@@ -196,8 +195,8 @@ def test_a_broken_list_leaves_the_last_one_standing_and_is_told_once(
 ) -> None:
     now = [0.0]
     shards.LIST = QuarantineList(clock=lambda: now[0])
-    path = quarantine.path_of(tmp_path / "spool", "job")
-    quarantine.save(path, "job", {"b": Shard(quarantined=1.0)})
+    path = shard_quarantine.path_of(tmp_path / "spool", "job")
+    shard_quarantine.save(path, "job", {"b": Shard(quarantined=1.0)})
     assert tachoscope.quarantined() == {"b"}
     path.write_text("{")
     for _ in range(3):

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tachoscope.timing import phases as tl
+from tachoscope.timing import phases
 from tachoscope.timing.phases import Timeline
 
 
@@ -38,7 +38,7 @@ def test_every_nanosecond_belongs_to_exactly_one_phase_whatever_happens(events: 
         elif event == "leave":
             timeline.leave()
         elif event == "base":
-            timeline.leave_to(tl.FORWARD)
+            timeline.leave_to(phases.FORWARD)
         else:
             getattr(timeline, event)()
     clock.now += rest
@@ -54,22 +54,22 @@ def test_every_nanosecond_belongs_to_exactly_one_phase_whatever_happens(events: 
 
 def test_time_goes_to_the_innermost_phase() -> None:
     timeline, clock = make()
-    timeline.enter(tl.FORWARD)
+    timeline.enter(phases.FORWARD)
     clock.now = 10
-    timeline.enter(tl.GC)
+    timeline.enter(phases.GC)
     clock.now = 13
     timeline.leave()
     clock.now = 20
     _, _, wall, _ = timeline.cut()
 
-    assert wall[tl.FORWARD] == 17
-    assert wall[tl.GC] == 3
+    assert wall[phases.FORWARD] == 17
+    assert wall[phases.GC] == 3
 
 
 def test_evaluation_takes_its_data_loading_but_not_its_checkpoint() -> None:
     timeline, clock = make()
     timeline.begin_evaluation()
-    for phase, length in ((tl.DATA_WAIT, 5), (tl.CHECKPOINT, 7)):
+    for phase, length in ((phases.DATA_WAIT, 5), (phases.CHECKPOINT, 7)):
         timeline.enter(phase)
         clock.now += length
         timeline.leave()
@@ -77,48 +77,48 @@ def test_evaluation_takes_its_data_loading_but_not_its_checkpoint() -> None:
     timeline.end_evaluation()
     _, _, wall, _ = timeline.cut()
 
-    assert wall[tl.EVALUATION] == 16
-    assert wall[tl.CHECKPOINT] == 7
+    assert wall[phases.EVALUATION] == 16
+    assert wall[phases.CHECKPOINT] == 7
 
 
 def test_what_turned_out_to_be_training_keeps_its_phases() -> None:
     timeline, clock = make()
     timeline.begin_evaluation()
-    timeline.enter(tl.DATA_WAIT)
+    timeline.enter(phases.DATA_WAIT)
     clock.now = 5
     timeline.leave()
     timeline.cancel_evaluation()
     timeline.end_evaluation()
     _, _, wall, _ = timeline.cut()
 
-    assert wall[tl.DATA_WAIT] == 5
-    assert wall[tl.EVALUATION] == 0
+    assert wall[phases.DATA_WAIT] == 5
+    assert wall[phases.EVALUATION] == 0
 
 
 def test_what_may_be_evaluation_is_told_as_that_while_it_lasts_and_a_checkpoint_in_it_as_a_checkpoint() -> None:
     timeline, _ = make()
     timeline.begin_evaluation()
     seen = [timeline.phase_now]
-    for phase in (tl.FORWARD, tl.COLLECTIVE, tl.CHECKPOINT):
+    for phase in (phases.FORWARD, phases.COLLECTIVE, phases.CHECKPOINT):
         timeline.enter(phase)
         seen.append(timeline.phase_now)
     timeline.end_evaluation()
     timeline.unwind(0)
 
-    assert seen == [tl.EVALUATION, tl.EVALUATION, tl.EVALUATION, tl.CHECKPOINT]
-    assert timeline.phase_now == timeline.phase == tl.OTHER
+    assert seen == [phases.EVALUATION, phases.EVALUATION, phases.EVALUATION, phases.CHECKPOINT]
+    assert timeline.phase_now == timeline.phase == phases.OTHER
 
 
 def test_once_a_part_in_eval_mode_was_training_only_batches_without_gradients_are_told_as_evaluation() -> None:
     timeline, _ = make()
     timeline.begin_evaluation()
     timeline.cancel_evaluation()
-    timeline.enter(tl.FORWARD)
+    timeline.enter(phases.FORWARD)
     timeline.begin_evaluation()
     frozen = timeline.phase_now
     timeline.begin_evaluation(no_grad=True)
 
-    assert (frozen, timeline.phase_now) == (tl.FORWARD, tl.EVALUATION)
+    assert (frozen, timeline.phase_now) == (phases.FORWARD, phases.EVALUATION)
 
 
 def test_a_step_whose_cpu_clock_is_not_read_says_so_and_the_next_starts_from_its_own_begin() -> None:

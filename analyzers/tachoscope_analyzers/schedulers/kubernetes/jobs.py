@@ -13,12 +13,11 @@ from typing import Any
 from tachoscope_analyzers.schedulers.common.allocation import Allocation
 from tachoscope_analyzers.schedulers.common.untyped import at, items, text
 from tachoscope_analyzers.schedulers.kubernetes import allocations as gang
-from tachoscope_analyzers.schedulers.kubernetes import batch_job as batch
-from tachoscope_analyzers.schedulers.kubernetes import events, jobset, kubeflow, kueue, objects, pods, volcano
+from tachoscope_analyzers.schedulers.kubernetes import batch_job, events, jobset, kubeflow, kueue, objects, pods, volcano
 from tachoscope_analyzers.schedulers.kubernetes.observation import Observation
 
 READERS: Mapping[tuple[str, str], Callable[[dict[str, Any]], Observation]] = {
-    ("batch", "Job"): batch.told,
+    ("batch", "Job"): batch_job.told,
     ("batch.volcano.sh", "Job"): volcano.told,
     ("jobset.x-k8s.io", "JobSet"): jobset.told,
     ("kubeflow.org", "PyTorchJob"): kubeflow.pytorchjob,

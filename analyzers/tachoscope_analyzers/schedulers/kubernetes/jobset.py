@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tachoscope_analyzers.schedulers.common.untyped import at, items
-from tachoscope_analyzers.schedulers.kubernetes import batch_job as batch
-from tachoscope_analyzers.schedulers.kubernetes import objects
+from tachoscope_analyzers.schedulers.kubernetes import batch_job, objects
 from tachoscope_analyzers.schedulers.kubernetes.observation import Observation, mark
 
 
@@ -23,7 +22,7 @@ def told(jobset: dict[str, Any]) -> Observation:
     devices = set()
     for group in items(jobset, "spec", "replicatedJobs"):
         replicas = objects.whole(at(group, "replicas"))
-        pods = (1 if replicas is None else replicas) * batch.gang(at(group, "template"))
+        pods = (1 if replicas is None else replicas) * batch_job.gang(at(group, "template"))
         each, device = objects.accelerators(at(group, "template", "spec", "template", "spec"))
         gang, count = gang + pods, count + pods * each
         devices |= {device} - {""}

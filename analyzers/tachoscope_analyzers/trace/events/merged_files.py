@@ -11,7 +11,7 @@ from itertools import count
 import numpy as np
 import numpy.typing as npt
 
-from tachoscope_analyzers.trace.reading import uncategorised_events as chrome
+from tachoscope_analyzers.trace.reading import uncategorised_events
 from tachoscope_analyzers.trace.reading.trace import Trace
 
 Rows = npt.NDArray[np.int64]
@@ -29,7 +29,7 @@ def devices_apart(trace: Trace, rows: Rows, device: Rows) -> Rows:
 
     The process that comes first in the file keeps the number, the others get free ones.
     """
-    if trace.meta.writer in chrome.WRITERS or not len(rows):  # these have a process for each line of a device
+    if trace.meta.writer in uncategorised_events.WRITERS or not len(rows):  # these have a process for each line of a device
         return device
     process = processes(trace, rows)
     if (process == process[0]).all():

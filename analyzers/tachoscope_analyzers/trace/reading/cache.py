@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tachoscope_core.storage import cache_dir as caches
+from tachoscope_core.storage import cache_dir
 
 VERSION = 2
 """Raised whenever what is written changes, so that nothing old is taken for new."""
@@ -29,7 +29,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 def folder() -> Path:
     """Return where columns are kept: `$TACHOSCOPE_CACHE`, else `~/.cache/tachoscope`, below it `traces`."""
-    return caches.folder("traces") / f"v{VERSION}"
+    return cache_dir.folder("traces") / f"v{VERSION}"
 
 
 def find(path: Path) -> Path | None:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tachoscope_analyzers.trace.reading import uncategorised_events as chrome
+from tachoscope_analyzers.trace.reading import uncategorised_events
 from tachoscope_analyzers.trace.reading.arrow import texts_to_numpy, to_arrow, to_numpy
 from tachoscope_analyzers.trace.reading.event_kinds import BY_NAME, Kind, kind_of
 from tachoscope_analyzers.trace.reading.exact_time import Nanoseconds
@@ -112,10 +112,10 @@ class Trace:
         for name in TABLES:
             setattr(self, name, Columns(_opened(folder / f"{name}.arrow")))
         self._texts = _opened(folder / "strings.arrow").column("text")
-        if self.meta.writer in chrome.WRITERS:
+        if self.meta.writer in uncategorised_events.WRITERS:
             tracks, track = self.meta.tracks, self.events["track"]
-            self.kind = chrome.kinds(self.meta.writer, tracks, track, self.events["name"], self.strings)
-            columns = chrome.device_columns(tracks, track, self.kind)
+            self.kind = uncategorised_events.kinds(self.meta.writer, tracks, track, self.events["name"], self.strings)
+            columns = uncategorised_events.device_columns(tracks, track, self.kind)
             self.device = Columns(pa.table({name: to_arrow(values) for name, values in columns.items()}))
 
     events: Columns

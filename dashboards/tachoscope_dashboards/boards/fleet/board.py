@@ -9,8 +9,7 @@ from tachoscope_core.report import palette
 from tachoscope_dashboards.boards.fleet.tables import GOODPUT, alerts, firing, nodes, worst_jobs
 from tachoscope_dashboards.boards.shared import identity
 from tachoscope_dashboards.boards.shared.expressions import CLUSTER_KEPT
-from tachoscope_dashboards.parts import links
-from tachoscope_dashboards.parts import slo_objectives as objectives
+from tachoscope_dashboards.parts import links, slo_objectives
 from tachoscope_dashboards.parts.board import Board
 from tachoscope_dashboards.parts.links import explorer, runbook
 from tachoscope_dashboards.parts.panels import About, Link, Placed, Query, Step, row, stat, timeseries
@@ -63,7 +62,7 @@ def _but(states: str) -> str:
 
 def _counted() -> str:
     """Return the accelerators that the objective counts: all that jobs hold."""
-    return _but(objectives.LEFT_OUT_STATES)
+    return _but(slo_objectives.LEFT_OUT_STATES)
 
 
 def _share(states: str) -> str:
@@ -77,7 +76,7 @@ def _hours(accelerators: str) -> str:
 
 def _spenders(policy: Policy) -> list[Link]:
     return [
-        runbook(policy, objectives.objective(GOODPUT).alert),
+        runbook(policy, slo_objectives.objective(GOODPUT).alert),
         links.board("slos", "Its budget", CLUSTER_KEPT | {"slo": GOODPUT}),
         explorer(policy, "jobs", "Jobs, in the explorer", {}),
     ]
@@ -87,7 +86,7 @@ def _spenders(policy: Policy) -> list[Link]:
 
 
 def _now(policy: Policy) -> list[Placed]:
-    target = objectives.objective(GOODPUT).target
+    target = slo_objectives.objective(GOODPUT).target
     return [
         stat(
             "Goodput",
@@ -97,10 +96,10 @@ def _now(policy: Policy) -> list[Placed]:
                 "the ledger below says in which state the rest goes, the table which jobs lose it",
                 _NO_RULES,
             ),
-            Query(_share(objectives.GOOD_STATES)),
+            Query(_share(slo_objectives.GOOD_STATES)),
             unit="percentunit",
             width=3,
-            steps=objectives.at_least(GOODPUT),
+            steps=slo_objectives.at_least(GOODPUT),
             links=_spenders(policy),
         ),
         stat(
@@ -124,8 +123,8 @@ def _now(policy: Policy) -> list[Placed]:
 
 
 def _cost(policy: Policy) -> list[Placed]:
-    lost = _but(f"{objectives.GOOD_STATES}|{objectives.LEFT_OUT_STATES}")
-    allowed = 1 - objectives.objective(GOODPUT).target
+    lost = _but(f"{slo_objectives.GOOD_STATES}|{slo_objectives.LEFT_OUT_STATES}")
+    allowed = 1 - slo_objectives.objective(GOODPUT).target
     return [
         stat(
             "Hours lost",
@@ -265,14 +264,14 @@ def _goodput(policy: Policy) -> Placed:
             _NO_RULES,
         ),
         [
-            Query(_share(objectives.GOOD_STATES), "goodput"),
+            Query(_share(slo_objectives.GOOD_STATES), "goodput"),
             Query(_share("compute"), "computing"),
         ],
         unit="percentunit",
         width=8,
         height=11,
         maximum=1.0,
-        steps=objectives.at_least(GOODPUT),
+        steps=slo_objectives.at_least(GOODPUT),
         links=_spenders(policy),
     )
 

@@ -8,8 +8,7 @@ from tachoscope_dashboards.boards.shared import identity
 from tachoscope_dashboards.boards.shared.alerts import AREAS, OF_CLUSTER
 from tachoscope_dashboards.boards.shared.alerts import firing as firing_alerts
 from tachoscope_dashboards.boards.shared.expressions import CLUSTER_KEPT
-from tachoscope_dashboards.parts import links
-from tachoscope_dashboards.parts import slo_objectives as objectives
+from tachoscope_dashboards.parts import links, slo_objectives
 from tachoscope_dashboards.parts.links import explorer, runbook
 from tachoscope_dashboards.parts.panels import About, Column, Link, Placed, Query, Step, bars, table
 
@@ -30,7 +29,7 @@ def worst_jobs(policy: Policy, empty: str) -> Placed:
             "Each job that runs: its goodput now, how many ranks it has, what takes most of its time "
             "beside computing and evaluation, and how much: communication and straggler_wait "
             "count as goodput, the others are lost; ranks that hang or are silent, and what its GPUs do.",
-            f"goodput of {objectives.objective(GOODPUT).target:.0%} or more in each row, no rank hung or silent",
+            f"goodput of {slo_objectives.objective(GOODPUT).target:.0%} or more in each row, no rank hung or silent",
             "the name opens the job's board, its goodput the job in the explorer",
             empty,
         ),
@@ -42,30 +41,30 @@ def worst_jobs(policy: Policy, empty: str) -> Placed:
                 "A",
                 "Goodput",
                 unit="percentunit",
-                steps=objectives.at_least(GOODPUT),
+                steps=slo_objectives.at_least(GOODPUT),
                 link=explorer(policy, "job", "In the explorer", {"job": "${__data.fields.Job}"}),
             ),
             Column("B", "Ranks", unit="short"),
             Column("state", "Most beside computing"),
             Column("C", "Takes", unit="percentunit"),
             Column("D", "Hung or silent", unit="short", steps=(Step(1.0, palette.BAD),)),
-            Column("E", "Data wait", unit="percentunit", steps=objectives.above("training-input-wait")),
-            Column("F", "SM activity", unit="percentunit", steps=objectives.below("gpu-efficiency")),
+            Column("E", "Data wait", unit="percentunit", steps=slo_objectives.above("training-input-wait")),
+            Column("F", "SM activity", unit="percentunit", steps=slo_objectives.below("gpu-efficiency")),
             Column("G", "Step", unit="s"),
         ],
         height=12,
         sort="Goodput",
         descending=False,
-        links=[runbook(policy, objectives.objective(GOODPUT).alert)],
+        links=[runbook(policy, slo_objectives.objective(GOODPUT).alert)],
     )
 
 
 def _of_jobs() -> list[Query]:
-    left_out = objectives.LEFT_OUT_STATES
+    left_out = slo_objectives.LEFT_OUT_STATES
     counted = f'(sum by ({identity.JOB}) ({_TIME}{{{_HERE}, state!~"{left_out}"}}) > 0)'
     losses = f'sum by ({identity.JOB}, state) ({_TIME}{{{_HERE}, state!~"{_USEFUL}|{left_out}"}})'
     return [
-        Query(f'sum by ({identity.JOB}) ({_TIME}{{{_HERE}, state=~"{objectives.GOOD_STATES}"}}) / {counted}'),
+        Query(f'sum by ({identity.JOB}) ({_TIME}{{{_HERE}, state=~"{slo_objectives.GOOD_STATES}"}}) / {counted}'),
         Query(f"sum by ({identity.JOB}) (job:tachoscope_ranks:sum{{{_HERE}}})"),
         Query(f"topk by ({identity.JOB}) (1, {losses} / on ({identity.JOB}) group_left () {counted} > 0)"),
         Query(f'sum by ({identity.JOB}) (job:tachoscope_ranks:sum{{{_HERE}, state=~"silent|hung"}})'),

@@ -11,8 +11,7 @@ from tachoscope_dashboards.boards.shared import identity
 from tachoscope_dashboards.boards.shared.expressions import CLUSTER_KEPT, JOB_KEPT
 from tachoscope_dashboards.boards.training import faults, ranks
 from tachoscope_dashboards.boards.training.expressions import JOB, NO_JOB, job_rate, mean, quantile, share
-from tachoscope_dashboards.parts import links
-from tachoscope_dashboards.parts import slo_objectives as objectives
+from tachoscope_dashboards.parts import links, slo_objectives
 from tachoscope_dashboards.parts.board import Board, Event
 from tachoscope_dashboards.parts.links import explorer, runbook
 from tachoscope_dashboards.parts.panels import About, Link, Placed, Query, row, stat, timeseries
@@ -98,15 +97,15 @@ def _goodput(policy: Policy) -> Placed:
         "Goodput",
         About(
             "Of the time for which the job holds its ranks, the share in which a step is done for the first time.",
-            f"{objectives.objective(_GOODPUT).target:.0%} or more, as the objective asks of all jobs together",
+            f"{slo_objectives.objective(_GOODPUT).target:.0%} or more, as the objective asks of all jobs together",
             "the ledger below says in which state the rest goes",
             NO_JOB,
         ),
-        Query(share(objectives.GOOD_STATES)),
+        Query(share(slo_objectives.GOOD_STATES)),
         unit="percentunit",
         width=3,
-        steps=objectives.at_least(_GOODPUT),
-        links=[runbook(policy, objectives.objective(_GOODPUT).alert), _explored(policy)],
+        steps=slo_objectives.at_least(_GOODPUT),
+        links=[runbook(policy, slo_objectives.objective(_GOODPUT).alert), _explored(policy)],
     )
 
 
@@ -130,14 +129,14 @@ def _pace(policy: Policy) -> list[Placed]:
             About(
                 "Time of a step over what it would be if no rank came late: the worst node's, of the ranks on it. Ranks of several "
                 "nodes are compared in the rows below.",
-                f"below {objectives.bound(_REGULARITY):g}",
+                f"below {slo_objectives.bound(_REGULARITY):g}",
                 "the heat map below shows which rank the others wait for",
                 "fewer than two ranks on each node, or nobody waits",
             ),
             Query(f"max(tachoscope_slowdown_ratio{{{JOB}}})"),
             unit="none",
             width=3,
-            steps=objectives.above(_REGULARITY),
+            steps=slo_objectives.above(_REGULARITY),
             links=[runbook(policy, "compute_straggler"), _explored(policy)],
         ),
     ]
@@ -208,7 +207,7 @@ def _steps(policy: Policy) -> Placed:
         unit="s",
         width=8,
         height=10,
-        links=[runbook(policy, objectives.objective(_REGULARITY).alert), _explored(policy)],
+        links=[runbook(policy, slo_objectives.objective(_REGULARITY).alert), _explored(policy)],
     )
 
 
@@ -220,20 +219,20 @@ def _slowdown(policy: Policy) -> Placed:
         "Slowdown by stragglers, by node",
         About(
             "Time of a step over what it would be without the latest rank, from the ranks of each node.",
-            f"1, and below {objectives.bound(_REGULARITY):g}",
+            f"1, and below {slo_objectives.bound(_REGULARITY):g}",
             "the node whose line rises has the slow rank: see its GPUs for throttling, then its host",
             "fewer than two ranks on each node, or nobody waits",
         ),
         [Query(f"topk(10, max by (instance) (tachoscope_slowdown_ratio{{{JOB}}}))", "{{instance}}")],
         unit="none",
         minimum=1.0,
-        steps=objectives.above(_REGULARITY),
+        steps=slo_objectives.above(_REGULARITY),
         links=[runbook(policy, "compute_straggler"), runbook(policy, "gpu_throttle")],
     )
 
 
 def _irregular(policy: Policy) -> Placed:
-    name, bound = "tachoscope_step_slowdown_ratio", objectives.bound(_REGULARITY)
+    name, bound = "tachoscope_step_slowdown_ratio", slo_objectives.bound(_REGULARITY)
     within = f"sum({job_rate(f'{name}_bucket', bound_matcher(bound))})"
     return timeseries(
         "Irregular steps",
@@ -247,6 +246,6 @@ def _irregular(policy: Policy) -> Placed:
         [Query(f"1 - {within} / (sum({job_rate(f'{name}_count')}) > 0)", "irregular")],
         unit="percentunit",
         maximum=1.0,
-        steps=objectives.spent(_REGULARITY),
-        links=[runbook(policy, objectives.objective(_REGULARITY).alert)],
+        steps=slo_objectives.spent(_REGULARITY),
+        links=[runbook(policy, slo_objectives.objective(_REGULARITY).alert)],
     )

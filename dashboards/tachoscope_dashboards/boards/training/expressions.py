@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tachoscope_dashboards.parts import slo_objectives as objectives
+from tachoscope_dashboards.parts import slo_objectives
 from tachoscope_dashboards.parts.variables import THIS_JOB
 
 JOB = THIS_JOB
@@ -17,7 +17,7 @@ def job_rate(series: str, *more: str, window: str = "$__rate_interval") -> str:
 
 def share(states: str) -> str:
     """Return the share of the job's time that is in some states, a pattern; what the objective leaves out is not counted."""
-    name, left_out = "tachoscope_job_time_seconds_total", objectives.LEFT_OUT_STATES
+    name, left_out = "tachoscope_job_time_seconds_total", slo_objectives.LEFT_OUT_STATES
     part, counted = job_rate(name, f'state=~"{states}"'), job_rate(name, f'state!~"{left_out}"')
     return f"sum({part}) / (sum({counted}) > 0)"
 

@@ -6,8 +6,7 @@ from tachoscope_alerts.spec.policy import Policy
 from tachoscope_core.report import palette
 from tachoscope_dashboards.boards.shared.expressions import JOB_KEPT, KEPT
 from tachoscope_dashboards.boards.training.expressions import JOB, NO_JOB, RANKS, mean, quantile, share
-from tachoscope_dashboards.parts import links
-from tachoscope_dashboards.parts import slo_objectives as objectives
+from tachoscope_dashboards.parts import links, slo_objectives
 from tachoscope_dashboards.parts.links import runbook
 from tachoscope_dashboards.parts.panels import (
     About,
@@ -82,15 +81,15 @@ def _sound(policy: Policy) -> Placed:
         "Checkpoint",
         About(
             "Age of the newest checkpoint that was read back and found sound: what a failure now would undo.",
-            f"at most {objectives.bound(_AGE) / 60:g} minutes, as the objective asks",
+            f"at most {slo_objectives.bound(_AGE) / 60:g} minutes, as the objective asks",
             "see the row of checkpoints: none saved, or none verified?",
             "none was read back yet",
         ),
         Query(_VERIFIED),
         unit="s",
         width=3,
-        steps=objectives.above(_AGE),
-        links=[runbook(policy, objectives.objective(_AGE).alert), runbook(policy, "TrainingCheckpointTooOld")],
+        steps=slo_objectives.above(_AGE),
+        links=[runbook(policy, slo_objectives.objective(_AGE).alert), runbook(policy, "TrainingCheckpointTooOld")],
     )
 
 
@@ -99,15 +98,15 @@ def _active(policy: Policy) -> Placed:
         "SM activity",
         About(
             "Share of the cycles in which the multiprocessors of its GPUs are active, the mean of all while it does steps.",
-            f"{objectives.bound(_ACTIVE):.0%} or more",
+            f"{slo_objectives.bound(_ACTIVE):.0%} or more",
             "low though the ledger says compute: small kernels, small batches, or a host that does not keep up",
             _NO_GPM,
         ),
         Query(mean(_SM)),
         unit="percentunit",
         width=3,
-        steps=objectives.below(_ACTIVE),
-        links=[runbook(policy, objectives.objective(_ACTIVE).alert)],
+        steps=slo_objectives.below(_ACTIVE),
+        links=[runbook(policy, slo_objectives.objective(_ACTIVE).alert)],
     )
 
 
@@ -205,8 +204,8 @@ def checkpoints(policy: Policy) -> list[Placed]:
             [Query(f"max(tachoscope_checkpoint_age_seconds{{{JOB}}})", "saved"), Query(_VERIFIED, "sound")],
             unit="s",
             width=8,
-            steps=objectives.above(_AGE),
-            links=[runbook(policy, objectives.objective(_AGE).alert), runbook(policy, "TrainingCheckpointCorrupt"), storage],
+            steps=slo_objectives.above(_AGE),
+            links=[runbook(policy, slo_objectives.objective(_AGE).alert), runbook(policy, "TrainingCheckpointCorrupt"), storage],
         ),
         *_lengths(policy),
     ]
@@ -242,7 +241,7 @@ def gpus(policy: Policy) -> list[Placed]:
 
 
 def _activity(policy: Policy, node: Link) -> Placed:
-    bound = objectives.bound(_ACTIVE)
+    bound = slo_objectives.bound(_ACTIVE)
     return timeseries(
         "SM activity of its GPUs",
         About(
@@ -255,8 +254,8 @@ def _activity(policy: Policy, node: Link) -> Placed:
         [Query(mean(_SM), "mean"), Query(quantile(0.1, _SM), "nine of ten exceed")],
         unit="percentunit",
         maximum=1.0,
-        steps=objectives.below(_ACTIVE),
-        links=[runbook(policy, objectives.objective(_ACTIVE).alert), runbook(policy, "GpuUnderused"), node],
+        steps=slo_objectives.below(_ACTIVE),
+        links=[runbook(policy, slo_objectives.objective(_ACTIVE).alert), runbook(policy, "GpuUnderused"), node],
     )
 
 

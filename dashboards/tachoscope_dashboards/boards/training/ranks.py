@@ -5,8 +5,7 @@ from __future__ import annotations
 from tachoscope_alerts.spec.policy import Policy
 from tachoscope_dashboards.boards.shared.expressions import KEPT, ONE_JOB_KEPT
 from tachoscope_dashboards.boards.training.expressions import JOB, RANKS, rank_time
-from tachoscope_dashboards.parts import links
-from tachoscope_dashboards.parts import slo_objectives as objectives
+from tachoscope_dashboards.parts import links, slo_objectives
 from tachoscope_dashboards.parts.links import explorer, runbook
 from tachoscope_dashboards.parts.panels import About, Column, Link, Placed, Query, heatmap, table, timeseries
 
@@ -26,7 +25,7 @@ def _against_the_middle(window: str) -> str:
 
 def heat(policy: Policy) -> Placed:
     """Return the heat map of time and ranks: the slow one stands out."""
-    bound = objectives.bound(_REGULARITY)
+    bound = slo_objectives.bound(_REGULARITY)
     return heatmap(
         "Own time of each rank over that of the middle rank",
         About(
@@ -71,8 +70,8 @@ def table_of_ranks(policy: Policy) -> Placed:
         [
             Column("rank", "Rank", link=explorer(policy, "trace", "Its timeline", of_rank)),
             Column("instance", "Node", link=links.board("gpu-node", "Its hardware", chosen)),
-            Column("A", "Own time", unit="none", steps=objectives.above(_REGULARITY)),
-            Column("B", "Data wait", unit="percentunit", steps=objectives.above(_INPUT)),
+            Column("A", "Own time", unit="none", steps=slo_objectives.above(_REGULARITY)),
+            Column("B", "Data wait", unit="percentunit", steps=slo_objectives.above(_INPUT)),
             Column("C", "Host wait", unit="percentunit"),
             Column("D", "Exchanges and stragglers", unit="percentunit"),
             Column("E", "Last record", unit="s"),
@@ -102,7 +101,7 @@ def _most_time(state: str) -> list[Query]:
 
 
 def _data(policy: Policy) -> Placed:
-    bound, ratio = objectives.bound(_INPUT), "tachoscope_data_wait_ratio"
+    bound, ratio = slo_objectives.bound(_INPUT), "tachoscope_data_wait_ratio"
     return timeseries(
         "Waiting for data",
         About(
@@ -114,9 +113,9 @@ def _data(policy: Policy) -> Placed:
         _most(f"max by (rank) ({ratio}{{{RANKS}}})", f"max by (rank) (avg_over_time({ratio}{{{RANKS}}}[$__range] @ end()))"),
         unit="percentunit",
         width=8,
-        steps=objectives.above(_INPUT),
+        steps=slo_objectives.above(_INPUT),
         links=[
-            runbook(policy, objectives.objective(_INPUT).alert),
+            runbook(policy, slo_objectives.objective(_INPUT).alert),
             runbook(policy, "input_workers"),
             links.board("data", "Data pipeline", ONE_JOB_KEPT),
         ],

@@ -13,7 +13,7 @@ from tachoscope_explorer.page.widgets import nothing, plain
 from tachoscope_explorer.screens.compare import runs as compare_runs
 from tachoscope_explorer.screens.compare import traces as compare_traces
 from tachoscope_explorer.sources import cache as sources
-from tachoscope_explorer.sources import compared_runs as compare_sources
+from tachoscope_explorer.sources import compared_runs
 from tachoscope_explorer.sources.traces import GIVEN, recordings
 
 _RUNS, _TRACES = "Step records", "Profiler traces"
@@ -52,7 +52,7 @@ def _sides(context: Context, jobs: list[str]) -> tuple[str, str]:
     left, right = st.columns(2)
     with left:
         job = choice("Run", jobs, view.job, "compare-job", none="choose a run")
-    likely = compare_sources.baselines(url, job) if job else []
+    likely = compared_runs.baselines(url, job) if job else []
     others = [one.job for one in likely] + ([GIVEN] if GIVEN in jobs else [])
     same = {one.job for one in likely if one.same_pattern}
     with right:
@@ -79,11 +79,11 @@ def _what(context: Context, *, traced: bool, recorded: bool) -> str:
 def _no_baseline(context: Context, view: View) -> None:
     """Say that a baseline is missing, and which one suggests itself; it is never taken without being asked for."""
     url = context.settings.store_url
-    likely = compare_sources.baselines(url, view.job)
+    likely = compared_runs.baselines(url, view.job)
     if not likely:
         nothing("This is the only run in the store: there is nothing to compare it with.")
         return
-    found = compare_sources.suggestion(url, view.job, likely)
+    found = compared_runs.suggestion(url, view.job, likely)
     if found:
         nothing(f"No baseline is chosen. The last run named alike that has no warning is **{plain(found)}**.")
         if st.button(f"Compare with {plain(found)}", type="primary", icon=":material/compare_arrows:"):

@@ -17,7 +17,7 @@ from tachoscope_explorer.page.context import Context
 from tachoscope_explorer.page.view import View
 from tachoscope_explorer.page.widgets import chart, plain, table
 from tachoscope_explorer.sources import cache as sources
-from tachoscope_explorer.sources import compared_runs as compare_sources
+from tachoscope_explorer.sources import compared_runs
 from tachoscope_show.report import comparison_words
 from tachoscope_show.report.trend_words import signed_percent, whose
 from tachoscope_show.text.units import seconds
@@ -33,7 +33,7 @@ def show(context: Context, view: View) -> None:
         TachoscopeError: the two cannot be compared.
     """
     url = context.settings.store_url
-    report = compare_sources.comparison(url, view.job, view.baseline)
+    report = compared_runs.comparison(url, view.job, view.baseline)
     baseline = sources.report(url, view.baseline)
     one = report.comparison
     assert one is not None, "`compared` makes it"
@@ -117,7 +117,7 @@ def _columns() -> dict[str, object]:
 def _steps(url: str, view: View) -> None:
     st.subheader("Step times of both")
     axis = st.segmented_control("Over", list(_AXES), default="Step number", key="compare-axis", label_visibility="collapsed")
-    runs = compare_sources.step_times(url, view.baseline), compare_sources.step_times(url, view.job)
+    runs = compared_runs.step_times(url, view.baseline), compared_runs.step_times(url, view.job)
     found = aligned_steps(runs, "share" if _AXES.get(axis or "") == "share" else "step")
     names = [f"baseline, {len(runs[0].numbers):,} steps", f"now, {len(runs[1].numbers):,} steps"]
     chart(figures.step_times(found, names), "compare-steps", height=320)

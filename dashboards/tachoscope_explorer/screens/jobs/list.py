@@ -16,8 +16,7 @@ from tachoscope_explorer.page.context import Context
 from tachoscope_explorer.page.view import View
 from tachoscope_explorer.page.widgets import csv, nothing, plain, problem
 from tachoscope_explorer.sources import cache as sources
-from tachoscope_explorer.sources import job_rows
-from tachoscope_explorer.sources import job_slos as job_objectives
+from tachoscope_explorer.sources import job_rows, job_slos
 from tachoscope_explorer.sources import summary_cache as summaries
 from tachoscope_explorer.sources import traces as trace_sources
 from tachoscope_explorer.sources.job_rows import FleetSummary, Row, Wanted
@@ -149,7 +148,7 @@ def _at_a_glance(seen: FleetSummary) -> None:
 
 
 def _table(context: Context, chosen: Sequence[Row]) -> None:
-    frame = job_rows.table(chosen, job_objectives.objectives())
+    frame = job_rows.table(chosen, job_slos.objectives())
     st.caption("**Tick a row to open its job** (keyboard: Shift+Space). A click on a column's head sorts.")
     event = st.dataframe(
         frame.assign(severity=pd.Series([[value] for value in frame["severity"]], dtype=object)),
@@ -190,7 +189,7 @@ def _columns(chosen: Sequence[Row]) -> dict[str, object]:
         "mean step": column.NumberColumn("mean step", format="%.3g s", width=85),
         "severity": column.MultiselectColumn("severity", options=job_rows.SEVERITIES, color=_COLORS, width=120),
         "worst finding": column.TextColumn("worst finding", width=260),
-        "objectives": column.TextColumn("objectives", width="medium", help=job_objectives.HELP),
+        "objectives": column.TextColumn("objectives", width="medium", help=job_slos.HELP),
         "idle hours": column.NumberColumn("idle hours", help=_IDLE),
         "idle cost": column.NumberColumn(f"idle cost{unit}", help=_IDLE),
         "currency": None if unit or not currencies else column.TextColumn("currency"),

@@ -16,7 +16,7 @@ from tachoscope_explorer.page.widgets import chart, plain, table
 from tachoscope_explorer.screens.jobs import window as job_window
 from tachoscope_explorer.screens.jobs.window import Window
 from tachoscope_explorer.sources.jobs import JobView
-from tachoscope_show.report import trend_words as course_words
+from tachoscope_show.report import trend_words
 from tachoscope_show.report.finding_words import unit_seconds
 from tachoscope_show.text.units import percent, seconds
 
@@ -80,7 +80,7 @@ def _steps(look: JobView, axis: Axis) -> None:
             st.caption("Too few steps to tell lasting changes of the step time.")
         elif not course.changes:
             st.caption("No lasting change of the step time.")
-    for number, line in enumerate(course_words.lines(look.report), start=1):
+    for number, line in enumerate(trend_words.lines(look.report), start=1):
         st.markdown(f"{number}. {plain(line)}")
 
 

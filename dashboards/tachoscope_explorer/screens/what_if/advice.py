@@ -20,7 +20,7 @@ from tachoscope_explorer.page.context import Context
 from tachoscope_explorer.page.view import View
 from tachoscope_explorer.page.widgets import chart
 from tachoscope_explorer.sources import cache as sources
-from tachoscope_explorer.sources import compared_runs as compare_sources
+from tachoscope_explorer.sources import compared_runs
 from tachoscope_show.text.units import counted, duration, percent, seconds, size
 
 _MILLISECONDS = 1e3
@@ -35,7 +35,7 @@ def show(context: Context, view: View) -> None:
     """
     url = context.settings.store_url
     workers, saves, batch, exchange = st.tabs(["Loader workers", "Checkpoint interval", "Batch", "Batches an exchange"])
-    form, decided = _Form(view.job), compare_sources.decided(url, view.job)
+    form, decided = _Form(view.job), compared_runs.decided(url, view.job)
     records = sources.records(url, view.job)
     with workers:
         found = measured.of_loading(records, decided.steps, decided.losses, sources.report(url, view.job).findings)

@@ -18,7 +18,7 @@ from tachoscope_explorer.page.query_params import choice, follow
 from tachoscope_explorer.page.view import View
 from tachoscope_explorer.page.widgets import chart, nothing, plain, table
 from tachoscope_explorer.sources import cache as sources
-from tachoscope_explorer.sources import compared_runs as compare_sources
+from tachoscope_explorer.sources import compared_runs
 from tachoscope_show.text.units import percent, seconds
 
 _QUANTILE = 1.96
@@ -43,7 +43,7 @@ def show(context: Context, view: View) -> None:
         TachoscopeError: the records do not tell.
     """
     url = context.settings.store_url
-    asked, report = compare_sources.what_if(url, view.job), sources.report(url, view.job)
+    asked, report = compared_runs.what_if(url, view.job), sources.report(url, view.job)
     wanted, wrong = _wanted(view, asked, report)
     for sentence in wrong:
         st.warning(plain(sentence))
@@ -129,7 +129,7 @@ def _tick(one: Removal, offer: Offer | None, *, wanted: bool) -> bool:
 
 
 def _baseline(context: Context, view: View) -> str:
-    likely = [one.job for one in compare_sources.baselines(context.settings.store_url, view.job)]
+    likely = [one.job for one in compared_runs.baselines(context.settings.store_url, view.job)]
     return choice(
         "A run that in fact had none of it, to hold the answer against",
         likely,
