@@ -10,12 +10,13 @@ from typing import Final
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.metrics import serving as names
 from tachoscope_core.metrics.metric import Metric
+from tachoscope_core.net.http_client import HttpError
 from tachoscope_core.servers import catalogue, metrics_page
 from tachoscope_core.servers.snapshot import Snapshot
 from tachoscope_node.collectors.collector import NoDataError
 from tachoscope_node.config.inference_servers import Server
 from tachoscope_node.services.scraped_metrics import METRICS, MetricPoint, Unexplained, families, points
-from tachoscope_service.common.http_get import PageError, check, get
+from tachoscope_service.common.http_get import check, get
 from tachoscope_service.metrics.family import Family
 
 ANSWER_SECONDS = 5.0
@@ -75,7 +76,7 @@ class Watch:
         """Look once. Does not raise: whatever the server does is a fault of the look."""
         try:
             found = points(self.server.name, self._read(), self._unexplained)
-        except (PageError, TachoscopeError) as error:
+        except (HttpError, TachoscopeError) as error:
             self._done([self._up(up=False)], str(error))
         except Exception as error:  # a page that nobody thought of ends this look, not all to come
             self._done([self._up(up=False)], f"a fault of the agent: {type(error).__name__}: {error}")
@@ -109,7 +110,7 @@ class Watch:
                 body=server.check_body,
                 headers=server.headers,
             )
-        except PageError as error:
+        except HttpError as error:
             return f"its page is there, and its check failed: {error}"
         return ""
 

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tachoscope_core.net.http_client import Answer, HttpError, ask
-
-
-class PageError(Exception):
-    """There is no page; the message says why, without the URL."""
+from tachoscope_core.net.http_client import HttpError, ask
 
 
 def get(url: str, *, seconds: float, most_bytes: int, headers: Mapping[str, str] | None = None) -> bytes:
@@ -19,13 +15,13 @@ def get(url: str, *, seconds: float, most_bytes: int, headers: Mapping[str, str]
         headers: sent with the request, checked by who gives them.
 
     Raises:
-        PageError: there is none within the time and size, or the server has something else to say.
+        HttpError: there is none within the time and size, or the server has something else to say.
     """
-    answer = _ask(url, seconds, most_bytes, {"Accept": "text/plain", **(headers or {})})
+    answer = ask(url, seconds=seconds, most_bytes=most_bytes, headers={"Accept": "text/plain", **(headers or {})}).sound()
     if (encoding := answer.headers.get("Content-Encoding", "identity")) != "identity":
-        raise PageError(f"it sends {encoding[:20]!r}, which was not asked for")
+        raise HttpError(f"it sends {encoding[:20]!r}, which was not asked for")
     if answer.content and not answer.content.endswith(b"\n"):
-        raise PageError(f"it broke off after {len(answer.content)} bytes")
+        raise HttpError(f"it broke off after {len(answer.content)} bytes")
     return answer.content
 
 
@@ -36,14 +32,7 @@ def check(url: str, *, seconds: float, most_bytes: int, body: str = "", headers:
         seconds: as for `get`. body: JSON, sent with POST; without one it is a GET.
 
     Raises:
-        PageError: there is no answer of 2xx within the time and size.
+        HttpError: there is no answer of 2xx within the time and size.
     """
     kind = {"Accept": "application/json", "Content-Type": "application/json"} if body else {"Accept": "text/plain"}
-    _ask(url, seconds, most_bytes, {**kind, **(headers or {})}, body.encode() or None)
-
-
-def _ask(url: str, seconds: float, most_bytes: int, headers: Mapping[str, str], body: bytes | None = None) -> Answer:
-    try:
-        return ask(url, seconds=seconds, most_bytes=most_bytes, headers=headers, body=body).sound()
-    except HttpError as error:
-        raise PageError(str(error)) from None
+    ask(url, seconds=seconds, most_bytes=most_bytes, headers={**kind, **(headers or {})}, body=body.encode() or None).sound()

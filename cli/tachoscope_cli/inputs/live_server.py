@@ -23,11 +23,12 @@ from tachoscope_analyzers.trace.analyses.device_peaks import peaks_of
 from tachoscope_cli.common.options import notice
 from tachoscope_cli.inputs.serving_options import Looking
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.net.http_client import HttpError
 from tachoscope_core.report.report import Report, Source
 from tachoscope_core.servers import metrics_page
 from tachoscope_core.servers import recording as serving_recording
 from tachoscope_core.servers.snapshot import Snapshot, size_bytes
-from tachoscope_service.common.http_get import PageError, get
+from tachoscope_service.common.http_get import get
 from tachoscope_show.text.units import seconds_of
 
 _LONG, _FAR_BACK = "60s", "1h"
@@ -194,7 +195,7 @@ def _look(url: str) -> Look:
     at, began = time.time(), time.monotonic()
     try:
         page = get(url, seconds=_PATIENCE_SECONDS, most_bytes=_MOST_BYTES).decode("utf-8", "replace")
-    except PageError as error:
+    except HttpError as error:
         return Snapshot(time=at, seconds=time.monotonic() - began, fault=str(error)), ""
     took = time.monotonic() - began
     try:

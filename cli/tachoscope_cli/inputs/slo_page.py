@@ -8,9 +8,10 @@ from pathlib import Path
 
 from tachoscope_cli.inputs.live_server import page_url
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.net.http_client import HttpError
 from tachoscope_core.servers import metrics_page
 from tachoscope_node.services import scraped_metrics as server_families
-from tachoscope_service.common.http_get import PageError, get
+from tachoscope_service.common.http_get import get
 from tachoscope_service.metrics.family import Histogram
 
 _PATIENCE_SECONDS = 10.0
@@ -57,7 +58,7 @@ def _read(place: str) -> str:
         if "://" not in place:
             return Path(place).read_text(errors="replace")
         return get(page_url(place), seconds=_PATIENCE_SECONDS, most_bytes=_MOST_BYTES).decode(errors="replace")
+    except HttpError as error:
+        raise TachoscopeError(f"{place} could not be read: {error}", fix="is this the address of a metrics page?") from None
     except OSError as error:
         raise TachoscopeError(f"{place} could not be read: {error.strerror}", fix="give a file, or a URL with http://") from None
-    except PageError as error:
-        raise TachoscopeError(f"{place} could not be read: {error}", fix="is this the address of a metrics page?") from None

@@ -24,7 +24,7 @@ def analyzed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 def test_a_regression_is_told_with_its_state_and_rank(tmp_path: Path, before: str, capsys: pytest.CaptureFixture[str]) -> None:
     text = analyzed(capsys, str(planted(tmp_path / "now", late(2, 1, 300, 0.03))), "--baseline", before)
 
-    assert f"against planted (298 steps, {before})" in text
+    assert f"Compared with planted (298 steps, {before})" in " ".join(text.split())  # a long path begins a line
     assert "slower: the step takes" in text
     assert "beyond the noise; rank 2" in text
     assert "data_wait" in text
@@ -48,7 +48,7 @@ def test_a_regression_beyond_the_noise_can_fail_a_pipeline(
     now = str(planted(tmp_path / "now", extra))
 
     assert call(["analyze", now, "--baseline", before, "--fail-on", level]) == code
-    assert "against planted" in capsys.readouterr().out
+    assert "Compared with planted" in capsys.readouterr().out
 
 
 def test_findings_that_both_runs_have_are_no_regression(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -84,7 +84,7 @@ def test_two_jobs_of_one_store_are_compared_by_name(capsys: pytest.CaptureFixtur
     text = analyzed(capsys, "--store", store.url, "--job", "new", "--baseline-job", "old")
     folders = analyzed(capsys, str(tmp_path / "store/jobs/new"), "--baseline", str(tmp_path / "store/jobs/old"))
 
-    assert "against old (298 steps" in text
+    assert "Compared with old (298 steps" in text
     assert "slower: " in text
     assert folders == text
     with pytest.raises(TachoscopeError, match="no records of job 'older'"):

@@ -10,7 +10,8 @@ import pytest
 
 from certificates import Authority
 from gpu.fake_dcgm_exporter import FakeDcgmExporter, fake_dcgm_exporter
-from tachoscope_service.common.http_get import PageError, get
+from tachoscope_core.net.http_client import HttpError
+from tachoscope_service.common.http_get import get
 
 PAGE = "DCGM_FI_DEV_GPU_UTIL{} 1\n" * 2000
 SECONDS = 0.4
@@ -54,14 +55,14 @@ def test_every_fault_that_the_server_can_have_is_tried(server: FakeDcgmExporter)
 def test_a_server_that_misbehaves_gives_a_reason_in_time(server: FakeDcgmExporter, fault: str) -> None:
     server.fault = fault
 
-    with pytest.raises(PageError, match=WHY[fault]):  # else: a minute for a hang, more for a drip, for ever without an end
+    with pytest.raises(HttpError, match=WHY[fault]):  # else: a minute for a hang, more for a drip, for ever without an end
         ask(server.url, SECONDS if "within" in WHY[fault] else PATIENCE)
 
 
 def test_a_redirect_is_not_followed(server: FakeDcgmExporter) -> None:
     server.fault = "redirect"
 
-    with pytest.raises(PageError):
+    with pytest.raises(HttpError):
         ask(server.url)
 
     assert server.paths == ["/metrics"]
@@ -70,7 +71,7 @@ def test_a_redirect_is_not_followed(server: FakeDcgmExporter) -> None:
 def test_a_page_whose_last_line_is_not_whole_is_refused(server: FakeDcgmExporter) -> None:
     server.page = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{} 12"  # of 1234567: who knows
 
-    with pytest.raises(PageError, match="broke off"):
+    with pytest.raises(HttpError, match="broke off"):
         ask(server.url)
 
 
@@ -91,20 +92,20 @@ def test_where_nobody_listens_the_reason_says_so() -> None:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
 
-        with pytest.raises(PageError, match="Connection refused"):
+        with pytest.raises(HttpError, match="Connection refused"):
             ask(f"http://127.0.0.1:{port}/metrics")
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:99999/", "http:///metrics", "http://127.0.0.1:1/\u00fc"])
 def test_a_url_that_cannot_be_asked_is_a_reason_too(url: str) -> None:
-    with pytest.raises(PageError):
+    with pytest.raises(HttpError):
         ask(url)
 
 
 def test_tls_is_spoken_with_those_whom_the_system_trusts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     authority = Authority(tmp_path)
     with fake_dcgm_exporter(PAGE, tls=authority.issue("server")) as server:
-        with pytest.raises(PageError, match="CERTIFICATE_VERIFY_FAILED"):
+        with pytest.raises(HttpError, match="CERTIFICATE_VERIFY_FAILED"):
             get(server.url, seconds=PATIENCE, most_bytes=100_000)
 
         monkeypatch.setenv("SSL_CERT_FILE", str(authority.ca_file))

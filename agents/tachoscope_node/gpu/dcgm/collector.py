@@ -12,13 +12,14 @@ from typing import Final
 
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.metrics.metric import Metric
+from tachoscope_core.net.http_client import HttpError
 from tachoscope_node.collectors.collector import NoDataError
 from tachoscope_node.gpu.dcgm.parser import NotDcgmError, Page, read
 from tachoscope_node.gpu.dcgm.xids import OnXid
 from tachoscope_node.gpu.inventory import Inventory
 from tachoscope_node.gpu.metrics import METRICS, families
 from tachoscope_node.gpu.reading import Reading
-from tachoscope_service.common.http_get import PageError, get
+from tachoscope_service.common.http_get import get
 from tachoscope_service.metrics.family import Family
 
 INTERVAL_SECONDS = 15.0
@@ -98,7 +99,7 @@ class DcgmCollector:
         now, self._last = self._clock(), (float("-inf"), ())
         try:
             page = read(get(self._url, seconds=ANSWER_SECONDS, most_bytes=MOST_BYTES).decode(errors="replace"))
-        except (PageError, NotDcgmError) as error:
+        except (HttpError, NotDcgmError) as error:
             raise DcgmError(f"{self._url}: {error}; does gpu.dcgm_url name the page of a dcgm-exporter that runs?") from None
         if not page.readings:
             raise NoDataError(f"{self._url} reports no GPU")
