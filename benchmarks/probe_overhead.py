@@ -39,13 +39,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=20_000, help="steps of each tool and loop, on and off together")
     parser.add_argument("--loops", type=float, nargs="*", default=[30.0, 1.0], help="milliseconds of a step")
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"], help="where the loops compute")
+    parser.add_argument("--tools", nargs="*", default=list(TOOLS), choices=TOOLS)
     parser.add_argument("--write", action="store_true", help="write the result into docs/develop/measurements.md")
     parser.add_argument("--child", nargs=2, metavar=("TOOL", "MILLISECONDS"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        print(json.dumps(measure(options.child[0], float(options.child[1]), options.steps)))
+        print(json.dumps(measure(options.child[0], float(options.child[1]), options.steps, options.device)))
         return
-    rows = [run_child(tool, loop, options.steps) for loop in options.loops for tool in TOOLS]
+    rows = [run_child(tool, loop, options.steps, options.device) for loop in options.loops for tool in options.tools]
     table = "\n".join(
         ["| loop | tool | steps | step without | added to the median step | 95 % interval |", "|---|---|---|---|---|---|"]
         + [
@@ -59,11 +61,11 @@ def main() -> None:
         write_section("probe_overhead", table)
 
 
-def run_child(tool: str, loop_ms: float, steps: int) -> dict[str, Any]:
+def run_child(tool: str, loop_ms: float, steps: int, device: str) -> dict[str, Any]:
     print(f"{tool}, {loop_ms:g} ms a step: {steps} steps, about {steps * loop_ms / 1e3:.0f} s", file=sys.stderr)
     with tempfile.TemporaryDirectory() as folder, aggregator(tool, folder):
         done = subprocess.run(
-            [sys.executable, __file__, "--steps", str(steps), "--child", tool, str(loop_ms)],
+            [sys.executable, __file__, "--steps", str(steps), "--device", device, "--child", tool, str(loop_ms)],
             env=os.environ | {"OMP_NUM_THREADS": "1", "TACHOSCOPE_RUN_DIR": folder, "TRACEML_LOGS_DIR": folder},
             cwd=folder,
             stdout=subprocess.PIPE,
@@ -90,13 +92,13 @@ def aggregator(tool: str, folder: str) -> Iterator[None]:
         server.wait(timeout=30)
 
 
-def measure(tool: str, loop_ms: float, steps: int) -> dict[str, Any]:
+def measure(tool: str, loop_ms: float, steps: int, device: str) -> dict[str, Any]:
     import torch
 
     torch.set_num_threads(1)
     switch = {"tachoscope": tachoscope_switch, "traceml-ai": traceml_switch}[tool]
     turn, step_context = switch()
-    train_step = make_loop(torch, loop_ms, step_context)
+    train_step = make_loop(torch, loop_ms, step_context, device)
     block = BLOCK_STEPS
     turn(True)
     for _ in range(50):
@@ -122,13 +124,15 @@ def measure(tool: str, loop_ms: float, steps: int) -> dict[str, Any]:
     }
 
 
-def make_loop(torch: Any, loop_ms: float, step_context: Callable[[Any], Any]) -> Callable[[bool], float]:
-    """Return a function that does one training step and returns its wall seconds."""
-    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 8))
+def make_loop(torch: Any, loop_ms: float, step_context: Callable[[Any], Any], device: str) -> Callable[[bool], float]:
+    """Return a function that does one training step and returns its wall seconds; on a device, until that has done it."""
+    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 8)).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
     data = torch.utils.data.TensorDataset(torch.randn(4096, 64), torch.randint(0, 8, (4096,)))
     loader = torch.utils.data.DataLoader(data, batch_size=16)
-    matrix = torch.randn(192, 192) / 200
+    width = 192 if device == "cpu" else 4096
+    matrix = torch.randn(width, width, device=device) / width
+    synchronize = torch.cuda.synchronize if device == "cuda" else id
 
     def forever() -> Iterator[Any]:
         while True:
@@ -139,7 +143,7 @@ def make_loop(torch: Any, loop_ms: float, step_context: Callable[[Any], Any]) ->
 
     def step(on: bool) -> float:
         begin = time.perf_counter()
-        inputs, labels = next(batches)
+        inputs, labels = (tensor.to(device) for tensor in next(batches))
         with step_context(model) if on else contextlib.nullcontext():
             optimizer.zero_grad()
             scores = model(inputs)
@@ -148,12 +152,15 @@ def make_loop(torch: Any, loop_ms: float, step_context: Callable[[Any], Any]) ->
                 value = torch.mm(value, matrix)
             torch.nn.functional.cross_entropy(scores, labels).backward()
             optimizer.step()
+        synchronize(None)
         return time.perf_counter() - begin
 
     def calibrate() -> int:
+        synchronize(None)
         begin = time.perf_counter()
         for _ in range(200):
             torch.mm(matrix, matrix)
+        synchronize(None)
         each = (time.perf_counter() - begin) / 200
         bare = statistics.median(step(False) for _ in range(200))
         return max(0, round((loop_ms / 1e3 - bare) / each))
@@ -177,6 +184,7 @@ def tachoscope_switch() -> tuple[Callable[[bool], None], Callable[[Any], Any]]:
         (torch.autograd, "backward"),
         (torch.nn.Module, "train"),
         (torch, "save"),
+        *([(torch.Tensor, "to"), (torch.Tensor, "cuda")] if torch.version.cuda else []),
         (os, "fsync"),
         (os, "fdatasync"),
     ]

@@ -12,7 +12,7 @@ import contextlib
 import functools
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from threading import get_ident
 from types import ModuleType
 from typing import Any
@@ -235,19 +235,25 @@ def _copies(probe: Probe, torch: ModuleType) -> None:
         return
     from torch.compiler import is_compiling
 
-    def to_of(original: Function) -> Function:
-        def to(self: Any, *args: Any, **kwargs: Any) -> Any:
-            if is_compiling() or self.is_cuda or probe.device is None or not probe.entered(phases.HOST_TO_DEVICE):
+    def timed(original: Function, is_copy: Callable[[tuple[Any, ...], dict[str, Any]], bool]) -> Function:
+        def copy(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if is_compiling() or probe.device is None or self.is_cuda or not is_copy(args, kwargs):
                 return original(self, *args, **kwargs)
+            before = quietly(probe, probe.copy_begin)
             try:
-                result = original(self, *args, **kwargs)
+                return original(self, *args, **kwargs)
             finally:
-                probe.left()
-            if result.is_cuda and probe.device is not None:  # not a change of type on the host
-                quietly(probe, probe.device.mark_last, "forward")
-            return result
+                if before is not None:
+                    quietly(probe, probe.copy_end, before)
 
-        return to
+        return copy
 
-    wrap(torch.Tensor, "to", to_of)
-    wrap(torch.Tensor, "cuda", to_of)
+    def names_a_device(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Return whether arguments of `to` name an accelerator, and not only a type, or the host."""
+        target = kwargs.get("device", args[0] if args else kwargs.get("other"))
+        if isinstance(target, torch.Tensor):
+            return bool(target.is_cuda)
+        return isinstance(target, int) or str(target).startswith("cuda")
+
+    wrap(torch.Tensor, "to", lambda original: timed(original, names_a_device))
+    wrap(torch.Tensor, "cuda", lambda original: timed(original, lambda *_: True))

@@ -31,7 +31,7 @@ from tachoscope.sampling.sampler import Counts, Sampler
 from tachoscope.sampling.stacks import Chain, chain_of
 from tachoscope.spool.outbox import FinishedStep, Outbox
 from tachoscope.timing import phases
-from tachoscope.timing.device_clock import DeviceClock
+from tachoscope.timing.device_clock import GAP, HOST_TO_DEVICE, DeviceClock
 from tachoscope.timing.procfs import RunDelay
 from tachoscope.training import integrity as integrity_checks
 from tachoscope.training import job_started as announcement
@@ -159,6 +159,8 @@ class Probe:
             self._pending.clear()
         if self._open_optimizers:
             self._leave_optimizers()
+        if self.device is not None:
+            self.device.begin(GAP)  # within a step that accumulates gradients, too
         self.timeline.enter(phases.DATA_WAIT)
         if self._loader is None or self._loader() is not loader:
             self._loader = weakref.ref(loader)
@@ -192,8 +194,6 @@ class Probe:
         self.rule.batch_arrived(self._loader)
         self._samples += samples
         self._elements += elements
-        if self.device is not None:
-            self.device.mark("host_to_device")
 
     def _train_on_pending(self) -> None:
         pending, self._pending = self._pending, []
@@ -230,6 +230,8 @@ class Probe:
             if self._has_models and not self.timeline.evaluating:
                 self.evaluation.called_without_gradients(module, fed=self._fed)
             self.without_gradients = True
+            if self.device is not None and self._fed and not self.timeline.evaluating:
+                self.device.begin("no_grad")
             self.timeline.enter(phases.FORWARD)
             return True
         if self.stacks_wanted and len(self.model_stacks) < MOST_CALLS:
@@ -240,14 +242,30 @@ class Probe:
         self.timeline.enter(phases.FORWARD)
         if self.timeline.evaluating:
             return True
+        if self.device is not None:
+            self.device.begin("forward")
         self.evaluation.called_with_gradients(module)
         if self._pending:
             self._train_on_pending()
         elif not self._fed:
             self.timeline.was(phases.OTHER, phases.PREPARATION)
-            if self.device is not None:
-                self.device.mark("forward")  # nothing is queued from the last step to here
         return True
+
+    def copy_begin(self) -> str | None:
+        """A tensor of the host is about to be copied to the device; return what `copy_end` needs, None if nobody watches."""
+        if self.device is None or not self.entered(phases.HOST_TO_DEVICE):
+            return None
+        if self.timeline.evaluating:
+            return ""
+        before = self.device.segment
+        self.device.begin(HOST_TO_DEVICE)
+        return before
+
+    def copy_end(self, before: str) -> None:
+        """It is copied, or queued. What was before goes on; where no model will say that it begins, the forward pass does."""
+        self.left()
+        if self.device is not None and before:
+            self.device.begin("forward" if before == GAP and not self._has_models else before)
 
     def model_end(self) -> None:
         """The call of a model returned."""
@@ -273,7 +291,7 @@ class Probe:
         if self.timeline.reads_cpu and self._run_delay is not None:
             self._backward_begin_delay = self._run_delay.read()
         if self.device is not None:
-            self.device.mark("backward")
+            self.device.begin("backward")
         self._backward_calls += 1
         self.timeline.enter(phases.BACKWARD)
 
@@ -305,7 +323,7 @@ class Probe:
     def optimizer_begin(self, *, with_closure: bool = False) -> None:
         """An optimizer begins its step; one with a closure computes loss and gradients in it."""
         if self.device is not None and not with_closure:
-            self.device.mark("optimizer")
+            self.device.begin("optimizer")
         self._open_optimizers.append(self.timeline.depth)
         self.timeline.enter(phases.OPTIMIZER)
 
@@ -317,7 +335,7 @@ class Probe:
         """It has them."""
         self.timeline.leave()
         if self.device is not None:
-            self.device.mark("optimizer")
+            self.device.begin("optimizer")
 
     def optimizer_left(self) -> None:
         """What `optimizer_begin` said ended, and was not a step."""
@@ -423,7 +441,8 @@ class Probe:
         self.outbox.rank, self.outbox.local_rank, world = announcement.ranks()
         torch = sys.modules.get("torch")
         if torch is not None and torch.cuda.is_initialized():
-            self.device = DeviceClock(lambda: torch.cuda.Event(enable_timing=True))
+            cuda = torch.cuda
+            self.device = DeviceClock(lambda: cuda.Event(enable_timing=True), cuda.current_stream, cuda.is_current_stream_capturing)
         self.outbox.start(
             world_size=world,
             rendezvous_seconds=self.rendezvous_seconds,

@@ -251,9 +251,10 @@ class Live:
         rest, new = account.step_done(job, rank, step, at, self._hang_seconds)
         job.ending.since = max(job.ending.since, at)
         rank.steps += 1
-        rank.step, rank.step_seconds = step.step, step.wall_seconds
-        rank.recent = [*rank.recent[1 - RECENT_STEPS :], (step.wall_seconds, data_wait_seconds(step))]
-        job.step_seconds.observe(step.wall_seconds, STEP_SECONDS.buckets)
+        seconds = records.step_seconds(step)
+        rank.step, rank.step_seconds = step.step, seconds
+        rank.recent = [*rank.recent[1 - RECENT_STEPS :], (seconds, data_wait_seconds(step))]
+        job.step_seconds.observe(seconds, STEP_SECONDS.buckets)
         if not new:
             rank.seconds["lost_work"] += rest.wall_seconds
             return

@@ -19,16 +19,24 @@ _HOST_STATES = {
     "gc": "host_wait",
     "other": "unexplained",
 }
+_EXCHANGE = "exchange"
+MOST_DEVICE_LEFT_SECONDS = 60.0
+"""A device is behind by the work that its queue holds, seconds at most: what is more is a clock that runs wrong."""
 _GAP_PHASES = ("data_wait", "preparation", "checkpoint", "evaluation", "gc", "other")
 
 
 class Clocks(msgspec.Struct):
-    """What the CPU clocks said in the last step in which they were read, in seconds a step; `measured` once they were."""
+    """What the CPU clocks said in the last step in which they were read, in seconds a step; `measured` once they were.
+
+    Attributes:
+        device_left: seconds by state that the device took for earlier steps and that did not fit into these, see `_on_device`.
+    """
 
     backward_cpu: float = 0.0
     backward_delay: float = 0.0
     step_delay: float = 0.0
     measured: bool = False
+    device_left: dict[str, float] = {}
 
     def read(self, step: StepDone) -> None:
         """Take over what this step's record has."""
@@ -85,7 +93,7 @@ def attribute(step: StepDone, clocks: Clocks, *, together: bool) -> StepStates:
     Args:
         together: the job has several ranks, so that being blocked in backward is the gradient exchange.
     """
-    return _on_device(step) if step.device_seconds else _on_cpu(step, clocks, together=together)
+    return _on_device(step, clocks) if step.device_seconds else _on_cpu(step, clocks, together=together)
 
 
 def _host_states(phases: dict[str, float]) -> dict[str, float]:
@@ -113,8 +121,11 @@ def _on_cpu(step: StepDone, clocks: Clocks, *, together: bool) -> StepStates:
     return StepStates(step.wall_seconds, states, waiting)
 
 
-def _on_device(step: StepDone) -> StepStates:
-    """Split the device's time: the gap in which nothing was queued goes to what the host did then, the rest of it to launching."""
+def _on_device(step: StepDone, clocks: Clocks) -> StepStates:
+    """Split the device's time: the gap in which nothing was queued goes to what the host did then, the rest of it to launching.
+
+    The host's step is now shorter and now longer than the device's: what does not fit into it is left for the next ones.
+    """
     device, wall = step.device_seconds, step.wall_seconds
     gap = device.get("gap", 0.0)
     host = {phase: step.phase_seconds.get(phase, 0.0) for phase in _GAP_PHASES}
@@ -124,11 +135,17 @@ def _on_device(step: StepDone) -> StepStates:
     states["host_wait"] = states.get("host_wait", 0.0) + max(gap - total, 0.0)
     states["host_to_device"] = device.get("host_to_device", 0.0)
     states["compute"] = device.get("forward", 0.0) + device.get("optimizer", 0.0)
-    exchange = device.get("backward", 0.0)
-    measured = sum(states.values()) + exchange
-    if measured > wall:  # host and device cut a step at different moments
-        states = {state: seconds * wall / measured for state, seconds in states.items()}
-        exchange *= wall / measured
+    without_gradients = "evaluation" if host["evaluation"] > 0 else "compute"
+    states[without_gradients] = states.get(without_gradients, 0.0) + device.get("no_grad", 0.0)
+    states[_EXCHANGE] = device.get("backward", 0.0)
+    for state, seconds in clocks.device_left.items():
+        states[state] = states.get(state, 0.0) + seconds
+    measured = sum(states.values())
+    fits = min(wall / measured, 1.0) if measured > 0 else 1.0
+    left = min(measured * (1.0 - fits), MOST_DEVICE_LEFT_SECONDS)
+    clocks.device_left = {state: seconds / measured * left for state, seconds in states.items()} if left > 0 else {}
+    states = {state: seconds * fits for state, seconds in states.items()}
+    exchange = states.pop(_EXCHANGE)
     states["unexplained"] = states.get("unexplained", 0.0) + max(wall - sum(states.values()) - exchange, 0.0)
     return StepStates(wall, states, 0.0, exchange)
 

@@ -127,7 +127,8 @@ def _standing_still(job: JobRecords, steps: Steps, ranks: list[int]) -> list[Evi
     beats = [beat for beat in job.heartbeats if beat.writer in writers]
     ticks = sum(beat.signals.get("ticks", 0.0) for beat in beats)
     late = sum(beat.signals.get("late_ticks", 0.0) for beat in beats)
-    rows = seen_lines(job, steps, "pause", ranks) or seen_lines(job, steps, "forward", ranks)
+    phases = ("pause", "forward") if steps.device == "cpu" else ("pause", "other")
+    rows = next((found for phase in phases if (found := seen_lines(job, steps, phase, ranks))), [])
     if ticks and late:
         lock = "interpreter's lock held by another thread, the sampler's looks that came late by it"
         rows.append(Evidence(signal=lock, value=late / ticks, unit="ratio", source="heartbeats"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 
 from tachoscope_analyzers.classify import late_rank_intervals as persistence
@@ -108,9 +110,16 @@ def steps_with_the_loss(seconds: Matrix) -> float:
     return float((seconds >= seconds.mean() / 4).mean())
 
 
-def healthy(steps: Steps, losses: Losses, found: list[Finding]) -> list[Finding]:
-    """Return the finding that all is well with the step: computing has at least its share, and nothing was found."""
-    if found or steps.waiting_unmeasured:
+def healthy(steps: Steps, losses: Losses, found: list[Finding], unmeasured: Collection[str]) -> list[Finding]:
+    """Return the finding that all is well with the step: computing has at least its share, and nothing was found.
+
+    A device that was done with all as soon as its host had queued it may have waited for the host, and is not called healthy where
+    no samples say whether kernels ran.
+
+    Args:
+        unmeasured: classes that were neither found nor ruled out.
+    """
+    if found or steps.waiting_unmeasured or (steps.device_keeps_up and "launch_bound" in unmeasured):
         return []
     series = Series(losses.step, int(steps.numbers[0]), int(steps.numbers[-1]), "step records")
     rest = {"comm_exposed": losses.transfer, "input_workers": losses.common["data_wait"]}

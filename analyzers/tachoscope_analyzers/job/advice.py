@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tachoscope_analyzers.advice import drain, exchange, interval, threads
+from tachoscope_analyzers.advice import batch, drain, exchange, interval, threads
 from tachoscope_analyzers.advice.advised import NONE, Advised
 from tachoscope_analyzers.checkpoint_policy.cost_model import Saving
 from tachoscope_analyzers.classify.communication import parallel_dimensions
@@ -147,5 +147,6 @@ _BY_SLUG: dict[str, Callable[[Case], Advised]] = {
     "cpu_contention": _threads,
     "comm_exposed": _exchange,
     "checkpoint_stall": _checkpoint,
+    "launch_bound": lambda case: Advised(batch.for_launches(case.step, case.lost, case.step - case.lost)),
 }
 """The classes for which there is more to say than the standard fix."""

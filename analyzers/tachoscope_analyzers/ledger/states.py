@@ -69,8 +69,11 @@ def by_step(steps: Steps, waits: dict[str, Matrix] | None = None, hung: Matrix |
 def _of_rank(steps: Steps, column: int, by_state: dict[str, Matrix]) -> Ledger:
     states = {state: float(seconds[:, column].sum()) for state, seconds in by_state.items()}
     states[UNEXPLAINED] += float(steps.lost_seconds[column])
-    left_out = profiled_steps.seconds(steps.numbers, steps.profiled, steps.begins, steps.ends) + steps.gap_seconds.sum(axis=0)
-    wall = float(steps.ends[-1, column] - steps.begins[0, column] - left_out[column])
+    if steps.device == "cpu":
+        left_out = profiled_steps.seconds(steps.numbers, steps.profiled, steps.begins, steps.ends) + steps.gap_seconds.sum(axis=0)
+        wall = float(steps.ends[-1, column] - steps.begins[0, column] - left_out[column])
+    else:  # by the device's clock: the ends are the host's, which is ahead of it now more and now less
+        wall = float(steps.wall[:, column].sum() + steps.lost_seconds[column])
     return Ledger(
         unit="rank",
         rank=steps.ranks[column],

@@ -68,10 +68,21 @@ def split(
             blocked = np.minimum(still * _blocked_share(beats), own["compute"][:, rank])
             own["compute"][:, rank] -= blocked
             waiting[:, rank] += blocked
-        outside = own["other"][:, rank] * _pausing_share_outside(beats)
-        own["other"][:, rank] -= outside
-        own["paused"][:, rank] += outside
+    outside_of_phases(job, [writer for writer in writers if writer in started and started[writer].cpu_threads], own, writers)
     return whole
+
+
+def outside_of_phases(job: JobRecords, watched: Sequence[str], own: dict[str, Matrix], writers: Sequence[str] = ()) -> None:
+    """Move what the thread of each watched writer was seen to pause outside of all phases from `own["other"]` to `own["paused"]`.
+
+    Args:
+        writers: of the columns, where not all of them are watched.
+    """
+    for rank, writer in enumerate(writers or watched):
+        if writer in watched:
+            outside = own["other"][:, rank] * _pausing_share_outside([beat for beat in job.heartbeats if beat.writer == writer])
+            own["other"][:, rank] -= outside
+            own["paused"][:, rank] += outside
 
 
 def _blocked_share(beats: Sequence[Heartbeat]) -> float:

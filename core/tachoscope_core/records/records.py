@@ -166,7 +166,9 @@ class StepDone(Record, frozen=True, kw_only=True, tag="StepDone"):
         phase_seconds: exclusive seconds of the training thread by phase; they sum to `wall_seconds`.
         cpu_seconds: CPU seconds of the training thread by phase, for the phases where it was read.
         run_delay_seconds: seconds the training thread was ready but had no core, by phase (`backward`, and `step` for all).
-        device_seconds: seconds on the accelerator's own clock by phase (`gap`: nothing queued); empty on CPU.
+        device_seconds: seconds on the accelerator's own clock by what it did: `gap` (nothing was queued), `host_to_device`,
+            `forward`, `no_grad` (models called without gradients), `backward`, `optimizer`. They sum to the time from the end of
+            the step before on the device to the end of this one. Empty on CPU and where events did not time the step.
         samples, tokens: what the step consumed, when the job says so; 0: not known.
         backward_calls: how often gradients were computed in it: in a pipeline, or with accumulation, its micro-batches.
         elements: numbers in the first tensor of the batches that it consumed, padding included; 0: not known.
@@ -182,6 +184,11 @@ class StepDone(Record, frozen=True, kw_only=True, tag="StepDone"):
     tokens: Count = 0
     backward_calls: Count = 1
     elements: Count = 0
+
+
+def step_seconds(step: StepDone) -> float:
+    """Return how long a step took: on its device, where events timed it, since a host queues work ahead of its device."""
+    return sum(step.device_seconds.values()) if step.device_seconds else step.wall_seconds
 
 
 def plausible(step: StepDone) -> bool:

@@ -170,7 +170,7 @@ def test_the_low_clock_of_an_idle_device_is_no_throttling(tmp_path: Path) -> Non
         (GPU_THROTTLED_SECONDS, "power_cap"): lambda at: at + 100.0,
     }
 
-    assert problems(report(tmp_path, [FakeGpu(rank, gauges=idle) for rank in range(2)])) == []
+    assert problems(report(tmp_path, [FakeGpu(rank, gauges=idle) for rank in range(2)])) == ["launch_bound"]
 
 
 def test_a_device_that_waits_for_data_loses_only_its_computing_to_low_clocks(tmp_path: Path) -> None:

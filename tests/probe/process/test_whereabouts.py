@@ -79,6 +79,7 @@ def test_the_gpu_is_named_as_the_driver_names_it_or_not_at_all(torch: Any, envir
 def test_the_record_of_a_process_on_a_gpu_names_gpu_and_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake = fake_torch(OTHER, BARE, current=1)
     fake.cuda.is_initialized = lambda: True
+    fake.cuda.current_stream = fake.cuda.is_current_stream_capturing = bool
     fake.get_num_threads = lambda: 1
     monkeypatch.setitem(sys.modules, "torch", fake)
     monkeypatch.setenv("POD_UID", POD)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tachoscope.timing.device_clock import MAX_PENDING_STEPS, DeviceClock
+from tachoscope.timing.device_clock import HOST_TO_DEVICE, MAX_MARKS, MAX_PENDING_STEPS, DeviceClock
 
 
 class FakeDevice:
@@ -34,7 +34,8 @@ class FakeEvent:
         self.device = device
         self.passed_ms: float | None = None
 
-    def record(self) -> None:
+    def record(self, stream: object) -> None:
+        assert stream is self.device
         self.passed_ms = None
         self.device.queue.append(self)
 
@@ -46,22 +47,26 @@ class FakeEvent:
         return other.passed_ms - self.passed_ms
 
 
+def clock_of(device: FakeDevice) -> DeviceClock[int]:
+    return DeviceClock(device.new_event, lambda: device, bool)
+
+
 def step(clock: DeviceClock[int], device: FakeDevice, number: int, *, idle_ms: float = 1.0) -> None:
     device.work(idle_ms)
-    clock.mark("host_to_device")
+    clock.begin(HOST_TO_DEVICE)
     device.work(2)
-    clock.mark("forward")
+    clock.begin("forward")
     device.work(10)
-    clock.mark("backward")
+    clock.begin("backward")
     device.work(20)
-    clock.mark("optimizer")
+    clock.begin("optimizer")
     device.work(3)
     clock.finish(number)
 
 
 def test_segments_of_a_step_sum_to_the_time_from_end_to_end() -> None:
     device = FakeDevice()
-    clock: DeviceClock[int] = DeviceClock(device.new_event)
+    clock = clock_of(device)
     for number in range(3):
         step(clock, device, number, idle_ms=5)
     device.run()
@@ -78,7 +83,7 @@ def test_segments_of_a_step_sum_to_the_time_from_end_to_end() -> None:
 
 def test_a_device_that_is_behind_is_never_waited_for() -> None:
     device = FakeDevice()
-    clock: DeviceClock[int] = DeviceClock(device.new_event)
+    clock = clock_of(device)
     step(clock, device, 0)
 
     assert clock.ready() == []
@@ -88,7 +93,7 @@ def test_a_device_that_is_behind_is_never_waited_for() -> None:
 
 def test_events_are_used_again_so_that_the_pool_stays_small() -> None:
     device = FakeDevice()
-    clock: DeviceClock[int] = DeviceClock(device.new_event)
+    clock = clock_of(device)
     for number in range(100):
         step(clock, device, number)
         device.run()
@@ -99,7 +104,7 @@ def test_events_are_used_again_so_that_the_pool_stays_small() -> None:
 
 def test_a_device_that_hangs_gives_steps_without_device_time_and_bounded_memory() -> None:
     device = FakeDevice()
-    clock: DeviceClock[int] = DeviceClock(device.new_event)
+    clock = clock_of(device)
     for number in range(MAX_PENDING_STEPS + 23):
         step(clock, device, number)
 
@@ -109,19 +114,48 @@ def test_a_device_that_hangs_gives_steps_without_device_time_and_bounded_memory(
     assert len(clock.ready(everything=True)) == MAX_PENDING_STEPS
 
 
-def test_the_last_copy_before_backward_begins_the_forward_pass() -> None:
+def test_a_copy_takes_its_own_time_wherever_it_stands_in_a_step() -> None:
     device = FakeDevice()
-    clock: DeviceClock[int] = DeviceClock(device.new_event)
+    clock = clock_of(device)
     clock.finish(0)
-    clock.mark("host_to_device")
-    device.work(4)
-    clock.mark_last("forward")
-    device.work(6)
-    clock.mark_last("forward")
-    device.work(1)
-    clock.mark("backward")
-    clock.mark_last("forward")
+    for segment, milliseconds in (("host_to_device", 4), ("forward", 6), ("host_to_device", 1), ("forward", 2), ("backward", 9)):
+        clock.begin(segment)
+        device.work(milliseconds)
     clock.finish(1)
     device.run()
 
-    assert clock.ready()[1][1]["host_to_device"] == pytest.approx(0.010)
+    assert clock.ready()[1][1] == pytest.approx({"gap": 0.0, "host_to_device": 0.005, "forward": 0.008, "backward": 0.009})
+
+
+def test_no_event_is_touched_while_a_graph_is_captured() -> None:
+    device = FakeDevice()
+    captures = [False]
+    clock: DeviceClock[int] = DeviceClock(device.new_event, lambda: device, lambda: captures[0])
+    step(clock, device, 0)
+    step(clock, device, 1)
+    captures[0] = True
+    queued = len(device.queue)
+    step(clock, device, 2)
+    assert len(device.queue) == queued + 5  # the work alone
+    device.run()
+    assert clock.ready() == []
+    captures[0] = False
+
+    assert [(number, bool(seconds)) for number, seconds in clock.ready()] == [(0, False), (1, True), (2, False)]
+
+
+def test_a_step_of_many_micro_batches_needs_a_bounded_number_of_events() -> None:
+    device = FakeDevice()
+    clock = clock_of(device)
+    clock.finish(0)
+    for _ in range(1000):
+        for segment in ("gap", "host_to_device", "forward", "backward"):
+            clock.begin(segment)
+            device.work(1)
+    clock.finish(1)
+    device.run()
+
+    seconds = clock.ready()[1][1]
+    assert device.events <= MAX_MARKS + 3
+    assert sum(seconds.values()) == pytest.approx(4.0)
+    assert seconds["forward"] + seconds["backward"] > 3.9

@@ -1,7 +1,7 @@
 """What the steps lose to their GPUs, from metric samples: throttled clocks here, poor use of the device in `utilisation`.
 
 All of it is a share of the ledger's `compute`; the ledger stays as it is. A second is lost to one class only: first to throttling,
-then to memory that is full, then to devices that are too large or work that uses them badly.
+then to memory that is full, then to devices that wait for their host, are too large, or do work that uses them badly.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tachoscope_analyzers.stats.arrays import Matrix
 from tachoscope_core.metrics.gpu import GPU_CLOCK, GPU_POWER, GPU_TEMPERATURE, GPU_THROTTLED, GPU_THROTTLED_SECONDS, GPU_WORKLOAD
 from tachoscope_core.report.report import Evidence
 
-CLASSES = ("gpu_throttle", "underfilled", "compute_inefficient", "memory_thrash")
+CLASSES = ("gpu_throttle", "launch_bound", "underfilled", "compute_inefficient", "memory_thrash")
 """What GPU samples can show."""
 
 _SHARED_CERTAINTY = 0.5

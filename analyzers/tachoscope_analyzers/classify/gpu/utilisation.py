@@ -1,4 +1,5 @@
-"""How well the devices are used while they compute, from metric samples: too large, wrong precision, memory that is full.
+"""How well the devices are used while they compute, from metric samples: waiting for their host, too large, wrong precision,
+memory that is full.
 
 Samples cover the whole step, computing and waiting alike. What a unit did while the rank computed is at most its activity over the
 share of computing; this most is judged, so that a job which waits is not called a device that is too large. The seconds are what a
@@ -28,6 +29,7 @@ from tachoscope_core.report.report import Evidence
 _NOT_THROTTLED = 0.05
 """Power of a device whose clocks are held down for more of its computing says nothing about its work."""
 
+_NEGLIGIBLE = 1e-6
 _IDLES = "kernels that run for most of the computing time (this device idles between them; see launch_bound)"
 _GPM = "of its GPU (GPM, on Hopper and later, or a dcgm-exporter with profiling fields)"
 
@@ -54,9 +56,12 @@ def candidates(steps: Steps, left: Matrix, gpus: list[RankGpu], slowed: Mapping[
     latest = sum(steps.own.values(), np.zeros_like(steps.wall)).argmax(axis=1)
     judges: tuple[tuple[str, Judge], ...] = (
         ("memory_thrash", lambda gpu, *_: thrashing(gpu, alone=steps.world_size == 1)),
+        ("launch_bound", launching),
         ("underfilled", underfilled),
         ("compute_inefficient", inefficient),
     )
+    idle_for_memory = np.zeros_like(left)
+    whole = left
     for slug, judge in judges:
         ratio, found = np.zeros(len(steps.ranks)), {}
         missing = use.missing.setdefault(slug, {})
@@ -69,7 +74,11 @@ def candidates(steps: Steps, left: Matrix, gpus: list[RankGpu], slowed: Mapping[
             elif waste.ratio > 0:
                 ratio[gpu.column], found[gpu.rank] = min(waste.ratio, 1.0), waste
         lost = left * ratio[latest]
-        if lost.any():
+        if slug == "memory_thrash":
+            idle_for_memory = lost
+        elif slug == "launch_bound":  # of the same idle time
+            lost = np.clip(whole * ratio[latest] - idle_for_memory, 0.0, left)
+        if lost.mean() > _NEGLIGIBLE * whole.mean():
             use.candidates.append(_candidate(slug, lost, found, steps))
             left = left - lost
     return use
@@ -80,6 +89,24 @@ def _candidate(slug: str, lost: Matrix, found: Mapping[int, Waste], steps: Steps
     ranks: Ranks = "all" if len(found) == len(steps.ranks) else sorted(found)
     alternative = (worst.alternative, 0.0) if worst.alternative else None
     return Candidate(slug, lost, ranks, list(worst.evidence), worst.certainty, alternative, action=worst.action)
+
+
+def launching(gpu: RankGpu, share: float, slow: float) -> Waste | str:  # noqa: ARG001 - all judges take the same
+    """Return how long a device ran no kernel while its rank computed: it had done all that the host had queued.
+
+    GPM counts exactly the time in which kernels ran; utilisation, where there is no GPM, is sampled by the driver.
+    """
+    source, certainty = f"{GPU_ACTIVE.name}: graphics", 0.8
+    busy = most(gpu, share, GPU_ACTIVE, "graphics")
+    if np.isnan(busy) and not gpu.samples.mig:
+        source, certainty = GPU_UTILIZATION.name, 0.6
+        busy = most(gpu, share, GPU_UTILIZATION)
+    if np.isnan(busy):
+        return "utilisation of its GPU"
+    if busy >= threshold("gpu_busy_ratio"):
+        return Waste(0.0)
+    rows = (row("kernels running while computing, at most", busy, "gpu_busy_ratio", "<", source),)
+    return Waste(1.0 - busy, rows, certainty, "host_sync")
 
 
 def underfilled(gpu: RankGpu, share: float, slow: float) -> Waste | str:
