@@ -80,6 +80,12 @@ def test_a_device_that_idles_between_kernels_is_not_called_too_large(tmp_path: P
     assert "launch_bound" in missing(result)["underfilled"]
 
 
+def test_a_spell_without_kernels_as_while_code_is_compiled_does_not_make_the_other_steps_launch_bound(tmp_path: Path) -> None:
+    compiling = {(GPU_UTILIZATION,): lambda at: 0.0 if 100.0 <= at < 150.0 else 0.95}
+
+    assert "launch_bound" not in problems(report(tmp_path, [HEALTHY | compiling] * 2))
+
+
 def test_without_sm_activity_low_power_is_a_less_certain_sign(tmp_path: Path) -> None:
     (finding,) = report(tmp_path, [{(GPU_POWER, "usage"): lambda at: 140.0}]).findings
 

@@ -73,7 +73,7 @@ def _moving(gpu: RankGpu, full: Mask, memory: Evidence, *, alone: bool) -> Waste
         ),
         Evidence(signal="rate of the PCIe link, one direction", value=link, unit="bytes per second", source=GPU_PCIE_LINK.name),
     )
-    return Waste(gpu.mean(busy), evidence, 0.6 if alone else 0.4, "h2d_copy" if alone else "comm_exposed", _MOVING_ACTION)
+    return Waste(np.nan_to_num(gpu.by_step(busy)), evidence, 0.6 if alone else 0.4, "h2d_copy" if alone else "comm_exposed", _MOVING_ACTION)
 
 
 _MOVING_ACTION = (
@@ -93,7 +93,8 @@ def _idling(gpu: RankGpu, full: Mask, memory: Evidence) -> Waste | None:
     if fall < threshold("utilization_fall_ratio"):
         return None
     evidence = (memory, row("utilisation lost while memory is full", fall, "utilization_fall_ratio", ">=", GPU_UTILIZATION.name))
-    return Waste(fall * gpu.mean(np.where(gpu.known, full.astype(float), np.nan)), evidence, 0.5, "launch_bound")
+    by_step = fall * np.nan_to_num(gpu.by_step(np.where(gpu.known, full.astype(float), np.nan)))
+    return Waste(by_step, evidence, 0.5, "launch_bound")
 
 
 def _bytes_per_second(gpu: RankGpu, direction: str) -> Matrix:

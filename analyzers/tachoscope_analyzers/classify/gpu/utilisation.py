@@ -63,7 +63,7 @@ def candidates(steps: Steps, left: Matrix, gpus: list[RankGpu], slowed: Mapping[
     idle_for_memory = np.zeros_like(left)
     whole = left
     for slug, judge in judges:
-        ratio, found = np.zeros(len(steps.ranks)), {}
+        ratio, found = np.zeros_like(steps.wall), {}
         missing = use.missing.setdefault(slug, {})
         for gpu in gpus:
             share = float(steps.own["compute"][:, gpu.column].sum() / max(steps.wall[:, gpu.column].sum(), 1e-9))
@@ -71,13 +71,14 @@ def candidates(steps: Steps, left: Matrix, gpus: list[RankGpu], slowed: Mapping[
             waste = judge(gpu, max(share, 1e-9), float(slow.slow.mean()) if slow else 0.0)
             if isinstance(waste, str):
                 missing[gpu.rank] = waste
-            elif waste.ratio > 0:
-                ratio[gpu.column], found[gpu.rank] = min(waste.ratio, 1.0), waste
-        lost = left * ratio[latest]
+            elif np.any(waste.ratio):
+                ratio[:, gpu.column], found[gpu.rank] = waste.ratio, waste
+        of_latest = np.clip(ratio[np.arange(len(latest)), latest], 0.0, 1.0)
+        lost = left * of_latest
         if slug == "memory_thrash":
             idle_for_memory = lost
         elif slug == "launch_bound":  # of the same idle time
-            lost = np.clip(whole * ratio[latest] - idle_for_memory, 0.0, left)
+            lost = np.clip(whole * of_latest - idle_for_memory, 0.0, left)
         if lost.mean() > _NEGLIGIBLE * whole.mean():
             use.candidates.append(_candidate(slug, lost, found, steps))
             left = left - lost
@@ -85,7 +86,7 @@ def candidates(steps: Steps, left: Matrix, gpus: list[RankGpu], slowed: Mapping[
 
 
 def _candidate(slug: str, lost: Matrix, found: Mapping[int, Waste], steps: Steps) -> Candidate:
-    worst = max(found.values(), key=lambda waste: waste.ratio)
+    worst = max(found.values(), key=lambda waste: float(np.mean(waste.ratio)))
     ranks: Ranks = "all" if len(found) == len(steps.ranks) else sorted(found)
     alternative = (worst.alternative, 0.0) if worst.alternative else None
     return Candidate(slug, lost, ranks, list(worst.evidence), worst.certainty, alternative, action=worst.action)
@@ -97,16 +98,19 @@ def launching(gpu: RankGpu, share: float, slow: float) -> Waste | str:  # noqa: 
     GPM counts exactly the time in which kernels ran; utilisation, where there is no GPM, is sampled by the driver.
     """
     source, certainty = f"{GPU_ACTIVE.name}: graphics", 0.8
-    busy = most(gpu, share, GPU_ACTIVE, "graphics")
-    if np.isnan(busy) and not gpu.samples.mig:
-        source, certainty = GPU_UTILIZATION.name, 0.6
-        busy = most(gpu, share, GPU_UTILIZATION)
-    if np.isnan(busy):
+    samples = gpu.of(GPU_ACTIVE, "graphics")
+    if np.isnan(most(gpu, share, GPU_ACTIVE, "graphics")) and not gpu.samples.mig:
+        source, certainty, samples = GPU_UTILIZATION.name, 0.6, gpu.of(GPU_UTILIZATION)
+    spans = gpu.between(samples)
+    if gpu.coverage(spans) < threshold("gpu_covered_ratio"):
         return "utilisation of its GPU"
-    if busy >= threshold("gpu_busy_ratio"):
+    by_step = np.clip(gpu.by_step(spans) / share, 0.0, 1.0)
+    idle = np.where(by_step < threshold("gpu_busy_ratio"), 1.0 - by_step, 0.0)  # NaN where not sampled: nothing is claimed
+    if np.median(by_step[~np.isnan(by_step)]) >= threshold("gpu_busy_ratio"):
         return Waste(0.0)
+    busy = float(np.clip(gpu.mean(spans) / share, 0.0, 1.0))
     rows = (row("kernels running while computing, at most", busy, "gpu_busy_ratio", "<", source),)
-    return Waste(1.0 - busy, rows, certainty, "host_sync")
+    return Waste(idle, rows, certainty, "host_sync")
 
 
 def underfilled(gpu: RankGpu, share: float, slow: float) -> Waste | str:

@@ -9,6 +9,7 @@ import numpy as np
 
 from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.records.gpu_by_rank import RankGpu
+from tachoscope_analyzers.stats.arrays import Matrix
 from tachoscope_core.metrics.metric import Metric
 from tachoscope_core.report.report import Evidence
 
@@ -18,10 +19,11 @@ class Waste:
     """What of a rank's computing a fix could save.
 
     Attributes:
-        ratio: 0 to 1, of its computing; 0: looked at, and fine. certainty, action: as in `Candidate`. alternative: the look-alike.
+        ratio: 0 to 1, of its computing; 0: looked at, and fine. Of each step, shape (K,), or the same of all.
+        certainty, action: as in `Candidate`. alternative: the look-alike.
     """
 
-    ratio: float
+    ratio: float | Matrix
     evidence: tuple[Evidence, ...] = ()
     certainty: float = 1.0
     alternative: str = ""
