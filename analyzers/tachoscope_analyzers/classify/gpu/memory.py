@@ -73,7 +73,8 @@ def _moving(gpu: RankGpu, full: Mask, memory: Evidence, *, alone: bool) -> Waste
         ),
         Evidence(signal="rate of the PCIe link, one direction", value=link, unit="bytes per second", source=GPU_PCIE_LINK.name),
     )
-    return Waste(np.nan_to_num(gpu.by_step(busy)), evidence, 0.6 if alone else 0.4, "h2d_copy" if alone else "comm_exposed", _MOVING_ACTION)
+    by_step = np.nan_to_num(gpu.by_step(busy))
+    return Waste(by_step, evidence, 0.6 if alone else 0.4, "h2d_copy" if alone else "comm_exposed", _MOVING_ACTION)
 
 
 _MOVING_ACTION = (
