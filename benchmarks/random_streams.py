@@ -301,7 +301,7 @@ def compare(slo: Slo, streams: list[Stream], seen: Seen, ours: Events, tally: Ta
         tally.counts["pages"] += bool(len(pages))
         tally.add("events of evaluator and Prometheus differ", "" if same(seen.events, ours, group) else one.name)
         counts_of(slo, one, ours, group, tally)
-        told = replayed[one.name].of("page") if group else []
+        told = replayed[one.name].by_severity("page") if group else []
         starts, first = [round(page.start * 1000) for page in told], pages[:1].tolist()
         apart = bool(starts) != bool(first) or bool(first and abs(starts[0] - first[0]) > TIMING.interval * 1000)
         tally.counts["first pages of evaluator and Prometheus more than one evaluation apart"] += apart

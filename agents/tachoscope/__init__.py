@@ -104,8 +104,10 @@ def step(*, samples: int = 0, tokens: int = 0) -> None:
     """
     with QUIETLY:
         probe = _watching()
-        if probe is not None and probe.mine():
-            probe.explicit_step(samples=arguments.whole(samples, "step(samples)"), tokens=arguments.whole(tokens, "step(tokens)"))
+        if probe is not None and probe.in_watched_thread():
+            probe.explicit_step(
+                samples=arguments.as_integer(samples, "step(samples)"), tokens=arguments.as_integer(tokens, "step(tokens)")
+            )
 
 
 @contextmanager
@@ -122,13 +124,13 @@ def phase(name: Phase) -> Iterator[None]:
         from tachoscope import start as auto
 
         _watching()
-        entered = auto.PROBE.entered(PHASES.index(name))
+        entered = auto.PROBE.begin_phase(PHASES.index(name))
     try:
         yield
     finally:
         if entered:
             with QUIETLY:
-                auto.PROBE.left()
+                auto.PROBE.end_phase()
 
 
 def saved(*, reference: str | os.PathLike[str] = "", seconds: float = 0.0, size_bytes: int = 0) -> None:
@@ -146,7 +148,7 @@ def saved(*, reference: str | os.PathLike[str] = "", seconds: float = 0.0, size_
             probe.checkpoints.said_saved(
                 reference=recordable(reference, "saved(reference)"),
                 seconds=arguments.amount(seconds, "saved(seconds)"),
-                size_bytes=arguments.whole(size_bytes, "saved(size_bytes)"),
+                size_bytes=arguments.as_integer(size_bytes, "saved(size_bytes)"),
             )
 
 
@@ -165,7 +167,7 @@ def restored(*, step: int = -1, reference: str | os.PathLike[str] = "", seconds:
             probe.checkpoints.said_restored(
                 reference=reference_of(recordable(reference, "restored(reference)")),
                 seconds=arguments.amount(seconds, "restored(seconds)"),
-                step=arguments.whole(step, "restored(step)", default=-1, least=-1),
+                step=arguments.as_integer(step, "restored(step)", default=-1, least=-1),
             )
 
 
@@ -240,7 +242,7 @@ def parameters_read(version: int) -> None:
     with QUIETLY:
         from tachoscope.training.staleness import UPDATES
 
-        UPDATES.read(arguments.whole(version, "parameters_read(version)"))
+        UPDATES.read(arguments.as_integer(version, "parameters_read(version)"))
 
 
 def parameters_applied(version: int, *, read: int | None = None, bound: int | None = None) -> None:
@@ -258,9 +260,9 @@ def parameters_applied(version: int, *, read: int | None = None, bound: int | No
         from tachoscope.training.staleness import UPDATES
 
         UPDATES.applied(
-            arguments.whole(version, "parameters_applied(version)"),
-            read=None if read is None else arguments.whole(read, "parameters_applied(read)"),
-            bound=None if bound is None else arguments.whole(bound, "parameters_applied(bound)"),
+            arguments.as_integer(version, "parameters_applied(version)"),
+            read=None if read is None else arguments.as_integer(read, "parameters_applied(read)"),
+            bound=None if bound is None else arguments.as_integer(bound, "parameters_applied(bound)"),
         )
 
 

@@ -13,7 +13,7 @@ N = TypeVar("N", int, float)
 _said: set[str] = set()
 
 
-def whole(value: Any, name: str, *, default: int = 0, least: int = 0) -> int:
+def as_integer(value: Any, name: str, *, default: int = 0, least: int = 0) -> int:
     """Return a whole number of the job's as an `int`; `default`, with one line on stderr, if it is not one from `least` up."""
     if type(value) is int and least <= value <= MAX_COUNT:
         return value

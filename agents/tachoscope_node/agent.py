@@ -142,7 +142,7 @@ class Agent:
 
             self.live.settle()
             self._changed = self.live.stand_still(now, all_read) or self._changed
-            self.keeper.look(all_read)
+            self.keeper.poll(all_read)
             self._changed = self.live.count_ends(now, self._ended_by_host, all_read) or self._changed
             notice = self._notice()
             self._notices.pass_on(notice, self.live.jobs.values(), self.follower.directories)
@@ -178,7 +178,7 @@ class Agent:
     def _watch_shards(self, now: float) -> None:
         taken, self.live.shard_records = self.live.shard_records, []
         for record in taken:
-            self.shards.take(record)
+            self.shards.add_record(record)
         for found in self.shards.decide(now):
             self.records.write(found.job, ShardQuarantined, attempt=found.attempt, **found.fields)
             self.log.warning(f"quarantine {found.job}", found.text)
@@ -188,7 +188,7 @@ class Agent:
         self.records.close_idle()
 
     def _heard(self, record: AnyRecord) -> None:
-        self.keeper.heard(record)
+        self.keeper.add_record(record)
 
     def _may_write(self, segment: Segment) -> bool:
         assert segment.address is not None
@@ -340,7 +340,9 @@ class Agent:
             own = self_families.families(self, now)
             verified = self.verifier.families(self.live.jobs)
             ended = live_families.finished(self.live.finished.counts)
-        return self._newborn.shown(joined([*jobs, ended, *services, *verified, *self.collecting.frame.families(), *own]), now)
+        return self._newborn.with_zero_starts(
+            joined([*jobs, ended, *services, *verified, *self.collecting.frame.families(), *own]), now
+        )
 
     def exported(self) -> list[Family]:
         """Return all metrics of this moment as they leave the agent: those of jobs and services with their namespaces."""

@@ -71,7 +71,7 @@ class Service:
             web = web_config.load(Path(config.web_config)) if config.web_config else None
             self._web_files = WatchedFiles(web.files if web is not None else ())
             self.agent = Agent(config, log)
-            self._exposition = Exposition(self._shown, lambda: self.agent.ticks, proc=config.proc)
+            self._exposition = Exposition(self._page_families, lambda: self.agent.ticks, proc=config.proc)
             routes = {
                 "/": lambda _: Response(200, "text/html; charset=utf-8", _PAGE, ()),
                 "/metrics": self._metrics,
@@ -173,7 +173,7 @@ class Service:
     def _say_what_is_left(self, *, complete: bool) -> None:
         samples = self.agent.samples
         left = [] if complete else ["records stay in the spool"]
-        if files := samples.left():
+        if files := samples.unshipped_count():
             left.append(f"{files} {'file' if files == 1 else 'files'} of metric samples in {samples.directory}")
         if left:
             failing = self.agent.shipper.failing or samples.failing
@@ -246,7 +246,7 @@ class Service:
             Family(names.OTLP_EXPORTS, [((outcome,), float(count)) for outcome, count in push.items()]),
         ]
 
-    def _shown(self) -> Sequence[Family]:
+    def _page_families(self) -> Sequence[Family]:
         """Return the metrics of the page: if asked for also those of GPUs under dcgm-exporter's names, which go nowhere else."""
         ours, config = self.families(), self.agent.config
         if not config.gpu.dcgm_names:

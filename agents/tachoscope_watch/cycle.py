@@ -18,7 +18,7 @@ import msgspec
 
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.storage.store import Store
-from tachoscope_watch.look import LEAST_SECONDS, glance, look
+from tachoscope_watch.look import LEAST_SECONDS, check_hang, judge_job
 from tachoscope_watch.view import JobView
 
 _AT_ONCE = 4
@@ -96,14 +96,14 @@ def _store(url: str) -> Store:
 
 
 def _look(url: str, now: float, over: float, job: str) -> bytes | str:
-    return _told(lambda: look(_store(url), job, now, over))
+    return _encoded(lambda: judge_job(_store(url), job, now, over))
 
 
 def _glance(url: str, now: float, over: float, job: tuple[str, bool]) -> bytes | str:
-    return _told(lambda: glance(_store(url), job[0], now, over, hung=job[1]))
+    return _encoded(lambda: check_hang(_store(url), job[0], now, over, hung=job[1]))
 
 
-def _told(view_of: Callable[[], JobView | None]) -> bytes | str:
+def _encoded(view_of: Callable[[], JobView | None]) -> bytes | str:
     """Return a view as JSON, nothing where there is none, or why it could not be had."""
     try:
         view = view_of()

@@ -29,7 +29,7 @@ _MOST_ATTEMPTS = 100
 REPORT_NAME = "watch"
 
 
-def look(store: Store, job: str, now: float, over: float = LEAST_SECONDS) -> JobView | None:
+def judge_job(store: Store, job: str, now: float, over: float = LEAST_SECONDS) -> JobView | None:
     """Judge what a job recorded lately, and keep the report in the store; None: it recorded nothing.
 
     Args:
@@ -65,7 +65,7 @@ def look(store: Store, job: str, now: float, over: float = LEAST_SECONDS) -> Job
     )
 
 
-def glance(store: Store, job: str, now: float, over: float = LEAST_SECONDS, *, hung: bool) -> JobView | None:
+def check_hang(store: Store, job: str, now: float, over: float = LEAST_SECONDS, *, hung: bool) -> JobView | None:
     """Look whether a job began to hang since it was looked at, or hangs no more, and only then at all of it; None: neither.
 
     Args:
@@ -79,7 +79,7 @@ def glance(store: Store, job: str, now: float, over: float = LEAST_SECONDS, *, h
     records = _recent(store, job, now, over)
     if records is None or (hang(records, processes(records), now) is not None) == hung:
         return None
-    return look(store, job, now, over)
+    return judge_job(store, job, now, over)
 
 
 def _steps_lately(store: Store, job: str, now: float) -> bool:

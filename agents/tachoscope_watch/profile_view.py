@@ -35,7 +35,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     ranks: Sequence[RankState] = ()
 
 
-def told(store: Store, request: Request, now: float) -> Profile:
+def profile_state(store: Store, request: Request, now: float) -> Profile:
     """Return how far a profile is; `now` in Unix seconds.
 
     Raises:
@@ -64,5 +64,5 @@ def latest(store: Store, job: str, now: float) -> list[Profile]:
             with contextlib.suppress(TachoscopeError):
                 request = profile_requests.read_request(store, job, request_id)
                 if request is not None:
-                    found.append(told(store, request, now))
+                    found.append(profile_state(store, request, now))
     return found

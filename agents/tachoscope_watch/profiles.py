@@ -17,7 +17,7 @@ from tachoscope_core.storage import profile_requests
 from tachoscope_core.storage.profile_requests import Request
 from tachoscope_core.storage.store import Store
 from tachoscope_service.common.log import Log
-from tachoscope_watch.profile_view import Profile, told
+from tachoscope_watch.profile_view import Profile, profile_state
 
 MOST_STEPS = 10_000
 MOST_KEPT = 256
@@ -67,7 +67,7 @@ class Profiles:
         self._log.info(f"profile {request.id} of job {job} was asked for over the API")
         return profile
 
-    def of(self, job: str) -> list[Profile]:
+    def of_job(self, job: str) -> list[Profile]:
         """Return the profiles of a job, the newest first."""
         with self._changed:
             return [one for _, one in self._kept if one.job == job]
@@ -107,7 +107,7 @@ class Profiles:
                 return msgspec.structs.replace(one, state="failed", detail=str(error))
             return msgspec.structs.replace(one, detail="waiting for an agent")
         try:
-            return told(self._store, request, self._clock())
+            return profile_state(self._store, request, self._clock())
         except TachoscopeError as error:  # the store may come back
             gives_up = self._clock() > one.asked_at + _GIVE_UP_SECONDS
             return msgspec.structs.replace(one, state="failed" if gives_up else one.state, detail=str(error))

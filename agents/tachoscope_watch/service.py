@@ -115,9 +115,9 @@ class Watch:
         try:
             while not self._stop.is_set():
                 due = time.monotonic() + self._settings.every_seconds
-                pool = self._tried(self.look, pool)
+                pool = self._tried(self.run_cycle, pool)
                 while self._glances and due - time.monotonic() > _GLANCE_SECONDS and not self._stop.wait(_GLANCE_SECONDS):
-                    pool = self._tried(self.glance, pool)
+                    pool = self._tried(self.check_hangs, pool)
                 self._stop.wait(max(due - time.monotonic(), 0.1))
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
@@ -136,7 +136,7 @@ class Watch:
             self._log.warning("store", str(error))
         return pool
 
-    def look(self, pool: Executor) -> None:
+    def run_cycle(self, pool: Executor) -> None:
         """Do one cycle."""
         began, now = time.monotonic(), time.time()
         views: list[JobView] = []
@@ -160,7 +160,7 @@ class Watch:
         jobs = f"{len(views)} {'job' if len(views) == 1 else 'jobs'}"
         self._log.info(f"{jobs} in {seconds:.1f} s" + (f"; hung: {hung}" if hung else ""))
 
-    def glance(self, pool: Executor) -> None:
+    def check_hangs(self, pool: Executor) -> None:
         """Look only for jobs that began to hang since the last cycle, or hang no more."""
         before = self.round
         hung = {view.job: view.state == "hung" for view in before.views if view.state in {"running", "hung"}}
@@ -206,7 +206,7 @@ class Watch:
 
     def _profiles_of(self, request: Request) -> Response:
         name = unquote(request.path.split("/")[-2])
-        asked = self._profiles.of(name)
+        asked = self._profiles.of_job(name)
         view = next((view for view in self.round.views if view.job == name), None)
         if view is None and not asked:
             return _no_such(name)

@@ -201,7 +201,7 @@ class _Attempts:
     def _look(self, *, now: bool = False) -> None:
         if now or time.monotonic() - self._looked >= LOOK_SECONDS:
             self._looked = time.monotonic()
-            self.watching.look()
+            self.watching.poll()
 
     def _hurt(self, ranks: list[ForkProcess]) -> None:
         deed = self.deed

@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None, run: Callable[[Sequence[str]], 
         _write_no_more()
         code = ExitCode.NO_READER
     except OSError as error:
-        code = _told(error, words)
+        code = _report_os_error(error, words)
     except Exception:
         traceback.print_exc()
         code = ExitCode.DEFECT
@@ -61,7 +61,7 @@ def _tachoscope(words: Sequence[str]) -> int:
     return call(words)
 
 
-def _told(error: OSError, words: Sequence[str]) -> ExitCode:
+def _report_os_error(error: OSError, words: Sequence[str]) -> ExitCode:
     """Say what the system refused; only that the output has no room is not a defect of ours."""
     no_room = error.errno in _NO_ROOM and error.filename is None
     if no_room:

@@ -65,7 +65,7 @@ class Value:
             TachoscopeError: it is none, or has a key twice or one that is not known.
         """
         if not isinstance(self.node, yaml.MappingNode):
-            raise self.error(f"is {shown(self.node)}, not a mapping", "write `key: value` lines below it")
+            raise self.error(f"is {quoted(self.node)}, not a mapping", "write `key: value` lines below it")
         seen: set[str] = set()
         found = {}
         for key, node in self.node.value:
@@ -99,7 +99,7 @@ class Value:
             TachoscopeError: it is none.
         """
         if not isinstance(self.node, yaml.SequenceNode):
-            raise self.error(f"is {shown(self.node)}, not a list", "write one `- value` a line, or [value, value]")
+            raise self.error(f"is {quoted(self.node)}, not a list", "write one `- value` a line, or [value, value]")
         return [Value(node, self.path, f"{self.key}[{number}]") for number, node in enumerate(self.node.value)]
 
     def word(self) -> str:
@@ -109,10 +109,10 @@ class Value:
             TachoscopeError: it is a mapping or a list, or nothing.
         """
         if not isinstance(self.node, yaml.ScalarNode) or self.empty:
-            raise self.error(f"is {shown(self.node)}, not a text", "write a text")
+            raise self.error(f"is {quoted(self.node)}, not a text", "write a text")
         return str(self.node.value)
 
-    def words(self) -> tuple[str, ...]:
+    def strings(self) -> tuple[str, ...]:
         """Return the words of a list, or the one that stands there without a list.
 
         Raises:
@@ -132,7 +132,7 @@ class Value:
             TachoscopeError: it is anything else.
         """
         if not isinstance(self.node, yaml.ScalarNode) or self.node.tag != f"{_TAG}str":
-            raise self.error(f"is {shown(self.node)}, not a text", "put it in quotes" if self._scalar else "write a text")
+            raise self.error(f"is {quoted(self.node)}, not a text", "put it in quotes" if self._scalar else "write a text")
         return str(self.node.value)
 
     def number(self) -> float:
@@ -147,9 +147,9 @@ class Value:
         except ValueError:
             value = None
         if value is None:
-            raise self.error(f"is {shown(self.node)}, not a number", "write a number such as 0.99, without quotes")
+            raise self.error(f"is {quoted(self.node)}, not a number", "write a number such as 0.99, without quotes")
         if not math.isfinite(value):
-            raise self.error(f"is {shown(self.node)}, not a finite number", "write a number such as 0.99")
+            raise self.error(f"is {quoted(self.node)}, not a finite number", "write a number such as 0.99")
         return value
 
     def flag(self) -> bool:
@@ -160,7 +160,7 @@ class Value:
         """
         value = str(self.node.value).lower()
         if not isinstance(self.node, yaml.ScalarNode) or self.node.tag != f"{_TAG}bool" or value not in _BOOLEANS:
-            raise self.error(f"is {shown(self.node)}, not a boolean", "write true or false, without quotes")
+            raise self.error(f"is {quoted(self.node)}, not a boolean", "write true or false, without quotes")
         return bool(_BOOLEANS[value])
 
     @property
@@ -222,7 +222,7 @@ def plain(path: Path, *, secret: bool = False) -> Plain:
     if not found:
         return Plain(path, None, {})
     if twice := _key_that_stands_twice(found[0].node):
-        what = "a key" if secret else f"the key {shown(twice)}"
+        what = "a key" if secret else f"the key {quoted(twice)}"
         raise TachoscopeError(f"{path}:{twice.start_mark.line + 1}: {what} stands there twice", fix="leave one of the two")
     try:
         data = yaml.constructor.SafeConstructor().construct_document(found[0].node)
@@ -275,7 +275,7 @@ def _invalid(path: Path, error: Exception, *, secret: bool) -> TachoscopeError:
     return TachoscopeError(f"{path}{place}: this is not valid YAML{problem}", fix=fix)
 
 
-def shown(node: yaml.Node) -> str:
+def quoted(node: yaml.Node) -> str:
     """Return a value as a message quotes it."""
     if isinstance(node, yaml.MappingNode):
         return "a mapping"

@@ -27,7 +27,7 @@ class Answer(NamedTuple):
     content: Any
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """What it says, for people: printable, and not long."""
         said = self.content.get("message", "") if isinstance(self.content, dict) else ""
         return "".join(sign if sign.isprintable() else " " for sign in str(said)[:_MOST_WORDS])
@@ -76,12 +76,12 @@ class Grafana:
                 fix="name its address without a page's path",
             ) from None
         if status == http.HTTPStatus.UNAUTHORIZED:
-            raise TachoscopeError(f"{self.url} refuses the token, and says {found.words!r}", fix="make one of a service account")
+            raise TachoscopeError(f"{self.url} refuses the token, and says {found.text!r}", fix="make one of a service account")
         if status == http.HTTPStatus.FORBIDDEN:
-            what = f"the token may not do this, and Grafana says {found.words!r}"
+            what = f"the token may not do this, and Grafana says {found.text!r}"
             raise TachoscopeError(f"{self.url}{path}: {what}", fix="give its service account the role Editor")
         if status >= http.HTTPStatus.INTERNAL_SERVER_ERROR:
-            raise TachoscopeError(f"{self.url}{path} answers {status}: {found.words}", fix="look into Grafana's log")
+            raise TachoscopeError(f"{self.url}{path} answers {status}: {found.text}", fix="look into Grafana's log")
         return found
 
     def _refuse_redirect(self, status: int, where: str) -> None:

@@ -118,7 +118,7 @@ def _new_folder(grafana: Grafana, title: str) -> str:
 
 def _expect(answer: Answer, kind: type, grafana: Grafana, about: str) -> Any:
     if answer.status != http.HTTPStatus.OK or not isinstance(answer.content, kind):
-        raise TachoscopeError(f"{grafana.url} answers {answer.status} about {about}: {answer.words}")
+        raise TachoscopeError(f"{grafana.url} answers {answer.status} about {about}: {answer.text}")
     return answer.content
 
 
@@ -136,7 +136,7 @@ def _there(grafana: Grafana, uid: str) -> _There | None:
         mark = ours["fingerprint"] if ours else ""
         return _There(version, str(meta.get("folderUid", "")), by, mark, bool(meta.get("provisioned")))
     except (KeyError, TypeError, ValueError, AttributeError):
-        what = f"{grafana.url} answers {answer.status} about the board {uid}: {answer.words}"
+        what = f"{grafana.url} answers {answer.status} about the board {uid}: {answer.text}"
         raise TachoscopeError(what, fix="its version is perhaps older than 11") from None
 
 
@@ -176,7 +176,7 @@ def _pushed(grafana: Grafana, board: Json, folder: str, there: _There | None) ->
     status = answer.content.get("status", "") if isinstance(answer.content, dict) else ""
     why = {
         "version-mismatch": "somebody changed it at this moment: push again",
-        "name-exists": f"another board has its title or uid ({answer.words}): rename or delete it, or choose another --folder",
+        "name-exists": f"another board has its title or uid ({answer.text}): rename or delete it, or choose another --folder",
         "plugin-dashboard": "it belongs to a plugin of Grafana's",
-    }.get(status, f"Grafana answers {answer.status}: {answer.words}")
+    }.get(status, f"Grafana answers {answer.status}: {answer.text}")
     return Done(board["uid"], "refused", why)

@@ -42,17 +42,17 @@ def main() -> None:
     style()
     context = current()
     pages = [
-        st.Page(_shown(show, context), title=title, icon=icon, url_path=path)
+        st.Page(_guarded(show, context), title=title, icon=icon, url_path=path)
         for path, title, icon, show in PAGES
         if path != "upload" or context.settings.uploads
     ]
     context.pages.update({page.url_path: page for page in pages})
     # The page at the root has no path of its own, and boards link to /jobs.
-    root = st.Page(_shown(jobs.show, context), title="Jobs", url_path="home", default=True, visibility="hidden")
+    root = st.Page(_guarded(jobs.show, context), title="Jobs", url_path="home", default=True, visibility="hidden")
     st.navigation([root, *pages], position="sidebar").run()
 
 
-def _shown(show: Callable[[Context], None], context: Context) -> Callable[[], None]:
+def _guarded(show: Callable[[Context], None], context: Context) -> Callable[[], None]:
     """Return the page as Streamlit calls it: what cannot be read is told on it, and never a traceback."""
 
     def run() -> None:

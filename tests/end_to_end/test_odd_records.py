@@ -24,7 +24,7 @@ from tachoscope_core.storage import spool
 from tachoscope_core.storage.store import Store
 from tachoscope_show.report import html as render_html
 from tachoscope_show.report import text as render_text
-from tachoscope_watch.look import look
+from tachoscope_watch.look import judge_job
 
 WRITER = "00000000-0000-4000-8000-000000000000"
 
@@ -176,4 +176,4 @@ def test_one_broken_object_costs_the_store_only_that_object(tmp_path: Path) -> N
         found = load.from_store(store, "odd")
         assert found.source.records >= whole.source.records - 1
         assert found.source.broken_objects == (content != b"")
-        assert look(store, "odd", T0 + 62.0, 600.0) is not None
+        assert judge_job(store, "odd", T0 + 62.0, 600.0) is not None

@@ -46,7 +46,7 @@ def test_batches_of_uneven_length_are_told_and_their_size_is_recorded(tmp_path: 
     assert all(size % 256 == 0 for size in sizes)  # 16 samples of 16 numbers a time step
     steps = aligned(job)
     late = stragglers.late_by_computing(steps, losses.attribute(steps))
-    (candidate,) = data_imbalance.judge(steps, late, losses.attribute(steps)).candidates
+    (candidate,) = data_imbalance.classify(steps, late, losses.attribute(steps)).candidates
     assert candidate.ranks == "all"
     values = {row.signal.split(" of ")[0]: row.value for row in candidate.evidence}
     assert values["correlation"] >= 0.9

@@ -82,7 +82,7 @@ def test_what_is_measured_of_the_period_is_cut_and_a_stop_is_told() -> None:
 
 def test_an_overdrawn_budget_is_negative_and_a_hopeless_one_a_factor() -> None:
     texts = {0.343: "34 %", 0.0: "0 %", -0.5: "-50 %", -25.0: "-25x", None: "-"}
-    assert {left: slo_words.left(replace(BUDGET, left=left)) for left in texts} == texts
+    assert {left: slo_words.budget_left(replace(BUDGET, left=left)) for left in texts} == texts
 
 
 def test_the_burn_that_is_shown_is_of_the_tier_that_fires_or_else_the_shortest_with_events() -> None:

@@ -29,12 +29,12 @@ def test_what_changed_is_told_and_nothing_else_is_judged_again(tmp_path: Path) -
     watch = Watch(Settings(str(tmp_path), port=0), Told())  # type: ignore[arg-type]
     try:
         with ThreadPoolExecutor(1) as pool:
-            watch.look(pool)
+            watch.run_cycle(pool)
             as_if(watch, stuck="running", again="hung")
             before, number = views_of(watch), watch.round.number
             time.sleep(0.01)
 
-            watch.glance(pool)
+            watch.check_hangs(pool)
 
             after = views_of(watch)
             assert {job: view.state for job, view in after.items()} == {"stuck": "hung", "again": "running", "calm": "running"}
@@ -45,7 +45,7 @@ def test_what_changed_is_told_and_nothing_else_is_judged_again(tmp_path: Path) -
             assert [value for _, value in ended] == [watch.round.ended], "a glance is not a cycle"
 
             told = watch.round
-            watch.glance(pool)
+            watch.check_hangs(pool)
             assert watch.round is told, "nothing changed"
     finally:
         watch.web.stop()

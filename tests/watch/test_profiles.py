@@ -193,5 +193,5 @@ def looked_at(folder: Path, address: str, **settings: Any) -> Watch:
     well(folder, "job")
     watch = Watch(Settings(str(folder), address, port=0, **settings), Told())  # type: ignore[arg-type]
     with ThreadPoolExecutor(1) as pool:
-        watch.look(pool)
+        watch.run_cycle(pool)
     return watch

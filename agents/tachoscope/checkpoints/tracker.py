@@ -63,7 +63,7 @@ class Checkpoints:
         self._probe.timeline.enter(phases.CHECKPOINT)  # first, and left last: all that blocks is in the phase
         self._annotations.begin(CHECKPOINT)
         call = self.saves.begin()
-        call.after_notice = call.after_notice or self._notices.look()
+        call.after_notice = call.after_notice or self._notices.poll()
         return call
 
     def save_end(self, *, raised: bool) -> None:
@@ -77,13 +77,13 @@ class Checkpoints:
         if call is None or raised or not wrote or not step:
             return
         if call.completion is None:
-            self._whole(call, step)
+            self._complete(call, step)
             return
         returned = time.monotonic()
 
         def done(future: Future[Any]) -> None:
             if self._probe.on and not future.cancelled() and future.exception() is None:
-                self._whole(call, step, background_seconds=time.monotonic() - returned)
+                self._complete(call, step, background_seconds=time.monotonic() - returned)
 
         call.completion.add_done_callback(done)
 
@@ -94,16 +94,16 @@ class Checkpoints:
 
     def saved_in_background(self, target: Any, began: float) -> None:
         """Another thread of the job saved to a path while training went on."""
-        call = Call(took_part=1, began=began, after_notice=self._notices.look())
+        call = Call(took_part=1, began=began, after_notice=self._notices.poll())
         call.reference = references.reference_of(target)
         file = written(target)
         call.files = [file] if file else []
         call.bytes = os.stat(call.reference).st_size if file else 0
-        self._whole(call, self._probe.steps, background_seconds=time.monotonic() - began, asynchronous=True)
+        self._complete(call, self._probe.steps, background_seconds=time.monotonic() - began, asynchronous=True)
 
     def said_saved(self, *, reference: str | os.PathLike[str], seconds: float, size_bytes: int) -> None:
         """The job says that it saved a checkpoint in a format of its own."""
-        call = Call(reference=references.reference_of(reference), bytes=size_bytes, after_notice=self._notices.look())
+        call = Call(reference=references.reference_of(reference), bytes=size_bytes, after_notice=self._notices.poll())
         call.blocking_seconds = seconds
         file = written(reference)
         if file is not None and os.path.isfile(file.path):
@@ -111,7 +111,7 @@ class Checkpoints:
             call.bytes = size_bytes or os.path.getsize(file.path)
         self._write_saved(call, self._probe.steps_in_parameters, 0.0, asynchronous=False)
 
-    def _whole(self, call: Call, step: int, *, background_seconds: float = 0.0, asynchronous: bool = False) -> None:
+    def _complete(self, call: Call, step: int, *, background_seconds: float = 0.0, asynchronous: bool = False) -> None:
         """A checkpoint is whole. One that is named as temporary is a checkpoint when it has its own name."""
         asynchronous = asynchronous or call.completion is not None
         _add_files(call)

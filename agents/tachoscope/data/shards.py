@@ -161,7 +161,7 @@ class Reading:
             if error is not None:
                 self.failed(error)
             elif not self._is_settled:
-                size = arguments.whole(self._size_bytes, "shard(size_bytes)") or _size(self._shard)
+                size = arguments.as_integer(self._size_bytes, "shard(size_bytes)") or _size(self._shard)
                 RECORDS.read(_name(self._shard), size_bytes=size, seconds=time.monotonic() - self._began)
 
 

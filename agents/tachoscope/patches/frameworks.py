@@ -14,7 +14,7 @@ from typing import Any
 
 from tachoscope.lineage import hyperparameters as framework_hyperparameters
 from tachoscope.patches.torch_checkpoints import argument, loading, saving
-from tachoscope.patches.wrap import Function, quietly, wrap
+from tachoscope.patches.wrap import Function, call_guarded, wrap
 from tachoscope.process.import_hook import after_import
 from tachoscope.training.probe import Probe
 
@@ -39,13 +39,13 @@ def _evaluating(probe: Probe) -> Callable[[Function], Function]:
 
     def wrapper_of(original: Function) -> Function:
         def call(*args: Any, **kwargs: Any) -> Any:
-            if not probe.mine():
+            if not probe.in_watched_thread():
                 return original(*args, **kwargs)
-            quietly(probe, probe.timeline.begin_evaluation)
+            call_guarded(probe, probe.timeline.begin_evaluation)
             try:
                 return original(*args, **kwargs)
             finally:
-                quietly(probe, probe.end_evaluation)
+                call_guarded(probe, probe.end_evaluation)
 
         return call
 
@@ -57,15 +57,15 @@ def _step_after(probe: Probe, optimizer_steps: Callable[[], bool]) -> Callable[[
 
     def wrapper_of(original: Function) -> Function:
         def call(*args: Any, **kwargs: Any) -> Any:
-            if not probe.mine():
+            if not probe.in_watched_thread():
                 return original(*args, **kwargs)
             previous, probe.rule.explicit = probe.rule.explicit, True
             try:
                 return original(*args, **kwargs)
             finally:
                 probe.rule.explicit = previous  # a loop of the user's own may follow
-                if quietly(probe, optimizer_steps):
-                    quietly(probe, probe.end_step)
+                if call_guarded(probe, optimizer_steps):
+                    call_guarded(probe, probe.end_step)
 
         return call
 
@@ -77,7 +77,7 @@ def _framework_steps(probe: Probe, *, begin: bool) -> Callable[[Function], Funct
 
     def wrapper_of(original: Function) -> Function:
         def call(*args: Any, **kwargs: Any) -> Any:
-            if probe.mine():
+            if probe.in_watched_thread():
                 probe.rule.explicit = begin
             return original(*args, **kwargs)
 
@@ -92,8 +92,8 @@ def _handing_out(probe: Probe) -> Callable[[Function], Function]:
     def wrapper_of(original: Function) -> Function:
         def hand_out(self: Any) -> Iterator[Any]:
             for batch in original(self):
-                if probe.mine():
-                    quietly(probe, probe.batch_handed_out)
+                if probe.in_watched_thread():
+                    call_guarded(probe, probe.batch_handed_out)
                 yield batch
 
         return hand_out
@@ -115,9 +115,9 @@ def _lightning_asynchronous(probe: Probe, module: ModuleType) -> None:
     def save_of(original: Function) -> Function:
         def save_checkpoint(self: Any, *args: Any, **kwargs: Any) -> None:
             original(self, *args, **kwargs)
-            if probe.mine() and probe.checkpoints.saves.depth:
+            if probe.in_watched_thread() and probe.checkpoints.saves.depth:
                 # It writes with one thread, so that what is asked of this thread now is done after the checkpoint is whole.
-                quietly(probe, probe.checkpoints.completes_with, self._executor.submit(_raise_error_of, self))
+                call_guarded(probe, probe.checkpoints.completes_with, self._executor.submit(_raise_error_of, self))
 
         return save_checkpoint
 

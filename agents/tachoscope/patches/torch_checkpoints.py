@@ -16,7 +16,7 @@ from typing import Any
 
 from tachoscope.checkpoints.checkpoint_name import reference_of
 from tachoscope.checkpoints.save_nesting import Call, json_files, size_of, written
-from tachoscope.patches.wrap import Function, during, quietly, wrap
+from tachoscope.patches.wrap import Function, during, call_guarded, wrap
 from tachoscope.process.import_hook import after_import
 from tachoscope.timing import phases
 from tachoscope.training.probe import Probe
@@ -43,10 +43,10 @@ def install(probe: Probe, torch: ModuleType) -> None:
 def argument(name: str, position: int) -> NameOf:
     """Return what gives this argument of a call, None where it was left out."""
 
-    def of(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> Any:  # noqa: ARG001
+    def value(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> Any:  # noqa: ARG001
         return kwargs.get(name, args[position] if len(args) > position else None)
 
-    return of
+    return value
 
 
 def _safetensors(probe: Probe, module: Any) -> None:
@@ -58,7 +58,7 @@ def _renames(probe: Probe, original: Function) -> Function:
     def rename(source: Any, target: Any, *args: Any, **kwargs: Any) -> None:
         original(source, target, *args, **kwargs)
         if probe.on and not args and not kwargs and isinstance(source, (str, bytes, os.PathLike)):
-            quietly(probe, probe.checkpoints.renamed, source, target)
+            call_guarded(probe, probe.checkpoints.renamed, source, target)
 
     return rename
 
@@ -67,24 +67,24 @@ def _renames(probe: Probe, original: Function) -> Function:
 
 
 def _within_save(probe: Probe, original: Function, args: Any, kwargs: Any, returned: Callable[[Call, Any], None]) -> Any:
-    call = quietly(probe, probe.checkpoints.save_begin)
+    call = call_guarded(probe, probe.checkpoints.save_begin)
     raised = True
     try:
         result = original(*args, **kwargs)
         if call is not None:
-            quietly(probe, returned, call, result)
+            call_guarded(probe, returned, call, result)
         raised = False
         return result
     finally:
         if call is not None:
-            quietly(probe, probe.checkpoints.save_end, raised=raised)
+            call_guarded(probe, probe.checkpoints.save_end, raised=raised)
 
 
 def saving(probe: Probe, original: Function, *, name_of: NameOf = lambda *_: None) -> Function:
     """Return a function that saves by calls within it, timed, with one record of all that these saved."""
 
     def save(*args: Any, **kwargs: Any) -> Any:
-        if not probe.mine():
+        if not probe.in_watched_thread():
             return original(*args, **kwargs)
 
         def returned(call: Call, result: Any) -> None:
@@ -101,10 +101,10 @@ def _saves_file(probe: Probe, target_of: NameOf, original: Function) -> Function
     """Return a function that saves to a path or file object, recorded; by another thread to a path as well."""
 
     def save(*args: Any, **kwargs: Any) -> Any:
-        target = quietly(probe, target_of, args, kwargs, None)
-        if not probe.mine():
+        target = call_guarded(probe, target_of, args, kwargs, None)
+        if not probe.in_watched_thread():
             return _save_in_background(probe, original, args, kwargs, target)
-        before = quietly(probe, _position_of, target) or 0
+        before = call_guarded(probe, _position_of, target) or 0
 
         def returned(call: Call, _: Any) -> None:
             call.took_part += 1
@@ -127,7 +127,7 @@ def _save_in_background(probe: Probe, original: Function, args: Any, kwargs: Any
     began = time.monotonic()
     result = original(*args, **kwargs)
     if probe.on and probe.steps and isinstance(target, (str, os.PathLike)):
-        quietly(probe, probe.checkpoints.saved_in_background, target, began)
+        call_guarded(probe, probe.checkpoints.saved_in_background, target, began)
     return result
 
 
@@ -143,7 +143,7 @@ def _distributed_checkpoints(probe: Probe, module: Any) -> None:
 
 def _saves_distributed(probe: Probe, original: Function) -> Function:
     def save(*args: Any, **kwargs: Any) -> Any:
-        if not probe.mine():
+        if not probe.in_watched_thread():
             return original(*args, **kwargs)
         around = probe.checkpoints.saves.current if probe.checkpoints.saves.depth else None
         bytes_before, files_before = (around.bytes, len(around.files)) if around is not None else (0, 0)
@@ -187,22 +187,22 @@ def _rank_in_files(kwargs: Mapping[str, Any]) -> int:
 
 
 def _within_load(probe: Probe, original: Function, args: Any, kwargs: Any, returned: Callable[[Call, Any], None]) -> Any:
-    call = quietly(probe, probe.checkpoints.load_begin)
+    call = call_guarded(probe, probe.checkpoints.load_begin)
     try:
         result = original(*args, **kwargs)
         if call is not None:
-            quietly(probe, returned, call, result)
+            call_guarded(probe, returned, call, result)
         return result
     finally:
         if call is not None:
-            quietly(probe, probe.checkpoints.load_end)
+            call_guarded(probe, probe.checkpoints.load_end)
 
 
 def loading(probe: Probe, original: Function, *, name_of: NameOf) -> Function:
     """Return a function that restores from what `name_of` tells, timed, with one record; None: it restores nothing."""
 
     def load(*args: Any, **kwargs: Any) -> Any:
-        if not probe.on or not quietly(probe, probe.checkpoints.may_load):
+        if not probe.on or not call_guarded(probe, probe.checkpoints.may_load):
             return original(*args, **kwargs)
 
         def returned(call: Call, result: Any) -> None:
@@ -217,9 +217,9 @@ def loading(probe: Probe, original: Function, *, name_of: NameOf) -> Function:
 
 def _loads_file(probe: Probe, target_of: NameOf, original: Function) -> Function:
     def load(*args: Any, **kwargs: Any) -> Any:
-        if not probe.on or not quietly(probe, probe.checkpoints.may_load):
+        if not probe.on or not call_guarded(probe, probe.checkpoints.may_load):
             return original(*args, **kwargs)
-        target = quietly(probe, target_of, args, kwargs, None)
+        target = call_guarded(probe, target_of, args, kwargs, None)
 
         def returned(call: Call, result: Any) -> None:
             if probe.checkpoints.counts(result, target):
@@ -240,20 +240,20 @@ def _makes_optimizer_state(probe: Probe, original: Function) -> Function:
     """Return what makes an optimizer's state, to be read into, by a step that changes nothing: it is none of the job's."""
 
     def make(*args: Any, **kwargs: Any) -> Any:
-        if not probe.mine():
+        if not probe.in_watched_thread():
             return original(*args, **kwargs)
-        quietly(probe, probe.optimizer_begin)  # what steps within it is nested
+        call_guarded(probe, probe.optimizer_begin)  # what steps within it is nested
         try:
             return original(*args, **kwargs)
         finally:
-            quietly(probe, probe.optimizer_left)
+            call_guarded(probe, probe.optimizer_left)
 
     return make
 
 
 def _loads_distributed(probe: Probe, original: Function) -> Function:
     def load(*args: Any, **kwargs: Any) -> Any:
-        if not probe.on or not quietly(probe, probe.checkpoints.may_load):
+        if not probe.on or not call_guarded(probe, probe.checkpoints.may_load):
             return original(*args, **kwargs)
 
         def returned(call: Call, _: Any) -> None:

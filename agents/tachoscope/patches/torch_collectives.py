@@ -64,13 +64,13 @@ class _Groups:
         self._of_world: tuple[str, list[int]] = "", []
         self._known: weakref.WeakKeyDictionary[Any, tuple[str, list[int]]] = weakref.WeakKeyDictionary()
 
-    def of(self, group: Any) -> tuple[str, list[int]]:
+    def name_and_ranks(self, group: Any) -> tuple[str, list[int]]:
         """Return the name, empty for all ranks, and the global ranks of a process group; None is the one of all ranks."""
         if group is None:
             group = self._member.WORLD
             if group is self._world:  # most calls: a look into the dictionary costs more than all else here
                 return self._of_world
-            self._world, self._of_world = group, self.of(group)
+            self._world, self._of_world = group, self.name_and_ranks(group)
             return self._of_world
         found = self._known.get(group)
         if found is None:
@@ -103,7 +103,7 @@ class _Reader:
                 size = max(size, sum(one.nbytes for one in value))
             elif isinstance(value, self._process_group):
                 group = value
-        called, ranks = self._groups.of(group)
+        called, ranks = self._groups.name_and_ranks(group)
         return size, called, len(ranks)
 
 
@@ -117,14 +117,14 @@ def _blocking(probe: Probe, name: str, reader: _Reader) -> Callable[[Function], 
     def wrapper_of(original: Function) -> Function:
         def call(*args: Any, **kwargs: Any) -> Any:
             timeline, sums = probe.timeline, probe.collectives
-            if is_compiling() or timeline.phase in _TAKE_THEIR_COLLECTIVES or not probe.entered(phases.COLLECTIVE):
+            if is_compiling() or timeline.phase in _TAKE_THEIR_COLLECTIVES or not probe.begin_phase(phases.COLLECTIVE):
                 return original(*args, **kwargs)
             begin = timeline.last
             sums.peer = NOBODY
             try:
                 result = original(*args, **kwargs)
             finally:
-                probe.left()
+                probe.end_phase()
             try:
                 found = reader.read(args, kwargs)
                 if found is not None:
@@ -151,11 +151,13 @@ def _aimed(probe: Probe, name: str, groups: _Groups) -> Callable[[Function], Fun
     def wrapper_of(original: Function) -> Function:
         def call(*args: Any, **kwargs: Any) -> Any:
             work = original(*args, **kwargs)
-            if len(args) < 3 or not probe.mine():  # torch gives all by position: group, tensors, rank in the group, tag
+            if (
+                len(args) < 3 or not probe.in_watched_thread()
+            ):  # torch gives all by position: group, tensors, rank in the group, tag
                 return work
             try:
                 group, tensors, peer = args[:3]
-                called, ranks = groups.of(group)
+                called, ranks = groups.name_and_ranks(group)
                 other = ranks[peer]
                 probe.collectives.peer = other
                 if probe.timeline.phase not in _TAKE_THEIR_COLLECTIVES and tensors[0].is_cpu:
@@ -179,13 +181,13 @@ def _waiting(probe: Probe) -> Callable[[Function], Function]:
     def wrapper_of(original: Function) -> Function:
         def wait(self: Any, *args: Any, **kwargs: Any) -> Any:
             timeline = probe.timeline
-            if is_compiling() or timeline.phase in _TAKE_THEIR_COLLECTIVES or not probe.entered(phases.COLLECTIVE):
+            if is_compiling() or timeline.phase in _TAKE_THEIR_COLLECTIVES or not probe.begin_phase(phases.COLLECTIVE):
                 return original(self, *args, **kwargs)
             begin = timeline.last
             try:
                 return original(self, *args, **kwargs)
             finally:
-                probe.left()
+                probe.end_phase()
                 try:
                     if probe.collectives.waited(self, timeline.last - begin) in _POINT_TO_POINT:
                         probe.exchanged()

@@ -20,7 +20,7 @@ from typing import Any
 from tachoscope.patches import torch_checkpoints as checkpoint_patches
 from tachoscope.patches import torch_collectives as collective_patches
 from tachoscope.patches import torch_models
-from tachoscope.patches.wrap import Function, during, quietly, wrap
+from tachoscope.patches.wrap import Function, during, call_guarded, wrap
 from tachoscope.sampling import loader_workers
 from tachoscope.sampling.model_calls import ModelCalls
 from tachoscope.timing import phases
@@ -50,7 +50,7 @@ def _loaders(probe: Probe) -> None:
 
     def next_of(original: Function) -> Function:
         def next_batch(self: Any) -> Any:
-            if get_ident() != probe.thread_ident and not probe.mine():
+            if get_ident() != probe.thread_ident and not probe.in_watched_thread():
                 return original(self)
             try:
                 probe.batch_begin(self, grad_enabled=is_grad_enabled())
@@ -130,8 +130,8 @@ def _backward(probe: Probe, torch: ModuleType) -> None:
         def backward(*args: Any, **kwargs: Any) -> Any:
             if is_compiling():
                 return original(*args, **kwargs)
-            if get_ident() != probe.thread_ident and not probe.mine():
-                quietly(probe, probe.gradients_elsewhere)
+            if get_ident() != probe.thread_ident and not probe.in_watched_thread():
+                call_guarded(probe, probe.gradients_elsewhere)
                 if get_ident() != probe.thread_ident:
                     return original(*args, **kwargs)
             try:
@@ -159,7 +159,7 @@ def _optimizers(probe: Probe) -> None:
 
     def before(optimizer: Any, args: Any, kwargs: Any) -> Any:  # noqa: ARG001
         try:
-            if is_compiling() or (get_ident() != probe.thread_ident and not probe.mine()):
+            if is_compiling() or (get_ident() != probe.thread_ident and not probe.in_watched_thread()):
                 return None
             closure = kwargs.get("closure", args[1] if len(args) > 1 else None) if kwargs or len(args) > 1 else None
             if not callable(closure):
@@ -175,7 +175,7 @@ def _optimizers(probe: Probe) -> None:
 
     def after(optimizer: Any, args: Any, kwargs: Any) -> None:  # noqa: ARG001
         try:
-            if is_compiling() or (get_ident() != probe.thread_ident and not probe.mine()):
+            if is_compiling() or (get_ident() != probe.thread_ident and not probe.in_watched_thread()):
                 return
             if probe.integrity is not None:
                 probe.integrity.optimizer_stepped(optimizer)
@@ -189,13 +189,13 @@ def _optimizers(probe: Probe) -> None:
 
 def _closure(probe: Probe, original: Function) -> Function:
     def closure(*args: Any, **kwargs: Any) -> Any:
-        if not probe.mine():
+        if not probe.in_watched_thread():
             return original(*args, **kwargs)
-        quietly(probe, probe.closure_begin)
+        call_guarded(probe, probe.closure_begin)
         try:
             return original(*args, **kwargs)
         finally:
-            quietly(probe, probe.closure_end)
+            call_guarded(probe, probe.closure_end)
 
     return closure
 
@@ -204,7 +204,7 @@ def _modes(probe: Probe, torch: ModuleType) -> None:
     def train_of(original: Function) -> Function:
         def train(self: Any, mode: bool = True) -> Any:  # noqa: FBT001, FBT002  # torch's own signature
             if probe.on and get_ident() == probe.thread_ident:
-                quietly(probe, probe.mode_changed, training=bool(mode))
+                call_guarded(probe, probe.mode_changed, training=bool(mode))
             return original(self, mode)
 
         return train
@@ -239,12 +239,12 @@ def _copies(probe: Probe, torch: ModuleType) -> None:
         def copy(self: Any, *args: Any, **kwargs: Any) -> Any:
             if is_compiling() or probe.device is None or self.is_cuda or not is_copy(args, kwargs):
                 return original(self, *args, **kwargs)
-            before = quietly(probe, probe.copy_begin)
+            before = call_guarded(probe, probe.copy_begin)
             try:
                 return original(self, *args, **kwargs)
             finally:
                 if before is not None:
-                    quietly(probe, probe.copy_end, before)
+                    call_guarded(probe, probe.copy_end, before)
 
         return copy
 

@@ -27,17 +27,17 @@ def during(probe: Probe, phase: int, original: Function) -> Function:
     from torch.compiler import is_compiling
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        if is_compiling() or not probe.entered(phase):
+        if is_compiling() or not probe.begin_phase(phase):
             return original(*args, **kwargs)
         try:
             return original(*args, **kwargs)
         finally:
-            probe.left()
+            probe.end_phase()
 
     return call
 
 
-def quietly(probe: Probe, function: Callable[..., T], *args: Any, **kwargs: Any) -> T | None:
+def call_guarded(probe: Probe, function: Callable[..., T], *args: Any, **kwargs: Any) -> T | None:
     """Return what the probe's own function returns; a fault of it ends the watching, not the job. Raises what is the job's."""
     try:
         return function(*args, **kwargs)

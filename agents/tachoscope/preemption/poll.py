@@ -37,9 +37,9 @@ class Notices:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
                 os.close(os.open(os.path.join(self._directory, ASKS), flags, 0o600))
         self._ask_at = time.monotonic() + LOOK_SECONDS
-        return self.look()
+        return self.poll()
 
-    def look(self) -> bool:
+    def poll(self) -> bool:
         """Return whether there is a notice, now; once there was one there is."""
         if self._directory and not self._given:
             self._given = os.path.exists(os.path.join(self._directory, NOTICE))

@@ -44,7 +44,7 @@ class ProfileClient:
         self._socket: socket.socket | None = None
         self._ask_at = 0.0
 
-    def look(self, *, idle: bool) -> Order | None:
+    def poll(self, *, idle: bool) -> Order | None:
         """Ask if it is time to, and return what an answer to the question before asks for."""
         try:
             order = self._answer()

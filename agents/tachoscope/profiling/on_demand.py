@@ -20,10 +20,10 @@ class Profiles:
         self.recording: ProfileRecording | None = None
         self._client = ProfileClient(environ.get("KINETO_IPC_SOCKET_DIR")) if wanted(environ) else None
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Ask the node's agent, every few seconds; called by the sampler's thread. Never raises, never waits."""
         if self._client is not None:
-            order = self._client.look(idle=self.recording is None)
+            order = self._client.poll(idle=self.recording is None)
             if order is not None and self.recording is None:
                 self.recording = ProfileRecording(order)
 

@@ -101,7 +101,7 @@ class WorkerSampler:
                     self._lines.clear()
 
     def _tick(self) -> None:
-        for taken in self._running.take():
+        for taken in self._running.drain():
             self._count(lines_of(taken.places))
         if procfs.thread_waits_for(self._thread_id) in _WORKING or not self._running.on:
             self._count(chain_of(sys._current_frames().get(self._thread_ident)))

@@ -95,7 +95,7 @@ class RunningStacks:
             return False
         return self.on
 
-    def take(self) -> list[Taken]:
+    def drain(self) -> list[Taken]:
         """Return what was taken since the last call; from any thread."""
         if not self.on:
             return []

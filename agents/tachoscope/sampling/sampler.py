@@ -144,7 +144,7 @@ class Sampler:
         if workers and self._ticks % _WORKER_CPU_EVERY_TICKS == 0:
             self._read_workers()
         self._learn()
-        for taken in self._running.take():
+        for taken in self._running.drain():
             phase = self._watched.phase_of(taken.phase, without_gradients=taken.without_gradients)
             if phase != BACKWARD:
                 self._seen(phase, "cpu", lines_of(taken.places))

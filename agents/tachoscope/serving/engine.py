@@ -34,7 +34,7 @@ class Engine:
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self.name, self.model = arguments.text(name), arguments.text(model)
-        self.capacity = arguments.whole(capacity, "engine(capacity)")
+        self.capacity = arguments.as_integer(capacity, "engine(capacity)")
         self._used = used
         self._clock = clock
         self.forget()
@@ -73,9 +73,12 @@ class Engine:
             running: requests in the batch. waiting: those that wait, from now until it is said again.
             kv_used: share of the KV cache in use, 0 to 1. preempted: requests put back in the queue since the last iteration.
         """
-        said = _whole(running, "batch(running)"), _whole(waiting, "batch(waiting)"), _ratio(kv_used, "batch(kv_used)")
-        tokens = arguments.whole(prefill_tokens, "batch(prefill_tokens)"), arguments.whole(decode_tokens, "batch(decode_tokens)")
-        return Batch(self, tokens, said, arguments.whole(preempted, "batch(preempted)"))
+        said = _as_integer(running, "batch(running)"), _as_integer(waiting, "batch(waiting)"), _ratio(kv_used, "batch(kv_used)")
+        tokens = (
+            arguments.as_integer(prefill_tokens, "batch(prefill_tokens)"),
+            arguments.as_integer(decode_tokens, "batch(decode_tokens)"),
+        )
+        return Batch(self, tokens, said, arguments.as_integer(preempted, "batch(preempted)"))
 
     def loading(self) -> Loading:
         """Return the context in which the engine is not ready yet, such as while it reads its weights."""
@@ -86,7 +89,7 @@ class Engine:
         self._used()
         with self._lock:
             self._pass()
-            self._say(None, _whole(waiting, "update(waiting)"), _ratio(kv_used, "update(kv_used)"))
+            self._say(None, _as_integer(waiting, "update(waiting)"), _ratio(kv_used, "update(kv_used)"))
 
     def begin(self, running: int | None, waiting: int | None, kv_used: float | None) -> int:
         """A batch begins; return when, in nanoseconds."""
@@ -166,8 +169,8 @@ class Engine:
             self._kv_used = kv_used
 
 
-def _whole(value: int | None, name: str) -> int | None:
-    return None if value is None else arguments.whole(value, name)
+def _as_integer(value: int | None, name: str) -> int | None:
+    return None if value is None else arguments.as_integer(value, name)
 
 
 def _ratio(value: float | None, name: str) -> float | None:

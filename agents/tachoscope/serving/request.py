@@ -120,7 +120,7 @@ class Request:
 
     def token(self, count: int = 1) -> None:
         """Say that tokens come, now: the first ends the time to first token, and each has its time from the one before."""
-        count = arguments.whole(count, "token(count)")
+        count = arguments.as_integer(count, "token(count)")
         if count > 0:
             now = self._clock()
             with self._lock:
@@ -179,9 +179,9 @@ class Request:
             "wall_seconds": (self.ended_ns - arrived) / 1e9,
             "phase_seconds": {state: used / 1e9 for state, used in spent if used} if self._entered else {},
             "outcome": self.outcome,
-            "status": arguments.whole(self.status, "status"),
-            "tokens_in": arguments.whole(self.tokens_in, "tokens_in"),
-            "tokens_out": arguments.whole(self.tokens_out, "tokens_out"),
+            "status": arguments.as_integer(self.status, "status"),
+            "tokens_in": arguments.as_integer(self.tokens_in, "tokens_in"),
+            "tokens_out": arguments.as_integer(self.tokens_out, "tokens_out"),
             "model": arguments.text(self.model),
             "version": arguments.text(self.version),
             "first_token_seconds": (first - arrived) / 1e9 if first else None,

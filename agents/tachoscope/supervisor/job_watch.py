@@ -107,7 +107,7 @@ class JobWatch:
     _hung_at: float | None = None
     _gone_time: float = 0.0
 
-    def take(self, record: records.AnyRecord, now: float, unix_seconds: float) -> None:
+    def add_record(self, record: records.AnyRecord, now: float, unix_seconds: float) -> None:
         """Take a record of any process of the job; `now` is the monotonic clock's.
 
         Those of who watches from outside are none of a process of the job, and are left alone. So are those that others than ranks
@@ -159,7 +159,7 @@ class JobWatch:
             if not process.gone_time:
                 process.alive_time = unix_seconds
 
-    def gone(self, writer: str, unix_seconds: float) -> None:
+    def add_exit(self, writer: str, unix_seconds: float) -> None:
         """Note that a process is gone. It is judged at the next `judge`: take its last records before that."""
         self.exits.forget(writer)
         process = self.processes.get(writer)
@@ -172,7 +172,7 @@ class JobWatch:
             self._gone_time = process.gone_time = max(unix_seconds, self._gone_time + 1e-6)
             self._ended.append(process)
 
-    def judge(self, now: float) -> list[Event]:
+    def new_events(self, now: float) -> list[Event]:
         """Return what is new: failures in the order in which the processes ended, restarts, a hang."""
         events, self._events = self._events, []
         ended, self._ended = self._ended, []

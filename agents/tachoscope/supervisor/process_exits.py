@@ -39,7 +39,7 @@ class Exits:
         """Return whether the process is followed, and lives as far as is known."""
         return writer in self._descriptors
 
-    def gone(self) -> list[str]:
+    def newly_exited(self) -> list[str]:
         """Return the writers whose processes ended since the last time, in the order in which they did."""
         found = [self._writers[descriptor] for descriptor, _ in self._poll.poll(0)]  # epoll reports them first in, first out
         for writer in found:

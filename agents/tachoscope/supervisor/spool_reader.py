@@ -44,7 +44,7 @@ class RunReader:
             found += _new_lines(tail)
         return found
 
-    def gone(self) -> list[str]:
+    def newly_exited(self) -> list[str]:
         """Return the writers that no longer hold the lock on their newest segment, each once. `lines` then has their last words."""
         newest: dict[str, int] = {}
         for tail in self._tails.values():

@@ -80,7 +80,7 @@ class Checks:
         """
         return step % self.every == 0 or self._bad_losses == 1
 
-    def look(self) -> dict[str, Any] | None:
+    def run(self) -> dict[str, Any] | None:
         """Return the fields of an `IntegrityEvent`, None without parameters. A fault ends the checks and raises nothing."""
         if self._broken:
             return None

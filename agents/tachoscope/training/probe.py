@@ -107,7 +107,7 @@ class Probe:
 
     # --- the training thread -------------------------------------------------------------------------------------------
 
-    def mine(self) -> bool:
+    def in_watched_thread(self) -> bool:
         """Return whether the calling thread is the one that is watched; the first that trains is. Never raises."""
         try:
             if not self.on:
@@ -122,10 +122,10 @@ class Probe:
             return False
         return True
 
-    def entered(self, phase: int) -> bool:
+    def begin_phase(self, phase: int) -> bool:
         """Begin a phase, if the calling thread is watched; say whether it did, and `left` is to be called. Never raises."""
         try:
-            if not self.mine():
+            if not self.in_watched_thread():
                 return False
             self.timeline.enter(phase)
         except Exception as error:
@@ -133,7 +133,7 @@ class Probe:
             return False
         return True
 
-    def left(self) -> None:
+    def end_phase(self) -> None:
         """End the phase that `entered` began. Never raises."""
         try:
             self.timeline.leave()
@@ -253,7 +253,7 @@ class Probe:
 
     def copy_begin(self) -> str | None:
         """A tensor of the host is about to be copied to the device; return what `copy_end` needs, None if nobody watches."""
-        if self.device is None or not self.entered(phases.HOST_TO_DEVICE):
+        if self.device is None or not self.begin_phase(phases.HOST_TO_DEVICE):
             return None
         if self.timeline.evaluating:
             return ""
@@ -263,7 +263,7 @@ class Probe:
 
     def copy_end(self, before: str) -> None:
         """It is copied, or queued. What was before goes on; where no model will say that it begins, the forward pass does."""
-        self.left()
+        self.end_phase()
         if self.device is not None and before:
             self.device.begin("forward" if before == GAP and not self._has_models else before)
 
@@ -397,7 +397,7 @@ class Probe:
             self.profiles.step_ended(self.steps)
 
     def _check_integrity(self, checks: integrity_checks.Checks) -> None:
-        fields = checks.look()
+        fields = checks.run()
         if fields is not None:
             self.outbox.write(records.IntegrityEvent, step=self.steps, **fields)
 
@@ -429,7 +429,7 @@ class Probe:
         """Write what is queued, and look whether a profile is wanted."""
         self.outbox.flush()
         self.checkpoints.flush()
-        self.profiles.look()
+        self.profiles.poll()
 
     # --- records ---------------------------------------------------------------------------------------------------------
 

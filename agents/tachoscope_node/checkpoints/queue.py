@@ -14,7 +14,7 @@ from typing import get_args
 
 import msgspec
 
-from tachoscope_core.checkpoints.saves import Checkpoint, Said, take
+from tachoscope_core.checkpoints.saves import Checkpoint, Said, add_record
 from tachoscope_core.checkpoints.verification import ReadBack, Result
 from tachoscope_core.metrics import checkpoints as names
 from tachoscope_core.records import records
@@ -109,7 +109,7 @@ class VerifyQueue:
         self.again_seconds = again_seconds
         self.jobs = _load(file)
 
-    def take(self, job: str, uid: int, record: Said, now: float) -> None:
+    def add_record(self, job: str, uid: int, record: Said, now: float) -> None:
         """Take a record of a job that a process of the user `uid` wrote."""
         if record.rank < 0:  # the launcher's and the agent's own
             return
@@ -121,7 +121,7 @@ class VerifyQueue:
                 _started(checks, record)
                 return
             checkpoints = {reference: known.checkpoint for reference, known in checks.known.items()}
-            found = take(checkpoints, record)
+            found = add_record(checkpoints, record)
             if found is None:
                 return
             known = checks.known.get(record.reference)

@@ -14,7 +14,7 @@ import msgspec
 
 import tachoscope_core
 import tachoscope_node
-from tachoscope_core.checkpoints.saves import said
+from tachoscope_core.checkpoints.saves import parse
 from tachoscope_core.checkpoints.verification import ReadBack
 from tachoscope_core.records import records
 from tachoscope_node.checkpoints.queue import Task, VerifyQueue
@@ -79,9 +79,9 @@ class Verifier:
         """Take from a segment's new lines what is said of checkpoints."""
         if not self.settings.verify or segment.address is None:
             return
-        for record in said(lines):
+        for record in parse(lines):
             if (record.job, record.writer) == (segment.address.job, segment.writer):
-                self.queue.take(record.job, segment.uid, record, self._clock())
+                self.queue.add_record(record.job, segment.uid, record, self._clock())
                 self._start()
 
     def _start(self) -> None:

@@ -114,9 +114,9 @@ class Frame:
         not_begun = self._workers.run([entry.run for entry in due], self._deadline)
         for entry in due:
             if entry.run not in not_begun:
-                self._take(entry, now)
+                self._take_outcome(entry, now)
 
-    def _take(self, entry: _Entry, now: float) -> None:
+    def _take_outcome(self, entry: _Entry, now: float) -> None:
         outcome = entry.answer
         if outcome is None:
             entry.running = True
@@ -124,7 +124,7 @@ class Frame:
         interval = NOT_SUPPORTED_SECONDS if outcome.status == "not_supported" else entry.collector.interval_seconds
         following = entry.due + interval
         entry.due = following if following > now else now + interval
-        if _told(outcome) != _told(entry.outcome):
+        if _log_text(outcome) != _log_text(entry.outcome):
             self._log(f"collector {entry.collector.name}: {outcome.status}{': ' if outcome.reason else ''}{outcome.reason}")
         entry.outcome = outcome
         if outcome.status != "failed":
@@ -158,7 +158,7 @@ class Frame:
         ]
 
 
-def _told(outcome: _Outcome | None) -> str:
+def _log_text(outcome: _Outcome | None) -> str:
     """Return what the log knows an outcome as: having no data without a reason is as it should be."""
     usual = outcome is None or (outcome.status == "no_data" and not outcome.reason)
     return "ok" if usual or outcome is None else outcome.status

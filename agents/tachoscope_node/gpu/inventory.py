@@ -54,7 +54,7 @@ class Inventory:
         uuids = {gpu.uuid for gpu in present}
         return sorted((gpu for uuid, gpu in self._gpus.items() if uuid not in uuids), key=lambda gpu: gpu.index)
 
-    def saw(self, gpus: Iterable[Gpu]) -> None:
+    def add_seen(self, gpus: Iterable[Gpu]) -> None:
         """Remember the GPUs that answered, and forget so many of the missing that no more are known than are expected.
 
         A GPU that another has replaced would else be missed for ever.

@@ -33,7 +33,7 @@ class Integrity(msgspec.Struct):
     alike: bool = False
     steps: dict[int, Checked] = {}
 
-    def take(self, event: IntegrityEvent) -> None:
+    def add_event(self, event: IntegrityEvent) -> None:
         """Take what a rank's check found, or that it found nothing."""
         if event.attempt < self.attempt:
             return

@@ -14,14 +14,14 @@ MAX_OPEN_STEPS_IN_A_LOOK = 4096
 """The same within a look: one rank's file is read before the next one's, and each may hold all steps since the last look."""
 
 
-def take(job: Job, rank: Rank, step: StepDone, part: StepStates) -> None:
+def add_step(job: Job, rank: Rank, step: StepDone, part: StepStates) -> None:
     """Take a rank's part of a step, and settle the step if it was the last part of it."""
     parts = job.open_steps.setdefault(step.step, {})
     if rank.rank in parts:  # the step again, by a process started again
         _settle(job, {rank.rank: parts[rank.rank]})
     excused = hang_time.own_excuse_seconds(step)
     parts[rank.rank] = PendingWait(part.wall, part.waiting, part.exchange, step.wall_seconds, excused)
-    if job.whole(parts):
+    if job.has_all_ranks(parts):
         _settle(job, job.open_steps.pop(step.step))
     elif len(job.open_steps) > MAX_OPEN_STEPS_IN_A_LOOK:
         _settle(job, job.open_steps.pop(min(job.open_steps)))
@@ -47,7 +47,7 @@ def settle_earlier(job: Job, rank: Rank, attempt: int) -> None:
 
 
 def _settle(job: Job, parts: dict[int, PendingWait]) -> None:
-    states, late = split_waiting(parts, whole=job.whole(parts))
+    states, late = split_waiting(parts, whole=job.has_all_ranks(parts))
     for rank, seconds in states.items():
         for state, value in seconds.items():
             job.ranks[rank].seconds[state] += value

@@ -93,18 +93,18 @@ class Live:
                 self.rejected["identity"] += 1
                 continue
             try:
-                self._take(directory, record, now)
+                self._add_record(directory, record, now)
             except Exception:  # of this record: those after it, and other jobs, must not be lost with it
                 self.rejected["fault"] += 1
 
-    def _take(self, directory: str, record: records.AnyRecord, now: float) -> None:
+    def _add_record(self, directory: str, record: records.AnyRecord, now: float) -> None:
         # The same clock, on the same host: one in the future, or before the host's start, is forged.
         at = max(min(record.monotonic_ns / 1e9, now), 0.0)
         if directory.startswith(AGENT_DIRECTORY) and isinstance(record, records.CollectiveDone):
             return  # what NCCL told this agent, or one before it, of a rank: no word of the rank itself
         of_service = live_services.of_service(record)
         if of_service is not None:
-            self.services.take(directory, of_service, at, now, self.limits)
+            self.services.add_record(directory, of_service, at, now, self.limits)
             return
         job = self._job(record.job, now)
         if job is None:
@@ -146,7 +146,7 @@ class Live:
                     self.rejected["implausible"] += 1
             case records.IntegrityEvent():
                 job.integrity = job.integrity or Integrity()
-                job.integrity.take(record)
+                job.integrity.add_event(record)
             case records.WorkerFailed():
                 job.worker_failures += 1
             case records.JobEnded():
@@ -195,7 +195,7 @@ class Live:
         if ended is not None:
             self.finished.waiting.append(ended)
 
-    def hold(self, job: Job, *, held: bool, now: float) -> None:
+    def set_held(self, job: Job, *, held: bool, now: float) -> None:
         """Note that this agent watches a job from now on, or no longer."""
         job.held = held
         if held:
@@ -262,7 +262,7 @@ class Live:
         part = attribute(rest, rank.clocks, together=rank.world_size > 1)
         for state, seconds in part.states.items():
             rank.seconds[state] += seconds
-        open_steps.take(job, rank, step, part)
+        open_steps.add_step(job, rank, step, part)
 
     def settle(self) -> None:
         """Settle the steps to which no rank of this node will add. For the end of a look: a rank's end may be read before another's

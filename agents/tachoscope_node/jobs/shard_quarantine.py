@@ -128,7 +128,7 @@ class ShardWatch:
         self._lock = threading.Lock()
         self._jobs: dict[str, _Job] = {}
 
-    def take(self, record: records.AnyRecord) -> None:
+    def add_record(self, record: records.AnyRecord) -> None:
         """Take a record of any kind; those about shards count."""
         if not isinstance(record, records.ShardRead | records.ShardFailed):
             return

@@ -67,24 +67,24 @@ class StandInLauncher:
         for job in live.jobs.values():
             job.held = False  # by the agent before this one
 
-    def heard(self, record: records.AnyRecord) -> None:
+    def add_record(self, record: records.AnyRecord) -> None:
         """Take a record of a rank."""
         held = self._held.get(record.job)
         if held is not None:
-            held.watch.take(record, self._clock(), self._unix_clock())
+            held.watch.add_record(record, self._clock(), self._unix_clock())
 
     def before_reading(self) -> None:
         """Ask which processes are gone: their last words are read next."""
         for held in self._held.values():
-            for writer in held.watch.exits.gone():
-                held.watch.gone(writer, self._unix_clock())
+            for writer in held.watch.exits.newly_exited():
+                held.watch.add_exit(writer, self._unix_clock())
 
     def writer_gone(self, job: str, writer: str) -> None:
         """Note that a writer's segment was released, all of it read."""
         if job in self._held:
-            self._held[job].watch.gone(writer, self._unix_clock())
+            self._held[job].watch.add_exit(writer, self._unix_clock())
 
-    def look(self, all_read: Callable[[str], bool]) -> None:
+    def poll(self, all_read: Callable[[str], bool]) -> None:
         """Judge the jobs, and take up those that nobody watches.
 
         Args:
@@ -118,7 +118,7 @@ class StandInLauncher:
             pid=os.getpid(),
             process_time=unix_seconds - (now - began) if began is not None else 0.0,
         )
-        self._live.hold(job, held=True, now=now)
+        self._live.set_held(job, held=True, now=now)
 
     def _records(self, job: Job) -> OutsideRecords:
         attempt = min((rank.attempt for rank in job.running()), default=0)
@@ -126,7 +126,7 @@ class StandInLauncher:
 
     def _judge(self, name: str, held: _Held, now: float, unix_seconds: float) -> None:
         held.watch.saw_alive(unix_seconds)
-        for event in held.watch.judge(now):
+        for event in held.watch.new_events(now):
             if event.kind is not None:
                 record = held.records.write(event.kind, **event.fields)
                 if name in self._live.jobs:
@@ -156,7 +156,7 @@ class StandInLauncher:
         if job is not None:
             job.released = when["monotonic_ns"] / 1e9
             job.ending.status = "" if status == "left" else status
-            self._live.hold(job, held=False, now=now)
+            self._live.set_held(job, held=False, now=now)
 
     def note(self, job: Job, said: notice_file.Notice) -> None:
         """Write down that the node will be taken away from a job that runs here."""

@@ -157,7 +157,7 @@ class Job(msgspec.Struct):
         self.recovery.observe(max(seconds, 0.0), RECOVERY_SECONDS.buckets)
         self.failed_at = None
 
-    def whole(self, parts: dict[int, PendingWait]) -> bool:
+    def has_all_ranks(self, parts: dict[int, PendingWait]) -> bool:
         """Return whether these are of all ranks of the job."""
         return len(parts) >= max(rank.world_size for rank in self.ranks.values() if rank.rank in parts or not rank.ended)
 

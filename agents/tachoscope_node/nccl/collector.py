@@ -97,7 +97,7 @@ class NcclCollector:
     def _collect(self, now: float) -> list[Family]:
         seconds = min(now - self._last_run, _MOST_SECONDS_AT_ONCE)
         self._last_run = now
-        self._files.look(now, self._unix_clock())
+        self._files.scan(now, self._unix_clock())
         batch = self._parse(int(self._settings.bytes_per_second * seconds))
         self._save()  # before anything is counted: what was read is counted once, also when the agent is killed
         self._count(batch, now)
@@ -155,7 +155,7 @@ class NcclCollector:
             if bandwidth_differs(operation, carried):
                 self._differs[operation.collective] += 1
             if owner and sampled(operation, self._settings.record_one_in):
-                self._details.take(owner, operation)
+                self._details.add_operation(owner, operation)
         self._outcomes["counted"] += len(operations)
 
     def _families(self) -> list[Family]:

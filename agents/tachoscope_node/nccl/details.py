@@ -56,7 +56,7 @@ class Details:
         self._allowed = RECORDS_PER_SECOND * _BURST_SECONDS
         self._last = clock()
 
-    def take(self, member: Member, operation: Operation) -> None:
+    def add_operation(self, member: Member, operation: Operation) -> None:
         """Write a sampled operation's record, if there are not too many."""
         now = self._clock()
         self._allowed = min(self._allowed + (now - self._last) * RECORDS_PER_SECOND, RECORDS_PER_SECOND * _BURST_SECONDS)

@@ -67,7 +67,7 @@ class Files:
         """Return where each file is read to, by key, those that were closed included."""
         return self._positions | {key: tail.read for key, tail in self.tails.items()}
 
-    def look(self, now: float, unix_now: float) -> None:
+    def scan(self, now: float, unix_now: float) -> None:
         """Find new files now and then, and see which have grown. A folder that cannot be read is told of once."""
         if now >= self._look_due:
             self._look_due = now + LOOK_SECONDS
@@ -75,7 +75,7 @@ class Files:
         for key, tail in list(self.tails.items()):
             before = tail.size
             try:
-                tail.look()
+                tail.check_size()
             except OSError as error:
                 self._give_up(key, error)
                 continue
@@ -161,7 +161,7 @@ class Files:
                         break
                     room -= 1
                     if entry.name.endswith(_SUFFIXES) and entry.is_file(follow_symlinks=False):
-                        self._take(entry, folder, now, unix_now, seen)
+                        self._scan_entry(entry, folder, now, unix_now, seen)
                     elif deeper and entry.is_dir(follow_symlinks=False):
                         inner = os.open(entry.name, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
                         room = self._folder(inner, now, unix_now, seen, room, deeper=False)
@@ -171,7 +171,7 @@ class Files:
             os.close(folder)
         return room
 
-    def _take(self, entry: os.DirEntry[str], folder: int, now: float, unix_now: float, seen: set[str]) -> None:
+    def _scan_entry(self, entry: os.DirEntry[str], folder: int, now: float, unix_now: float, seen: set[str]) -> None:
         try:
             status = entry.stat(follow_symlinks=False)
             key = key_of(entry.name, status)

@@ -103,7 +103,7 @@ class RasCollector:
         if not is_safe(report.nccl_version):
             raise UnsafeError(f"NCCL {report.nccl_version[:32]} is not safe to ask")
         self._fault, self._known = "", self._known or Communicators(self._hung_polls)
-        for sentence in self._known.take(report):
+        for sentence in self._known.add_report(report):
             self._log(f"collector nccl_ras: {sentence}")
 
     def _hang_up(self) -> None:

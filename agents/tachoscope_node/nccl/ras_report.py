@@ -123,7 +123,7 @@ class Communicators:
         self._hung_polls = hung_polls
         self._known: dict[str, _Known] = {}
 
-    def take(self, report: Report) -> list[str]:
+    def add_report(self, report: Report) -> list[str]:
         """Take an answer; return a sentence for each communicator that fell into, or came out of, a state that is worth one."""
         sentences = []
         for known in self._known.values():

@@ -63,7 +63,7 @@ class Tail:
         self._in_long_line = False
         self._unpunched = 0
 
-    def look(self) -> None:
+    def check_size(self) -> None:
         """Look how long the file is. One that became shorter was begun again."""
         self.size = os.fstat(self._descriptor).st_size
         if self.size < self.read:

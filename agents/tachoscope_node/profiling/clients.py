@@ -122,7 +122,7 @@ class Clients:
         self._lock = threading.Lock()
         self._heard: dict[int, tuple[float, Who | UnknownError]] = {}
 
-    def heard(self, sender: Sender, directory: Path | None = None) -> Who | UnknownError:
+    def identify(self, sender: Sender, directory: Path | None = None) -> Who | UnknownError:
         """Note that a process asked; return who it is. One whose rank is known is not looked at again."""
         now = self._clock()
         with self._lock:

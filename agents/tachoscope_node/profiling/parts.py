@@ -99,7 +99,7 @@ class Part:
         finally:
             copy.unlink(missing_ok=True)
 
-    def told(self) -> RankState:
+    def state(self) -> RankState:
         """Return what is said of the rank."""
         return RankState(
             rank=self.who.rank,

@@ -152,7 +152,7 @@ class Profiler:
                 self._log.info(f"profiles on demand: {error}")
 
     def _answer(self, directory: Path | None, asked: Asked, sender: Sender) -> str:
-        who = self.clients.heard(sender, directory)
+        who = self.clients.identify(sender, directory)
         if not isinstance(who, Who) or not asked.idle:
             return ""
         recording = self._recordings.get(who.job)
@@ -181,9 +181,9 @@ class Profiler:
             while len(self._seen) > _MAX_SEEN:
                 del self._seen[next(iter(self._seen))]
             if now - request.asked_at <= EXPIRY_SECONDS:
-                self._take(request, ranks, now)
+                self._accept_request(request, ranks, now)
 
-    def _take(self, request: Request, ranks: Mapping[int, Who], now: float) -> None:
+    def _accept_request(self, request: Request, ranks: Mapping[int, Who], now: float) -> None:
         recording = Recording(request, ranks, self._place, now=now)
         if recording.leads:
             reason = refusal(

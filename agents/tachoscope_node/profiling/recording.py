@@ -209,7 +209,7 @@ class Recording:
                 part.keep(self.request, self.place)
 
     def _tell(self, now: float) -> None:
-        ranks = tuple(part.told() for part in self.parts.values())
+        ranks = tuple(part.state() for part in self.parts.values())
         if ranks != self._told:
             profile_requests.write_host(self.place.store, self.request, HostState(host=self.place.node, updated=now, ranks=ranks))
             self._told = ranks

@@ -64,7 +64,7 @@ class Services:
         self._owner = owner
         self.services: dict[str, Service] = services if services is not None else {}
 
-    def take(self, directory: str, record: ServiceRecord, at: float, now: float, limits: Limits) -> None:
+    def add_record(self, directory: str, record: ServiceRecord, at: float, now: float, limits: Limits) -> None:
         """Take a record.
 
         Args:

@@ -69,10 +69,10 @@ class Watch:
     def _run(self) -> None:
         while not self._stop.is_set():
             began = self._clock()
-            self.look()
+            self.poll()
             self._stop.wait(max(began + self.server.interval_seconds - self._clock(), 0.1))
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Look once. Does not raise: whatever the server does is a fault of the look."""
         try:
             found = points(self.server.name, self._read(), self._unexplained)

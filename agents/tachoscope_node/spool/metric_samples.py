@@ -103,7 +103,7 @@ class Samples:
             raise
         self.failing = ""
 
-    def left(self) -> int:
+    def unshipped_count(self) -> int:
         """Return how many files the store does not have yet."""
         return len(list(self.directory.glob("*.jsonl")))
 

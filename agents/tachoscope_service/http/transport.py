@@ -95,7 +95,7 @@ class TransportProtocol(asyncio.BufferedProtocol, abc.ABC):
         """The client may speak now."""
 
     @abc.abstractmethod
-    def heard(self, data: bytes) -> None:
+    def on_data(self, data: bytes) -> None:
         """The client said this, or ended."""
 
     @abc.abstractmethod
@@ -107,7 +107,7 @@ class TransportProtocol(asyncio.BufferedProtocol, abc.ABC):
         """The client is sent away: unauthorised, malformed or too_slow."""
 
     @abc.abstractmethod
-    def gone(self) -> None:
+    def on_closed(self) -> None:
         """The connection is no more. Called once."""
 
     # What asyncio calls.
@@ -141,7 +141,7 @@ class TransportProtocol(asyncio.BufferedProtocol, abc.ABC):
                 self._tls_failed(self._tls, error)
                 return
         if data or self.ended:
-            self.heard(data)
+            self.on_data(data)
 
     def eof_received(self) -> bool:
         self._at_eof = self.ended = True
@@ -226,7 +226,7 @@ class TransportProtocol(asyncio.BufferedProtocol, abc.ABC):
         self.stop_timer()
         if self._transport is not None:
             self._transport.abort()
-        self.gone()
+        self.on_closed()
 
     # TLS.
 

@@ -32,7 +32,7 @@ class ZeroStart:
         self._lock = threading.Lock()
         self._born: dict[tuple[str, Labels], float] | None = None
 
-    def shown(self, families: Sequence[Family], now: float) -> list[Family]:
+    def with_zero_starts(self, families: Sequence[Family], now: float) -> list[Family]:
         """Return the families with the series that are younger than a minute at 0; `now` is monotonic."""
         with self._lock:
             first = float("-inf") if self._born is None else now

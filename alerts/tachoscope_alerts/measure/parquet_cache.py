@@ -91,13 +91,13 @@ def _table(samples: Samples) -> pa.Table:
         "labels": [json.dumps(one.labels, sort_keys=True) for one in series],
     }
     columns = {name: pa.DictionaryArray.from_arrays(number, pa.array(texts, pa.string())) for name, texts in names.items()}
-    columns |= {"series": pa.array(number), "time_ms": pa.array(_whole(times, np.int64))}
-    columns["value"] = pa.array(_whole(values, np.float64), mask=_whole(gone, np.bool_), from_pandas=False)
+    columns |= {"series": pa.array(number), "time_ms": pa.array(_joined(times, np.int64))}
+    columns["value"] = pa.array(_joined(values, np.float64), mask=_joined(gone, np.bool_), from_pandas=False)
     counts = json.dumps({"lines": samples.lines, "garbage": samples.garbage})
     return pa.table(columns).replace_schema_metadata({_COUNTS: counts.encode()})
 
 
-def _whole(parts: Sequence[Any], kind: type[Any]) -> Any:
+def _joined(parts: Sequence[Any], kind: type[Any]) -> Any:
     return np.concatenate(parts).astype(kind) if parts else np.empty(0, dtype=kind)
 
 

@@ -100,7 +100,7 @@ def of_host(store: Store, objects: Iterable[StoredSamples], host: str, wanted: W
             continue
         for line in content.split(b"\n"):
             if line:
-                table.take(line, names, first, last)
+                table.add_line(line, names, first, last)
     return Samples(table.series(), table.lines, table.garbage, tuple(unread))
 
 
@@ -141,7 +141,7 @@ class _Table:
         self._ticks = array("q")
         self.lines = self.garbage = 0
 
-    def take(self, text: bytes, names: set[bytes], first_ms: int, last_ms: int) -> None:
+    def add_line(self, text: bytes, names: set[bytes], first_ms: int, last_ms: int) -> None:
         """Take a line if it is wanted, of the span, and not older than the one before."""
         begin = text.find(_NAME) + len(_NAME)
         if begin < len(_NAME):

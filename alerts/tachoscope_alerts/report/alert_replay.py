@@ -63,7 +63,7 @@ class Replayed:
     told: tuple[FiredAlert, ...]
     line: tuple[BudgetPoint, ...]
 
-    def of(self, severity: Severity) -> list[FiredAlert]:
+    def by_severity(self, severity: Severity) -> list[FiredAlert]:
         """Return what is told with that severity."""
         return [one for one in self.told if one.severity == severity]
 
@@ -134,7 +134,7 @@ def _replayed(slo: Slo, group: Group, sums: _Sums, start: float, end: float, tim
     first, last = sums.between(start, end)
     bad, total, there = sums.span(first, last)
     ratio = bad / total if total > 0 else None
-    told = [one for tier in tiers(slo) for one in _told(slo, tier, sums, timing, end)]
+    told = [one for tier in tiers(slo) for one in _fired(slo, tier, sums, timing, end)]
     shown = [one for severity in ("page", "ticket") for one in _merged([row for row in told if row.severity == severity])]
     return Replayed(
         labels=slo.labels_of(group),
@@ -164,7 +164,7 @@ def _line(slo: Slo, sums: _Sums, start: float, end: float, total: float) -> Iter
 # --- alerts -------------------------------------------------------------------------------------------------------------------
 
 
-def _told(slo: Slo, tier: Tier, sums: _Sums, timing: Timing, end: float) -> list[FiredAlert]:
+def _fired(slo: Slo, tier: Tier, sums: _Sums, timing: Timing, end: float) -> list[FiredAlert]:
     """Return when one tier fires, up to the end."""
     seconds = evaluation_interval(tier, timing)
     every = round(seconds / timing.interval)

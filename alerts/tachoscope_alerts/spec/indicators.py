@@ -219,11 +219,11 @@ def _matchers(section: Section, key: str) -> dict[str, tuple[str, ...]]:
         return {}
     for value in place.section().values.values():
         _label_of(value, value.key.removeprefix(f"{place.key}."))
-    return {label: value.words() for label, value in place.section().values.items()}
+    return {label: value.strings() for label, value in place.section().values.items()}
 
 
 def _labels(value: Value) -> tuple[str, ...]:
-    found = value.words()
+    found = value.strings()
     for label in found:
         _label_of(value, label)
     if len(set(found)) < len(found):

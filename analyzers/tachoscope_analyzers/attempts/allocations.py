@@ -115,14 +115,14 @@ def _launches(job: JobRecords, clock: Clock) -> list[Launch]:
     ends = {row.writer: row for row in job.ends if row.rank == records.LAUNCHER_RANK}
     last: dict[str, float] = {}
     for wrote in (*job.failures, *job.hangs, *job.restarts, *job.notices):
-        last[wrote.writer] = max(clock.of(wrote), last.get(wrote.writer, 0.0))
+        last[wrote.writer] = max(clock.unix_seconds(wrote), last.get(wrote.writer, 0.0))
     found: list[Launch] = []
     agents: dict[str, list[Launch]] = defaultdict(list)
     for start in job.starts:
         if start.rank != records.LAUNCHER_RANK:
             continue
         ended = ends.get(start.writer)
-        end = clock.of(ended) if ended else max(clock.of(start), last.get(start.writer, 0.0))
+        end = clock.unix_seconds(ended) if ended else max(clock.unix_seconds(start), last.get(start.writer, 0.0))
         command = start.lineage.get("launch_command", "")
         # An agent comes to know of a job by its processes, a launcher before there are any.
         if start.process_time:
@@ -130,7 +130,7 @@ def _launches(job: JobRecords, clock: Clock) -> list[Launch]:
                 Launch("agent", start.host, clock.seconds(start.process_time), end, ended, command, start.attempt)
             )
         else:
-            found.append(Launch("launcher", start.host, clock.of(start), end, ended, command, start.attempt))
+            found.append(Launch("launcher", start.host, clock.unix_seconds(start), end, ended, command, start.attempt))
     for rows in agents.values():  # the node is held between the attempts that its agent saw
         rows.sort(key=lambda one: one.start)
         whole = rows[0]

@@ -83,7 +83,7 @@ def ending(
     if last and command is None and _running(run, job, clock, normal, now):
         return _running_on(hang if lasts else None)
     culprit, at = _first_gone(gone_badly or run.processes)
-    if hang is not None and not (notice is not None and clock.of(notice) < hang.since):
+    if hang is not None and not (notice is not None and clock.unix_seconds(notice) < hang.since):
         return Ending("hung", _hangs(hang), hang.process, hang.since, hang, lasts)
     if notice is not None:
         return Ending("preempted", f"ended after a notice by {notice.source}", culprit, at)
@@ -120,7 +120,7 @@ def lasting(run: Run, job: JobRecords, clock: Clock, normal: HangThreshold, now:
     if not said or _somebody_gone(run):
         return run
     heard = _running(run, job, clock, normal, now)
-    until = clock.seconds(now) if heard else max(clock.of(row) for row in said)
+    until = clock.seconds(now) if heard else max(clock.unix_seconds(row) for row in said)
     return replace(run, processes=[replace(process, end=max(process.end, until)) for process in run.processes])
 
 
@@ -206,17 +206,17 @@ def _told_to_go(process: Process) -> bool:
 
 
 def _running(run: Run, job: JobRecords, clock: Clock, normal: HangThreshold, now: float) -> bool:
-    last = max([process.last for process in run.processes] + [clock.of(row) for row in _said(run, job, clock, normal)])
+    last = max([process.last for process in run.processes] + [clock.unix_seconds(row) for row in _said(run, job, clock, normal)])
     return clock.seconds(now) - last < RUNNING_SECONDS and not any(process.failed for process in run.processes)
 
 
 def _notice(run: Run, job: JobRecords, clock: Clock) -> records.PreemptionNotice | None:
     """Return the notice that an attempt ended after, if one came soon enough before its end."""
     for row in job.notices:
-        until = clock.of(row) + threshold("notice_seconds")
+        until = clock.unix_seconds(row) + threshold("notice_seconds")
         if row.deadline:
-            until = max(clock.of(row), clock.seconds(row.deadline)) + 60.0
-        if run.start <= clock.of(row) <= run.end + 1.0 and run.end <= until:
+            until = max(clock.unix_seconds(row), clock.seconds(row.deadline)) + 60.0
+        if run.start <= clock.unix_seconds(row) <= run.end + 1.0 and run.end <= until:
             return row
     return None
 

@@ -63,7 +63,7 @@ def heartbeat_gap_seconds(process: Process) -> float:
     return _HEARTBEAT_GAPS * (float(np.median(windows)) if windows else threshold("hang_seconds"))
 
 
-def take(
+def subtract_hangs(
     block: Block, processes: Sequence[Process], normal: HangThreshold, said: Sequence[HangEvidence] = ()
 ) -> tuple[Matrix, list[Hang]]:
     """Take the seconds of hangs out of the states of a block's steps.

@@ -43,7 +43,7 @@ class Clock:
             off = (row.time - time) - (row.monotonic_ns - monotonic_ns) / 1e9
             self._anchors[row.writer] = (time, monotonic_ns) if abs(off) < _SAME_BOOT_SECONDS else (row.time, row.monotonic_ns)
 
-    def of(self, row: records.Record) -> float:
+    def unix_seconds(self, row: records.Record) -> float:
         """Return when a record was written."""
         anchor = self._anchors.get(row.writer)
         if anchor is None:
@@ -154,13 +154,13 @@ def _process(
     restored: list[records.CheckpointRestored] = parts[1]  # type: ignore[assignment]
     beats: list[records.Heartbeat] = sorted(parts[3], key=lambda row: row.monotonic_ns)  # type: ignore[arg-type]
     ended: list[records.JobEnded] = parts[4]  # type: ignore[assignment]
-    ends = np.array([clock.of(row) for row in rows])
+    ends = np.array([clock.unix_seconds(row) for row in rows])
     begins = ends - np.array([row.wall_seconds for row in rows])
-    restores = merged((clock.of(row) - row.blocking_seconds, clock.of(row)) for row in restored)
-    last = max([clock.of(start), *ends[-1:], *(clock.of(row) for part in parts[1:] for row in part)])
-    first = min([clock.of(start), *begins[:1], *(interval[0] for interval in restores)])
+    restores = merged((clock.unix_seconds(row) - row.blocking_seconds, clock.unix_seconds(row)) for row in restored)
+    last = max([clock.unix_seconds(start), *ends[-1:], *(clock.unix_seconds(row) for part in parts[1:] for row in part)])
+    first = min([clock.unix_seconds(start), *begins[:1], *(interval[0] for interval in restores)])
     # By its age, not its Unix time: the host's clock may have been set since the records before.
-    process_time = clock.of(start) - (start.time - start.process_time) if start.process_time else first
+    process_time = clock.unix_seconds(start) - (start.time - start.process_time) if start.process_time else first
     gone = clock.seconds(_gone(failed)) if failed is not None and failed.gone_time else last
     return Process(
         writer=start.writer,
@@ -182,7 +182,7 @@ def _process(
         restored=restored,
         saves=sorted(parts[2], key=lambda row: row.monotonic_ns),  # type: ignore[arg-type]
         beats=beats,
-        beat_times=[clock.of(row) for row in beats],
+        beat_times=[clock.unix_seconds(row) for row in beats],
         last=float(last),
         end=float(max(last, gone)),
         ended=ended[-1] if ended else None,

@@ -126,7 +126,7 @@ def _pieces(members: Sequence[Process], done: Sequence[Run], clock: Clock, base:
     pieces, checkpoint, guessed = [(0, 0)], "", ""
     for process in members:
         for row in sorted(process.restored, key=lambda row: row.monotonic_ns):
-            finished = process.finished_at(clock.of(row) - row.blocking_seconds)
+            finished = process.finished_at(clock.unix_seconds(row) - row.blocking_seconds)
             if finished and row.step < 0:
                 continue  # read back in the midst of training (to compare, for an average): it does not say that it goes back
             step, why = (row.step, "") if row.step >= 0 else _step_of(row, saves, clock)
@@ -157,8 +157,8 @@ def _step_of(
     restored: records.CheckpointRestored, saves: Sequence[tuple[records.CheckpointSaved, int]], clock: Clock
 ) -> tuple[int | None, str]:
     """Return the step of the job that a restore goes on from, and why it was tied so if not by the reference; None: of none."""
-    began = clock.of(restored) - restored.blocking_seconds + _CLOCKS_AGREE_SECONDS
-    before = [(clock.of(row), step, row.reference) for row, step in saves if clock.of(row) <= began]
+    began = clock.unix_seconds(restored) - restored.blocking_seconds + _CLOCKS_AGREE_SECONDS
+    before = [(clock.unix_seconds(row), step, row.reference) for row, step in saves if clock.unix_seconds(row) <= began]
     same = [one for one in before if one[2] == restored.reference and restored.reference]
     if same:
         return max(same)[1], ""

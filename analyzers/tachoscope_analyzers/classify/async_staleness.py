@@ -26,7 +26,7 @@ class Verdict:
     measured: bool = True
 
 
-def judge(job: JobRecords, steps: Steps) -> Verdict:
+def classify(job: JobRecords, steps: Steps) -> Verdict:
     """Hold the staleness of each rank's updates against the bound that the job says, else against what equal workers have.
 
     One slow worker makes few updates, old as they are: among those of all they would not be seen.

@@ -27,7 +27,7 @@ class Verdict:
     evidence: list[Evidence] = field(default_factory=list)
 
 
-def judge(job: JobRecords, steps: Steps, ranks: Ranks) -> Verdict:
+def find_takers(job: JobRecords, steps: Steps, ranks: Ranks) -> Verdict:
     """Return who took the cores that these ranks waited for."""
     mine = steps.ranks if ranks == "all" else ranks
     found = takers_of(job, steps, mine)

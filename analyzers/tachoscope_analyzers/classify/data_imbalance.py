@@ -53,7 +53,7 @@ class _Follows:
     evidence: list[Evidence]
 
 
-def judge(steps: Steps, late: Matrix, losses: Losses) -> Uneven:
+def classify(steps: Steps, late: Matrix, losses: Losses) -> Uneven:
     """Return what of the late ranks' excess follows from their data.
 
     Args:

@@ -34,7 +34,7 @@ class HungSteps:
     steps: npt.NDArray[np.bool_]
 
 
-def take(steps: Steps, losses: Losses) -> HungSteps:
+def subtract_hangs(steps: Steps, losses: Losses) -> HungSteps:
     """Take the seconds of hangs out of what the steps lost: of those in which all others waited, for as long as a hang lasts."""
     limit = HangThreshold(float(np.median(losses.step))).hang_seconds
     usual = float(np.median(losses.transfer))

@@ -65,7 +65,7 @@ def _contention(job: JobRecords, steps: Steps, losses: Losses) -> list[Candidate
             )
         )
     who = culprits(steps.own["cpu_wait"], steps.ranks).ranks
-    found = core_takers.judge(job, steps, who)
+    found = core_takers.find_takers(job, steps, who)
     return [
         Candidate(
             "cpu_contention",

@@ -38,7 +38,7 @@ class Verdict:
     measured: bool = True
 
 
-def judge(job: JobRecords, steps: Steps, late: Matrix) -> Verdict:
+def classify(job: JobRecords, steps: Steps, late: Matrix) -> Verdict:
     """Return what the steps lose to memory that is short.
 
     Args:

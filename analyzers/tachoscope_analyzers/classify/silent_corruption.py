@@ -50,7 +50,7 @@ class _Fault:
     differs: bool
 
 
-def judge(job: JobRecords, steps: Steps) -> Verdict:
+def classify(job: JobRecords, steps: Steps) -> Verdict:
     """Return what the checks found. Seconds: the steps since the last sound check, which at most are lost work."""
     by_step: dict[int, dict[int, IntegrityEvent]] = defaultdict(dict)
     for event in job.integrity:

@@ -124,11 +124,11 @@ def summarise(job: JobRecords, *, now: float, written: float = 0.0, prices: Sequ
 
 
 def _training(job: JobRecords, common: JobSummary, now: float, prices: Sequence[Price]) -> JobSummary:
-    steps, why = _told(lambda: table(job))
+    steps, why = _result_or_reason(lambda: table(job))
     report = None
     if steps is not None:
-        report, why = _told(lambda: analyze(job))
-    life, _ = _told(lambda: analyze_life(job, prices=prices, now=now))
+        report, why = _result_or_reason(lambda: analyze(job))
+    life, _ = _result_or_reason(lambda: analyze_life(job, prices=prices, now=now))
     worst = _gravest(report, life)
     bad = next((note.what for note in report.quality if note.severity == "bad"), "") if report is not None else why
     summary = msgspec.structs.replace(
@@ -198,11 +198,11 @@ def _service(job: JobRecords, common: JobSummary, now: float) -> JobSummary:
     if not served and not job.engine_windows:
         what = "only clients left records: what the server did is not known" if job.requests else "nothing was asked of it"
         return msgspec.structs.replace(summary, reason=what)
-    seen, why = _told(lambda: traffic_of(within(job, _SERVICE_SECONDS), "server", now=now))
+    seen, why = _result_or_reason(lambda: traffic_of(within(job, _SERVICE_SECONDS), "server", now=now))
     if seen is None:
         return msgspec.structs.replace(summary, reason=why)
-    events, _ = _told(lambda: job_events.of_traffic(seen))
-    report, why = _told(lambda: analyze_traffic(seen, job=job.job, sources=[job.source]))
+    events, _ = _result_or_reason(lambda: job_events.of_traffic(seen))
+    report, why = _result_or_reason(lambda: analyze_traffic(seen, job=job.job, sources=[job.source]))
     worst = _gravest(report, None)
     return msgspec.structs.replace(
         summary,
@@ -237,7 +237,7 @@ def _last_record(job: JobRecords) -> float:
     return max((row.time for rows in kinds for row in rows), default=0.0)
 
 
-def _told(analysis: Callable[[], _Made]) -> tuple[_Made | None, str]:
+def _result_or_reason(analysis: Callable[[], _Made]) -> tuple[_Made | None, str]:
     """Return what an analysis made, or why it could not; one job's records must not cost the list of all."""
     try:
         return analysis(), ""

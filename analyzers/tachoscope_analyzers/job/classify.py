@@ -50,25 +50,25 @@ class Classification:
 def decide(job: JobRecords, steps: Steps) -> Classification:
     """Return the causes of what the steps lost, with their seconds."""
     job = idle_gaps.without(job, steps.writers, steps.begins, steps.gap_seconds)
-    numbers, updates = integrity.judge(job, steps), staleness.judge(job, steps)
+    numbers, updates = integrity.classify(job, steps), staleness.classify(job, steps)
     flows = slow_link.flows(job, steps)
     stages = attribution.find(job, steps)
     if stages:
-        steps = attribution.working(steps)
+        steps = attribution.with_gaps_as_compute(steps)
         split: Losses = attribution.attribute(steps, stages, slow_link.moving(job, steps, flows))
     else:
         split = unmeasured_waiting.attribute(steps)
     whole = split
-    stuck = hang.take(steps, split)
+    stuck = hang.subtract_hangs(steps, split)
     split = stuck.losses
 
     late = stragglers.late_by_computing(steps, split)
-    memory = host_memory.judge(job, steps, late)
-    uneven = data_imbalance.judge(steps, np.maximum(late - memory.seconds, 0.0), split)
+    memory = host_memory.classify(job, steps, late)
+    uneven = data_imbalance.classify(steps, np.maximum(late - memory.seconds, 0.0), split)
     by_themselves = stragglers.candidates(job, steps, split, memory.seconds + uneven.seconds)
-    if stages is None and attribution.said(steps):
+    if stages is None and attribution.is_declared(steps):
         by_themselves = [attribution.accuses_nobody(one) for one in by_themselves]
-    gpus = gpu_losses.judge(job, steps, split, by_themselves)
+    gpus = gpu_losses.classify(job, steps, split, by_themselves)
     moving, judged = communication.candidates(job, steps, split, flows)
 
     found = [*stuck.candidates, *numbers.candidates, *updates.candidates, *pipeline_candidates.candidates(steps, split)]
@@ -83,13 +83,15 @@ def decide(job: JobRecords, steps: Steps) -> Classification:
         "async_staleness": updates.measured,
         "host_memory": memory.measured,
         "data_imbalance": uneven.measured,
-        **dict.fromkeys(("pipeline_bubble", "stage_imbalance"), bool(stages) or attribution.visible(job, steps)),
+        **dict.fromkeys(("pipeline_bubble", "stage_imbalance"), bool(stages) or attribution.has_pipeline_traffic(job, steps)),
     }
     missing = coverage.not_measured(steps, gpus.missing, judged | {slug for slug, known in measured.items() if known})
-    return Classification(steps, whole, _told(found, job, steps, whole, {row.class_ for row in missing}), missing, stuck.steps)
+    return Classification(
+        steps, whole, _with_advice(found, job, steps, whole, {row.class_ for row in missing}), missing, stuck.steps
+    )
 
 
-def _told(found: list[Candidate], job: JobRecords, steps: Steps, split: Losses, unmeasured: set[str]) -> list[Candidate]:
+def _with_advice(found: list[Candidate], job: JobRecords, steps: Steps, split: Losses, unmeasured: set[str]) -> list[Candidate]:
     """Return the candidates with what fixing them brings and how, none with a look-alike of which nothing is known."""
     found = [_without_unmeasured_alternative(one, unmeasured) for one in found]
     found = unmeasured_waiting.believable(found, steps, split)

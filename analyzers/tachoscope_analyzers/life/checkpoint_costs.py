@@ -66,7 +66,7 @@ def _save(run: Run, rows: Sequence[records.CheckpointSaved], clock: Clock) -> Sa
         reference=rows[0].reference,
         own_step=step,
         step=int(run.numbers(np.array([step]))[0]) if step else run.pieces[0][1],
-        at=max(clock.of(row) for row in rows),
+        at=max(clock.unix_seconds(row) for row in rows),
         blocking_seconds=max(row.blocking_seconds for row in rows),
         background_seconds=max(row.background_seconds for row in rows),
         bytes=sum(row.bytes for row in rows),

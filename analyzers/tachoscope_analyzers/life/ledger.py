@@ -75,7 +75,7 @@ def books_of(run: Run, ending: Ending, normal: HangThreshold, net: NetTime, said
 
 def _book_block(books: RunBooks, block: Block, normal: HangThreshold, net: NetTime, said: Sequence[HangEvidence]) -> None:
     run = books.run
-    hung, found = hangs.take(block, run.processes, normal, said)
+    hung, found = hangs.subtract_hangs(block, run.processes, normal, said)
     books.hangs += found
     redone = run.redone(block.numbers)
     begins, ends, restored = np.zeros_like(block.wall), np.zeros_like(block.wall), np.zeros_like(block.wall)
@@ -123,10 +123,10 @@ def _take_restores(block: Block, process: Process, column: int, restored: Matrix
             overlap = min(end, process.ends[row]) - max(start, process.begins[row])
             step = np.flatnonzero(block.rows[:, column] == row)
             if overlap > 0 and len(step):
-                restored[step[0], column] += _take(block, int(step[0]), column, float(overlap))
+                restored[step[0], column] += _subtract(block, int(step[0]), column, float(overlap))
 
 
-def _take(block: Block, step: int, column: int, seconds: float) -> float:
+def _subtract(block: Block, step: int, column: int, seconds: float) -> float:
     taken = 0.0
     for name in (UNEXPLAINED, *(state for state in block.states if state != UNEXPLAINED)):
         part = min(max(float(block.states[name][step, column]), 0.0), seconds - taken)

@@ -118,7 +118,7 @@ def _where(one: Hang, clock: Clock) -> str:
     """Return the line of code at which the stuck process was seen most; empty: at none."""
     where: Counter[str] = Counter()
     for beat in one.process.beats if one.process is not None else ():
-        if clock.of(beat) > one.since and clock.of(beat) - beat.window_seconds < one.until:
+        if clock.unix_seconds(beat) > one.since and clock.unix_seconds(beat) - beat.window_seconds < one.until:
             for lines in beat.where.values():
                 where.update(lines)
     return where.most_common(1)[0][0] if where else ""

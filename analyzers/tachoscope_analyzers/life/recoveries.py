@@ -82,7 +82,7 @@ def notices(job: JobRecords, runs: Sequence[Run], endings: Sequence[Ending], clo
     """Return the notices, each source and host once an attempt, with what came of them."""
     found: dict[tuple[str, str, int], job_life.Notice] = {}
     for row in sorted(job.notices, key=lambda row: row.time):
-        at = clock.of(row)
+        at = clock.unix_seconds(row)
         index = next((i for i, run in enumerate(runs) if run.start <= at <= run.end + 1.0), None)
         key = (row.source, row.host, -1 if index is None else index)
         if key in found:
@@ -92,7 +92,10 @@ def notices(job: JobRecords, runs: Sequence[Run], endings: Sequence[Ending], clo
             on_host = [p for p in runs[index].processes if p.host == row.host] or runs[index].processes
             # Whichever rank writes it: an emergency checkpoint is the whole job's.
             saves = [
-                clock.of(save) for p in runs[index].processes for save in p.saves if clock.of(save) - save.blocking_seconds >= at
+                clock.unix_seconds(save)
+                for p in runs[index].processes
+                for save in p.saves
+                if clock.unix_seconds(save) - save.blocking_seconds >= at
             ]
             saved = min(saves) - at if saves else None
             ended = max(max(p.end for p in on_host) - at, 0.0) if endings[index].kind != "running" else None

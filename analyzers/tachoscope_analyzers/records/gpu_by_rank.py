@@ -43,9 +43,9 @@ class RankGpu:
         """Samples from the begin of the first step to the end of the last."""
         return int(((self.times >= self.starts[0]) & (self.times <= self.ends[-1])).sum())
 
-    def of(self, metric: Metric, *labels: str) -> Matrix:
+    def values(self, metric: Metric, *labels: str) -> Matrix:
         """Return the values of a metric, shape (N,), NaN where it was not told."""
-        return np.asarray(self.samples.of(metric, *labels), dtype=float)
+        return np.asarray(self.samples.values(metric, *labels), dtype=float)
 
     def rate(self, counter: Matrix) -> Matrix:
         """Return what a counter, shape (N,), grew by per second between samples, shape (N-1,). NaN where nothing is known.

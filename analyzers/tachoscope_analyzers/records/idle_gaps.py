@@ -38,7 +38,7 @@ class Gap:
     where: str
 
 
-def take(frame: pd.DataFrame, job: JobRecords, writers: Sequence[str]) -> tuple[pd.DataFrame, Matrix, list[Gap]]:
+def without_gaps(frame: pd.DataFrame, job: JobRecords, writers: Sequence[str]) -> tuple[pd.DataFrame, Matrix, list[Gap]]:
     """Return the steps without their gaps, the seconds of these, shape (K, R), and what they were.
 
     Args:

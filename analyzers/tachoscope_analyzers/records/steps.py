@@ -205,7 +205,7 @@ def aligned(job: JobRecords, frame: pd.DataFrame | None = None) -> Steps:
     frame = frame[frame["step"].isin(common)].sort_values(["step", "rank"], kind="stable")
     shape = (len(common), len(ranks))
     writers = [str(writer) for writer in frame["writer"].to_numpy().reshape(shape)[0]]
-    frame, gap_seconds, gaps = idle_gaps.take(frame, job, writers)
+    frame, gap_seconds, gaps = idle_gaps.without_gaps(frame, job, writers)
 
     matrices: dict[str, Matrix] = {}
 

@@ -29,7 +29,7 @@ def within(job: JobRecords, start: float, end: float) -> JobRecords:
         TachoscopeError: the job has steps, and none of them is in the window.
     """
 
-    def of(rows: Sequence[_Row]) -> list[_Row]:
+    def rows_within(rows: Sequence[_Row]) -> list[_Row]:
         return [row for row in rows if start <= row.time <= end]
 
     steps = [row for row in job.steps if start <= row.time - row.wall_seconds / 2 <= end]
@@ -44,16 +44,16 @@ def within(job: JobRecords, start: float, end: float) -> JobRecords:
         steps=steps,
         heartbeats=[row for row in job.heartbeats if start <= row.time - row.window_seconds / 2 <= end],
         collectives=_collectives(job.collectives, start, end),
-        checkpoints=of(job.checkpoints),
-        restores=of(job.restores),
+        checkpoints=rows_within(job.checkpoints),
+        restores=rows_within(job.restores),
         failures=[row for row in job.failures if start <= (row.gone_time or row.time) <= end],
         hangs=[row for row in job.hangs if row.since_time <= end and row.time >= start],
-        restarts=of(job.restarts),
-        notices=of(job.notices),
-        integrity=of(job.integrity),
-        updates=of(job.updates),
-        shard_reads=of(job.shard_reads),
-        shard_failures=of(job.shard_failures),
+        restarts=rows_within(job.restarts),
+        notices=rows_within(job.notices),
+        integrity=rows_within(job.integrity),
+        updates=rows_within(job.updates),
+        shard_reads=rows_within(job.shard_reads),
+        shard_failures=rows_within(job.shard_failures),
         requests=[row for row in job.requests if start <= row.time - row.wall_seconds / 2 <= end],
         engine_windows=[row for row in job.engine_windows if start <= row.time - row.window_seconds / 2 <= end],
     )

@@ -94,7 +94,7 @@ def analyze(
     if kind is Kind.TRACES:
         from tachoscope_cli.inputs import trace_report
 
-        refuse_looks(former.looking(job).said)
+        refuse_looks(former.looking(job).option_given)
         baselines.check_traces(places, baseline or [], baseline_job, gate=fail_on == Level.regression)
         options = trace_report.Options(job, former.executor, former.replay, former.tables, former.perfetto, tuple(baseline or ()))
         trace_report.run(places, options, format_.value, output, fail_on)

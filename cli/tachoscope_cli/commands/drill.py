@@ -69,8 +69,8 @@ def drill(
     from tachoscope_cli.drill import run as drill_run
 
     out, alert = console(), drill_run.DRILLS[fault].alert
-    with _folder(keep=keep) as folder, _ending_on_term(), _told(Console(stderr=True) if as_json else out) as say:
-        held = drill_run.hold(drill_run.DRILLS[fault], folder, say, walk=walk)
+    with _folder(keep=keep) as folder, _ending_on_term(), _waiting_line(Console(stderr=True) if as_json else out) as say:
+        held = drill_run.run_drill(drill_run.DRILLS[fault], folder, say, walk=walk)
     walked = not walk or (held.steps != [] and all(one.verdict != "WRONG" for one in held.steps))
     passed = all(one.passed for one in held.checks) and walked
     if as_json:
@@ -146,7 +146,7 @@ def _folder(*, keep: bool) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def _told(out: Console) -> Iterator[Callable[[str], None]]:
+def _waiting_line(out: Console) -> Iterator[Callable[[str], None]]:
     """Yield what says what is waited for: in a line with the time, or where nobody sees it change, a line each."""
     if not out.is_terminal:
         yield lambda text: out.print(text, soft_wrap=True)

@@ -87,7 +87,7 @@ def explore(
                 f"address {host!r} is not loopback, and --proxy-header is not given: anyone who can reach port {number} can see "
                 f"what the store holds; {_PROXY}"
             )
-        typer.echo(f"http://{_shown(host)}:{number}/")
+        typer.echo(f"http://{_browser_address(host)}:{number}/")
         missing = "://" not in url and not Path(url).is_dir()
         notice(f"store {url}{', which does not exist yet' if missing else ''}; Ctrl-C ends it")
         try:
@@ -117,7 +117,7 @@ def _network(text: str) -> Network:
         raise TachoscopeError(f"{text!r} is neither an address nor a network", fix="--trusted-proxy 10.0.0.0/8") from None
 
 
-def _shown(host: str) -> str:
+def _browser_address(host: str) -> str:
     """Return an address as a browser of this machine asks for it."""
     if host in EVERYWHERE:
         return "localhost"

@@ -90,13 +90,13 @@ def check(former: Former, paths: Sequence[str] | None, job: str | None, store: s
     if former.serving is None:
         refuse_looks(_first({"--prometheus": former.prometheus, "--save": former.save, "--every": former.every}))
         if goodput:
-            refuse_looks(former.looking(job).said)
+            refuse_looks(former.looking(job).option_given)
 
 
 def say(former: Former, job: str | None) -> None:
     """Name the commands that have the options now, of those that `analyze` goes on with."""
     of_traces = former.of_traces or ("" if former.replay else "--no-replay")
-    for option, command in ((of_traces, "trace"), (former.looking(job).said, "serving")):
+    for option, command in ((of_traces, "trace"), (former.looking(job).option_given, "serving")):
         if option:
             notice(f"{option} is an option of `tachoscope {command}` now; `analyze` takes it in this release")
 

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from tachoscope_cli.common.options import notice, store_url
 from tachoscope_cli.common.output import console
-from tachoscope_core.checkpoints.saves import Checkpoint, said, take
+from tachoscope_core.checkpoints.saves import Checkpoint, parse, add_record
 from tachoscope_core.checkpoints.torch_zip import begins_as_zip, verify_zip
 from tachoscope_core.checkpoints.verification import DCP_SUFFIX, ReadBack, verify
 from tachoscope_core.errors import TachoscopeError
@@ -143,12 +143,12 @@ def _known(store: Store, job: str) -> list[Candidate]:
     """Return what the store knows of a job's checkpoints."""
     checkpoints: dict[str, Checkpoint] = {}
     world_sizes: dict[int, int] = {}
-    for record in sorted(said(_lines(store, job)), key=lambda record: (record.time, record.seq)):
+    for record in sorted(parse(_lines(store, job)), key=lambda record: (record.time, record.seq)):
         if isinstance(record, records.JobStarted):
             if record.rank >= 0:
                 world_sizes[record.attempt] = record.world_size
         else:
-            take(checkpoints, record)
+            add_record(checkpoints, record)
     owner = store.owner(job)
     return [Candidate(one.reference, one, world_sizes.get(one.attempt, 0), owner) for one in checkpoints.values()]
 

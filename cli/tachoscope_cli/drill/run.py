@@ -187,7 +187,7 @@ class Held:
     steps: list[Step]
 
 
-def hold(drill: Drill, folder: Path, say: Callable[[str], None], *, walk: bool = False) -> Held:
+def run_drill(drill: Drill, folder: Path, say: Callable[[str], None], *, walk: bool = False) -> Held:
     """Hold a drill; all that it started has ended when it returns or raises.
 
     Args:

@@ -151,18 +151,18 @@ class Walk:
                 rows = samples(self.prometheus_url, expression)
             except StatusError as error:
                 return "WRONG", f"Prometheus refuses it: {error}"
-            self._take(query, rows)
+            self._add_rows(query, rows)
             if not rows and query.number not in self.expected.shows and (absent := self._unmeasured(expression)):
                 return "not run", f"needs {absent}, which nothing here measures"
             if query.number in self.expected.either:
                 return "not judged", f"{_rows_text(rows)} ({self.expected.either[query.number]})"
-            return ("right" if wanted(rows) else "WRONG"), f"{_rows_text(rows)} (healthy: {self._words(query)})"
+            return ("right" if wanted(rows) else "WRONG"), f"{_rows_text(rows)} (healthy: {self._describe(query)})"
 
         return _until(judged, lambda found: found[0] != "WRONG")
 
     def _wanted(self, when: str, query: Query) -> Callable[[Sequence[Row]], bool]:
         """Return what says whether an answer is what the page makes one expect."""
-        words = self._words(query)
+        words = self._describe(query)
         labels = self.expected.has.get(query.number)
         if when == "fault" and labels is not None:
             return lambda rows: any(labels.items() <= row.items() and value > 0 for row, value in rows)
@@ -170,10 +170,10 @@ class Walk:
             return lambda rows: healthy(words, rows) is False
         return lambda rows: healthy(words, _shortest(rows)) is True
 
-    def _words(self, query: Query) -> str:
+    def _describe(self, query: Query) -> str:
         return self.expected.means.get(query.number, query.healthy)
 
-    def _take(self, query: Query, rows: Sequence[Row]) -> None:
+    def _add_rows(self, query: Query, rows: Sequence[Row]) -> None:
         for name, (number, label) in self.expected.takes.items():
             if number == query.number and rows and label in rows[0][0]:
                 self._variables.setdefault(name, rows[0][0][label])

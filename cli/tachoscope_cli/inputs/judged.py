@@ -29,7 +29,7 @@ def report_on(
     if kind is Kind.REPORT and (saved := records.saved_report(places)) is not None:
         return saved, []
     if kind is Kind.DUMPS:
-        refuse_looks(looking.said)
+        refuse_looks(looking.option_given)
         return stuck(places, job), []
     if kind is Kind.RECORDING and (recording := records.recording(places)) is not None:
         from tachoscope_cli.inputs.live_server import analyze_recording
@@ -41,7 +41,7 @@ def report_on(
         from tachoscope_cli.inputs.live_server import analyze_service
 
         return analyze_service(found, looking), []
-    refuse_looks(looking.said)
+    refuse_looks(looking.option_given)
     return analyze(found), other_attempts(found, store)
 
 

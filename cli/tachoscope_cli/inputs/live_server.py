@@ -74,7 +74,7 @@ def analyze(options: Looking, console: Console) -> Report:
         raise TachoscopeError(f"{url} could not be read: {why}", fix="is this the server's address, and its metrics page?")
     if options.save is not None:
         notice(f"kept in {options.save}: tachoscope serving {options.save}")
-    return judge(looks, url, options.name or urlsplit(url).netloc.rpartition("@")[2], options.device)
+    return judge_snapshots(looks, url, options.name or urlsplit(url).netloc.rpartition("@")[2], options.device)
 
 
 def _kept(watched: Iterable[Look], looks: list[Snapshot], url: str, every: float) -> Iterator[Look]:
@@ -102,7 +102,7 @@ def _of_prometheus(options: Looking, seconds: float) -> Report:
             "--save and --every are for a server that is looked at: Prometheus has its own times, and keeps what it saw"
         )
     looks = read(str(options.prometheus), options.server, seconds)
-    return judge(looks, f"{options.prometheus} {options.server}", options.name or options.server, options.device)
+    return judge_snapshots(looks, f"{options.prometheus} {options.server}", options.name or options.server, options.device)
 
 
 def analyze_recording(path: Path, name: str, device: str) -> Report:
@@ -111,7 +111,9 @@ def analyze_recording(path: Path, name: str, device: str) -> Report:
     Raises:
         TachoscopeError: as `analyze`, or the file cannot be read.
     """
-    return judge(serving_recording.read(path), str(path), name or path.name.removesuffix(serving_recording.SUFFIX), device)
+    return judge_snapshots(
+        serving_recording.read(path), str(path), name or path.name.removesuffix(serving_recording.SUFFIX), device
+    )
 
 
 def analyze_service(job: JobRecords, options: Looking) -> Report:
@@ -124,7 +126,7 @@ def analyze_service(job: JobRecords, options: Looking) -> Report:
     return service.analyze_service(recent, peak_bytes_per_second=_peak(options.device))
 
 
-def judge(looks: list[Snapshot], source: str, name: str, device: str) -> Report:
+def judge_snapshots(looks: list[Snapshot], source: str, name: str, device: str) -> Report:
     """Return the report on what was seen.
 
     Raises:

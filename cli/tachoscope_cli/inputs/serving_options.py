@@ -26,7 +26,7 @@ class Looking:
     name: str = ""
 
     @property
-    def said(self) -> str:
+    def option_given(self) -> str:
         """The option that was given, of those that a service's records take as well; empty: none."""
         return "--for" if self.for_ else "--device" if self.device else ""
 

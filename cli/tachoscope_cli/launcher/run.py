@@ -180,7 +180,7 @@ def run(
         left_behind = _Beside(lambda: ship_left_behind(root, store) if agent is None else None)
 
         def look() -> None:
-            watching.look()
+            watching.poll()
             if while_running is not None:
                 while_running(run_directory)
 

@@ -57,31 +57,31 @@ class Watching:
         """What the lowest rank of the newest attempt said of its runs of experiment trackers."""
         return max(self._tracked, key=itemgetter(0, 1), default=(0, 0, {}))[2]
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Look once at all processes of the run, and write down what happened since the last time."""
         now, unix_seconds = time.monotonic(), time.time()
         # Who is gone is asked before reading: then its last words are read, and it comes before those whom its end brought down.
-        ended, closed = self._watch.exits.gone(), self._reader.gone()
+        ended, closed = self._watch.exits.newly_exited(), self._reader.newly_exited()
         # One that was never followed was gone before it could be: earlier than those that were.
         early = [writer for writer in closed if writer not in ended and not self._watch.exits.follows(writer)]
         gone = [*early, *ended, *closed]
         for writer in gone:
-            self._watch.gone(writer, unix_seconds)
+            self._watch.add_exit(writer, unix_seconds)
         for line in self._reader.lines():
             try:
                 record = records.decode(line)
             except (records.UnknownKindError, records.MalformedRecordError):
                 continue  # the analysis counts them
-            self._watch.take(record, now, unix_seconds)
-            self._facts.take(record)
+            self._watch.add_record(record, now, unix_seconds)
+            self._facts.add_record(record)
             if isinstance(record, records.JobStarted | records.JobEnded) and (runs := tracker_runs.among(record.lineage)):
                 self._tracked.append((record.attempt, -record.rank, runs))
             if self._shards is not None:
-                self._shards.take(record)
+                self._shards.add_record(record)
         for writer in gone:  # one that came and went between two looks was not known before
-            self._watch.gone(writer, unix_seconds)
+            self._watch.add_exit(writer, unix_seconds)
         self._watch.saw_alive(unix_seconds)
-        for event in self._watch.judge(now):
+        for event in self._watch.new_events(now):
             self._tell(event)
         for found in self._shards.decide(now) if self._shards is not None else ():
             self._tell(Event(records.ShardQuarantined, found.fields, found.text))
@@ -94,7 +94,7 @@ class Watching:
 
     def _note(self, kind: type[records.Record], **fields: Any) -> None:
         """Write a record, and keep what of it bears on how the job is told of at its end."""
-        self._facts.take(self._records.write(kind, **fields))
+        self._facts.add_record(self._records.write(kind, **fields))
 
     def lines(self) -> list[str]:
         """Return what is to be said of the job once it ended: how it failed, and what bounds its records, each with the way out."""
@@ -135,7 +135,7 @@ class Watching:
 
     def ended(self, code: int) -> None:
         """Note how the command ended, and let go of its processes."""
-        self.look()
+        self.poll()
         reason = ""
         if code:
             reason = (

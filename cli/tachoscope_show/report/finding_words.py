@@ -53,13 +53,13 @@ def share_text(finding: Finding, report: Report) -> str:
         return f"nothing goes on (no interval: it is one moment), confidence {finding.confidence:.2f}"
     low, high = finding.share_ci
     interval = f"95 % interval {low * 100:.1f} to {high * 100:.1f} %" if report.window.steps > 1 else "of one step, so no interval"
-    return f"{percent(finding.share)} of the {_whole(finding, report)} ({interval}), confidence {finding.confidence:.2f}"
+    return f"{percent(finding.share)} of the {_share_of(finding, report)} ({interval}), confidence {finding.confidence:.2f}"
 
 
-def _whole(finding: Finding, report: Report) -> str:
+def _share_of(finding: Finding, report: Report) -> str:
     """Return what a finding's share is of."""
     if report.serving and finding.evidence:
-        return serving_words.whole(finding)
+        return serving_words.share_of(finding)
     return "allocated time" if report.life else "step"
 
 

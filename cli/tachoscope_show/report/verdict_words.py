@@ -56,7 +56,7 @@ def sentence(finding: Finding, report: Report) -> str:
     used = next((row for row in finding.evidence if row.signal == CORES_USED.get(finding.cause)), None)
     return words.format(
         share=_percent(finding.share),
-        whole=_whole(finding, report),
+        whole=_share_of(finding, report),
         ranks=ranks,
         are="is" if not isinstance(finding.ranks, str) and len(finding.ranks) == 1 else "are",
         on="" if of_all else f" on {whose(finding.ranks)}",
@@ -90,9 +90,9 @@ def _size(finding: Finding, report: Report) -> str:
     return "; ".join(parts)
 
 
-def _whole(finding: Finding, report: Report) -> str:
+def _share_of(finding: Finding, report: Report) -> str:
     if report.serving and finding.evidence:
-        return serving_words.whole(finding)
+        return serving_words.share_of(finding)
     if report.life:
         return "the allocated time"
     return "the step time" if finding.every_steps else "each step"

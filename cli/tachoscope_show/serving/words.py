@@ -28,7 +28,7 @@ def summary(report: Report, serving: Serving) -> str:
     return f"{' on '.join(filter(None, (models, make)))}   {served}"
 
 
-def whole(finding: Finding) -> str:
+def share_of(finding: Finding) -> str:
     """Return what a finding's share is of: the time of requests, or of engines."""
     return finding.evidence[0].signal.removeprefix("share of the ")
 
@@ -36,7 +36,7 @@ def whole(finding: Finding) -> str:
 def loss(finding: Finding, report: Report) -> str:
     """Return what a finding lost: of the time of requests for each of them, of that of engines in all."""
     engines = next((ledger.wall_seconds for ledger in report.ledgers if ledger.unit == "engine"), 0.0)
-    if whole(finding).endswith("engines"):
+    if share_of(finding).endswith("engines"):
         return f"{seconds(finding.share * engines)} of {seconds(engines)}"
     return f"{seconds(finding.seconds_per_step)} a request"
 

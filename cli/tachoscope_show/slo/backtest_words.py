@@ -73,7 +73,7 @@ def _cut(ratio: float) -> str:
 
 def times(budget: Replayed, severity: Severity) -> str:
     """Return how often something would have been told, and how long in all."""
-    told = budget.of(severity)
+    told = budget.by_severity(severity)
     return f"{len(told)}, {duration(sum(one.end - one.start for one in told))}" if told else "none"
 
 
@@ -95,7 +95,7 @@ def verdict(found: Backtest) -> str:
         return "Nothing was recorded, so nothing can be said of it."
     if not is_changed(found):
         return "Nothing is changed."
-    before, after = (sum(len(one.of("page")) for one in variant.budgets) for variant in (found.committed, found.changed))
+    before, after = (sum(len(one.by_severity("page")) for one in variant.budgets) for variant in (found.committed, found.changed))
     spent = [sum(one.left is not None and one.left <= 0 for one in variant.budgets) for variant in (found.committed, found.changed)]
     pages = f"{counted(after, 'page')} instead of {before}" if after != before else f"{counted(after, 'page')} as before"
     return f"With the change: {pages}; {counted(spent[1], 'budget')} spent, {spent[0]} as committed."

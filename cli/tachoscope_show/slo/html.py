@@ -51,7 +51,7 @@ def _burn_down(objective: Objective, budget: Budget) -> Chart | None:
         told = f"{_date(point.time)}: {point.left * 100:.0f} % left"
         drawn.points.append((x(point.time), drawn.y(share_left(point.left)), told))
     if points[-1].left < lowest:
-        told = f"ends at {slo_words.left(budget)} ▼"
+        told = f"ends at {slo_words.budget_left(budget)} ▼"
         drawn.labels.append(Label(drawn.right - 8, drawn.bottom - 8, told, "end", _COLORS["exhausted"]))
     drawn.labels.append(Label(drawn.left, drawn.height - 6, _date(start)))
     drawn.labels.append(Label(drawn.right, drawn.height - 6, _date(end), "end"))

@@ -95,7 +95,7 @@ def cells(objective: Objective, budget: Budget) -> tuple[str, ...]:
         f"{objective.target * 100:g} %",
         ratio(budget.attainment, objective),
         ratio(budget.attainment_day, objective),
-        left(budget),
+        budget_left(budget),
         fastest(objective, budget),
         coverage(budget),
     )
@@ -110,7 +110,7 @@ def ratio(value: float | None, objective: Objective) -> str:
     return f"{floor(value * 100 * size + 1e-6) / size:.{digits}f} %"
 
 
-def left(budget: Budget) -> str:
+def budget_left(budget: Budget) -> str:
     """Return what is left of the error budget."""
     if budget.left is None:
         return "-"

@@ -13,7 +13,7 @@ Said = records.JobStarted | records.CheckpointSaved | records.CheckpointManifest
 _MARKS = (b'"JobStarted"', b'"CheckpointSaved"', b'"CheckpointManifest"')
 
 
-def said(lines: Iterable[bytes]) -> Iterator[Said]:
+def parse(lines: Iterable[bytes]) -> Iterator[Said]:
     """Yield the records among these lines that report checkpoints; the others, which are most, are not decoded."""
     for line in lines:
         if not any(mark in line for mark in _MARKS):
@@ -63,7 +63,7 @@ class Checkpoint(msgspec.Struct):
             wrote |= set(range(world_size)) - self.wrote.keys()
         return wrote
 
-    def take(self, said: records.CheckpointSaved | records.CheckpointManifest) -> None:
+    def add_report(self, said: records.CheckpointSaved | records.CheckpointManifest) -> None:
         """Take what one rank said of this save."""
         if isinstance(said, records.CheckpointManifest):
             self.manifests[said.rank] = Manifest(said.time, said.shards)
@@ -75,7 +75,7 @@ class Checkpoint(msgspec.Struct):
             del self.manifests[said.rank]
 
 
-def take(checkpoints: dict[str, Checkpoint], said: records.CheckpointSaved | records.CheckpointManifest) -> Checkpoint | None:
+def add_record(checkpoints: dict[str, Checkpoint], said: records.CheckpointSaved | records.CheckpointManifest) -> Checkpoint | None:
     """Take a record into the checkpoints by reference; return the one that it is of, None if that was saved over since.
 
     Records of one rank come in their order.
@@ -88,5 +88,5 @@ def take(checkpoints: dict[str, Checkpoint], said: records.CheckpointSaved | rec
             return None
         seconds = said.seconds if isinstance(said, records.CheckpointManifest) else 0.0
         found = checkpoints[said.reference] = Checkpoint(said.reference, said.attempt, said.step, said.time - seconds)
-    found.take(said)
+    found.add_report(said)
     return found

@@ -47,9 +47,9 @@ class Facts:
         self.launcher: records.JobEnded | None = None
         self.command = ""
         for row in rows:
-            self.take(row)
+            self.add_record(row)
 
-    def take(self, row: records.Record) -> None:
+    def add_record(self, row: records.Record) -> None:
         """Take the next record."""
         if isinstance(row, records.WorkerFailed):
             self.failures.append(row)

@@ -98,13 +98,13 @@ def step_times(found: Aligned, names: Sequence[str]) -> go.Figure:
         if found.steps > 1:
             known = np.flatnonzero(np.isfinite(low))
             for part in np.split(known, np.flatnonzero(np.diff(known) > 1) + 1):  # an area across a gap would be drawn askew
-                x, y = found.at[part].tolist(), unit.of(low[part].tolist())
+                x, y = found.at[part].tolist(), unit.convert(low[part].tolist())
                 figure.add_scatter(
-                    x=[*x, *reversed(x)], y=[*y, *reversed(unit.of(high[part].tolist()))], mode="none", fill="toself",
+                    x=[*x, *reversed(x)], y=[*y, *reversed(unit.convert(high[part].tolist()))], mode="none", fill="toself",
                     fillcolor=_pale(color), showlegend=False, hoverinfo="skip",
                 )  # fmt: skip
         figure.add_scatter(
-            x=at, y=unit.of(middle.tolist()), name=name, mode="lines", line={"color": color, "width": 2},
+            x=at, y=unit.convert(middle.tolist()), name=name, mode="lines", line={"color": color, "width": 2},
             hovertemplate=f"%{{y:.4g}} {unit.sign}<extra></extra>",
         )  # fmt: skip
     figure.update_layout(hovermode="x")
@@ -128,7 +128,7 @@ def largest_changes(changes: Sequence[Change], most: int = 12) -> go.Figure:
         go.Bar(
             # Names may be alike when they are shortened: each bar has a place of its own.
             y=list(range(len(rows))),
-            x=unit.of(differences),
+            x=unit.convert(differences),
             orientation="h",
             marker_color=[_color(row) for row in rows],
             hovertext=[f"{_safe(row.name or row.baseline_name)[:200]}<br>{_both(row)}" for row in rows],

@@ -37,7 +37,7 @@ def moment(unix: float) -> datetime:
     return datetime.fromtimestamp(unix, UTC).replace(tzinfo=None)
 
 
-def words(state: str) -> str:
+def state_label(state: str) -> str:
     """Return a state as people read it."""
     return state.replace("_", " ")
 
@@ -62,10 +62,10 @@ def over_time(traffic: Traffic, states: Mapping[str, Vector]) -> go.Figure:
             x=middles,
             y=value,
             width=wall * 1e3,
-            name=words(state),
+            name=state_label(state),
             marker={"color": color(state), "line": {"width": 0}},
             unselected={"marker": {"opacity": 1}},
-            hovertemplate=words(state) + ": %{y:.3g} requests<extra></extra>",
+            hovertemplate=state_label(state) + ": %{y:.3g} requests<extra></extra>",
         )
     figure.update_layout(barmode="stack", bargap=0, hovermode="x unified", dragmode="select", selectdirection="h", showlegend=True)
     figure.update_xaxes(type="date", title="UTC")
@@ -82,10 +82,10 @@ def by_slowness(found: BySlowness) -> go.Figure:
             x=100 * middles,
             y=found.seconds[state],
             width=100 * widths,
-            name=words(state),
+            name=state_label(state),
             marker={"color": color(state), "line": {"width": 0}},
             customdata=[[seconds(value)] for value in found.seconds[state]],
-            hovertemplate=words(state) + ": %{customdata[0]}<extra></extra>",
+            hovertemplate=state_label(state) + ": %{customdata[0]}<extra></extra>",
         )
     figure.update_layout(barmode="stack", bargap=0, hovermode="x unified", showlegend=True)
     figure.update_xaxes(title="% of requests, the slowest at the right", range=[0, 100])
@@ -101,9 +101,9 @@ def one(request: RequestDone) -> go.Figure:
             x=[spent],
             y=[""],
             orientation="h",
-            name=words(state),
+            name=state_label(state),
             marker={"color": color(state)},
-            hovertemplate=f"{words(state)}: {seconds(spent)}<extra></extra>",
+            hovertemplate=f"{state_label(state)}: {seconds(spent)}<extra></extra>",
         )
     first = request.first_token_seconds
     if first is not None and first <= request.wall_seconds:

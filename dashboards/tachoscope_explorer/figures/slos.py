@@ -33,7 +33,7 @@ def moment(seconds: float) -> datetime:
 
 def burn_down(budget: Budget) -> go.Figure:
     """Return what was left of the budget over the period; grey where nothing was measured."""
-    figure = go.Figure(_line(budget.burn_down, slo_words.left(budget), STATE_COLORS[budget.state]))
+    figure = go.Figure(_line(budget.burn_down, slo_words.budget_left(budget), STATE_COLORS[budget.state]))
     for before, point in pairwise(budget.burn_down):
         if not point.measured:
             figure.add_vrect(moment(before.time), moment(point.time), fillcolor=UNKNOWN, opacity=0.18, line_width=0, layer="below")
@@ -137,7 +137,7 @@ def backtest(found: Backtest) -> go.Figure:
             for budget in variant.budgets
             for one in _of(budget, severity, found.start)
         ]
-        figure.add_trace(_told(told, severity), row=2, col=1)
+        figure.add_trace(_alert_bar(told, severity), row=2, col=1)
     figure.add_hline(0, line={"color": BAD, "width": 1.5}, row=1, col=1)
     figure.update_yaxes(title="budget left", tickformat=".0%", row=1, col=1)
     rows = [f"{name}: {severity}s" for name, severity in _ROWS if name in names]
@@ -153,7 +153,7 @@ def _of(budget: Replayed, severity: str, start: float) -> list[tuple[float, Fire
     return [(max(one.start, start), one) for one in budget.told if one.severity == severity]
 
 
-def _told(told: Sequence[tuple[str, tuple[float, FiredAlert]]], severity: str) -> go.Bar:
+def _alert_bar(told: Sequence[tuple[str, tuple[float, FiredAlert]]], severity: str) -> go.Bar:
     return go.Bar(
         name=f"{severity}s",
         orientation="h",

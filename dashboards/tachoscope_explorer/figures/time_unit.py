@@ -15,7 +15,7 @@ class TimeUnit:
     seconds: float
     sign: str
 
-    def of(self, values: Iterable[float]) -> list[float]:
+    def convert(self, values: Iterable[float]) -> list[float]:
         """Return seconds in this unit."""
         return [value / self.seconds for value in values]
 

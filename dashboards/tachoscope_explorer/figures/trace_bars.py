@@ -8,7 +8,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from tachoscope_core.report.palette import SERIES, STATE_COLORS, UNKNOWN
-from tachoscope_explorer.figures.trace_words import duration, shown
+from tachoscope_explorer.figures.trace_words import duration, escaped
 
 
 def bars(totals: Mapping[str, float], colors: Mapping[str, str] | None = None) -> go.Figure:
@@ -24,7 +24,7 @@ def bars(totals: Mapping[str, float], colors: Mapping[str, str] | None = None) -
         go.Bar(
             orientation="h",
             x=[totals[name] / 1e6 for name in order],
-            y=[shown(name.replace("_", " "), 40) for name in order],
+            y=[escaped(name.replace("_", " "), 40) for name in order],
             text=words,
             textposition="auto",
             cliponaxis=False,

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from tachoscope_analyzers.trace.analyses.time_bins import Course
 from tachoscope_core.report.palette import SERIES
-from tachoscope_explorer.figures.trace_words import shown
+from tachoscope_explorer.figures.trace_words import escaped
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ def courses(lines: Sequence[Line], begin_ms: float, bin_ms: float, unit: str, *,
     """Return the picture: the mean of each bin as a line, and up to its largest value a pale band of the same colour."""
     figure = go.Figure()
     for place, line in enumerate(lines):
-        color, name = SERIES[place % len(SERIES)], shown(line.name, 40)
+        color, name = SERIES[place % len(SERIES)], escaped(line.name, 40)
         mean, most = np.asarray(line.course.mean / scale), np.asarray(line.course.most / scale)
         common = {"x0": begin_ms + bin_ms / 2, "dx": bin_ms, "mode": "lines", "legendgroup": name}
         hover = f"{name}, %{{x:,.3f}} ms: "

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from tachoscope_analyzers.trace.analyses.operator_paths import OTHERS
 from tachoscope_core.report.palette import SERIES, UNKNOWN
-from tachoscope_explorer.figures.trace_words import duration, shown
+from tachoscope_explorer.figures.trace_words import duration, escaped
 
 _WHOLE = "all"
 
@@ -24,7 +24,7 @@ def icicle(paths: pd.DataFrame, column: str) -> go.Figure:
     return go.Figure(
         go.Icicle(
             ids=[_WHOLE, *map(str, range(len(names)))],
-            labels=[_WHOLE, *(shown(name) for name in names)],
+            labels=[_WHOLE, *(escaped(name) for name in names)],
             parents=["", *(parent or _WHOLE for parent in parents)],
             values=[whole, *totals],
             customdata=[duration(whole), *(f"{duration(total)}, {count}" for total, count in zip(totals, calls, strict=True))],

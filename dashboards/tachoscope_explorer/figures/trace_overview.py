@@ -9,7 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from tachoscope_analyzers.trace.analyses.overview import OUTSIDE, Row
-from tachoscope_explorer.figures.trace_words import BLANK, COLORS, HEADROOM, LEGEND, WORDS, shown, unique
+from tachoscope_explorer.figures.trace_words import BLANK, COLORS, HEADROOM, LEGEND, WORDS, escaped, unique
 
 _MOST_MARKS, _MOST_NUMBERS, _FEW_NUMBERS = 60, 16, 8
 _PALE, _LONGEST_LABEL = 0.25, 26
@@ -39,7 +39,7 @@ def overview(
         marks: of steps; of many, some. window: what is looked at more closely, in ms.
     """
     figure = go.Figure()
-    names = unique([shown(name, _LONGEST_LABEL) for name, _ in rows])
+    names = unique([escaped(name, _LONGEST_LABEL) for name, _ in rows])
     for place, (_, row) in enumerate(rows):  # a trace each: plotly cannot put rows of several traces on an axis of names
         figure.add_trace(_heat(names[place], place, row, begin_ms, bin_ms))
     used = {state for _, row in rows for state, took in zip(row.states, row.times.sum(axis=0).tolist(), strict=True) if took}

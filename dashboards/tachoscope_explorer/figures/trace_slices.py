@@ -10,7 +10,7 @@ from tachoscope_analyzers.trace.analyses.overview import is_device_track, thread
 from tachoscope_analyzers.trace.events.kernel_names import COMMUNICATION, MEMCPY, MEMSET, class_of
 from tachoscope_analyzers.trace.reading.event_kinds import DEVICE, Kind
 from tachoscope_analyzers.trace.reading.trace import Trace
-from tachoscope_explorer.figures.trace_words import COLORS, HEADROOM, LEGEND, duration, shown, unique
+from tachoscope_explorer.figures.trace_words import COLORS, HEADROOM, LEGEND, duration, escaped, unique
 
 LANE_PIXELS = 18
 _WIDTH_PIXELS, _LETTER_PIXELS, _LEAST_LETTERS = 1_000, 8, 4
@@ -53,7 +53,7 @@ def slices(trace: Trace, found: Slices, origin_ns: int, start: int, end: int) ->
             bars = go.Bar(orientation="h", base=left[mine], x=width[mine], y=lane[mine], width=0.9, name=words)
             bars.marker = {"color": COLORS[class_], "line": {"width": 0.5, "color": "rgba(255,255,255,0.6)"}}
             bars.text = [_fitting(names[place], width[place] * 1e6 / max(end - start, 1)) for place in mine]
-            bars.hovertext = [shown(names[place]) for place in mine]
+            bars.hovertext = [escaped(names[place]) for place in mine]
             bars.customdata = [details[place] for place in mine]
             figure.add_trace(bars)
     figure.update_traces(
@@ -64,7 +64,7 @@ def slices(trace: Trace, found: Slices, origin_ns: int, start: int, end: int) ->
         insidetextfont={"size": 11},
         hovertemplate="%{hovertext}<br>%{customdata}<extra></extra>",
     )
-    labels = unique([shown(_track(trace, found, place), 26) for place in range(len(found.tracks))])
+    labels = unique([escaped(_track(trace, found, place), 26) for place in range(len(found.tracks))])
     middle = (first[:-1] + first[1:] - 1) / 2
     figure.update_layout(barmode="overlay", bargap=0, title=HEADROOM, legend=LEGEND, selectdirection="h")
     figure.update_xaxes(range=[(start - origin_ns) / 1e6, (end - origin_ns) / 1e6], ticksuffix=" ms")
@@ -96,7 +96,7 @@ def _details(trace: Trace, found: Slices) -> list[str]:
     correlation = trace.events["correlation"][found.row]
     details = []
     for place, track in enumerate(found.track.tolist()):
-        number = shown(trace.meta.tracks[found.tracks[track]].thread, 20)
+        number = escaped(trace.meta.tracks[found.tracks[track]].thread, 20)
         parts = [duration(int(found.end[place] - found.start[place])), f"{'stream' if on_device[place] else 'thread'} {number}"]
         details.append(" · ".join(parts + [f"correlation {correlation[place]}"] * bool(correlation[place] > 0)))
     return details
@@ -111,4 +111,4 @@ def _track(trace: Trace, found: Slices, place: int) -> str:
 def _fitting(name: str, share: float) -> str:
     """Return as much of a name as has room in a slice that takes this share of the width; nothing where that is too little."""
     letters = int(share * _WIDTH_PIXELS / _LETTER_PIXELS)
-    return shown(name, letters) if letters >= _LEAST_LETTERS else ""
+    return escaped(name, letters) if letters >= _LEAST_LETTERS else ""

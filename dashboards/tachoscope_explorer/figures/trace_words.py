@@ -45,7 +45,7 @@ BLANK = ("idle", "nothing", "outside")
 """Of these a picture has a pale colour, of the last none."""
 
 
-def shown(name: str, most: int = 70) -> str:
+def escaped(name: str, most: int = 70) -> str:
     """Return a foreign name as plotly shows it letter by letter, cut where it is long; plotly reads its texts as HTML."""
     text = "".join(letter if letter.isprintable() else " " for letter in name)
     return html.escape(text if len(text) <= most else f"{text[: most - 1]}…", quote=False)

@@ -42,8 +42,8 @@ def from_now_to_then(now: float, saved: Sequence[Saved], then: float, measured_w
     figure = go.Figure(
         go.Bar(
             x=list(range(len(names))),
-            y=unit.of(heights),
-            base=unit.of(bases),
+            y=unit.convert(heights),
+            base=unit.convert(bases),
             marker_color=colors,
             text=texts,
             textposition="outside",

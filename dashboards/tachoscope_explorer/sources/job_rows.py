@@ -85,7 +85,7 @@ def rows(times: Mapping[str, float], summaries: Mapping[str, JobSummary], now: f
     return [row if row.summary is None else replace(row, status=standing(row.summary, now)) for row in found]
 
 
-def glance(found: Sequence[Row]) -> FleetSummary:
+def summarise(found: Sequence[Row]) -> FleetSummary:
     """Return what holds for all of them."""
     judged = [row.summary for row in found if row.summary is not None]
     idle: defaultdict[str, float] = defaultdict(float)
@@ -163,7 +163,7 @@ def _cells(row: Row, slos: Sequence[Slo]) -> dict[str, object]:
         "goodput": one.goodput * 100 if one is not None and one.goodput is not None else None,
         "step time": one.step_seconds if one is not None and stepped else [],
         "mean step": one.mean_step if one is not None and stepped else None,
-        "objectives": job_slos.words(job_slos.attainments(one.events, slos)) if one is not None else None,
+        "objectives": job_slos.describe(job_slos.attainments(one.events, slos)) if one is not None else None,
         "idle hours": _short(one.idle_hours) if one is not None else None,
         "idle cost": _short(one.idle_money) if one is not None else None,
         "currency": one.currency if one is not None else "",

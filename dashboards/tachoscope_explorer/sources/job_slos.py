@@ -35,7 +35,7 @@ class Attainment:
     target: float
 
     @property
-    def met(self) -> bool:
+    def is_met(self) -> bool:
         """Whether the job spends no more of the budget than it allows."""
         return self.attained >= self.target
 
@@ -54,12 +54,12 @@ def attainments(events: Events, slos: Iterable[Slo]) -> list[Attainment]:
     counters = [(count.metric, count.labels, count.amount) for count in events.counters]
     pairs = [(slo, attained(slo, counters, events.histograms)) for slo in slos]
     found = [Attainment(slo.name, ratio, slo.target) for slo, ratio in pairs if ratio is not None]
-    return sorted(found, key=lambda one: (one.met, one.attained - one.target))
+    return sorted(found, key=lambda one: (one.is_met, one.attained - one.target))
 
 
-def words(found: list[Attainment]) -> str:
+def describe(found: list[Attainment]) -> str:
     """Return them in a cell: the objectives that are not met with their figures, or how many are."""
-    below = [one for one in found if not one.met]
+    below = [one for one in found if not one.is_met]
     if not found:
         return "not measured"
     if not below:

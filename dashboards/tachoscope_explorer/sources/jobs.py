@@ -49,7 +49,7 @@ class JobView:
     edges: list[float]
 
 
-def shown(url: str, job: str) -> Run:
+def visited_run(url: str, job: str) -> Run:
     """Return a job as this visitor looks at it: as it was when they came to it, or asked for what is newer.
 
     Raises:
@@ -87,7 +87,7 @@ def _table(run: Run) -> pd.DataFrame:
 
 
 @st.cache_resource(max_entries=12, show_spinner="Looking for the bottleneck …")
-def look(run: Run, start: float | None, end: float | None) -> JobView:
+def view_of_run(run: Run, start: float | None, end: float | None) -> JobView:
     """Return what is to be seen of the last attempt of a run, or of a window of it in Unix seconds.
 
     Raises:

@@ -69,7 +69,7 @@ def make(url: str, job: str, written: float, now: float) -> JobSummary:
     return summary
 
 
-def look(
+def summaries(
     url: str,
     jobs: Sequence[str],
     times: Mapping[str, float],

@@ -42,7 +42,7 @@ def planted(slo: Slo, bad: float, *, clean: float, lasts: float, after: float = 
 
 def told(slo: Slo, events: Events, severity: Severity) -> list[FiredAlert]:
     (found,) = replay(slo, events, BEGIN, float(events.times_ms[-1]) / 1000, TIMING)
-    return found.of(severity)
+    return found.by_severity(severity)
 
 
 @pytest.mark.parametrize("slo", [AVAILABILITY, FIRST_TOKEN, GOODPUT, CHECKPOINT_AGE, replace(AVAILABILITY, target=0.9999)])
@@ -136,7 +136,7 @@ def test_what_was_before_the_window_counts_for_alerts_and_not_for_the_budget() -
     (found,) = replay(AVAILABILITY, events, begin, BEGIN + 2 * HOUR, TIMING)
 
     assert found.attainment == 1.0
-    assert found.of("page")[0].start < begin
+    assert found.by_severity("page")[0].start < begin
     assert lead_seconds(AVAILABILITY, TIMING) > 3 * DAY
 
 
@@ -172,10 +172,10 @@ def test_of_a_store_the_same_samples_are_judged_by_another_target_and_threshold(
     assert kept.labels == {"service": "chat", "model": "m"}
     assert found.recorded_since == pytest.approx(BEGIN, abs=60)
     assert kept.attainment == changed_to.attainment == pytest.approx(1 - 0.25 / 6, abs=1e-3)
-    assert kept.of("page")[0].start == pytest.approx(BEGIN + 4 * HOUR + 78, abs=60)
+    assert kept.by_severity("page")[0].start == pytest.approx(BEGIN + 4 * HOUR + 78, abs=60)
     assert (found.committed.target, found.changed.target) == (AVAILABILITY.target, 0.9)
     assert changed_to.left == pytest.approx(1 - 0.25 / 6 / 0.1, abs=0.01)
-    assert not changed_to.of("page") or changed_to.of("page")[0].start > kept.of("page")[0].start
+    assert not changed_to.by_severity("page") or changed_to.by_severity("page")[0].start > kept.by_severity("page")[0].start
 
 
 def test_a_threshold_at_which_nothing_was_counted_is_refused_also_of_a_metric_that_is_not_of_the_catalogue() -> None:

@@ -85,7 +85,7 @@ def test_what_a_hang_takes_nobody_else_has(tmp_path_factory: pytest.TempPathFact
     own = [[BASE | {"forward": seconds if (number, who) == (at, rank) else 0.03} for who in range(2)] for number in range(STEPS)]
     steps: Steps = aligned(from_spool([written(tmp_path_factory.mktemp("h") / "0-000000.jsonl", own)]))
     whole = attribute(steps)
-    rest = hang.take(steps, whole)
+    rest = hang.subtract_hangs(steps, whole)
 
     taken = sum(float(one.seconds.sum()) for one in rest.candidates)
     assert total(rest.losses) + taken == pytest.approx(total(whole))

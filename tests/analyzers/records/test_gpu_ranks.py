@@ -53,7 +53,7 @@ def test_a_counter_that_was_not_told_for_a_while_is_spread_over_it_and_outside_u
 
 def test_of_a_gap_between_samples_nothing_is_known() -> None:
     gpu = made([0.0, 10.0, 20.0, 120.0, 130.0], [1.0, 1.0, 1.0, 0.0, 0.0], steps=(0.0, 20.0, 120.0, 130.0))
-    spans = gpu.between(gpu.of(GPU_UTILIZATION))
+    spans = gpu.between(gpu.values(GPU_UTILIZATION))
 
     assert np.isnan(spans).tolist() == [False, False, True, False]
     assert gpu.by_step(spans).tolist() == pytest.approx([1.0, NAN, 0.0], nan_ok=True)
@@ -64,13 +64,13 @@ def test_of_a_gap_between_samples_nothing_is_known() -> None:
 def test_a_gauge_is_the_mean_of_both_ends_or_of_the_one_that_was_told() -> None:
     gpu = made([0.0, 10.0, 20.0, 30.0], [1.0, 0.5, NAN, NAN])
 
-    assert gpu.between(gpu.of(GPU_UTILIZATION)).tolist() == pytest.approx([0.75, 0.5, NAN], nan_ok=True)
-    assert gpu.lowest(gpu.of(GPU_UTILIZATION)).tolist() == pytest.approx([0.5, 0.5, NAN], nan_ok=True)
+    assert gpu.between(gpu.values(GPU_UTILIZATION)).tolist() == pytest.approx([0.75, 0.5, NAN], nan_ok=True)
+    assert gpu.lowest(gpu.values(GPU_UTILIZATION)).tolist() == pytest.approx([0.5, 0.5, NAN], nan_ok=True)
 
 
 def test_steps_outside_of_all_samples_are_unknown() -> None:
     gpu = made([0.0, 10.0, 20.0], [1.0, 1.0, 1.0], steps=(-20.0, -10.0, 0.0, 5.0, 40.0))
-    spans = gpu.between(gpu.of(GPU_UTILIZATION))
+    spans = gpu.between(gpu.values(GPU_UTILIZATION))
 
     assert gpu.by_step(spans).tolist() == pytest.approx([NAN, NAN, 1.0, 1.0], nan_ok=True)
     assert gpu.coverage(spans) == pytest.approx(20 / 60)

@@ -10,11 +10,11 @@ import pytest
 
 from planting import Planted
 from tachoscope_analyzers.trace.analyses.event_slices import slices as found_slices
-from tachoscope_analyzers.trace.analyses.overview import edges, extent, streams, whole
+from tachoscope_analyzers.trace.analyses.overview import edges, extent, streams, summary_rows
 from tachoscope_analyzers.trace.events.view import View
 from tachoscope_explorer.figures.trace_overview import Mark, overview
 from tachoscope_explorer.figures.trace_slices import slices
-from tachoscope_explorer.figures.trace_words import duration, shown, unique
+from tachoscope_explorer.figures.trace_words import duration, escaped, unique
 from tachoscope_explorer.page.view import View as PageView
 from tachoscope_explorer.page.view import parameters_of, view_of
 
@@ -33,7 +33,7 @@ def test_a_busier_bin_is_darker_and_one_that_was_not_recorded_is_blank(tmp_path:
     planted.kernel("k", 20 * US, 2 * US)
     planted.kernel("k", 38 * US, 2 * US)
     view = View(planted.read(tmp_path))
-    (row,) = whole(view, edges(0, 40 * US, 4))
+    (row,) = summary_rows(view, edges(0, 40 * US, 4))
 
     (heat,) = [trace for trace in overview([("device", row)], 0, 0.01).data if trace.type == "heatmap"]
 
@@ -69,8 +69,8 @@ def test_an_overview_of_64_rows_stays_far_below_a_megabyte(tmp_path: Path) -> No
 
 
 def test_foreign_names_are_letters_and_cut() -> None:
-    assert shown("<b>\n&") == "&lt;b&gt; &amp;"
-    assert len(shown("x" * 500)) == 70
+    assert escaped("<b>\n&") == "&lt;b&gt; &amp;"
+    assert len(escaped("x" * 500)) == 70
     assert json.dumps(unique(["a", "b", "a"])) == '["a", "b", "a (2)"]'
 
 

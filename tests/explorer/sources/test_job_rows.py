@@ -7,7 +7,7 @@ from tachoscope_analyzers.fleet.job_summary import JobSummary, Worst
 from tachoscope_analyzers.fleet.slo_events import Count, Events
 from tachoscope_core.report.taxonomy import BY_SLUG
 from tachoscope_explorer.sources import job_slos
-from tachoscope_explorer.sources.job_rows import Wanted, classes, finding, glance, money, rows, table
+from tachoscope_explorer.sources.job_rows import Wanted, classes, finding, summarise, money, rows, table
 
 CRITICAL = Worst(class_="input_workers", severity="critical", seconds_per_step=0.2, share=0.4, ranks="all")
 SLOS = openslo.load([files.path_of("slos")])
@@ -24,14 +24,14 @@ def test_what_is_known_of_some_jobs_is_not_said_of_all() -> None:
         "c": JobSummary(job="c", reason="no step"),
     }
 
-    seen = glance(rows(dict.fromkeys(("a", "b", "c", "d"), 1.0), known, now=2e9))
+    seen = summarise(rows(dict.fromkeys(("a", "b", "c", "d"), 1.0), known, now=2e9))
 
     assert (seen.jobs, seen.looked_at, seen.critical, seen.running) == (4, 3, 1, 0)
     assert (seen.idle, seen.priced, seen.unpriced, seen.idle_hours) == ({"USD": 8.0}, 1, 1, 3.0)
 
 
 def test_of_jobs_without_any_idle_time_known_nothing_is_said() -> None:
-    seen = glance(rows({"a": 1.0}, {"a": JobSummary(job="a")}, now=2.0))
+    seen = summarise(rows({"a": 1.0}, {"a": JobSummary(job="a")}, now=2.0))
 
     assert seen.idle == {}
     assert seen.idle_hours is None
@@ -107,11 +107,11 @@ def test_the_target_of_an_objective_is_the_specs_own() -> None:
     (spent,) = job_slos.attainments(events(effective=50.0), SLOS)
     (met,) = job_slos.attainments(events(effective=100.0 * goodput.target), SLOS)
 
-    assert (spent.name, spent.target, spent.met) == ("training-goodput", goodput.target, False)
-    assert met.met
-    assert job_slos.words([spent]) == "below 1 of 1: training-goodput 50.0 % of 95.0 %"
-    assert job_slos.words([met]) == "meets 1 of 1"
+    assert (spent.name, spent.target, spent.is_met) == ("training-goodput", goodput.target, False)
+    assert met.is_met
+    assert job_slos.describe([spent]) == "below 1 of 1: training-goodput 50.0 % of 95.0 %"
+    assert job_slos.describe([met]) == "meets 1 of 1"
 
 
 def test_without_events_objectives_are_not_measured_rather_than_met() -> None:
-    assert job_slos.words(job_slos.attainments(Events(), SLOS)) == "not measured"
+    assert job_slos.describe(job_slos.attainments(Events(), SLOS)) == "not measured"

@@ -10,7 +10,7 @@ import course_making
 from exploring import WRITER, filled
 from tachoscope_core.storage.store import Store
 from tachoscope_explorer.sources import summary_cache as summaries
-from tachoscope_explorer.sources.summary_cache import Kept, known, look, make, place
+from tachoscope_explorer.sources.summary_cache import Kept, known, summaries, make, place
 
 LINES = course_making.lines(steps=20, ranks=1)
 
@@ -48,7 +48,7 @@ def test_a_damaged_file_is_as_if_it_were_not_there_and_is_written_anew(tmp_path:
         started_anew()
 
         assert known(url, "one", times["one"], now=2e9) is None
-        assert look(url, ["one"], times, most=1, seconds=10) == {"one": made}
+        assert summaries(url, ["one"], times, most=1, seconds=10) == {"one": made}
         assert msgspec.json.decode(place(url, "one").read_bytes(), type=Kept).summary == made
 
 
@@ -84,9 +84,9 @@ def test_the_newest_jobs_are_judged_first_and_no_more_than_asked_for(tmp_path: P
     def on_progress(done: int, of: int) -> None:
         told.append((done, of))
 
-    assert list(look(url, ["three", "one", "two"], times, most=2, seconds=60, on_progress=on_progress)) == ["three", "one"]
+    assert list(summaries(url, ["three", "one", "two"], times, most=2, seconds=60, on_progress=on_progress)) == ["three", "one"]
     assert told == [(0, 2), (1, 2)]
-    assert list(look(url, ["three", "one", "two"], times, most=3, seconds=60)) == ["three", "one", "two"]
+    assert list(summaries(url, ["three", "one", "two"], times, most=3, seconds=60)) == ["three", "one", "two"]
 
 
 def test_nothing_in_the_store_is_written_and_no_name_is_in_a_path(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ class Bench:
         self, kind: type[records.Record], rank: int = 0, *, job: str = "job", uid: int = 7, attempt: int = 0, **fields: object
     ) -> None:
         envelope = {"writer": f"{rank}", "seq": 0, "rank": rank, "local_rank": rank, "host": "n", "monotonic_ns": 0}
-        self.queue.take(job, uid, kind(job=job, attempt=attempt, time=self.now, **envelope, **fields), self.now)  # type: ignore[arg-type]
+        self.queue.add_record(job, uid, kind(job=job, attempt=attempt, time=self.now, **envelope, **fields), self.now)  # type: ignore[arg-type]
 
     def start(self, ranks: int = 1, world_size: int = 1, **who: object) -> None:
         for rank in range(ranks):

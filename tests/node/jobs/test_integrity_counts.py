@@ -17,13 +17,13 @@ def check(rank: int, step: int, checksum: str = "same", *bad: str, attempt: int 
 def counted(*events: IntegrityEvent) -> dict[str, int]:
     integrity = Integrity()
     for event in events:
-        integrity.take(event)
+        integrity.add_event(event)
     return {kind: count for kind, count in integrity.events.items() if count}
 
 
 def test_checks_that_find_nothing_leave_every_kind_at_zero() -> None:
     integrity = Integrity()
-    integrity.take(check(0, 100))
+    integrity.add_event(check(0, 100))
 
     assert integrity.events == {"loss": 0, "gradients": 0, "parameters": 0, "checksum": 0}
 
@@ -62,7 +62,7 @@ def test_not_finite_numbers_have_no_checksum_to_be_compared() -> None:
 def test_what_is_remembered_has_a_bound() -> None:
     integrity = Integrity()
     for step in range(10 * MAX_STEPS):
-        integrity.take(check(0, step, "x" * 10_000))
+        integrity.add_event(check(0, step, "x" * 10_000))
 
     assert len(integrity.steps) == MAX_STEPS
     assert max(len(value) for checked in integrity.steps.values() for value in checked.sums.values()) < 100

@@ -36,7 +36,7 @@ class Told:
     def _take(self, kind: type[records.Record], rank: int, attempt: int, **fields: Any) -> None:
         self.now += 1.0
         record = kind(**envelope(rank, job="job", attempt=attempt, time=self.now), **fields)
-        self.watch.take(record)  # type: ignore[arg-type]
+        self.watch.add_record(record)  # type: ignore[arg-type]
         self.found += [found.fields for found in self.watch.decide(self.now)]
 
     @property
@@ -177,7 +177,7 @@ def test_a_store_that_is_away_is_said_and_made_up_for_later(tmp_path: Path) -> N
 
 def test_a_job_name_that_cannot_be_is_left_alone(tmp_path: Path) -> None:
     watch = ShardWatch(tmp_path, lambda _: None)
-    watch.take(records.ShardFailed(**envelope(job="../../etc"), shard="x", error=PLAIN))
+    watch.add_record(records.ShardFailed(**envelope(job="../../etc"), shard="x", error=PLAIN))
     watch.decide(0.0)
     assert list(tmp_path.iterdir()) == []
 
@@ -185,6 +185,6 @@ def test_a_job_name_that_cannot_be_is_left_alone(tmp_path: Path) -> None:
 def test_what_is_said_shows_no_control_characters(tmp_path: Path) -> None:
     watch = ShardWatch(tmp_path, lambda _: None)
     for rank in (0, 1):
-        watch.take(records.ShardFailed(**envelope(rank, job="job"), shard="x\n2026 forged", error="E\x1b[2J"))
+        watch.add_record(records.ShardFailed(**envelope(rank, job="job"), shard="x\n2026 forged", error="E\x1b[2J"))
     (found,) = watch.decide(0.0)
     assert found.text.isprintable()

@@ -45,7 +45,7 @@ def test_all_ranks_choose_the_same_ones() -> None:
 def test_a_record_is_of_the_rank_and_of_when_the_operation_was_done() -> None:
     written, clock = Written(), FakeClock()
     done = int((time.time() - 500) * 1e6)
-    Details(written, Groups(list), clock=clock).take(MEMBER, operation(17)._replace(time=done / 1e6))
+    Details(written, Groups(list), clock=clock).add_operation(MEMBER, operation(17)._replace(time=done / 1e6))
 
     (record,) = written
     assert (record["rank"], record["attempt"], record["sequence"], record["communicator"]) == (3, 2, 17, "0x9e17999afaa87dbb")
@@ -60,7 +60,7 @@ def test_more_than_the_store_should_get_are_dropped_and_counted() -> None:
     for _ in range(100):
         clock.now += 1.0
         for number in range(3 * RECORDS_PER_SECOND):
-            details.take(MEMBER, operation(number))
+            details.add_operation(MEMBER, operation(number))
 
     assert len(written) <= 111 * RECORDS_PER_SECOND
     assert details.outcomes == {"written": len(written), "dropped": 300 * RECORDS_PER_SECOND - len(written)}

@@ -17,7 +17,7 @@ def files_of(*folders: Path, positions: dict[str, int] | None = None) -> tuple[F
 
 
 def read(files: Files, now: float, most_bytes: int = 1 << 30) -> dict[str, list[bytes]]:
-    files.look(now, time.time())
+    files.scan(now, time.time())
     found: dict[str, list[bytes]] = {}
     for tail, lines in files.read(most_bytes):
         found.setdefault(tail.name, []).extend(lines)
@@ -127,7 +127,7 @@ def test_a_file_that_cannot_be_read_any_more_is_given_up_and_the_others_go_on(tm
     Inspector(tmp_path, name="a.log").write(b"1\n")
     Inspector(tmp_path, name="b.log").write(b"2\n")
     files, log = files_of(tmp_path)
-    files.look(0.0, time.time())
+    files.scan(0.0, time.time())
     broken = next(tail for tail in files.tails.values() if tail.name == "a.log")
     writable_only = os.open(tmp_path / "a.log", os.O_WRONLY)
     os.dup2(writable_only, broken._descriptor)

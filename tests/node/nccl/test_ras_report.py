@@ -41,14 +41,14 @@ def with_status(rows: dict[str, Any], **status: object) -> dict[str, Any]:
 
 def state_of(row: dict[str, Any]) -> str:
     known = Communicators(8)
-    known.take(report(row))
+    known.add_report(report(row))
     (state,) = (state for state, count in known.states().items() if count)
     return state
 
 
 def test_the_example_of_nccls_documentation_is_incomplete_by_one_rank() -> None:
     known = Communicators(8)
-    sentences = known.take(read(DOCUMENTED))
+    sentences = known.add_report(read(DOCUMENTED))
 
     assert known.states() == dict.fromkeys(COMMUNICATOR_STATES, 0) | {"incomplete": 1}
     assert known.missing() == {"unresponsive": 1, "dead": 0, "not_a_member": 0}
@@ -77,21 +77,21 @@ def test_a_communicator_is_in_one_state(row: dict[str, Any], state: str) -> None
 def test_a_communicator_that_is_being_left_does_not_hang_however_long_it_takes() -> None:
     known = Communicators(3)
     for _ in range(10):
-        known.take(report(with_status(communicator(5, 4), finalize_called=True)))
+        known.add_report(report(with_status(communicator(5, 4), finalize_called=True)))
 
     assert known.states()["hung"] == 0
     assert known.states()["ending"] == 1
 
 
 def test_an_error_is_told_with_its_code_and_its_rank() -> None:
-    (sentence,) = Communicators(8).take(report(with_status(communicator(5, 5), async_error=6)))
+    (sentence,) = Communicators(8).add_report(report(with_status(communicator(5, 5), async_error=6)))
 
     assert "ncclResult_t 6 at rank 1 (process 1001" in sentence
 
 
 def test_of_many_ranks_some_are_named_and_the_others_counted() -> None:
     known = Communicators(2)
-    sentences = [known.take(report(communicator(*[9] * 50, *[8] * 50))) for _ in range(3)][-1]
+    sentences = [known.add_report(report(communicator(*[9] * 50, *[8] * 50))) for _ in range(3)][-1]
 
     assert sentences[0].count("(process") == MOST_NAMED
     assert f"and {50 - MOST_NAMED} more launched 8 AllReduce where others launched 9" in sentences[0]
@@ -100,7 +100,7 @@ def test_of_many_ranks_some_are_named_and_the_others_counted() -> None:
 def test_two_communicators_are_judged_each_by_itself() -> None:
     known = Communicators(3)
     for count in range(5):
-        known.take(report(communicator(9, 8, name="0x1"), communicator(9 + count, 8 + count, name="0x2")))
+        known.add_report(report(communicator(9, 8, name="0x1"), communicator(9 + count, 8 + count, name="0x2")))
 
     assert {state: count for state, count in known.states().items() if count} == {"hung": 1, "disagreeing": 1}
 

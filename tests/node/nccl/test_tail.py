@@ -22,7 +22,7 @@ def folder(tmp_path: Path) -> Iterator[int]:
 
 
 def news(tail: Tail, most_bytes: int = ALL) -> list[bytes]:
-    tail.look()
+    tail.check_size()
     return [line.lstrip(b"\0") for lines in tail.lines(most_bytes) for line in lines]
 
 
@@ -110,7 +110,7 @@ def test_what_is_too_far_behind_is_left_out_up_to_a_line_and_counted(tmp_path: P
     rows = [b"%06d" % number for number in range(10_000)]
     Inspector(tmp_path, name="a.log").write(b"\n".join(rows) + b"\n")
     tail = Tail("a.log", folder)
-    tail.look()
+    tail.check_size()
     tail.skip_to(7 * 100 + 3)
 
     found = news(tail)

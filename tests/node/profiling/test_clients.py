@@ -111,7 +111,7 @@ def test_neither_the_launcher_nor_loader_workers_are_ranks() -> None:
         child = int(made.stdout.readline())
         wait_for(lambda: b"sleep(60)\0" in (PROC / str(child) / "cmdline").read_bytes() and _environ_of(child))
         for pid in (child, os.getpid(), made.pid):
-            world.clients.heard(Sender(pid, ME))
+            world.clients.identify(Sender(pid, ME))
 
         assert world.ranks("resnet") == {0: made.pid}
         assert list(world.clients.jobs()) == ["resnet"]
@@ -122,9 +122,9 @@ def test_neither_the_launcher_nor_loader_workers_are_ranks() -> None:
 def test_a_job_is_one_users_and_another_cannot_take_a_rank_of_it() -> None:
     world = _World()
     with process(RANK="0", WORLD_SIZE="2", TORCHELASTIC_RUN_ID="resnet") as first:
-        world.clients.heard(Sender(first.pid, ME))
+        world.clients.identify(Sender(first.pid, ME))
         with process(RANK="1", WORLD_SIZE="2", TORCHELASTIC_RUN_ID="resnet") as other:
-            world.clients.heard(Sender(other.pid, ME + 1))
+            world.clients.identify(Sender(other.pid, ME + 1))
 
             assert world.ranks("resnet") == {0: first.pid}
 
@@ -132,7 +132,7 @@ def test_a_job_is_one_users_and_another_cannot_take_a_rank_of_it() -> None:
 def test_a_process_that_asks_no_longer_is_forgotten() -> None:
     world = _World()
     with process(RANK="0", WORLD_SIZE="1", TORCHELASTIC_RUN_ID="resnet") as made:
-        world.clients.heard(Sender(made.pid, ME))
+        world.clients.identify(Sender(made.pid, ME))
         world.now += FORGET_SECONDS - 1
         assert world.ranks("resnet") == {0: made.pid}
         world.now += 2
@@ -142,7 +142,7 @@ def test_a_process_that_asks_no_longer_is_forgotten() -> None:
 def test_why_a_process_is_not_profiled_is_told() -> None:
     world = _World()
     with process(RANK="2", WORLD_SIZE="2") as made:
-        world.clients.heard(Sender(made.pid, ME))
+        world.clients.identify(Sender(made.pid, ME))
 
         assert world.clients.unknown() == {made.pid: "it cannot be rank 2 of 2"}
         assert world.clients.jobs() == {}

@@ -104,7 +104,7 @@ def test_a_second_request_waits_for_the_first_and_is_refused_then(node: Node, so
         second = node.ask()
         for _ in range(20):  # nobody asks in time, so the first fails
             node.pass_second()
-            node.profiler.clients.heard(Sender(os.getpid(), os.geteuid()))
+            node.profiler.clients.identify(Sender(os.getpid(), os.geteuid()))
 
     assert profile_requests.read_answers(node.store, "resnet", first.id).ranks[0].state == "failed"
     plan = profile_requests.read_plan(node.store, "resnet", second.id)

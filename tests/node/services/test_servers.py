@@ -73,14 +73,14 @@ def test_a_server_that_misbehaves_is_down_for_a_reason_and_has_no_other_series(
     server.fault, server.page = fault, server.page * 20
     said: list[str] = []
     watch = Watch(Server("chat", server.url, interval_seconds=60.0), said.append)
-    watch.look()
+    watch.poll()
 
     assert [(metric.name, point) for metric, point in watch.points()] == [(SERVER_UP.name, (("chat",), 0.0))]
     (line,) = said
     assert line == f"server chat: failed: {watch.fault}"
     server.fault, server.page = "", pages.SGLANG
     monkeypatch.setattr(servers, "ANSWER_SECONDS", 60.0)
-    watch.look()
+    watch.poll()
     assert said[1:] == ["server chat: answers again"]
     assert len(watch.points()) > 10
 
@@ -94,7 +94,7 @@ def test_what_no_server_s_page_is_and_what_tells_of_too_many_models_is_down(serv
         (many, "33 models"),
     ):
         server.page = page
-        watch.look()
+        watch.poll()
         assert why in watch.fault
         assert len(watch.points()) == 1
 
@@ -102,7 +102,7 @@ def test_what_no_server_s_page_is_and_what_tells_of_too_many_models_is_down(serv
 def test_a_server_whose_make_is_named_is_up_before_its_page_tells_anything(server: FakeDcgmExporter) -> None:
     server.page = "up 1\n"
     watch = Watch(Server("chat", server.url, kind="tgi"), [].append)
-    watch.look()
+    watch.poll()
 
     assert [(metric.name, point) for metric, point in watch.points()] == [(SERVER_UP.name, (("chat",), 1.0))]
 
@@ -123,7 +123,7 @@ def test_servers_that_hang_do_not_delay_the_others(server: FakeDcgmExporter, mon
 def test_a_look_that_is_too_long_ago_is_not_shown_as_current(server: FakeDcgmExporter) -> None:
     now = [100.0]
     watch = Watch(Server("chat", server.url, interval_seconds=15.0), [].append, lambda: now[0])
-    watch.look()
+    watch.poll()
     assert len(watch.points()) > 1
     now[0] += 36.0
 
@@ -138,7 +138,7 @@ def test_a_server_whose_page_is_there_and_whose_check_fails_is_down_and_keeps_it
         looks = []
         for fault in ("", "error", "no_http", ""):
             engine.fault = fault
-            watch.look()
+            watch.poll()
             ups = [point for metric, point in watch.points() if metric is SERVER_UP]
             looks.append((ups, len(watch.points()) > 10, watch.fault))
 
@@ -159,7 +159,7 @@ def test_a_check_that_is_not_answered_in_time_is_a_server_that_is_down(
     with fake_dcgm_exporter() as engine:
         engine.fault = "hang"
         watch = Watch(Server("chat", server.url, check_url=engine.url, interval_seconds=1.0), [].append)
-        watch.look()
+        watch.poll()
 
     assert "no whole answer within 1 s" in watch.fault
 
@@ -172,9 +172,9 @@ def test_headers_are_sent_and_not_shown(tmp_path: Path) -> None:
         seen: list[str | None] = []
         answer = fake.answer
         fake.answer = lambda handler: (seen.append(handler.headers["Authorization"]), answer(handler))[1]  # type: ignore[method-assign]
-        Watch(Server("chat", fake.url, headers={"Authorization": "Bearer secret-23"}), [].append).look()
+        Watch(Server("chat", fake.url, headers={"Authorization": "Bearer secret-23"}), [].append).poll()
         fake.fault = "redirect"
-        Watch(Server("chat", fake.url, headers={"Authorization": "Bearer secret-23"}), [].append).look()
+        Watch(Server("chat", fake.url, headers={"Authorization": "Bearer secret-23"}), [].append).poll()
     assert seen == ["Bearer secret-23"] * 2  # and not where it redirects to
 
 

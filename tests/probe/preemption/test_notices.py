@@ -35,7 +35,7 @@ def test_a_save_that_looks_for_the_notice_does_not_ask(tmp_path: Path, monkeypat
     looking = notices.Notices()
     (tmp_path / NOTICE).write_text("{}")
 
-    assert looking.look()
+    assert looking.poll()
     assert not (tmp_path / ASKS).exists()
 
 

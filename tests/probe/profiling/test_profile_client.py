@@ -57,17 +57,17 @@ def text(file: Path) -> str:
 def test_it_asks_every_5_seconds_and_takes_what_was_answered(folder: Path) -> None:
     agent, clock = Agent(folder), Clock()
     client = ProfileClient(str(folder), clock)
-    assert client.look(idle=True) is None
+    assert client.poll(idle=True) is None
     assert agent.answer("") == kineto_wire.Asked("req", os.getpid(), idle=True)
     clock.now += 4.9
-    assert client.look(idle=True) is None
+    assert client.poll(idle=True) is None
     with pytest.raises(BlockingIOError):
         agent.answer("")
     clock.now += 0.1
-    assert client.look(idle=True) is None
+    assert client.poll(idle=True) is None
     agent.answer(text(folder / "trace.json"))
 
-    order = client.look(idle=False)
+    order = client.poll(idle=False)
 
     assert order is not None
     assert (order.seconds, order.file) == (2.0, str(folder / "trace.json"))
@@ -79,7 +79,7 @@ def test_without_an_agent_nothing_happens(folder: Path) -> None:
     clock = Clock()
     client = ProfileClient(str(folder / "none"), clock)
     for _ in range(23):
-        assert client.look(idle=True) is None
+        assert client.poll(idle=True) is None
         clock.now += 5.0
     client.close()
 
@@ -98,10 +98,10 @@ def test_a_folder_that_is_not_this_users_alone_is_not_written_to(folder: Path, f
     elif fault == "written by all":
         target.mkdir()
         target.chmod(0o777)
-    client.look(idle=True)
+    client.poll(idle=True)
     agent.answer(text(target / "trace.json"))
 
-    assert client.look(idle=True) is None
+    assert client.poll(idle=True) is None
     client.close()
 
 
@@ -131,24 +131,24 @@ def test_another_users_process_that_has_taken_the_name_orders_nothing(folder: Pa
         assert other.stdin is not None
         assert [other.stdout.readline(), other.stdout.readline()] == [b"\n", b"\n"]
         client = ProfileClient(str(folder))
-        client.look(idle=True)
+        client.poll(idle=True)
         next(folder.glob("tachoscope-*")).chmod(0o777)  # an abstract socket has no such hindrance
         other.stdin.write(b"\n")
         other.stdin.flush()
         assert other.stdout.readline() == b"\n"
 
-        assert client.look(idle=True) is None
+        assert client.poll(idle=True) is None
         client.close()
         other.stdin.close()
 
 
 def test_an_answer_of_another_protocol_orders_nothing(folder: Path) -> None:
     agent, client = Agent(folder), ProfileClient(str(folder))
-    client.look(idle=True)
+    client.poll(idle=True)
     datagram, sender = agent.socket.recvfrom(1000)
     for wrong in (b"", b"x" * 1000, datagram):
         agent.socket.sendto(wrong, sender)
-        assert client.look(idle=True) is None
+        assert client.poll(idle=True) is None
     client.close()
 
 

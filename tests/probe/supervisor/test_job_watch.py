@@ -25,7 +25,7 @@ class Told:
     def say(self, kind: type[records.Record], rank: int, *, attempt: int = 0, **fields: Any) -> None:
         writer = f"writer-{rank}-{attempt}"
         who = envelope(rank, writer=writer, attempt=attempt, time=UNIX + self.now, monotonic_ns=round(self.now * 1e9))
-        self.watch.take(kind(**who, **fields), self.now, UNIX + self.now)  # type: ignore[arg-type]
+        self.watch.add_record(kind(**who, **fields), self.now, UNIX + self.now)  # type: ignore[arg-type]
 
     def step(self, number: int, *ranks: int, seconds: float = 1.0, attempt: int = 0) -> None:
         for rank in ranks:
@@ -47,11 +47,11 @@ class Told:
             self.now += 1.0
             if second % 5 == 4:
                 self.beat(**phases)
-            events += self.watch.judge(self.now)
+            events += self.watch.new_events(self.now)
         return events
 
     def gone(self, rank: int, attempt: int = 0) -> None:
-        self.watch.gone(f"writer-{rank}-{attempt}", UNIX + self.now)
+        self.watch.add_exit(f"writer-{rank}-{attempt}", UNIX + self.now)
 
 
 def test_a_process_that_is_gone_without_a_last_word_failed_and_the_first_that_went_is_named_first() -> None:
@@ -61,7 +61,7 @@ def test_a_process_that_is_gone_without_a_last_word_failed_and_the_first_that_we
     told.now += 0.3
     told.gone(2)
     told.gone(0)
-    failures = told.watch.judge(told.now)
+    failures = told.watch.new_events(told.now)
 
     assert [event.fields["failed_rank"] for event in failures] == [2, 0]
     assert failures[0].kind is records.WorkerFailed
@@ -69,7 +69,7 @@ def test_a_process_that_is_gone_without_a_last_word_failed_and_the_first_that_we
     assert failures[0].fields["step"] == 4
     assert failures[0].fields["seen_time"] == UNIX + 4.0
     assert failures[0].fields["gone_time"] - UNIX == pytest.approx(4.3, abs=1e-3)
-    assert told.watch.judge(told.now + 1.0) == [], "each is told once"
+    assert told.watch.new_events(told.now + 1.0) == [], "each is told once"
 
 
 @pytest.mark.parametrize(("status", "failures"), [("left", []), ("completed", []), ("failed", ["ValueError"])])
@@ -79,17 +79,17 @@ def test_a_process_that_said_how_it_ends_failed_only_if_it_said_so(status: str, 
     told.say(records.JobEnded, 0, status=status, reason="ValueError" if status == "failed" else "")
     told.gone(0)
 
-    assert [event.fields["reason"] for event in told.watch.judge(told.now)] == failures
+    assert [event.fields["reason"] for event in told.watch.new_events(told.now)] == failures
 
 
 def test_a_rank_of_a_higher_attempt_was_restarted_and_the_first_attempt_was_not() -> None:
     told = Told(2)
     told.steps(2, 0, 1)
-    assert told.watch.judge(told.now) == []
+    assert told.watch.new_events(told.now) == []
     for rank in (0, 1):
         told.gone(rank)
         told.say(records.JobStarted, rank, attempt=1, world_size=2, pid=0)
-    restarted = [event.fields for event in told.watch.judge(told.now) if event.kind is records.WorkerRestarted]
+    restarted = [event.fields for event in told.watch.new_events(told.now) if event.kind is records.WorkerRestarted]
 
     assert restarted == [{"restarted_rank": rank, "restarted_attempt": 1} for rank in (0, 1)]
 
@@ -99,7 +99,7 @@ def test_a_reader_of_data_shards_is_no_process_whose_end_matters() -> None:
     told.say(records.ShardRead, 0, shard="a.tar", bytes=1, seconds=1.0)
     told.gone(0)
 
-    assert told.watch.judge(told.now) == []
+    assert told.watch.new_events(told.now) == []
 
 
 HANGS = [
@@ -217,7 +217,7 @@ def test_a_job_that_goes_on_says_so_and_may_hang_again() -> None:
     told.steps(5, 0)
     assert len(told.stand(40, r0="collective")) == 1
     told.step(6, 0)
-    (goes_on,) = told.watch.judge(told.now)
+    (goes_on,) = told.watch.new_events(told.now)
     again = told.stand(40, r0="collective")
 
     assert (goes_on.kind, goes_on.text) == (None, "the job goes on, after 40 s without a step")

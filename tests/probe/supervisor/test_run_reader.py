@@ -57,13 +57,13 @@ def test_a_writer_of_several_segments_is_gone_only_when_it_holds_none_and_is_tol
     for number in range(40):
         writer.append(heartbeat(number))
     assert len(reader.lines()) == 40
-    assert reader.gone() == []
+    assert reader.newly_exited() == []
     writer.append(heartbeat(40))
     writer.close()
 
-    assert reader.gone() == [name]
+    assert reader.newly_exited() == [name]
     assert numbers(reader.lines()) == [40]
-    assert [reader.gone(), reader.lines(), reader.gone()] == [[], [], []]
+    assert [reader.newly_exited(), reader.lines(), reader.newly_exited()] == [[], [], []]
 
 
 def test_segments_that_were_shipped_and_removed_are_read_to_their_end(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_segments_that_were_shipped_and_removed_are_read_to_their_end(tmp_path: 
     for path in spool.segments(tmp_path):
         path.unlink()
 
-    assert reader.gone() == [name]
+    assert reader.newly_exited() == [name]
     assert numbers(reader.lines()) == [2]
     tmp_path.rmdir()
     assert reader.lines() == []
@@ -108,16 +108,16 @@ def test_a_killed_process_is_gone_at_once_though_its_child_holds_the_lock(tmp_pa
 
     assert not exits.follow(name, os.getpid()), "the process of a number that is another's is not followed"
     assert exits.follow(name, process.pid)
-    assert exits.gone() == []
+    assert exits.newly_exited() == []
     assert not exits.stopped(name)
     os.kill(process.pid, 19)
     os.waitid(os.P_PID, process.pid, os.WSTOPPED)
     assert exits.stopped(name)
     process.kill()
     process.wait()
-    assert exits.gone() == [name]
-    assert reader.gone() == [], "the lock alone would say it late"
-    assert exits.gone() == []
+    assert exits.newly_exited() == [name]
+    assert reader.newly_exited() == [], "the lock alone would say it late"
+    assert exits.newly_exited() == []
     exits.close()
     process.stdin.close()
     process.stdout.close()

@@ -60,7 +60,7 @@ def test_a_check_says_what_is_not_finite_and_leaves_the_model_as_it_was() -> Non
     checks.loss_seen((torch.tensor(float("nan"), requires_grad=True),))
     net[0].weight.grad = torch.full_like(net[0].weight, float("inf"))
 
-    fields = checks.look()
+    fields = checks.run()
 
     assert fields is not None
     assert fields["not_finite"] == ["loss", "gradients"]
@@ -83,11 +83,11 @@ def test_checks_are_due_every_so_many_steps_and_at_the_first_loss_that_is_not_fi
 
 def test_without_a_model_the_optimizers_parameters_are_checked_and_without_both_nothing_is() -> None:
     checks, net = Checks(1), model()
-    assert checks.look() is None
+    assert checks.run() is None
 
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     checks.optimizer_stepped(optimizer)
-    fields = checks.look()
+    fields = checks.run()
 
     assert fields is not None
     assert (fields["checksum"], fields["replicas"]) == (checksum(net.parameters()), [])
@@ -97,7 +97,7 @@ def test_a_model_that_is_out_of_use_is_forgotten() -> None:
     checks = Checks(1)
     checks.add(model())
 
-    assert checks.look() is None
+    assert checks.run() is None
 
 
 def test_a_fault_of_a_check_is_one_line_and_the_last_check(capsys: pytest.CaptureFixture[str]) -> None:
@@ -108,7 +108,7 @@ def test_a_fault_of_a_check_is_one_line_and_the_last_check(capsys: pytest.Captur
     checks, net = Checks(1), Broken()
     checks.add(net)
 
-    assert [checks.look(), checks.look()] == [None, None]
+    assert [checks.run(), checks.run()] == [None, None]
     assert capsys.readouterr().err == "tachoscope: no more integrity checks: RuntimeError: planted\n"
 
 

@@ -23,14 +23,14 @@ def shards(**counts: float) -> list[Family]:
 
 
 def seen(newborn: ZeroStart, families: list[Family], now: float) -> dict[str, float]:
-    first, second = newborn.shown(families, now)
+    first, second = newborn.with_zero_starts(families, now)
     assert second is families[1], "others are shown as they are"
     return {labels[1]: value for labels, value in first.points}  # type: ignore[misc]
 
 
 def test_a_series_is_at_zero_for_a_minute_and_then_at_its_value() -> None:
     newborn = ZeroStart()
-    newborn.shown(shards(), 0.0)
+    newborn.with_zero_starts(shards(), 0.0)
 
     assert seen(newborn, shards(a=3.0), 10.0) == {"a": 0.0}
     assert seen(newborn, shards(a=4.0), 10.0 + AT_ZERO_SECONDS - 1.0) == {"a": 0.0}
@@ -43,8 +43,8 @@ def test_what_a_restarted_agent_finds_is_shown_at_once_for_a_counter_must_not_go
 
 def test_a_series_that_went_and_comes_back_is_born_again() -> None:
     newborn = ZeroStart()
-    newborn.shown(shards(a=3.0), 0.0)
-    newborn.shown(shards(), 1000.0)
+    newborn.with_zero_starts(shards(a=3.0), 0.0)
+    newborn.with_zero_starts(shards(), 1000.0)
 
     assert seen(newborn, shards(a=1.0), 2000.0) == {"a": 0.0}
 

@@ -126,7 +126,7 @@ class DcgmCollector:
         """Yield the GPUs that the exporter told of before and no longer does, as down."""
         whole = [reading.gpu for reading in readings if not reading.gpu.mig]
         try:
-            self._known.saw(whole)
+            self._known.add_seen(whole)
         except TachoscopeError as error:
             self._log(str(error))
         for gpu in self._known.missing(whole):

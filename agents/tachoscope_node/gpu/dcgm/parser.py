@@ -145,7 +145,7 @@ def _gpus(owners: Iterable[_Owner]) -> dict[_Key, Gpu]:
     found: dict[_Key, Gpu] = {}
     for owner in owners:
         uuid, mig = owner.key
-        found[uuid, mig] = max(found.get((uuid, mig), owner.gpu), owner.gpu, key=_told)
+        found[uuid, mig] = max(found.get((uuid, mig), owner.gpu), owner.gpu, key=_value_count)
         if mig:
             found.setdefault((uuid, ""), replace(owner.gpu, uuid=uuid, mig="", parent_uuid="", mig_profile=""))
         if len(found) > MOST_GPUS:
@@ -153,7 +153,7 @@ def _gpus(owners: Iterable[_Owner]) -> dict[_Key, Gpu]:
     return found
 
 
-def _told(gpu: Gpu) -> int:
+def _value_count(gpu: Gpu) -> int:
     return sum(map(bool, (gpu.uuid, gpu.model, gpu.pci_bus_id, gpu.driver_version)))
 
 

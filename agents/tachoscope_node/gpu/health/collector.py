@@ -146,7 +146,7 @@ class GpuHealthCollector:
     def collect(self) -> list[Family]:
         readings, expected = self._readings(), self._expected()
         now = self._unix_clock()
-        self._board.look(readings, expected, self._clock(), now, driver=self._driver())
+        self._board.update(readings, expected, self._clock(), now, driver=self._driver())
         self._looked_at = now
         self._tell_of_find(readings)
         xids = self._counter.families()

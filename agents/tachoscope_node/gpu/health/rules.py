@@ -143,7 +143,7 @@ def holds(reading: Reading, most_nvlinks: float | None = None) -> frozenset[str]
     return frozenset(found)
 
 
-def judge(
+def verdict(
     reading: Reading, past: Past, xids: Sequence[XidError], now: float, *, most_nvlinks: float | None = None
 ) -> HealthVerdict:
     """Judge one GPU.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from tachoscope_core.metrics.gpu import GPU_ENERGY, GPU_NVLINKS
 from tachoscope_node.gpu.health.history import Past, observe
 from tachoscope_node.gpu.health.node import judge_node
-from tachoscope_node.gpu.health.rules import HealthVerdict, Reason, holds, judge, thresholds, too_young, verdict
+from tachoscope_node.gpu.health.rules import HealthVerdict, Reason, holds, verdict, thresholds, too_young, verdict
 from tachoscope_node.gpu.reading import FAULTS, Gpu, Reading
 from tachoscope_node.gpu.xid.counter import XidCounter, XidError
 from tachoscope_service.common.log import Log
@@ -28,7 +28,7 @@ def _since(reason: Reason, unix_seconds: float) -> float:
     return unix_seconds - (reason.value if reason.what.startswith("xid_") else 0.0)
 
 
-def _shown(standing: Standing, at: float) -> Reason:
+def _displayed(standing: Standing, at: float) -> Reason:
     """Return a reason as it is to be read: one that is true no longer says so."""
     ago = at - standing.last_true
     return replace(standing.reason, text=f"{ago:.0f} s ago: {standing.reason.text}") if ago > 0 else standing.reason
@@ -44,7 +44,7 @@ class GpuHealth:
     held: frozenset[str] = frozenset()
 
 
-def hold(before: Mapping[str, Standing], found: HealthVerdict, at: float, unix_seconds: float) -> dict[str, Standing]:
+def apply_hysteresis(before: Mapping[str, Standing], found: HealthVerdict, at: float, unix_seconds: float) -> dict[str, Standing]:
     """Return the reasons that stand now: those that are true, and those that were not long ago.
 
     A reason whose rule cannot be measured now stays: that is not a recovery. Faults of the asking and Xid errors do not: the first
@@ -82,14 +82,14 @@ class Board:
         self._standing: dict[str, dict[str, Standing]] = {}
         self._missing = ""
 
-    def look(self, readings: Sequence[Reading], expected: int, at: float, unix_seconds: float, *, driver: str = "works") -> None:
+    def update(self, readings: Sequence[Reading], expected: int, at: float, unix_seconds: float, *, driver: str = "works") -> None:
         """Judge all GPUs again.
 
         Args:
             expected: GPUs that the node should have. at: monotonic seconds. driver: one of DRIVERS.
         """
         self._began = self._began or (at, unix_seconds)
-        whole = _whole(readings)
+        whole = _by_gpu(readings)
         for name, reading in whole.items():
             self._tell_counter(name, reading, unix_seconds)
         errors: dict[str, list[XidError]] = {}
@@ -101,14 +101,14 @@ class Board:
         for name, reading in whole.items():
             most_nvlinks = most.get(reading.gpu.model)
             past = observe(self._pasts.get(name, Past()), reading, at, holds(reading, most_nvlinks), window)
-            found = judge(reading, past, errors.get(name, ()), unix_seconds, most_nvlinks=most_nvlinks)
+            found = verdict(reading, past, errors.get(name, ()), unix_seconds, most_nvlinks=most_nvlinks)
             before = self._standing.get(name, {})
-            held = hold(before, found, at, unix_seconds)
+            held = apply_hysteresis(before, found, at, unix_seconds)
             if not held and past.watched_seconds < self._start_seconds:
                 young = too_young(past.watched_seconds, self._start_seconds)
-                held = hold(before, verdict([young], found.not_measured), at, unix_seconds)
+                held = apply_hysteresis(before, verdict([young], found.not_measured), at, unix_seconds)
             pasts[name], standing[name] = past, held
-            reasons = verdict((_shown(each, at) for each in held.values()), found.not_measured)
+            reasons = verdict((_displayed(each, at) for each in held.values()), found.not_measured)
             gpu = replace(reading.gpu, uuid=name, mig="", parent_uuid="") if reading.gpu.mig else reading.gpu
             old = frozenset(what for what, each in held.items() if each.last_true < at)
             gpus[name] = GpuHealth(gpu, reasons, {what: each.since for what, each in held.items()}, old)
@@ -158,7 +158,7 @@ class Board:
         self._missing = severity
 
 
-def _whole(readings: Sequence[Reading]) -> dict[str, Reading]:
+def _by_gpu(readings: Sequence[Reading]) -> dict[str, Reading]:
     """Return the readings by GPU; a source that tells only of MIG instances is taken at its word about one of them."""
     found: dict[str, Reading] = {}
     for reading in sorted(readings, key=lambda reading: (reading.gpu.index, reading.gpu.mig)):

@@ -60,7 +60,7 @@ def ask(nvml: Any, handle: Any, wanted: Batch) -> Answers:
             answers.refused.update(dict.fromkeys(sources, _code(error)))
             continue
         for source in sources:
-            _take(answers, source, part(answer, source.take, source.item, source.bit))
+            _store_answer(answers, source, part(answer, source.take, source.item, source.bit))
     return answers
 
 
@@ -76,7 +76,7 @@ def _ask_fields(nvml: Any, handle: Any, wanted: Batch, answers: Answers) -> None
                 raise nvml.NVMLError(code)
             answers.refused[source] = code
         else:
-            _take(answers, source, of_field(answer))
+            _store_answer(answers, source, of_field(answer))
 
 
 def _code(error: Exception) -> int:
@@ -85,7 +85,7 @@ def _code(error: Exception) -> int:
     return code_of(error) or 0
 
 
-def _take(answers: Answers, source: Source, number: float | None) -> None:
+def _store_answer(answers: Answers, source: Source, number: float | None) -> None:
     if number is None:
         answers.refused[source] = _NOTHING
     else:

@@ -171,7 +171,7 @@ class GpuCollector:
         """Take the Xid errors since the last time, and return how many GPUs the driver lists."""
         assert self._driver is not None
         if self._events is not None:
-            self._xids.extend(self._events.take())
+            self._xids.extend(self._events.drain())
         return self._driver.count()
 
     def _hanging(self) -> bool:
@@ -261,7 +261,7 @@ class GpuCollector:
 
     def _remember(self, gpus: Iterable[Gpu]) -> None:
         try:
-            self._known.saw(gpus)
+            self._known.add_seen(gpus)
         except TachoscopeError as error:
             self._log(str(error))
 

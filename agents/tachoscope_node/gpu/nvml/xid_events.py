@@ -44,7 +44,7 @@ class Events:
                     raise
         self._gpus[place] = gpu
 
-    def take(self) -> list[Xid]:
+    def drain(self) -> list[Xid]:
         """Return the errors since the last time."""
         nvml = self._nvml
         found: list[Xid] = []

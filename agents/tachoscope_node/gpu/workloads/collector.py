@@ -94,7 +94,7 @@ class PodsCollector:
         owners, unmapped = _owners(grants, Devices([reading.gpu for reading in readings], lambda: minors(self._proc)))
         now, ranks = self._clock(), self._ranks()
         who, memory = workloads.families(WorkloadSnapshot(readings, owners, self._places(readings), ranks))
-        found = [who, memory, *self._activity.look(readings, ranks, who, now)]
+        found = [who, memory, *self._activity.update(readings, ranks, who, now)]
         if not self._socket:
             if not any(family.points for family in found):
                 raise NoDataError  # the kubelet is not asked, and no rank runs on a GPU

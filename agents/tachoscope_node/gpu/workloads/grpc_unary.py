@@ -53,7 +53,7 @@ def call(path: str, method: str, request: bytes, *, deadline_seconds: float, max
                 wire.settimeout(_left(end))
                 wire.sendall(connection.data_to_send())
                 wire.settimeout(_left(end))
-                answer.take(connection.receive_data(answer.received(wire)))
+                answer.add_events(connection.receive_data(answer.received(wire)))
             with contextlib.suppress(OSError):  # so that the server need not learn it from a broken connection
                 connection.close_connection()
                 wire.sendall(connection.data_to_send())
@@ -115,7 +115,7 @@ class _Answer:
             raise CallError(f"{self._wire_bytes} bytes and no answer among them")
         return received
 
-    def take(self, events: Iterable[Event]) -> None:
+    def add_events(self, events: Iterable[Event]) -> None:
         for event in events:
             if isinstance(event, ResponseReceived | TrailersReceived):
                 self._take_headers(event.headers or ())

@@ -23,7 +23,7 @@ class JobActivity:
         self._looked = float("-inf")
         self._jobs: dict[str, Buckets] = {}
 
-    def look(self, readings: Iterable[Reading], ranks: Iterable[Rank], workloads: Family, now: float) -> list[Family]:
+    def update(self, readings: Iterable[Reading], ranks: Iterable[Rank], workloads: Family, now: float) -> list[Family]:
         """Count what GPUs said since the last look, and return all that was counted; nothing where no GPU of a job told.
 
         A job is there at 0 from the look at which its ranks are seen on such a GPU, so that its first observations are an increase,

@@ -191,7 +191,7 @@ class KernelLogCollector:
                 self._tell_of_loss(record.sequence - self._sequence - 1)
                 overruns = self._kernel_log.overruns
             self._sequence = record.sequence
-            self._take(record, now)
+            self._add_record(record, now)
         self._live = self._live or self._kernel_log.drained
         self._settle(now)
         if self._sequence != sequence or self._waiting or self._counter.position() is None:
@@ -203,7 +203,7 @@ class KernelLogCollector:
         """Let go of the log."""
         self._kernel_log.close()
 
-    def _take(self, record: Record, now: float) -> None:
+    def _add_record(self, record: Record, now: float) -> None:
         if not record.text.startswith("NVRM: "):
             return
         if at := _GPU_AT.match(record.text):

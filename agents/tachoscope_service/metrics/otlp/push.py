@@ -56,7 +56,7 @@ class OtlpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __repr__(self) -> str:
         """All but secrets: headers by name, and the endpoint without user and query."""
         shown = {name: getattr(self, name) for name in self.__struct_fields__}
-        shown |= {"endpoint": _shown(self.endpoint), "headers": dict.fromkeys(self.headers, "***")}
+        shown |= {"endpoint": _display_url(self.endpoint), "headers": dict.fromkeys(self.headers, "***")}
         return f"OtlpSettings({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
 
@@ -100,11 +100,13 @@ def _endpoint_faults(endpoint: str) -> list[str]:
         plain = endpoint.isascii() and endpoint.isprintable() and " " not in endpoint
         usable = plain and url.scheme in {"http", "https"} and bool(url.hostname) and (url.port is None or url.port > 0)
     except ValueError:
-        return [f"endpoint: {_shown(endpoint)!r} is not a URL: {example}"]
+        return [f"endpoint: {_display_url(endpoint)!r} is not a URL: {example}"]
     if not usable:
-        return [f"endpoint: {_shown(endpoint)!r} is not an http or https URL with a host: {example}"]
+        return [f"endpoint: {_display_url(endpoint)!r} is not an http or https URL with a host: {example}"]
     if url.username is not None or url.password is not None:
-        return [f"endpoint: {_shown(endpoint)!r} has a user or password (not shown): give them as otlp.headers, Authorization"]
+        return [
+            f"endpoint: {_display_url(endpoint)!r} has a user or password (not shown): give them as otlp.headers, Authorization"
+        ]
     return []
 
 
@@ -113,7 +115,7 @@ def _url(endpoint: str) -> SplitResult:
     return url if url.path.strip("/") else url._replace(path="/v1/metrics")
 
 
-def _shown(endpoint: str) -> str:
+def _display_url(endpoint: str) -> str:
     """Return the endpoint without what may be secret."""
     address, query, _ = endpoint.partition("?")
     scheme, colon, rest = address.rpartition("://")
@@ -232,7 +234,7 @@ class OtlpPush:
     def _say(self, outcome: Outcome, why: str) -> None:
         for secret in filter(None, self._receiver.headers.values()):  # a receiver may answer with what it was sent
             why = why.replace(secret, "***")
-        url, every = _shown(self._receiver.url), f"every {self._settings.interval_seconds:g} s"
+        url, every = _display_url(self._receiver.url), f"every {self._settings.interval_seconds:g} s"
         lines = {
             "ok": f"OTLP: metrics go to {url} {every}",
             "partial": f"OTLP: {url} rejects metrics: {why}",

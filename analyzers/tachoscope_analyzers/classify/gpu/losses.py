@@ -49,7 +49,7 @@ class GpuVerdict:
     missing: dict[str, str]
 
 
-def judge(job: JobRecords, steps: Steps, losses: Losses, late: list[Candidate]) -> GpuVerdict:
+def classify(job: JobRecords, steps: Steps, losses: Losses, late: list[Candidate]) -> GpuVerdict:
     """Return what the steps lose to their GPUs.
 
     Args:
@@ -209,8 +209,12 @@ def _evidence(ranks: list[int], slowed: Mapping[int, Throttled], gpus: list[Rank
         )
     )
     mine = [gpu for gpu in gpus if gpu.rank in ranks]
-    heat = [gpu.of(GPU_TEMPERATURE, "gpu") for gpu in mine]
-    power = [gpu.mean(gpu.between(gpu.of(GPU_POWER, "usage") / gpu.of(GPU_POWER, "limit"))) for gpu in mine if not gpu.samples.mig]
+    heat = [gpu.values(GPU_TEMPERATURE, "gpu") for gpu in mine]
+    power = [
+        gpu.mean(gpu.between(gpu.values(GPU_POWER, "usage") / gpu.values(GPU_POWER, "limit")))
+        for gpu in mine
+        if not gpu.samples.mig
+    ]
     known = [float(np.nanmax(one)) for one in heat if not np.isnan(one).all()]
     if known:
         rows.append(Evidence(signal="hottest that the device was", value=max(known), unit="°C", source=GPU_TEMPERATURE.name))

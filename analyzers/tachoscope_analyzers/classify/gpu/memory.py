@@ -32,8 +32,8 @@ def thrashing(gpu: RankGpu, *, alone: bool) -> Waste | str:
     Args:
         alone: whether the job has one rank; others exchange gradients, and without NVLink that goes over PCIe as well.
     """
-    total = gpu.of(GPU_MEMORY_BYTES, "total")
-    ratios = np.divide(gpu.of(GPU_MEMORY_BYTES, "used"), total, out=np.full(len(total), np.nan), where=total > 0)
+    total = gpu.values(GPU_MEMORY_BYTES, "total")
+    ratios = np.divide(gpu.values(GPU_MEMORY_BYTES, "used"), total, out=np.full(len(total), np.nan), where=total > 0)
     used = gpu.between(ratios)
     if gpu.coverage(used) < threshold("gpu_covered_ratio"):
         return "device memory of its GPU, used and total"
@@ -85,7 +85,7 @@ _MOVING_ACTION = (
 
 def _idling(gpu: RankGpu, full: Mask, memory: Evidence) -> Waste | None:
     """Return the kernels' time that is missing while memory is full, against the spans in which it is not."""
-    running = gpu.between(gpu.of(GPU_UTILIZATION))
+    running = gpu.between(gpu.values(GPU_UTILIZATION))
     with_, without = (running[spans & ~np.isnan(running)] for spans in (full, ~full & gpu.known))
     least = threshold("gpu_minimum_samples")
     if len(with_) < least or len(without) < least or not without.mean():
@@ -100,11 +100,11 @@ def _idling(gpu: RankGpu, full: Mask, memory: Evidence) -> Waste | None:
 
 def _bytes_per_second(gpu: RankGpu, direction: str) -> Matrix:
     """Return what crossed PCIe: counted by the driver, else the rate that it measured at each sample."""
-    counted = gpu.rate(gpu.of(GPU_PCIE_BYTES, direction))
-    return counted if not np.isnan(counted).all() else gpu.between(gpu.of(GPU_LINK_RATE, "pcie", direction))
+    counted = gpu.rate(gpu.values(GPU_PCIE_BYTES, direction))
+    return counted if not np.isnan(counted).all() else gpu.between(gpu.values(GPU_LINK_RATE, "pcie", direction))
 
 
 def _link_bytes_per_second(gpu: RankGpu) -> float:
-    told = {what: gpu.of(GPU_PCIE_LINK, what, "current") for what in _FASTEST_LINK}
+    told = {what: gpu.values(GPU_PCIE_LINK, what, "current") for what in _FASTEST_LINK}
     link = _FASTEST_LINK | {what: float(np.nanmax(values)) for what, values in told.items() if not np.isnan(values).all()}
     return float(threshold("pcie_gen3_lane_bytes_per_second") * 2.0 ** (link["generation"] - 3.0) * link["width"])

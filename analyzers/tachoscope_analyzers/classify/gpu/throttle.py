@@ -75,9 +75,9 @@ def throttled(gpu: RankGpu) -> Throttled | str:
 
 def clock_ratios(gpu: RankGpu) -> Matrix:
     """Return the SM clock over its maximum, shape (N,); 1 while the GPU is idle, whose clock is low for want of work."""
-    highest = gpu.of(GPU_CLOCK, "sm", "max")
-    ratios = np.divide(gpu.of(GPU_CLOCK, "sm", "current"), highest, out=np.full(len(highest), np.nan), where=highest > 0)
-    idle = (gpu.of(GPU_THROTTLED, "idle") == 1.0) | (gpu.of(GPU_UTILIZATION) <= threshold("gpu_idle_ratio"))
+    highest = gpu.values(GPU_CLOCK, "sm", "max")
+    ratios = np.divide(gpu.values(GPU_CLOCK, "sm", "current"), highest, out=np.full(len(highest), np.nan), where=highest > 0)
+    idle = (gpu.values(GPU_THROTTLED, "idle") == 1.0) | (gpu.values(GPU_UTILIZATION) <= threshold("gpu_idle_ratio"))
     return np.where(idle & ~np.isnan(ratios), 1.0, np.clip(ratios, 0.0, 1.0))
 
 
@@ -89,8 +89,8 @@ def _held(gpu: RankGpu) -> tuple[dict[str, Matrix], frozenset[str]]:
     held: dict[str, Matrix] = {}
     flagged = set()
     for cause in (POWER, HEAT, BRAKE, BOARD, SLOWDOWN):
-        counters = _told(gpu.rate(gpu.of(GPU_THROTTLED_SECONDS, reason)) for reason in _COUNTED.get(cause, ()))
-        flags = _told(gpu.between(flag) for flag in _flags(gpu, cause))
+        counters = _measured(gpu.rate(gpu.values(GPU_THROTTLED_SECONDS, reason)) for reason in _COUNTED.get(cause, ()))
+        flags = _measured(gpu.between(flag) for flag in _flags(gpu, cause))
         if counters or flags:
             held[cause] = np.clip(np.fmax.reduce(counters or flags), 0.0, 1.0)
             flagged |= set() if counters else {cause}
@@ -100,10 +100,10 @@ def _held(gpu: RankGpu) -> tuple[dict[str, Matrix], frozenset[str]]:
 def _flags(gpu: RankGpu, cause: str) -> list[Matrix]:
     """Return the flags of a cause at each sample. A hardware slowdown that has a reason of its own is that cause."""
     if cause != SLOWDOWN:
-        return [gpu.of(GPU_THROTTLED, reason) for reason in _FLAGGED.get(cause, ())]
-    explained = np.nan_to_num(np.fmax(gpu.of(GPU_THROTTLED, "hardware_thermal"), gpu.of(GPU_THROTTLED, "power_brake")))
-    return [gpu.of(GPU_THROTTLED, "hardware_slowdown") * (1.0 - explained)]
+        return [gpu.values(GPU_THROTTLED, reason) for reason in _FLAGGED.get(cause, ())]
+    explained = np.nan_to_num(np.fmax(gpu.values(GPU_THROTTLED, "hardware_thermal"), gpu.values(GPU_THROTTLED, "power_brake")))
+    return [gpu.values(GPU_THROTTLED, "hardware_slowdown") * (1.0 - explained)]
 
 
-def _told(spans: Iterable[Matrix]) -> list[Matrix]:
+def _measured(spans: Iterable[Matrix]) -> list[Matrix]:
     return [ratio for ratio in spans if not np.isnan(ratio).all()]

@@ -98,9 +98,9 @@ def launching(gpu: RankGpu, share: float, slow: float) -> Waste | str:  # noqa: 
     GPM counts exactly the time in which kernels ran; utilisation, where there is no GPM, is sampled by the driver.
     """
     source, certainty = f"{GPU_ACTIVE.name}: graphics", 0.8
-    samples = gpu.of(GPU_ACTIVE, "graphics")
+    samples = gpu.values(GPU_ACTIVE, "graphics")
     if np.isnan(most(gpu, share, GPU_ACTIVE, "graphics")) and not gpu.samples.mig:
-        source, certainty, samples = GPU_UTILIZATION.name, 0.6, gpu.of(GPU_UTILIZATION)
+        source, certainty, samples = GPU_UTILIZATION.name, 0.6, gpu.values(GPU_UTILIZATION)
     spans = gpu.between(samples)
     if gpu.coverage(spans) < threshold("gpu_covered_ratio"):
         return "utilisation of its GPU"
@@ -143,12 +143,12 @@ def underfilled(gpu: RankGpu, share: float, slow: float) -> Waste | str:
 
 def most_memory(gpu: RankGpu, what: str) -> float | None:
     """Return the most device memory, in bytes, that was told within the steps; None if none was."""
-    within = gpu.of(GPU_MEMORY_BYTES, what)[(gpu.times >= gpu.starts[0]) & (gpu.times <= gpu.ends[-1])]
+    within = gpu.values(GPU_MEMORY_BYTES, what)[(gpu.times >= gpu.starts[0]) & (gpu.times <= gpu.ends[-1])]
     return None if np.isnan(within).all() else float(np.nanmax(within))
 
 
 def _by_power(gpu: RankGpu, share: float, slow: float, busy: float) -> Waste | str:
-    power = gpu.mean(gpu.between(gpu.of(GPU_POWER, "usage") / gpu.of(GPU_POWER, "limit"))) / share
+    power = gpu.mean(gpu.between(gpu.values(GPU_POWER, "usage") / gpu.values(GPU_POWER, "limit"))) / share
     if gpu.samples.mig or busy < threshold("gpu_busy_ratio") or slow > _NOT_THROTTLED or not power < threshold("power_low_ratio"):
         return f"SM activity {_GPM}"
     rows = (

@@ -36,7 +36,7 @@ def most(gpu: RankGpu, share: float, metric: Metric, *labels: str) -> float:
     Args:
         share: of the steps' time that the rank computed.
     """
-    spans = gpu.between(gpu.of(metric, *labels))
+    spans = gpu.between(gpu.values(metric, *labels))
     if gpu.coverage(spans) < threshold("gpu_covered_ratio"):
         return float("nan")
     return float(np.clip(gpu.mean(spans) / share, 0.0, 1.0))

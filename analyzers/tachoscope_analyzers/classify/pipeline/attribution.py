@@ -95,13 +95,13 @@ def find(job: JobRecords, steps: Steps) -> Pipeline | None:
     return None
 
 
-def visible(job: JobRecords, steps: Steps) -> bool:
+def has_pipeline_traffic(job: JobRecords, steps: Steps) -> bool:
     """Return whether the job would be seen to be a pipeline without saying so: what its ranks send each other is recorded."""
     seen = any(row.writer in steps.writers for row in job.collectives)
     return steps.device == "cpu" and steps.world_size > 1 and seen and len(steps.ranks) == steps.world_size
 
 
-def said(steps: Steps) -> bool:
+def is_declared(steps: Steps) -> bool:
     """Return whether the job says that it is a pipeline, be it judged as one or not."""
     return any(len(ranks) > 1 for start in steps.starts for ranks in start.groups.get("pp", []))
 
@@ -146,7 +146,7 @@ def _connected(rank: int, peers: dict[int, set[int]]) -> list[int]:
     return sorted(found)
 
 
-def working(steps: Steps) -> Steps:
+def with_gaps_as_compute(steps: Steps) -> Steps:
     """Return the steps with what ranks compute outside of all phases as computing: a first stage without a loader makes its first
     micro-batch there, where nothing yet tells that it is one. Ranks that rest there stay as they are.
     """

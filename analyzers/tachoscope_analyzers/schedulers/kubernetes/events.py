@@ -38,7 +38,7 @@ def _as_v1(event: dict[str, Any]) -> dict[str, Any]:
     return {"reason": text(event.get("reason")), "message": text(message), "firstTimestamp": first, "lastTimestamp": last}
 
 
-def told(events: Iterable[dict[str, Any]]) -> Observation:
+def observe(events: Iterable[dict[str, Any]]) -> Observation:
     """Return what the events of a job or of its Workload tell: quota reserved, evicted, restarted."""
     marks: tuple[Mark, ...] = ()
     for event in events:

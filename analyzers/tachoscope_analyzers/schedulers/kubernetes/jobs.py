@@ -17,11 +17,11 @@ from tachoscope_analyzers.schedulers.kubernetes import batch_job, events, jobset
 from tachoscope_analyzers.schedulers.kubernetes.observation import Observation
 
 READERS: Mapping[tuple[str, str], Callable[[dict[str, Any]], Observation]] = {
-    ("batch", "Job"): batch_job.told,
-    ("batch.volcano.sh", "Job"): volcano.told,
-    ("jobset.x-k8s.io", "JobSet"): jobset.told,
+    ("batch", "Job"): batch_job.observe,
+    ("batch.volcano.sh", "Job"): volcano.observe,
+    ("jobset.x-k8s.io", "JobSet"): jobset.observe,
     ("kubeflow.org", "PyTorchJob"): kubeflow.pytorchjob,
-    ("kueue.x-k8s.io", "Workload"): kueue.told,
+    ("kueue.x-k8s.io", "Workload"): kueue.observe,
     ("scheduling.volcano.sh", "PodGroup"): volcano.group,
     ("trainer.kubeflow.org", "TrainJob"): kubeflow.trainjob,
 }
@@ -110,7 +110,7 @@ def _job(
     for one in tells:
         read = READERS[objects.kind(one)]
         told += [read(one), *(Observation(marks=read(older).marks) for older in versions[objects.key(one)] if older is not one)]
-        told.append(events.told(about.get(objects.key(one), [])))
+        told.append(events.observe(about.get(objects.key(one), [])))
     # Where the owner is not known, what stands for the whole job was made with it; a pod that has an owner can be of any attempt.
     first = [head] if head is not None else [one for one in members if one in tells or not objects.owner(one)]
     created = [time for one in first if (time := objects.seconds(at(one, "metadata", "creationTimestamp"))) is not None]

@@ -9,19 +9,19 @@ from tachoscope_analyzers.schedulers.kubernetes import batch_job, objects
 from tachoscope_analyzers.schedulers.kubernetes.observation import Observation, mark
 
 
-def told(jobset: dict[str, Any]) -> Observation:
+def observe(jobset: dict[str, Any]) -> Observation:
     """Return what a JobSet tells: its end, when it was resumed, its gang over all replicated jobs."""
     found = objects.conditions(jobset)
     completed, failed, suspended = found.get("Completed"), found.get("Failed"), found.get("Suspended")
     marks = mark(suspended.time, "eligible") if suspended and not suspended.true else ()
     if completed and completed.true:
-        marks += mark(completed.time, "stopped", "completed", completed.words())
+        marks += mark(completed.time, "stopped", "completed", completed.text())
     if failed and failed.true:
-        marks += mark(failed.time, "stopped", "failed", failed.words())
+        marks += mark(failed.time, "stopped", "failed", failed.text())
     gang = count = 0
     devices = set()
     for group in items(jobset, "spec", "replicatedJobs"):
-        replicas = objects.whole(at(group, "replicas"))
+        replicas = objects.as_integer(at(group, "replicas"))
         pods = (1 if replicas is None else replicas) * batch_job.gang(at(group, "template"))
         each, device = objects.accelerators(at(group, "template", "spec", "template", "spec"))
         gang, count = gang + pods, count + pods * each
@@ -30,9 +30,9 @@ def told(jobset: dict[str, Any]) -> Observation:
         marks=marks,
         finished=any(one is not None and one.true for one in (completed, failed)),
         gang=gang or None,
-        restarts=objects.whole(at(jobset, "status", "restarts")) or 0,
+        restarts=objects.as_integer(at(jobset, "status", "restarts")) or 0,
         queues=bool(at(jobset, "spec", "suspend")),
-        waiting=suspended.words() if suspended and suspended.true else "",
+        waiting=suspended.text() if suspended and suspended.true else "",
         accelerators=count,
         device=",".join(sorted(devices)),
     )

@@ -28,7 +28,7 @@ def pytorchjob(job: dict[str, Any]) -> Observation:
     gang = count = 0
     devices = set()
     for replica in mapping(job, "spec", "pytorchReplicaSpecs").values():
-        replicas = objects.whole(at(replica, "replicas"))
+        replicas = objects.as_integer(at(replica, "replicas"))
         replicas = 1 if replicas is None else replicas
         each, device = objects.accelerators(at(replica, "template", "spec"))
         gang, count = gang + replicas, count + replicas * each
@@ -36,9 +36,9 @@ def pytorchjob(job: dict[str, Any]) -> Observation:
     return Observation(
         marks=marks,
         finished=any(found[end].true for end in ("Succeeded", "Failed") if end in found),
-        gang=objects.whole(at(job, "spec", "elasticPolicy", "minReplicas")) or gang or None,
+        gang=objects.as_integer(at(job, "spec", "elasticPolicy", "minReplicas")) or gang or None,
         queues=bool(at(job, "spec", "runPolicy", "suspend")),
-        waiting=suspended.words() if suspended and suspended.true else "",
+        waiting=suspended.text() if suspended and suspended.true else "",
         accelerators=count,
         device=",".join(sorted(devices)),
     )
@@ -53,7 +53,7 @@ def trainjob(job: dict[str, Any]) -> Observation:
         marks=(mark(suspended.time, "eligible") if suspended and resumed else ()) + _ends(found, _TRAINJOB_ENDS),
         finished=any(found[end].true for end, _ in _TRAINJOB_ENDS if end in found),
         queues=bool(at(job, "spec", "suspend")),
-        waiting=suspended.words() if suspended and not resumed else "",
+        waiting=suspended.text() if suspended and not resumed else "",
     )
 
 
@@ -61,5 +61,5 @@ def _ends(found: dict[str, objects.Condition], ends: tuple[tuple[str, State], ..
     marks: tuple[Mark, ...] = ()
     for end, state in ends:
         if end in found and found[end].true:
-            marks += mark(found[end].time, "stopped", state, found[end].words())
+            marks += mark(found[end].time, "stopped", state, found[end].text())
     return marks

@@ -21,7 +21,7 @@ _EVICTIONS: dict[str, State] = {
 _FINISHES: dict[str, State] = {"Succeeded": "completed", "Failed": "failed"}
 
 
-def told(workload: dict[str, Any]) -> Observation:
+def observe(workload: dict[str, Any]) -> Observation:
     """Return what a Workload tells: when its quota was reserved, all of its pods were ready, and it was evicted.
 
     The condition Evicted reports the present eviction only; those before are in the events, and counted.
@@ -32,18 +32,18 @@ def told(workload: dict[str, Any]) -> Observation:
     marks = mark(reserved.time, "eligible") if reserved and reserved.true else ()
     marks += mark(ready.time, "started") if ready and ready.true else ()
     if evicted and evicted.true:
-        marks += mark(evicted.time, "stopped", eviction(evicted.reason), evicted.words())
+        marks += mark(evicted.time, "stopped", eviction(evicted.reason), evicted.text())
     if finished and finished.true:
-        marks += mark(finished.time, "stopped", _FINISHES.get(finished.reason, "unknown"), finished.words())
+        marks += mark(finished.time, "stopped", _FINISHES.get(finished.reason, "unknown"), finished.text())
     count, device, gang = _asked(workload)
-    counted = sum(objects.whole(at(one, "count")) or 0 for one in items(workload, "status", "schedulingStats", "evictions"))
+    counted = sum(objects.as_integer(at(one, "count")) or 0 for one in items(workload, "status", "schedulingStats", "evictions"))
     return Observation(
         marks=marks,
         finished=bool(finished and finished.true) or at(workload, "spec", "active") is False,
         gang=gang,
         restarts=counted,
         queues=True,
-        waiting=reserved.words() if reserved and not reserved.true else "",
+        waiting=reserved.text() if reserved and not reserved.true else "",
         accelerators=count,
         device=device,
     )
@@ -59,7 +59,7 @@ def _asked(workload: object) -> tuple[int, str, int | None]:
     count = gang = 0
     devices = set()
     for group in items(workload, "spec", "podSets"):
-        pods = objects.whole(at(group, "count")) or 0
+        pods = objects.as_integer(at(group, "count")) or 0
         each, device = objects.accelerators(at(group, "template", "spec"))
         gang, count = gang + pods, count + pods * each
         devices |= {device} - {""}

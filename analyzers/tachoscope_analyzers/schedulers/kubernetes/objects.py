@@ -31,7 +31,7 @@ class Condition:
     reason: str = ""
     message: str = ""
 
-    def words(self) -> str:
+    def text(self) -> str:
         """Return reason and message, as the controller wrote them."""
         return ": ".join(part for part in (self.reason, self.message) if part)
 
@@ -45,7 +45,7 @@ def seconds(value: object) -> float | None:
     return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
 
 
-def whole(value: object) -> int | None:
+def as_integer(value: object) -> int | None:
     """Return an integer, or None."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 

@@ -87,7 +87,7 @@ def read(document: dict[str, Any], events: Sequence[dict[str, Any]] = ()) -> Pod
         device=device,
         state=state,
         reason=f"{name}: {reason}" if reason else "",
-        restarts=sum(objects.whole(at(one, "restartCount")) or 0 for one in items(document, "status", "containerStatuses")),
+        restarts=sum(objects.as_integer(at(one, "restartCount")) or 0 for one in items(document, "status", "containerStatuses")),
     )
 
 
@@ -102,11 +102,11 @@ def _ran(document: object, events: Sequence[dict[str, Any]]) -> float | None:
         return max(start for start in starts if start is not None)
     seen = [objects.seconds(at(event, "firstTimestamp")) for event in events if text(event.get("reason")) == "Started"]
     known = [time for time in seen if time is not None]
-    return min(known) if known and any(objects.whole(at(one, "restartCount")) for one in statuses) else None
+    return min(known) if known and any(objects.as_integer(at(one, "restartCount")) for one in statuses) else None
 
 
 def _first_start(status: object) -> float | None:
-    restarts = objects.whole(at(status, "restartCount")) or 0
+    restarts = objects.as_integer(at(status, "restartCount")) or 0
     if restarts == 0:
         start = at(status, "state", "running", "startedAt") or at(status, "state", "terminated", "startedAt")
     else:
@@ -127,7 +127,7 @@ def _ended(document: object, found: dict[str, objects.Condition]) -> float | Non
 def _state(document: object, found: dict[str, objects.Condition], events: Sequence[dict[str, Any]]) -> tuple[State, str]:
     disrupted = found.get("DisruptionTarget")
     if disrupted and disrupted.true:
-        return DISRUPTIONS.get(disrupted.reason, "unknown"), disrupted.words()
+        return DISRUPTIONS.get(disrupted.reason, "unknown"), disrupted.text()
     preempted = next((event for event in events if text(event.get("reason")) == "Preempted"), None)
     if preempted:
         return "preempted", f"Preempted: {text(preempted.get('message') or preempted.get('note'))}"
@@ -146,7 +146,7 @@ def _state(document: object, found: dict[str, objects.Condition], events: Sequen
 def _exit(document: object) -> str:
     for status in items(document, "status", "containerStatuses"):
         ended = at(status, "state", "terminated")
-        if objects.whole(at(ended, "exitCode")):
+        if objects.as_integer(at(ended, "exitCode")):
             return f"{text(at(ended, 'reason')) or 'Error'}, exit code {at(ended, 'exitCode')}"
     return "Failed"
 
@@ -154,6 +154,6 @@ def _exit(document: object) -> str:
 def _waiting(document: object, found: dict[str, objects.Condition]) -> str:
     scheduled = found.get("PodScheduled")
     if scheduled and not scheduled.true:
-        return scheduled.words()
+        return scheduled.text()
     waits = [at(one, "state", "waiting") for one in items(document, "status", "containerStatuses")]
     return next((text(at(one, "reason")) for one in waits if at(one, "reason")), "")

@@ -22,7 +22,7 @@ _ENDS: dict[str, State] = {
 _FINAL = {"Aborted", "Terminated", "Failed", "Completed"}
 
 
-def told(job: dict[str, Any]) -> Observation:
+def observe(job: dict[str, Any]) -> Observation:
     """Return what a Job tells. Its conditions are a history: one for each phase that it went through."""
     now, why = text(at(job, "status", "state", "phase")), text(at(job, "status", "state", "reason"))
     message = text(at(job, "status", "state", "message"))
@@ -36,11 +36,11 @@ def told(job: dict[str, Any]) -> Observation:
             marks += mark(time, "started")
         elif phase in _ENDS:
             marks += mark(time, "stopped", _ENDS[phase], words if phase == now else phase)
-    least = objects.whole(at(job, "spec", "minAvailable"))
+    least = objects.as_integer(at(job, "spec", "minAvailable"))
     count = pods = 0
     devices = set()
     for task in items(job, "spec", "tasks"):
-        replicas = objects.whole(at(task, "replicas"))
+        replicas = objects.as_integer(at(task, "replicas"))
         replicas = 1 if replicas is None else replicas
         each, device = objects.accelerators(at(task, "template", "spec"))
         pods, count = pods + replicas, count + replicas * each
@@ -49,7 +49,7 @@ def told(job: dict[str, Any]) -> Observation:
         marks=marks,
         finished=now in _FINAL,
         gang=least or pods or None,
-        restarts=objects.whole(at(job, "status", "retryCount")) or 0,
+        restarts=objects.as_integer(at(job, "status", "retryCount")) or 0,
         waiting=words if now == "Pending" and words != now else "",
         accelerators=count,
         device=",".join(sorted(devices)),
@@ -61,6 +61,6 @@ def group(podgroup: dict[str, Any]) -> Observation:
     waits = objects.conditions(podgroup).get("Unschedulable")
     phase = text(at(podgroup, "status", "phase"))
     return Observation(
-        gang=objects.whole(at(podgroup, "spec", "minMember")),
-        waiting=waits.words() if waits and waits.true and phase in {"Pending", "Inqueue"} else "",
+        gang=objects.as_integer(at(podgroup, "spec", "minMember")),
+        waiting=waits.text() if waits and waits.true and phase in {"Pending", "Inqueue"} else "",
     )

@@ -24,10 +24,10 @@ def rows(document: dict[str, Any], where: str) -> list[Row]:
 
 def _row(job: object, where: str) -> Row:
     times = at(job, "time")
-    number = whole(at(job, "job_id"))
+    number = as_integer(at(job, "job_id"))
     if number is None or not isinstance(times, dict) or "submission" not in times:
         raise TachoscopeError(f"{where} is not a job record of sacct", fix="write it by `sacct --jobs JOBID --duplicates --json`")
-    states = _words(at(job, "state", "current")) or ("UNKNOWN",)
+    states = _strings(at(job, "state", "current")) or ("UNKNOWN",)
     accelerators, device = gpus(_resources(job, "allocated"))
     if not accelerators:
         accelerators, device = gpus(_resources(job, "requested"))
@@ -44,11 +44,11 @@ def _row(job: object, where: str) -> Row:
         node_list=text(at(job, "nodes")) if "nodes" in job else None,  # type: ignore[operator]
         accelerators=accelerators,
         device=device,
-        restarts=whole(at(job, "restart_cnt")) or 0,
+        restarts=as_integer(at(job, "restart_cnt")) or 0,
     )
 
 
-def whole(value: object) -> int | None:
+def as_integer(value: object) -> int | None:
     """Return a number in either form: plain, or with `set` and `infinite`, or None where it is not set."""
     if isinstance(value, dict):
         unset = value.get("infinite") or not value.get("set", True)
@@ -58,22 +58,22 @@ def whole(value: object) -> int | None:
 
 def _time(times: dict[str, Any], name: str) -> float | None:
     # 0 and the largest numbers (NO_VAL, INFINITE) mean that it has not happened.
-    value = whole(times.get(name))
+    value = as_integer(times.get(name))
     return float(value) if value and 0 < value < 0xFFFFFFF0 else None
 
 
-def _words(value: object) -> tuple[str, ...]:
+def _strings(value: object) -> tuple[str, ...]:
     words = value if isinstance(value, list) else [value]
     return tuple(str(word).upper() for word in words if word)
 
 
 def _name(job: object, number: int) -> tuple[str, int | None]:
     """Return the job id as `sacct` writes it (`123_4` of an array) and the component of a heterogeneous job."""
-    leader, array = whole(at(job, "het", "job_id")), whole(at(job, "array", "job_id"))
+    leader, array = as_integer(at(job, "het", "job_id")), as_integer(at(job, "array", "job_id"))
     if leader:
-        return str(leader), whole(at(job, "het", "job_offset")) or 0
+        return str(leader), as_integer(at(job, "het", "job_offset")) or 0
     if array:
-        task = whole(at(job, "array", "task_id"))
+        task = as_integer(at(job, "array", "task_id"))
         return f"{array}_{task if task is not None else '[' + text(at(job, 'array', 'task')) + ']'}", None
     return str(number), None
 
@@ -81,7 +81,7 @@ def _name(job: object, number: int) -> tuple[str, int | None]:
 def _resources(job: object, which: str) -> dict[str, int]:
     resources = [one for one in items(at(job, "tres"), which) if isinstance(one, dict)]
     return {
-        "/".join(part for part in (text(one.get("type")), text(one.get("name"))) if part): whole(one.get("count")) or 0
+        "/".join(part for part in (text(one.get("type")), text(one.get("name"))) if part): as_integer(one.get("count")) or 0
         for one in resources
     }
 
@@ -90,8 +90,8 @@ def _reason(job: object, states: tuple[str, ...]) -> str:
     """Return what Slurm says about the end or the wait, such as `NODE_FAIL; failed node gpu-3`."""
     why = text(at(job, "state", "reason"))
     node = text(at(job, "failed_node"))
-    code = whole(at(job, "exit_code", "return_code"))
-    signal = whole(at(job, "exit_code", "signal", "id")) or whole(at(job, "exit_code", "signal", "signal_id"))
+    code = as_integer(at(job, "exit_code", "return_code"))
+    signal = as_integer(at(job, "exit_code", "signal", "id")) or as_integer(at(job, "exit_code", "signal", "signal_id"))
     user = text(at(job, "kill_request_user"))
     return "; ".join(
         part

@@ -56,10 +56,10 @@ def _ledger(unit: str, parts: dict[str, Vector]) -> Ledger:
 def spent(traffic: Traffic) -> Spent:
     """Return where the time went."""
     away = _away(traffic)
-    return Spent(_told(traffic, away) or _requests(traffic, away), _engines(traffic, away), away)
+    return Spent(_recorded_states(traffic, away) or _requests(traffic, away), _engines(traffic, away), away)
 
 
-def _told(traffic: Traffic, away: npt.NDArray[np.bool_]) -> dict[str, Vector]:
+def _recorded_states(traffic: Traffic, away: npt.NDArray[np.bool_]) -> dict[str, Vector]:
     """Return the seconds of requests as records tell them; waiting for a server that starts is its start's."""
     states = traffic.request_states
     if not states:

@@ -36,7 +36,7 @@ def candidates(traffic: Traffic, spent: Spent) -> list[Candidate]:
     return [Candidate("unknown", lost, "all", evidence, certainty=0.8, action=_LOOK)]
 
 
-def gone(traffic: Traffic, spent: Spent) -> list[Candidate]:
+def candidates(traffic: Traffic, spent: Spent) -> list[Candidate]:
     """Return the time in which the server did not answer and was not started again."""
     lost = spent.engines["unexplained"]
     if not lost.any() or not traffic.faults:

@@ -92,7 +92,7 @@ def _findings(traffic: Traffic, books: Spent, fitted: Pace | None, peak: float, 
         *start.candidates(traffic, books, of_requests=True),
         *rest.candidates(traffic, books),
     ]
-    of_engines = [*start.candidates(traffic, books, of_requests=False), *rest.gone(traffic, books)]
+    of_engines = [*start.candidates(traffic, books, of_requests=False), *rest.candidates(traffic, books)]
     found = [
         *_judged(of_requests, books.request_seconds, "time of requests", window, requests),
         *_judged(of_engines, books.engine_seconds, "time of engines", window, requests),

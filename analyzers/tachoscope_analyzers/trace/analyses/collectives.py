@@ -151,7 +151,7 @@ def _table(view: View, found: _Found) -> pd.DataFrame:
     steps, arguments = view.steps, found.arguments
     kinds = _kinds(view, found.rows, arguments, found.annotation)
     sizes = message_bytes(view.trace, arguments, kinds, found.annotation)
-    duration, step = found.end - found.start, steps.of(found.launched)
+    duration, step = found.end - found.start, steps.step_at(found.launched)
     timed = (sizes >= 0) & (duration > 0) & (found.side != "launch")
     algorithm = np.where(timed, sizes / np.maximum(duration, 1), np.nan)  # bytes per ns are GB per s
     factors = [bus_factor(kind, size) for kind, size in zip(kinds, arguments["group_size"].tolist(), strict=True)]

@@ -27,7 +27,7 @@ class Computing:
         self._communicating = communicating
         self._known: dict[tuple[str, int], Intervals] = {}
 
-    def of(self, side: str, device: int) -> Intervals:
+    def intervals(self, side: str, device: int) -> Intervals:
         """Return when a device (side `device`) or the host computes."""
         if (side, device) not in self._known:
             self._known[side, device] = self._device(device) if side == "device" else self._host()
@@ -52,7 +52,7 @@ class Computing:
         for side, device in _places(table):
             mine = ((table["side"] == side) & (table["device"] == device)).to_numpy()
             part = table[mine]
-            exposed[mine] -= covered(self.of(side, device), part["start_ns"].to_numpy(), part["end_ns"].to_numpy())
+            exposed[mine] -= covered(self.intervals(side, device), part["start_ns"].to_numpy(), part["end_ns"].to_numpy())
         return np.asarray(exposed, dtype=np.int64)
 
     def exposed(self, table: pd.DataFrame) -> list[Intervals]:
@@ -61,7 +61,7 @@ class Computing:
         for side, device in _places(table):
             part = table[(table["side"] == side) & (table["device"] == device)]
             busy = union(part["start_ns"].to_numpy(), part["end_ns"].to_numpy())
-            found.append(difference(busy, self.of(side, device)))
+            found.append(difference(busy, self.intervals(side, device)))
         return found
 
 

@@ -94,7 +94,7 @@ def by_step(view: View) -> pd.DataFrame:
     linked = work.launch >= 0
     calls = np.unique(work.launch[linked])
     busy = union(trace.start[calls], trace.end[calls])
-    of_call, of_event = steps.of(trace.start[calls]), steps.of(trace.start[work.launch[linked]])
+    of_call, of_event = steps.step_at(trace.start[calls]), steps.step_at(trace.start[work.launch[linked]])
     table = pd.DataFrame({"step": steps.number, "start_ns": steps.start, "duration_ns": steps.end - steps.start})
     table["launches"] = np.bincount(of_call[of_call >= 0], minlength=len(steps))
     table["device_events"] = np.bincount(of_event[of_event >= 0], minlength=len(steps))

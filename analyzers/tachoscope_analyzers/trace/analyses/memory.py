@@ -65,7 +65,7 @@ def allocator_calls(view: View) -> pd.DataFrame:
     trace, work, steps = view.trace, view.work, view.steps
     rows = np.flatnonzero(trace.kind == Kind.RUNTIME)
     rows = rows[np.isin(roles(trace, rows), _ALLOCATOR)]
-    of_step = steps.of(trace.start[rows])
+    of_step = steps.step_at(trace.start[rows])
     first, last = window(trace, work)
     idle = gaps(union(work.start, work.end), first, last)
     columns = ["name", "calls", "calls_in_steps", "steps_with_calls", "total_ns", "max_ns", "idle_ns"]

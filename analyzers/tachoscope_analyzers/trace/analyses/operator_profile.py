@@ -47,7 +47,7 @@ def profile(view: View) -> TraceProfile:
     states = step_states(view)
     launch, work = view.work.launch, view.work
     launched = np.where(launch >= 0, view.trace.start[launch], work.start) if len(work) else work.start
-    chosen = np.flatnonzero(view.steps.of(launched) >= 0)
+    chosen = np.flatnonzero(view.steps.step_at(launched) >= 0)
     names, position = _launchers(view, chosen)
     kernels = _kernels(view, chosen, names, position)
     return TraceProfile(
@@ -127,7 +127,7 @@ def _operators(view: View, launchers: npt.NDArray[Any], durations: Rows) -> pd.D
     inside = np.zeros(len(trace.events), dtype=np.int64)
     outer = view.operator_of[rows] if len(rows) else rows
     np.add.at(inside, outer[outer >= 0], trace.events["duration"][rows[outer >= 0]])
-    rows = rows[view.steps.of(trace.start[rows]) >= 0]
+    rows = rows[view.steps.step_at(trace.start[rows]) >= 0]
     host = pd.DataFrame({"operator": trace.events["name"][rows], "host_ns": trace.events["duration"][rows] - inside[rows]})
     table = host.groupby("operator")["host_ns"].agg(["size", "sum"]).reset_index()
     table.columns = pd.Index(["operator", "count", "host_ns"])

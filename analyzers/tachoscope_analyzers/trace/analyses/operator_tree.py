@@ -114,7 +114,7 @@ def _unlinked(view: View, at: Rows, *, per_step: bool) -> pd.DataFrame:
 
 
 def _number(view: View, times: Array) -> Array:
-    at = view.steps.of(times)
+    at = view.steps.step_at(times)
     return np.where(at >= 0, view.steps.number[np.maximum(at, 0)], -1) if len(view.steps) else at
 
 

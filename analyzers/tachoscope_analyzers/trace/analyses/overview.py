@@ -85,7 +85,7 @@ def edges(start: int, end: int, bins: int = MOST_BINS) -> Nanoseconds:
     return np.array([start + (end - start) * place // count for place in range(count + 1)], dtype=np.int64)
 
 
-def whole(view: View, bounds: Nanoseconds) -> list[Row]:
+def summary_rows(view: View, bounds: Nanoseconds) -> list[Row]:
     """Return a row for each device of a trace, or one for the host where the trace holds no device work."""
     if not len(view.trace.events):
         return []

@@ -155,7 +155,7 @@ def _rated(view: View, table: pd.DataFrame) -> pd.DataFrame:
         for peak, row in zip(peaks, zip(table["dtype"], table["kernel"], table["tflops_per_s"], strict=True), strict=True)
     ]
     table["precision"] = precisions
-    compute = np.array([peak.of(precision) for peak, precision in zip(peaks, precisions, strict=True)])
+    compute = np.array([peak.tflops(precision) for peak, precision in zip(peaks, precisions, strict=True)])
     memory = np.array([peak.memory_gb_per_s for peak in peaks])
     # Time at the peak of either: the longer of the two bounds the operator.
     computing, moving = table["tflops_per_s"].to_numpy() / compute, table["gb_per_s"].to_numpy() / memory
@@ -174,6 +174,6 @@ def _precision(peaks: Peaks, dtype: str, kernel: str, tflops: float) -> str:
     """Return what an operator computed in: its kernel's name tells more than its type, since fp32 may be multiplied as tf32."""
     told = precision_of(kernel)
     precision = precision_of_type(dtype)
-    if not np.isnan(peaks.of(told)):
+    if not np.isnan(peaks.tflops(told)):
         return told
-    return "tf32" if precision == "fp32" and tflops > peaks.of("fp32") else precision
+    return "tf32" if precision == "fp32" and tflops > peaks.tflops("fp32") else precision

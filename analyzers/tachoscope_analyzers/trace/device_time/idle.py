@@ -121,9 +121,9 @@ def pieces_of(view: View, device: int, start: int, end: int) -> Pieces:
     parts: list[tuple[Intervals, int, Rows | None]] = []
     rest = by_host
     for cause in (host.DATA_LOADING, host.CHECKPOINT, host.EVALUATION, host.ALLOCATOR, host.GARBAGE_COLLECTION, host.COMMUNICATION):
-        told = intersection(rest, spans.of(cause).time)
-        rest = difference(rest, spans.of(cause).time)
-        parts.append((told, CAUSES.index(cause), spans.of(cause).at(view.trace, told.starts)))
+        told = intersection(rest, spans.of_cause(cause).time)
+        rest = difference(rest, spans.of_cause(cause).time)
+        parts.append((told, CAUSES.index(cause), spans.of_cause(cause).at(view.trace, told.starts)))
     pauses = _pauses(found, difference(rest, spans.active))
     parts.append((pauses, CAUSES.index(HOST_PAUSE), None))
     rest = difference(rest, pauses)
@@ -205,7 +205,7 @@ def _waited(view: View, found: _Gaps, spans: HostSpans) -> tuple[Intervals, Rows
     already queued did not wait for the host. It answers for as long as it took, and no more: without it the host would have gone on
     that much earlier.
     """
-    calls, time = spans.of(host.SYNCHRONISATION), found.time
+    calls, time = spans.of_cause(host.SYNCHRONISATION), found.time
     first = np.searchsorted(calls.time.ends, time.starts, side="right")
     count = np.maximum(np.searchsorted(calls.time.starts, found.asked, side="left") - first, 0) * (found.asked > time.starts)
     gap = np.repeat(np.arange(len(time)), count)

@@ -27,7 +27,7 @@ _SOURCE = "profiler trace"
 def pauses_of_host(view: View) -> tuple[Intervals, Intervals, Intervals]:
     """Return what was waited for in the ledger of a host: garbage collection, silences of a millisecond or more, and the rest."""
     waiting = host_states(view)["host_wait"]
-    collecting = intersection(waiting, view.host.of(host.GARBAGE_COLLECTION).time)
+    collecting = intersection(waiting, view.host.of_cause(host.GARBAGE_COLLECTION).time)
     silent = difference(waiting, collecting)
     long = silent.ends - silent.starts >= LEAST_PAUSE_NS
     return collecting, Intervals(silent.starts[long], silent.ends[long]), Intervals(silent.starts[~long], silent.ends[~long])
@@ -35,7 +35,7 @@ def pauses_of_host(view: View) -> tuple[Intervals, Intervals, Intervals]:
 
 def input_pauses_of_host(view: View) -> Intervals:
     """Return what was waited for input in the ledger of a host, of which no data loader tells."""
-    return difference(host_states(view)["data_wait"], view.host.of(host.DATA_LOADING).time)
+    return difference(host_states(view)["data_wait"], view.host.of_cause(host.DATA_LOADING).time)
 
 
 def places_of(view: View, time: Intervals, steps: int, what: str) -> tuple[Evidence, ...]:

@@ -97,7 +97,7 @@ def device_states(view: View, device: int) -> dict[str, Intervals]:
         mine = pieces.cause == CAUSES.index(cause)
         idle = Intervals(pieces.start[mine], pieces.end[mine])
         found[state] = union(*_together(found.get(state, EMPTY), idle))
-    evaluating = view.host.of(host.EVALUATION).time
+    evaluating = view.host.of_cause(host.EVALUATION).time
     found = {state: difference(times, evaluating) for state, times in found.items()}
     found["evaluation"] = evaluating
     return found
@@ -119,9 +119,9 @@ def host_states(view: View) -> dict[str, Intervals]:
     optimizer = named(trace, re.compile(r"Optimizer\."), (Kind.ANNOTATION, Kind.CPU_OP))
     collectives = named(trace, _COLLECTIVE, (Kind.ANNOTATION, Kind.CPU_OP))
     order = (
-        ("evaluation", view.host.of(host.EVALUATION).time),
-        ("data_wait", view.host.of(host.DATA_LOADING).time),
-        ("checkpoint", view.host.of(host.CHECKPOINT).time),
+        ("evaluation", view.host.of_cause(host.EVALUATION).time),
+        ("data_wait", view.host.of_cause(host.DATA_LOADING).time),
+        ("checkpoint", view.host.of_cause(host.CHECKPOINT).time),
         ("compute", _time(view, np.concatenate([operators, optimizer]))),
         ("communication", _time(view, collectives)),
     )

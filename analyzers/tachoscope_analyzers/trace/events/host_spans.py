@@ -81,14 +81,14 @@ class HostSpans:
     causes: dict[str, Spans]
     active: Intervals
 
-    def of(self, cause: str) -> Spans:
+    def of_cause(self, cause: str) -> Spans:
         """Return the spans of a cause, empty ones where the trace has none."""
         return self.causes[cause]
 
 
 def host_spans(trace: Trace, work: DeviceWork) -> HostSpans:
     """Return what the threads that drive the device were doing."""
-    told = _told(trace)
+    told = _rows_by_cause(trace)
     tracks = _driving_tracks(trace, work, told[_STEP])
     driving = np.zeros(len(trace.meta.tracks) or 1, dtype=bool)
     driving[tracks] = True
@@ -102,7 +102,7 @@ def host_spans(trace: Trace, work: DeviceWork) -> HostSpans:
     return HostSpans(tracks, causes, union(trace.start[active], trace.end[active]))
 
 
-def _told(trace: Trace) -> dict[str, Rows]:
+def _rows_by_cause(trace: Trace) -> dict[str, Rows]:
     """Return the events of each cause that names tell, sorted; each name is looked at once."""
     texts = trace.strings.tolist()
     codes = np.array([code for code, text in enumerate(texts) if _ANY.match(text)], dtype=np.int64)

@@ -51,7 +51,7 @@ class Steps:
     def __len__(self) -> int:
         return len(self.start)
 
-    def of(self, times: Nanoseconds) -> Rows:
+    def step_at(self, times: Nanoseconds) -> Rows:
         """Return the position of the step in which each moment lies, -1 for none, shape of `times`."""
         if not len(self):
             return np.full(np.shape(times), -1, dtype=np.int64)

@@ -70,7 +70,7 @@ def critical_path(view: View, graph: Graph | None = None) -> pd.DataFrame:
     graph = dependency_graph(view) if graph is None else graph
     pieces = _at_steps(view, _refined(view, _coarse(view, graph)))
     trace = view.trace
-    at = view.device_steps.of(pieces.start)
+    at = view.device_steps.step_at(pieces.start)
     step = np.where(at >= 0, view.device_steps.number[np.maximum(at, 0)], -1) if len(view.device_steps) else at
     return pd.DataFrame(
         {
@@ -188,7 +188,7 @@ def _refined(view: View, pieces: _Pieces) -> _Pieces:
     """Cut the host's time between calls by operator, and call what a data loader took by its name."""
     trace = view.trace
     program = np.flatnonzero((pieces.category == _CATEGORY["host_other"]) & (pieces.place >= 0))
-    loader = view.host.of(host.DATA_LOADING).row
+    loader = view.host.of_cause(host.DATA_LOADING).row
     number, start, end, owner = cut_by_operator(trace, pieces.place[program], pieces.start[program], pieces.end[program], loader)
     count = np.ones(len(pieces.start), dtype=np.int64)
     count[program] = np.bincount(number, minlength=len(program))

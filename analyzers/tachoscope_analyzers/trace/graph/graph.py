@@ -16,7 +16,7 @@ from tachoscope_analyzers.trace.events.thread_handover import handovers, main_th
 from tachoscope_analyzers.trace.events.view import View
 from tachoscope_analyzers.trace.graph.edges import Edge, Edges, edges
 from tachoscope_analyzers.trace.graph.nodes import Ends, Layout, calls_between, layout, queues_between
-from tachoscope_analyzers.trace.graph.waits import host_waits, stream_waits, told
+from tachoscope_analyzers.trace.graph.waits import host_waits, stream_waits, sync_events
 from tachoscope_analyzers.trace.reading.event_kinds import Kind
 from tachoscope_analyzers.trace.reading.trace import Trace
 
@@ -72,7 +72,7 @@ def dependency_graph(view: View) -> Graph:
     device = np.flatnonzero((work.end > start) & (work.start < end))
     calls, call = calls_between(trace, work.launch[device], start, end)
     queues = queues_between(view, device, call, start, end)
-    said = told(trace, calls, queues)
+    said = sync_events(trace, calls, queues)
     waits = host_waits(calls, queues, said)
     main = main_thread(trace)
     moments = handovers(trace, main, start, end)

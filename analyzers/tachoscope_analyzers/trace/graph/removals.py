@@ -163,12 +163,12 @@ def _host_spans(view: View, graph: Graph, selection: Selection, times: Times) ->
 def _spans(view: View, graph: Graph, what: str, track: int) -> Intervals:
     trace = view.trace
     causes = _SPANS.values() if what == HOST_PAUSE else [_SPANS[what]]
-    rows = np.concatenate([view.host.of(cause).row for cause in causes])
+    rows = np.concatenate([view.host.of_cause(cause).row for cause in causes])
     rows = rows[trace.events["track"][rows] == track]
     if what != HOST_PAUSE:
         return union(trace.start[rows], trace.end[rows])
     if not len(view.work):  # on CPU other threads exchange while the training thread stands still: it waits for them
-        rows = np.concatenate([rows, view.host.of(host.COMMUNICATION).row])
+        rows = np.concatenate([rows, view.host.of_cause(host.COMMUNICATION).row])
     named = union(trace.start[rows], trace.end[rows])
     pauses = gaps(activity(trace, track), graph.start_ns, graph.end_ns)
     long = pauses.ends - pauses.starts >= _LEAST_PAUSE_NS

@@ -77,7 +77,7 @@ class SyncEvents:
     known: npt.NDArray[np.bool_]
 
 
-def told(trace: Trace, calls: Calls, queues: Queues) -> SyncEvents:
+def sync_events(trace: Trace, calls: Calls, queues: Queues) -> SyncEvents:
     """Return what the trace's synchronisation events say about the calls, found by correlation id."""
     size = len(calls.row)
     nothing = np.full(size, -1, dtype=np.int64)

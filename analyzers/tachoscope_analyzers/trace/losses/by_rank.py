@@ -175,7 +175,7 @@ def _input(view: View, steps: pd.DataFrame) -> Loss | None:
     trace = view.trace
     loads = named(trace, _LOADER, (Kind.CPU_OP, Kind.ANNOTATION))
     evidence = [_of_state(steps, "data_wait")]
-    if not len(view.host.of(host.DATA_LOADING).row):
+    if not len(view.host.of_cause(host.DATA_LOADING).row):
         own = input_pauses_of_host(view)
         evidence += places_of(view, own, len(steps), "before the forward pass the main thread is in no operator for 1 ms or more")
         return Loss("input_workers", seconds, tuple(evidence), 0.6, "input_preprocess")

@@ -58,7 +58,7 @@ def judge_rank(view: View, *, what_if: bool) -> RankJudgement:
 def _replayed(view: View, found: RankLosses) -> dict[str, Counterfactual]:
     step = found.steps["duration_ns"].mean() / 1e9 if len(found.steps) else 0.0
     large = [loss for loss in found.losses if loss.slug in _TAKEN_OUT and _share(loss, step) >= threshold("warning_share")]
-    if not len(view.host.of(removals.DATA_LOADING).row):  # then no event stands for the wait that the replay could leave out
+    if not len(view.host.of_cause(removals.DATA_LOADING).row):  # then no event stands for the wait that the replay could leave out
         large = [loss for loss in large if removals.DATA_LOADING not in _TAKEN_OUT[loss.slug]]
     if not large:
         return {}

@@ -89,10 +89,10 @@ def _places(parts: dict[int, pd.DataFrame]) -> tuple[dict[int, Rows], list[int]]
     if all((part["sequence"] >= 0).all() for part in parts.values()):
         return _by_number(parts), []
     reference = max(parts, key=lambda rank: (len(parts[rank]), -rank))
-    mine = _Sequence.of(parts[reference])
+    mine = _Sequence.from_frame(parts[reference])
     places, unfit = {}, []
     for rank, part in parts.items():
-        shift = 0 if rank == reference else _shift(mine, _Sequence.of(part))
+        shift = 0 if rank == reference else _shift(mine, _Sequence.from_frame(part))
         if shift is None:
             unfit.append(rank)
         else:
@@ -116,7 +116,7 @@ class _Sequence:
     step: Rows
 
     @classmethod
-    def of(cls, part: pd.DataFrame) -> _Sequence:
+    def from_frame(cls, part: pd.DataFrame) -> _Sequence:
         kind = pd.Categorical(part["kind"])
         number = np.array([_KINDS.get(str(text), 0) for text in kind.categories], dtype=np.int64)[kind.codes]
         size = np.where(kind == "all_reduce", part["bytes"].to_numpy(), -1)

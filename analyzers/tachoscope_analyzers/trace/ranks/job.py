@@ -129,7 +129,7 @@ def _summaries(
         for future in as_completed(list(running)):
             path = running.pop(future)
             try:
-                _take(found, future.result())
+                _add_summary(found, future.result())
             except TachoscopeError as error:
                 if path in named:
                     raise
@@ -149,7 +149,7 @@ def _summaries(
     return found, failed
 
 
-def _take(found: list[RankSummary], newest: RankSummary) -> None:
+def _add_summary(found: list[RankSummary], newest: RankSummary) -> None:
     """Add a summary; sums are added up at once, so there is only ever one set of them."""
     if found and newest.sums is not None:
         sums = merged(one for one in (found[-1].sums, newest.sums) if one is not None)

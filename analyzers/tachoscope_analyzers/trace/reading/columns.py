@@ -74,23 +74,23 @@ class ColumnBuilder:
 
     def _complete(self, complete: list[Complete], start: Array) -> Tables:
         args = [event.args for event in complete]
-        category = self.categories.of([event.cat for event in complete], np.uint8)
+        category = self.categories.encode([event.cat for event in complete], np.uint8)
         for text, code in self.categories.items():
             self._kinds[code] = kind_of(text)
         kinds = self._kinds[category]
-        external = _whole([one.external for one in args])
+        external = _as_integers([one.external for one in args])
         absent = np.flatnonzero(external < 0)
-        external[absent] = _whole([args[row].external_old for row in absent.tolist()])
+        external[absent] = _as_integers([args[row].external_old for row in absent.tolist()])
         return {
             "events": {
                 "start": start,
                 "duration": self._durations([event.dur for event in complete]),
                 "category": category,
-                "name": self.strings.of([event.name for event in complete]),
-                "track": self.tracks.of(
+                "name": self.strings.encode([event.name for event in complete]),
+                "track": self.tracks.encode(
                     zip([event.pid for event in complete], [event.tid for event in complete], strict=True), len(complete)
                 ),
-                "correlation": _whole([one.correlation for one in args]),
+                "correlation": _as_integers([one.correlation for one in args]),
                 "external": external,
             },
             "device": self._device(args, np.flatnonzero(_ON_DEVICE[kinds])),
@@ -111,15 +111,15 @@ class ColumnBuilder:
         return {
             "row": rows + self.rows,
             "stream": _whole_or_text([one.stream for one in chosen]),
-            "device": _whole([one.device for one in chosen]),
+            "device": _as_integers([one.device for one in chosen]),
             "bytes": _whole_or_text([one.bytes for one in chosen]),
             "occupancy_percent": _fractions([one.occupancy for one in chosen]),
             "blocks_per_sm": _fractions([one.blocks_per_sm for one in chosen]),
             "grid": self._raw([one.grid for one in chosen]),
             "block": self._raw([one.block for one in chosen]),
-            "graph_node": _whole([one.graph_node for one in chosen]),
-            "wait_stream": _whole([one.wait_stream for one in chosen]),
-            "wait_correlation": _whole([one.wait_correlation for one in chosen]),
+            "graph_node": _as_integers([one.graph_node for one in chosen]),
+            "wait_stream": _as_integers([one.wait_stream for one in chosen]),
+            "wait_correlation": _as_integers([one.wait_correlation for one in chosen]),
         }
 
     def _operators(self, args: list[Args], rows: Array) -> dict[str, Array]:
@@ -129,16 +129,16 @@ class ColumnBuilder:
             "shapes": self._raw([one.shapes for one in chosen]),
             "types": self._raw([one.types for one in chosen]),
             "concrete": self._raw([one.concrete for one in chosen]),
-            "sequence": _whole([one.sequence for one in chosen]),
-            "forward_thread": _whole([one.forward_thread for one in chosen]),
+            "sequence": _as_integers([one.sequence for one in chosen]),
+            "forward_thread": _as_integers([one.forward_thread for one in chosen]),
         }
 
     def _python(self, args: list[Args], rows: Array) -> dict[str, Array]:
         chosen = [args[row] for row in rows.tolist()]
         return {
             "row": rows + self.rows,
-            "id": _whole([one.python_id for one in chosen]),
-            "parent": _whole([-1 if one.python_parent is None else one.python_parent for one in chosen]),
+            "id": _as_integers([one.python_id for one in chosen]),
+            "parent": _as_integers([-1 if one.python_parent is None else one.python_parent for one in chosen]),
         }
 
     def _rare(self, args: list[Args]) -> Tables:
@@ -150,19 +150,19 @@ class ColumnBuilder:
         return {
             "collectives": {
                 "row": np.array(groups, dtype=np.int64) + self.rows,
-                "collective": self.strings.of([one.collective or "" for one in chosen]),
-                "in_elements": _whole([one.in_elements for one in chosen]),
-                "out_elements": _whole([one.out_elements for one in chosen]),
-                "group_size": _whole([one.group_size for one in chosen]),
-                "group": self.strings.of([one.group or "" for one in chosen]),
-                "group_description": self.strings.of([one.group_description or "" for one in chosen]),
+                "collective": self.strings.encode([one.collective or "" for one in chosen]),
+                "in_elements": _as_integers([one.in_elements for one in chosen]),
+                "out_elements": _as_integers([one.out_elements for one in chosen]),
+                "group_size": _as_integers([one.group_size for one in chosen]),
+                "group": self.strings.encode([one.group or "" for one in chosen]),
+                "group_description": self.strings.encode([one.group_description or "" for one in chosen]),
                 "group_ranks": self._raw([one.group_ranks for one in chosen]),
-                "dtype": self.strings.of([one.dtype or "" for one in chosen]),
-                "sequence": _whole([one.collective_sequence for one in chosen]),
+                "dtype": self.strings.encode([one.dtype or "" for one in chosen]),
+                "sequence": _as_integers([one.collective_sequence for one in chosen]),
             },
             "stacks": {
                 "row": np.array(stacks, dtype=np.int64) + self.rows,
-                "stack": self.strings.of([args[row].stack or "" for row in stacks]),
+                "stack": self.strings.encode([args[row].stack or "" for row in stacks]),
             },
         }
 
@@ -171,12 +171,12 @@ class ColumnBuilder:
         args = [event.args for event, known in zip(events, (time != NO_TIME).tolist(), strict=True) if known]
         return {
             "time": time[time != NO_TIME],
-            "bytes": _whole([one.bytes or 0 for one in args]),
-            "address": _whole([one.address for one in args]),
-            "device_type": _whole([one.device_type for one in args]),
-            "device": _whole([one.device for one in args]),
-            "allocated_bytes": _whole([one.allocated for one in args]),
-            "reserved_bytes": _whole([one.reserved for one in args]),
+            "bytes": _as_integers([one.bytes or 0 for one in args]),
+            "address": _as_integers([one.address for one in args]),
+            "device_type": _as_integers([one.device_type for one in args]),
+            "device": _as_integers([one.device for one in args]),
+            "allocated_bytes": _as_integers([one.allocated for one in args]),
+            "reserved_bytes": _as_integers([one.reserved for one in args]),
         }
 
     def _raw(self, values: list[Any]) -> Array:
@@ -184,12 +184,12 @@ class ColumnBuilder:
         joined = b"\0".join(values)
         breaks = np.flatnonzero(np.frombuffer(joined, dtype=np.uint8) == 0)
         if len(breaks) != len(values) - 1:  # none at all, or text with zeros in it
-            return self.strings.of([str(value, "utf-8", "replace") for value in values])
+            return self.strings.encode([str(value, "utf-8", "replace") for value in values])
         offsets = np.concatenate([[0], breaks + 1, [len(joined)]]).astype(np.int64)
         array = pa.Array.from_buffers(pa.large_binary(), len(values), [None, pa.py_buffer(offsets), pa.py_buffer(joined)])
         encoded = array.dictionary_encode()
         texts = [text.rstrip(b"\0").decode("utf-8", "replace") for text in encoded.dictionary.to_pylist()]
-        return np.asarray(self.strings.of(texts)[to_numpy(encoded.indices)])
+        return np.asarray(self.strings.encode(texts)[to_numpy(encoded.indices)])
 
     def _others(self, events: list[Any]) -> tuple[list[Instant], list[Complete]]:
         """Take the names of tracks, and return allocations and what begins and ends make up."""
@@ -220,7 +220,7 @@ class ColumnBuilder:
             self.thread_names.setdefault((process, thread), event.args.name)
 
 
-def _whole(values: list[int]) -> Array:
+def _as_integers(values: list[int]) -> Array:
     """Return whole numbers, -1 for those that do not fit into 64 bits."""
     try:
         return np.fromiter(values, np.int64, len(values))
@@ -230,7 +230,7 @@ def _whole(values: list[int]) -> Array:
 
 def _whole_or_text(values: list[int | str]) -> Array:
     """Return whole numbers; some writers put those of host calls, which are not used, into strings."""
-    return _whole([value if isinstance(value, int) else -1 for value in values])
+    return _as_integers([value if isinstance(value, int) else -1 for value in values])
 
 
 def _fractions(values: list[float]) -> Array:

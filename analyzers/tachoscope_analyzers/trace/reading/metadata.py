@@ -22,10 +22,10 @@ def meta_of(builder: ColumnBuilder, *, outside: dict[str, Any], digest: str, tex
         tracks=_tracks(builder),
         categories=[clean(category) for category in builder.categories],
         quality=quality,
-        rank=_whole(distributed.get("rank")),
-        world_size=_whole(distributed.get("world_size")),
+        rank=_as_integer(distributed.get("rank")),
+        world_size=_as_integer(distributed.get("world_size")),
         backend=_text(distributed.get("backend")),
-        base_nanoseconds=_whole(outside.get("baseTimeNanoseconds")) or 0,
+        base_nanoseconds=_as_integer(outside.get("baseTimeNanoseconds")) or 0,
         devices=[_device(entry) for entry in _dicts(outside.get("deviceProperties"))],
         groups=[_group(entry) for entry in _dicts(distributed.get("pg_config"))],
     )
@@ -54,7 +54,7 @@ def _dicts(value: Any) -> list[dict[str, Any]]:
     return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
-def _whole(value: Any) -> int | None:
+def _as_integer(value: Any) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int | str):
         return None
     try:
@@ -69,12 +69,12 @@ def _text(value: Any) -> str:
 
 
 def _device(entry: dict[str, Any]) -> Device:
-    major, minor = _whole(entry.get("computeMajor")), _whole(entry.get("computeMinor"))
+    major, minor = _as_integer(entry.get("computeMajor")), _as_integer(entry.get("computeMinor"))
     return Device(
-        id=_whole(entry.get("id")) or 0,
+        id=_as_integer(entry.get("id")) or 0,
         name=_text(entry.get("name")),
-        memory_bytes=_whole(entry.get("totalGlobalMem")) or 0,
-        multiprocessors=_whole(entry.get("numSms")) or 0,
+        memory_bytes=_as_integer(entry.get("totalGlobalMem")) or 0,
+        multiprocessors=_as_integer(entry.get("numSms")) or 0,
         compute_capability=f"{major}.{minor}" if major is not None and minor is not None else "",
     )
 
@@ -84,5 +84,5 @@ def _group(entry: dict[str, Any]) -> Group:
     return Group(
         name=_text(entry.get("pg_name")),
         description=_text(entry.get("pg_desc")),
-        ranks=[rank for rank in ranks if _whole(rank) == rank] if isinstance(ranks, list) else [],
+        ranks=[rank for rank in ranks if _as_integer(rank) == rank] if isinstance(ranks, list) else [],
     )

@@ -31,7 +31,7 @@ from tachoscope_analyzers.trace.reading.nsight_database import (
     table_columns,
     texts,
 )
-from tachoscope_analyzers.trace.reading.nsight_names import Names, column, names_of, whole
+from tachoscope_analyzers.trace.reading.nsight_names import Names, column, names_of, as_integers
 from tachoscope_analyzers.trace.reading.parquet_writer import Writers
 from tachoscope_analyzers.trace.reading.string_codes import MOST_STRINGS, Array, Codes, TrackCodes
 from tachoscope_analyzers.trace.reading.trace import Meta, Quality
@@ -129,10 +129,10 @@ def _columns(database: sqlite3.Connection, source: _Source) -> list[str]:
 
 def _tables(state: _State, category: int, batch: dict[str, list[Any]]) -> Tables:
     """Return the columns of one batch of a source, without the rows that have no time."""
-    start, end = whole(batch["start"], LARGEST + 1), whole(batch["end"], LARGEST + 1)
+    start, end = as_integers(batch["start"], LARGEST + 1), as_integers(batch["end"], LARGEST + 1)
     chosen = (np.abs(start) <= LARGEST) & (np.abs(end) <= LARGEST)
     if category == _CATEGORIES.index("user_annotation") and "eventType" in batch:
-        chosen &= np.isin(whole(batch["eventType"]), (_PUSH_POP, _START_END))
+        chosen &= np.isin(as_integers(batch["eventType"]), (_PUSH_POP, _START_END))
     state.counts["events"] += len(chosen)
     state.counts["flows_and_others_skipped"] += int((~chosen).sum())
     rows = np.flatnonzero(chosen).tolist()
@@ -160,8 +160,8 @@ def _tables(state: _State, category: int, batch: dict[str, list[Any]]) -> Tables
             "start": start,
             "duration": np.clip(duration, 0, LONGEST),
             "category": categories,
-            "name": state.strings.of(texts),
-            "track": state.tracks.of(track, len(rows)),
+            "name": state.strings.encode(texts),
+            "track": state.tracks.encode(track, len(rows)),
             "correlation": _correlation(state, batch, process),
             "external": np.full(len(rows), -1, dtype=np.int64),
         },
@@ -184,7 +184,7 @@ def _correlation(state: _State, batch: dict[str, list[Any]], process: Array) -> 
     number = column(batch, "correlationId", len(process))
     known = process >= 0  # older exports name no process beside device work; there is one then
     index = np.zeros(len(process), dtype=np.int64)
-    index[known] = state.processes.of([str(one) for one in process[known].tolist()], np.int64)
+    index[known] = state.processes.encode([str(one) for one in process[known].tolist()], np.int64)
     return np.where(number < 0, -1, (number & 0xFFFFFFFF) | index << 32)
 
 
@@ -211,7 +211,7 @@ def _triples(state: _State, batch: dict[str, list[Any]], prefix: str, count: int
     if not count or f"{prefix}X" not in batch:
         return np.zeros(count, dtype=np.int32)
     sides = [column(batch, prefix + axis, count).tolist() for axis in "XYZ"]
-    return state.strings.of([f"[{x}, {y}, {z}]" for x, y, z in zip(*sides, strict=True)])
+    return state.strings.encode([f"[{x}, {y}, {z}]" for x, y, z in zip(*sides, strict=True)])
 
 
 def _meta(database: sqlite3.Connection, state: _State, digest: str, path: Path) -> Meta:

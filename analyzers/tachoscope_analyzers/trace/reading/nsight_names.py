@@ -84,9 +84,9 @@ def _texts(batch: Batch, columns: tuple[str, ...], count: int, names: Names) -> 
 
 def column(batch: Batch, name: str, count: int) -> npt.NDArray[np.int64]:
     """Return a column of whole numbers, -1 where it has none, shape (count,)."""
-    return whole(batch[name]) if name in batch else np.full(count, -1, dtype=np.int64)
+    return as_integers(batch[name]) if name in batch else np.full(count, -1, dtype=np.int64)
 
 
-def whole(values: list[Any], absent: int = -1) -> npt.NDArray[np.int64]:
+def as_integers(values: list[Any], absent: int = -1) -> npt.NDArray[np.int64]:
     """Return values as whole numbers, `absent` for those of other types, shape (N,)."""
     return np.array([value if isinstance(value, int) else absent for value in values], dtype=np.int64)

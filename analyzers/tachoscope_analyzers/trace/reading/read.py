@@ -33,7 +33,7 @@ def read(path: Path, *, progress: Progress | None = None) -> Trace:
     Raises:
         TachoscopeError: the file cannot be read, or is not a trace.
     """
-    with _told(path):
+    with _named_errors(path):
         return _cached(path) or _read(path, progress)
 
 
@@ -43,7 +43,7 @@ def check(path: Path) -> None:
     Raises:
         TachoscopeError: as `read` does for what it finds there.
     """
-    with _told(path):
+    with _named_errors(path):
         _refuse_what_is_no_file(path)
         if not nsight.is_export(path):
             with closing(iter(Blocks(path))) as stream:
@@ -52,7 +52,7 @@ def check(path: Path) -> None:
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _named_errors(path: Path) -> Iterator[None]:
     """Say in one way what is wrong with a file."""
     try:
         yield
@@ -125,7 +125,7 @@ def _stream(path: Path, place: Path, progress: Progress | None, *, scan: bool) -
                 return None
             raise
         builder.finish()
-        if not builder.counts["events"] and not array.whole:
+        if not builder.counts["events"] and not array.is_complete:
             raise NotATraceError("it holds no whole event")
         writers.append(builder.tables([]))
         writers.append_strings(list(builder.strings))
@@ -134,7 +134,7 @@ def _stream(path: Path, place: Path, progress: Progress | None, *, scan: bool) -
         outside=outside(array.header, array.trailer),
         digest=blocks.digest,
         text_bytes=array.text_bytes,
-        quality=Quality(cut=blocks.cut or not array.whole, cut_bytes=array.cut_bytes, counts=dict(builder.counts)),
+        quality=Quality(cut=blocks.cut or not array.is_complete, cut_bytes=array.cut_bytes, counts=dict(builder.counts)),
     )
 
 

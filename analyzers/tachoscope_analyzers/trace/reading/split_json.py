@@ -48,7 +48,7 @@ class EventArray:
         self.text_bytes = 0
 
     @property
-    def whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether nothing is missing: a bare list may go without its closing bracket, as the format allows."""
         return self.ended or (self.header.strip() == b"[" and not self.cut_bytes)
 

@@ -40,7 +40,7 @@ class Codes(dict[Any, int]):
         self[value] = code
         return code
 
-    def of(self, values: list[str], dtype: Any = np.int32) -> Array:
+    def encode(self, values: list[str], dtype: Any = np.int32) -> Array:
         """Return the code of each text, shape (N,)."""
         return np.fromiter(map(self.__getitem__, values), dtype, len(values))
 
@@ -68,7 +68,7 @@ class TrackCodes(dict[Any, int]):
         code = self[value] = self.texts.setdefault(text, len(self.texts))
         return code
 
-    def of(self, pairs: Iterable[tuple[Any, Any]], count: int) -> Array:
+    def encode(self, pairs: Iterable[tuple[Any, Any]], count: int) -> Array:
         """Return the code of each track, shape (count,)."""
         return np.fromiter(map(self.__getitem__, pairs), np.int32, count)
 

@@ -68,7 +68,7 @@ def board(policy: Policy) -> Board:
     )
 
 
-def _shown(policy: Policy) -> list[Link]:
+def _links(policy: Policy) -> list[Link]:
     return [explorer(policy, "slos", "Objectives, in the explorer", {"slo": "${slo}"})]
 
 
@@ -82,7 +82,7 @@ def _budgets_now(policy: Policy, slos: Sequence[Slo]) -> list[Placed]:
             Query(f"sum({left} < bool 0)", instant=True),
             unit="short",
             steps=(Step(1.0, palette.BAD),),
-            links=_shown(policy),
+            links=_links(policy),
         ),
         stat(
             "Least budget left",
@@ -95,7 +95,7 @@ def _budgets_now(policy: Policy, slos: Sequence[Slo]) -> list[Placed]:
             Query(f"min({left})", instant=True),
             unit="percentunit",
             steps=budget_steps(policy),
-            links=_shown(policy),
+            links=_links(policy),
         ),
         stat(
             "Fastest burn in an hour",
@@ -108,7 +108,7 @@ def _budgets_now(policy: Policy, slos: Sequence[Slo]) -> list[Placed]:
             Query(f"max({burn_rate('1h', 'slo')})", instant=True),
             unit="short",
             steps=burn_steps("1h", slos),
-            links=_shown(policy),
+            links=_links(policy),
         ),
     ]
 
@@ -174,7 +174,7 @@ def _objectives(policy: Policy, slos: Sequence[Slo]) -> Placed:
         height=13,
         sort="Budget left",
         descending=False,
-        links=_shown(policy),
+        links=_links(policy),
     )
 
 
@@ -195,7 +195,7 @@ def _over_time(policy: Policy, slos: Sequence[Slo]) -> list[Placed]:
             minimum=None,
             maximum=1.0,
             steps=budget_steps(policy),
-            links=_shown(policy),
+            links=_links(policy),
         ),
         timeseries(
             "Burn rates over an hour",
@@ -208,7 +208,7 @@ def _over_time(policy: Policy, slos: Sequence[Slo]) -> list[Placed]:
             [Query(f"topk(10, {burn_rate('1h', 'slo')})", "{{slo}}")],
             unit="short",
             steps=(Step(1.0, palette.WARN),),
-            links=_shown(policy),
+            links=_links(policy),
         ),
     ]
 

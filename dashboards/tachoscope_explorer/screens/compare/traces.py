@@ -119,10 +119,10 @@ def _tables(found: TraceDiff) -> None:
         with tab:
             if len(frame) > _MOST_ROWS:
                 st.caption(f"The {_MOST_ROWS:,} largest differences of {len(frame):,}.")
-            table(_shown(kind, frame.head(_MOST_ROWS)), f"trace-{kind}s", columns=_columns())
+            table(_display_frame(kind, frame.head(_MOST_ROWS)), f"trace-{kind}s", columns=_columns())
 
 
-def _shown(kind: str, frame: pd.DataFrame) -> pd.DataFrame:
+def _display_frame(kind: str, frame: pd.DataFrame) -> pd.DataFrame:
     if kind == "state":
         names = {"state": frame["state"]}
     else:

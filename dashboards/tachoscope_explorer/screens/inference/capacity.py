@@ -41,10 +41,10 @@ def show(find: Callable[[tuple[Objective, ...]], Capacity], report: Report) -> N
     except TachoscopeError as error:
         problem(error)
         return
-    _shown(found, asked, report)
+    _show_capacity(found, asked, report)
 
 
-def _shown(found: Capacity, asked: tuple[Objective, ...], report: Report) -> None:
+def _show_capacity(found: Capacity, asked: tuple[Objective, ...], report: Report) -> None:
     st.markdown(f"**{plain(capacity_text.verdict(found))}**")
     for warning in capacity_text.warnings(found):
         st.warning(plain(warning))

@@ -46,14 +46,14 @@ def show(context: Context) -> None:
     job, model = _chosen(context, services, wanted)
     if job in recordings:
         path = recordings[job]
-        _shown(context, inference_sources.recorded(path), partial(inference_sources.capacity_recorded, path), None)
+        _show(context, inference_sources.recorded(path), partial(inference_sources.capacity_recorded, path), None)
         return
     span = _window(context)
     seen = inference_sources.seen(context.settings, job, model, span)
-    _shown(context, seen, partial(inference_sources.capacity, context.settings, job, model, span), span)
+    _show(context, seen, partial(inference_sources.capacity, context.settings, job, model, span), span)
 
 
-def _shown(context: Context, seen: Seen, find: Find, span: Span | None) -> None:
+def _show(context: Context, seen: Seen, find: Find, span: Span | None) -> None:
     report = seen.report
     assert report.serving is not None, "a report on traffic has this part"
     st.markdown(f"**{plain(serving_words.summary(report, report.serving))}**, {_when(report)}")

@@ -33,7 +33,7 @@ def show(context: Context) -> None:
         _choose(context)
         return
     st.title(plain(context.view.job))
-    run = job_sources.shown(context.settings.store_url, context.view.job)
+    run = job_sources.visited_run(context.settings.store_url, context.view.job)
     try:
         job = job_sources.records(run)
     except TachoscopeError as error:
@@ -81,14 +81,14 @@ def _newer(run: Run) -> None:
 
 def _run(context: Context, run: Run) -> None:
     try:
-        whole = job_sources.look(run, None, None)
+        whole = job_sources.view_of_run(run, None, None)
     except TachoscopeError as error:
         problem(error)
         job_life.show(run)
         return
     start, end = job_window.chosen(context, whole)
     try:
-        look = whole if start is None and end is None else job_sources.look(run, start, end)
+        look = whole if start is None and end is None else job_sources.view_of_run(run, start, end)
     except TachoscopeError as error:
         problem(error)
         job_window.back(context)

@@ -86,7 +86,7 @@ def _rows(url: str) -> list[Row]:
             bar.progress(done / of, f"Judging {counted(of, 'job')}: {done} done")
 
     most = st.session_state.get(_MOST, AT_ONCE)
-    found = summaries.look(url, newest, times, most=most, seconds=PATIENCE_SECONDS, on_progress=on_progress)
+    found = summaries.summaries(url, newest, times, most=most, seconds=PATIENCE_SECONDS, on_progress=on_progress)
     bar.empty()
     return job_rows.rows(times, found, time.time())
 
@@ -112,7 +112,7 @@ def _board(context: Context, above: DeltaGenerator, wanted: Wanted, fresh: list[
     if live and not any(row.status == "running" for row in found):
         st.rerun()  # the page as a whole: nothing refreshes itself from now on
     with above:
-        _at_a_glance(job_rows.glance(found))
+        _at_a_glance(job_rows.summarise(found))
     chosen = [row for row in found if wanted.has(row)]
     if not chosen:
         nothing("No job is like that. Take a filter away.")

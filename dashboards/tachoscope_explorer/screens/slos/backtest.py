@@ -50,7 +50,7 @@ def show(context: Context, objective: Objective, budget: Budget, end: float) -> 
         st.caption(plain(note))
     table(_rows(found), "backtest")
     chart(figures.backtest(found), "backtest-chart", height=440)
-    _told(found)
+    _list_alerts(found)
 
 
 def _change(slo: Slo) -> tuple[float, float | None]:
@@ -82,7 +82,7 @@ def _rows(found: Backtest) -> pd.DataFrame:
     )
 
 
-def _told(found: Backtest) -> None:
+def _list_alerts(found: Backtest) -> None:
     """List when people were and would have been told."""
     rows = [
         {"objective": name, "severity": one.severity, "told": backtest_words.one_told(one)}

@@ -136,19 +136,19 @@ def ranks(files: list[Path], progress: Progress) -> Ranks:
 
 
 @st.cache_data(max_entries=2048, show_spinner=False)
-def _whole(path: str, signature: str, start: int, end: int, bins: int) -> list[Row]:  # noqa: ARG001
-    return overview.whole(TraceView(read(Path(path))), overview.edges(start, end, bins))
+def _cached_rows(path: str, signature: str, start: int, end: int, bins: int) -> list[Row]:  # noqa: ARG001
+    return overview.summary_rows(TraceView(read(Path(path))), overview.edges(start, end, bins))
 
 
-def whole(one: Extent, start: int, end: int, bins: int) -> list[Row]:
+def file_rows(one: Extent, start: int, end: int, bins: int) -> list[Row]:
     """Return a file's devices, or its host, over bins between two moments (ns on the trace's own clock)."""
-    return _whole(str(one.path), signature(one.path), start, end, bins)
+    return _cached_rows(str(one.path), signature(one.path), start, end, bins)
 
 
 @st.cache_data(max_entries=32, show_spinner=False)
 def _tracks(path: str, signature: str, start: int, end: int, bins: int) -> Binned:  # noqa: ARG001
     view, bounds = view_of_file(Path(path)), overview.edges(start, end, bins)
-    rows = [*overview.whole(view, bounds), *overview.streams(view, bounds), *overview.threads(view, bounds)]
+    rows = [*overview.summary_rows(view, bounds), *overview.streams(view, bounds), *overview.threads(view, bounds)]
     steps = view.device_steps
     if steps.source == "window":
         return Binned(rows, _NO_STEPS, _NO_STEPS)

@@ -101,7 +101,7 @@ def standing_out(found: Ranks, rank: int | None) -> tuple[Ranks, str]:
     """Return the ranks that compute for the smallest and the largest part of their time, some others, and that in words."""
     bar, computing = st.empty(), dict[int, float]()
     for number, (each, one) in enumerate(found.extents.items(), start=1):
-        rows = trace_work.whole(one, one.start_ns - one.base_ns, one.end_ns - one.base_ns, 1)
+        rows = trace_work.file_rows(one, one.start_ns - one.base_ns, one.end_ns - one.base_ns, 1)
         computing[each] = min((row.computing for row in rows), default=float("nan"))
         bar.progress(number / len(found.extents), text="Looking for the ranks that stand out …")
     bar.empty()

@@ -15,7 +15,7 @@ from tachoscope_explorer.figures import trace_bars
 from tachoscope_explorer.page.widgets import chart, nothing, plain
 from tachoscope_explorer.screens.traces import job as trace_jobs
 from tachoscope_explorer.screens.traces.breakdown import Extent, signature
-from tachoscope_explorer.screens.traces.tables import shown
+from tachoscope_explorer.screens.traces.tables import show_table
 from tachoscope_explorer.sources.traces import Recording, view_of_file
 
 _MOST_RANKS = 64
@@ -39,7 +39,7 @@ def show(recording: Recording, events: int, one: Extent | None) -> None:
         groups = _of_rank(str(one.path), signature(one.path))
         st.markdown("**This rank, by process group and kind**; durations hold the wait for later ranks")
         if len(groups):
-            shown(groups, "collectives")
+            show_table(groups, "collectives")
         else:
             nothing(_NONE.format("this trace"))
 
@@ -61,14 +61,14 @@ def _across(job: JobTraces) -> None:
         st.caption(f"{len(ranks)} of {len(waited)} ranks: the {len(extreme)} that wait least or most, and some between.")
     trace_jobs.left_out(job)
     st.markdown("**Process groups**: exposed communication and bus bandwidth")
-    shown(job.dimensions, "process-groups")
+    show_table(job.dimensions, "process-groups")
     st.markdown("**Who comes late**: what the others lose by it, and how likely chance would do the same")
     if len(job.stragglers):
-        shown(job.stragglers, "late-ranks")
+        show_table(job.stragglers, "late-ranks")
     else:
         nothing("Nobody waited longer than the clocks of the ranks are uncertain.")
     st.markdown("**Waiting and transfer** by rank, group and kind")
-    shown(job.waits, "waits")
+    show_table(job.waits, "waits")
 
 
 def _verdict(job: JobTraces) -> None:

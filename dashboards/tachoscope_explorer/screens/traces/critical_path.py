@@ -12,7 +12,7 @@ from tachoscope_explorer.figures import trace_bars
 from tachoscope_explorer.figures.trace_words import COLORS
 from tachoscope_explorer.page.widgets import chart, nothing
 from tachoscope_explorer.screens.traces.breakdown import Extent, signature
-from tachoscope_explorer.screens.traces.tables import shown
+from tachoscope_explorer.screens.traces.tables import show_table
 from tachoscope_explorer.sources.traces import view_of_file
 
 _COLORS = {
@@ -51,4 +51,4 @@ def show(one: Extent, zero_ns: int) -> None:  # noqa: ARG001  # as all parts are
     )
     totals = categories.set_index(categories["category"].astype(str))["duration_ns"]
     chart(trace_bars.bars(dict(totals), _COLORS), "trace-path", height=trace_bars.height(len(totals)))
-    shown(names.assign(category=names["category"].astype(str)), "critical-path")
+    show_table(names.assign(category=names["category"].astype(str)), "critical-path")

@@ -16,7 +16,7 @@ from tachoscope_explorer.figures.trace_words import duration
 from tachoscope_explorer.page.widgets import chart, nothing
 from tachoscope_explorer.screens.traces.breakdown import Extent, signature
 from tachoscope_explorer.screens.traces.kernels import NO_DEVICE
-from tachoscope_explorer.screens.traces.tables import MOST_ROWS, shown
+from tachoscope_explorer.screens.traces.tables import MOST_ROWS, show_table
 from tachoscope_explorer.sources.traces import view_of_file
 
 _GAP_COLUMNS = ["at_ns", "duration_ns", "cause", "detail", "operator", "source", "next_kernel"]
@@ -46,6 +46,6 @@ def show(one: Extent, zero_ns: int) -> None:
     colors = {cause: STATE_COLORS[state] for cause, state in STATE_OF_CAUSE.items()}
     chart(trace_bars.bars(dict(totals), colors), "trace-idle", height=trace_bars.height(len(totals)))
     st.markdown("**Causes**, with the call that tells them and the operator around it")
-    shown(causes, "idle-causes")
+    show_table(causes, "idle-causes")
     st.markdown("**Longest gaps**; at: since the recording began")
-    shown(longest.assign(at_ns=longest["start_ns"] - zero_ns)[_GAP_COLUMNS], "idle-gaps")
+    show_table(longest.assign(at_ns=longest["start_ns"] - zero_ns)[_GAP_COLUMNS], "idle-gaps")

@@ -13,7 +13,7 @@ from tachoscope_explorer.figures import trace_bars
 from tachoscope_explorer.figures.trace_words import COLORS
 from tachoscope_explorer.page.widgets import chart, nothing
 from tachoscope_explorer.screens.traces.breakdown import Extent, signature
-from tachoscope_explorer.screens.traces.tables import shown
+from tachoscope_explorer.screens.traces.tables import show_table
 from tachoscope_explorer.sources.traces import view_of_file
 
 NO_DEVICE = (
@@ -42,13 +42,13 @@ def show(one: Extent, zero_ns: int) -> None:  # noqa: ARG001  # as all parts are
     colors = {name: _COLORS.get(str(name), COLORS["compute"]) for name in totals.index}
     chart(trace_bars.bars(dict(totals), colors), "trace-kernel-classes", height=trace_bars.height(len(totals)))
     st.markdown("**Kernels, copies and fills**")
-    shown(_front(names.drop(columns=_WITHOUT), ["name", "class", "count", "total_ns", "mean_ns", "share_percent"]), "kernels")
+    show_table(_front(names.drop(columns=_WITHOUT), ["name", "class", "count", "total_ns", "mean_ns", "share_percent"]), "kernels")
     st.markdown("**Roofline**")
     if len(roof):
         st.caption(
             "Work of operators whose shapes tell it, and how far it is from the device's peak (empty for a device not known)."
         )
-        shown(_front(roof, ["operator", "shapes", "device_ns", "bound", "peak_percent"]), "roofline")
+        show_table(_front(roof, ["operator", "shapes", "device_ns", "bound", "peak_percent"]), "roofline")
     else:
         nothing("No operator's work is known: record with `record_shapes=True`.")
 

@@ -16,7 +16,7 @@ from tachoscope_explorer.figures.trace_courses import Line
 from tachoscope_explorer.page.widgets import chart, nothing
 from tachoscope_explorer.screens.traces.breakdown import Extent, signature
 from tachoscope_explorer.screens.traces.kernels import NO_DEVICE
-from tachoscope_explorer.screens.traces.tables import shown
+from tachoscope_explorer.screens.traces.tables import show_table
 from tachoscope_explorer.sources.traces import view_of_file
 
 _MOST_STREAMS = 8
@@ -51,6 +51,6 @@ def show(one: Extent, zero_ns: int) -> None:
     if len(queues) > len(lines):
         st.caption(f"The {len(lines)} busiest of {len(queues)} streams.")
     st.markdown("**Queues**")
-    shown(queues, "queues")
+    show_table(queues, "queues")
     st.markdown("**Launches**")
-    shown(launches, "launches")
+    show_table(launches, "launches")

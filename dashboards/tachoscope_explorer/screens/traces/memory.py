@@ -14,7 +14,7 @@ from tachoscope_explorer.figures import trace_courses
 from tachoscope_explorer.figures.trace_courses import Line
 from tachoscope_explorer.page.widgets import chart, nothing
 from tachoscope_explorer.screens.traces.breakdown import Extent, signature
-from tachoscope_explorer.screens.traces.tables import shown
+from tachoscope_explorer.screens.traces.tables import show_table
 from tachoscope_explorer.sources.traces import view_of_file
 from tachoscope_show.text.units import size
 
@@ -63,12 +63,12 @@ def show(one: Extent, zero_ns: int) -> None:
         chart(figure, "trace-memory")
     if len(summary):
         where = [_place(kind, device) for kind, device in zip(summary["device_type"], summary["device"], strict=True)]
-        shown(summary.drop(columns=["peak_time_ns", "device_type"]).assign(device=where), "memory")
+        show_table(summary.drop(columns=["peak_time_ns", "device_type"]).assign(device=where), "memory")
     st.markdown("**Copies and fills**")
     if len(copies):
-        shown(copies, "copies")
+        show_table(copies, "copies")
     else:
         nothing("The device copied nothing in this trace.")
     if len(calls):
         st.markdown("**Calls that allocate or free**; each may stop the device")
-        shown(calls, "allocator-calls")
+        show_table(calls, "allocator-calls")

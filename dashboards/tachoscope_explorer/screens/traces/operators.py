@@ -12,7 +12,7 @@ from tachoscope_analyzers.trace.analyses.operator_tree import by_module, by_oper
 from tachoscope_explorer.figures import trace_operators
 from tachoscope_explorer.page.widgets import chart, nothing
 from tachoscope_explorer.screens.traces.breakdown import Extent, signature
-from tachoscope_explorer.screens.traces.tables import shown
+from tachoscope_explorer.screens.traces.tables import show_table
 from tachoscope_explorer.sources.traces import view_of_file
 
 MOST_NODES = 600
@@ -51,9 +51,9 @@ def show(one: Extent, zero_ns: int) -> None:  # noqa: ARG001  # as all parts are
     )
     chart(trace_operators.icicle(_paths(*key, _COLUMNS[side]), _COLUMNS[side]), f"trace-icicle-{side}", height=520)
     st.markdown("**Operators**")
-    shown(operators, "operators")
+    show_table(operators, "operators")
     st.markdown("**Modules**")
     if len(modules):
-        shown(modules, "modules")
+        show_table(modules, "modules")
     else:
         nothing("The trace names no modules: record with `with_stack=True` or `with_modules=True`.")

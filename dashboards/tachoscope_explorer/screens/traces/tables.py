@@ -35,25 +35,25 @@ def readable(frame: pd.DataFrame) -> pd.DataFrame:
             if len(values) and (values == "").all():
                 continue
         if name.endswith("_ns"):
-            found[f"{_words(name.removesuffix('_ns'))}, ms"] = values / 1e6
+            found[f"{_label(name.removesuffix('_ns'))}, ms"] = values / 1e6
         elif name.endswith("_bytes") or name == "bytes":
-            found[f"{_words(name)}, MiB".replace(" bytes,", ",")] = values.where(values != -1) / 2**20
+            found[f"{_label(name)}, MiB".replace(" bytes,", ",")] = values.where(values != -1) / 2**20
         elif name.endswith("_percent"):
-            found[f"{_words(name.removesuffix('_percent'))}, %"] = values
+            found[f"{_label(name.removesuffix('_percent'))}, %"] = values
         elif name.endswith("_ratio"):
-            found[f"{_words(name.removesuffix('_ratio'))}, %"] = 100 * values
+            found[f"{_label(name.removesuffix('_ratio'))}, %"] = 100 * values
         elif name.endswith("_gb_per_s"):
-            found[f"{_words(name.removesuffix('_gb_per_s'))}, GB/s"] = values
+            found[f"{_label(name.removesuffix('_gb_per_s'))}, GB/s"] = values
         else:
-            found[_words(name)] = values
+            found[_label(name)] = values
     return pd.DataFrame(found)
 
 
-def _words(name: str) -> str:
+def _label(name: str) -> str:
     return name.replace("_", " ")
 
 
-def shown(frame: pd.DataFrame, name: str) -> None:
+def show_table(frame: pd.DataFrame, name: str) -> None:
     """Show the first rows of a table, and offer them as CSV; say how many there are.
 
     Args:

@@ -58,7 +58,7 @@ def _of_ranks(found: Ranks, whole: Window, *, together: bool) -> tuple[list[tupl
     bar = st.empty()
     for number, (rank, one) in enumerate(found.extents.items(), start=1):
         start, end = _own(one, whole, together=together)
-        devices = trace_work.whole(one, start, end, bins)
+        devices = trace_work.file_rows(one, start, end, bins)
         rows += [(f"rank {rank}" if len(devices) == 1 else f"rank {rank} {row.name}", row) for row in devices]
         bar.progress(number / len(found.extents), text="Going through the ranks …")
     bar.empty()

@@ -58,7 +58,7 @@ def show(context: Context, view: View) -> None:
     look_at(replace(view, without=",".join(map(str, chosen)), class_="", baseline=baseline))
     measured = _measured(url, baseline) if baseline else None
     _numbers(asked, found, report, measured)
-    saved = [figures.Saved(words(one), one.state, part) for one, part in found.parts.items()]
+    saved = [figures.Saved(describe(one), one.state, part) for one, part in found.parts.items()]
     if not chosen:
         st.info("Tick one or more causes above to see what a step would take without them.", icon=":material/check_box:")
     chart(figures.from_now_to_then(asked.measured.seconds, saved, found.step.seconds, measured), "what-if-waterfall", height=360)
@@ -71,7 +71,7 @@ def show(context: Context, view: View) -> None:
     _limits()
 
 
-def words(one: Removal) -> str:
+def describe(one: Removal) -> str:
     """Return a removal in words."""
     state = one.state.replace("_", " ")
     return state if one.rank is None else f"{state}, rank {one.rank}"
@@ -125,7 +125,7 @@ def _tick(one: Removal, offer: Offer | None, *, wanted: bool) -> bool:
     if offer is not None:
         spent = "the rank that a step lasts for spends" if one.rank is None else f"beyond the usual rank, rank {one.rank} spends"
         what += f": {spent} {seconds(offer.spent)} a step"
-    return st.checkbox(f"{plain(words(one))}: {alone}", key=key, help=plain(f"{what[:1].upper()}{what[1:]}."))
+    return st.checkbox(f"{plain(describe(one))}: {alone}", key=key, help=plain(f"{what[:1].upper()}{what[1:]}."))
 
 
 def _baseline(context: Context, view: View) -> str:
@@ -189,7 +189,7 @@ def _claim(asked: WhatIf, finding: Finding) -> dict[str, str]:
     return {
         "finding": BY_SLUG[finding.class_].title if finding.class_ in BY_SLUG else finding.class_,
         "step by the finding": "cannot be determined" if promised is None else seconds(promised),
-        "taken out here": ", ".join(map(words, chosen)) or "has no state or rank of its own",
+        "taken out here": ", ".join(map(describe, chosen)) or "has no state or rank of its own",
         "step then": "-" if then is None else seconds(then),
         "why they differ": _why(now, promised, then),
     }

@@ -7,7 +7,7 @@ import pytest
 
 from planting import MAIN, Planted
 from recorded import recorded
-from tachoscope_analyzers.trace.analyses.overview import Row, edges, extent, streams, threads, whole
+from tachoscope_analyzers.trace.analyses.overview import Row, edges, extent, streams, threads, summary_rows
 from tachoscope_analyzers.trace.device_time.breakdown import breakdown
 from tachoscope_analyzers.trace.device_time.ledger import step_states
 from tachoscope_analyzers.trace.events.view import View
@@ -36,7 +36,7 @@ def two_streams() -> Planted:
 def test_what_was_planted_is_found_in_its_bins(tmp_path: Path) -> None:
     view = View(two_streams().read(tmp_path))
 
-    (row,) = whole(view, edges(0, 25 * MS, 25))
+    (row,) = summary_rows(view, edges(0, 25 * MS, 25))
 
     def state(*bins: int) -> dict[str, float]:
         share = row.shares[list(bins)].mean(axis=0)
@@ -56,7 +56,7 @@ def test_what_was_planted_is_found_in_its_bins(tmp_path: Path) -> None:
 def test_the_share_of_computing_is_of_the_time_that_is_known(tmp_path: Path) -> None:
     view = View(two_streams().read(tmp_path))
 
-    (row,) = whole(view, edges(0, 25 * MS, 3))
+    (row,) = summary_rows(view, edges(0, 25 * MS, 3))
 
     assert row.computing == pytest.approx(11 / 21)
 
@@ -90,7 +90,7 @@ def test_recorded_traces_sum_to_their_breakdown_in_any_number_of_bins(name: str)
     view = View(read(recorded(name)))
     for bins in (1, 7, 800):
         bounds = edges(*extent(view.trace), bins)
-        rows = whole(view, bounds)
+        rows = summary_rows(view, bounds)
         for row in [*rows, *streams(view, bounds), *threads(view, bounds)]:
             assert (row.times >= 0).all()
             assert (row.times.sum(axis=1) == np.diff(bounds)).all()
@@ -113,7 +113,7 @@ def test_a_trace_without_a_device_has_the_states_of_its_host(tmp_path: Path) -> 
         planted.op("aten::mm", begin + 4 * MS, 5 * MS)
     view = View(planted.read(tmp_path))
 
-    (row,) = whole(view, edges(*extent(view.trace), 40))
+    (row,) = summary_rows(view, edges(*extent(view.trace), 40))
 
     found = totals(row)
     assert row.name == "host"
@@ -126,7 +126,7 @@ def test_an_empty_trace_has_no_rows(tmp_path: Path) -> None:
     view = View(Planted().read(tmp_path))
 
     assert extent(view.trace) == (0, 0)
-    assert whole(view, edges(0, 0)) == streams(view, edges(0, 0)) == threads(view, edges(0, 0)) == []
+    assert summary_rows(view, edges(0, 0)) == streams(view, edges(0, 0)) == threads(view, edges(0, 0)) == []
 
 
 def test_of_many_streams_the_busiest_are_kept_in_order(tmp_path: Path) -> None:

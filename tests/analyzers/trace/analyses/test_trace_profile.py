@@ -59,7 +59,7 @@ def test_on_every_recorded_trace_operators_have_all_the_device_time_of_the_kerne
     launched = (
         np.where(view.work.launch >= 0, view.trace.start[view.work.launch], view.work.start) if len(view.work) else view.work.start
     )
-    inside = view.steps.of(launched) >= 0
+    inside = view.steps.step_at(launched) >= 0
     assert found.kernels["total_ns"].sum() == (view.work.end - view.work.start)[inside].sum()
     assert found.kernels["count"].sum() == inside.sum()
 
@@ -68,7 +68,7 @@ def test_host_time_of_a_recorded_trace_is_that_of_its_outermost_events() -> None
     view = View(read(recorded("kineto/resnet50_nw4_a.pt.trace")))
     trace = view.trace
     rows = np.flatnonzero(np.isin(trace.kind, (Kind.CPU_OP, Kind.ANNOTATION)) & (view.operator_of < 0))
-    rows = rows[view.steps.of(trace.start[rows]) >= 0]
+    rows = rows[view.steps.step_at(trace.start[rows]) >= 0]
     assert profile(view).operators["host_ns"].sum() == pytest.approx(trace.events["duration"][rows].sum(), rel=0.01)
 
 

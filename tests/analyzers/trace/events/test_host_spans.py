@@ -53,7 +53,7 @@ def test_only_threads_that_launch_or_carry_the_steps_count(tmp_path: Path) -> No
     for tid in (MAIN, BACKWARD, 555):
         trace.call("cudaDeviceSynchronize", T + tid * 10 * US, 5 * US, tid=tid)
     view = View(trace.read(tmp_path))
-    assert view.host.of(host.SYNCHRONISATION).time.total == 10 * US
+    assert view.host.of_cause(host.SYNCHRONISATION).time.total == 10 * US
     assert {view.trace.meta.tracks[track].thread for track in view.host.tracks} == {str(MAIN), str(BACKWARD)}
 
 
@@ -62,7 +62,7 @@ def test_a_moment_is_told_the_outermost_event_around_it(tmp_path: Path) -> None:
     trace.annotation("enumerate(DataLoader)#x.__next__", T, 100 * US)
     trace.add("python_function", "torch/utils/data/dataloader.py(708): __next__", T + 5 * US, 90 * US)
     view = View(trace.read(tmp_path))
-    spans = view.host.of(host.DATA_LOADING)
+    spans = view.host.of_cause(host.DATA_LOADING)
     rows = spans.at(view.trace, np.array([T - 1, T, T + 50 * US, T + 100 * US]))
     assert rows.tolist() == [-1, 0, 0, -1]
 

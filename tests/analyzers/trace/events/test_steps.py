@@ -82,7 +82,7 @@ def test_the_last_step_lasts_until_what_it_launched_is_done_and_later_work_is_in
     trace.kernel("k", T + 900 * US, 50 * US, launched=T + 890 * US)
     steps = steps_of(trace, tmp_path)
     assert lengths(steps) == [450]
-    assert steps.of(np.array([T - 1, T, T + 450 * US - 1, T + 450 * US])).tolist() == [-1, 0, 0, -1]
+    assert steps.step_at(np.array([T - 1, T, T + 450 * US - 1, T + 450 * US])).tolist() == [-1, 0, 0, -1]
 
 
 def test_the_time_of_steps_that_are_not_in_the_trace_is_in_no_step(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_with_nothing_else_the_whole_window_is_one_step(tmp_path: Path) -> None:
 def test_a_trace_without_events_has_no_steps(tmp_path: Path) -> None:
     steps = steps_of(Planted(), tmp_path)
     assert len(steps) == 0
-    assert steps.of(np.array([T])).tolist() == [-1]
+    assert steps.step_at(np.array([T])).tolist() == [-1]
 
 
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

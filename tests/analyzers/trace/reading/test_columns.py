@@ -110,7 +110,7 @@ def test_allocations_become_a_table() -> None:
 @given(st.lists(st.text(max_size=3), max_size=60), st.integers(2, 20))
 def test_codes_are_one_to_one_until_the_table_is_full(values: list[str], most: int) -> None:
     table = Codes(most, "")
-    found = table.of(values).tolist()
+    found = table.encode(values).tolist()
     texts = list(table)
     assert len(texts) <= most
     assert all(texts[code] in {value, TOO_MANY} for value, code in zip(values, found, strict=True))
@@ -120,21 +120,21 @@ def test_codes_are_one_to_one_until_the_table_is_full(values: list[str], most: i
 
 def test_long_texts_fill_the_table_too() -> None:
     table = Codes(1000, most_bytes=100)
-    table.of(["x" * 60, "y" * 60, "z", "x" * 60])
+    table.encode(["x" * 60, "y" * 60, "z", "x" * 60])
     assert list(table) == ["x" * 60, TOO_MANY, "z"]
     assert table.overflow == 1
 
 
 def test_a_thread_written_as_number_or_text_is_one_track() -> None:
     tracks = TrackCodes()
-    assert tracks.of([(1, 2), ("1", 2), ("1", "2"), (None, 2), ("", 2), (1, 3)], 6).tolist() == [0, 0, 0, 1, 1, 2]
+    assert tracks.encode([(1, 2), ("1", 2), ("1", "2"), (None, 2), ("", 2), (1, 3)], 6).tolist() == [0, 0, 0, 1, 1, 2]
     assert list(tracks.texts) == [("1", "2"), ("", "2"), ("1", "3")]
 
 
 def test_tracks_without_number_share_one(monkeypatch: Any) -> None:
     monkeypatch.setattr(codes, "MOST_TRACKS", 5)
     tracks = TrackCodes()
-    found = tracks.of([(0, number) for number in range(20)], 20).tolist()
+    found = tracks.encode([(0, number) for number in range(20)], 20).tolist()
     assert found == [0, 1, 2, 3, 4] + [5] * 15
     assert len(tracks.texts) == 6
     assert tracks.overflow == 15

@@ -43,7 +43,7 @@ def test_all_events_come_in_chunks_whatever_the_layout(indent: int | str | None,
     for scan in (False, True):
         array = array_of(text, size=size, scan=scan)
         assert events_of(array) == EVENTS
-        assert array.whole
+        assert array.is_complete
         assert json.loads(array.header + array.trailer) == {"a": [{}], "traceEvents": [], "z": [{"x": 1}]}
         assert array.text_bytes == len(text)
         assert array.cut_bytes == 0
@@ -76,14 +76,14 @@ def test_a_bare_list_is_a_trace_with_and_without_its_closing_bracket() -> None:
     for one in (text, b"\n " + text, text[:-1], text[:-1] + b",\n", b"\xef\xbb\xbf" + text):
         array = array_of(one)
         assert events_of(array) == EVENTS
-        assert array.whole
+        assert array.is_complete
 
 
 @pytest.mark.parametrize("text", [b"[]", b"[ \n]", b'{"traceEvents": []}', b'{"traceEvents":[],"x":[{}]}'])
 def test_no_events_are_no_chunks(text: bytes) -> None:
     array = array_of(text)
     assert list(array.chunks()) == []
-    assert array.whole
+    assert array.is_complete
 
 
 @pytest.mark.parametrize("text", [b"", b"  \n", b"{}", b"hello", b"\x00" * 500, b'{"traceEvents": null}', b'{"events": [{}]}'])

@@ -13,7 +13,7 @@ from gpu_readings import FINE, Value, lost, reading, uuid
 from tachoscope_core.metrics import gpu as names
 from tachoscope_core.metrics.gpu import ACTIONS, GPU_HEALTH_STATES
 from tachoscope_node.gpu.health.history import Past, observe
-from tachoscope_node.gpu.health.rules import GRAVITY, HealthVerdict, holds, judge, thresholds
+from tachoscope_node.gpu.health.rules import GRAVITY, HealthVerdict, holds, verdict, thresholds
 from tachoscope_node.gpu.reading import FAULTS, Reading
 from tachoscope_node.gpu.xid.counter import XidError, about
 
@@ -28,7 +28,7 @@ def look(readings: Sequence[Reading], xids: Sequence[XidError] = (), seconds: fl
     past = Past()
     for number, each in enumerate(readings):
         past = observe(past, each, 100.0 + number * seconds, holds(each, MOST_NVLINKS), thresholds().window_seconds)
-    return judge(readings[-1], past, xids, NOW, most_nvlinks=MOST_NVLINKS)
+    return verdict(readings[-1], past, xids, NOW, most_nvlinks=MOST_NVLINKS)
 
 
 def lasting(*values: Value) -> list[Reading]:

@@ -30,7 +30,7 @@ class Node:
 
     def look(self, *readings: Reading, seconds: float = 1.0) -> None:
         self.seconds += seconds
-        self.board.look(readings, self.expected, 100.0 + self.seconds, 1_000_000.0 + self.seconds)
+        self.board.update(readings, self.expected, 100.0 + self.seconds, 1_000_000.0 + self.seconds)
 
     def state(self, index: int = 0) -> str:
         return self.board.gpus[index].verdict.state

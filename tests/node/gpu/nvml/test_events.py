@@ -34,8 +34,8 @@ def test_errors_are_taken_once_in_their_order_with_their_gpu(driver: Driver) -> 
     for gpu, xid in ((1, 79), (0, 48), (1, 79)):
         driver.event(gpu, xid)
 
-    assert events.take() == [Xid(TWO, 79), Xid(ONE, 48), Xid(TWO, 79)]
-    assert events.take() == []
+    assert events.drain() == [Xid(TWO, 79), Xid(ONE, 48), Xid(TWO, 79)]
+    assert events.drain() == []
 
 
 def test_other_events_and_those_of_gpus_that_nobody_registered_are_not_errors(driver: Driver) -> None:
@@ -43,14 +43,14 @@ def test_other_events_and_those_of_gpus_that_nobody_registered_are_not_errors(dr
     driver.event(0, 7, kind=pynvml.nvmlEventTypePState)
     driver.event(5, 79)
 
-    assert events.take() == []
+    assert events.drain() == []
 
 
 def test_a_flood_is_taken_in_parts(driver: Driver) -> None:
     events = registered()
     driver.set({f"event.{number}": f"13@{number % 2}" for number in range(1, 301)})
 
-    assert [len(events.take()) for _ in range(3)] == [256, 44, 0]
+    assert [len(events.drain()) for _ in range(3)] == [256, 44, 0]
 
 
 def test_a_gpu_is_registered_once_however_often_it_is_identified(driver: Driver) -> None:
@@ -59,11 +59,11 @@ def test_a_gpu_is_registered_once_however_often_it_is_identified(driver: Driver)
     driver.event(0, 31)
 
     assert driver.calls()["nvmlDeviceRegisterEvents"] == 2
-    assert events.take() == [Xid(Gpu(0, "GPU-one", model="renamed"), 31)]
+    assert events.drain() == [Xid(Gpu(0, "GPU-one", model="renamed"), 31)]
 
 
 def test_a_gpu_without_events_has_none_and_is_no_error(driver: Driver) -> None:
     driver.set_gpu(0, event_types="none")
     driver.event(0, 79)
 
-    assert registered().take() == []
+    assert registered().drain() == []

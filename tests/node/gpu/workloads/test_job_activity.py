@@ -48,7 +48,7 @@ class Looks:
         """Return the histograms by job as they are after this look."""
         self.now += INTERVAL_SECONDS
         who, _ = families(WorkloadSnapshot(readings, {}, {}, ranks))
-        found = self.activity.look(readings, ranks, who, self.now)
+        found = self.activity.update(readings, ranks, who, self.now)
         assert all(family.metric is JOB_SM_ACTIVE and family.points for family in found)
         counted: dict[str, Histogram] = {}
         for family in found:
