@@ -36,7 +36,7 @@ from sections import write_section
 from tachoscope_core.checkpoints.checksums import ALGORITHM, open_file_checksum
 from tachoscope_core.checkpoints.verification import Manifest
 from tachoscope_core.records.records import ShardSum
-from tachoscope_node.checkpoints.reader_process import Order
+from tachoscope_node.checkpoints.reader_process import ReadRequest
 from tachoscope_node.checkpoints.verifier import in_a_process
 from tachoscope_node.config.settings import Checkpoints
 
@@ -69,7 +69,7 @@ def main() -> None:
         write_section("checkpoint_verification", table)
 
 
-def make_checkpoint(folder: Path, size: int) -> Order:
+def make_checkpoint(folder: Path, size: int) -> ReadRequest:
     """Write the files to the storage and return the order to read them back."""
     shards = []
     for number in range(FILES):
@@ -84,14 +84,14 @@ def make_checkpoint(folder: Path, size: int) -> Order:
         assert found is not None
         shards.append(ShardSum(path=file.name, bytes=found.bytes, checksum=found.checksum))
     manifests = {0: Manifest(time.time(), shards)}
-    return Order(str(folder), str(folder), manifests, [], whole=True, uid=os.geteuid())
+    return ReadRequest(str(folder), str(folder), manifests, [], whole=True, uid=os.geteuid())
 
 
-def size_of(order: Order) -> int:
+def size_of(order: ReadRequest) -> int:
     return sum(shard.bytes for shard in order.manifests[0].shards)
 
 
-def rate(order: Order, rounds: int) -> list[str]:
+def rate(order: ReadRequest, rounds: int) -> list[str]:
     """Return rows: the library's rate, ours, and that of the storage alone; all in one run, in turns."""
     size = size_of(order)
     buffer = os.urandom(1 << 20) * (size >> 20)
@@ -122,14 +122,14 @@ def hash_rate(buffer: bytes) -> float:
     return len(buffer) / (time.perf_counter() - began)
 
 
-def read_back(order: Order) -> float:
+def read_back(order: ReadRequest) -> float:
     found = in_a_process(order, threading.Event())
     assert found is not None
     assert found.result == "sound", found.fault
     return found.bytes / found.seconds
 
 
-def storage_rate(order: Order) -> float:
+def storage_rate(order: ReadRequest) -> float:
     buffer = memoryview(bytearray(1 << 20))
     began = time.perf_counter()
     for shard in order.manifests[0].shards:
@@ -140,7 +140,7 @@ def storage_rate(order: Order) -> float:
     return size_of(order) / (time.perf_counter() - began)
 
 
-def cost(order: Order, options: argparse.Namespace) -> list[str]:
+def cost(order: ReadRequest, options: argparse.Namespace) -> list[str]:
     """Return rows: how much longer a training's step is while the checkpoint is read back, and while only the hash runs."""
     once = order.manifests[0]  # many times over: a checkpoint of the real size does not end within a block
     order = msgspec.structs.replace(order, manifests={0: Manifest(once.time, list(once.shards) * 40)})
@@ -201,7 +201,7 @@ def block(trainer: subprocess.Popen[str], beside: Callable[[threading.Event], No
     return statistics.median(taken)
 
 
-def read_until(order: Order, stop: threading.Event) -> None:
+def read_until(order: ReadRequest, stop: threading.Event) -> None:
     while not stop.is_set():
         in_a_process(order, stop)
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from tachoscope_alerts.compile.detection_time import NEVER, OUTAGES, SEVERITIES, Detection, Outage, detection, in_words
-from tachoscope_alerts.compile.planted_series import PlantedSeries, Stretch, of_events
+from tachoscope_alerts.compile.planted_series import PlantedSeries, PlantedStretch, of_events
 from tachoscope_alerts.compile.rules import groups
 from tachoscope_alerts.compile.sli_expressions import BAD, TOTAL
 from tachoscope_alerts.compile.yaml_writer import to_yaml
@@ -133,7 +133,7 @@ def _series(case: Case, outage: Outage, interval: float) -> list[PlantedSeries]:
     spans = [(case.history, 0), (case.lasts(outage), bad), (case.end() - case.history - case.lasts(outage), 0)]
     labels = {"outage": outage.title}
     if not _is_given(case):
-        return of_events(case.slo, [Stretch(round(seconds / interval), _EVENTS, part) for seconds, part in spans], labels)
+        return of_events(case.slo, [PlantedStretch(round(seconds / interval), _EVENTS, part) for seconds, part in spans], labels)
     common = f'slo="{case.slo.name}",area="{case.slo.area}",outage="{outage.title}"'
     values = " ".join(f"{part}x{round(seconds / interval) - 1}" for seconds, part in spans)
     return [

@@ -22,7 +22,7 @@ import typer.main
 from generate_alerts import alert_files, alert_runbooks, detection_times, objective_table
 from generate_dashboards import dashboard_files
 from generate_llms import llms_file
-from tachoscope_analyzers.checkpoint_policy.cost_model import Saving, best_interval, lost_at_failure, useful_ratio
+from tachoscope_analyzers.checkpoint_policy.cost_model import SaveCost, best_interval, lost_at_failure, useful_ratio
 from tachoscope_analyzers.checkpoint_policy.preemptible import DAY, Preemption, expected
 from tachoscope_analyzers.classify.communication.exposed import CLASSES as EXCHANGE_CLASSES
 from tachoscope_analyzers.classify.gpu.losses import CLASSES as GPU_CLASSES
@@ -42,7 +42,7 @@ from tachoscope_core.servers import SERVERS, SIGNALS, Signal, catalogue
 from tachoscope_core.servers.snapshot import HISTOGRAMS
 from tachoscope_node.gpu.health.rules import thresholds as health_thresholds
 from tachoscope_node.gpu.nvml.conversions import UNITS
-from tachoscope_node.gpu.nvml.sources import ALL_LINKS, SOURCES, Source
+from tachoscope_node.gpu.nvml.sources import ALL_LINKS, SOURCES, ValueSource
 
 HERE = Path(__file__).parents[1] / "docs"
 WITH_MORE_CLASSES = ("host_memory", "async_staleness", "silent_corruption")
@@ -111,7 +111,7 @@ def metrics() -> str:
 
 def nvml_sources() -> str:
     """Return the table of what each GPU metric is read from."""
-    values: dict[tuple[str, tuple[str, ...]], list[Source]] = {}
+    values: dict[tuple[str, tuple[str, ...]], list[ValueSource]] = {}
     for source in SOURCES:
         values.setdefault(source.key, []).append(source)
     rows = []
@@ -122,7 +122,7 @@ def nvml_sources() -> str:
     return "\n".join(["| metric | labels | NVML, for GPUs since | conversion | read every |", "|---|---|---|---|---|", *rows])
 
 
-def _nvml_source(source: Source) -> str:
+def _nvml_source(source: ValueSource) -> str:
     if source.call:
         taken = f".{source.take}" if source.take else f"[{source.item}]" if source.item is not None else ""
         arguments = ", ".join(map(str, source.arguments))
@@ -181,7 +181,7 @@ def _other_reasons() -> list[str]:
 
 def checkpoint_intervals() -> str:
     """Return the table of what each interval costs, of a save that blocks and of one in the background."""
-    day, ways = 86_400.0, (Saving(30.0, 0.0, 300.0), Saving(2.0, 28.0, 300.0))
+    day, ways = 86_400.0, (SaveCost(30.0, 0.0, 300.0), SaveCost(2.0, 28.0, 300.0))
     best = [best_interval(way, day) for way in ways]
     rows = []
     for interval in sorted({60.0, 300.0, 900.0, 3600.0, 7200.0, 14_400.0, 28_800.0, *best}):
@@ -194,7 +194,7 @@ def checkpoint_intervals() -> str:
 
 def preemptible_policy() -> str:
     """Return the table of how often to save on machines that live a day, if a save fits into the notice and if not."""
-    ways = ((Saving(2.0, 10.0, 300.0), True), (Saving(30.0, 0.0, 300.0), False))
+    ways = ((SaveCost(2.0, 10.0, 300.0), True), (SaveCost(30.0, 0.0, 300.0), False))
     rows = []
     for hosts in (1, 8, 64, 256):
         preemption = Preemption(DAY / (0.15 * hosts), notice_seconds=30.0, life_seconds=DAY)

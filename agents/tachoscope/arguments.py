@@ -53,7 +53,7 @@ def text(value: Any) -> str:
         return ""
 
 
-class Taking:
+class ArgumentGuard:
     """A context in which an argument of the job's is turned into what a record holds: what raises is one line that names it."""
 
     __slots__ = ("_name", "_value")

@@ -23,10 +23,10 @@ from tachoscope_node.common.boot import boot_id
 from tachoscope_node.config.settings import Config
 from tachoscope_node.gpu.health import failure_cause as host_causes
 from tachoscope_node.jobs import metrics as live_families
-from tachoscope_node.jobs.attempt_outcome import Ended
+from tachoscope_node.jobs.attempt_outcome import EndedAttempt
 from tachoscope_node.jobs.metrics import trainings
-from tachoscope_node.jobs.preemption_relay import Notices
-from tachoscope_node.jobs.registry import Live
+from tachoscope_node.jobs.preemption_relay import PreemptionRelay
+from tachoscope_node.jobs.registry import JobRegistry
 from tachoscope_node.jobs.shard_quarantine import ShardWatch
 from tachoscope_node.jobs.standin_launcher import StandInLauncher
 from tachoscope_node.profiling_adapter import profiler_of
@@ -78,7 +78,7 @@ class Agent:
         least = hang_seconds()
         known = self._saved
         self.owners = Owners(known.owners)
-        self.live = Live(
+        self.live = JobRegistry(
             config.limits,
             known.jobs,
             known.services,
@@ -110,7 +110,7 @@ class Agent:
         self.verifier = Verifier(state, config.checkpoints, config.limits, self.live, self.records, log, clock=unix_clock)
         self.ranks = KnownRanks(self.live, self.follower, self.lock, clock)
         self.collecting = Collecting(config, self.ranks, self.records.write, log)
-        self._notices = Notices(self.keeper, lambda line: log.warning(None, line))
+        self._notices = PreemptionRelay(self.keeper, lambda line: log.warning(None, line))
         self._newborn = ZeroStart()
         self.profiler = profiler_of(self, store, clock=unix_clock, monotonic=clock)
         self.errors: Counter[str] = Counter()
@@ -167,7 +167,7 @@ class Agent:
     def _notice(self) -> Notice | None:
         return self.collecting.preemption.current if self.collecting.preemption is not None else None
 
-    def _ended_by_host(self, ended: Ended) -> bool:
+    def _ended_by_host(self, ended: EndedAttempt) -> bool:
         if self._notice() is not None:
             return True
         gpus = self.collecting.gpus

@@ -10,7 +10,7 @@ from typing import Protocol
 from tachoscope_core.metrics import agent as names
 from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.config.settings import Config
-from tachoscope_node.jobs.registry import Live
+from tachoscope_node.jobs.registry import JobRegistry
 from tachoscope_node.spool.follower import Follower
 from tachoscope_node.spool.shipper import Shipper
 from tachoscope_service.metrics.family import Family
@@ -20,7 +20,7 @@ class MeasuredAgent(Protocol):
     """What of an agent is measured here."""
 
     config: Config
-    live: Live
+    live: JobRegistry
     follower: Follower
     shipper: Shipper
     errors: Counter[str]

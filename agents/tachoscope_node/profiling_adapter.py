@@ -12,7 +12,7 @@ from tachoscope_core.metrics.training import JOB_SM_ACTIVE
 from tachoscope_core.storage.store import Store
 from tachoscope_node.collector_set import Collecting
 from tachoscope_node.config.settings import Config
-from tachoscope_node.jobs.registry import Live
+from tachoscope_node.jobs.registry import JobRegistry
 from tachoscope_node.profiling.automatic import Automatic, Measured
 from tachoscope_node.profiling.clients import KnownProcess
 from tachoscope_node.profiling.profiler import Profiler
@@ -26,7 +26,7 @@ class ProfiledAgent(Protocol):
     config: Config
     log: Log
     lock: Lock
-    live: Live
+    live: JobRegistry
     collecting: Collecting
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from tachoscope_node.gpu.workloads.collector import placed
 from tachoscope_node.gpu.workloads.join import Rank
 from tachoscope_node.jobs import state as live_state
-from tachoscope_node.jobs.registry import Live
+from tachoscope_node.jobs.registry import JobRegistry
 from tachoscope_node.nccl.groups import Member
 from tachoscope_node.spool.follower import Follower
 
@@ -21,7 +21,7 @@ class KnownRanks:
         clock: monotonic seconds.
     """
 
-    def __init__(self, live: Live, follower: Follower, lock: threading.Lock, clock: Callable[[], float]) -> None:
+    def __init__(self, live: JobRegistry, follower: Follower, lock: threading.Lock, clock: Callable[[], float]) -> None:
         self._live = live
         self._follower = follower
         self._lock = lock

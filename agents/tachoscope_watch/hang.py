@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from tachoscope.supervisor.job_watch import EXCUSED, HANG_STEPS, WAITING, Process, View, hang_seconds, stuck_rank
+from tachoscope.supervisor.job_watch import EXCUSED, HANG_STEPS, WAITING, ProcessView, WatchedProcess, hang_seconds, stuck_rank
 from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_core.report.report import Evidence, Finding
 
@@ -25,12 +25,12 @@ class Hang:
     waiting: int
 
 
-def processes(job: JobRecords) -> list[Process]:
+def processes(job: JobRecords) -> list[WatchedProcess]:
     """Return the processes of the newest attempt, by rank, as their records show them; times are Unix seconds."""
     ranks = [start for start in job.starts if start.rank >= 0]
     newest = max((start.attempt for start in ranks), default=0)
     ranks = [start for start in ranks if start.attempt == newest]
-    found = {start.writer: Process(start.writer, start.rank, start.attempt, start.pid) for start in ranks}
+    found = {start.writer: WatchedProcess(start.writer, start.rank, start.attempt, start.pid) for start in ranks}
     for rows in (job.starts, job.steps, job.heartbeats, job.checkpoints, job.collectives):
         for row in rows:
             if row.writer in found:
@@ -49,7 +49,7 @@ def processes(job: JobRecords) -> list[Process]:
     return sorted(found.values(), key=lambda process: process.rank)
 
 
-def hang(job: JobRecords, everybody: Sequence[Process], now: float) -> Hang | None:
+def hang(job: JobRecords, everybody: Sequence[WatchedProcess], now: float) -> Hang | None:
     """Return the hang that a job is in; None: it is in none, as far as its records tell.
 
     A long step in which nobody waits is none: all compile, or all compute. Nor is one while a rank saves or evaluates, nor one
@@ -61,7 +61,7 @@ def hang(job: JobRecords, everybody: Sequence[Process], now: float) -> Hang | No
         return None  # nobody is there: it ended, or its agents do not ship
     usual = median(step.wall_seconds for step in job.steps)
     seconds = now - last
-    views = [View(process, stopped=False, silent=now - process.record_at > SILENT_SECONDS) for process in running]
+    views = [ProcessView(process, stopped=False, silent=now - process.record_at > SILENT_SECONDS) for process in running]
     phases = {view.process.phase for view in views if not view.silent}
     waits = [view for view in views if not view.silent and view.process.phase in WAITING]
     limit = max(hang_seconds(), HANG_STEPS * usual)

@@ -8,7 +8,7 @@ from statistics import median
 
 import msgspec
 
-from tachoscope.supervisor.job_watch import Process, hang_seconds
+from tachoscope.supervisor.job_watch import WatchedProcess, hang_seconds
 from tachoscope_analyzers.job.report import analyze
 from tachoscope_analyzers.records import load
 from tachoscope_analyzers.records.load import JobRecords
@@ -126,7 +126,7 @@ def _judged(records: JobRecords) -> tuple[Report | None, str]:
         return None, str(error)
 
 
-def _workers(everybody: Sequence[Process], hosts: Mapping[str, str]) -> list[Worker]:
+def _workers(everybody: Sequence[WatchedProcess], hosts: Mapping[str, str]) -> list[Worker]:
     return [
         Worker(
             rank=process.rank,

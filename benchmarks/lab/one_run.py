@@ -28,7 +28,7 @@ from benchmarks.lab.truth import truth_of
 from benchmarks.lab.workloads import data, models
 
 from tachoscope.spool.ship import ship
-from tachoscope_cli.launcher.supervision import Watching
+from tachoscope_cli.launcher.supervision import Supervision
 from tachoscope_core.storage.store import Store
 
 JOB = "lab"
@@ -119,7 +119,7 @@ def _recorded(spec: Spec, partial: Path, work: Path) -> Rows:
     os.environ["TACHOSCOPE_HANG_SECONDS"] = str(HANG_SECONDS)
     try:
         with _network(spec) as namespaces:
-            outside = _Attempts(spec, work, environ, tuple(namespaces), Watching(run_directory, JOB, 0)).run()
+            outside = _Attempts(spec, work, environ, tuple(namespaces), Supervision(run_directory, JOB, 0)).run()
         ship(run_directory, Store(str(partial / "store")))
         files = [work / f"rank-{number}.json" for number in range(spec.world_size)]
         return Rows([json.loads(file.read_text()) for file in files], outside)
@@ -145,7 +145,7 @@ def _network(spec: Spec) -> Iterator[list[int]]:
 class _Attempts:
     """The attempts of one run: its processes, what is done to them from outside, and who watches."""
 
-    def __init__(self, spec: Spec, work: Path, environ: dict[str, str], namespaces: tuple[int, ...], watching: Watching) -> None:
+    def __init__(self, spec: Spec, work: Path, environ: dict[str, str], namespaces: tuple[int, ...], watching: Supervision) -> None:
         self.spec, self.work, self.environ, self.namespaces, self.watching = spec, work, environ, namespaces, watching
         self.progress = multiprocessing.get_context("fork").RawArray("i", spec.world_size)
         self.deed = _deed_of(spec)

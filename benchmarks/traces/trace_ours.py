@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tachoscope_analyzers.trace.device_time.breakdown import breakdown
 from tachoscope_analyzers.trace.device_time.idle import idle
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.reading.read import read
 
 
@@ -24,7 +24,7 @@ def one(path: Path) -> dict[str, float]:
     begin = time.perf_counter()
     trace = read(path)
     seconds["load"] = time.perf_counter() - begin
-    view = View(trace)
+    view = TraceView(trace)
     for name, analysis in (("breakdown and overlap", breakdown), ("idle", idle)):
         begin = time.perf_counter()
         analysis(view)

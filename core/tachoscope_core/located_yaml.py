@@ -191,7 +191,7 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True)
-class Plain:
+class PlainDocument:
     """A document as Python's values, None for an empty one, and the line of each key (`otlp.headers`)."""
 
     path: Path
@@ -209,7 +209,7 @@ class Plain:
         return self.lines.get(key)
 
 
-def plain(path: Path, *, secret: bool = False) -> Plain:
+def plain(path: Path, *, secret: bool = False) -> PlainDocument:
     """Read a file of at most one document.
 
     Args:
@@ -220,7 +220,7 @@ def plain(path: Path, *, secret: bool = False) -> Plain:
     """
     found = documents(path, secret=secret)
     if not found:
-        return Plain(path, None, {})
+        return PlainDocument(path, None, {})
     if twice := _key_that_stands_twice(found[0].node):
         what = "a key" if secret else f"the key {quoted(twice)}"
         raise TachoscopeError(f"{path}:{twice.start_mark.line + 1}: {what} stands there twice", fix="leave one of the two")
@@ -228,7 +228,7 @@ def plain(path: Path, *, secret: bool = False) -> Plain:
         data = yaml.constructor.SafeConstructor().construct_document(found[0].node)
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         raise _invalid(path, error, secret=secret) from None
-    return Plain(path, data, found[0].lines())
+    return PlainDocument(path, data, found[0].lines())
 
 
 def _key_that_stands_twice(document: yaml.Node) -> yaml.Node | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.net import prometheus as prometheus_query
 from tachoscope_dashboards.lint.board_json import Dashboard
-from tachoscope_dashboards.lint.expressions import Asked, asked, plain, short
+from tachoscope_dashboards.lint.expressions import BoardExpression, asked, plain, short
 from tachoscope_dashboards.lint.lint import Problem
 
 
@@ -33,7 +33,7 @@ def check(
     return sorted(set(found))
 
 
-def _ask(one: Asked, place: str, url: str, at: float | None) -> list[Problem]:
+def _ask(one: BoardExpression, place: str, url: str, at: float | None) -> list[Problem]:
     try:
         series = prometheus_query.ask(url, plain(one.expr), at=at, less="ask for fewer series, such as topk(10, ...)")
     except TachoscopeError as error:

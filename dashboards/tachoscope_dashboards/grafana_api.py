@@ -20,7 +20,7 @@ MOST_BYTES = 16 << 20
 _MOST_WORDS = 300
 
 
-class Answer(NamedTuple):
+class GrafanaResponse(NamedTuple):
     """An answer: its status, and its JSON."""
 
     status: int
@@ -51,7 +51,7 @@ class Grafana:
             raise TachoscopeError("the token is empty, or holds what no token has", fix="one line, as Grafana showed it")
         self._token = token
 
-    def ask(self, path: str, body: dict[str, Any] | None = None) -> Answer:
+    def ask(self, path: str, body: dict[str, Any] | None = None) -> GrafanaResponse:
         """Return the answer to a GET, or with a body to a POST; also where Grafana does not find it, or refuses it as it is.
 
         Raises:
@@ -67,9 +67,9 @@ class Grafana:
         self._refuse_redirect(answer.status, answer.headers.get("Location", ""))
         return self._understood(path, answer.status, answer.content)
 
-    def _understood(self, path: str, status: int, content: bytes) -> Answer:
+    def _understood(self, path: str, status: int, content: bytes) -> GrafanaResponse:
         try:
-            found = Answer(status, json.loads(self._without_token(content.decode())))
+            found = GrafanaResponse(status, json.loads(self._without_token(content.decode())))
         except ValueError:
             raise TachoscopeError(
                 f"{self.url}{path} does not answer as a Grafana does (status {status})",

@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from tachoscope_alerts.compile.links import board_name
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_dashboards.grafana_api import Answer, Grafana
+from tachoscope_dashboards.grafana_api import Grafana, GrafanaResponse
 
 Json = dict[str, Any]
 What = Literal["created", "updated", "unchanged", "refused"]
@@ -41,7 +41,7 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class _There:
+class _RemoteBoard:
     """A board that a Grafana has: its last version, who wrote that and with which fingerprint, if it was pushed from here."""
 
     version: int
@@ -116,7 +116,7 @@ def _new_folder(grafana: Grafana, title: str) -> str:
     return str(made.get("uid", ""))
 
 
-def _expect(answer: Answer, kind: type, grafana: Grafana, about: str) -> Any:
+def _expect(answer: GrafanaResponse, kind: type, grafana: Grafana, about: str) -> Any:
     if answer.status != http.HTTPStatus.OK or not isinstance(answer.content, kind):
         raise TachoscopeError(f"{grafana.url} answers {answer.status} about {about}: {answer.text}")
     return answer.content
@@ -125,7 +125,7 @@ def _expect(answer: Answer, kind: type, grafana: Grafana, about: str) -> Any:
 # --- boards -------------------------------------------------------------------------------------------------------------------
 
 
-def _there(grafana: Grafana, uid: str) -> _There | None:
+def _there(grafana: Grafana, uid: str) -> _RemoteBoard | None:
     answer = grafana.ask(f"/api/dashboards/uid/{quote(uid, safe='')}")
     if answer.status == http.HTTPStatus.NOT_FOUND:
         return None
@@ -134,7 +134,7 @@ def _there(grafana: Grafana, uid: str) -> _There | None:
         version, by, message = int(board["version"]), str(meta.get("updatedBy", "")), _message(grafana, uid, int(board["version"]))
         ours = _OURS.fullmatch(message)
         mark = ours["fingerprint"] if ours else ""
-        return _There(version, str(meta.get("folderUid", "")), by, mark, bool(meta.get("provisioned")))
+        return _RemoteBoard(version, str(meta.get("folderUid", "")), by, mark, bool(meta.get("provisioned")))
     except (KeyError, TypeError, ValueError, AttributeError):
         what = f"{grafana.url} answers {answer.status} about the board {uid}: {answer.text}"
         raise TachoscopeError(what, fix="its version is perhaps older than 11") from None
@@ -150,7 +150,7 @@ def _message(grafana: Grafana, uid: str, version: int) -> str:
     return next((str(one.get("message", "")) for one in versions if one.get("version") == version), "")
 
 
-def _refused(there: _There | None, *, overwrite: bool) -> str:
+def _refused(there: _RemoteBoard | None, *, overwrite: bool) -> str:
     """Return why a board is not touched; nothing if it may be."""
     if there is None:
         return ""
@@ -162,7 +162,7 @@ def _refused(there: _There | None, *, overwrite: bool) -> str:
     return f"its version {there.version} was made{by}, not by a push: look at it there, then push with --overwrite"
 
 
-def _pushed(grafana: Grafana, board: Json, folder: str, there: _There | None) -> Done:
+def _pushed(grafana: Grafana, board: Json, folder: str, there: _RemoteBoard | None) -> Done:
     body = {
         "dashboard": {**board, "id": None, "version": there.version if there else 0},
         "folderUid": folder,

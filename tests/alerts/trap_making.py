@@ -11,7 +11,7 @@ from helpers import REPOSITORY
 from promtool_running import faults
 from sample_slos import AVAILABILITY, PLACES
 from tachoscope_alerts.compile import event_alerts
-from tachoscope_alerts.compile.planted_series import Stretch
+from tachoscope_alerts.compile.planted_series import PlantedStretch
 from tachoscope_alerts.compile.rules import Rule, groups
 from tachoscope_alerts.compile.sli_expressions import ERROR_RATIO, quoted, recorded
 from tachoscope_alerts.spec.burn_rate_windows import Timing
@@ -74,9 +74,9 @@ def ratio(slo: Slo, window: str) -> str:
     return recorded(ERROR_RATIO, slo, window=window)
 
 
-def minutes(count: float, total: float, bad: float, *, restart: bool = False) -> Stretch:
+def minutes(count: float, total: float, bad: float, *, restart: bool = False) -> PlantedStretch:
     """Return minutes with so many events each."""
-    return Stretch(round(4 * count), total / 4, bad / 4, restart=restart)
+    return PlantedStretch(round(4 * count), total / 4, bad / 4, restart=restart)
 
 
 def one(series: str, values: str) -> dict[str, str]:

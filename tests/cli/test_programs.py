@@ -23,7 +23,7 @@ from tachoscope_cli.app import app
 from tachoscope_cli.common.answers import ANSWERS
 from tachoscope_cli.drill import run as drill_run
 from tachoscope_cli.drill.checks import Check, in_time
-from tachoscope_cli.drill.walk import Step
+from tachoscope_cli.drill.walk import RunbookStep
 from tachoscope_core.exit_codes import MEANINGS, OF_COMMANDS, ExitCode
 from tachoscope_core.storage.store import Store, default_url
 
@@ -174,11 +174,13 @@ def test_problems_of_boards_name_board_place_and_rule(tmp_path: Path) -> None:
 
 
 def test_a_drill_says_what_failed_and_its_times_in_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    def hold(*_: object, walk: bool, **__: object) -> drill_run.Held:
-        steps = [Step("during the fault", 1, "up", "right", "1")] if walk else []
-        return drill_run.Held([in_time("fires", 12.5, 1.0, 10.0), Check("runbook", True, "there")], {"Other": "said"}, steps)
+    def hold(*_: object, walk: bool, **__: object) -> drill_run.DrillOutcome:
+        steps = [RunbookStep("during the fault", 1, "up", "right", "1")] if walk else []
+        return drill_run.DrillOutcome(
+            [in_time("fires", 12.5, 1.0, 10.0), Check("runbook", True, "there")], {"Other": "said"}, steps
+        )
 
-    monkeypatch.setattr(drill_run, "hold", hold)
+    monkeypatch.setattr(drill_run, "run_drill", hold)
 
     found = answer("drill", "agent_down", "--walk", code=1)
 

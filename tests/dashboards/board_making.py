@@ -13,18 +13,18 @@ from tachoscope_dashboards.boards.shared.expressions import KEPT
 from tachoscope_dashboards.lint import board_json
 from tachoscope_dashboards.lint.board_json import Dashboard
 from tachoscope_dashboards.lint.lint import Finding, Rule
-from tachoscope_dashboards.parts.board import Board, Event
+from tachoscope_dashboards.parts.board import Board, BoardAnnotation
 from tachoscope_dashboards.parts.grafana_json import to_json
 from tachoscope_dashboards.parts.links import board as to_board
 from tachoscope_dashboards.parts.links import explorer, runbook
-from tachoscope_dashboards.parts.panels import About, Column, Query, Step, row, stat, table, timeseries
+from tachoscope_dashboards.parts.panels import ColorStep, Column, PanelText, Query, row, stat, table, timeseries
 from tachoscope_dashboards.parts.variables import CLUSTER, NAMESPACE, NODE, WHERE, Variable
 
 Json = dict[str, Any]
 POLICY = policy.load(REPOSITORY / "alerts" / "policy.yaml")
 SLOS = openslo.load([REPOSITORY / "alerts" / "slos"])
 KNOWN = catalogue(SLOS)
-ABOUT = About("What there is.", "all of it", "look at the rest", "nothing was found")
+ABOUT = PanelText("What there is.", "all of it", "look at the rest", "nothing was found")
 _ONE_JOB = Variable("training_job", "training_job", f"tachoscope_job_active{{{WHERE}}}", "Training job", one=True)
 """Without the variables of its place, which boards of one job have."""
 _NODE = f'{WHERE}, instance=~"$node", training_job="$training_job"'
@@ -64,11 +64,13 @@ def board() -> Board:
                         link=to_board("small", "This board", KEPT | {"node": "${node}", "training_job": "${training_job}"}),
                     ),
                     Column("A", "Silent for", "s"),
-                    Column("B", "Steps", "ops", steps=(Step(0.0, palette.WARN),)),
+                    Column("B", "Steps", "ops", steps=(ColorStep(0.0, palette.WARN),)),
                 ],
             ),
         ),
-        events=(Event("Restarts", f"changes(tachoscope_job_active{{{_NODE}}}[2m]) > 0", "{{training_job}}", palette.WARN),),
+        events=(
+            BoardAnnotation("Restarts", f"changes(tachoscope_job_active{{{_NODE}}}[2m]) > 0", "{{training_job}}", palette.WARN),
+        ),
         alerts='area="training"',
     )
 

@@ -15,14 +15,14 @@ from benchmarks.remote_write import Sender, encoded
 
 from processes import free_port, wait_for
 from tachoscope_core.report import palette
-from tachoscope_dashboards.parts.board import Board, Event
+from tachoscope_dashboards.parts.board import Board, BoardAnnotation
 from tachoscope_dashboards.parts.panels import (
-    About,
+    ColorStep,
     Column,
     Link,
-    Placed,
+    PanelText,
+    PlacedPanel,
     Query,
-    Step,
     bars,
     heatmap,
     row,
@@ -43,12 +43,13 @@ JOB = Variable("training_job", "training_job", "demo_up", "Training job", one=Tr
 _ON = 'instance=~"$node", training_job=~"$training_job"'
 
 
-def about(empty: str = "nothing planted") -> About:
-    return About("What is *planted*.", "as planted", "look at `preview_making.py`", empty)
+def about(empty: str = "nothing planted") -> PanelText:
+    return PanelText("What is *planted*.", "as planted", "look at `preview_making.py`", empty)
 
 
 def every_type() -> Board:
     """Return the board; what its panels must show follows from `series`."""
+    hot = ColorStep(60.0, palette.BAD)
     runbook, job = Link("Runbook Test", "https://runbooks.example.com/Test.md"), Link("Job", "/d/other?var-node=${node}")
     return Board(
         uid="every-type",
@@ -58,7 +59,7 @@ def every_type() -> Board:
         variables=(NODES, JOB),
         panels=(
             row("Numbers"),
-            stat("Temperature", about(), Query(f"max(demo_celsius{{{_ON}}})"), unit="celsius", steps=[Step(60.0, palette.BAD)]),
+            stat("Temperature", about(), Query(f"max(demo_celsius{{{_ON}}})"), unit="celsius", steps=[hot]),
             stat("Rate", about(), Query("sum(rate(demo_total[$__rate_interval]))"), unit="reqps", links=[runbook, job]),
             stat("State", about(), Query("max(demo_state)", instant=True), unit="none", texts={"2": "hung"}),
             stat("Each node", about(), Query(f"demo_bytes{{{_ON}}}", "{{instance}}"), unit="bytes", width=6),
@@ -69,7 +70,7 @@ def every_type() -> Board:
                 about(),
                 [Query(f"demo_seconds{{{_ON}}}", "{{instance}}"), Query("vector(0.7)", "bound")],
                 unit="s",
-                steps=[Step(1.5, palette.BAD)],
+                steps=[ColorStep(1.5, palette.BAD)],
                 colors={"bound": "#123456"},
                 links=[runbook],
             ),
@@ -102,27 +103,27 @@ def every_type() -> Board:
                 [
                     Column("instance", "Node", link=Link("The node", "/d/other?var-node=${__data.fields.Node}&at=${__value.raw}")),
                     Column("A", "Up", texts={"1": "up", "0": "down"}),
-                    Column("B", "Hottest", unit="celsius", steps=(Step(60.0, palette.BAD),)),
+                    Column("B", "Hottest", unit="celsius", steps=(ColorStep(60.0, palette.BAD),)),
                     Column("C", "Memory", unit="bytes"),
                 ],
                 sort="Hottest",
                 width=12,
             ),
             bars("Bars", about(), Query("sort_desc(demo_celsius)", "{{instance}}"), unit="celsius", maximum=100.0, width=12,
-                 height=9, steps=[Step(60.0, palette.BAD)]),
+                 height=9, steps=[ColorStep(60.0, palette.BAD)]),
             table("No rows", about("all agents are up"), [Query("demo_up == 7")], [Column("instance", "Node")], width=12, height=4),
             bars("No bars", about("no rank waits"), Query("demo_absent"), unit="s", width=12, height=4),
             text("Words with <script>document.title='owned'</script> in them."),
         ),
         events=(
-            Event("Restarts", "demo_restart == 1", "restart of {{training_job}}", palette.WARN),
-            Event("Drained", "ALERTS == 1", "while {{alertname}}", palette.SERIES[3]),
+            BoardAnnotation("Restarts", "demo_restart == 1", "restart of {{training_job}}", palette.WARN),
+            BoardAnnotation("Drained", "ALERTS == 1", "while {{alertname}}", palette.SERIES[3]),
         ),
         since="now-1h",
     )  # fmt: skip
 
 
-def now_and_then(title: str, style: str) -> Placed:
+def now_and_then(title: str, style: str) -> PlacedPanel:
     """Return a panel of values that stand alone."""
     placed = timeseries(title, about(), [Query("demo_restart", "{{training_job}}")], unit="short")
     custom = placed.panel.extraJson["fieldConfig"]["defaults"]["custom"]
@@ -136,7 +137,7 @@ def other() -> Board:
 
 def large(panels: int = 40) -> Board:
     """Return a board with many panels over time."""
-    several: list[Placed] = [
+    several: list[PlacedPanel] = [
         timeseries(f"Panel {n}", about(), [Query("demo_seconds", "{{instance}}")], unit="s", width=6) for n in range(panels)
     ]
     return replace(every_type(), uid="large", title="Large", panels=several)

@@ -12,7 +12,7 @@ import pytest
 
 from helpers import BIN, answer, environment, run_watched
 from tachoscope_cli.launcher.attempt_number import JOIN_SECONDS
-from tachoscope_cli.launcher.live_attempts import Alive, others
+from tachoscope_cli.launcher.live_attempts import LiveProcesses, others
 
 LOOP = """
 import pathlib, sys, time
@@ -90,6 +90,6 @@ def test_two_runs_of_one_name_at_once_are_two_attempts_that_both_complete(tmp_pa
 def test_runs_that_a_launcher_starts_for_ranks_or_nodes_are_not_another_attempt(
     environ: dict[str, str], joins: bool, ago: float, is_another: bool
 ) -> None:
-    found = [Alive(attempt=0, host="here", began=1000.0 - ago, pid=7)]
+    found = [LiveProcesses(attempt=0, host="here", began=1000.0 - ago, pid=7)]
 
     assert others(found, environ, host="here", joins=joins, now=1000.0) == (found if is_another else [])

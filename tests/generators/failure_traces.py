@@ -5,7 +5,7 @@ from math import gamma
 import numpy as np
 import numpy.typing as npt
 
-from tachoscope_analyzers.checkpoint_policy.cost_model import Saving
+from tachoscope_analyzers.checkpoint_policy.cost_model import SaveCost
 
 Gaps = npt.NDArray[np.float64]
 """Seconds from one failure to the next."""
@@ -21,7 +21,7 @@ def weibull(mean: float, count: int, shape: float = 0.7, seed: int = 0) -> Gaps:
     return np.random.default_rng(seed).weibull(shape, count) * mean / gamma(1 + 1 / shape)
 
 
-def walked(gaps: Gaps, saving: Saving, interval: float) -> float:
+def walked(gaps: Gaps, saving: SaveCost, interval: float) -> float:
     """Return the seconds of work that last, walking through each life save by save: slow and plain."""
     kept = 0.0
     for gap in gaps:
@@ -38,13 +38,13 @@ def walked(gaps: Gaps, saving: Saving, interval: float) -> float:
     return kept
 
 
-def useful(gaps: Gaps, saving: Saving, interval: float) -> float:
+def useful(gaps: Gaps, saving: SaveCost, interval: float) -> float:
     """Return the share of all time whose work lasts: as `walked`, for many failures at once."""
     saves = np.floor((gaps - saving.restart - saving.background) / interval)
     return float(np.maximum(saves, 0.0).sum() * (interval - saving.blocking) / gaps.sum())
 
 
-def best_found(gaps: Gaps, saving: Saving, around: float, *, width: float = 0.5, tries: int = 61) -> tuple[float, float]:
+def best_found(gaps: Gaps, saving: SaveCost, around: float, *, width: float = 0.5, tries: int = 61) -> tuple[float, float]:
     """Search the interval that wastes least on these very failures; return it and its useful share.
 
     The optimum is flat, and every interval's result jumps with each failure that falls just before or after a save. So all tries

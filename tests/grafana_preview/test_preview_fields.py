@@ -8,12 +8,12 @@ from grafana_preview import fields
 from tachoscope_core.report import palette
 from tachoscope_dashboards.parts.board import Board
 from tachoscope_dashboards.parts.grafana_json import to_json
-from tachoscope_dashboards.parts.panels import About, Column, Placed, Query, Step, stat, table, timeseries
+from tachoscope_dashboards.parts.panels import ColorStep, Column, PanelText, PlacedPanel, Query, stat, table, timeseries
 
-ABOUT = About("It.", "well", "fix it", "no traffic")
+ABOUT = PanelText("It.", "well", "fix it", "no traffic")
 
 
-def panel(placed: Placed) -> dict[str, Any]:
+def panel(placed: PlacedPanel) -> dict[str, Any]:
     """Return the panel's JSON as it stands in a board."""
     board = Board("x", "X", "Is it?", "", (), [placed])
     found: dict[str, Any] = to_json(board)["panels"][1]
@@ -21,7 +21,7 @@ def panel(placed: Placed) -> dict[str, Any]:
 
 
 def test_steps_colour_a_value_by_the_last_one_that_it_reaches() -> None:
-    steps = [Step(float("-inf"), palette.BAD), Step(0.9, palette.WARN), Step(0.99, palette.OK)]
+    steps = [ColorStep(float("-inf"), palette.BAD), ColorStep(0.9, palette.WARN), ColorStep(0.99, palette.OK)]
     known = fields.of(panel(stat("S", ABOUT, Query("x"), unit="percentunit", steps=steps)), "x")
 
     assert [known.color(value) for value in (-1.0, 0.9, 0.95, 0.99)] == [palette.BAD, palette.WARN, palette.WARN, palette.OK]
@@ -45,7 +45,7 @@ def test_two_dozen_series_have_two_dozen_colours() -> None:
 
 
 def test_a_columns_unit_texts_and_colours_are_its_own() -> None:
-    columns = [Column("a", "A"), Column("B", "Load", unit="percentunit", steps=(Step(0.5, palette.BAD),), texts={"0": "idle"})]
+    columns = [Column("a", "A"), Column("B", "Load", unit="percentunit", steps=(ColorStep(0.5, palette.BAD),), texts={"0": "idle"})]
     drawn = panel(table("T", ABOUT, [Query("x"), Query("y")], columns))
 
     load, plain = fields.of(drawn, "Load"), fields.of(drawn, "A")

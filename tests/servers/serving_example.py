@@ -20,7 +20,7 @@ from typing import Any
 from helpers import BIN, REPOSITORY, environment
 from tachoscope_analyzers.records.load import from_store
 from tachoscope_cli.inputs.live_server import analyze_service
-from tachoscope_cli.inputs.serving_options import Looking
+from tachoscope_cli.inputs.serving_options import ServingOptions
 from tachoscope_core.records import records
 from tachoscope_core.storage.store import Store
 
@@ -110,7 +110,7 @@ def records_of_service(tmp_path: Path, name: str = "chat") -> list[records.AnyRe
 
 def verdict(tmp_path: Path, name: str = "chat") -> str:
     """Return the class of the largest finding that is a warning or worse; empty: there is none."""
-    report = analyze_service(from_store(Store(str(tmp_path / "store")), name), Looking(""))
+    report = analyze_service(from_store(Store(str(tmp_path / "store")), name), ServingOptions(""))
     return next((finding.class_ for finding in report.findings if finding.severity != "info"), "")
 
 

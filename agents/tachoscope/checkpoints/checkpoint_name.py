@@ -38,7 +38,7 @@ def reference_of(target: Any) -> str:
 
 def recordable(value: Any, name: str) -> Any:
     """Return a path, a URL or an open file of the job's; empty, with one line on stderr, if it cannot be recorded."""
-    with arguments.Taking(value, name):
+    with arguments.ArgumentGuard(value, name):
         if reference_of(value):
             return value
         if not isinstance(value, str) or value:

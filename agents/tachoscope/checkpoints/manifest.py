@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import msgspec
 
 from tachoscope.checkpoints import checksum_process
-from tachoscope.checkpoints.save_nesting import Version, Written
+from tachoscope.checkpoints.save_nesting import Version, WrittenFile
 from tachoscope_core.checkpoints.checksums import UnsteadyFileError, version
 from tachoscope_core.records.records import ShardSum
 
@@ -37,7 +37,7 @@ class SavedCheckpoint:
 
     step: int
     reference: str
-    files: list[Written]
+    files: list[WrittenFile]
 
 
 class Manifests:
@@ -130,7 +130,7 @@ class Manifests:
             for path, one in zip(before, summed, strict=True)
         ]
 
-    def _wait_until_closed(self, file: Written) -> None:
+    def _wait_until_closed(self, file: WrittenFile) -> None:
         """Wait for a file object that may still hold a part of the file in its buffer."""
         deadline = time.monotonic() + OPEN_SECONDS
         while file.file is not None and not getattr(file.file(), "closed", True):

@@ -17,7 +17,7 @@ Version = tuple[int, int, int, int]
 
 
 @dataclass(slots=True)
-class Written:
+class WrittenFile:
     """A file of a checkpoint, and its state when it was whole.
 
     Attributes:
@@ -30,7 +30,7 @@ class Written:
 
 
 @dataclass(slots=True)
-class Call:
+class CheckpointCall:
     """One checkpoint that is saved or read, with all calls within it.
 
     Attributes:
@@ -41,7 +41,7 @@ class Call:
     """
 
     reference: str = ""
-    files: list[Written] = field(default_factory=list)
+    files: list[WrittenFile] = field(default_factory=list)
     bytes: int = 0
     took_part: int = 0
     completion: Future[Any] | None = None
@@ -56,21 +56,21 @@ class Calls:
 
     def __init__(self) -> None:
         self._open = 0
-        self.current = Call()
+        self.current = CheckpointCall()
 
     @property
     def depth(self) -> int:
         """How many calls are open, one within the other."""
         return self._open
 
-    def begin(self) -> Call:
+    def begin(self) -> CheckpointCall:
         """A call begins."""
         if not self._open:
-            self.current = Call()
+            self.current = CheckpointCall()
         self._open += 1
         return self.current
 
-    def end(self) -> Call | None:
+    def end(self) -> CheckpointCall | None:
         """The call ended: return the checkpoint if it was the outermost."""
         self._open -= 1
         if self._open:
@@ -87,7 +87,7 @@ def size_of(target: Any) -> int:
         return 0
 
 
-def written(target: Any) -> Written | None:
+def written(target: Any) -> WrittenFile | None:
     """Return the file behind a path or file object that was written to, None where there is none to be read again."""
     path = reference_of(target)
     try:
@@ -96,13 +96,13 @@ def written(target: Any) -> Written | None:
         return None
     if hasattr(target, "write"):
         try:
-            return Written(path, None, weakref.ref(target))
+            return WrittenFile(path, None, weakref.ref(target))
         except TypeError:
             return None
-    return Written(path, version(state))
+    return WrittenFile(path, version(state))
 
 
-def distributed_files(folder: str, rank: int) -> list[Written]:
+def distributed_files(folder: str, rank: int) -> list[WrittenFile]:
     """Return the files that a rank wrote of a `torch.distributed.checkpoint` in a folder; rank 0 writes the metadata as well.
 
     They are named `__<rank>_<number>.distcp`, numbered from 0. Found by their names, since a folder of thousands of ranks is long.
@@ -113,7 +113,7 @@ def distributed_files(folder: str, rank: int) -> list[Written]:
     return [file for file in files if file is not None]
 
 
-def json_files(folder: str) -> list[Written]:
+def json_files(folder: str) -> list[WrittenFile]:
     """Return the files that a framework wrote with `json` beside the tensors: without them its checkpoint cannot be read."""
     try:
         with os.scandir(folder) as entries:

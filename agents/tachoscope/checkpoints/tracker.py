@@ -12,8 +12,8 @@ from typing import Any, Protocol
 
 from tachoscope.checkpoints import checkpoint_name as references
 from tachoscope.checkpoints.manifest import Manifests, SavedCheckpoint
-from tachoscope.checkpoints.save_nesting import Call, Calls, distributed_files, written
-from tachoscope.preemption.poll import Notices
+from tachoscope.checkpoints.save_nesting import Calls, CheckpointCall, distributed_files, written
+from tachoscope.preemption.poll import NoticePoll
 from tachoscope.profiling.annotations import CHECKPOINT, Annotations
 from tachoscope.spool.outbox import Outbox
 from tachoscope.timing import phases
@@ -27,7 +27,7 @@ LAST_MANIFEST_SECONDS_AFTER_FAILURE = 0.3
 seen gone by its peers soon."""
 
 
-class Watched(Protocol):
+class ProbeState(Protocol):
     """What is read of the probe."""
 
     on: bool
@@ -45,7 +45,7 @@ class Watched(Protocol):
 class Checkpoints:
     """The checkpoints of one process. Its training thread calls it, but for what is said of other threads."""
 
-    def __init__(self, probe: Watched, notices: Notices) -> None:
+    def __init__(self, probe: ProbeState, notices: NoticePoll) -> None:
         self._probe = probe
         self._notices = notices
         self._annotations = Annotations()
@@ -58,7 +58,7 @@ class Checkpoints:
 
     # --- saving ------------------------------------------------------------------------------------------------------------
 
-    def save_begin(self) -> Call:
+    def save_begin(self) -> CheckpointCall:
         """Something is about to be saved; a framework's checkpoint holds several such calls."""
         self._probe.timeline.enter(phases.CHECKPOINT)  # first, and left last: all that blocks is in the phase
         self._annotations.begin(CHECKPOINT)
@@ -94,7 +94,7 @@ class Checkpoints:
 
     def saved_in_background(self, target: Any, began: float) -> None:
         """Another thread of the job saved to a path while training went on."""
-        call = Call(took_part=1, began=began, after_notice=self._notices.poll())
+        call = CheckpointCall(took_part=1, began=began, after_notice=self._notices.poll())
         call.reference = references.reference_of(target)
         file = written(target)
         call.files = [file] if file else []
@@ -103,7 +103,7 @@ class Checkpoints:
 
     def said_saved(self, *, reference: str | os.PathLike[str], seconds: float, size_bytes: int) -> None:
         """The job says that it saved a checkpoint in a format of its own."""
-        call = Call(reference=references.reference_of(reference), bytes=size_bytes, after_notice=self._notices.poll())
+        call = CheckpointCall(reference=references.reference_of(reference), bytes=size_bytes, after_notice=self._notices.poll())
         call.blocking_seconds = seconds
         file = written(reference)
         if file is not None and os.path.isfile(file.path):
@@ -111,7 +111,7 @@ class Checkpoints:
             call.bytes = size_bytes or os.path.getsize(file.path)
         self._write_saved(call, self._probe.steps_in_parameters, 0.0, asynchronous=False)
 
-    def _complete(self, call: Call, step: int, *, background_seconds: float = 0.0, asynchronous: bool = False) -> None:
+    def _complete(self, call: CheckpointCall, step: int, *, background_seconds: float = 0.0, asynchronous: bool = False) -> None:
         """A checkpoint is whole. One that is named as temporary is a checkpoint when it has its own name."""
         asynchronous = asynchronous or call.completion is not None
         _add_files(call)
@@ -155,7 +155,7 @@ class Checkpoints:
                     if not release(renamed):
                         self._held.append(release)
 
-    def _write_saved(self, call: Call, step: int, background_seconds: float, *, asynchronous: bool) -> None:
+    def _write_saved(self, call: CheckpointCall, step: int, background_seconds: float, *, asynchronous: bool) -> None:
         self._saved.add(call.reference)
         self._probe.outbox.write(
             records.CheckpointSaved,
@@ -182,7 +182,7 @@ class Checkpoints:
             return False
         return not self._probe.thread_ident or self._probe.timeline.phase != phases.DATA_WAIT
 
-    def load_begin(self) -> Call:
+    def load_begin(self) -> CheckpointCall:
         """Something is about to be read that may be a checkpoint."""
         if self._probe.steps:
             self._probe.timeline.enter(phases.CHECKPOINT)
@@ -231,7 +231,7 @@ class Checkpoints:
         self._manifests.close(LAST_MANIFEST_SECONDS_AFTER_FAILURE if failed else _last_manifest_seconds())
 
 
-def _add_files(call: Call) -> None:
+def _add_files(call: CheckpointCall) -> None:
     """Complete the files that were written, and their size, by what is known only when the checkpoint is whole."""
     if call.distributed is not None:
         files = distributed_files(*call.distributed)

@@ -167,13 +167,13 @@ class Reading:
 
 def _name(shard: object) -> str:
     """Return a name for whatever a loader gave: nothing is raised into it."""
-    with arguments.Taking(shard, "shard(name)"), contextlib.suppress(TypeError, ValueError):
+    with arguments.ArgumentGuard(shard, "shard(name)"), contextlib.suppress(TypeError, ValueError):
         return shard_quarantine.shard_name(shard)  # type: ignore[arg-type]
     return type(shard).__name__
 
 
 def _size(shard: object) -> int:
-    with arguments.Taking(shard, "shard(name)"), contextlib.suppress(OSError, TypeError, ValueError):
+    with arguments.ArgumentGuard(shard, "shard(name)"), contextlib.suppress(OSError, TypeError, ValueError):
         return os.stat(shard_quarantine.shard_name(shard)).st_size  # type: ignore[arg-type]
     return 0
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tachoscope.arguments import Taking
+from tachoscope.arguments import ArgumentGuard
 from tachoscope.lineage import tracker_runs
 from tachoscope.lineage.git_commit import repository_of
 from tachoscope_core.redaction import names_secret, redact, redact_arguments, redact_environment, redact_value
@@ -65,14 +65,14 @@ def describe(
 ) -> None:
     """Remember what the job says of itself; see `tachoscope.describe`."""
     if hyperparameters is not None:
-        with Taking(hyperparameters, "describe(hyperparameters)"):
+        with ArgumentGuard(hyperparameters, "describe(hyperparameters)"):
             _described.update(hyperparameters_of(hyperparameters))
     for name, text in (("data_snapshot", data_snapshot), ("image", image)):
         if text is not None:
-            with Taking(text, f"describe({name})"):
+            with ArgumentGuard(text, f"describe({name})"):
                 _described[name] = redact(str(text))
     if parents is not None:
-        with Taking(parents, "describe(parents)"):
+        with ArgumentGuard(parents, "describe(parents)"):
             _parents[:] = [redact(os.fsdecode(parent)) for parent in parents]
 
 

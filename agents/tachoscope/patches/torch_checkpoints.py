@@ -15,8 +15,8 @@ from types import ModuleType
 from typing import Any
 
 from tachoscope.checkpoints.checkpoint_name import reference_of
-from tachoscope.checkpoints.save_nesting import Call, json_files, size_of, written
-from tachoscope.patches.wrap import Function, during, call_guarded, wrap
+from tachoscope.checkpoints.save_nesting import CheckpointCall, json_files, size_of, written
+from tachoscope.patches.wrap import Function, call_guarded, during, wrap
 from tachoscope.process.import_hook import after_import
 from tachoscope.timing import phases
 from tachoscope.training.probe import Probe
@@ -66,7 +66,7 @@ def _renames(probe: Probe, original: Function) -> Function:
 # --- saving ------------------------------------------------------------------------------------------------------------------
 
 
-def _within_save(probe: Probe, original: Function, args: Any, kwargs: Any, returned: Callable[[Call, Any], None]) -> Any:
+def _within_save(probe: Probe, original: Function, args: Any, kwargs: Any, returned: Callable[[CheckpointCall, Any], None]) -> Any:
     call = call_guarded(probe, probe.checkpoints.save_begin)
     raised = True
     try:
@@ -87,7 +87,7 @@ def saving(probe: Probe, original: Function, *, name_of: NameOf = lambda *_: Non
         if not probe.in_watched_thread():
             return original(*args, **kwargs)
 
-        def returned(call: Call, result: Any) -> None:
+        def returned(call: CheckpointCall, result: Any) -> None:
             call.reference = reference_of(name_of(args, kwargs, result)) or call.reference
             if probe.outbox.rank == 0:
                 call.files += json_files(call.reference)
@@ -106,7 +106,7 @@ def _saves_file(probe: Probe, target_of: NameOf, original: Function) -> Function
             return _save_in_background(probe, original, args, kwargs, target)
         before = call_guarded(probe, _position_of, target) or 0
 
-        def returned(call: Call, _: Any) -> None:
+        def returned(call: CheckpointCall, _: Any) -> None:
             call.took_part += 1
             call.bytes += max(0, size_of(target) - before)
             call.reference = call.reference or reference_of(target)
@@ -148,7 +148,7 @@ def _saves_distributed(probe: Probe, original: Function) -> Function:
         around = probe.checkpoints.saves.current if probe.checkpoints.saves.depth else None
         bytes_before, files_before = (around.bytes, len(around.files)) if around is not None else (0, 0)
 
-        def returned(call: Call, result: Any) -> None:
+        def returned(call: CheckpointCall, result: Any) -> None:
             folder = reference_of(_folder(args, kwargs, "storage_writer"))
             call.took_part += 1
             # What it wrote by `torch.save` on the way are parts of its own files, which are counted when they are whole.
@@ -186,7 +186,7 @@ def _rank_in_files(kwargs: Mapping[str, Any]) -> int:
 # --- restoring -----------------------------------------------------------------------------------------------------------------
 
 
-def _within_load(probe: Probe, original: Function, args: Any, kwargs: Any, returned: Callable[[Call, Any], None]) -> Any:
+def _within_load(probe: Probe, original: Function, args: Any, kwargs: Any, returned: Callable[[CheckpointCall, Any], None]) -> Any:
     call = call_guarded(probe, probe.checkpoints.load_begin)
     try:
         result = original(*args, **kwargs)
@@ -205,7 +205,7 @@ def loading(probe: Probe, original: Function, *, name_of: NameOf) -> Function:
         if not probe.on or not call_guarded(probe, probe.checkpoints.may_load):
             return original(*args, **kwargs)
 
-        def returned(call: Call, result: Any) -> None:
+        def returned(call: CheckpointCall, result: Any) -> None:
             if reference := reference_of(name_of(args, kwargs, result)):
                 call.took_part += 1
                 call.reference = reference
@@ -221,7 +221,7 @@ def _loads_file(probe: Probe, target_of: NameOf, original: Function) -> Function
             return original(*args, **kwargs)
         target = call_guarded(probe, target_of, args, kwargs, None)
 
-        def returned(call: Call, result: Any) -> None:
+        def returned(call: CheckpointCall, result: Any) -> None:
             if probe.checkpoints.counts(result, target):
                 call.took_part += 1
                 call.bytes += size_of(reference_of(target)) or size_of(target)
@@ -256,7 +256,7 @@ def _loads_distributed(probe: Probe, original: Function) -> Function:
         if not probe.on or not call_guarded(probe, probe.checkpoints.may_load):
             return original(*args, **kwargs)
 
-        def returned(call: Call, _: Any) -> None:
+        def returned(call: CheckpointCall, _: Any) -> None:
             call.took_part += 1
             call.bytes = _tensor_bytes(kwargs.get("state_dict", args[0] if args else None))  # each rank reads parts of files
             call.reference = reference_of(_folder(args, kwargs, "storage_reader"))

@@ -20,7 +20,7 @@ from typing import Any
 from tachoscope.patches import torch_checkpoints as checkpoint_patches
 from tachoscope.patches import torch_collectives as collective_patches
 from tachoscope.patches import torch_models
-from tachoscope.patches.wrap import Function, during, call_guarded, wrap
+from tachoscope.patches.wrap import Function, call_guarded, during, wrap
 from tachoscope.sampling import loader_workers
 from tachoscope.sampling.model_calls import ModelCalls
 from tachoscope.timing import phases

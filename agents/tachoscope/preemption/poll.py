@@ -16,7 +16,7 @@ from tachoscope_core.storage.spool import ASKS, NOTICE
 LOOK_SECONDS = 0.5
 
 
-class Notices:
+class NoticePoll:
     """Looks for the notice, at most twice a second for a job that asks at each step."""
 
     __slots__ = ("_ask_at", "_asked", "_directory", "_given")
@@ -46,4 +46,4 @@ class Notices:
         return self._given
 
 
-NOTICES = Notices()
+NOTICES = NoticePoll()

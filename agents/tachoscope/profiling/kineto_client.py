@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tachoscope_core.net.kineto_protocol import ABSTRACT, NAME, NotUnderstoodError, Order, answered, asking, ordered
+from tachoscope_core.net.kineto_protocol import ABSTRACT, NAME, NotUnderstoodError, ProfileOrder, answered, asking, ordered
 
 ASK_SECONDS = 5.0
 """Kineto's own: the agent plans by it."""
@@ -44,7 +44,7 @@ class ProfileClient:
         self._socket: socket.socket | None = None
         self._ask_at = 0.0
 
-    def poll(self, *, idle: bool) -> Order | None:
+    def poll(self, *, idle: bool) -> ProfileOrder | None:
         """Ask if it is time to, and return what an answer to the question before asks for."""
         try:
             order = self._answer()
@@ -74,7 +74,7 @@ class ProfileClient:
             raise
         return made
 
-    def _answer(self) -> Order | None:
+    def _answer(self) -> ProfileOrder | None:
         if self._socket is None:
             return None
         try:
@@ -107,7 +107,7 @@ def _is_believed(ancillary: list[tuple[int, int, bytes]]) -> bool:
     return False
 
 
-def _safe(order: Order) -> Order | None:
+def _safe(order: ProfileOrder) -> ProfileOrder | None:
     """Return an order whose file lies in a folder of this user's alone."""
     found = os.lstat(os.path.dirname(order.file))
     alone = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tachoscope import guard
-from tachoscope_core.net.kineto_protocol import Order
+from tachoscope_core.net.kineto_protocol import ProfileOrder
 
 MOST_SECONDS = 60.0
 """The longest that is recorded until there are enough steps; then there are as many as there are."""
@@ -32,7 +32,7 @@ class ProfileRecording:
         finished: nothing more is recorded; the trace may still be written, by a thread.
     """
 
-    def __init__(self, order: Order, unix_clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, order: ProfileOrder, unix_clock: Callable[[], float] = time.time) -> None:
         self.finished = False
         self._order = order
         self._clock = unix_clock

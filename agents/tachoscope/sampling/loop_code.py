@@ -40,7 +40,7 @@ class Statement:
 
 
 @dataclass(slots=True)
-class Marks:
+class LoopLines:
     """Lines of a function from which models are called, and gradients computed."""
 
     models: set[int] = field(default_factory=set)
@@ -51,7 +51,7 @@ class LoopCode:
     """What the statements of a loop are for, by where its model is called and gradients are computed."""
 
     def __init__(self) -> None:
-        self._marks: dict[CodeType, Marks] = {}
+        self._marks: dict[CodeType, LoopLines] = {}
         self._roles: dict[CodeType, dict[int, Role]] = {}
 
     def learn(self, *, models: Sequence[Chain], backward: Chain) -> None:
@@ -80,14 +80,14 @@ class LoopCode:
         if marks is None:
             if len(self._marks) >= MOST_FUNCTIONS:
                 return
-            marks = self._marks[code] = Marks()
+            marks = self._marks[code] = LoopLines()
         lines = getattr(marks, kind)
         if line not in lines and len(lines) < MOST_CALLS:
             lines.add(line)
             self._roles.pop(code, None)
 
 
-def _roles(code: CodeType, marks: Marks) -> dict[int, Role]:
+def _roles(code: CodeType, marks: LoopLines) -> dict[int, Role]:
     """Return what each line of a function, or of the loop in it that calls the model, is for."""
     tree = _parsed(code)
     if tree is None:
@@ -170,7 +170,7 @@ def _parsed(code: CodeType) -> ast.Module | None:
     return tree
 
 
-def _loop(tree: ast.Module, marks: Marks) -> Sequence[ast.stmt]:
+def _loop(tree: ast.Module, marks: LoopLines) -> Sequence[ast.stmt]:
     """Return the outermost loop that calls models, and computes gradients if the function does; else the whole function."""
     body = tree.body
     if len(body) == 1 and isinstance(body[0], ast.FunctionDef | ast.AsyncFunctionDef):

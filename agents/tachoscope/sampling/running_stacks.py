@@ -31,7 +31,7 @@ _CLOCK_THREAD_CPUTIME_ID = 3
 _NANOSECONDS = 1_000_000_000
 
 
-class Watched(Protocol):
+class PhaseSource(Protocol):
     """Whose phase is noted with each stack, and whether gradients were switched off when its model was called."""
 
     @property
@@ -41,7 +41,7 @@ class Watched(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class StackSample:
     """One stack, with the phase of the timeline at that moment."""
 
     phase: int
@@ -70,7 +70,7 @@ class _TimerSpec(ctypes.Structure):
 class RunningStacks:
     """Takes a stack each `EVERY_SECONDS` of the main thread's CPU time, from `start` to `stop`."""
 
-    def __init__(self, watched: Watched) -> None:
+    def __init__(self, watched: PhaseSource) -> None:
         self.on = False
         self._taken: deque[tuple[int, bool, Places]] = deque(maxlen=_MOST_TAKEN)
         self._timer = ctypes.c_void_p()
@@ -95,7 +95,7 @@ class RunningStacks:
             return False
         return self.on
 
-    def drain(self) -> list[Taken]:
+    def drain(self) -> list[StackSample]:
         """Return what was taken since the last call; from any thread."""
         if not self.on:
             return []
@@ -103,7 +103,7 @@ class RunningStacks:
         if not self._is_ours():  # the job has a use of its own for the signal
             self.stop()
             return []
-        found = [Taken(*self._taken.popleft()) for _ in range(len(self._taken))]
+        found = [StackSample(*self._taken.popleft()) for _ in range(len(self._taken))]
         if found:
             self._set(self._left() + self._random.uniform(-EVERY_SECONDS, EVERY_SECONDS) / 2)
         return found
@@ -144,7 +144,7 @@ class RunningStacks:
                 skip(self._handler.__code__)
 
 
-def _handler(watched: Watched, taken: deque[tuple[int, bool, Places]]) -> Any:
+def _handler(watched: PhaseSource, taken: deque[tuple[int, bool, Places]]) -> Any:
     def on_signal(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  # the signature of handlers
         # Calls no Python function: each costs, and torch.compile would look at it.
         try:

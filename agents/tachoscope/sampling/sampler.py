@@ -52,7 +52,7 @@ Counts = dict[str, dict[str, int]]
 Emit = Callable[[float, dict[str, float], Counts, Counts, Counts], None]
 
 
-class Watched(Protocol):
+class SampledProbe(Protocol):
     """What the sampler reads of the probe.
 
     Attributes:
@@ -79,7 +79,7 @@ class Watched(Protocol):
 class Sampler:
     """Samples until `stop`; `emit(window_seconds, signals, wait_samples, where, activity)` writes a heartbeat."""
 
-    def __init__(self, watched: Watched, emit: Emit) -> None:
+    def __init__(self, watched: SampledProbe, emit: Emit) -> None:
         self._watched = watched
         self._emit = emit
         self._stop = threading.Event()

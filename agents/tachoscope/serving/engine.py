@@ -65,7 +65,7 @@ class Engine:
         waiting: int | None = None,
         kv_used: float | None = None,
         preempted: int = 0,
-    ) -> Batch:
+    ) -> EngineIteration:
         """Return the context of one iteration: a forward pass, with the wait for a device that works through a queue of its own.
 
         Args:
@@ -78,7 +78,7 @@ class Engine:
             arguments.as_integer(prefill_tokens, "batch(prefill_tokens)"),
             arguments.as_integer(decode_tokens, "batch(decode_tokens)"),
         )
-        return Batch(self, tokens, said, arguments.as_integer(preempted, "batch(preempted)"))
+        return EngineIteration(self, tokens, said, arguments.as_integer(preempted, "batch(preempted)"))
 
     def loading(self) -> Loading:
         """Return the context in which the engine is not ready yet, such as while it reads its weights."""
@@ -177,7 +177,7 @@ def _ratio(value: float | None, name: str) -> float | None:
     return None if value is None else arguments.amount(value, name)
 
 
-class Batch:
+class EngineIteration:
     """One iteration of an engine, as a context. Of one that raises, the time counts and the tokens do not."""
 
     __slots__ = ("_began", "_engine", "_preempted", "_said", "_tokens")

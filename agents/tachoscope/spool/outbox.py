@@ -43,7 +43,7 @@ class FinishedStep(NamedTuple):
     elements: int = 0
 
 
-class _Made(NamedTuple):
+class _PendingRecord(NamedTuple):
     """A record beside its envelope, and the moment at which it was made."""
 
     kind: type[records.Record]
@@ -70,10 +70,10 @@ class Outbox:
         self._seq = 0
         self._lock = threading.Lock()
         self._writing_thread = 0
-        self._queue: deque[tuple[FinishedStep, dict[str, float]] | list[_Made]] = deque()
+        self._queue: deque[tuple[FinishedStep, dict[str, float]] | list[_PendingRecord]] = deque()
         self._overflow = self._unwritable = 0
         self._why = ""
-        self._early: list[_Made] | None = [] if waits else None
+        self._early: list[_PendingRecord] | None = [] if waits else None
 
     @property
     def dropped(self) -> int:
@@ -108,13 +108,13 @@ class Outbox:
 
     def write(self, kind: type[records.Record], **fields: Any) -> None:
         """Write a record of `kind` at this moment; the envelope is added."""
-        self._queue.append([_Made(kind, fields, time.time(), time.monotonic_ns())])
+        self._queue.append([_PendingRecord(kind, fields, time.time(), time.monotonic_ns())])
         self.flush()
 
     def write_all(self, rows: Iterable[tuple[type[records.Record], int, dict[str, Any]]]) -> None:
         """Write records of earlier moments, each at its monotonic nanoseconds, by one system call."""
         offset = time.time() - time.monotonic()
-        self._queue.append([_Made(kind, fields, offset + moment / 1e9, moment) for kind, moment, fields in rows])
+        self._queue.append([_PendingRecord(kind, fields, offset + moment / 1e9, moment) for kind, moment, fields in rows])
         self.flush()
 
     @property
@@ -138,9 +138,11 @@ class Outbox:
                 self._append(self._due(queued))
             else:
                 step, device_seconds = queued
-                self._append([_Made(records.StepDone, _fields_of(step, device_seconds), offset + step.end / 1e9, step.end)])
+                self._append(
+                    [_PendingRecord(records.StepDone, _fields_of(step, device_seconds), offset + step.end / 1e9, step.end)]
+                )
 
-    def _due(self, rows: list[_Made]) -> list[_Made]:
+    def _due(self, rows: list[_PendingRecord]) -> list[_PendingRecord]:
         """Return what is to be written of these: nothing before the process's `JobStarted`, and with that what was kept for it."""
         if self._early is None:
             return rows
@@ -150,7 +152,7 @@ class Outbox:
         self._early += rows[: max(0, MAX_EARLY - len(self._early))]
         return []
 
-    def _append(self, rows: list[_Made]) -> None:
+    def _append(self, rows: list[_PendingRecord]) -> None:
         lines = [line for made in rows if (line := self._line(*made))]
         if lines:
             self._spool.append(b"".join(lines), lines=len(lines))

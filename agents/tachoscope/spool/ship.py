@@ -36,7 +36,7 @@ _MOST_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Shipped:
+class ShipCounts:
     """What `ship` moved: segments, whole lines, lines cut off at the end of a segment, and lines with no address."""
 
     segments: int = 0
@@ -46,7 +46,7 @@ class Shipped:
     jobs: frozenset[str] = frozenset()
 
 
-def ship(directory: Path, store: Store) -> Shipped:
+def ship(directory: Path, store: Store) -> ShipCounts:
     """Copy each segment whose process is gone into the store, verbatim, and delete it; then the directory if it is empty.
 
     A line that is not a record is stored with the record before it, and readers count it. Segments of other users are left alone.
@@ -55,7 +55,7 @@ def ship(directory: Path, store: Store) -> Shipped:
         OtherOwnerError: a job in it belongs to another user. OtherContentError: the store has other records of a writer.
         TachoscopeError: the store cannot be written; nothing that was not stored is deleted.
     """
-    shipped = Shipped()
+    shipped = ShipCounts()
     owned: set[str] = set()
     for path in spool.segments(directory):
         if spool.is_locked(path) or path.lstat().st_uid != os.geteuid():
@@ -72,7 +72,7 @@ def ship(directory: Path, store: Store) -> Shipped:
     return shipped
 
 
-def _ship_segment(path: Path, writer: str, number: int, store: Store, owned: set[str]) -> Shipped | None:
+def _ship_segment(path: Path, writer: str, number: int, store: Store, owned: set[str]) -> ShipCounts | None:
     """Store the runs of lines of a segment; None: it has lines, and none of them says where it belongs.
 
     Args:
@@ -100,11 +100,11 @@ def _ship_segment(path: Path, writer: str, number: int, store: Store, owned: set
         lines = reading.count
     if lines and not kept:
         return None
-    return Shipped(1, lines, int(reading.cut), lines - kept, frozenset(jobs))
+    return ShipCounts(1, lines, int(reading.cut), lines - kept, frozenset(jobs))
 
 
-def _sum(one: Shipped, other: Shipped) -> Shipped:
-    return Shipped(
+def _sum(one: ShipCounts, other: ShipCounts) -> ShipCounts:
+    return ShipCounts(
         one.segments + other.segments,
         one.lines + other.lines,
         one.cut_lines + other.cut_lines,
@@ -170,9 +170,9 @@ def _same_object(one: _Address, other: _Address) -> bool:
     )
 
 
-def ship_left_behind(root: Path, store: Store) -> Shipped:
+def ship_left_behind(root: Path, store: Store) -> ShipCounts:
     """Ship what this user's runs that are no longer alive left below the spool's root; what cannot be shipped stays there."""
-    total = Shipped()
+    total = ShipCounts()
     for directory in sorted(root.iterdir()) if root.is_dir() else []:
         try:
             status = directory.lstat()
@@ -186,7 +186,7 @@ def ship_left_behind(root: Path, store: Store) -> Shipped:
     return total
 
 
-def ship_alone(directory: Path, store: Store) -> Shipped | None:
+def ship_alone(directory: Path, store: Store) -> ShipCounts | None:
     """Ship a directory under its lock and remove it when it is empty; None if another process ships it.
 
     Raises:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from tachoscope.supervisor.process_exits import Exits
+from tachoscope.supervisor.process_exits import ProcessExits
 from tachoscope_core.records import records
 
 HANG_VARIABLE = "TACHOSCOPE_HANG_SECONDS"
@@ -55,7 +55,7 @@ def hang_seconds(environ: Mapping[str, str] = os.environ) -> float:
 
 
 @dataclass(slots=True)
-class Process:
+class WatchedProcess:
     """A process of the job, as its records show it. Times are Unix seconds and, with `_at`, seconds of the monotonic clock.
 
     Attributes:
@@ -81,7 +81,7 @@ class Process:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class JobEvent:
     """What is to be written down, a record's kind and fields, and what is to be said to a person; None and empty: nothing."""
 
     kind: type[records.Record] | None = None
@@ -98,12 +98,12 @@ class JobWatch:
     """
 
     least_hang_seconds: float = HANG_SECONDS
-    exits: Exits = field(default_factory=Exits)
-    processes: dict[str, Process] = field(default_factory=dict)
+    exits: ProcessExits = field(default_factory=ProcessExits)
+    processes: dict[str, WatchedProcess] = field(default_factory=dict)
     _recent: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT_STEPS))
     _attempts: dict[int, int] = field(default_factory=dict)
-    _events: list[Event] = field(default_factory=list)
-    _ended: list[Process] = field(default_factory=list)
+    _events: list[JobEvent] = field(default_factory=list)
+    _ended: list[WatchedProcess] = field(default_factory=list)
     _hung_at: float | None = None
     _gone_time: float = 0.0
 
@@ -135,18 +135,18 @@ class JobWatch:
                 process.ended, process.reason = record.status, record.reason
                 self._end(process, unix_seconds)
 
-    def _new(self, record: records.AnyRecord) -> Process:
+    def _new(self, record: records.AnyRecord) -> WatchedProcess:
         if len(self.processes) >= _MAX_PROCESSES:
             self.processes = {writer: process for writer, process in self.processes.items() if not process.over}
-        process = self.processes[record.writer] = Process(record.writer, record.rank, record.attempt)
+        process = self.processes[record.writer] = WatchedProcess(record.writer, record.rank, record.attempt)
         before = self._attempts.get(record.rank, record.attempt)
         if record.attempt > before:
             fields = {"restarted_rank": record.rank, "restarted_attempt": record.attempt}
-            self._events.append(Event(records.WorkerRestarted, fields))
+            self._events.append(JobEvent(records.WorkerRestarted, fields))
         self._attempts[record.rank] = max(before, record.attempt)
         return process
 
-    def add(self, process: Process, step_seconds: list[float]) -> None:
+    def add(self, process: WatchedProcess, step_seconds: list[float]) -> None:
         """Add a process that is known otherwise, and what its last steps took."""
         self.processes[process.writer] = process
         self._attempts[process.rank] = max(process.attempt, self._attempts.get(process.rank, 0))
@@ -166,13 +166,13 @@ class JobWatch:
         if process is not None:
             self._end(process, unix_seconds)
 
-    def _end(self, process: Process, unix_seconds: float) -> None:
+    def _end(self, process: WatchedProcess, unix_seconds: float) -> None:
         if not process.gone_time:
             # Of several that were gone at one look, the times keep the order.
             self._gone_time = process.gone_time = max(unix_seconds, self._gone_time + 1e-6)
             self._ended.append(process)
 
-    def new_events(self, now: float) -> list[Event]:
+    def new_events(self, now: float) -> list[JobEvent]:
         """Return what is new: failures in the order in which the processes ended, restarts, a hang."""
         events, self._events = self._events, []
         ended, self._ended = self._ended, []
@@ -183,7 +183,7 @@ class JobWatch:
                 events.append(_failure(process))
         return [*events, *self._hang(now)]
 
-    def running(self) -> list[Process]:
+    def running(self) -> list[WatchedProcess]:
         """Return the processes that have not ended."""
         return [process for process in self.processes.values() if not process.over]
 
@@ -191,7 +191,7 @@ class JobWatch:
         """Let go of the processes."""
         self.exits.close()
 
-    def _hang(self, now: float) -> list[Event]:
+    def _hang(self, now: float) -> list[JobEvent]:
         running = self.running()
         newest = max((process.attempt for process in running), default=0)
         running = [process for process in running if process.attempt == newest]
@@ -203,13 +203,16 @@ class JobWatch:
             if last.step_at <= self._hung_at:
                 return []
             told, self._hung_at = self._hung_at, None
-            return [Event(text=f"the job goes on, after {last.step_at - told:.0f} s without a step")]
+            return [JobEvent(text=f"the job goes on, after {last.step_at - told:.0f} s without a step")]
         usual = median(self._recent)
         idle = now - last.step_at
         if idle <= max(self.least_hang_seconds, HANG_STEPS * usual):
             return []
         gone = [process for process in self.processes.values() if process.over and process.attempt == newest and _failed(process)]
-        views = [View(process, self.exits.stopped(process.writer), now - process.record_at > SILENT_SECONDS) for process in running]
+        views = [
+            ProcessView(process, self.exits.stopped(process.writer), now - process.record_at > SILENT_SECONDS)
+            for process in running
+        ]
         if not is_hang(views) or (nobody_waits(views) and idle <= PATIENCE * self.least_hang_seconds):
             return []
         self._hung_at = last.step_at
@@ -218,22 +221,22 @@ class JobWatch:
         fields |= {"failed_rank": stuck.rank, "failed_writer": stuck.writer} if stuck is not None else {}
         who = f"rank {stuck.rank} hangs: {why}" if stuck is not None else f"it cannot be determined which rank hangs: {why}"
         return [
-            Event(
+            JobEvent(
                 records.WorkerHung, fields, f"no step for {idle:.0f} s (a step takes {usual:.2g} s); {who}{_others(views, stuck)}"
             )
         ]
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ProcessView:
     """A process at the moment of judging."""
 
-    process: Process
+    process: WatchedProcess
     stopped: bool
     silent: bool
 
 
-def is_hang(views: list[View]) -> bool:
+def is_hang(views: list[ProcessView]) -> bool:
     """Return whether processes that finish no step hang, or have something else to do."""
     if any(view.stopped or (view.silent and view.process.phase not in EXCUSED) for view in views):
         return True
@@ -241,12 +244,12 @@ def is_hang(views: list[View]) -> bool:
     return not phases & EXCUSED and not phases <= _BETWEEN
 
 
-def nobody_waits(views: list[View]) -> bool:
+def nobody_waits(views: list[ProcessView]) -> bool:
     """Return whether no process waits for another, as far as their phases tell, and none is stopped or silent."""
     return not any(view.stopped or view.silent or view.process.phase in WAITING for view in views)
 
 
-def stuck_rank(views: list[View], gone: list[Process]) -> tuple[Process | None, str]:
+def stuck_rank(views: list[ProcessView], gone: list[WatchedProcess]) -> tuple[WatchedProcess | None, str]:
     """Return the process that the others wait for, None if it cannot be determined, and why.
 
     Args:
@@ -278,15 +281,15 @@ def stuck_rank(views: list[View], gone: list[Process]) -> tuple[Process | None, 
     return None, f"{len(apart)} of {len(views)} ranks do not wait"
 
 
-def _step_at(process: Process) -> float:
+def _step_at(process: WatchedProcess) -> float:
     return process.step_at or 0.0
 
 
-def _failed(process: Process) -> bool:
+def _failed(process: WatchedProcess) -> bool:
     return process.ended in {"", "failed"}
 
 
-def _failure(process: Process) -> Event:
+def _failure(process: WatchedProcess) -> JobEvent:
     reason = process.reason if process.ended == "failed" and process.reason else "killed"
     fields = {
         "reason": reason,
@@ -298,9 +301,9 @@ def _failure(process: Process) -> Event:
         "seen_time": process.alive_time,
         "step": process.step,
     }
-    return Event(records.WorkerFailed, fields)
+    return JobEvent(records.WorkerFailed, fields)
 
 
-def _others(views: list[View], stuck: Process | None) -> str:
+def _others(views: list[ProcessView], stuck: WatchedProcess | None) -> str:
     phases = sorted({view.process.phase or "not known" for view in views if view.process is not stuck})
     return f"; the others are in: {', '.join(phases)}" if phases and stuck is not None else ""

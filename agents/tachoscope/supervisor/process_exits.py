@@ -7,7 +7,7 @@ import select
 from pathlib import Path
 
 
-class Exits:
+class ProcessExits:
     """Follows the processes that write segments of a spool. No method raises; where the kernel cannot tell, nothing is told.
 
     A segment's lock alone says it late: a loader worker that was forked inherits it, and outlives its rank by some seconds.

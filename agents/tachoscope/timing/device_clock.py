@@ -14,15 +14,15 @@ GAP = "gap"
 HOST_TO_DEVICE = "host_to_device"
 
 Step = TypeVar("Step")
-_Marks = list[tuple[str, "Event"]]
+_Marks = list[tuple[str, "CudaEvent"]]
 
 
-class Event(Protocol):
+class CudaEvent(Protocol):
     """The part of `torch.cuda.Event` that is used."""
 
     def record(self, stream: object) -> None: ...
     def query(self) -> bool: ...
-    def elapsed_time(self, other: Event) -> float: ...
+    def elapsed_time(self, other: CudaEvent) -> float: ...
 
 
 class DeviceClock(Generic[Step]):
@@ -40,14 +40,14 @@ class DeviceClock(Generic[Step]):
             put them into the graph, nor queried, which would break the capture.
     """
 
-    def __init__(self, new_event: Callable[[], Event], stream: Callable[[], object], capturing: Callable[[], bool]) -> None:
+    def __init__(self, new_event: Callable[[], CudaEvent], stream: Callable[[], object], capturing: Callable[[], bool]) -> None:
         self._new_event = new_event
         self._current_stream = stream
         self._stream: object = None
         self._capturing = capturing
-        self._pool: list[Event] = []
+        self._pool: list[CudaEvent] = []
         self._marks: _Marks = []
-        self._pending: deque[tuple[Step, _Marks, Event]] = deque()
+        self._pending: deque[tuple[Step, _Marks, CudaEvent]] = deque()
         self._unmeasured: list[Step] = []
         self.segment = ""
         """What the device works on next; empty before the end of the first step."""
@@ -100,13 +100,13 @@ class DeviceClock(Generic[Step]):
             self._unmeasured.clear()
         return done
 
-    def _recorded(self) -> Event:
+    def _recorded(self) -> CudaEvent:
         event = self._pool.pop() if self._pool else self._new_event()
         event.record(self._stream)
         return event
 
 
-def _seconds(marks: _Marks, end: Event) -> dict[str, float]:
+def _seconds(marks: _Marks, end: CudaEvent) -> dict[str, float]:
     """Return the seconds of each segment; they sum to the time from the first mark to the end."""
     seconds: dict[str, float] = {}
     following = [event for _, event in marks[1:]] + [end]

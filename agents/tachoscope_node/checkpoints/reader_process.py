@@ -23,7 +23,7 @@ _NOBODY = 65534
 _LOOK_BYTES = 64 << 20
 
 
-class Order(msgspec.Struct, frozen=True):
+class ReadRequest(msgspec.Struct, frozen=True):
     """What to read.
 
     Attributes:
@@ -44,7 +44,7 @@ class Order(msgspec.Struct, frozen=True):
 
 def main() -> None:
     """Carry out the order on stdin."""
-    order = msgspec.json.decode(sys.stdin.buffer.read(), type=Order)
+    order = msgspec.json.decode(sys.stdin.buffer.read(), type=ReadRequest)
     try:
         become(order.uid)
     except OSError:
@@ -72,7 +72,7 @@ def become(uid: int) -> None:
     os.setresuid(uid, uid, uid)
 
 
-def carry_out(order: Order) -> ReadBack:
+def carry_out(order: ReadRequest) -> ReadBack:
     """Read the checkpoint back with the rights that this process has."""
     found = verify(
         order.reference,

@@ -18,9 +18,9 @@ from tachoscope_core.checkpoints.saves import parse
 from tachoscope_core.checkpoints.verification import ReadBack
 from tachoscope_core.records import records
 from tachoscope_node.checkpoints.queue import Task, VerifyQueue
-from tachoscope_node.checkpoints.reader_process import Order
+from tachoscope_node.checkpoints.reader_process import ReadRequest
 from tachoscope_node.config.settings import Checkpoints, Limits
-from tachoscope_node.jobs.registry import Live
+from tachoscope_node.jobs.registry import JobRegistry
 from tachoscope_node.spool.agent_records import OwnRecords
 from tachoscope_node.spool.segment import Segment
 from tachoscope_service.common.log import Log
@@ -53,7 +53,7 @@ class Verifier:
         state: Path,
         settings: Checkpoints,
         limits: Limits,
-        live: Live,
+        live: JobRegistry,
         own: OwnRecords,
         log: Log,
         *,
@@ -111,7 +111,7 @@ class Verifier:
             self._tell(task, verdict)
         return True
 
-    def _order(self, task: Task) -> Order | ReadBack:
+    def _order(self, task: Task) -> ReadRequest | ReadBack:
         """Return what to read, or why it is not read. The agent's own rights are not the job's: they must not read for it."""
         settings, me = self.settings, os.geteuid()
         if not settings.roots and os.environ.get("KUBERNETES_SERVICE_HOST"):
@@ -120,7 +120,7 @@ class Verifier:
             return ReadBack("unreachable", f"an agent of user {me} does not read files for user {task.uid}")
         if task.checkpoint.bytes > settings.max_bytes:
             return ReadBack("unverifiable", f"it has {task.checkpoint.bytes} bytes, checkpoints.max_bytes is {settings.max_bytes}")
-        return Order(
+        return ReadRequest(
             task.checkpoint.reference,
             mapped(task.checkpoint.reference, settings.paths),
             task.checkpoint.manifests,
@@ -180,7 +180,7 @@ def mapped(path: str, paths: dict[str, str]) -> str:
     return path
 
 
-def in_a_process(order: Order, stop: threading.Event) -> ReadBack | None:
+def in_a_process(order: ReadRequest, stop: threading.Event) -> ReadBack | None:
     """Carry out an order by `reader_process`, in a process of its own; None if `stop` was set meanwhile."""
     packages = (tachoscope_node, tachoscope_core, msgspec)
     places = dict.fromkeys(str(Path(str(package.__file__)).parents[1]) for package in packages)

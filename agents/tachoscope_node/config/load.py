@@ -12,7 +12,7 @@ import msgspec
 
 from tachoscope_core import located_yaml
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.located_yaml import Plain
+from tachoscope_core.located_yaml import PlainDocument
 from tachoscope_node.config import checks
 from tachoscope_node.config import nccl as nccl_settings
 from tachoscope_node.config.device_filter import DEFAULT_FILTERS, DeviceFilter
@@ -61,7 +61,7 @@ def load(path: Path | None, *, look: bool = False, **changes: object) -> Config:
         TachoscopeError: with every fault of the file, each with its key, value and the way out.
     """
     where = str(path) if path else "the command line"
-    document = located_yaml.plain(path, secret=True) if path else Plain(Path(), None, {})
+    document = located_yaml.plain(path, secret=True) if path else PlainDocument(Path(), None, {})
     data = _keys_and_values(document)
     for key, value in changes.items():
         if value is not None:
@@ -74,7 +74,7 @@ def load(path: Path | None, *, look: bool = False, **changes: object) -> Config:
     return config
 
 
-def _placed(fault: str, document: Plain) -> str:
+def _placed(fault: str, document: PlainDocument) -> str:
     """Return a fault, which begins with its key, with the line of that key; what the command line says has none."""
     line = document.line(fault.partition(":")[0])
     return f"line {line}: {fault}" if line else fault
@@ -93,7 +93,7 @@ def _or_empty(section: object) -> object:
     return {} if section is None else section
 
 
-def _keys_and_values(document: Plain) -> dict[str, Any]:
+def _keys_and_values(document: PlainDocument) -> dict[str, Any]:
     if document.data is None:
         return {}
     if not isinstance(document.data, dict):

@@ -34,7 +34,7 @@ class Gpu:
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
+class GpuProcess:
     """A process that computes on a GPU. memory_bytes: None where the driver does not tell, as in containers."""
 
     pid: int
@@ -58,7 +58,7 @@ class Reading:
     fault: str = ""
     detail: str = ""
     values: Mapping[str, Mapping[Labels, float]] = field(default_factory=dict)
-    processes: tuple[Process, ...] | None = None
+    processes: tuple[GpuProcess, ...] | None = None
     seconds: float = 0.0
     source: str = "nvml"
     at: float = 0.0

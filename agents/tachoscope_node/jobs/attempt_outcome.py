@@ -14,7 +14,7 @@ import msgspec
 
 from tachoscope_core.metrics.training import ENDS
 from tachoscope_core.records import records
-from tachoscope_node.jobs.state import Ending, Job, Rank
+from tachoscope_node.jobs.state import AttemptEnding, Job, Rank
 
 WAIT_SECONDS = 30.0
 """So long a failure may wait for its cause: the kernel log and the driver are asked once in a while."""
@@ -42,7 +42,7 @@ CODE_ERRORS = frozenset(
 """What neither a device, a network nor a disk makes Python raise. RuntimeError is none: torch raises it for all three."""
 
 
-class Ended(msgspec.Struct):
+class EndedAttempt(msgspec.Struct):
     """An attempt that ended, and is to be counted.
 
     Attributes:
@@ -68,17 +68,17 @@ def judged(job: Job, record: records.Record) -> None:
             job.ending.told = True
 
 
-def close(job: Job, at: float) -> Ended | None:
+def close(job: Job, at: float) -> EndedAttempt | None:
     """End a job's attempt; return it if it counts here: on the node of its rank 0 only, so that each counts once."""
-    ending, job.ending = job.ending, Ending()
+    ending, job.ending = job.ending, AttemptEnding()
     ranks = [rank for rank in job.ranks.values() if rank.attempt == job.attempt]
     if all(rank.rank for rank in ranks):
         return None
     result, cause = _verdict(ending, ranks, job.attempt)
-    return Ended(at, ending.since, sorted({rank.gpu_uuid for rank in ranks if rank.gpu_uuid}), result, cause)
+    return EndedAttempt(at, ending.since, sorted({rank.gpu_uuid for rank in ranks if rank.gpu_uuid}), result, cause)
 
 
-def _verdict(ending: Ending, ranks: list[Rank], attempt: int) -> tuple[str, str]:
+def _verdict(ending: AttemptEnding, ranks: list[Rank], attempt: int) -> tuple[str, str]:
     """Return result and cause, before the node is asked what it knows of itself."""
     status = ending.status or ("completed" if all(rank.ended == "left" for rank in ranks) else "failed")
     if ending.told:
@@ -98,9 +98,9 @@ class Finished(msgspec.Struct):
     counts: dict[str, dict[str, int]] = msgspec.field(
         default_factory=lambda: {result: dict.fromkeys(causes, 0) for result, causes in ENDS.items()}
     )
-    waiting: list[Ended] = []
+    waiting: list[EndedAttempt] = []
 
-    def count(self, now: float, by_host: Callable[[Ended], bool]) -> bool:
+    def count(self, now: float, by_host: Callable[[EndedAttempt], bool]) -> bool:
         """Count those of which no more will become known; say whether there were any.
 
         Args:

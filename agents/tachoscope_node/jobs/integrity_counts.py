@@ -13,7 +13,7 @@ _MAX_CHECKSUM = 64
 _DIFFERS = "checksum"
 
 
-class Checked(msgspec.Struct):
+class CheckedStep(msgspec.Struct):
     """A step that was checked: checksums by rank, of those whose numbers are finite, and the kinds that were found."""
 
     sums: dict[int, str] = {}
@@ -31,7 +31,7 @@ class Integrity(msgspec.Struct):
     events: dict[str, int] = msgspec.field(default_factory=lambda: dict.fromkeys(INTEGRITY_KINDS, 0))
     attempt: int = -1
     alike: bool = False
-    steps: dict[int, Checked] = {}
+    steps: dict[int, CheckedStep] = {}
 
     def add_event(self, event: IntegrityEvent) -> None:
         """Take what a rank's check found, or that it found nothing."""
@@ -39,7 +39,7 @@ class Integrity(msgspec.Struct):
             return
         if event.attempt > self.attempt:
             self.attempt, self.alike, self.steps = event.attempt, False, {}
-        checked = self.steps.setdefault(event.step, Checked())
+        checked = self.steps.setdefault(event.step, CheckedStep())
         if len(self.steps) > MAX_STEPS:
             del self.steps[min(self.steps)]
         for kind in event.not_finite:
@@ -53,7 +53,7 @@ class Integrity(msgspec.Struct):
         elif len(sums) > 1 and len(set(sums)) == 1:
             self.alike = True
 
-    def _count(self, checked: Checked, kind: str) -> None:
+    def _count(self, checked: CheckedStep, kind: str) -> None:
         if kind not in checked.found:
             checked.found.append(kind)
             self.events[kind] += 1

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from tachoscope_core.metrics import training as names
 from tachoscope_node.jobs.registry import Job, Rank
-from tachoscope_node.services.registry import Services
+from tachoscope_node.services.registry import ServiceRegistry
 from tachoscope_service.metrics.buckets import Buckets
 from tachoscope_service.metrics.family import Family, Histogram, Point
 
@@ -99,7 +99,7 @@ def _dropped(job: Job) -> float:
     return float(sum(rank.dropped_before + rank.dropped for rank in job.ranks.values()))
 
 
-def trainings(jobs: Iterable[Job], services: Services) -> list[Job]:
+def trainings(jobs: Iterable[Job], services: ServiceRegistry) -> list[Job]:
     """Return the jobs but those of launchers that launched a service, and no rank."""
     places = {process.directory for service in services.services.values() for process in service.processes.values()}
     return [job for job in jobs if job.ranks or job.directory not in places]

@@ -11,7 +11,7 @@ from tachoscope_node.jobs.standin_launcher import StandInLauncher
 from tachoscope_node.spool.follower import Directory
 
 
-class Notices:
+class PreemptionRelay:
     """Passes each notice on once to each job, also to one that is started while it stands.
 
     Args:

@@ -19,13 +19,13 @@ from tachoscope_node.common.shares import has_room
 from tachoscope_node.config.settings import Limits
 from tachoscope_node.jobs import attempt_outcome, open_steps
 from tachoscope_node.jobs import time_accounting as account
-from tachoscope_node.jobs.attempt_outcome import Ended, Finished
+from tachoscope_node.jobs.attempt_outcome import EndedAttempt, Finished
 from tachoscope_node.jobs.integrity_counts import Integrity
 from tachoscope_node.jobs.state import RECENT_STEPS, Job, Rank, layout_of
 from tachoscope_node.jobs.step_attribution import Clocks, attribute, data_wait_ratio, data_wait_seconds
 from tachoscope_node.jobs.step_baseline import Regularity
 from tachoscope_node.services import registry as live_services
-from tachoscope_node.services.registry import Services
+from tachoscope_node.services.registry import ServiceRegistry
 from tachoscope_node.services.state import Service
 from tachoscope_node.spool.owners import AGENT_DIRECTORY
 
@@ -38,10 +38,10 @@ TAKEN_OVER_SECONDS = 60.0
 """Another process may say that it is a rank when the one before ended, or wrote nothing for this long."""
 
 
-__all__ = ["Job", "Live", "Rank"]
+__all__ = ["Job", "JobRegistry", "Rank"]
 
 
-class Live:
+class JobRegistry:
     """The jobs, and how many records were taken and left out, by reason.
 
     Args:
@@ -70,7 +70,7 @@ class Live:
         self.jobs: dict[str, Job] = jobs if jobs is not None else {}
         self.records = 0
         self.rejected: Counter[str] = Counter()
-        self.services = Services(self.rejected, services, owner=owner)
+        self.services = ServiceRegistry(self.rejected, services, owner=owner)
         self.shard_records: list[records.ShardRead | records.ShardFailed] = []
         self._shard_records_held: Counter[Owner | None] = Counter()
         self.finished = finished if finished is not None else Finished()
@@ -179,7 +179,9 @@ class Live:
                 job.launcher, job.released = "", at
                 self._idle_if_ended(job, now)
 
-    def count_ends(self, now: float, by_host: Callable[[Ended], bool], all_read: Callable[[str], bool] = lambda _: True) -> bool:
+    def count_ends(
+        self, now: float, by_host: Callable[[EndedAttempt], bool], all_read: Callable[[str], bool] = lambda _: True
+    ) -> bool:
         """Count the attempts that ended; say whether anything changed.
 
         Args:

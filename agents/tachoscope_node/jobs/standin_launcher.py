@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tachoscope.preemption import notice_file
-from tachoscope.supervisor.job_watch import JobWatch, Process
+from tachoscope.supervisor.job_watch import JobWatch, WatchedProcess
 from tachoscope.supervisor.records import OutsideRecords
 from tachoscope_core.records import records
 from tachoscope_node.jobs import attempt_outcome
-from tachoscope_node.jobs.registry import Job, Live, Rank
+from tachoscope_node.jobs.registry import Job, JobRegistry, Rank
 from tachoscope_node.spool.owners import AGENT_DIRECTORY
 
 SETTLE_SECONDS = 2.0
@@ -28,7 +28,7 @@ RESTART_SECONDS = 120.0
 
 
 @dataclass(eq=False)
-class _Held:
+class _HeldJob:
     records: OutsideRecords
     watch: JobWatch
     ended: dict[int, str] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class StandInLauncher:
 
     def __init__(
         self,
-        live: Live,
+        live: JobRegistry,
         root: Path,
         host: str,
         *,
@@ -61,7 +61,7 @@ class StandInLauncher:
         self._log = log
         self._clock = clock
         self._unix_clock = unix_clock
-        self._held: dict[str, _Held] = {}
+        self._held: dict[str, _HeldJob] = {}
         self._seen: dict[str, float] = {}
         self._closed = False
         for job in live.jobs.values():
@@ -111,7 +111,7 @@ class StandInLauncher:
         for rank in running:
             watch.add(_process(rank, now, unix_seconds), [wall for wall, _ in rank.recent])
         began = min((rank.began for rank in running if rank.began is not None), default=None)
-        held = self._held[job.name] = _Held(self._records(job), watch)
+        held = self._held[job.name] = _HeldJob(self._records(job), watch)
         held.records.write(
             records.JobStarted,
             world_size=0,
@@ -124,7 +124,7 @@ class StandInLauncher:
         attempt = min((rank.attempt for rank in job.running()), default=0)
         return OutsideRecords(self.directory, job.name, attempt, host=self._host)
 
-    def _judge(self, name: str, held: _Held, now: float, unix_seconds: float) -> None:
+    def _judge(self, name: str, held: _HeldJob, now: float, unix_seconds: float) -> None:
         held.watch.saw_alive(unix_seconds)
         for event in held.watch.new_events(now):
             if event.kind is not None:
@@ -178,9 +178,9 @@ def _works(job: Job) -> bool:
     return any(job.released is None or rank.last_record > job.released + 1.0 for rank in job.running())
 
 
-def _process(rank: Rank, now: float, unix_seconds: float) -> Process:
+def _process(rank: Rank, now: float, unix_seconds: float) -> WatchedProcess:
     step_time = unix_seconds - (now - rank.last_end) if rank.last_end is not None else 0.0
-    return Process(
+    return WatchedProcess(
         rank.writer,
         rank.rank,
         rank.attempt,

@@ -28,7 +28,7 @@ MAX_LAYOUT = 1 << 16
 """Ranks of a job whose parallel dimensions are looked at: their groups are listed rank by rank."""
 
 
-class Ending(msgspec.Struct):
+class AttemptEnding(msgspec.Struct):
     """What was heard of the end of a job's attempt.
 
     Attributes:
@@ -146,7 +146,7 @@ class Job(msgspec.Struct):
     regularity: Regularity = msgspec.field(default_factory=Regularity)
     integrity: Integrity | None = None
     hangs: int = 0
-    ending: Ending = msgspec.field(default_factory=Ending)
+    ending: AttemptEnding = msgspec.field(default_factory=AttemptEnding)
 
     def running(self) -> list[Rank]:
         """Return the ranks that have not ended."""

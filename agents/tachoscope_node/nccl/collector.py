@@ -20,7 +20,7 @@ from tachoscope_node.nccl.details import Details, Write, sampled
 from tachoscope_node.nccl.files import Files
 from tachoscope_node.nccl.groups import Groups, Member, Members
 from tachoscope_node.nccl.line import ImplausibleError, Operation, bandwidth_differs, bus_bytes, parse
-from tachoscope_node.nccl.sums import Sums
+from tachoscope_node.nccl.sums import NcclSums
 from tachoscope_service.metrics.family import Family
 
 _MOST_SECONDS_AT_ONCE = 3.0
@@ -72,7 +72,7 @@ class NcclCollector:
         self._files = Files(settings.inspector, _load(state), log)
         self._saved = self._files.positions()
         self._groups = Groups(members)
-        self._sums = Sums()
+        self._sums = NcclSums()
         self._details = Details(write, self._groups, clock=clock, unix_clock=unix_clock)
         self._members: dict[str, Member] = {}
         self._outcomes: Counter[str] = Counter(dict.fromkeys(names.LINE_OUTCOMES, 0))

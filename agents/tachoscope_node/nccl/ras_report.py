@@ -102,7 +102,7 @@ def is_safe(version: str) -> bool:
 
 
 @dataclass(slots=True)
-class _Known:
+class _KnownCommunicator:
     """A communicator over the answers. unchanged: answers in a row in which its ranks disagree as in the one before."""
 
     counts: int = 0
@@ -121,7 +121,7 @@ class Communicators:
 
     def __init__(self, hung_polls: int) -> None:
         self._hung_polls = hung_polls
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _KnownCommunicator] = {}
 
     def add_report(self, report: Report) -> list[str]:
         """Take an answer; return a sentence for each communicator that fell into, or came out of, a state that is worth one."""
@@ -129,7 +129,7 @@ class Communicators:
         for known in self._known.values():
             known.unseen += 1
         for communicator in report.communicators[:MAX_COMMUNICATORS]:
-            known = self._known.setdefault(communicator.key, _Known())
+            known = self._known.setdefault(communicator.key, _KnownCommunicator())
             known.unseen = 0
             self._move(known, communicator)
             before, known.state = known.state, _state(communicator, hung=known.unchanged >= self._hung_polls)
@@ -141,7 +141,7 @@ class Communicators:
         self._known = {key: known for key, known in self._known.items() if known.unseen < FORGET_ANSWERS}
         return sentences
 
-    def _move(self, known: _Known, communicator: Communicator) -> None:
+    def _move(self, known: _KnownCommunicator, communicator: Communicator) -> None:
         counts = hash(tuple((rank.rank, *sorted(rank.collective_counts.items())) for rank in communicator.ranks))
         known.unchanged = known.unchanged + 1 if disagree(communicator) and counts == known.counts else 0
         known.counts = counts

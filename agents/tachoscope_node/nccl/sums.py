@@ -24,7 +24,7 @@ class _Sum:
     last: float = 0.0
 
 
-class Sums:
+class NcclSums:
     """The sums of the node, from when the agent was started."""
 
     def __init__(self) -> None:

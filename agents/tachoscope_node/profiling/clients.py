@@ -19,7 +19,7 @@ _MAX_RANK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Who:
+class ClientProcess:
     """A process.
 
     Attributes:
@@ -55,7 +55,7 @@ class UnknownError(Exception):
     """It cannot be determined what a process is; the message says why."""
 
 
-def identify(proc: Path, sender: Sender, known: Mapping[int, KnownProcess], directory: Path | None = None) -> Who:
+def identify(proc: Path, sender: Sender, known: Mapping[int, KnownProcess], directory: Path | None = None) -> ClientProcess:
     """Return who a process is.
 
     Args:
@@ -86,7 +86,7 @@ def identify(proc: Path, sender: Sender, known: Mapping[int, KnownProcess], dire
         raise UnknownError(f"it cannot be rank {number} of {world}")
     has_rank = rank is not None or told is not None
     seen_as = environ.get("KINETO_IPC_SOCKET_DIR", "")
-    return Who(sender.pid, sender.uid, parent, began, job, number, world, has_rank, directory, seen_as)
+    return ClientProcess(sender.pid, sender.uid, parent, began, job, number, world, has_rank, directory, seen_as)
 
 
 def _environment(folder: Path) -> dict[str, str]:
@@ -120,15 +120,15 @@ class Clients:
         self.known = known
         self._clock = clock
         self._lock = threading.Lock()
-        self._heard: dict[int, tuple[float, Who | UnknownError]] = {}
+        self._heard: dict[int, tuple[float, ClientProcess | UnknownError]] = {}
 
-    def identify(self, sender: Sender, directory: Path | None = None) -> Who | UnknownError:
+    def identify(self, sender: Sender, directory: Path | None = None) -> ClientProcess | UnknownError:
         """Note that a process asked; return who it is. One whose rank is known is not looked at again."""
         now = self._clock()
         with self._lock:
             found = self._heard.get(sender.pid, (0.0, None))[1]
             self._drop(now)
-        if not isinstance(found, Who) or not found.has_rank or not self._same(found, sender):
+        if not isinstance(found, ClientProcess) or not found.has_rank or not self._same(found, sender):
             try:
                 found = identify(self._proc, sender, self.known(), directory)
             except UnknownError as error:
@@ -138,7 +138,7 @@ class Clients:
                 self._heard[sender.pid] = (now, found)
         return found
 
-    def _same(self, who: Who, sender: Sender) -> bool:
+    def _same(self, who: ClientProcess, sender: Sender) -> bool:
         return who.uid == sender.uid and began(self._proc, who.pid) == who.began
 
     def _drop(self, now: float) -> None:
@@ -150,14 +150,14 @@ class Clients:
         with self._lock:
             return {pid: str(found) for pid, (_, found) in self._heard.items() if isinstance(found, UnknownError)}
 
-    def jobs(self) -> dict[str, dict[int, Who]]:
+    def jobs(self) -> dict[str, dict[int, ClientProcess]]:
         """Return the processes by job and rank; a job's are one user's, that of the process first heard."""
         with self._lock:
             self._drop(self._clock())
-            found = [who for _, who in self._heard.values() if isinstance(who, Who)]
+            found = [who for _, who in self._heard.values() if isinstance(who, ClientProcess)]
         by_pid = {who.pid: who for who in found}
         launchers = {who.parent for who in found if who.has_rank}
-        jobs: dict[str, dict[int, Who]] = {}
+        jobs: dict[str, dict[int, ClientProcess]] = {}
         owners: dict[str, int] = {}
         for who in sorted(found, key=lambda who: (not who.has_rank, who.began, who.pid)):
             if owners.setdefault(who.job, who.uid) != who.uid or _is_helper(who, by_pid):
@@ -167,7 +167,7 @@ class Clients:
         return jobs
 
 
-def _is_helper(who: Who, others: Mapping[int, Who]) -> bool:
+def _is_helper(who: ClientProcess, others: Mapping[int, ClientProcess]) -> bool:
     """Return whether a process was started by another of the same rank, as loader workers are: they inherit its environment."""
     parent = others.get(who.parent)
     return parent is not None and (parent.job, parent.rank, parent.has_rank) == (who.job, who.rank, who.has_rank)

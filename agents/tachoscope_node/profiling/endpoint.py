@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.net.kineto_protocol import ABSTRACT, MAX_BYTES, NAME, Asked, NotUnderstoodError, answer, parse
+from tachoscope_core.net.kineto_protocol import ABSTRACT, MAX_BYTES, NAME, NotUnderstoodError, ProfileQuery, answer, parse
 
 MOST_PER_SECOND = 1000
 """Datagrams that are answered; the rest waits in the kernel, and then with who sends."""
@@ -51,7 +51,7 @@ class Endpoint:
         TachoscopeError: the socket cannot be made, or another daemon has it.
     """
 
-    def __init__(self, directory: Path | None, decide: Callable[[Asked, Sender], str]) -> None:
+    def __init__(self, directory: Path | None, decide: Callable[[ProfileQuery, Sender], str]) -> None:
         self.directory = directory
         self.refused: Counter[str] = Counter()
         self._decide = decide

@@ -11,12 +11,12 @@ from tachoscope_core.storage import traces as stored_traces
 from tachoscope_core.storage.profile_requests import RankState, Request, State
 from tachoscope_core.storage.store import Store
 from tachoscope_node.profiling import folders
-from tachoscope_node.profiling.clients import Who
+from tachoscope_node.profiling.clients import ClientProcess
 from tachoscope_node.profiling.trace_text import write_tagged
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RecordingPlace:
     """Where a recording takes place.
 
     Attributes:
@@ -35,10 +35,10 @@ class Place:
 
 
 @dataclass(slots=True)
-class Part:
+class RankRecording:
     """What one rank does. `descriptor`: of its whole trace. `ends`: when its optimizer had stepped in it, in seconds."""
 
-    who: Who
+    who: ClientProcess
     state: State = "waiting"
     reason: str = ""
     folder: Path | None = None
@@ -55,7 +55,7 @@ class Part:
         """Give up, and say why."""
         self.state, self.reason = "failed", reason
 
-    def folder_of(self, place: Place, name: str) -> Path:
+    def folder_of(self, place: RecordingPlace, name: str) -> Path:
         """Make a folder for the rank's next trace.
 
         Raises:
@@ -68,7 +68,7 @@ class Part:
             raise TachoscopeError(reason)
         return folders.make(root, name, self.who.uid)
 
-    def keep(self, request: Request, place: Place) -> None:
+    def keep(self, request: Request, place: RecordingPlace) -> None:
         """Put the trace into the store, with what it does not tell itself."""
         assert self.descriptor is not None, "it was recorded"
         name = f"rank-{self.who.rank:04d}.json.gz"
@@ -99,7 +99,7 @@ class Part:
         finally:
             copy.unlink(missing_ok=True)
 
-    def state(self) -> RankState:
+    def rank_state(self) -> RankState:
         """Return what is said of the rank."""
         return RankState(
             rank=self.who.rank,

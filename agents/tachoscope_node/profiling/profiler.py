@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.net.kineto_protocol import Asked
+from tachoscope_core.net.kineto_protocol import ProfileQuery
 from tachoscope_core.storage import profile_requests
 from tachoscope_core.storage.profile_requests import EXPIRY_SECONDS, Request
 from tachoscope_core.storage.store import Store
 from tachoscope_node.profiling.automatic import Automatic
-from tachoscope_node.profiling.clients import Clients, KnownProcess, Who
+from tachoscope_node.profiling.clients import ClientProcess, Clients, KnownProcess
 from tachoscope_node.profiling.endpoint import Endpoint, Sender
 from tachoscope_node.profiling.limits import refusal
-from tachoscope_node.profiling.parts import Place
+from tachoscope_node.profiling.parts import RecordingPlace
 from tachoscope_node.profiling.recording import Recording
 from tachoscope_service.common.log import Log
 
@@ -67,7 +67,7 @@ class Profiler:
         self._automatic = automatic
         look = _LOOK_SECONDS if store.local else _LOOK_REMOTE_SECONDS
         self._look_seconds = look
-        self._place = Place(
+        self._place = RecordingPlace(
             store=store,
             node=node,
             proc=proc,
@@ -151,14 +151,14 @@ class Profiler:
             except (TachoscopeError, OSError) as error:
                 self._log.info(f"profiles on demand: {error}")
 
-    def _answer(self, directory: Path | None, asked: Asked, sender: Sender) -> str:
+    def _answer(self, directory: Path | None, asked: ProfileQuery, sender: Sender) -> str:
         who = self.clients.identify(sender, directory)
-        if not isinstance(who, Who) or not asked.idle:
+        if not isinstance(who, ClientProcess) or not asked.idle:
             return ""
         recording = self._recordings.get(who.job)
         return recording.order(who, self._clock()) if recording is not None else ""
 
-    def _tell_of(self, jobs: Mapping[str, Mapping[int, Who]]) -> None:
+    def _tell_of(self, jobs: Mapping[str, Mapping[int, ClientProcess]]) -> None:
         """Log once under which name a job can be profiled, if the user did not choose the name."""
         new = {(job, rank) for job, ranks in jobs.items() for rank in ranks} - self._told
         for job in sorted({job for job, _ in new}):
@@ -166,7 +166,7 @@ class Profiler:
             self._log.info(f"job {job} can be profiled on demand, ranks {ranks}: tachoscope profile --job {job} --steps 5")
         self._told = (self._told | new) if len(self._told) < _MAX_SEEN else set(new)
 
-    def _look(self, job: str, ranks: Mapping[int, Who]) -> None:
+    def _look(self, job: str, ranks: Mapping[int, ClientProcess]) -> None:
         now = self._clock()
         if now < self._look_at.get(job, 0.0) or job in self._recordings:
             return
@@ -183,7 +183,7 @@ class Profiler:
             if now - request.asked_at <= EXPIRY_SECONDS:
                 self._accept_request(request, ranks, now)
 
-    def _accept_request(self, request: Request, ranks: Mapping[int, Who], now: float) -> None:
+    def _accept_request(self, request: Request, ranks: Mapping[int, ClientProcess], now: float) -> None:
         recording = Recording(request, ranks, self._place, now=now)
         if recording.leads:
             reason = refusal(

@@ -15,8 +15,8 @@ from tachoscope_core.net.kineto_protocol import configuration
 from tachoscope_core.storage import profile_requests
 from tachoscope_core.storage.profile_requests import HostState, Pass, Plan, RankState, Request
 from tachoscope_node.profiling import folders
-from tachoscope_node.profiling.clients import Who, began
-from tachoscope_node.profiling.parts import Part, Place
+from tachoscope_node.profiling.clients import ClientProcess, began
+from tachoscope_node.profiling.parts import RankRecording, RecordingPlace
 from tachoscope_node.profiling.trace_text import step_ends
 
 LATEST_SECONDS = 6.5
@@ -36,10 +36,10 @@ class Recording:
         finished: nothing is left to do. plan: None while the agent of rank 0 has not decided.
     """
 
-    def __init__(self, request: Request, ranks: Mapping[int, Who], place: Place, *, now: float) -> None:
+    def __init__(self, request: Request, ranks: Mapping[int, ClientProcess], place: RecordingPlace, *, now: float) -> None:
         self.request = request
         self.place = place
-        self.parts = {rank: Part(who) for rank, who in sorted(ranks.items())}
+        self.parts = {rank: RankRecording(who) for rank, who in sorted(ranks.items())}
         self.plan: Plan | None = None
         self.finished = False
         self.leads = 0 in ranks
@@ -51,7 +51,7 @@ class Recording:
 
     # --- what a process is told -------------------------------------------------------------------------------------------
 
-    def order(self, who: Who, now: float) -> str:
+    def order(self, who: ClientProcess, now: float) -> str:
         """Return the configuration for a process that asks and has nothing else to record; empty: none."""
         with self._lock:
             part = self.parts.get(who.rank)
@@ -209,7 +209,7 @@ class Recording:
                 part.keep(self.request, self.place)
 
     def _tell(self, now: float) -> None:
-        ranks = tuple(part.state() for part in self.parts.values())
+        ranks = tuple(part.rank_state() for part in self.parts.values())
         if ranks != self._told:
             profile_requests.write_host(self.place.store, self.request, HostState(host=self.place.node, updated=now, ranks=ranks))
             self._told = ranks

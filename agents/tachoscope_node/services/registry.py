@@ -50,7 +50,7 @@ def of_service(record: records.AnyRecord) -> ServiceRecord | None:
     return record if is_beat else None  # type: ignore[return-value]
 
 
-class Services:
+class ServiceRegistry:
     """The services of the node. `rejected` counts what is left out, by reason."""
 
     def __init__(

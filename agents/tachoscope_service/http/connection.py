@@ -61,7 +61,7 @@ class Connection(TransportProtocol):
         """Give the client time for its first request."""
         self.within(self.limits.head_seconds, self.too_slow)
 
-    def data_received(self, data: bytes) -> None:
+    def on_data(self, data: bytes) -> None:
         """Take in what the client said."""
         self._http.feed(data)
         self._advance()
@@ -70,7 +70,7 @@ class Connection(TransportProtocol):
         """Count a client that was sent away."""
         self._host.count(reason)
 
-    def closed(self) -> None:
+    def on_closed(self) -> None:
         """Leave the server's list."""
         self._host.forget(self)
 

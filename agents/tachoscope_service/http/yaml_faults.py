@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tachoscope_core.located_yaml import Plain
+from tachoscope_core.located_yaml import PlainDocument
 
 _log = logging.getLogger(__name__)
 
@@ -21,7 +21,7 @@ class Reader:
         faults: each with the file, the key, the offending value and the way out.
     """
 
-    def __init__(self, document: Plain) -> None:
+    def __init__(self, document: PlainDocument) -> None:
         self.document = document
         self.file = document.path
         self.files: list[Path] = []

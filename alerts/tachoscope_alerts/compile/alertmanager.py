@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, get_args
 
 from tachoscope_alerts.spec.burn_rate_windows import DAY, HOUR, Timing, duration
-from tachoscope_alerts.spec.policy import Owner, Policy, Receiver
+from tachoscope_alerts.spec.policy import Policy, Receiver, Team
 from tachoscope_alerts.spec.slo import Severity, Slo
 from tachoscope_core.metrics.metric import IDENTITY, WORKLOADS
 
@@ -111,7 +111,7 @@ def _route(policy: Policy, severity: Severity, timing: Timing) -> dict[str, Any]
     }
 
 
-def _route_of_owner(policy: Policy, owner: Owner, severity: Severity) -> dict[str, Any]:
+def _route_of_owner(policy: Policy, owner: Team, severity: Severity) -> dict[str, Any]:
     route: dict[str, Any] = {"matchers": [f'owner="{owner.name}"'], "receiver": _name(owner.name, severity)}
     muted = [window.name for window in policy.maintenance if owner.name in window.owners and severity in window.severities]
     return {**route, "mute_time_intervals": muted} if muted else route

@@ -166,11 +166,11 @@ def _event(item: Value, group: str) -> EventAlert:
         area=_one_of(place["area"], _AREAS),
         owner=place["owner"].word(),
         slo=_text(parts, "slo"),
-        expr=_text(place["expr"]),
+        expr=_stripped_text(place["expr"]),
         for_seconds=_seconds(parts, "for", 0.0),
         keep_firing_for_seconds=_seconds(parts, "keep_firing_for", KEEP_FIRING_SECONDS),
-        summary=" ".join(_text(place["summary"]).split()),
-        description=" ".join(_text(place["description"]).split()),
+        summary=" ".join(_stripped_text(place["summary"]).split()),
+        description=" ".join(_stripped_text(place["description"]).split()),
         dashboard=_text(parts, "dashboard"),
         source=source.text(),
         tests=_tests(place["tests"], _one_of(place["severity"], _SEVERITIES)),
@@ -225,7 +225,7 @@ def _labels(value: Value | None, own: frozenset[str]) -> dict[str, str]:
     return found
 
 
-def _text(value: Value) -> str:
+def _stripped_text(value: Value) -> str:
     words = value.text().strip()
     if not words:
         raise value.error("is empty", "write it out")

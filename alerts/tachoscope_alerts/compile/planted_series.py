@@ -18,7 +18,7 @@ PlantedSeries = dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class PlantedStretch:
     """Scrapes in a row. In each `total` events are new, of these `bad` bad ones; `restart`: counters begin at 0 again."""
 
     scrapes: int
@@ -27,7 +27,7 @@ class Stretch:
     restart: bool = False
 
 
-def of_events(slo: Slo, stretches: list[Stretch], labels: Mapping[str, str] | None = None) -> list[PlantedSeries]:
+def of_events(slo: Slo, stretches: list[PlantedStretch], labels: Mapping[str, str] | None = None) -> list[PlantedSeries]:
     """Return counters of an objective on events, which have counted `stretches` one after the other.
 
     Args:
@@ -111,7 +111,7 @@ def _gauge(indicator: Slices, scrapes: int, interval: float, *, bad: bool) -> st
     return f"{number(-worse if indicator.age else worse)}x{scrapes}"
 
 
-def _counter(stretches: list[Stretch], *, bad: bool, good: bool) -> str:
+def _counter(stretches: list[PlantedStretch], *, bad: bool, good: bool) -> str:
     """Return a counter of the bad events, the good ones, or both, which begins at 0."""
     parts, value = ["0"], 0.0
     for stretch in stretches:

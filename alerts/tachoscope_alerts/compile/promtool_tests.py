@@ -12,7 +12,7 @@ from typing import Any
 from tachoscope_alerts.compile.annotations import annotations_of, filled_in
 from tachoscope_alerts.compile.event_alerts import EventAlert, tests_of
 from tachoscope_alerts.compile.event_alerts import labels_of as labels_of_event
-from tachoscope_alerts.compile.planted_series import PlantedSeries, Stretch, labels_of, of_events, of_slices
+from tachoscope_alerts.compile.planted_series import PlantedSeries, PlantedStretch, labels_of, of_events, of_slices
 from tachoscope_alerts.compile.rules import HISTORY, SUFFIXES, least_bad, windows_of
 from tachoscope_alerts.compile.sli_expressions import ERROR_RATIO, MOMENTS, SUMS, number, quoted, recorded
 from tachoscope_alerts.spec.burn_rate_windows import HOUR, RAW_LIMIT_SECONDS, Tier, Timing, duration, tiers
@@ -72,7 +72,7 @@ def _outage(slo: Slo, policy: Policy, timing: Timing) -> Block:
     if isinstance(slo.indicator, Slices):
         series = of_slices(slo, scrapes, timing.scrape, bad=True)
     else:
-        series = of_events(slo, [Stretch(scrapes, _EVENTS, _EVENTS)])
+        series = of_events(slo, [PlantedStretch(scrapes, _EVENTS, _EVENTS)])
     firing = [tier for tier in tiers(slo) if tier.severity == "page"]
     alerts = [_firing(slo, tier, policy, timing, ratio=1.0) for tier in firing]
     block = _block(f"{slo.name}: everything is bad", duration(timing.scrape), series)
@@ -103,12 +103,16 @@ def _quiet(slo: Slo, timing: Timing) -> list[Block]:
             what += ", and one that would be bad if it counted"
         return [_quiet_block(slo, what, series, timing, {at: 0.0})]
     bad = round(_EVENTS * slo.budget)
-    allowed = [Stretch(scrapes, _EVENTS, bad), Stretch(scrapes, _EVENTS, bad, restart=True), Stretch(scrapes, 0, 0)]
+    allowed = [
+        PlantedStretch(scrapes, _EVENTS, bad),
+        PlantedStretch(scrapes, _EVENTS, bad, restart=True),
+        PlantedStretch(scrapes, 0, 0),
+    ]
     what = "as many bad events as are allowed, a restart of the counters, then no events at all"
     times = {2 * at: bad / _EVENTS, 3 * at: bad / _EVENTS}
     found = [_quiet_block(slo, what, of_events(slo, allowed), timing, times, window=HOUR)]
     if slo.least_bad_events >= 2:
-        one = [Stretch(scrapes, 0, 0), Stretch(1, 1, 1), Stretch(scrapes, 0, 0)]
+        one = [PlantedStretch(scrapes, 0, 0), PlantedStretch(1, 1, 1), PlantedStretch(scrapes, 0, 0)]
         what = "a single event, which is bad"
         found.append(_quiet_block(slo, what, of_events(slo, one), timing, {at + 2 * timing.base: 1.0}))
     return found

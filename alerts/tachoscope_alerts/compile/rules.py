@@ -20,7 +20,7 @@ from tachoscope_alerts.compile.sli_expressions import (
     SUMS,
     TOTAL,
     UNMEASURED,
-    Level,
+    RecordedLevel,
     bad_events,
     budget_remaining,
     error_ratio,
@@ -119,7 +119,7 @@ def _events(slo: Slo, timing: Timing) -> list[Rule]:
     return [*found, _rule(slo, UNMEASURED, f"({unmeasured}) > 0")] if unmeasured else found
 
 
-def _sums(slo: Slo, of: Level, into: Level, seconds: float) -> list[Rule]:
+def _sums(slo: Slo, of: RecordedLevel, into: RecordedLevel, seconds: float) -> list[Rule]:
     """Return the sums of what was recorded since the last evaluation of the group, whose interval is `seconds`.
 
     The range is a millisecond shorter: Prometheus 2 takes both its ends, 3 only the later, and nothing is to be in two sums, or the

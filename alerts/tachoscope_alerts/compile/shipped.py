@@ -20,7 +20,7 @@ NO_LONGER_MEASURED = "ObjectiveNoLongerMeasured"
 
 
 @dataclass(frozen=True, slots=True)
-class Shipped:
+class ShippedObjectives:
     """Objectives, and the alerts beside them."""
 
     slos: Sequence[Slo] = ()
@@ -31,10 +31,10 @@ class Shipped:
         return {Path(path).resolve() for path in {*(slo.path for slo in self.slos), *(event.path for event in self.events)}}
 
 
-NOTHING_SHIPPED = Shipped()
+NOTHING_SHIPPED = ShippedObjectives()
 
 
-def load() -> Shipped:
+def load() -> ShippedObjectives:
     """Return what lies in `alerts/` here, or came with the package; what is not there or cannot be read is left out.
 
     Whoever checks those very files is told what is wrong with them; beside files of one's own they only say which names are taken.
@@ -47,15 +47,15 @@ def load() -> Shipped:
         found = events.load(files.path_of("events"))
     except TachoscopeError:
         pass
-    return Shipped(slos, found)
+    return ShippedObjectives(slos, found)
 
 
-def is_whole(slos: Sequence[Slo], shipped: Shipped) -> bool:
+def is_whole(slos: Sequence[Slo], shipped: ShippedObjectives) -> bool:
     """Return whether all shipped objectives are among these, as they are or changed: then the shipped alerts belong to them too."""
     return bool(shipped.slos) and {slo.name for slo in shipped.slos} <= {slo.name for slo in slos}
 
 
-def with_needed(given: Sequence[EventAlert], slos: Sequence[Slo], shipped: Shipped) -> list[EventAlert]:
+def with_needed(given: Sequence[EventAlert], slos: Sequence[Slo], shipped: ShippedObjectives) -> list[EventAlert]:
     """Return the given alerts and those that every build has: Watchdog, ObjectiveNoLongerMeasured if there is an objective, and
     ObjectiveNotMeasured if an objective needs it.
 
@@ -71,16 +71,16 @@ def with_needed(given: Sequence[EventAlert], slos: Sequence[Slo], shipped: Shipp
     return [*given, *(replace(event, group=event.alert.lower()) for event in shipped.events if event.alert in missing)]
 
 
-def left_out(slos: Sequence[Slo], given: Sequence[EventAlert], shipped: Shipped) -> Shipped:
+def left_out(slos: Sequence[Slo], given: Sequence[EventAlert], shipped: ShippedObjectives) -> ShippedObjectives:
     """Return what ships and is not among objectives and alerts, by name."""
     objectives, alerts = {slo.name for slo in slos}, {event.alert for event in given}
-    return Shipped(
+    return ShippedObjectives(
         [slo for slo in shipped.slos if slo.name not in objectives],
         [event for event in shipped.events if event.alert not in alerts],
     )
 
 
-def refuse_orphans(slos: Sequence[Slo], given: Sequence[EventAlert], shipped: Shipped) -> None:
+def refuse_orphans(slos: Sequence[Slo], given: Sequence[EventAlert], shipped: ShippedObjectives) -> None:
     """Refuse alerts beside objectives that ship and are not among these: they would fire for ever, for nothing is measured.
 
     Raises:

@@ -16,18 +16,18 @@ from tachoscope_alerts.spec.burn_rate_windows import RAW_LIMIT_SECONDS, Timing, 
 from tachoscope_alerts.spec.slo import AtMost, Comparison, Gate, MoreThan, Ratio, Selector, Slices, Slo
 
 
-class Level(NamedTuple):
+class RecordedLevel(NamedTuple):
     """Names under which bad and total events are recorded; at the default timing they say how long they are summed."""
 
     bad: str
     total: str
 
 
-MOMENTS = Level("slo:bad_events:base", "slo:total_events:base")
+MOMENTS = RecordedLevel("slo:bad_events:base", "slo:total_events:base")
 """Of the moment: every 30 s."""
-SUMS = Level("slo:bad_events:sum4m", "slo:total_events:sum4m")
+SUMS = RecordedLevel("slo:bad_events:sum4m", "slo:total_events:sum4m")
 """Of all moments since the sum before: a day is 360 of these, and would be 2,880 moments."""
-LONG_SUMS = Level("slo:bad_events:sum30m", "slo:total_events:sum30m")
+LONG_SUMS = RecordedLevel("slo:bad_events:sum30m", "slo:total_events:sum30m")
 """Of those sums: three days are 144 of these, four weeks 1,344."""
 LEVELS = (MOMENTS, SUMS, LONG_SUMS)
 LEAST_SUMS = 72
@@ -174,7 +174,7 @@ def _old_enough(series: str, timing: Timing) -> str:
     return f"(rate({series}[{window}]) and {series} offset {window})"
 
 
-def level(window_seconds: float, timing: Timing) -> Level:
+def level(window_seconds: float, timing: Timing) -> RecordedLevel:
     """Return what a window sums, whose length is given as it is without scaling: a day sums of 4 minutes, three and more of 30.
 
     The tier of three days is the first to tell only of what lasts for a day at least, so that half an hour is little to it. In a
@@ -186,12 +186,12 @@ def level(window_seconds: float, timing: Timing) -> Level:
     return MOMENTS
 
 
-def interval_of(of: Level, timing: Timing) -> float:
+def interval_of(of: RecordedLevel, timing: Timing) -> float:
     """Return the seconds between the samples of a level."""
     return {MOMENTS: timing.interval, SUMS: timing.slow_interval, LONG_SUMS: timing.budget_interval}[of]
 
 
-def error_ratio(slo: Slo, window_seconds: float, of: Level = MOMENTS) -> str:
+def error_ratio(slo: Slo, window_seconds: float, of: RecordedLevel = MOMENTS) -> str:
     """Return the ratio of bad events over a window, from the recorded events: weighted by events, none where there were none.
 
     Prometheus 2 takes both ends of a range: a window holds a moment or sum more than it is long, of bad and total alike.
@@ -199,7 +199,7 @@ def error_ratio(slo: Slo, window_seconds: float, of: Level = MOMENTS) -> str:
     return f"{summed(of.bad, slo, window_seconds)} / ({summed(of.total, slo, window_seconds)} > 0)"
 
 
-def budget_remaining(slo: Slo, period_seconds: float, of: Level = MOMENTS) -> str:
+def budget_remaining(slo: Slo, period_seconds: float, of: RecordedLevel = MOMENTS) -> str:
     """Return the part of the error budget that is left of the period, 1 of an untouched one; below 0 it is overdrawn."""
     return f"1 - ({error_ratio(slo, period_seconds, of)}) / {number(slo.budget)}"
 

@@ -26,14 +26,14 @@ _Labels = frozenset[str] | None
 """Labels that a vector may have; None: any, of a series that is not known."""
 
 
-class Fault(NamedTuple):
+class LabelFault(NamedTuple):
     """What is wrong, and the way out."""
 
     what: str
     fix: str
 
 
-def faults(expression: str, known: Catalogue) -> list[Fault]:
+def faults(expression: str, known: Catalogue) -> list[LabelFault]:
     """Return what can never be in an expression.
 
     Raises:
@@ -53,20 +53,20 @@ def labels_of(expression: str, known: Catalogue) -> frozenset[str] | None:
     return _Flow(known).labels(promql.parse(expression))
 
 
-def unknown_metric(name: str, known: Catalogue) -> Fault:
+def unknown_metric(name: str, known: Catalogue) -> LabelFault:
     """Return the fault of a metric that is in no catalogue."""
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
     instead = f"did you mean {near[0]}? Else declare" if near else "declare"
-    return Fault(f"metric {name} is in no catalogue", f"{instead} it in a catalogue of your own (--catalogue)")
+    return LabelFault(f"metric {name} is in no catalogue", f"{instead} it in a catalogue of your own (--catalogue)")
 
 
-def unknown_label(label: str, of: KnownSeries) -> Fault:
+def unknown_label(label: str, of: KnownSeries) -> LabelFault:
     """Return the fault of a label that a metric does not have."""
     there = ", ".join(sorted(of.labels)) or "none"
-    return Fault(f"{of.name} has no label {label}", f"its labels are {there}, and those of the scrape")
+    return LabelFault(f"{of.name} has no label {label}", f"its labels are {there}, and those of the scrape")
 
 
-def impossible_values(matcher: Matcher, of: KnownSeries) -> list[Fault]:
+def impossible_values(matcher: Matcher, of: KnownSeries) -> list[LabelFault]:
     """Return the faults of values that a label never has; a value in an exclusion is as wrong as elsewhere."""
     if matcher.label == "le":
         return _impossible_bound(matcher, of)
@@ -76,13 +76,13 @@ def impossible_values(matcher: Matcher, of: KnownSeries) -> list[Fault]:
     pattern = matcher.operator in {"=~", "!~"}
     wanted = matcher.value.split("|") if pattern and not re.search(r"[()]", matcher.value) else [matcher.value]
     return [
-        Fault(f"{of.name} never has {matcher.label}={value!r}", f"it is one of {', '.join(possible)}")
+        LabelFault(f"{of.name} never has {matcher.label}={value!r}", f"it is one of {', '.join(possible)}")
         for value in wanted
         if value and not any(_matches(value, one, pattern=pattern) for one in possible)
     ]
 
 
-def _impossible_bound(matcher: Matcher, of: KnownSeries) -> list[Fault]:
+def _impossible_bound(matcher: Matcher, of: KnownSeries) -> list[LabelFault]:
     """Return the faults of a bucket that there is not, or that only some write so: `le="600"` is `le="600.0"` elsewhere."""
     if not of.buckets or matcher.operator in {"!=", "!~"}:
         return []
@@ -91,10 +91,12 @@ def _impossible_bound(matcher: Matcher, of: KnownSeries) -> list[Fault]:
     chosen = [bound for bound in bounds if any(_matches(matcher.value, spelt, pattern=pattern) for spelt in spellings(bound))]
     if not chosen:
         there = ", ".join(bound_text(bound) for bound in of.buckets)
-        return [Fault(f"no bucket of {of.name} ends at {matcher.value!r}", f"its boundaries are {there}")]
+        return [LabelFault(f"no bucket of {of.name} ends at {matcher.value!r}", f"its boundaries are {there}")]
     half = [bound for bound in chosen if not all(_matches(matcher.value, spelt, pattern=pattern) for spelt in spellings(bound))]
     return [
-        Fault(f"le={matcher.value!r} misses the same bucket of exporters that write it otherwise", f"write {bound_matcher(bound)}")
+        LabelFault(
+            f"le={matcher.value!r} misses the same bucket of exporters that write it otherwise", f"write {bound_matcher(bound)}"
+        )
         for bound in half
     ]
 
@@ -121,10 +123,10 @@ class _Flow:
 
     def __init__(self, known: Catalogue) -> None:
         self.known = known
-        self.found: list[Fault] = []
+        self.found: list[LabelFault] = []
 
     def fault(self, what: str, fix: str) -> None:
-        self.found.append(Fault(what, fix))
+        self.found.append(LabelFault(what, fix))
 
     def labels(self, expression: Expression) -> _Labels:
         """Return the labels that the result may have."""

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from tachoscope_alerts.compile import sli_expressions
-from tachoscope_alerts.compile.shipped import NOTHING_SHIPPED, Shipped, is_whole, left_out
+from tachoscope_alerts.compile.shipped import NOTHING_SHIPPED, ShippedObjectives, is_whole, left_out
 from tachoscope_alerts.compile.sli_expressions import number
 from tachoscope_alerts.lint import rule_expressions
 from tachoscope_alerts.lint.catalogue import Catalogue, KnownSeries, Type
-from tachoscope_alerts.lint.label_flow import Fault, faults, impossible_values, unknown_label, unknown_metric
+from tachoscope_alerts.lint.label_flow import LabelFault, faults, impossible_values, unknown_label, unknown_metric
 from tachoscope_alerts.promql import Matcher
 from tachoscope_alerts.spec.burn_rate_windows import AIMS, DAY, FEASIBLE, LEAST_PAGING_BURN_RATE, Timing, duration, tiers
 from tachoscope_alerts.spec.slo import AtMost, MoreThan, Ratio, Selector, Slices, Slo
@@ -60,7 +60,7 @@ class Surroundings:
     owners: Collection[str]
     runbooks: Path | None
     retention_seconds: float
-    shipped: Shipped = NOTHING_SHIPPED
+    shipped: ShippedObjectives = NOTHING_SHIPPED
 
 
 def check(slos: Sequence[Slo], events: Sequence[EventAlert], around: Surroundings) -> list[Problem]:
@@ -102,7 +102,7 @@ def _line(of: Slo | EventAlert, at: str) -> int:
     return of.lines.get(at, of.line) if isinstance(of, Slo) else of.line
 
 
-def _names(slos: Sequence[Slo], events: Sequence[EventAlert], shipped: Shipped) -> Iterator[Problem]:
+def _names(slos: Sequence[Slo], events: Sequence[EventAlert], shipped: ShippedObjectives) -> Iterator[Problem]:
     """Yield names that are given twice: of objectives, and of alerts, which name the runbook.
 
     What ships comes first, given or not, so that the error is put on what somebody wrote beside it.
@@ -123,7 +123,7 @@ def _names(slos: Sequence[Slo], events: Sequence[EventAlert], shipped: Shipped) 
                 yield _error(other, f"{what} {name} is there already, at {first.path}:{_line(first, what)}", fix, what)
 
 
-def _replaced(slos: Sequence[Slo], shipped: Shipped) -> Iterator[Problem]:
+def _replaced(slos: Sequence[Slo], shipped: ShippedObjectives) -> Iterator[Problem]:
     """Yield objectives by the name of one that ships: both in one Prometheus would be one objective, of which nothing is right."""
     if is_whole(slos, shipped):  # the shipped ones, changed maybe: there is no other beside them
         return
@@ -151,7 +151,7 @@ def _people(of: Slo | EventAlert, around: Surroundings) -> Iterator[Problem]:
         yield _error(of, f"the runbook of {of.alert} has {unfinished} lines with TODO", f"finish {page}", "alert")
 
 
-def _faulty(of: Slo | EventAlert, found: Iterable[Fault], where: str, at: str = "") -> list[Problem]:
+def _faulty(of: Slo | EventAlert, found: Iterable[LabelFault], where: str, at: str = "") -> list[Problem]:
     return [_error(of, f"{where}: {fault.what}", fault.fix, at) for fault in found]
 
 
@@ -233,10 +233,10 @@ def _lengths(slo: Slo, retention_seconds: float) -> Iterator[Problem]:
         )
 
 
-def _indicator(slo: Slo, known: Catalogue) -> Iterator[tuple[str, Fault]]:
+def _indicator(slo: Slo, known: Catalogue) -> Iterator[tuple[str, LabelFault]]:
     """Yield what in an indicator does not exist, or cannot be, each with the key at which it is written."""
     indicator = slo.indicator
-    found: list[tuple[str, Fault]] = []
+    found: list[tuple[str, LabelFault]] = []
     for part in _parts(slo):
         of = known.get(part.selector.metric)
         if of is None:
@@ -248,18 +248,18 @@ def _indicator(slo: Slo, known: Catalogue) -> Iterator[tuple[str, Fault]]:
         if not any(math.isclose(indicator.bound, bound) for bound in bounds):
             there, bound = ", ".join(map(number, bounds)), number(indicator.bound)
             what = f"no bucket of {indicator.histogram.metric} ends at {bound}"
-            found.append(("value", Fault(what, f"its boundaries are {there}")))
+            found.append(("value", LabelFault(what, f"its boundaries are {there}")))
     yield from found
     if isinstance(indicator, Ratio):
         at = f"ratioMetric.{'bad' if indicator.bad else 'good'}.metricSource.spec"
         yield from ((at, fault) for fault in _wider(indicator))
 
 
-def _of_part(part: _Part, of: KnownSeries) -> Iterator[tuple[str, Fault]]:
+def _of_part(part: _Part, of: KnownSeries) -> Iterator[tuple[str, LabelFault]]:
     """Yield what is wrong with a selector of a metric that there is."""
     if of.type != part.type:
         fix = f"name a {part.type}, or count another way (docs/guides/slos.md)"
-        yield f"{part.at}.metric", Fault(f"{of.name} is a {of.type}, not a {part.type}", fix)
+        yield f"{part.at}.metric", LabelFault(f"{of.name} is a {of.type}, not a {part.type}", fix)
     yield from ((part.kept_at, unknown_label(label, of)) for label in part.kept if not of.has(label))
     for key, chosen in (("labels", part.selector.labels), ("excluding", part.selector.excluding)):
         for label, values in chosen.items():
@@ -292,7 +292,7 @@ def _parts(slo: Slo) -> list[_Part]:
     return [_Part(one, "counter", slo.by, f"ratioMetric.{key}.metricSource.spec") for key, one in named if one is not None]
 
 
-def _wider(ratio: Ratio) -> Iterator[Fault]:
+def _wider(ratio: Ratio) -> Iterator[LabelFault]:
     """Yield labels by which more events are bad or good than are counted at all."""
     total, part = ratio.total, ratio.bad or ratio.good
     if part is None or part.metric != total.metric:
@@ -300,9 +300,11 @@ def _wider(ratio: Ratio) -> Iterator[Fault]:
     word = "bad" if ratio.bad else "good"
     for label, values in total.labels.items():
         if not set(part.labels.get(label, ())) or not set(part.labels[label]) <= set(values):
-            yield Fault(f"{word} is not limited to the {label} of total: {', '.join(values)}", f"give {word} {label} within these")
+            yield LabelFault(
+                f"{word} is not limited to the {label} of total: {', '.join(values)}", f"give {word} {label} within these"
+            )
     for label, values in total.excluding.items():
         chosen = set(part.labels.get(label, ()))
         both = sorted(chosen & set(values)) if chosen else sorted(set(values) - set(part.excluding.get(label, ())))
         if both:
-            yield Fault(f"{word} counts {label}={both[0]!r}, which total excludes", "exclude the same of both")
+            yield LabelFault(f"{word} counts {label}={both[0]!r}, which total excludes", "exclude the same of both")

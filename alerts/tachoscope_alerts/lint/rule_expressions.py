@@ -9,7 +9,7 @@ from pathlib import Path
 from tachoscope_alerts import promql
 from tachoscope_alerts.compile import sli_expressions
 from tachoscope_alerts.lint.catalogue import Catalogue
-from tachoscope_alerts.lint.label_flow import KEEPING, Fault, faults, labels_of_absent
+from tachoscope_alerts.lint.label_flow import KEEPING, LabelFault, faults, labels_of_absent
 from tachoscope_alerts.promql import Aggregation, Binary, Call, Constant, Series
 from tachoscope_alerts.spec.burn_rate_windows import FEASIBLE, RAW_LIMIT_SECONDS, duration
 from tachoscope_core.errors import TachoscopeError
@@ -24,10 +24,10 @@ class RuleFault:
     path: str
     line: int
     rule: str
-    fault: Fault
+    fault: LabelFault
 
 
-def faults_of(expression: str, known: Catalogue) -> list[Fault]:
+def faults_of(expression: str, known: Catalogue) -> list[LabelFault]:
     """Return what is wrong with an expression of a rule: all that is wrong with a query, and labels that a rule has to keep.
 
     Raises:
@@ -36,13 +36,13 @@ def faults_of(expression: str, known: Catalogue) -> list[Fault]:
     return [*faults_of_query(expression, known), *_identity(promql.parse(expression))]
 
 
-def merged_workloads(expression: str) -> list[Fault]:
+def merged_workloads(expression: str) -> list[LabelFault]:
     """Return where an expression that people look at groups or joins by a job's or service's name, and drops what tells it apart.
 
     Raises:
         TachoscopeError: it cannot be read.
     """
-    found: list[Fault] = []
+    found: list[LabelFault] = []
     for node in promql.walk(promql.parse(expression)):
         if isinstance(node, Aggregation) and not node.without and set(WORKLOADS) & set(node.labels or ()):
             # A `topk by` keeps labels, and yet chooses among all jobs of one name.
@@ -54,7 +54,7 @@ def merged_workloads(expression: str) -> list[Fault]:
     return list(dict.fromkeys(found))
 
 
-def faults_of_query(expression: str, known: Catalogue) -> list[Fault]:
+def faults_of_query(expression: str, known: Catalogue) -> list[LabelFault]:
     """Return what is wrong with an expression that people look at, such as a board's.
 
     Raises:
@@ -83,7 +83,7 @@ def _of_file(path: Path, known: Catalogue) -> Iterator[RuleFault]:
             try:
                 found = faults_of(expression.word(), known)
             except TachoscopeError as error:
-                found = [Fault(str(error), "correct the expression")]
+                found = [LabelFault(str(error), "correct the expression")]
             for fault in found:
                 yield RuleFault(str(path), rule.place.line, name.word(), fault)
 
@@ -97,16 +97,18 @@ def _rules(document: Section) -> Iterator[Section]:
             yield rule.section()
 
 
-def _long_windows(tree: promql.Expression, known: Catalogue) -> Iterator[Fault]:
+def _long_windows(tree: promql.Expression, known: Catalogue) -> Iterator[LabelFault]:
     """Yield raw series that are read over more than `RAW_LIMIT_SECONDS`: at 10,000 GPUs that costs minutes, each time."""
     for series, seconds in promql.read(tree):
         of = known.get(series.metric)
         if seconds > RAW_LIMIT_SECONDS and not (of is not None and of.recorded):
             what = f"raw series {series.metric or 'without a name'} over {duration(seconds)}"
-            yield Fault(what, f"record it over a shorter window: above {duration(RAW_LIMIT_SECONDS)} only recorded series are read")
+            yield LabelFault(
+                what, f"record it over a shorter window: above {duration(RAW_LIMIT_SECONDS)} only recorded series are read"
+            )
 
 
-def _identity(tree: promql.Expression) -> Iterator[Fault]:
+def _identity(tree: promql.Expression) -> Iterator[LabelFault]:
     """Yield where labels are dropped that tell workloads of one name apart: a healthy one would hide the fault of another."""
     for node in promql.walk(tree):
         if isinstance(node, Aggregation) and not (node.without and node.function in KEEPING):
@@ -118,7 +120,7 @@ def _identity(tree: promql.Expression) -> Iterator[Fault]:
             yield from _dropped(f"`{node.operator}`", node.matching, listed_are_dropped=node.ignoring)
 
 
-def _dropped(where: str, labels: tuple[str, ...], *, listed_are_dropped: bool) -> Iterator[Fault]:
+def _dropped(where: str, labels: tuple[str, ...], *, listed_are_dropped: bool) -> Iterator[LabelFault]:
     if listed_are_dropped:
         dropped = [label for label in IDENTITY if label in labels]
     else:
@@ -126,26 +128,26 @@ def _dropped(where: str, labels: tuple[str, ...], *, listed_are_dropped: bool) -
         dropped = [label for label in wanted if label not in labels]
     if dropped:
         what = f"{where} ({', '.join(labels)}) drops {', '.join(dropped)}: jobs or services of one name hide each other"
-        yield Fault(what, f"keep {', '.join(IDENTITY)}; of nodes {IDENTITY[0]} (docs/guides/alerting.md)")
+        yield LabelFault(what, f"keep {', '.join(IDENTITY)}; of nodes {IDENTITY[0]} (docs/guides/alerting.md)")
 
 
-def _hidden(call: Call) -> Iterator[Fault]:
+def _hidden(call: Call) -> Iterator[LabelFault]:
     """Yield an `absent` over all clusters, which a series in one of them ends, and labels that are written over."""
     function = call.function.lower()
     if function in {"absent", "absent_over_time"} and IDENTITY[0] not in labels_of_absent(call.arguments[0]):
         what = f"{function} covers all clusters: it returns nothing while one of them has a series"
-        yield Fault(what, f'select one cluster: {IDENTITY[0]}="a", or {IDENTITY[0]}="" for series without the label')
+        yield LabelFault(what, f'select one cluster: {IDENTITY[0]}="a", or {IDENTITY[0]}="" for series without the label')
     if function in {"label_replace", "label_join"} and len(call.arguments) > 1:
         written = call.arguments[1]
         if isinstance(written, Constant) and written.text in IDENTITY:
             what = f"{function} overwrites {written.text}: jobs or services of one name hide each other"
-            yield Fault(what, "write another label")
+            yield LabelFault(what, "write another label")
 
 
-def _impossible(tree: promql.Expression) -> Iterator[Fault]:
+def _impossible(tree: promql.Expression) -> Iterator[LabelFault]:
     """Yield comparisons of an error ratio with more than it can be."""
     for node in promql.walk(tree):
         if not (isinstance(node, Binary) and node.operator in {">", ">="} and isinstance(node.right, Constant)):
             continue
         if isinstance(node.left, Series) and node.left.metric == sli_expressions.ERROR_RATIO and node.right.number > FEASIBLE:
-            yield Fault(f"an error ratio above {node.right.text} hardly is or never", f"compare with at most {FEASIBLE:g}")
+            yield LabelFault(f"an error ratio above {node.right.text} hardly is or never", f"compare with at most {FEASIBLE:g}")

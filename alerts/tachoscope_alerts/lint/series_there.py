@@ -19,7 +19,7 @@ from tachoscope_core.net import prometheus as prometheus_query
 _NOT_THERE = 'nothing of it is measured there: see docs/guides/slos.md, "What is not measured"'
 
 
-class Asked(NamedTuple):
+class SeriesSource(NamedTuple):
     """Where to look for series: a Prometheus server, or one page of metrics.
 
     Attributes:
@@ -31,7 +31,7 @@ class Asked(NamedTuple):
     has: Callable[[Selector], bool] | None = None
 
 
-def of_prometheus(url: str, at: float) -> Asked:
+def of_prometheus(url: str, at: float) -> SeriesSource:
     """Return functions that query a Prometheus server; they raise TachoscopeError if it does not answer.
 
     Args:
@@ -45,20 +45,20 @@ def of_prometheus(url: str, at: float) -> Asked:
     def has(chosen: Selector) -> bool:
         return bool(prometheus_query.ask(url, f"group({selector(chosen)})", at=at))
 
-    return Asked(buckets, has)
+    return SeriesSource(buckets, has)
 
 
-def of_buckets(some: Iterable[tuple[str, Mapping[str, str]]]) -> Asked:
+def of_buckets(some: Iterable[tuple[str, Mapping[str, str]]]) -> SeriesSource:
     """Return a function that counts given buckets, each with the histogram's name and its labels, `le` included."""
     kept = list(some)
 
     def buckets(histogram: Selector) -> Mapping[float, float]:
         return Counter(float(labels["le"]) for name, labels in kept if name == histogram.metric and matches(histogram, labels))
 
-    return Asked(buckets)
+    return SeriesSource(buckets)
 
 
-def check(slos: Iterable[Slo], asked: Asked, where: str) -> list[Problem]:
+def check(slos: Iterable[Slo], asked: SeriesSource, where: str) -> list[Problem]:
     """Return the problems of series that are not there, and of thresholds that are not a boundary of the buckets that are.
 
     Args:

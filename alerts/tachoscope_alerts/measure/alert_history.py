@@ -14,7 +14,7 @@ _OF_THE_SERIES = frozenset(("__name__", "alertname", "alertstate", "severity", "
 
 
 @dataclass(frozen=True, slots=True)
-class Fired:
+class FiredSpan:
     """A time during which one alert fired, to the step of the history.
 
     Attributes:
@@ -38,7 +38,7 @@ class History:
     start: float
     end: float
     step: float
-    fired: tuple[Fired, ...]
+    fired: tuple[FiredSpan, ...]
 
 
 def history(url: str, start: float, end: float) -> History:
@@ -55,7 +55,7 @@ def history(url: str, start: float, end: float) -> History:
     return History(start, end, step, tuple(sorted(found, key=lambda one: (-one.start, one.alert))))
 
 
-def _fired(row: Mapping[str, Any], step: float, end: float) -> list[Fired]:
+def _fired(row: Mapping[str, Any], step: float, end: float) -> list[FiredSpan]:
     labels: Mapping[str, str] = row["metric"]
     times = [float(time) for time, _ in row["values"]]
     of = {name: value for name, value in labels.items() if name not in _OF_THE_SERIES}
@@ -66,4 +66,4 @@ def _fired(row: Mapping[str, Any], step: float, end: float) -> list[Fired]:
         else:
             spans.append((time - step, time))
     alert, severity, slo = (labels.get(name, "") for name in ("alertname", "severity", "slo"))
-    return [Fired(alert, severity, slo, of, begin, last, still=last > end - 1.5 * step) for begin, last in spans]
+    return [FiredSpan(alert, severity, slo, of, begin, last, still=last > end - 1.5 * step) for begin, last in spans]

@@ -24,15 +24,15 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Sums:
+class EventSums:
     """Bad and total events summed over the evaluations of a window, a second's each time; `evaluations` had a number."""
 
     bad: float = 0.0
     total: float = 0.0
     evaluations: int = 0
 
-    def __add__(self, other: Sums) -> Sums:
-        return Sums(self.bad + other.bad, self.total + other.total, self.evaluations + other.evaluations)
+    def __add__(self, other: EventSums) -> EventSums:
+        return EventSums(self.bad + other.bad, self.total + other.total, self.evaluations + other.evaluations)
 
     @property
     def error_ratio(self) -> float | None:
@@ -49,11 +49,11 @@ class Ask:
     only_bad: bool = False
 
 
-Measured = dict[Group, list[Sums]]
+Measured = dict[Group, list[EventSums]]
 """By the values of the objective's labels, the sums of each window."""
 
 
-class Source(Protocol):
+class EventSource(Protocol):
     """Where events are measured.
 
     Attributes:
@@ -109,7 +109,7 @@ def add(events: Events, ask: Ask, measured: Measured) -> None:
     """Add a stretch of evaluations to the windows of an ask; each evaluation is to be added once."""
     parts = [_part(events, window) for window in ask.windows]
     for group in events.total.keys() | events.bad.keys():
-        sums = measured.setdefault(group, [Sums()] * len(ask.windows))
+        sums = measured.setdefault(group, [EventSums()] * len(ask.windows))
         measured[group] = [before + _sums(events, group, part) for before, part in zip(sums, parts, strict=True)]
 
 
@@ -119,8 +119,8 @@ def _part(events: Events, window: Window) -> slice:
     return slice(first, last)
 
 
-def _sums(events: Events, group: Group, part: slice) -> Sums:
+def _sums(events: Events, group: Group, part: slice) -> EventSums:
     if part.start >= part.stop:
-        return Sums()
+        return EventSums()
     bad, total = (of_all[group][part] if group in of_all else np.empty(0) for of_all in (events.bad, events.total))
-    return Sums(float(np.nansum(bad)), float(np.nansum(total)), int(np.count_nonzero(~np.isnan(total))))
+    return EventSums(float(np.nansum(bad)), float(np.nansum(total)), int(np.count_nonzero(~np.isnan(total))))

@@ -10,7 +10,7 @@ import numpy as np
 
 from tachoscope_alerts.compile.sli_expressions import BAD, TOTAL, bad_events, recorded, total_events
 from tachoscope_alerts.measure.evaluator import Events, Group, evaluations
-from tachoscope_alerts.measure.events import Ask, Measured, Sums, Window, following_each_other
+from tachoscope_alerts.measure.events import Ask, EventSums, Measured, Window, following_each_other
 from tachoscope_alerts.measure.stored_samples import Floats, Times
 from tachoscope_alerts.spec.burn_rate_windows import Timing, duration
 from tachoscope_alerts.spec.slo import Slo
@@ -101,15 +101,15 @@ class PrometheusSource:
             for row in prometheus_query.ask(self._url, query, at=window.end):
                 labels: Mapping[str, str] = row["metric"]
                 group = tuple(labels.get(label, "") for label in ask.slo.by)
-                sums = measured.setdefault(group, [Sums()] * len(ask.windows))
+                sums = measured.setdefault(group, [EventSums()] * len(ask.windows))
                 sums[number] += _sums(labels[_PART], float(row["value"][1]))
         return measured
 
 
-def _sums(part: str, value: float) -> Sums:
+def _sums(part: str, value: float) -> EventSums:
     if part == "evaluations":
-        return Sums(evaluations=round(value))
-    return Sums(bad=value) if part == "bad" else Sums(total=value)
+        return EventSums(evaluations=round(value))
+    return EventSums(bad=value) if part == "bad" else EventSums(total=value)
 
 
 def _query(ask: Ask, window: Window, timing: Timing, *, from_raw: bool) -> str:

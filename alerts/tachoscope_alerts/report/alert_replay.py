@@ -15,7 +15,7 @@ import numpy as np
 
 from tachoscope_alerts.compile.detection_time import evaluation_interval
 from tachoscope_alerts.compile.rules import HISTORY, KEEP_FIRING_SECONDS, least_bad
-from tachoscope_alerts.compile.sli_expressions import Level, interval_of, level
+from tachoscope_alerts.compile.sli_expressions import RecordedLevel, interval_of, level
 from tachoscope_alerts.measure.evaluator import Events, Flags, Group
 from tachoscope_alerts.measure.stored_samples import Floats, Times
 from tachoscope_alerts.report.schema import BudgetPoint
@@ -216,7 +216,7 @@ def _steps(seconds: float, timing: Timing) -> float:
     return timing.scaled(seconds) / timing.interval
 
 
-def _every(of: Level, timing: Timing) -> int:
+def _every(of: RecordedLevel, timing: Timing) -> int:
     seconds = interval_of(of, timing)
     return round(seconds / timing.interval)
 

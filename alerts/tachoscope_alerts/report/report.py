@@ -9,7 +9,7 @@ from typing import Literal
 
 from tachoscope_alerts.compile.rules import HISTORY, least_bad
 from tachoscope_alerts.measure.evaluator import Group, selectors
-from tachoscope_alerts.measure.events import Ask, Measured, Source, Sums, Window
+from tachoscope_alerts.measure.events import Ask, EventSource, EventSums, Measured, Window
 from tachoscope_alerts.report.schema import Budget, BudgetPoint, Burn, Objective, Offender, SloReport, State
 from tachoscope_alerts.spec.burn_rate_windows import DAY, HOUR, Tier, Timing, duration, tiers
 from tachoscope_alerts.spec.slo import Gate, Ratio, Slices, Slo
@@ -55,7 +55,7 @@ class _Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class _Worst:
+class _WorstOffenders:
     """The bad events of an objective by each kind of offender. raw: from other series than those of its budgets."""
 
     by_kind: dict[Kind, Measured]
@@ -63,7 +63,7 @@ class _Worst:
 
 
 def report(
-    slos: Sequence[Slo], source: Source, now: float, *, timing: Timing | None = None, period_days: float | None = None
+    slos: Sequence[Slo], source: EventSource, now: float, *, timing: Timing | None = None, period_days: float | None = None
 ) -> SloReport:
     """Return how objectives stand at `now`, Unix seconds.
 
@@ -90,7 +90,9 @@ def report(
     by_label = iter(answers[len(asks) :])
     kinds = _KINDS | {"instance": source.instance}
     objectives = [
-        _objective(plan, measured, _Worst({kinds[label]: next(by_label) for label in own}, plan.slo.name in source.raw_only_bad))
+        _objective(
+            plan, measured, _WorstOffenders({kinds[label]: next(by_label) for label in own}, plan.slo.name in source.raw_only_bad)
+        )
         for plan, measured, own in zip(plans, answers, labels, strict=False)
     ]
     return SloReport(time=now, source=source.name, objectives=objectives, notes=source.notes)
@@ -131,7 +133,7 @@ def _catalogued(metric: str) -> tuple[str, ...]:
 # --- one objective ------------------------------------------------------------------------------------------------------------
 
 
-def _objective(plan: _Plan, measured: Measured, worst: _Worst) -> Objective:
+def _objective(plan: _Plan, measured: Measured, worst: _WorstOffenders) -> Objective:
     slo = plan.slo
     budgets = [_budget(plan, group, sums, worst) for group, sums in sorted(measured.items())]
     budgets = budgets or [Budget(labels={}, state="not_measured", why=_absent(slo))]
@@ -198,7 +200,7 @@ def _summed_over(slo: Slo) -> str:
     return "ranks" if isinstance(indicator, Ratio) and indicator.total.metric in _OF_RANKS else ""
 
 
-def _budget(plan: _Plan, group: Group, sums: list[Sums], worst: _Worst) -> Budget:
+def _budget(plan: _Plan, group: Group, sums: list[EventSums], worst: _WorstOffenders) -> Budget:
     slo, interval = plan.slo, plan.timing.interval
     labels = slo.labels_of(group)
     of_length = dict(zip(plan.lengths, sums, strict=False))
@@ -229,7 +231,7 @@ def _budget(plan: _Plan, group: Group, sums: list[Sums], worst: _Worst) -> Budge
     )
 
 
-def _burn(plan: _Plan, tier: Tier, of_length: dict[float, Sums]) -> Burn:
+def _burn(plan: _Plan, tier: Tier, of_length: dict[float, EventSums]) -> Burn:
     slo = plan.slo
     seconds = plan.length(tier.long_seconds)
     long, short = of_length[seconds], of_length[plan.length(tier.short_seconds)]
@@ -265,7 +267,7 @@ def _offenders(group: Group, interval: float, by_kind: dict[Kind, Measured]) -> 
     return found
 
 
-def _burn_down(plan: _Plan, period: Sums, bins: Sequence[Sums]) -> list[BudgetPoint]:
+def _burn_down(plan: _Plan, period: EventSums, bins: Sequence[EventSums]) -> list[BudgetPoint]:
     """Return what was left of the period's budget after each bin, of all that the period allows."""
     allowed = period.total * plan.slo.budget
     spent = accumulate((one.bad for one in bins), initial=0.0)

@@ -50,7 +50,7 @@ class Tier:
 
 
 @dataclass(frozen=True, slots=True)
-class Aim:
+class TierTarget:
     """What a tier is for: to tell when this part of the budget is spent, at this rate or a lower one that a target allows."""
 
     part: float
@@ -58,7 +58,12 @@ class Aim:
     severity: Severity
 
 
-AIMS = (Aim(0.02, 14.4, "page"), Aim(0.05, 6.0, "page"), Aim(0.10, 3.0, "ticket"), Aim(0.10, 1.0, "ticket"))
+AIMS = (
+    TierTarget(0.02, 14.4, "page"),
+    TierTarget(0.05, 6.0, "page"),
+    TierTarget(0.10, 3.0, "ticket"),
+    TierTarget(0.10, 1.0, "ticket"),
+)
 """Table 5-8 of the workbook, and the tier of a day in 30 that Sloth and kubernetes-mixin add."""
 _LONG_MINUTES = (15, 30, 45, 60, 90, 120, 180, 240, 360, 480, 720, 1080, 1440, 2160, 2880, 4320)
 """Long windows to choose from, to three days; above, whole days."""
@@ -141,7 +146,7 @@ def tiers(slo: Slo) -> list[Tier]:
     return list(found.values())
 
 
-def _tier(aim: Aim, slo: Slo) -> Tier | None:
+def _tier(aim: TierTarget, slo: Slo) -> Tier | None:
     """Return the tier that meets an aim; None where its burn rate would be below what tells anything."""
     period, least = slo.period_days * DAY, LEAST_PAGING_BURN_RATE if aim.severity == "page" else 1.0
     highest = min(aim.burn_rate, FEASIBLE / slo.budget)

@@ -60,7 +60,7 @@ class Receiver:
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class Team:
     """A team. `contact`: where people reach it. `page`, `ticket`: how it is told, by all of these at once."""
 
     name: str
@@ -74,7 +74,7 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class EscalationStep:
     """What happens with an alert that still burns after some minutes: `who` `what`, which together are a sentence."""
 
     after_minutes: float
@@ -112,9 +112,9 @@ class Policy:
         dead_mans_switch: who is told all the time that alerts arrive. path: where the policy was read.
     """
 
-    owners: Mapping[str, Owner]
+    owners: Mapping[str, Team]
     fallback: str
-    escalation: Mapping[Severity, tuple[Step, ...]]
+    escalation: Mapping[Severity, tuple[EscalationStep, ...]]
     budget: tuple[BudgetStep, ...]
     postmortem_above: float
     maintenance: tuple[Maintenance, ...]
@@ -156,14 +156,14 @@ def _need(section: Section, key: str) -> Value:
     return section.need(key, f"add {key}: as in docs/guides/alerting.md")
 
 
-def _owners(value: Value) -> dict[str, Owner]:
+def _owners(value: Value) -> dict[str, Team]:
     found = {}
     for name, owner in value.section().values.items():
         if not _NAME.fullmatch(name):
             raise owner.error("cannot be a label and a receiver's name", "use small letters, digits and hyphens")
         parts = owner.section(("contact", "page", "ticket"))
         page, ticket = _receivers(_need(parts, "page")), _receivers(_need(parts, "ticket"))
-        found[name] = Owner(name, _need(parts, "contact").word(), page, ticket)
+        found[name] = Team(name, _need(parts, "contact").word(), page, ticket)
     if not found:
         raise value.error("has nobody in it", "name at least the team that the alerts go to")
     return found
@@ -231,17 +231,17 @@ def _base(value: Value) -> str:
     return text.rstrip("/")
 
 
-def _escalation(value: Value) -> dict[Severity, tuple[Step, ...]]:
+def _escalation(value: Value) -> dict[Severity, tuple[EscalationStep, ...]]:
     parts = value.section(_SEVERITIES)
-    found: dict[Severity, tuple[Step, ...]] = {}
+    found: dict[Severity, tuple[EscalationStep, ...]] = {}
     for severity in _SEVERITIES:
-        steps: list[Step] = []
+        steps: list[EscalationStep] = []
         for item in _need(parts, severity).items():
             step = item.section(("after_minutes", "who", "what"))
             minutes = _need(step, "after_minutes")
             if minutes.number() < (steps[-1].after_minutes if steps else 0.0):
                 raise minutes.error(f"is {minutes.number():g}, before the step above", "sort the steps by time")
-            steps.append(Step(minutes.number(), _need(step, "who").word(), _need(step, "what").word()))
+            steps.append(EscalationStep(minutes.number(), _need(step, "who").word(), _need(step, "what").word()))
         found[severity] = tuple(steps)
     return found
 

@@ -22,7 +22,7 @@ _MOST_HOSTS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RankPlacement:
     """Where a rank runs; device: the UUID of its GPU, empty for none or not known."""
 
     host: str
@@ -31,7 +31,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Late:
+class LateRanks:
     """Ranks that are late.
 
     Attributes:
@@ -42,7 +42,7 @@ class Late:
 
     ranks: Sequence[int]
     all_ranks: int
-    places: Mapping[int, Place]
+    places: Mapping[int, RankPlacement]
     lost: float
     step: float
     late_windows: int
@@ -62,12 +62,12 @@ def windows_with_the_loss(lost: Matrix, step: Matrix) -> tuple[int, int]:
     return late, windows
 
 
-def rank_hours_an_hour(late: Late) -> float:
+def rank_hours_an_hour(late: LateRanks) -> float:
     """Return the rank-hours that all ranks together lose in an hour: ranks x lost / step."""
     return late.all_ranks * late.lost / late.step
 
 
-def advice(late: Late) -> str:
+def advice(late: LateRanks) -> str:
     """Return who is late and where, for how long, what it costs, and the first reversible step; empty where no place is known."""
     if not late.ranks or not set(late.ranks) <= late.places.keys():
         return ""
@@ -76,18 +76,18 @@ def advice(late: Late) -> str:
     return f"{_who(late)}: {seen}, costs {lost} an hour. {_first_step(late)}"
 
 
-def _hosts(late: Late) -> list[str]:
+def _hosts(late: LateRanks) -> list[str]:
     return sorted({late.places[rank].host for rank in late.ranks})
 
 
-def _whole_hosts(late: Late) -> bool:
+def _whole_hosts(late: LateRanks) -> bool:
     """Return whether the late ranks are all the ranks of their hosts, and others run elsewhere."""
     hosts = set(_hosts(late))
     there = {rank for rank, place in late.places.items() if place.host in hosts}
     return there == set(late.ranks) and len(there) > 1 and len(there) < late.all_ranks
 
 
-def _who(late: Late) -> str:
+def _who(late: LateRanks) -> str:
     ranks, hosts = named_ranks(late.ranks), _hosts(late)
     where = ", ".join(hosts[:_MOST_HOSTS]) + (", ..." if len(hosts) > _MOST_HOSTS else "")
     if _whole_hosts(late):
@@ -98,7 +98,7 @@ def _who(late: Late) -> str:
     return f"{ranks} (host {place.host}, local rank {place.local_rank}{', GPU ' + place.device if place.device else ''})"
 
 
-def _first_step(late: Late) -> str:
+def _first_step(late: LateRanks) -> str:
     others = {place.host for place in late.places.values()} - set(_hosts(late))
     if _whole_hosts(late):
         return "Start the job without what is named here: if it is faster then, drain it"

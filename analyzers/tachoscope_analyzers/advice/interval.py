@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from tachoscope_analyzers.advice.advised import Advised
 from tachoscope_analyzers.advice.number_text import percent, time
-from tachoscope_analyzers.checkpoint_policy.cost_model import Saving, best_interval, useful_ratio
+from tachoscope_analyzers.checkpoint_policy.cost_model import SaveCost, best_interval, useful_ratio
 from tachoscope_analyzers.data.package_data import shipped
 from tachoscope_core.report.job_life import Advice
 
@@ -21,7 +21,7 @@ def assumed_between_failures() -> tuple[float, ...]:
     return tuple(float(assumed[f"failures_{often}_seconds"]["value"]) for often in ("often", "daily", "weekly"))
 
 
-def of_attempt(saving: Saving, interval_seconds: float, share: float, job: str, *, failed: bool) -> Advised:
+def of_attempt(saving: SaveCost, interval_seconds: float, share: float, job: str, *, failed: bool) -> Advised:
     """Return what the present interval costs and the best for assumed times between failures.
 
     Args:
@@ -40,7 +40,7 @@ def of_attempt(saving: Saving, interval_seconds: float, share: float, job: str, 
     return Advised(text, settings, saving.step * best / (best - saving.blocking) if saving.step else None)
 
 
-def _row(saving: Saving, between: float) -> str:
+def _row(saving: SaveCost, between: float) -> str:
     best = best_interval(saving, between)
     return f"{time(between)}: {time(best)}, {percent(1 - useful_ratio(saving, best, between))}"
 

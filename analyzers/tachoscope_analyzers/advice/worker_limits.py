@@ -21,7 +21,7 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class RankResources:
     """What one rank may use.
 
     Attributes:
@@ -40,7 +40,7 @@ class Room:
     available_bytes: float = 0.0
 
 
-def limit(room: Room, loader: LoaderSettings | None, ranks: int = 1) -> Limit | None:
+def limit(room: RankResources, loader: LoaderSettings | None, ranks: int = 1) -> Limit | None:
     """Return the tightest limit, None where none is known.
 
     Args:
@@ -57,7 +57,7 @@ def _data_set(loader: LoaderSettings | None) -> Limit | None:
     return Limit(1, "this IterableDataset does not ask get_worker_info(), so each worker would yield every sample")
 
 
-def _cores(room: Room) -> Limit | None:
+def _cores(room: RankResources) -> Limit | None:
     """Return the workers for which there are cores: one each, and beside the computing where loading computes too, unless the
     computing waits for them most of the time.
     """
@@ -70,7 +70,7 @@ def _cores(room: Room) -> Limit | None:
     return Limit(most, f"a rank has {count(int(room.cores), 'core')}{beside}")
 
 
-def _memory(room: Room, loader: LoaderSettings | None) -> Limit | None:
+def _memory(room: RankResources, loader: LoaderSettings | None) -> Limit | None:
     if not room.worker_bytes or not room.available_bytes:
         return None
     one = room.worker_bytes + _ahead_bytes(loader)
@@ -78,7 +78,7 @@ def _memory(room: Room, loader: LoaderSettings | None) -> Limit | None:
     return Limit(room.workers + more, f"one may need {gigabytes(one)} of the {gigabytes(room.available_bytes)} available")
 
 
-def _shared(room: Room, loader: LoaderSettings | None, ranks: int) -> Limit | None:
+def _shared(room: RankResources, loader: LoaderSettings | None, ranks: int) -> Limit | None:
     ahead = _ahead_bytes(loader)
     if loader is None or not ahead or not loader.shared_memory_bytes:
         return None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from tachoscope_analyzers.attempts import overlaps
-from tachoscope_analyzers.attempts.processes import START_KNOWN_SECONDS, Clock, Process
+from tachoscope_analyzers.attempts.processes import START_KNOWN_SECONDS, Clock, RankProcess
 from tachoscope_analyzers.attempts.step_numbering import Run
 from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.records.load import CLOCKS_AGREE_SECONDS, JobRecords
@@ -49,7 +49,7 @@ class HeldTime:
     source: Source
     start: float
     end: float
-    lanes: list[list[Process]]
+    lanes: list[list[RankProcess]]
     unused: int = 0
     unused_state: str = UNEXPLAINED
 
@@ -60,7 +60,7 @@ class HeldTime:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class JobAllocations:
     """All grants of a job.
 
     Attributes:
@@ -82,7 +82,7 @@ class Held:
 
 def held(
     job: JobRecords, runs: Sequence[Run], clock: Clock, allocations: Sequence[allocations_.Allocation] = (), now: float = 0.0
-) -> Held:
+) -> JobAllocations:
     """Return when the job held what. `now`: Unix seconds, up to which an allocation without an end lasts."""
     launches = _launches(job, clock)
     owner = {process.writer: _launch_of(process, launches) for run in runs for process in run.processes}
@@ -98,7 +98,7 @@ def held(
         own = [one for process in run.processes if (one := owner[process.writer]) is not None]
         if own:
             launch_of[run.attempt, run.generation] = max(own, key=lambda one: (one.ended is not None, one.end))
-    return Held(
+    return JobAllocations(
         denominator=weakest,
         grants=[*grants, *missing],
         launch_of=launch_of,
@@ -144,7 +144,7 @@ def _launches(job: JobRecords, clock: Clock) -> list[Launch]:
     return sorted(found, key=lambda one: one.start)
 
 
-def _launch_of(process: Process, launches: Sequence[Launch]) -> Launch | None:
+def _launch_of(process: RankProcess, launches: Sequence[Launch]) -> Launch | None:
     """Return the launch that a process belongs to: the newest on its host that was before it, else the newest that was.
 
     One of a later attempt than the process's is of another run of the job's name that began at the same time.
@@ -155,13 +155,13 @@ def _launch_of(process: Process, launches: Sequence[Launch]) -> Launch | None:
     return max(fitting, key=lambda one: _likeness(one, process), default=None)
 
 
-def _likeness(launch: Launch, process: Process) -> tuple[bool, bool, bool, float]:
+def _likeness(launch: Launch, process: RankProcess) -> tuple[bool, bool, bool, float]:
     return launch.host == process.host, launch.attempt <= process.attempt, launch.source == "launcher", launch.start
 
 
 def _of_scheduler(
     runs: Sequence[Run], clock: Clock, allocations: Sequence[allocations_.Allocation], now: float
-) -> tuple[list[HeldTime], list[Process], list[tuple[float, float, int]] | None, int, list[str]]:
+) -> tuple[list[HeldTime], list[RankProcess], list[tuple[float, float, int]] | None, int, list[str]]:
     """Return the scheduler's grants, the processes that it does not know, the queue, accelerators without a rank, names ignored."""
     if not allocations:
         return [], [process for run in runs for process in run.processes], None, 0, []
@@ -199,15 +199,15 @@ def _of_scheduler(
 
 
 def _of_launches(
-    left: Sequence[Process],
+    left: Sequence[RankProcess],
     launches: Sequence[Launch],
     owner: dict[str, Launch | None],
     runs: Sequence[Run],
     clock: Clock,
     *,
     allocated: bool,
-) -> tuple[list[Process], list[HeldTime]]:
-    by_launch: dict[int, list[Process]] = defaultdict(list)
+) -> tuple[list[RankProcess], list[HeldTime]]:
+    by_launch: dict[int, list[RankProcess]] = defaultdict(list)
     without = []
     for process in left:
         launch = owner[process.writer]
@@ -234,7 +234,7 @@ def _beside(launch: Launch, ran: Sequence[tuple[float, float]]) -> bool:
     return any(start <= launch.end and launch.start <= end for start, end in ran)
 
 
-def _of_launch(launch: Launch, strands: Sequence[list[Process]]) -> list[HeldTime]:
+def _of_launch(launch: Launch, strands: Sequence[list[RankProcess]]) -> list[HeldTime]:
     """Return the grants of a launch: of attempts that ran at once, as where an agent watches both, each has its own time."""
     first = min(process.start for strand in strands for process in strand)
     last = max(process.end for strand in strands for process in strand)
@@ -246,16 +246,16 @@ def _of_launch(launch: Launch, strands: Sequence[list[Process]]) -> list[HeldTim
     return grants
 
 
-def _of_records(left: Sequence[Process], clock: Clock) -> list[HeldTime]:
-    groups: list[list[Process]] = []
+def _of_records(left: Sequence[RankProcess], clock: Clock) -> list[HeldTime]:
+    groups: list[list[RankProcess]] = []
     for strand in overlaps.strands(left, clock):
         groups += _close_together(strand)
     return [HeldTime("records", min(p.start for p in group), max(p.end for p in group), _lanes(group)) for group in groups]
 
 
-def _close_together(strand: Sequence[Process]) -> list[list[Process]]:
+def _close_together(strand: Sequence[RankProcess]) -> list[list[RankProcess]]:
     """Return processes in groups between which nobody can have held the nodes."""
-    groups: list[list[Process]] = []
+    groups: list[list[RankProcess]] = []
     until = 0.0
     for process in sorted(strand, key=lambda one: one.start):
         if not groups or process.start - until > threshold("same_allocation_seconds"):
@@ -265,9 +265,9 @@ def _close_together(strand: Sequence[Process]) -> list[list[Process]]:
     return groups
 
 
-def _lanes(members: Sequence[Process]) -> list[list[Process]]:
+def _lanes(members: Sequence[RankProcess]) -> list[list[RankProcess]]:
     """Put processes one after another on as few units as they need, a rank on the unit that it had before if that is free."""
-    lanes: list[list[Process]] = []
+    lanes: list[list[RankProcess]] = []
     for process in sorted(members, key=lambda one: (one.start, one.rank)):
         first = overlaps.first_sign(process)
         free = [lane for lane in lanes if _follows(process, first, lane[-1])]
@@ -279,7 +279,7 @@ def _lanes(members: Sequence[Process]) -> list[list[Process]]:
     return lanes
 
 
-def _follows(process: Process, first: float, before: Process) -> bool:
+def _follows(process: RankProcess, first: float, before: RankProcess) -> bool:
     """Return whether a process came after another. That one was gone is seen a little late, and clocks of hosts differ a little.
 
     Args:

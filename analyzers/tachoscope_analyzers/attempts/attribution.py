@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tachoscope_analyzers.attempts.processes import Process
+from tachoscope_analyzers.attempts.processes import RankProcess
 from tachoscope_analyzers.ledger.states import STATE_OF_CAUSE
 from tachoscope_analyzers.records.steps import checkpoints_take_what_surrounds_them, columns, cpu_causes, device_causes
 from tachoscope_analyzers.stats.arrays import Matrix
@@ -41,7 +41,7 @@ class Block:
         return self.states["communication"] + self.states["straggler_wait"]
 
 
-def blocks(processes: Sequence[Process]) -> Iterator[Block]:
+def blocks(processes: Sequence[RankProcess]) -> Iterator[Block]:
     """Yield the steps of the processes of one attempt, in order.
 
     A step that not all ranks recorded counts too: its waiting is `communication`, since it cannot be split.
@@ -58,7 +58,7 @@ def blocks(processes: Sequence[Process]) -> Iterator[Block]:
             yield block
 
 
-def _block(processes: Sequence[Process], begin: int, end: int) -> Block:
+def _block(processes: Sequence[RankProcess], begin: int, end: int) -> Block:
     slices = [slice(*np.searchsorted(process.numbers, (begin, end))) for process in processes]
     numbers = np.unique(np.concatenate([process.numbers[part] for process, part in zip(processes, slices, strict=True)]))
     shape = (len(numbers), len(processes))
@@ -80,7 +80,9 @@ def _block(processes: Sequence[Process], begin: int, end: int) -> Block:
     return block
 
 
-def _fill(block: Block, processes: Sequence[Process], which: npt.NDArray[np.bool_], ranks: list[int], *, together: bool) -> None:
+def _fill(
+    block: Block, processes: Sequence[RankProcess], which: npt.NDArray[np.bool_], ranks: list[int], *, together: bool
+) -> None:
     """Attribute the chosen steps of the chosen processes, all of which have them; their waiting is `communication`."""
     steps = np.flatnonzero(which)
     if not len(steps):

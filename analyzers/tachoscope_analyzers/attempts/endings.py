@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tachoscope_analyzers.attempts import hangs, overlaps
-from tachoscope_analyzers.attempts.allocations import Held, Launch
+from tachoscope_analyzers.attempts.allocations import JobAllocations, Launch
 from tachoscope_analyzers.attempts.hangs import HangThreshold
-from tachoscope_analyzers.attempts.processes import Clock, Process
+from tachoscope_analyzers.attempts.processes import Clock, RankProcess
 from tachoscope_analyzers.attempts.step_numbering import Run
 from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.records.load import RUNNING_SECONDS, JobRecords
@@ -25,7 +25,7 @@ _SEEN_TOGETHER_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class AttemptEnding:
     """How an attempt ended.
 
     Attributes:
@@ -35,7 +35,7 @@ class Ending:
 
     kind: job_life.Ending
     reason: str
-    process: Process | None = None
+    process: RankProcess | None = None
     failed_at: float | None = None
     hang: hangs.Hang | None = None
     lasts: bool = False
@@ -46,7 +46,7 @@ class Ending:
         return self.kind not in {"completed", "running", "unknown"}
 
 
-def witness(run: Run, attempts: Sequence[Run], held: Held, clock: Clock) -> tuple[Launch | None, bool]:
+def witness(run: Run, attempts: Sequence[Run], held: JobAllocations, clock: Clock) -> tuple[Launch | None, bool]:
     """Return the launch that can tell how an attempt ended, and whether it is the last of that, or of the job.
 
     An attempt that began while this one went on says nothing of its end; nor does a launch that both belong to, as where an agent
@@ -61,7 +61,7 @@ def witness(run: Run, attempts: Sequence[Run], held: Held, clock: Clock) -> tupl
 
 def ending(
     run: Run, job: JobRecords, clock: Clock, normal: HangThreshold, launch: Launch | None, *, last: bool, now: float
-) -> Ending:
+) -> AttemptEnding:
     """Return how an attempt ended.
 
     Args:
@@ -74,36 +74,36 @@ def ending(
     if not gone_badly and (command is None or command.status != "failed"):
         saved = any(save.after_notice for process in run.processes for save in process.saves)
         if notice is not None and (saved or not last):
-            return Ending("preempted", f"it left after a notice by {notice.source}", failed_at=run.end)
-        return Ending("completed", "")
+            return AttemptEnding("preempted", f"it left after a notice by {notice.source}", failed_at=run.end)
+        return AttemptEnding("completed", "")
     if command is not None and command.status == "completed":
-        return Ending("completed", "")
+        return AttemptEnding("completed", "")
     hang = stuck(run, job, clock, normal)
     lasts = last and command is None and bool(_said(run, job, clock, normal)) and not _somebody_gone(run)
     if last and command is None and _running(run, job, clock, normal, now):
         return _running_on(hang if lasts else None)
     culprit, at = _first_gone(gone_badly or run.processes)
     if hang is not None and not (notice is not None and clock.unix_seconds(notice) < hang.since):
-        return Ending("hung", _hangs(hang), hang.process, hang.since, hang, lasts)
+        return AttemptEnding("hung", _hangs(hang), hang.process, hang.since, hang, lasts)
     if notice is not None:
-        return Ending("preempted", f"ended after a notice by {notice.source}", culprit, at)
+        return AttemptEnding("preempted", f"ended after a notice by {notice.source}", culprit, at)
     if command is not None and _by_user(command) and run.end - at <= _INTERRUPT_SECONDS:
-        return Ending("interrupted", "by the user", failed_at=at)
+        return AttemptEnding("interrupted", "by the user", failed_at=at)
     if culprit.ended is not None and culprit.ended.status == "failed":
-        return Ending("failed", _of(culprit, culprit.ended.reason or "it raised"), culprit, at)
+        return AttemptEnding("failed", _of(culprit, culprit.ended.reason or "it raised"), culprit, at)
     if culprit.failed is not None:
-        return Ending("killed", _of(culprit, culprit.failed.reason or "killed"), culprit, at)
+        return AttemptEnding("killed", _of(culprit, culprit.failed.reason or "killed"), culprit, at)
     if culprit.ended is None and (command is not None or not last):
-        return Ending("killed", _of(culprit, "gone without a word"), culprit, at)
+        return AttemptEnding("killed", _of(culprit, "gone without a word"), culprit, at)
     if command is not None:
-        return Ending("failed", command.reason, None, at)
-    return Ending("unknown", "its records cease, and nobody saw it end")
+        return AttemptEnding("failed", command.reason, None, at)
+    return AttemptEnding("unknown", "its records cease, and nobody saw it end")
 
 
-def _running_on(hang: hangs.Hang | None) -> Ending:
+def _running_on(hang: hangs.Hang | None) -> AttemptEnding:
     if hang is None:
-        return Ending("running", "")
-    return Ending("running", _hangs(hang), hang.process, hang=hang, lasts=True)
+        return AttemptEnding("running", "")
+    return AttemptEnding("running", _hangs(hang), hang.process, hang=hang, lasts=True)
 
 
 def _hangs(hang: hangs.Hang) -> str:
@@ -169,7 +169,7 @@ def stuck(run: Run, job: JobRecords, clock: Clock, normal: HangThreshold) -> han
     )
 
 
-def at_work(process: Process, start: float, end: float) -> str:
+def at_work(process: RankProcess, start: float, end: float) -> str:
     """Return the phase by which a process's heartbeats explain a time without a finished step; empty: they do not."""
     if not process.beats:
         return ""
@@ -181,7 +181,7 @@ def at_work(process: Process, start: float, end: float) -> str:
     return working[-1] if len(working) * 2 > len(within) else ""
 
 
-def _first_gone(gone: Sequence[Process]) -> tuple[Process, float]:
+def _first_gone(gone: Sequence[RankProcess]) -> tuple[RankProcess, float]:
     """Return whose end was the first and when; of ends seen at nearly the same time that of one that could not say a word."""
     first = min(process.end for process in gone)
     near = [process for process in gone if process.end <= first + _SEEN_TOGETHER_SECONDS]
@@ -200,7 +200,7 @@ def _first_gone(gone: Sequence[Process]) -> tuple[Process, float]:
     return culprit, culprit.end
 
 
-def _told_to_go(process: Process) -> bool:
+def _told_to_go(process: RankProcess) -> bool:
     # torchrun ends the other workers with SIGTERM once one is gone.
     return process.failed is not None and process.failed.exit_code in {-15, 143}
 
@@ -221,7 +221,7 @@ def _notice(run: Run, job: JobRecords, clock: Clock) -> records.PreemptionNotice
     return None
 
 
-def _of(process: Process | None, what: str) -> str:
+def _of(process: RankProcess | None, what: str) -> str:
     if process is None:
         return what
     who = f"rank {process.rank} on {process.host}"

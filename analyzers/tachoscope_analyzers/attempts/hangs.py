@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tachoscope_analyzers.attempts.attribution import Block
-from tachoscope_analyzers.attempts.processes import Process
+from tachoscope_analyzers.attempts.processes import RankProcess
 from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.stats.arrays import Matrix
 
@@ -38,7 +38,7 @@ class Hang:
 
     since: float
     until: float
-    process: Process | None
+    process: RankProcess | None
     why: str
 
 
@@ -51,20 +51,20 @@ class HangEvidence:
     why: str = ""
 
 
-def normal_of(processes: Sequence[Process]) -> HangThreshold:
+def normal_of(processes: Sequence[RankProcess]) -> HangThreshold:
     """Return how long a step of the processes takes."""
     walls = [process.ends - process.begins for process in processes if process.steps]
     return HangThreshold(float(np.median(np.concatenate(walls))) if walls else None)
 
 
-def heartbeat_gap_seconds(process: Process) -> float:
+def heartbeat_gap_seconds(process: RankProcess) -> float:
     """Return the gap between heartbeats from which on a process stands still."""
     windows = [beat.window_seconds for beat in process.beats if beat.window_seconds > 0]
     return _HEARTBEAT_GAPS * (float(np.median(windows)) if windows else threshold("hang_seconds"))
 
 
 def subtract_hangs(
-    block: Block, processes: Sequence[Process], normal: HangThreshold, said: Sequence[HangEvidence] = ()
+    block: Block, processes: Sequence[RankProcess], normal: HangThreshold, said: Sequence[HangEvidence] = ()
 ) -> tuple[Matrix, list[Hang]]:
     """Take the seconds of hangs out of the states of a block's steps.
 
@@ -88,7 +88,7 @@ def subtract_hangs(
 
 
 def _in_step(
-    block: Block, step: int, processes: Sequence[Process], normal: HangThreshold, said: Sequence[HangEvidence]
+    block: Block, step: int, processes: Sequence[RankProcess], normal: HangThreshold, said: Sequence[HangEvidence]
 ) -> tuple[float, Hang] | None:
     present = [column for column in range(len(processes)) if block.rows[step, column] >= 0]
     spans = {column: _span(block, step, column, processes) for column in present}
@@ -115,7 +115,7 @@ def _in_step(
     return excess, Hang(since, until, None if culprit is None else processes[culprit], why)
 
 
-def _span(block: Block, step: int, column: int, processes: Sequence[Process]) -> tuple[float, float]:
+def _span(block: Block, step: int, column: int, processes: Sequence[RankProcess]) -> tuple[float, float]:
     process, row = processes[column], block.rows[step, column]
     return float(process.begins[row]), float(process.ends[row])
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from tachoscope_analyzers.attempts.allocations import held
-from tachoscope_analyzers.attempts.endings import Ending, ending, lasting, witness
+from tachoscope_analyzers.attempts.endings import AttemptEnding, ending, lasting, witness
 from tachoscope_analyzers.attempts.hangs import normal_of
 from tachoscope_analyzers.attempts.processes import Clock, processes
 from tachoscope_analyzers.attempts.step_numbering import Run, runs
@@ -47,7 +47,7 @@ def _of_life(job: JobRecords, attempt: int) -> list[QualityNote]:
     return [*_failure(job, attempt, end), *at_once(attempts, clock, attempt)]
 
 
-def _failure(job: JobRecords, attempt: int, end: Ending) -> list[QualityNote]:
+def _failure(job: JobRecords, attempt: int, end: AttemptEnding) -> list[QualityNote]:
     # A hang counts if somebody who watched saw it: else it may only be that the records of steps were cut off.
     seen = end.kind != "hung" or any(row.attempt == attempt for row in job.hangs)
     if not (end.failed or end.lasts) or end.kind in NOBODYS or not seen:
@@ -62,7 +62,7 @@ def _failure(job: JobRecords, attempt: int, end: Ending) -> list[QualityNote]:
     ]
 
 
-def _how(end: Ending, command: str) -> str:
+def _how(end: AttemptEnding, command: str) -> str:
     if end.lasts:
         return f"the job hangs: {end.reason}"
     if end.kind == "hung":

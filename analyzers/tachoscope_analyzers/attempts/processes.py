@@ -50,7 +50,7 @@ class Clock:
             return row.time - self.origin
         return (anchor[0] - self.origin) + (row.monotonic_ns - anchor[1]) / 1e9
 
-    def apart_seconds(self, one: Process, other: Process) -> float:
+    def apart_seconds(self, one: RankProcess, other: RankProcess) -> float:
         """Return by how much the times of two processes can differ: by little on the monotonic clock of one host."""
         anchor = self._anchors.get(one.writer)
         return START_KNOWN_SECONDS if anchor is not None and anchor == self._anchors.get(other.writer) else CLOCKS_AGREE_SECONDS
@@ -65,7 +65,7 @@ class Clock:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Process:
+class RankProcess:
     """One process of a rank.
 
     Attributes:
@@ -132,7 +132,7 @@ class Process:
         return max(b - a for a, b in pairwise(edges)) <= gap_seconds
 
 
-def processes(job: JobRecords, clock: Clock) -> list[Process]:
+def processes(job: JobRecords, clock: Clock) -> list[RankProcess]:
     """Return the processes of ranks, in order of attempt, generation and rank."""
     steps = _by_writer(job.steps)
     restores, saves = _by_writer(job.restores), _by_writer(job.checkpoints)
@@ -149,7 +149,7 @@ def processes(job: JobRecords, clock: Clock) -> list[Process]:
 
 def _process(
     start: records.JobStarted, parts: list[list[records.Record]], failed: records.WorkerFailed | None, clock: Clock
-) -> Process:
+) -> RankProcess:
     rows: list[records.StepDone] = sorted(parts[0], key=lambda row: row.monotonic_ns)  # type: ignore[arg-type]
     restored: list[records.CheckpointRestored] = parts[1]  # type: ignore[assignment]
     beats: list[records.Heartbeat] = sorted(parts[3], key=lambda row: row.monotonic_ns)  # type: ignore[arg-type]
@@ -162,7 +162,7 @@ def _process(
     # By its age, not its Unix time: the host's clock may have been set since the records before.
     process_time = clock.unix_seconds(start) - (start.time - start.process_time) if start.process_time else first
     gone = clock.seconds(_gone(failed)) if failed is not None and failed.gone_time else last
-    return Process(
+    return RankProcess(
         writer=start.writer,
         rank=start.rank,
         local_rank=start.local_rank,
@@ -196,12 +196,12 @@ def _gone(failed: records.WorkerFailed) -> float:
     return (min(seen, failed.gone_time) + failed.gone_time) / 2
 
 
-def _apart(found: list[Process]) -> list[Process]:
+def _apart(found: list[RankProcess]) -> list[RankProcess]:
     """End each process before the next one of its rank, and the next attempt, begins on its host: a launcher starts processes once
     all before are gone, and that they are gone is seen a little late.
     """
     begins: dict[str, dict[int, float]] = defaultdict(dict)
-    by_place: dict[tuple[str, int], list[Process]] = defaultdict(list)
+    by_place: dict[tuple[str, int], list[RankProcess]] = defaultdict(list)
     for process in sorted(found, key=lambda one: one.start):
         begins[process.host].setdefault(process.attempt, process.start)
         by_place[process.host, process.rank].append(process)
@@ -216,7 +216,7 @@ def _apart(found: list[Process]) -> list[Process]:
     return apart
 
 
-def _in_generations(found: list[Process]) -> list[Process]:
+def _in_generations(found: list[RankProcess]) -> list[RankProcess]:
     seen: dict[tuple[int, int], int] = defaultdict(int)
     numbered = []
     for process in sorted(found, key=lambda one: one.start):

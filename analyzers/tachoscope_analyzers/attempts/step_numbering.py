@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from tachoscope_analyzers.attempts import overlaps
 from tachoscope_analyzers.attempts.maintenance import Interval
-from tachoscope_analyzers.attempts.processes import Clock, Process
+from tachoscope_analyzers.attempts.processes import Clock, RankProcess
 from tachoscope_core.records import records
 
 _CLOCKS_AGREE_SECONDS = 1.0
@@ -33,7 +33,7 @@ class Run:
 
     attempt: int
     generation: int
-    processes: list[Process]
+    processes: list[RankProcess]
     pieces: tuple[tuple[int, int], ...]
     done_before: int
     highest: int
@@ -82,7 +82,7 @@ class Run:
         return np.asarray(numbers <= before)
 
 
-def runs(found: Sequence[Process], clock: Clock, completed: Collection[tuple[int, int]] = ()) -> list[Run]:
+def runs(found: Sequence[RankProcess], clock: Clock, completed: Collection[tuple[int, int]] = ()) -> list[Run]:
     """Return the attempts in order, each with the numbers of its steps.
 
     An attempt's first step follows the checkpoint that it restored before it: the one that the job names, else the newest save of
@@ -120,7 +120,7 @@ def _failed_before(done: Sequence[Run], attempt: int) -> bool:
     return any(process.ended is None or process.ended.status == "failed" or process.failed for process in before)
 
 
-def _pieces(members: Sequence[Process], done: Sequence[Run], clock: Clock, base: int) -> tuple[list[tuple[int, int]], str, str]:
+def _pieces(members: Sequence[RankProcess], done: Sequence[Run], clock: Clock, base: int) -> tuple[list[tuple[int, int]], str, str]:
     saves = saves_of(done)
     highest = max((run.highest for run in done), default=0)
     pieces, checkpoint, guessed = [(0, 0)], "", ""

@@ -12,7 +12,7 @@ from tachoscope_analyzers.checkpoint_policy.cost_model import (
     DALY,
     VAIDYA,
     YOUNG,
-    Saving,
+    SaveCost,
     best_interval,
     daly_interval,
     lost_at_failure,
@@ -59,7 +59,7 @@ def advise(
     rate = failure_rate(failures, life_seconds)
     restart = costs.restore_seconds if restart_seconds is None else restart_seconds
     background = costs.background_seconds if costs.asynchronous else 0.0
-    saving = Saving(costs.blocking_seconds, background, restart or 0.0, shortest_seconds)
+    saving = SaveCost(costs.blocking_seconds, background, restart or 0.0, shortest_seconds)
     unknown = _restart_words(restart_seconds, costs.restore_seconds)
     advice = [_now(costs, saving, rate, unknown)]
     if not costs.saves or saving.blocking <= 0:
@@ -75,7 +75,7 @@ def advise(
     return advice
 
 
-def _now(costs: CheckpointCosts, saving: Saving, rate: FailureRate, unknown: str) -> Advice:
+def _now(costs: CheckpointCosts, saving: SaveCost, rate: FailureRate, unknown: str) -> Advice:
     """Return what the present interval costs; without one, what failures at random moments of such a life undo on average."""
     interval = costs.interval_seconds
     if interval is None:
@@ -98,7 +98,7 @@ def _now(costs: CheckpointCosts, saving: Saving, rate: FailureRate, unknown: str
     )
 
 
-def _best(saving: Saving, rate: FailureRate, *, asynchronous: bool, unknown: str) -> Advice:
+def _best(saving: SaveCost, rate: FailureRate, *, asynchronous: bool, unknown: str) -> Advice:
     between = rate.cautious_seconds
     interval = best_interval(saving, between)
     floor = " It is as short as a whole save allows." if interval <= saving.shortest else ""
@@ -122,7 +122,7 @@ def _certainty(rate: FailureRate) -> str:
     return " (at least)" if rate.mean_seconds is None else " (rough)" if rate.failures < FEW else ""
 
 
-def _asynchronous_at_best(saving: Saving, rate: FailureRate) -> Advice:
+def _asynchronous_at_best(saving: SaveCost, rate: FailureRate) -> Advice:
     """Return the cost of saves that do not block at all and write in the background for as long as they block now."""
     free = replace(saving, blocking=0.0, background=saving.blocking)
     interval = best_interval(free, rate.cautious_seconds)
@@ -138,7 +138,7 @@ def _asynchronous_at_best(saving: Saving, rate: FailureRate) -> Advice:
     )
 
 
-def _slower(costs: CheckpointCosts, saving: Saving, rate: FailureRate, slowdown: float) -> Advice:
+def _slower(costs: CheckpointCosts, saving: SaveCost, rate: FailureRate, slowdown: float) -> Advice:
     """Return by how much to lengthen the interval, and the risk that this adds.
 
     The median save stands between the first quarter and the last, so the first are taken as 2 / (1 + slowdown) of it. Of a save in
@@ -169,7 +169,7 @@ def _slower(costs: CheckpointCosts, saving: Saving, rate: FailureRate, slowdown:
     )
 
 
-def _with_storage(saving: Saving, factor: float, *, asynchronous: bool) -> Saving:
+def _with_storage(saving: SaveCost, factor: float, *, asynchronous: bool) -> SaveCost:
     if asynchronous:
         return replace(saving, background=saving.background * factor)
     return replace(saving, blocking=saving.blocking * factor, background=0.0)
@@ -194,7 +194,7 @@ def _rate_words(rate: FailureRate) -> str:
     return f"{count} in {life}: {in_words(rate.mean_seconds)} between two{few}, {limits}"
 
 
-def _span(saving: Saving, rate: FailureRate) -> str:
+def _span(saving: SaveCost, rate: FailureRate) -> str:
     """Return between which intervals the optimum lies, as the time between failures is known no better."""
     low = in_words(best_interval(saving, rate.low_seconds))
     if math.isinf(rate.high_seconds):
@@ -202,7 +202,7 @@ def _span(saving: Saving, rate: FailureRate) -> str:
     return f"the optimum lies between {low} and {in_words(best_interval(saving, rate.high_seconds))}"
 
 
-def _save_words(saving: Saving) -> str:
+def _save_words(saving: SaveCost) -> str:
     more = f" and takes {in_words(saving.background)} more in the background" if saving.background else ""
     return f"a save blocks {in_words(saving.blocking)}{more}"
 

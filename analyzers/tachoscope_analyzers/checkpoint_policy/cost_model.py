@@ -21,7 +21,7 @@ VAIDYA = "https://doi.org/10.1109/12.609281"
 
 
 @dataclass(frozen=True, slots=True)
-class Saving:
+class SaveCost:
     """One way of saving, in seconds.
 
     Attributes:
@@ -41,7 +41,7 @@ class Saving:
         return self.blocking + self.background
 
 
-def useful_ratio(saving: Saving, interval: float, between_failures: float) -> float:
+def useful_ratio(saving: SaveCost, interval: float, between_failures: float) -> float:
     """Return the share of time, 0 to 1, in which work is done that is not done again.
 
     Daly's complete model (DALY; a segment takes M e^(R/M) (e^((work + blocking)/M) - 1) on average), and with a background time L
@@ -58,7 +58,7 @@ def useful_ratio(saving: Saving, interval: float, between_failures: float) -> fl
     return (work / between_failures) * math.exp(-exponent) / -math.expm1(-interval / between_failures)
 
 
-def lost_at_failure(saving: Saving, interval: float, between_failures: float) -> float:
+def lost_at_failure(saving: SaveCost, interval: float, between_failures: float) -> float:
     """Return the seconds of work that a failure undoes on average: about half an interval and the background time.
 
     It is the expected work of an uptime, M (1 - e^(-work/M)) / (1 - e^(-interval/M)), without what its checkpoints keep.
@@ -72,7 +72,7 @@ def lost_at_failure(saving: Saving, interval: float, between_failures: float) ->
     return done - kept
 
 
-def best_interval(saving: Saving, between_failures: float) -> float:
+def best_interval(saving: SaveCost, between_failures: float) -> float:
     """Return the interval, in seconds from save to save, with the largest useful share.
 
     The derivative of `useful_ratio` is zero where y - 1 + e^(-y) = blocking / M with y = interval / M; Bougeret et al. (2011),

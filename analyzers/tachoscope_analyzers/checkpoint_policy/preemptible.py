@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from tachoscope_analyzers.checkpoint_policy.cost_model import Saving, best_interval, lost_at_failure, useful_ratio
+from tachoscope_analyzers.checkpoint_policy.cost_model import SaveCost, best_interval, lost_at_failure, useful_ratio
 from tachoscope_analyzers.data.package_data import shipped
 from tachoscope_analyzers.stats.duration_text import in_words
 from tachoscope_analyzers.stats.failure_rate import FailureRate
@@ -29,7 +29,7 @@ class Preemption:
 
 
 def policy(
-    saving: Saving, rate: FailureRate, *, notices: int, hosts: int, notice_seconds: float | None, caveat: str = ""
+    saving: SaveCost, rate: FailureRate, *, notices: int, hosts: int, notice_seconds: float | None, caveat: str = ""
 ) -> Advice:
     """Return the interval, the loss and the goodput to expect on machines that live at most 24 hours.
 
@@ -71,7 +71,7 @@ def policy(
     )
 
 
-def expected(saving: Saving, between_failures: float, preemption: Preemption, *, fits: bool) -> tuple[float, float, float]:
+def expected(saving: SaveCost, between_failures: float, preemption: Preemption, *, fits: bool) -> tuple[float, float, float]:
     """Return the mean seconds between stops that undo work, the best interval for them, and the share of time that is useful.
 
     Stops that were saved for cost a whole save and a restart each, and undo nothing. They come at the end of a machine's life

@@ -19,14 +19,14 @@ from tachoscope_core.report.report import Evidence
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class StalenessVerdict:
     """Candidates, none or one; `measured`: whether staleness was measured."""
 
     candidates: list[Candidate]
     measured: bool = True
 
 
-def classify(job: JobRecords, steps: Steps) -> Verdict:
+def classify(job: JobRecords, steps: Steps) -> StalenessVerdict:
     """Hold the staleness of each rank's updates against the bound that the job says, else against what equal workers have.
 
     One slow worker makes few updates, old as they are: among those of all they would not be seen.
@@ -38,13 +38,13 @@ def classify(job: JobRecords, steps: Steps) -> Verdict:
         counts.update(row.staleness)
         by_rank.setdefault(row.rank, Counter()).update(row.staleness)
     if not counts:
-        return Verdict([], measured=False)
+        return StalenessVerdict([], measured=False)
     bounds = [row.bound for row in rows if row.bound is not None]
     workers = len(steps.ranks)
     bound = float(min(bounds)) if bounds else threshold("staleness_factor") * max(workers - 1, 1)
     stale = [rank for rank, own in sorted(by_rank.items()) if quantile(own, threshold("staleness_quantile")) > bound]
     if not stale:
-        return Verdict([])
+        return StalenessVerdict([])
     counts = sum((by_rank[rank] for rank in stale), Counter())
     old = quantile(counts, threshold("staleness_quantile"))
     told = "the job's own bound" if bounds else f"{threshold('staleness_factor'):g} x (workers - 1)"
@@ -74,7 +74,9 @@ def classify(job: JobRecords, steps: Steps) -> Verdict:
         ),
     ]
     ranks: Ranks = stale if 0 < len(stale) < len(by_rank) else "all"
-    return Verdict([Candidate("async_staleness", np.zeros(len(steps.numbers)), ranks, evidence, speedup=1.0, level="warning")])
+    return StalenessVerdict(
+        [Candidate("async_staleness", np.zeros(len(steps.numbers)), ranks, evidence, speedup=1.0, level="warning")]
+    )
 
 
 def quantile(counts: Counter[int], share: float) -> int:

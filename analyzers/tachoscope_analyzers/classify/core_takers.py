@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.findings.blamed_ranks import Ranks
-from tachoscope_analyzers.records.cores import Takers, takers_of
+from tachoscope_analyzers.records.cores import CoreUsers, takers_of
 from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_analyzers.records.steps import Steps
 from tachoscope_core.report.report import Evidence
@@ -18,7 +18,7 @@ from tachoscope_core.report.sentences import CORES_USED
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CoreVerdict:
     """Who took the cores (`cause`, empty: nobody was seen taking them), and whether that is a condition of the machine."""
 
     cause: str
@@ -27,7 +27,7 @@ class Verdict:
     evidence: list[Evidence] = field(default_factory=list)
 
 
-def find_takers(job: JobRecords, steps: Steps, ranks: Ranks) -> Verdict:
+def find_takers(job: JobRecords, steps: Steps, ranks: Ranks) -> CoreVerdict:
     """Return who took the cores that these ranks waited for."""
     mine = steps.ranks if ranks == "all" else ranks
     found = takers_of(job, steps, mine)
@@ -40,18 +40,18 @@ def find_takers(job: JobRecords, steps: Steps, ranks: Ranks) -> Verdict:
             f"other processes use {found.others:.1f} of the {found.all} cores: find them (`pidstat -u 1`), stop or move them, or "
             "pin the ranks to cores of their own"
         )
-        return Verdict("other_processes", condition=True, action=action, evidence=evidence)
+        return CoreVerdict("other_processes", condition=True, action=action, evidence=evidence)
     if found.workers_per_rank and found.workers >= few:
         action = (
             f"the loader workers use {found.workers:.1f} of the {found.all} cores, and the training thread waits for one: fewer "
             f"than the {found.workers_per_rank} workers of each rank (num_workers), a cheaper transform, or fewer than the "
             f"{found.threads_per_rank} compute threads (torch.set_num_threads)"
         )
-        return Verdict("loader_workers", condition=False, action=action, evidence=evidence)
+        return CoreVerdict("loader_workers", condition=False, action=action, evidence=evidence)
     return _too_many(found.ranks_here, found.threads_per_rank, found.all, evidence)
 
 
-def _by_configuration(steps: Steps) -> Verdict:
+def _by_configuration(steps: Steps) -> CoreVerdict:
     """Return what is known of old records, which do not tell who ran: how many threads there were for how many cores."""
     hosts = [start.host for start in steps.starts]
     fullest = max(set(hosts), key=lambda host: (hosts.count(host), host), default="")
@@ -60,11 +60,11 @@ def _by_configuration(steps: Steps) -> Verdict:
     return _too_many(len(starts), max((start.cpu_threads for start in starts), default=0), cores, [])
 
 
-def _too_many(ranks: int, threads: int, cores: int, evidence: list[Evidence]) -> Verdict:
+def _too_many(ranks: int, threads: int, cores: int, evidence: list[Evidence]) -> CoreVerdict:
     """Return whether ranks with so many compute threads each are too many for the cores."""
     wanted = threads * ranks
     if not wanted or not cores:
-        return Verdict("", condition=True, evidence=evidence)
+        return CoreVerdict("", condition=True, evidence=evidence)
     row = Evidence(
         signal="compute threads of the ranks on one host",
         value=float(wanted),
@@ -75,14 +75,14 @@ def _too_many(ranks: int, threads: int, cores: int, evidence: list[Evidence]) ->
     )
     evidence = [*evidence, row]
     if wanted <= cores:
-        return Verdict("", condition=True, evidence=evidence)
+        return CoreVerdict("", condition=True, evidence=evidence)
     if threads > 1:  # how many fit is said where advice in numbers is made
-        return Verdict("compute_threads", condition=False, evidence=evidence)
+        return CoreVerdict("compute_threads", condition=False, evidence=evidence)
     action = f"{ranks} ranks train on the {cores} cores of this host: start at most {cores} here, or give the host more cores"
-    return Verdict("other_ranks", condition=False, action=action, evidence=evidence)
+    return CoreVerdict("other_ranks", condition=False, action=action, evidence=evidence)
 
 
-def _evidence(found: Takers) -> list[Evidence]:
+def _evidence(found: CoreUsers) -> list[Evidence]:
     rows = {
         "cores used by the training processes of these ranks": found.ranks,
         CORES_USED["loader_workers"]: found.workers,

@@ -25,7 +25,7 @@ MISSING = "sizes of the batches, or the times of forward and backward in at leas
 
 
 @dataclass(frozen=True, slots=True)
-class Uneven:
+class ImbalanceVerdict:
     """What uneven data costs.
 
     Attributes:
@@ -53,7 +53,7 @@ class _Follows:
     evidence: list[Evidence]
 
 
-def classify(steps: Steps, late: Matrix, losses: Losses) -> Uneven:
+def classify(steps: Steps, late: Matrix, losses: Losses) -> ImbalanceVerdict:
     """Return what of the late ranks' excess follows from their data.
 
     Args:
@@ -61,13 +61,13 @@ def classify(steps: Steps, late: Matrix, losses: Losses) -> Uneven:
     """
     nothing = np.zeros_like(late)
     if len(steps.ranks) < 2:
-        return Uneven(nothing, [])
+        return ImbalanceVerdict(nothing, [])
     told = [one for one in (_by_size(steps), _by_forward_and_backward(steps)) if one is not None]
     if not told:
-        return Uneven(nothing, [], measured=False)
+        return ImbalanceVerdict(nothing, [], measured=False)
     follows = next((one for one in told if one.correlation >= one.needed), None)
     if follows is None or not late.any():
-        return Uneven(nothing, [])
+        return ImbalanceVerdict(nothing, [])
     # Of two ranks the lesser, as everywhere where an excess is taken over the others.
     typical = np.sort(follows.predicted, axis=1)[:, (len(steps.ranks) - 1) // 2]
     seconds = np.minimum(late, np.maximum(follows.predicted - typical[:, None], 0.0))
@@ -82,7 +82,7 @@ def classify(steps: Steps, late: Matrix, losses: Losses) -> Uneven:
     who = culprits(seconds, steps.ranks).ranks
     alternative = ("compute_straggler", margin)
     won = seconds.sum(axis=1) * _won_by_balancing(follows.predicted, typical)
-    return Uneven(seconds, [Candidate("data_imbalance", won, who, evidence, certainty, alternative)])
+    return ImbalanceVerdict(seconds, [Candidate("data_imbalance", won, who, evidence, certainty, alternative)])
 
 
 def _won_by_balancing(predicted: Matrix, typical: Matrix) -> Matrix:

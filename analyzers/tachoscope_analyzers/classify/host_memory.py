@@ -25,7 +25,7 @@ _NEEDED = {"major_faults", "resident_bytes"}
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class MemoryVerdict:
     """What memory pressure costs.
 
     Attributes:
@@ -38,7 +38,7 @@ class Verdict:
     measured: bool = True
 
 
-def classify(job: JobRecords, steps: Steps, late: Matrix) -> Verdict:
+def classify(job: JobRecords, steps: Steps, late: Matrix) -> MemoryVerdict:
     """Return what the steps lose to memory that is short.
 
     Args:
@@ -48,17 +48,17 @@ def classify(job: JobRecords, steps: Steps, late: Matrix) -> Verdict:
     by_rank = [[beat for beat in job.heartbeats if beat.writer == writer] for writer in steps.writers]
     nothing = np.zeros_like(steps.wall)
     if not all(any(beat.signals.keys() >= _NEEDED for beat in beats) for beats in by_rank):
-        return Verdict(nothing, [], measured=False)
+        return MemoryVerdict(nothing, [], measured=False)
     seconds = np.stack([_stood_still(steps, rank, beats) for rank, beats in enumerate(by_rank)], axis=1)
     if not seconds.any():
-        return Verdict(seconds, [])
+        return MemoryVerdict(seconds, [])
     explained = np.minimum(late, seconds).sum(axis=0) >= threshold("memory_explained_ratio") * late.sum(axis=0)
     seconds = np.where(seconds.any(axis=0) & explained, np.maximum(seconds, late), seconds)
     hit = [rank for rank, column in zip(steps.ranks, seconds.T, strict=True) if column.any()]
     beats = [beat for rank, own in zip(steps.ranks, by_rank, strict=True) if rank in hit for beat in own]
     lost = seconds[np.arange(len(seconds)), seconds.argmax(axis=1)]
     ranks: Ranks = hit if len(hit) < len(steps.ranks) else "all"
-    return Verdict(seconds, [Candidate("host_memory", lost, ranks, _evidence(beats), 0.8, ("cpu_contention", 0.0))])
+    return MemoryVerdict(seconds, [Candidate("host_memory", lost, ranks, _evidence(beats), 0.8, ("cpu_contention", 0.0))])
 
 
 def _stood_still(steps: Steps, rank: int, beats: list[Heartbeat]) -> Matrix:

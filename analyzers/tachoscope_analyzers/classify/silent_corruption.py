@@ -28,7 +28,7 @@ _DIVERGED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CorruptionVerdict:
     """Candidates, none or one; `measured`: whether the numbers were checked at all."""
 
     candidates: list[Candidate]
@@ -50,22 +50,22 @@ class _Fault:
     differs: bool
 
 
-def classify(job: JobRecords, steps: Steps) -> Verdict:
+def classify(job: JobRecords, steps: Steps) -> CorruptionVerdict:
     """Return what the checks found. Seconds: the steps since the last sound check, which at most are lost work."""
     by_step: dict[int, dict[int, IntegrityEvent]] = defaultdict(dict)
     for event in job.integrity:
         if event.attempt == steps.attempt and event.writer in steps.writers:
             by_step[event.step][event.rank] = event
     if not by_step:
-        return Verdict([], measured=False)
+        return CorruptionVerdict([], measured=False)
     equal_once: set[tuple[int, ...]] = set()
     sound = 0
     for step in sorted(by_step):
         fault = _fault(step, by_step[step], equal_once, len(steps.ranks))
         if fault is not None:
-            return Verdict([_candidate(fault, sound, by_step, steps)])
+            return CorruptionVerdict([_candidate(fault, sound, by_step, steps)])
         sound = step
-    return Verdict([])
+    return CorruptionVerdict([])
 
 
 def _fault(step: int, events: dict[int, IntegrityEvent], equal_once: set[tuple[int, ...]], ranks: int) -> _Fault | None:

@@ -23,7 +23,7 @@ class StepTimes:
 
 
 @dataclass(frozen=True, slots=True)
-class Aligned:
+class AlignedSteps:
     """Step times in columns of one axis, each array of shape (columns,).
 
     Attributes:
@@ -38,7 +38,7 @@ class Aligned:
     steps: int
 
 
-def aligned_steps(runs: tuple[StepTimes, ...], axis: Axis = "step", *, columns: int = COLUMNS) -> Aligned:
+def aligned_steps(runs: tuple[StepTimes, ...], axis: Axis = "step", *, columns: int = COLUMNS) -> AlignedSteps:
     """Put the runs into columns of equal width over all that any of them has; fewer columns where there are fewer steps."""
     places = [_places(run, axis) for run in runs]
     least = min((float(one.min()) for one in places if len(one)), default=0.0)
@@ -46,7 +46,7 @@ def aligned_steps(runs: tuple[StepTimes, ...], axis: Axis = "step", *, columns: 
     count = max(1, min(columns, max((len(one) for one in places), default=1)))
     width = (most - least) / count or 1.0
     cells = [np.minimum(((one - least) / width).astype(int), count - 1) for one in places]
-    return Aligned(
+    return AlignedSteps(
         axis=axis,
         at=np.asarray(least + width * (np.arange(count) + 0.5), dtype=np.float64),
         runs=tuple(_quantiles(run.seconds, cell, count) for run, cell in zip(runs, cells, strict=True)),

@@ -19,7 +19,7 @@ _WORDS = re.compile(r"[^A-Za-z0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Likely:
+class BaselineCandidate:
     """A run that may be the baseline.
 
     Attributes:
@@ -39,7 +39,9 @@ def pattern(name: str) -> str:
     return _NUMBERS.sub("#", name)
 
 
-def likely_baselines(job: str, others: Iterable[str], lineages: Mapping[str, Mapping[str, str]] | None = None) -> list[Likely]:
+def likely_baselines(
+    job: str, others: Iterable[str], lineages: Mapping[str, Mapping[str, str]] | None = None
+) -> list[BaselineCandidate]:
     """Return the other runs, the likeliest baseline first; the job itself is none.
 
     Args:
@@ -49,7 +51,7 @@ def likely_baselines(job: str, others: Iterable[str], lineages: Mapping[str, Map
     names = [other for other in dict.fromkeys(others) if other != job]
     near = set(sorted(names, key=lambda other: (-_shared_words(job, other), other))[:_MOST])
     found = [
-        Likely(
+        BaselineCandidate(
             other,
             pattern(other) == pattern(job),
             SequenceMatcher(None, job, other, autojunk=False).ratio() if other in near else 0.0,
@@ -60,7 +62,7 @@ def likely_baselines(job: str, others: Iterable[str], lineages: Mapping[str, Map
     return sorted(found, key=_order)
 
 
-def _order(one: Likely) -> tuple[bool, bool, int, float, str]:
+def _order(one: BaselineCandidate) -> tuple[bool, bool, int, float, str]:
     return (not one.same_pattern, one.different is None, one.different or 0, -one.name_ratio, one.job)
 
 

@@ -14,7 +14,7 @@ _QUANTILE = 1.96
 
 
 @dataclass(frozen=True, slots=True)
-class PerWork:
+class SecondsPerUnit:
     """Seconds for a unit of work, all ranks together; None: it is not known what a step of that run took.
 
     Attributes:
@@ -28,20 +28,20 @@ class PerWork:
     interval: tuple[float, float] | None
 
 
-def per_work(now: Trend, baseline: Trend) -> list[PerWork]:
+def per_work(now: Trend, baseline: Trend) -> list[SecondsPerUnit]:
     """Return the seconds of both runs by unit of work, of each unit; `share` only where both are known."""
     return [_of_unit(unit, field, size, now, baseline) for unit, field, size in _UNITS]
 
 
-def _of_unit(unit: str, field: str, size: float, now: Trend, baseline: Trend) -> PerWork:
+def _of_unit(unit: str, field: str, size: float, now: Trend, baseline: Trend) -> SecondsPerUnit:
     sides = [_seconds(course.step, getattr(course, field), size) for course in (baseline, now)]
     before, after = sides
     if before is None or after is None:
-        return PerWork(unit, before.seconds if before else None, after.seconds if after else None, None, None)
+        return SecondsPerUnit(unit, before.seconds if before else None, after.seconds if after else None, None, None)
     share = after.seconds / before.seconds - 1
     # Relative errors of a ratio of two independent means add in squares.
     reach = _QUANTILE * (1 + share) * float(np.hypot(before.error / before.seconds, after.error / after.seconds))
-    return PerWork(unit, before.seconds, after.seconds, share, (share - reach, share + reach))
+    return SecondsPerUnit(unit, before.seconds, after.seconds, share, (share - reach, share + reach))
 
 
 def _seconds(step: Estimate, work: float, size: float) -> Estimate | None:

@@ -37,7 +37,7 @@ _SERVICE_SECONDS = 3600.0
 _Made = TypeVar("_Made")
 
 
-class Worst(msgspec.Struct, frozen=True, kw_only=True):
+class GravestFinding(msgspec.Struct, frozen=True, kw_only=True):
     """The gravest finding; of equal ones the one with the largest share.
 
     Attributes:
@@ -80,7 +80,7 @@ class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
     goodput_last: float | None = None
     mean_step: float | None = None
     step_seconds: list[float] = []
-    worst: Worst | None = None
+    worst: GravestFinding | None = None
     healthy: bool = False
     reason: str = ""
     held_hours: float | None = None
@@ -214,15 +214,15 @@ def _service(job: JobRecords, common: JobSummary, now: float) -> JobSummary:
     )
 
 
-def _gravest(report: Report | None, life: Report | None) -> Worst | None:
+def _gravest(report: Report | None, life: Report | None) -> GravestFinding | None:
     of_life = [] if life is None else [one for one in life.findings if one.class_ not in HEALTHY]
     of_steps = [] if report is None else [one for one in report.findings if one.class_ not in HEALTHY]
     worst = gravest([*of_steps, *of_life])
     return None if worst is None else _worst(worst, of_life=any(one is worst for one in of_life))
 
 
-def _worst(finding: Finding, *, of_life: bool) -> Worst:
-    return Worst(
+def _worst(finding: Finding, *, of_life: bool) -> GravestFinding:
+    return GravestFinding(
         class_=finding.class_,
         severity=finding.severity,
         seconds_per_step=finding.seconds_per_step,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tachoscope_analyzers.flight_recorder.dump import Dump, Operation
-from tachoscope_analyzers.flight_recorder.verdict import Kind, Stuck, Verdict, verdict
+from tachoscope_analyzers.flight_recorder.verdict import BlockingRank, HangVerdict, Kind, verdict
 from tachoscope_core.report.report import (
     Evidence,
     Finding,
@@ -74,8 +74,8 @@ def _source(files: Sequence[Path], operations: int) -> Source:
     return Source(path=f"{files[0] if files else ''}{more}", records=operations, unit="operations")
 
 
-def _findings(found: Verdict, pending: float) -> Iterable[Finding]:
-    by_kind: dict[Kind, list[Stuck]] = defaultdict(list)
+def _findings(found: HangVerdict, pending: float) -> Iterable[Finding]:
+    by_kind: dict[Kind, list[BlockingRank]] = defaultdict(list)
     for one in found.stuck:
         by_kind[one.kind].append(one)
     few = len(found.without) >= len(found.pending)
@@ -99,7 +99,7 @@ def _findings(found: Verdict, pending: float) -> Iterable[Finding]:
         )
 
 
-def _evidence(found: Verdict, stuck: Sequence[Stuck], pending: float) -> Iterable[Evidence]:
+def _evidence(found: HangVerdict, stuck: Sequence[BlockingRank], pending: float) -> Iterable[Evidence]:
     yield Evidence(signal="the oldest operation is pending, at least", value=pending, unit="seconds", source="flight recorder")
     for one in stuck[:_MOST_LISTED]:
         where = _operation(one.operation, found.groups) if one.operation else "its group"
@@ -126,7 +126,7 @@ def _unread(damaged: Sequence[Path]) -> Iterable[QualityNote]:
         )
 
 
-def _quality(dumps: Mapping[int, Dump], found: Verdict, moments: Sequence[float]) -> Iterable[QualityNote]:
+def _quality(dumps: Mapping[int, Dump], found: HangVerdict, moments: Sequence[float]) -> Iterable[QualityNote]:
     if found.without:
         listed = ", ".join(map(str, found.without[:_MOST_LISTED])) + (" ..." if len(found.without) > _MOST_LISTED else "")
         yield QualityNote(

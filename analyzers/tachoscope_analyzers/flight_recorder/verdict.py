@@ -31,7 +31,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Stuck:
+class BlockingRank:
     """A rank that keeps others.
 
     Attributes:
@@ -47,7 +47,7 @@ class Stuck:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class HangVerdict:
     """Ranks that keep the others, rising; none: nothing is pending, or it is pending for no reason that dumps tell.
 
     Attributes:
@@ -55,7 +55,7 @@ class Verdict:
         groups: descriptions by name.
     """
 
-    stuck: tuple[Stuck, ...]
+    stuck: tuple[BlockingRank, ...]
     pending: tuple[int, ...]
     without: tuple[int, ...]
     groups: Mapping[str, str]
@@ -78,12 +78,12 @@ Waits = dict[int, dict[int, Operation]]
 """Whom each rank waits for, and in which operation."""
 
 
-def verdict(dumps: Mapping[int, Dump]) -> Verdict:
+def verdict(dumps: Mapping[int, Dump]) -> HangVerdict:
     """Return who keeps whom, from the dumps of all ranks, or of those that could be had."""
     groups = known_groups(dumps)
     pending = tuple(rank for rank, dump in dumps.items() if any(one.pending for one in dump.operations))
     without = tuple(sorted({rank for group in groups.values() for rank in group.ranks} - set(dumps)))
-    stuck: dict[int, Stuck] = {}
+    stuck: dict[int, BlockingRank] = {}
     different = {name: _different(group) for name, group in groups.items()}
     differ_at = {name: found[0].operation.sequence for name, found in different.items() if found and found[0].operation}
     for one in [*chain.from_iterable(different.values()), *sorted(_on_device(groups, differ_at), key=_created)]:
@@ -93,12 +93,12 @@ def verdict(dumps: Mapping[int, Dump]) -> Verdict:
         stuck[rank] = _absent(rank, dumps, kept)
     if not stuck and pending:
         stuck.update((one.rank, one) for one in _together(dumps, groups))
-    return Verdict(
+    return HangVerdict(
         tuple(stuck[rank] for rank in sorted(stuck)), pending, without, {name: one.description for name, one in groups.items()}
     )
 
 
-def _different(group: KnownGroup) -> list[Stuck]:
+def _different(group: KnownGroup) -> list[BlockingRank]:
     """Return ranks that enqueued another operation under the same number than most of their group, of the first such number."""
     numbers: dict[int, dict[int, Operation]] = defaultdict(dict)
     for rank, operations in group.operations.items():
@@ -111,14 +111,16 @@ def _different(group: KnownGroup) -> list[Stuck]:
     return []
 
 
-def _odd(group: KnownGroup, operations: Mapping[int, Operation]) -> Iterable[Stuck]:
+def _odd(group: KnownGroup, operations: Mapping[int, Operation]) -> Iterable[BlockingRank]:
     names = {rank: one.name for rank, one in operations.items()}
     if len(set(names.values())) > 1:
         for rank in _minority(names):
             other = next(one for one in operations.values() if one.name != names[rank])
             later = any(one.name == other.name for number, one in group.operations[rank].items() if number > other.sequence)
             kind = Kind.ORDER if later else Kind.TYPE
-            yield Stuck(rank, kind, other, len(operations) - 1, f"it enqueued {names[rank]} where others enqueued {other.name}")
+            yield BlockingRank(
+                rank, kind, other, len(operations) - 1, f"it enqueued {names[rank]} where others enqueued {other.name}"
+            )
         return
     same = next(iter(names.values())) in _SAME_SIZES
     for kind, facts in (
@@ -129,7 +131,7 @@ def _odd(group: KnownGroup, operations: Mapping[int, Operation]) -> Iterable[Stu
             for rank in _minority(facts):
                 other = next(one for which, one in operations.items() if facts[which] != facts[rank])
                 theirs = next(fact for fact in facts.values() if fact != facts[rank])
-                yield Stuck(rank, kind, other, len(operations) - 1, f"its input is {facts[rank]}, that of others {theirs}")
+                yield BlockingRank(rank, kind, other, len(operations) - 1, f"its input is {facts[rank]}, that of others {theirs}")
             return
 
 
@@ -151,7 +153,7 @@ def _minority(facts: Mapping[int, str]) -> list[int]:
     return [rank for rank, fact in facts.items() if fact != counts[0][0]]
 
 
-def _on_device(groups: Mapping[str, KnownGroup], differ_at: Mapping[str, int]) -> Iterable[Stuck]:
+def _on_device(groups: Mapping[str, KnownGroup], differ_at: Mapping[str, int]) -> Iterable[BlockingRank]:
     """Yield ranks that enqueued a collective which peers completed, and have not completed it.
 
     It cannot end for anybody before all have taken part, so this rank's part was done, and its device then did not go on. Unless
@@ -173,10 +175,12 @@ def _on_device(groups: Mapping[str, KnownGroup], differ_at: Mapping[str, int]) -
             ):
                 ahead = sum(other.completed > one.completed for other in group.progress.values())
                 more = furthest - one.completed - 1
-                yield Stuck(rank, Kind.DEVICE, operation, ahead, "peers completed it" + f" and {more} more after it" * (more > 0))
+                yield BlockingRank(
+                    rank, Kind.DEVICE, operation, ahead, "peers completed it" + f" and {more} more after it" * (more > 0)
+                )
 
 
-def _created(stuck: Stuck) -> int:
+def _created(stuck: BlockingRank) -> int:
     return stuck.operation.created_ns if stuck.operation else 0
 
 
@@ -230,18 +234,22 @@ def _roots(waits: Waits, stuck: set[int]) -> dict[int, list[Operation]]:
     return kept
 
 
-def _absent(rank: int, dumps: Mapping[int, Dump], kept: list[Operation]) -> Stuck:
+def _absent(rank: int, dumps: Mapping[int, Dump], kept: list[Operation]) -> BlockingRank:
     first = min(kept, key=lambda one: (one.peer is not None, one.created_ns))  # a collective says more than a message
     if rank not in dumps:
-        return Stuck(rank, Kind.NO_DUMP, first, len(kept), "there is no dump of it: its process may be gone, or stuck")
+        return BlockingRank(rank, Kind.NO_DUMP, first, len(kept), "there is no dump of it: its process may be gone, or stuck")
     if any(one.pending for one in dumps[rank].operations):
-        return Stuck(rank, Kind.UNKNOWN, first, len(kept), "it is not there, and what it waits for itself is not in the dumps")
-    return Stuck(rank, Kind.HOST, first, len(kept), "it never enqueued it, and has nothing pending: its process is elsewhere")
+        return BlockingRank(
+            rank, Kind.UNKNOWN, first, len(kept), "it is not there, and what it waits for itself is not in the dumps"
+        )
+    return BlockingRank(
+        rank, Kind.HOST, first, len(kept), "it never enqueued it, and has nothing pending: its process is elsewhere"
+    )
 
 
-def _together(dumps: Mapping[int, Dump], groups: Mapping[str, KnownGroup]) -> list[Stuck]:
+def _together(dumps: Mapping[int, Dump], groups: Mapping[str, KnownGroup]) -> list[BlockingRank]:
     """Return all members of the group whose collective has been pending longest: all have enqueued it, and nobody completes it."""
     oldest = min((one for dump in dumps.values() for one in dump.operations if one.pending), key=lambda one: one.created_ns)
     members = [rank for rank in groups[oldest.group].ranks if rank in dumps]
     detail = "all of its group enqueued it and none completes it: a device or the network, which dumps do not tell apart"
-    return [Stuck(rank, Kind.UNKNOWN, oldest, len(members) - 1, detail) for rank in members]
+    return [BlockingRank(rank, Kind.UNKNOWN, oldest, len(members) - 1, detail) for rank in members]

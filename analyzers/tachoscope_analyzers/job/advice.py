@@ -10,7 +10,7 @@ import numpy as np
 
 from tachoscope_analyzers.advice import batch, drain, exchange, interval, threads
 from tachoscope_analyzers.advice.advised import NONE, Advised
-from tachoscope_analyzers.checkpoint_policy.cost_model import Saving
+from tachoscope_analyzers.checkpoint_policy.cost_model import SaveCost
 from tachoscope_analyzers.classify.communication import parallel_dimensions
 from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.findings.make import Candidate
@@ -26,7 +26,7 @@ INPUT = ("input_fetch", "input_preprocess", "input_workers", "input_straggler")
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class LossCase:
     """A loss, with all that is known of the steps that it is of."""
 
     candidate: Candidate
@@ -52,7 +52,7 @@ def advised(candidates: Sequence[Candidate], job: JobRecords, steps: Steps, loss
     for one in candidates:
         make = _BY_SLUG.get(one.slug)
         large = one.seconds.mean() >= least or one.level is not None
-        made = make(Case(one, job, steps, losses)) if make is not None and large and one.seconds.any() else NONE
+        made = make(LossCase(one, job, steps, losses)) if make is not None and large and one.seconds.any() else NONE
         found.append(with_advice(one, made, losses.mean_step) if made.text else one)
     return found
 
@@ -69,11 +69,11 @@ def with_advice(candidate: Candidate, made: Advised, step_seconds: float) -> Can
     return replace(found, speedup=step_seconds / made.expected if made.expected else math.inf)
 
 
-def _workers(case: Case) -> Advised:
+def _workers(case: LossCase) -> Advised:
     return advice_loading.advice(case.candidate, case.job, case.steps, case.step)
 
 
-def _checkpoint(case: Case) -> Advised:
+def _checkpoint(case: LossCase) -> Advised:
     """Return advice on the interval; none where only one save was seen, or none of the steps lies between two."""
     lost = case.candidate.seconds
     saving = np.flatnonzero(lost > 0.1 * lost.max())
@@ -86,11 +86,11 @@ def _checkpoint(case: Case) -> Advised:
     rows = [row for row in case.job.checkpoints if row.attempt == case.steps.attempt and row.asynchronous]
     background = float(np.median([row.background_seconds for row in rows])) if rows else 0.0
     failed = bool(case.job.failures) or len({row.attempt for row in case.job.starts}) > 1
-    saved = Saving(blocking, background, step=case.step - case.lost)
+    saved = SaveCost(blocking, background, step=case.step - case.lost)
     return interval.of_attempt(saved, every, case.lost / case.step, case.job.job, failed=failed)
 
 
-def _exchange(case: Case) -> Advised:
+def _exchange(case: LossCase) -> Advised:
     """Return advice on the gradient exchange; none in a pipeline, whose stages pass on more than gradients.
 
     Groups that split a model exchange in each batch, whenever gradients are.
@@ -110,37 +110,37 @@ def _exchange(case: Case) -> Advised:
     return exchange.advice(found)
 
 
-def _own_backward(case: Case) -> float | None:
+def _own_backward(case: LossCase) -> float | None:
     """Return the seconds of a rank's own backward on CPU, where its clock was read; on accelerators it is not told apart."""
     if case.steps.device != "cpu":
         return None
     return _mean_of(case, lambda row: row.cpu_seconds.get("backward") if row.cpu_seconds else None)
 
 
-def _mean_of(case: Case, value: Callable[[records.StepDone], float | None]) -> float | None:
+def _mean_of(case: LossCase, value: Callable[[records.StepDone], float | None]) -> float | None:
     values = [one for row in advice_loading.rows_of(case.job, case.steps, case.steps.ranks) if (one := value(row)) is not None]
     return float(np.mean(values)) if values else None
 
 
-def _drain(case: Case) -> Advised:
+def _drain(case: LossCase) -> Advised:
     ranks = case.candidate.ranks
     if ranks == "all":
         return NONE
     late, windows = drain.windows_with_the_loss(case.candidate.seconds, case.losses.step)
-    places = {start.rank: drain.Place(start.host, start.local_rank, start.gpu_uuid) for start in case.steps.starts}
-    return Advised(drain.advice(drain.Late(ranks, case.steps.world_size, places, case.lost, case.step, late, windows)))
+    places = {start.rank: drain.RankPlacement(start.host, start.local_rank, start.gpu_uuid) for start in case.steps.starts}
+    return Advised(drain.advice(drain.LateRanks(ranks, case.steps.world_size, places, case.lost, case.step, late, windows)))
 
 
-def _throttle(case: Case) -> Advised:
+def _throttle(case: LossCase) -> Advised:
     where = _drain(case).text
     return Advised(f"{case.candidate.action or BY_SLUG['gpu_throttle'].fix}. {where}") if where else NONE
 
 
-def _threads(case: Case) -> Advised:
+def _threads(case: LossCase) -> Advised:
     return NONE if case.candidate.action else threads.advice(case.steps.starts)  # where others than threads take the cores
 
 
-_BY_SLUG: dict[str, Callable[[Case], Advised]] = {
+_BY_SLUG: dict[str, Callable[[LossCase], Advised]] = {
     **dict.fromkeys(INPUT, _workers),
     "compute_straggler": _drain,
     "gpu_throttle": _throttle,

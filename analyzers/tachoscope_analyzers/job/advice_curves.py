@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from tachoscope_analyzers.advice.workers import Input, expected_step, step_with
-from tachoscope_analyzers.checkpoint_policy.cost_model import Saving, best_interval, useful_ratio
+from tachoscope_analyzers.checkpoint_policy.cost_model import SaveCost, best_interval, useful_ratio
 from tachoscope_analyzers.stats.arrays import Matrix
 
 _SPAN = 30.0
@@ -26,7 +26,7 @@ def steps_with_workers(found: Input, most: int) -> list[float]:
     return [alone, *(step_with(found, count) for count in range(1, most + 1))]
 
 
-def loss_by_interval(saving: Saving, between_failures: float, today: float | None = None) -> tuple[Matrix, Matrix]:
+def loss_by_interval(saving: SaveCost, between_failures: float, today: float | None = None) -> tuple[Matrix, Matrix]:
     """Return intervals in seconds, evenly spaced on a logarithmic axis about the best one, and the share of time lost at each.
 
     Args:

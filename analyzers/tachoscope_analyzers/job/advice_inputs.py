@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tachoscope_analyzers.advice.workers import Input
-from tachoscope_analyzers.checkpoint_policy.cost_model import Saving
+from tachoscope_analyzers.checkpoint_policy.cost_model import SaveCost
 from tachoscope_analyzers.classify.gpu.utilisation import most_memory
 from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.job import advice_loading
@@ -39,14 +39,14 @@ class Checkpoints:
         restarts: whether it was measured how long it takes to go on after a failure, `saving.restart`.
     """
 
-    saving: Saving
+    saving: SaveCost
     restarts: bool
     interval: float | None
     rate: FailureRate
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class BatchLimits:
     """What a larger batch may use. idle: seconds of the step in which devices wait for launches; memory: bytes of the fullest."""
 
     step: float
@@ -83,7 +83,7 @@ def of_checkpoints(life: Life, step_seconds: float) -> Checkpoints | None:
     restart = float(np.median(known)) if known else costs.restore_seconds or 0.0
     background = costs.background_seconds if costs.asynchronous else 0.0
     failures = sum(one.ended not in _NO_FAILURES for one in life.attempts)
-    saving = Saving(costs.blocking_seconds, background, restart, step_seconds)
+    saving = SaveCost(costs.blocking_seconds, background, restart, step_seconds)
     return Checkpoints(
         saving, bool(known) or costs.restore_seconds is not None, costs.interval_seconds, failure_rate(failures, lasted)
     )
@@ -93,7 +93,7 @@ def _restart(reschedule: float | None, initialise: float | None, restore: float 
     return None if initialise is None else (reschedule or 0.0) + initialise + (restore or 0.0)
 
 
-def of_batch(job: JobRecords, steps: Steps, losses: Losses) -> Batch:
+def of_batch(job: JobRecords, steps: Steps, losses: Losses) -> BatchLimits:
     """Return what devices idle for want of launches, and the memory of the fullest one; on CPU neither is measured."""
     idle = None
     if steps.device != "cpu" and not steps.waiting_unmeasured:
@@ -103,4 +103,4 @@ def of_batch(job: JobRecords, steps: Steps, losses: Losses) -> Batch:
         mine = most_memory(gpu, "used"), most_memory(gpu, "total")
         if mine[0] and mine[1] and (used is None or total is None or mine[0] / mine[1] > used / total):
             used, total = mine
-    return Batch(losses.mean_step, idle, used, total)
+    return BatchLimits(losses.mean_step, idle, used, total)

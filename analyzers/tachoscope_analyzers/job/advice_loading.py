@@ -12,7 +12,7 @@ from tachoscope_analyzers.advice import idle_workers, workers
 from tachoscope_analyzers.advice.advised import NONE, Advised
 from tachoscope_analyzers.advice.expected_step import step_without
 from tachoscope_analyzers.advice.handover import handover_seconds
-from tachoscope_analyzers.advice.worker_limits import Room, limit
+from tachoscope_analyzers.advice.worker_limits import RankResources, limit
 from tachoscope_analyzers.advice.workers import Input
 from tachoscope_analyzers.classify.input_pipeline import Loader, observe
 from tachoscope_analyzers.data.thresholds import threshold
@@ -106,7 +106,7 @@ def _ranks_on_a_host(steps: Steps) -> int:
     return max(Counter(start.host for start in steps.starts).values(), default=1)
 
 
-def _room(job: JobRecords, steps: Steps, loader: Loader, cores: Cores | None, costs: Input) -> Room:
+def _room(job: JobRecords, steps: Steps, loader: Loader, cores: Cores | None, costs: Input) -> RankResources:
     """Return what a rank may use: of the host's cores and memory an equal part.
 
     Pinned ranks have cores of their own: then what is used and idle together tells more cores than those of one rank.
@@ -124,7 +124,7 @@ def _room(job: JobRecords, steps: Steps, loader: Loader, cores: Cores | None, co
     # A worker that was not seen yet may come to hold all that the training process does.
     goal = workers.expected_step(costs) if costs.rest > 0 else 0.0
     needed = workers.keeping_up(costs.made, goal) if goal > 0 else 0
-    return Room(share, busy, needed, loader.workers, worker or whole, min(free, default=0.0) / ranks)
+    return RankResources(share, busy, needed, loader.workers, worker or whole, min(free, default=0.0) / ranks)
 
 
 def _computing(steps: Steps, loader: Loader, cores: Cores | None, costs: Input) -> float:

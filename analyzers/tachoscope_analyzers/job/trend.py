@@ -74,7 +74,7 @@ def _work(job: JobRecords, steps: Steps) -> tuple[float, float]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sides:
+class _ChangeSides:
     """The steps on either side of a change, by index, those that stand out left out."""
 
     before: np.ndarray
@@ -94,7 +94,7 @@ def _changes(steps: Steps, losses: Losses, states: dict[str, Matrix]) -> list[Ch
     bounds = [0, *places, len(losses.step)]
     found = []
     for begin, place, end in zip(bounds, places, bounds[2:], strict=False):
-        sides = _Sides(_usual(losses.step, begin, place), _usual(losses.step, place, end))
+        sides = _ChangeSides(_usual(losses.step, begin, place), _usual(losses.step, place, end))
         before, after = sides.means(losses.step)
         found.append(
             ChangePoint(
@@ -116,7 +116,7 @@ def _usual(seconds: Matrix, begin: int, end: int) -> np.ndarray:
     return begin + np.flatnonzero(np.abs(part - np.median(part)) <= _STANDS_OUT * spread(part))
 
 
-def _grown(sides: _Sides, states: dict[str, Matrix], shift: float) -> list[StateShift]:
+def _grown(sides: _ChangeSides, states: dict[str, Matrix], shift: float) -> list[StateShift]:
     """Return the fewest states that explain `culprit_coverage` of the change, the largest part first."""
     means = {state: sides.means(seconds) for state, seconds in states.items()}
     parts = sorted(((after - before) / shift, state) for state, (before, after) in means.items())[::-1]
@@ -130,7 +130,7 @@ def _grown(sides: _Sides, states: dict[str, Matrix], shift: float) -> list[State
     return found
 
 
-def _whose(steps: Steps, losses: Losses, sides: _Sides, shift: float) -> list[int] | Literal["all"]:
+def _whose(steps: Steps, losses: Losses, sides: _ChangeSides, shift: float) -> list[int] | Literal["all"]:
     """Return the ranks by whose excess over the others the step changed, if that is most of the change."""
     grown = sum((sides.growth(excess) for excess in losses.excess.values()), np.zeros(len(steps.ranks))) * np.sign(shift)
     if grown.sum() < abs(shift) / 2:

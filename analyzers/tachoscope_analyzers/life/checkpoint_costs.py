@@ -21,7 +21,7 @@ _QUARTERS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Save:
+class CheckpointSave:
     """One checkpoint, all ranks of it. `step`: of the job. `at`: when it was complete."""
 
     attempt: int
@@ -35,7 +35,7 @@ class Save:
     asynchronous: bool
 
 
-def saves(runs: Sequence[Run], clock: Clock) -> list[Save]:
+def saves(runs: Sequence[Run], clock: Clock) -> list[CheckpointSave]:
     """Return the checkpoints in the order in which they were complete.
 
     What ranks recorded of the same reference and step is one; it lasted as long as on its slowest rank.
@@ -59,9 +59,9 @@ def _nth(
     return count
 
 
-def _save(run: Run, rows: Sequence[records.CheckpointSaved], clock: Clock) -> Save:
+def _save(run: Run, rows: Sequence[records.CheckpointSaved], clock: Clock) -> CheckpointSave:
     step = rows[0].step
-    return Save(
+    return CheckpointSave(
         attempt=run.attempt,
         reference=rows[0].reference,
         own_step=step,
@@ -107,7 +107,7 @@ def costs(job: JobRecords, runs: Sequence[Run], clock: Clock) -> job_life.Checkp
     )
 
 
-def _first_gaps(runs: Sequence[Run], found: Sequence[Save]) -> list[float]:
+def _first_gaps(runs: Sequence[Run], found: Sequence[CheckpointSave]) -> list[float]:
     """Return the seconds from the first step of an attempt to its save: all there is where no attempt saved twice."""
     begins = {run.attempt: min((float(p.begins[0]) for p in run.processes if p.steps), default=None) for run in runs}
     gaps = [one.at - begin for one in found if (begin := begins.get(one.attempt)) is not None and one.own_step]
@@ -126,7 +126,7 @@ _Of = tuple[str, int, int]
 """Reference, attempt and the attempt's own step: what a verification is of."""
 
 
-def _verified(job: JobRecords, found: Sequence[Save]) -> tuple[Save | None, dict[str, str]]:
+def _verified(job: JobRecords, found: Sequence[CheckpointSave]) -> tuple[CheckpointSave | None, dict[str, str]]:
     """Return the newest checkpoint whose last verification found it sound, and the faults of others.
 
     A file that was written over is judged by what was found of its last content. Where each node reads its own ranks' files, a

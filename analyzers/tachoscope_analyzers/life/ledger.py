@@ -12,10 +12,10 @@ import numpy.typing as npt
 from tachoscope_analyzers.attempts import hangs
 from tachoscope_analyzers.attempts.allocations import HeldTime
 from tachoscope_analyzers.attempts.attribution import Block, blocks
-from tachoscope_analyzers.attempts.endings import Ending, at_work
+from tachoscope_analyzers.attempts.endings import AttemptEnding, at_work
 from tachoscope_analyzers.attempts.hangs import HangEvidence, HangThreshold
 from tachoscope_analyzers.attempts.maintenance import Array, NetTime, clipped
-from tachoscope_analyzers.attempts.processes import Process
+from tachoscope_analyzers.attempts.processes import RankProcess
 from tachoscope_analyzers.attempts.step_numbering import Run
 from tachoscope_analyzers.stats.arrays import Matrix
 from tachoscope_core.metrics.catalogue import UNEXPLAINED
@@ -56,7 +56,7 @@ class RunBooks:
     new_steps: int = 0
 
 
-def books_of(run: Run, ending: Ending, normal: HangThreshold, net: NetTime, said: Sequence[HangEvidence]) -> RunBooks:
+def books_of(run: Run, ending: AttemptEnding, normal: HangThreshold, net: NetTime, said: Sequence[HangEvidence]) -> RunBooks:
     """Return the books of one attempt.
 
     Args:
@@ -115,7 +115,7 @@ def _remember(books: RunBooks, block: Block, redone: Mask, begins: Matrix, ends:
         books.new_seconds.append(lengths[~redone].max(axis=1))
 
 
-def _take_restores(block: Block, process: Process, column: int, restored: Matrix) -> None:
+def _take_restores(block: Block, process: RankProcess, column: int, restored: Matrix) -> None:
     """Take the seconds in which a process read a checkpoint within a step out of that step's states."""
     for start, end in process.restores:
         first, last = np.searchsorted(process.ends, start, side="right"), np.searchsorted(process.begins, end, side="left")
@@ -135,7 +135,7 @@ def _subtract(block: Block, step: int, column: int, seconds: float) -> float:
     return taken
 
 
-def _book_around_steps(books: RunBooks, process: Process, ending: Ending, normal: HangThreshold, net: NetTime) -> None:
+def _book_around_steps(books: RunBooks, process: RankProcess, ending: AttemptEnding, normal: HangThreshold, net: NetTime) -> None:
     """Book what lies before, between and after the steps of a process; what nothing explains is `unexplained`."""
     states = books.by_process[process.writer]
     first = float(process.begins[0]) if process.steps else process.end
@@ -163,7 +163,7 @@ def _close(states: States, whole: float) -> None:
         states[name] *= scale
 
 
-def _tail(process: Process, last: float, ending: Ending, normal: HangThreshold, net: NetTime) -> States:
+def _tail(process: RankProcess, last: float, ending: AttemptEnding, normal: HangThreshold, net: NetTime) -> States:
     """Return the net seconds by state between a process's last step and its end."""
     tail: States = defaultdict(float)
     whole = net.length(last, process.end)
@@ -187,7 +187,7 @@ def _tail(process: Process, last: float, ending: Ending, normal: HangThreshold, 
 
 
 @dataclass(frozen=True, slots=True)
-class Total:
+class Waterfall:
     """The waterfall: net unit-seconds by state over all grants, the queue in it, and what maintenance took out.
 
     `after_seconds`: of the unexplained, what lies between the last process of a unit and the end of the command.
@@ -199,7 +199,7 @@ class Total:
     after_seconds: float = 0.0
 
 
-def total(grants: Sequence[HeldTime], by_process: Mapping[str, States], net: NetTime) -> Total:
+def total(grants: Sequence[HeldTime], by_process: Mapping[str, States], net: NetTime) -> Waterfall:
     """Add up the books of all units. Between two processes of a unit, and before the first, it waits for one to start."""
     states: States = defaultdict(float)
     allocated = excluded = after = 0.0
@@ -210,10 +210,12 @@ def total(grants: Sequence[HeldTime], by_process: Mapping[str, States], net: Net
         states[grant.unused_state] += length * grant.unused
         for lane in grant.lanes:
             after += _add_lane(states, lane, grant, by_process, net)
-    return Total({name: seconds for name, seconds in states.items() if seconds > 0}, allocated, excluded, after)
+    return Waterfall({name: seconds for name, seconds in states.items() if seconds > 0}, allocated, excluded, after)
 
 
-def _add_lane(states: States, lane: Sequence[Process], grant: HeldTime, by_process: Mapping[str, States], net: NetTime) -> float:
+def _add_lane(
+    states: States, lane: Sequence[RankProcess], grant: HeldTime, by_process: Mapping[str, States], net: NetTime
+) -> float:
     """Add the books of one unit; return the seconds after its last process."""
     at = grant.start
     for process in lane:

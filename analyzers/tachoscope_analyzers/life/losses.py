@@ -7,18 +7,20 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from tachoscope_analyzers.advice.interval import of_life
-from tachoscope_analyzers.attempts.endings import Ending
+from tachoscope_analyzers.attempts.endings import AttemptEnding
 from tachoscope_analyzers.attempts.hangs import Hang
 from tachoscope_analyzers.attempts.processes import Clock
 from tachoscope_analyzers.life.findings import Loss
-from tachoscope_analyzers.life.ledger import RunBooks, Total
+from tachoscope_analyzers.life.ledger import RunBooks, Waterfall
 from tachoscope_core.report.job_life import NOBODYS, Advice, CheckpointCosts, Recovery
 from tachoscope_core.report.report import Evidence
 
 _LOOK = "see what that process does and what it waits for (the runbook says how), then let it go on or end it"
 
 
-def lost_work(books: Sequence[RunBooks], endings: Sequence[Ending], recoveries: Sequence[Recovery], total: Total) -> Loss:
+def lost_work(
+    books: Sequence[RunBooks], endings: Sequence[AttemptEnding], recoveries: Sequence[Recovery], total: Waterfall
+) -> Loss:
     """Return the work that failures cost: the step under way, and the steps done again after it."""
     events: list[float] = []
     for book, ending in zip(books, endings, strict=True):
@@ -52,7 +54,7 @@ def lost_work(books: Sequence[RunBooks], endings: Sequence[Ending], recoveries: 
     )
 
 
-def checkpoint_stall(costs: CheckpointCosts | None, total: Total, advice: Sequence[Advice]) -> Loss:
+def checkpoint_stall(costs: CheckpointCosts | None, total: Waterfall, advice: Sequence[Advice]) -> Loss:
     """Return what saving took while training stood still. advice: on how often to save."""
     seconds = total.states.get("checkpoint", 0.0)
     evidence = []
@@ -68,7 +70,7 @@ def checkpoint_stall(costs: CheckpointCosts | None, total: Total, advice: Sequen
     return Loss("checkpoint_stall", [seconds / count] * count if seconds else [], "all", evidence, action=of_life(advice))
 
 
-def hang(books: Sequence[RunBooks], endings: Sequence[Ending], clock: Clock) -> Loss:
+def hang(books: Sequence[RunBooks], endings: Sequence[AttemptEnding], clock: Clock) -> Loss:
     """Return the time in which no rank went on, with who was stuck, since when, and where its code was."""
     found: list[Hang] = []
     events: list[float] = []

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tachoscope_analyzers.attempts.endings import Ending
+from tachoscope_analyzers.attempts.endings import AttemptEnding
 from tachoscope_analyzers.attempts.hangs import HangThreshold
 from tachoscope_analyzers.attempts.maintenance import Interval, merged
 from tachoscope_analyzers.attempts.processes import Clock
@@ -16,7 +16,7 @@ from tachoscope_core.report.job_life import Attempt, Span
 NEW_STEPS = "steps"
 
 
-def attempt(books: RunBooks, ending: Ending, normal: HangThreshold, clock: Clock) -> Attempt:
+def attempt(books: RunBooks, ending: AttemptEnding, normal: HangThreshold, clock: Clock) -> Attempt:
     """Return what an attempt was, with its course."""
     run = books.run
     first = run.pieces[0][1] + 1 if run.own_steps else 0
@@ -35,7 +35,7 @@ def attempt(books: RunBooks, ending: Ending, normal: HangThreshold, clock: Clock
     )
 
 
-def _spans(books: RunBooks, ending: Ending, normal: HangThreshold) -> list[tuple[str, float, float]]:
+def _spans(books: RunBooks, ending: AttemptEnding, normal: HangThreshold) -> list[tuple[str, float, float]]:
     run = books.run
     ends = [process.last_step_end for process in run.processes if process.last_step_end is not None]
     first = books.first_begin if books.first_begin is not None else run.end
@@ -50,7 +50,7 @@ def _spans(books: RunBooks, ending: Ending, normal: HangThreshold) -> list[tuple
     return _over(spans, "hung", [(hang.since, hang.until) for hang in books.hangs])
 
 
-def _tail_state(ending: Ending, seconds: float, normal: HangThreshold, *, lost: bool) -> str:
+def _tail_state(ending: AttemptEnding, seconds: float, normal: HangThreshold, *, lost: bool) -> str:
     if not lost:
         return NEW_STEPS if ending.kind == "running" else "unexplained"
     return "hung" if ending.hang is not None or seconds >= normal.hang_seconds else "lost_work"

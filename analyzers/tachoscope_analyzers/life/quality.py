@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from tachoscope_analyzers.attempts.allocations import Held
+from tachoscope_analyzers.attempts.allocations import JobAllocations
 from tachoscope_analyzers.attempts.notes import at_once
 from tachoscope_analyzers.attempts.processes import Clock
 from tachoscope_analyzers.attempts.step_numbering import Run
-from tachoscope_analyzers.life.ledger import Total
+from tachoscope_analyzers.life.ledger import Waterfall
 from tachoscope_analyzers.records.facts import facts
 from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_core.jobs import notes as job_notes
@@ -19,7 +19,7 @@ _AFTER_SHARE = 0.02
 """Of what was allocated: less of it after the last process is not worth a line."""
 
 
-def notes(job: JobRecords, runs: Sequence[Run], held: Held, total: Total, clock: Clock) -> list[QualityNote]:
+def notes(job: JobRecords, runs: Sequence[Run], held: JobAllocations, total: Waterfall, clock: Clock) -> list[QualityNote]:
     """Return the notes, what limits most first."""
     found = [*at_once(runs, clock), *_without_steps(job, runs, held), *_of_allocation(held), *_of_numbering(runs)]
     if dropped := job.source.dropped:
@@ -43,7 +43,7 @@ def _note(what: str, means: str) -> QualityNote:
     return QualityNote(what=what, severity="note", means=means)
 
 
-def _of_allocation(held: Held) -> list[QualityNote]:
+def _of_allocation(held: JobAllocations) -> list[QualityNote]:
     """Note who says how long the job held its ranks, and whose time is counted without a record."""
     found = []
     if held.denominator == "records":
@@ -92,7 +92,7 @@ def _of_numbering(runs: Sequence[Run]) -> list[QualityNote]:
     return [*new_runs, *guessed]
 
 
-def _without_steps(job: JobRecords, runs: Sequence[Run], held: Held) -> list[QualityNote]:
+def _without_steps(job: JobRecords, runs: Sequence[Run], held: JobAllocations) -> list[QualityNote]:
     """Note starts of the command of which no process recorded anything, with how the last of them ended, and why."""
     silent = [one for one in held.launches if not any(run.start <= one.end and one.start <= run.end for run in runs)]
     trained = any(run.own_steps for run in runs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tachoscope_analyzers.attempts.endings import Ending
+from tachoscope_analyzers.attempts.endings import AttemptEnding
 from tachoscope_analyzers.attempts.processes import Clock
 from tachoscope_analyzers.attempts.step_numbering import Run
 from tachoscope_analyzers.life.ledger import RunBooks
@@ -12,7 +12,7 @@ from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_core.report import job_life
 
 
-def recoveries(books: Sequence[RunBooks], endings: Sequence[Ending], clock: Clock) -> list[job_life.Recovery]:
+def recoveries(books: Sequence[RunBooks], endings: Sequence[AttemptEnding], clock: Clock) -> list[job_life.Recovery]:
     """Return the recoveries in order of time: those of attempts that failed, and hangs that passed by themselves."""
     found = [_recovery(index, books, ending, clock) for index, ending in enumerate(endings) if ending.failed]
     for book in books:
@@ -30,7 +30,7 @@ def recoveries(books: Sequence[RunBooks], endings: Sequence[Ending], clock: Cloc
     return sorted(found, key=lambda one: one.failed_at)
 
 
-def _recovery(index: int, books: Sequence[RunBooks], ending: Ending, clock: Clock) -> job_life.Recovery:
+def _recovery(index: int, books: Sequence[RunBooks], ending: AttemptEnding, clock: Clock) -> job_life.Recovery:
     run = books[index].run
     failed_at = run.end if ending.failed_at is None else ending.failed_at
     after = [book for book in books[index + 1 :] if not run.ran_with(book.run)]
@@ -78,7 +78,7 @@ def _before(book: RunBooks, first_begin: float) -> float:
     return max(sum(max(min(end, first_begin) - start, 0.0) for start, end in process.restores) for process in book.run.processes)
 
 
-def notices(job: JobRecords, runs: Sequence[Run], endings: Sequence[Ending], clock: Clock) -> list[job_life.Notice]:
+def notices(job: JobRecords, runs: Sequence[Run], endings: Sequence[AttemptEnding], clock: Clock) -> list[job_life.Notice]:
     """Return the notices, each source and host once an attempt, with what came of them."""
     found: dict[tuple[str, str, int], job_life.Notice] = {}
     for row in sorted(job.notices, key=lambda row: row.time):

@@ -11,8 +11,8 @@ import numpy as np
 
 from tachoscope_analyzers.attempts import allocations as grants
 from tachoscope_analyzers.attempts import notes as odd_jobs
-from tachoscope_analyzers.attempts.allocations import Held
-from tachoscope_analyzers.attempts.endings import Ending, ending, lasting, witness
+from tachoscope_analyzers.attempts.allocations import JobAllocations
+from tachoscope_analyzers.attempts.endings import AttemptEnding, ending, lasting, witness
 from tachoscope_analyzers.attempts.hangs import HangEvidence, HangThreshold, normal_of
 from tachoscope_analyzers.attempts.maintenance import Interval, NetTime, merged
 from tachoscope_analyzers.attempts.processes import Clock, processes
@@ -27,7 +27,7 @@ from tachoscope_analyzers.life import checkpoint_costs as saves
 from tachoscope_analyzers.life import findings as verdicts
 from tachoscope_analyzers.life import losses, recoveries, suspects
 from tachoscope_analyzers.life import phases as course
-from tachoscope_analyzers.life.ledger import RunBooks, States, Total, books_of, total
+from tachoscope_analyzers.life.ledger import RunBooks, States, Waterfall, books_of, total
 from tachoscope_analyzers.life.quality import notes
 from tachoscope_analyzers.records.lineage import in_quarantine, lineage, review
 from tachoscope_analyzers.records.load import JobRecords
@@ -42,16 +42,16 @@ _OF_ONE_ATTEMPT = "judged for one attempt: tachoscope analyze"
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
+class LifeParts:
     """What was made out of a job's records, for the parts of its report."""
 
     job: JobRecords
     clock: Clock
     runs: list[Run]
-    endings: list[Ending]
+    endings: list[AttemptEnding]
     books: list[RunBooks]
-    held: Held
-    total: Total
+    held: JobAllocations
+    total: Waterfall
     normal: HangThreshold
     recoveries: list[Recovery]
     costs: CheckpointCosts | None
@@ -115,7 +115,7 @@ def analyze_life(
     )
 
 
-def _life(story: Story, prices: Sequence[Price], queued: float | None, new_steps: int, advice: list[Advice]) -> Life:
+def _life(story: LifeParts, prices: Sequence[Price], queued: float | None, new_steps: int, advice: list[Advice]) -> Life:
     return Life(
         denominator=story.held.denominator,
         allocated_seconds=story.total.allocated_seconds,
@@ -132,7 +132,7 @@ def _life(story: Story, prices: Sequence[Price], queued: float | None, new_steps
     )
 
 
-def _story(job: JobRecords, allocations: Sequence[Allocation], maintenance: Sequence[Interval], now: float) -> Story:
+def _story(job: JobRecords, allocations: Sequence[Allocation], maintenance: Sequence[Interval], now: float) -> LifeParts:
     clock = Clock(job)
     found = processes(job, clock)
     attempts = runs(found, clock)
@@ -154,7 +154,7 @@ def _story(job: JobRecords, allocations: Sequence[Allocation], maintenance: Sequ
     by_process: dict[str, States] = {}
     for book in books:
         by_process |= book.by_process
-    return Story(
+    return LifeParts(
         job=job,
         clock=clock,
         runs=attempts,
@@ -168,18 +168,18 @@ def _story(job: JobRecords, allocations: Sequence[Allocation], maintenance: Sequ
     )
 
 
-def _queued(held: Held, clock: Clock, maintenance: Sequence[Interval]) -> float | None:
+def _queued(held: JobAllocations, clock: Clock, maintenance: Sequence[Interval]) -> float | None:
     if held.queued is None:
         return None
     net = NetTime((clock.seconds(start), clock.seconds(end)) for start, end in maintenance)
     return sum(net.length(start, end) * units for start, end, units in held.queued)
 
 
-def _attempts(story: Story) -> list[Attempt]:
+def _attempts(story: LifeParts) -> list[Attempt]:
     return [course.attempt(book, end, story.normal, story.clock) for book, end in zip(story.books, story.endings, strict=True)]
 
 
-def _findings(story: Story, new_steps: int, advice: Sequence[Advice]) -> list[Finding]:
+def _findings(story: LifeParts, new_steps: int, advice: Sequence[Advice]) -> list[Finding]:
     base = verdicts.Base(story.total.allocated_seconds, _ranks(story), new_steps)
     found = [
         losses.lost_work(story.books, story.endings, story.recoveries, story.total),
@@ -189,7 +189,7 @@ def _findings(story: Story, new_steps: int, advice: Sequence[Advice]) -> list[Fi
     return verdicts.findings(found, base)
 
 
-def _not_measured(story: Story) -> list[NotMeasured]:
+def _not_measured(story: LifeParts) -> list[NotMeasured]:
     missing = {slug: _OF_ONE_ATTEMPT for slug in BY_SLUG if slug not in missing_signals()} | missing_signals()
     for slug in verdicts.CLASSES:
         missing.pop(slug, None)
@@ -200,7 +200,7 @@ def _not_measured(story: Story) -> list[NotMeasured]:
     return [NotMeasured(class_=slug, missing=missing[slug]) for slug in BY_SLUG if slug in missing]
 
 
-def _suspects(story: Story) -> list[Suspect]:
+def _suspects(story: LifeParts) -> list[Suspect]:
     failures = [
         suspects.HostFailure(host=end.process.host, job=story.job.job, attempt=run.attempt)
         for run, end in zip(story.runs, story.endings, strict=True)
@@ -220,7 +220,7 @@ def _suspects(story: Story) -> list[Suspect]:
     return [*hosts, *suspects.shards(shard_failures, reads, quarantined=in_quarantine(story.job))]
 
 
-def _cost(story: Story, prices: Sequence[Price]) -> Cost:
+def _cost(story: LifeParts, prices: Sequence[Price]) -> Cost:
     devices = Counter(process.device_name for run in story.runs for process in run.processes if process.device != "cpu")
     hours = {state: story.total.states[state] / 3600 for state in TRAINING_STATES if story.total.states.get(state)}
     return cost(
@@ -228,11 +228,11 @@ def _cost(story: Story, prices: Sequence[Price]) -> Cost:
     )
 
 
-def _ranks(story: Story) -> int:
+def _ranks(story: LifeParts) -> int:
     return max((len(run.processes) for run in story.runs), default=max((grant.units for grant in story.held.grants), default=0))
 
 
-def _advice(story: Story, step_seconds: float) -> list[Advice]:
+def _advice(story: LifeParts, step_seconds: float) -> list[Advice]:
     if story.costs is None or not story.costs.saves:
         return []
     kinds = Counter(end.kind for end in story.endings if end.failed)

@@ -26,16 +26,16 @@ RUNNING = ("cpu", "unknown")
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class MovedToData:
     """What became waiting for data, less what was taken from it: wall and CPU seconds, each of shape (K, R)."""
 
     seconds: Matrix
     cpu_seconds: Matrix
 
 
-def move(job: JobRecords, writers: Sequence[str], column: Column, own: dict[str, Matrix]) -> Moved:
+def move(job: JobRecords, writers: Sequence[str], column: Column, own: dict[str, Matrix]) -> MovedToData:
     """Move the time of the shared phases between the causes in `own` as the samples tell; the sums stay."""
-    moved = Moved(np.zeros_like(own["compute"]), np.zeros_like(own["compute"]))
+    moved = MovedToData(np.zeros_like(own["compute"]), np.zeros_like(own["compute"]))
     for rank, writer in enumerate(writers):
         seen = _seen(beat for beat in job.heartbeats if beat.writer == writer)
         for phase in SHARED_PHASES:

@@ -29,7 +29,7 @@ class Cores:
 
 
 @dataclass(frozen=True, slots=True)
-class Takers:
+class CoreUsers:
     """Who used the cores of a host, in cores on average.
 
     Attributes:
@@ -73,7 +73,7 @@ def _cores_of_host(starts: Sequence[JobStarted], beats: Mapping[int, list[Heartb
     return Cores(used, free, counts[0] if len(set(counts)) == 1 else 0)
 
 
-def takers_of(job: JobRecords, steps: Steps, ranks: Sequence[int]) -> Takers | None:
+def takers_of(job: JobRecords, steps: Steps, ranks: Sequence[int]) -> CoreUsers | None:
     """Return who used the cores of the fullest host that has one of these ranks; None where none of them tells."""
     beats = beats_by_rank(job, steps)
     hosts = {start.host for start in steps.starts if start.rank in ranks}
@@ -82,7 +82,7 @@ def takers_of(job: JobRecords, steps: Steps, ranks: Sequence[int]) -> Takers | N
     return max(known, key=lambda one: (one.ranks + one.workers + one.other_ranks + one.others) / one.all, default=None)
 
 
-def _takers_of_host(starts: Sequence[JobStarted], ranks: Sequence[int], beats: Mapping[int, list[Heartbeat]]) -> Takers | None:
+def _takers_of_host(starts: Sequence[JobStarted], ranks: Sequence[int], beats: Mapping[int, list[Heartbeat]]) -> CoreUsers | None:
     mine = [start for start in starts if start.rank in ranks]
     rates = {start.rank: rate for start in starts if (rate := _mean_signals(beats.get(start.rank, []))) is not None}
     cores = max(start.cpu_count for start in starts)
@@ -94,7 +94,7 @@ def _takers_of_host(starts: Sequence[JobStarted], ranks: Sequence[int], beats: M
     used = {rank: (rate["process_cpu_seconds"], rate.get("worker_cpu_seconds", 0.0)) for rank, rate in rates.items()}
     here = {start.rank for start in mine}
     of_others = [sum(pair) for rank, pair in used.items() if rank not in here]
-    return Takers(
+    return CoreUsers(
         ranks=sum(used[rank][0] for rank in here),
         workers=sum(used[rank][1] for rank in here),
         other_ranks=sum(of_others),

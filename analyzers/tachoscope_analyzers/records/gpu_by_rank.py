@@ -45,7 +45,7 @@ class RankGpu:
 
     def values(self, metric: Metric, *labels: str) -> Matrix:
         """Return the values of a metric, shape (N,), NaN where it was not told."""
-        return np.asarray(self.samples.values(metric, *labels), dtype=float)
+        return np.asarray(self.samples.series(metric, *labels), dtype=float)
 
     def rate(self, counter: Matrix) -> Matrix:
         """Return what a counter, shape (N,), grew by per second between samples, shape (N-1,). NaN where nothing is known.

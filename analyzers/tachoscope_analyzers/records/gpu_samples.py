@@ -70,7 +70,7 @@ class GpuSamples:
     jobs: frozenset[str] = frozenset()
     mig: bool = False
 
-    def values(self, metric: Metric, *labels: str) -> Sequence[float]:
+    def series(self, metric: Metric, *labels: str) -> Sequence[float]:
         """Return the values of a metric; all NaN where it was never told."""
         return self.values.get((metric.name, *labels)) or array("d", [_NAN]) * len(self.times)
 

@@ -30,7 +30,7 @@ _EVENT_LOOPS = ("selectors.py", "base_events.py", "kernelapp.py", "kernelbase.py
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
+class IdleGap:
     """A pause before a step: of so many seconds, and where the thread was seen meanwhile (empty: nowhere)."""
 
     step: int
@@ -38,7 +38,7 @@ class Gap:
     where: str
 
 
-def without_gaps(frame: pd.DataFrame, job: JobRecords, writers: Sequence[str]) -> tuple[pd.DataFrame, Matrix, list[Gap]]:
+def without_gaps(frame: pd.DataFrame, job: JobRecords, writers: Sequence[str]) -> tuple[pd.DataFrame, Matrix, list[IdleGap]]:
     """Return the steps without their gaps, the seconds of these, shape (K, R), and what they were.
 
     Args:
@@ -71,7 +71,7 @@ def without_gaps(frame: pd.DataFrame, job: JobRecords, writers: Sequence[str]) -
     kept["wall_seconds"] = (wall - taken).ravel()
     kept["device_gap_seconds"] = np.maximum(frame["device_gap_seconds"].to_numpy(dtype=float) - taken.ravel(), 0.0)
     numbers = frame["step"].to_numpy().reshape(shape)[:, 0]
-    return kept, taken, [Gap(int(numbers[row]), float(taken[row].max()), where) for row, where in gaps.items()]
+    return kept, taken, [IdleGap(int(numbers[row]), float(taken[row].max()), where) for row, where in gaps.items()]
 
 
 def _overlapping(beats: Sequence[Heartbeat], begin: float, end: float) -> list[Heartbeat]:
@@ -118,7 +118,7 @@ def without(job: JobRecords, writers: Sequence[str], begins: Matrix, gaps: Matri
     return replace(job, heartbeats=[beat for beat in job.heartbeats if of_steps(beat)])
 
 
-def notes(gaps: Sequence[Gap]) -> list[QualityNote]:
+def notes(gaps: Sequence[IdleGap]) -> list[QualityNote]:
     """Return what is said of the gaps: once, however many there are."""
     if not gaps:
         return []

@@ -96,7 +96,7 @@ class Steps:
     lost_seconds: npt.NDArray[np.float64]
     profiled: npt.NDArray[np.int64]
     gap_seconds: Matrix
-    gaps: list[idle_gaps.Gap]
+    gaps: list[idle_gaps.IdleGap]
     device_keeps_up: bool
 
     @property

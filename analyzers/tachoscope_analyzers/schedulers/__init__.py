@@ -42,7 +42,7 @@ def read_texts(contents: Iterable[tuple[str, str]]) -> list[Allocation]:
     Raises:
         TachoscopeError: a content is not an output of a scheduler.
     """
-    rows: list[slurm.Row] = []
+    rows: list[slurm.SacctRow] = []
     names: list[str] = []
     found: list[dict[str, Any]] = []
     for where, content in contents:

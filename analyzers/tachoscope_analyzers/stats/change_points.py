@@ -103,7 +103,7 @@ def _long_run_deviation(rest: Matrix) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class _Jump:
+class _ChangeCandidate:
     """A candidate: by how much of the lower level its sides differ nearby, and whether it is a change."""
 
     share: float
@@ -122,7 +122,7 @@ def _confirmed(values: Matrix, places: Sequence[int], shortest: int) -> list[int
     return kept[1:-1]
 
 
-def _jump(values: Matrix, begin: int, place: int, end: int, shortest: int) -> _Jump:
+def _jump(values: Matrix, begin: int, place: int, end: int, shortest: int) -> _ChangeCandidate:
     reach = max(len(values) // _NEARBY, shortest)
     before, after = values[max(begin, place - reach) : place], values[place : min(end, place + reach)]
     lower, difference = _levels(before, after)
@@ -136,7 +136,7 @@ def _jump(values: Matrix, begin: int, place: int, end: int, shortest: int) -> _J
         and at_ends * np.sign(difference) >= threshold("change_share") / 2 * lower  # a burst is gone by then
         and _is_sudden(values[begin:place], values[place:end])
     )
-    return _Jump(share, bool(holds))
+    return _ChangeCandidate(share, bool(holds))
 
 
 def _levels(before: Matrix, after: Matrix) -> tuple[float, float]:

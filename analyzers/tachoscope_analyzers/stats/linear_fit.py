@@ -14,7 +14,7 @@ _LEFT_OUT = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LinearFit:
     """y = slope * x + intercept, with Pearson's correlation of the points that it was fitted to."""
 
     slope: float
@@ -22,7 +22,7 @@ class Line:
     correlation: float
 
 
-def fitted(x: Vector, y: Vector) -> Line:
+def fitted(x: Vector, y: Vector) -> LinearFit:
     """Return the line through points of shape (n,), fitted twice: the second time without the 5 % that fit worst.
 
     Where x or y does not vary, slope and correlation are 0.
@@ -33,10 +33,10 @@ def fitted(x: Vector, y: Vector) -> Line:
     return _least_squares(x[kept], y[kept])
 
 
-def _least_squares(x: Vector, y: Vector) -> Line:
+def _least_squares(x: Vector, y: Vector) -> LinearFit:
     dx, dy = x - x.mean(), y - y.mean()
     xx, yy, xy = float(dx @ dx), float(dy @ dy), float(dx @ dy)
     # What varies by less than the rounding of its sum does not vary.
     if xx <= 1e-18 * float(x @ x) or yy <= 1e-18 * float(y @ y):
-        return Line(0.0, float(y.mean()), 0.0)
-    return Line(xy / xx, float(y.mean()) - xy / xx * float(x.mean()), xy / (xx * yy) ** 0.5)
+        return LinearFit(0.0, float(y.mean()), 0.0)
+    return LinearFit(xy / xx, float(y.mean()) - xy / xx * float(x.mean()), xy / (xx * yy) ** 0.5)

@@ -19,7 +19,7 @@ Matrix = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Rhythm:
+class SpikePattern:
     """When a loss comes.
 
     Attributes:
@@ -45,23 +45,23 @@ def spiky(seconds: Matrix) -> npt.NDArray[np.bool_]:
     return np.asarray(seconds >= threshold("spike_share") * float(seconds @ seconds) / total)
 
 
-def rhythm(seconds: Matrix, numbers: npt.NDArray[np.int64]) -> Rhythm:
+def rhythm(seconds: Matrix, numbers: npt.NDArray[np.int64]) -> SpikePattern:
     """Return when a loss comes. `seconds` and the steps' `numbers` have shape (K,)."""
     high = spiky(seconds)
     ratio = float(high.mean()) if len(high) else 0.0
     begins = numbers[high & ~np.concatenate([[False], high[:-1]])] if len(high) else numbers
     if ratio > threshold("steady_steps"):
-        return Rhythm("steady", len(begins), ratio)
+        return SpikePattern("steady", len(begins), ratio)
     gaps = np.diff(begins).astype(float)
     if len(gaps) < threshold("period_minimum_gaps"):
-        return Rhythm("rare", len(begins), ratio, float(np.median(gaps)) if len(gaps) else 0.0)
+        return SpikePattern("rare", len(begins), ratio, float(np.median(gaps)) if len(gaps) else 0.0)
     period = float(np.median(gaps))
     # One spike may be missing (cut off by a failure, too short to count), then the gap is two periods.
     regular = float((np.abs(gaps - np.round(gaps / period) * period) <= 0.02 * gaps).mean()) if period > 1 else 0.0
-    return Rhythm("periodic" if regular >= threshold("period_gaps") else "irregular", len(begins), ratio, period, regular)
+    return SpikePattern("periodic" if regular >= threshold("period_gaps") else "irregular", len(begins), ratio, period, regular)
 
 
-def evidence(found: Rhythm) -> list[Evidence]:
+def evidence(found: SpikePattern) -> list[Evidence]:
     """Return in words and figures when a loss comes; nothing where it is steady or there is none."""
     if found.kind == "steady" or not found.spikes:
         return []

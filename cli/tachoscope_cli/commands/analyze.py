@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tachoscope_cli.commands import former_options
-from tachoscope_cli.commands.former_options import Former
+from tachoscope_cli.commands.former_options import FormerOptions
 from tachoscope_cli.common import verdict
 from tachoscope_cli.common.options import TEXT_OF_THREE, FormatOption, StoreOption, notice
 from tachoscope_cli.common.verdict import Level, OutputOption
@@ -74,7 +74,7 @@ def analyze(
     server: `tachoscope serving`. Dumps of a flight recorder: `tachoscope hang`. Two runs: `tachoscope compare`.
     """
     verdict.begin()
-    former = Former(
+    former = FormerOptions(
         goodput=goodput, prices=prices, maintenance=maintenance, scheduler=tuple(scheduler or ()), tables=tables,
         perfetto=perfetto, executor=executor, replay=replay, serving=serving, for_=for_, every=every, prometheus=prometheus,
         save=save, device=device,

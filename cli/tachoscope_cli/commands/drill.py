@@ -25,8 +25,8 @@ from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.exit_codes import ExitCode
 
 if TYPE_CHECKING:
-    from tachoscope_cli.drill.run import Held
-    from tachoscope_cli.drill.walk import Step, Verdict
+    from tachoscope_cli.drill.run import DrillOutcome
+    from tachoscope_cli.drill.walk import RunbookStep, Verdict
 
 FAULTS = {
     "input_workers": "a training waits for its data: a ticket of the objective on input",
@@ -88,8 +88,8 @@ def _list(*, as_json: bool) -> None:
     console().print(_table(["class", "what is broken, and what comes of it"], rows))
 
 
-def _answer(fault: str, alert: str, held: Held, *, passed: bool) -> answers.Drilled:
-    return answers.Drilled(
+def _answer(fault: str, alert: str, held: DrillOutcome, *, passed: bool) -> answers.DrillResult:
+    return answers.DrillResult(
         class_=fault,
         alert=alert,
         passed=passed,
@@ -99,7 +99,7 @@ def _answer(fault: str, alert: str, held: Held, *, passed: bool) -> answers.Dril
     )
 
 
-def _show(out: Console, fault: str, alert: str, held: Held, *, walk: bool) -> None:
+def _show(out: Console, fault: str, alert: str, held: DrillOutcome, *, walk: bool) -> None:
     words = {True: Text("yes", style="green"), False: Text("NO", style="bold red")}
     out.print(f"drill {fault}: {alert}")
     rows = [[Text(one.what), words[one.passed], Text(one.found)] for one in held.checks]
@@ -111,7 +111,7 @@ def _show(out: Console, fault: str, alert: str, held: Held, *, walk: bool) -> No
         _show_walk(out, alert, held.steps)
 
 
-def _show_walk(out: Console, alert: str, steps: Sequence[Step]) -> None:
+def _show_walk(out: Console, alert: str, steps: Sequence[RunbookStep]) -> None:
     styles: dict[Verdict, str] = {"right": "green", "WRONG": "bold red", "not judged": "yellow", "not run": "yellow"}
     cells = [
         [Text(one.when), Text(str(one.section)), Text(one.what), Text(one.verdict, style=styles[one.verdict]), Text(one.answer)]

@@ -13,12 +13,12 @@ from tachoscope_cli.common.options import TextJsonOrHtml, notice
 from tachoscope_cli.common.verdict import Level
 from tachoscope_cli.inputs import baselines
 from tachoscope_cli.inputs.places import places_of
-from tachoscope_cli.inputs.serving_options import Looking, refuse_looks
+from tachoscope_cli.inputs.serving_options import ServingOptions, refuse_looks
 from tachoscope_core.errors import TachoscopeError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Former:
+class FormerOptions:
     """What was given of them; see the commands `goodput`, `trace` and `serving`."""
 
     goodput: str | None = None
@@ -51,16 +51,18 @@ class Former:
         """The first option that is about profiler traces; empty: none."""
         return _first({"--tables": self.tables, "--perfetto": self.perfetto, "--executor": self.executor != "local"})
 
-    def looking(self, job: str | None) -> Looking:
+    def looking(self, job: str | None) -> ServingOptions:
         """Return the options about inference servers."""
-        return Looking(self.serving or "", self.for_, self.every, self.prometheus, self.save, self.device or "", job or "")
+        return ServingOptions(self.serving or "", self.for_, self.every, self.prometheus, self.save, self.device or "", job or "")
 
 
 def _first(options: dict[str, object]) -> str:
     return next((name for name, value in options.items() if value), "")
 
 
-def check(former: Former, paths: Sequence[str] | None, job: str | None, store: str | None, against: str, *, gate: bool) -> None:
+def check(
+    former: FormerOptions, paths: Sequence[str] | None, job: str | None, store: str | None, against: str, *, gate: bool
+) -> None:
     """Refuse options that do not go together, also with the ones that remain.
 
     Args:
@@ -93,7 +95,7 @@ def check(former: Former, paths: Sequence[str] | None, job: str | None, store: s
             refuse_looks(former.looking(job).option_given)
 
 
-def say(former: Former, job: str | None) -> None:
+def say(former: FormerOptions, job: str | None) -> None:
     """Name the commands that have the options now, of those that `analyze` goes on with."""
     of_traces = former.of_traces or ("" if former.replay else "--no-replay")
     for option, command in ((of_traces, "trace"), (former.looking(job).option_given, "serving")):
@@ -102,7 +104,7 @@ def say(former: Former, job: str | None) -> None:
 
 
 def run(
-    former: Former,
+    former: FormerOptions,
     paths: Sequence[str] | None,
     job: str | None,
     store: str | None,

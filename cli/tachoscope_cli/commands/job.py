@@ -20,7 +20,7 @@ from tachoscope_show.text.safe_text import safe
 job_app = typer.Typer(no_args_is_help=True, help="What runs of a job on this machine.")
 
 
-class Process(msgspec.Struct, frozen=True, kw_only=True):
+class TrainingProcess(msgspec.Struct, frozen=True, kw_only=True):
     """A process that trains.
 
     Attributes:
@@ -67,7 +67,7 @@ def job_processes(
         console().print(_table(found))
 
 
-def _by_agent(job: str) -> list[Process]:
+def _by_agent(job: str) -> list[TrainingProcess]:
     """Return the processes that the agent of this machine knows; none where there is no agent, or it does not answer."""
     from tachoscope_cli.sources.agent_pages import page
     from tachoscope_core.storage import spool
@@ -80,7 +80,7 @@ def _by_agent(job: str) -> list[Process]:
     except (OSError, ValueError, KeyError):
         return []
     return [
-        Process(
+        TrainingProcess(
             pid=row["pid"],
             rank=row["rank"],
             attempt=row["attempt"],
@@ -92,7 +92,7 @@ def _by_agent(job: str) -> list[Process]:
     ]
 
 
-def _by_environment(job: str) -> list[Process]:
+def _by_environment(job: str) -> list[TrainingProcess]:
     """Return the processes that `tachoscope run` started for a job, of each rank the first: it started the others."""
     from tachoscope.process import identity
 
@@ -108,8 +108,8 @@ def _by_environment(job: str) -> list[Process]:
         else:
             ranks.setdefault(int(named), pid)
     if ranks:
-        return [Process(pid=pid, rank=rank) for rank, pid in sorted(ranks.items())]
-    return [Process(pid=others[0], rank=0)] if others else []  # one process, and what it started
+        return [TrainingProcess(pid=pid, rank=rank) for rank, pid in sorted(ranks.items())]
+    return [TrainingProcess(pid=others[0], rank=0)] if others else []  # one process, and what it started
 
 
 def _environment(pid: int) -> dict[str, str]:
@@ -121,7 +121,7 @@ def _environment(pid: int) -> dict[str, str]:
     return dict(pair.partition("=")[::2] for pair in pairs if "=" in pair)
 
 
-def _table(found: list[Process]) -> Table:
+def _table(found: list[TrainingProcess]) -> Table:
     table = Table(box=None, pad_edge=False)
     for name in ("rank", "pid", "attempt", "step", "last record"):
         table.add_column(name, justify="right")

@@ -15,7 +15,7 @@ from tachoscope_cli.common.output import show
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.storage import profile_requests
 from tachoscope_core.storage import traces as stored_traces
-from tachoscope_core.storage.profile_requests import Answers, RankState, Request
+from tachoscope_core.storage.profile_requests import RankState, Request, RequestAnswers
 from tachoscope_core.storage.profile_status import stage
 from tachoscope_core.storage.store import Store
 
@@ -69,7 +69,7 @@ def _user() -> str:
 # --- waiting ------------------------------------------------------------------------------------------------------------------
 
 
-def waited(store: Store, request: Request, console: Console, *, clock: Callable[[], float] = time.time) -> Answers:
+def waited(store: Store, request: Request, console: Console, *, clock: Callable[[], float] = time.time) -> RequestAnswers:
     """Wait until nothing more comes of a request, with a progress bar on a terminal and a line for each stage elsewhere.
 
     Raises:
@@ -91,7 +91,7 @@ def waited(store: Store, request: Request, console: Console, *, clock: Callable[
     raise AssertionError("looks never end")
 
 
-def _looks(store: Store, request: Request, clock: Callable[[], float]) -> Iterator[tuple[Answers, float]]:
+def _looks(store: Store, request: Request, clock: Callable[[], float]) -> Iterator[tuple[RequestAnswers, float]]:
     while True:
         yield profile_requests.read_answers(store, request.job, request.id), clock()
         time.sleep(_LOOK_SECONDS)
@@ -100,7 +100,7 @@ def _looks(store: Store, request: Request, clock: Callable[[], float]) -> Iterat
 # --- what came of it ----------------------------------------------------------------------------------------------------------
 
 
-def _outcome(request: Request, answers: Answers) -> list[RankState]:
+def _outcome(request: Request, answers: RequestAnswers) -> list[RankState]:
     """Return the ranks whose traces are in the store, and say what is wrong with the others.
 
     Raises:

@@ -13,7 +13,7 @@ from tachoscope_cli.common import verdict
 from tachoscope_cli.common.options import TEXT_OF_THREE, FormatOption, StoreOption
 from tachoscope_cli.common.verdict import FailOnOption, OutputOption
 from tachoscope_cli.inputs.places import places_of
-from tachoscope_cli.inputs.serving_options import Looking
+from tachoscope_cli.inputs.serving_options import ServingOptions
 from tachoscope_core.errors import TachoscopeError
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def serving(
     """
     verdict.begin()
     _check(target, job, prometheus)
-    looking = Looking(target or "", for_, every, prometheus, save, device or "", job or "")
+    looking = ServingOptions(target or "", for_, every, prometheus, save, device or "", job or "")
     if target is None:
         report = _of_records(looking, job, store)
     elif prometheus is None and os.path.isfile(target):
@@ -92,7 +92,7 @@ def _check(target: str | None, job: str | None, prometheus: str | None) -> None:
         raise TachoscopeError(f"{target!r} does not exist", fix="name a recording that --save made, or http://HOST:PORT/metrics")
 
 
-def _of_records(looking: Looking, job: str | None, store: str | None) -> Report:
+def _of_records(looking: ServingOptions, job: str | None, store: str | None) -> Report:
     from tachoscope_analyzers.records.load import serving_job
     from tachoscope_cli.inputs import live_server, records
 
@@ -106,7 +106,7 @@ def _of_records(looking: Looking, job: str | None, store: str | None) -> Report:
     return live_server.analyze_service(found, looking)
 
 
-def _of_recording(path: str, looking: Looking) -> Report:
+def _of_recording(path: str, looking: ServingOptions) -> Report:
     from tachoscope_cli.inputs import live_server, records
 
     recording = records.recording([path])

@@ -14,7 +14,7 @@ from tachoscope_show.text.units import counted, seconds_of
 
 if TYPE_CHECKING:
     from tachoscope_alerts.compile.event_alerts import EventAlert
-    from tachoscope_alerts.compile.shipped import Shipped
+    from tachoscope_alerts.compile.shipped import ShippedObjectives
     from tachoscope_alerts.spec.policy import Policy
     from tachoscope_alerts.spec.slo import Slo
 PATHS = "OpenSLO files, or folders of them. Default: alerts/slos here, else those that came with tachoscope."
@@ -62,7 +62,7 @@ def begin_runbooks(slos: list[Slo], alerts: list[EventAlert], rules: Policy, fol
             notice(f"{folder / alert}.md is begun: fill in what says TODO")
 
 
-def say_left_out(others: Shipped, events: Path | None) -> None:
+def say_left_out(others: ShippedObjectives, events: Path | None) -> None:
     """Say what comes with tachoscope and is not built, if anything: nobody misses an alert that never was there."""
     from tachoscope_alerts.spec import files
 

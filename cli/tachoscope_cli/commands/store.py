@@ -42,7 +42,7 @@ def store_ls(
     left_out, now = len(times) - len(newest), time.time()
     jobs = (_listed(opened, job, times[job], now) for job in newest)
     if format_.value == "json":
-        write_json(answers.Listed(store=redact(opened.url), left_out_jobs=left_out, jobs=list(jobs)))
+        write_json(answers.StoreListing(store=redact(opened.url), left_out_jobs=left_out, jobs=list(jobs)))
     else:
         table = Table("job", "status", "ranks", "steps", "attempts", "last record", box=None, padding=(0, 2, 0, 0))
         for job in jobs:

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from tachoscope_cli.common.options import notice, store_url
 from tachoscope_cli.common.output import console
-from tachoscope_core.checkpoints.saves import Checkpoint, parse, add_record
+from tachoscope_core.checkpoints.saves import Checkpoint, add_record, parse
 from tachoscope_core.checkpoints.torch_zip import begins_as_zip, verify_zip
 from tachoscope_core.checkpoints.verification import DCP_SUFFIX, ReadBack, verify
 from tachoscope_core.errors import TachoscopeError

@@ -56,7 +56,7 @@ class ListedJob(msgspec.Struct, frozen=True, kw_only=True):
     fault: Annotated[str | None, Meta(description="Why its records could not be read.")] = None
 
 
-class Listed(msgspec.Struct, frozen=True, kw_only=True):
+class StoreListing(msgspec.Struct, frozen=True, kw_only=True):
     """`tachoscope store ls`."""
 
     schema: Annotated[int, Meta(description="1.")] = 1
@@ -140,7 +140,7 @@ class WalkedStep(msgspec.Struct, frozen=True, kw_only=True):
     answer: Annotated[str, Meta(description="What it answered, or why it was not run.")]
 
 
-class Drilled(msgspec.Struct, frozen=True, kw_only=True):
+class DrillResult(msgspec.Struct, frozen=True, kw_only=True):
     """`tachoscope drill`."""
 
     schema: Annotated[int, Meta(description="1.")] = 1
@@ -168,10 +168,10 @@ class Drills(msgspec.Struct, frozen=True, kw_only=True):
 
 ANSWERS: Mapping[str, type[msgspec.Struct]] = {
     "doctor": Examined,
-    "store ls": Listed,
+    "store ls": StoreListing,
     "slo check": SloChecked,
     "dashboards check": BoardsChecked,
-    "drill": Drilled,
+    "drill": DrillResult,
     "drill --list": Drills,
 }
 """By command; the records of other commands are where docs/reference/programs.md says."""

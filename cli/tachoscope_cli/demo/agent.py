@@ -24,7 +24,7 @@ _LOG = "agent.log"
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class DemoAgent:
     """Who watches the demo: an agent, or none and the reason; `store_url` is where the records go, shipped by it or not."""
 
     store_url: str
@@ -50,7 +50,7 @@ class Watched:
 
 
 @contextlib.contextmanager
-def watching(store_url: str | None) -> Iterator[Watched]:
+def watching(store_url: str | None) -> Iterator[DemoAgent]:
     """Yield who watches: the node's agent if one is live, as for `run`, else one started for the block.
 
     Args:
@@ -59,7 +59,7 @@ def watching(store_url: str | None) -> Iterator[Watched]:
     running = spool.live_agent(spool.default_root())
     url = absolute_url(store_url or (running.store if running else default_url()))
     if running is not None:
-        yield Watched(url, running)
+        yield DemoAgent(url, running)
         return
     parent = spool.default_root().parent
     place = str(parent) if parent.is_dir() and os.access(parent, os.W_OK) else None
@@ -69,10 +69,10 @@ def watching(store_url: str | None) -> Iterator[Watched]:
         try:
             agent = _wait_for(root, process)
             if agent is None:
-                yield Watched(url, None, _why(Path(folder)))
+                yield DemoAgent(url, None, _why(Path(folder)))
                 return
             with _environment(spool.ROOT_VARIABLE, str(root)):
-                yield Watched(url, agent)
+                yield DemoAgent(url, agent)
         finally:
             process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):

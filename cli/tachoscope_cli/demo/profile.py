@@ -73,11 +73,11 @@ def _verdict(store: Store, job: str, written: list[StoredTrace]) -> str:
     """Analyse the traces, which also leaves their columns in the cache for the explorer, and say what was found in a line."""
     from tachoscope_analyzers.trace.findings.report import report
     from tachoscope_analyzers.trace.ranks.job import read_job
-    from tachoscope_analyzers.trace.ranks.rank_summary import Wanted
+    from tachoscope_analyzers.trace.ranks.rank_summary import SummaryOptions
     from tachoscope_core.report.report import gravest
     from tachoscope_core.storage import traces as stored_traces
     from tachoscope_show.report import verdict_words
 
-    found = report(read_job([stored_traces.local(store, trace) for trace in written], wanted=Wanted(what_if=False)), job)
+    found = report(read_job([stored_traces.local(store, trace) for trace in written], wanted=SummaryOptions(what_if=False)), job)
     worst = gravest(found.findings)
     return verdict_words.first_lines(found).verdict + (f" ({worst.class_})" if worst is not None else "")

@@ -19,9 +19,9 @@ from tachoscope_cli.drill import expected_times as drill_times
 from tachoscope_cli.drill.checks import Check, in_time, of_message, of_route
 from tachoscope_cli.drill.processes import wait_until
 from tachoscope_cli.drill.prometheus_alertmanager import samples
-from tachoscope_cli.drill.walk import Step, Walk
+from tachoscope_cli.drill.walk import RunbookStep, Walk
 from tachoscope_cli.drill.webhook_receiver import Arrival, Receiver
-from tachoscope_cli.drill.workloads import Fault
+from tachoscope_cli.drill.workloads import DrillFault
 
 AGENT_JOB, WATCH_JOB = "tachoscope", "tachoscope-watch"
 """The jobs of Prometheus's that scrape agents and the watch, as in docs/agent/agent.md and docs/guides/watch.md."""
@@ -65,7 +65,7 @@ class DrillPhases:
     walk: Callable[[Arrival], Walk] | None = None
 
 
-def run(course: DrillPhases, fault: Fault) -> tuple[list[Check], list[Step]]:
+def run(course: DrillPhases, fault: DrillFault) -> tuple[list[Check], list[RunbookStep]]:
     """Cause the fault and end it; return what was found, and the steps of the runbook.
 
     Raises:

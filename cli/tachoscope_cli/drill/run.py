@@ -27,10 +27,10 @@ from tachoscope_cli.drill.agent import HANG_SECONDS, Agent, agent
 from tachoscope_cli.drill.checks import Check
 from tachoscope_cli.drill.phases import AGENT_JOB, WATCH_JOB, DrillPhases
 from tachoscope_cli.drill.processes import program
-from tachoscope_cli.drill.walk import Expected, Step, Walk
+from tachoscope_cli.drill.walk import Expected, RunbookStep, Walk
 from tachoscope_cli.drill.watch import watch
 from tachoscope_cli.drill.webhook_receiver import Receiver
-from tachoscope_cli.drill.workloads import Fault
+from tachoscope_cli.drill.workloads import DrillFault
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Drill:
 
     fault: str
     alert: str
-    workload: Callable[[Path, Agent], AbstractContextManager[Fault]]
+    workload: Callable[[Path, Agent], AbstractContextManager[DrillFault]]
     scale: float
     history: float
     seen: float
@@ -179,15 +179,15 @@ def shipped() -> Specs:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class DrillOutcome:
     """What came of a drill. `others`: other alerts that came, with what they said. `steps`: of the runbook, if it was walked."""
 
     checks: list[Check]
     others: dict[str, str]
-    steps: list[Step]
+    steps: list[RunbookStep]
 
 
-def run_drill(drill: Drill, folder: Path, say: Callable[[str], None], *, walk: bool = False) -> Held:
+def run_drill(drill: Drill, folder: Path, say: Callable[[str], None], *, walk: bool = False) -> DrillOutcome:
     """Hold a drill; all that it started has ended when it returns or raises.
 
     Args:
@@ -242,4 +242,4 @@ def run_drill(drill: Drill, folder: Path, say: Callable[[str], None], *, walk: b
             walk=partial(Walk, **about) if walk else None,
         )
         checks, steps = drill_course.run(course, fault)
-        return Held(checks, drill_course.others(course), steps)
+        return DrillOutcome(checks, drill_course.others(course), steps)

@@ -64,7 +64,7 @@ class Expected:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RunbookStep:
     """One query or command of a page. `when`: during the fault, after it, or at the end of the drill."""
 
     when: str
@@ -90,7 +90,7 @@ class Walk:
     agent: Agent
     known: Mapping[str, str]
     say: Callable[[str], None]
-    steps: list[Step] = field(default_factory=list)
+    steps: list[RunbookStep] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Take the page that the alert names apart."""
@@ -135,7 +135,7 @@ class Walk:
         what = f"Q{part.number} {part.what}" if isinstance(part, Query) else part.text
         self.say(f"runbook {self.arrival.name}, section {part.section}: {what}")
         verdict, answer = self._asked(when, part) if isinstance(part, Query) else self._ran(part)
-        self.steps.append(Step(when, part.section, what, verdict, answer))
+        self.steps.append(RunbookStep(when, part.section, what, verdict, answer))
 
     # --- queries ---
 

@@ -37,7 +37,7 @@ _TRAINS_SECONDS = 90.0
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class DrillFault:
     """A fault that can be caused and ended, any number of times. `known`: variables of its runbook that one knows beforehand."""
 
     cause: Callable[[], None]
@@ -46,7 +46,7 @@ class Fault:
 
 
 @contextmanager
-def training(folder: Path, agent: Agent) -> Iterator[Fault]:
+def training(folder: Path, agent: Agent) -> Iterator[DrillFault]:
     """Run the demo's training under the probe, in one process; the fault: its input comes late, as `input_workers` has it.
 
     Raises:
@@ -58,7 +58,7 @@ def training(folder: Path, agent: Agent) -> Iterator[Fault]:
 
 
 @contextmanager
-def hanging(folder: Path, agent: Agent) -> Iterator[Fault]:
+def hanging(folder: Path, agent: Agent) -> Iterator[DrillFault]:
     """Run the same training with nothing wrong; the fault: its process is stopped, and its end: it goes on.
 
     Raises:
@@ -67,11 +67,11 @@ def hanging(folder: Path, agent: Agent) -> Iterator[Fault]:
     with _training(folder, agent, "none") as process:
         _wait_for_steps(folder, agent, process)
         trainer = _trainer(process)
-        yield Fault(lambda: os.kill(trainer, signal.SIGSTOP), lambda: os.kill(trainer, signal.SIGCONT))
+        yield DrillFault(lambda: os.kill(trainer, signal.SIGSTOP), lambda: os.kill(trainer, signal.SIGCONT))
 
 
 @contextmanager
-def straggling(folder: Path, agent: Agent) -> Iterator[Fault]:
+def straggling(folder: Path, agent: Agent) -> Iterator[DrillFault]:
     """Run the same training in two processes; the fault: rank 1 computes longer in each step, and rank 0 waits for it.
 
     Raises:
@@ -85,7 +85,7 @@ def straggling(folder: Path, agent: Agent) -> Iterator[Fault]:
 
 
 @contextmanager
-def saving(folder: Path, agent: Agent) -> Iterator[Fault]:
+def saving(folder: Path, agent: Agent) -> Iterator[DrillFault]:
     """Run the same training, which saves now and then; the fault: no file of its process may become as large as a checkpoint is.
 
     The kernel refuses the write halfway, as on a full file system, and leaves the rest of this machine alone. It begins right after
@@ -105,7 +105,7 @@ def saving(folder: Path, agent: Agent) -> Iterator[Fault]:
             wait_until(lambda: _newest(folder) != known or None, _TRAINS_SECONDS, "the next checkpoint is saved", log, process)
             resource.prlimit(trainer, resource.RLIMIT_FSIZE, (MOST_FILE_BYTES, usual[1]))
 
-        yield Fault(fill_up, lambda: _free(trainer, usual))
+        yield DrillFault(fill_up, lambda: _free(trainer, usual))
 
 
 def _newest(folder: Path) -> str:
@@ -169,7 +169,7 @@ def _value(agent: Agent, metric: Metric) -> float | None:
 
 
 @contextmanager
-def serving(folder: Path, agent: Agent) -> Iterator[Fault]:
+def serving(folder: Path, agent: Agent) -> Iterator[DrillFault]:
     """Run a server under the probe, and clients of it; the fault: it is slow, so that it refuses most of them."""
     slow, port = folder / "slow", free_port()
     command = [sys.executable, "-m", "tachoscope_cli.drill.inference_server", "--port", str(port), "--slow-while", str(slow)]
@@ -179,13 +179,13 @@ def serving(folder: Path, agent: Agent) -> Iterator[Fault]:
 
 
 @contextmanager
-def no_workload(folder: Path, agent: Agent) -> Iterator[Fault]:  # noqa: ARG001 - as the others
+def no_workload(folder: Path, agent: Agent) -> Iterator[DrillFault]:  # noqa: ARG001 - as the others
     """Run nothing; the fault: the agent is killed, and its end: it is started again."""
-    yield Fault(agent.kill, agent.start)
+    yield DrillFault(agent.kill, agent.start)
 
 
-def _while_file(path: Path) -> Fault:
-    return Fault(path.touch, lambda: path.unlink(missing_ok=True))
+def _while_file(path: Path) -> DrillFault:
+    return DrillFault(path.touch, lambda: path.unlink(missing_ok=True))
 
 
 @contextmanager

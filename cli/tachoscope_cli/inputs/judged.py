@@ -9,12 +9,12 @@ from tachoscope_analyzers.records.load import serving_job
 from tachoscope_cli.inputs import records
 from tachoscope_cli.inputs.job_life import other_attempts
 from tachoscope_cli.inputs.places import Kind, kind_of
-from tachoscope_cli.inputs.serving_options import Looking, refuse_looks
+from tachoscope_cli.inputs.serving_options import ServingOptions, refuse_looks
 from tachoscope_core.report.report import Report
 
 
 def report_on(
-    places: list[str], job: str | None, store: str | None = None, looking: Looking | None = None, *, kind: Kind | None = None
+    places: list[str], job: str | None, store: str | None = None, looking: ServingOptions | None = None, *, kind: Kind | None = None
 ) -> tuple[Report, list[str]]:
     """Return the report on a job's last attempt, or on what else the places hold but traces, and lines to follow it.
 
@@ -24,7 +24,7 @@ def report_on(
     Raises:
         TachoscopeError: nothing is there, or an option is about something else.
     """
-    looking = looking or Looking("")
+    looking = looking or ServingOptions("")
     kind = kind or kind_of(places)
     if kind is Kind.REPORT and (saved := records.saved_report(places)) is not None:
         return saved, []

@@ -21,7 +21,7 @@ from tachoscope_analyzers.serving.report import from_service as service
 from tachoscope_analyzers.serving.report.report import analyze_traffic
 from tachoscope_analyzers.trace.analyses.device_peaks import peaks_of
 from tachoscope_cli.common.options import notice
-from tachoscope_cli.inputs.serving_options import Looking
+from tachoscope_cli.inputs.serving_options import ServingOptions
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.net.http_client import HttpError
 from tachoscope_core.report.report import Report, Source
@@ -47,7 +47,7 @@ Look = tuple[Snapshot, str]
 """What was seen, and the page that it was read from."""
 
 
-def analyze(options: Looking, console: Console) -> Report:
+def analyze(options: ServingOptions, console: Console) -> Report:
     """Look, and judge. An interrupt ends the looking early; what was seen until then is judged.
 
     Raises:
@@ -94,7 +94,7 @@ def _kept(watched: Iterable[Look], looks: list[Snapshot], url: str, every: float
             return
 
 
-def _of_prometheus(options: Looking, seconds: float) -> Report:
+def _of_prometheus(options: ServingOptions, seconds: float) -> Report:
     from tachoscope_cli.sources.prometheus import read
 
     if options.save is not None or options.every:
@@ -116,7 +116,7 @@ def analyze_recording(path: Path, name: str, device: str) -> Report:
     )
 
 
-def analyze_service(job: JobRecords, options: Looking) -> Report:
+def analyze_service(job: JobRecords, options: ServingOptions) -> Report:
     """Judge a service by the last records of its processes; where only its clients left records, by those.
 
     Raises:

@@ -9,7 +9,7 @@ from tachoscope_core.errors import TachoscopeError
 
 
 @dataclass(frozen=True, slots=True)
-class Looking:
+class ServingOptions:
     """How to look; lengths of time as written.
 
     Attributes:

@@ -14,7 +14,7 @@ from tachoscope_analyzers.trace.compare.report_changes import compared
 from tachoscope_analyzers.trace.export import annotated_perfetto as annotated
 from tachoscope_analyzers.trace.findings.report import report
 from tachoscope_analyzers.trace.ranks.job import JobTraces, read_job
-from tachoscope_analyzers.trace.ranks.rank_summary import Wanted
+from tachoscope_analyzers.trace.ranks.rank_summary import SummaryOptions
 from tachoscope_analyzers.trace.reading.trace_files import stem
 from tachoscope_cli.common.options import notice
 from tachoscope_cli.common.output import show
@@ -82,13 +82,13 @@ def analyze(paths: list[str], options: Options, console: Console) -> Analysis:
     """
     if options.tables is not None:
         must_be_writable(options.tables)
-    wanted = Wanted(what_if=options.replay, tables=options.tables, profile=bool(options.baseline))
+    wanted = SummaryOptions(what_if=options.replay, tables=options.tables, profile=bool(options.baseline))
     job = _read(paths, options.executor, wanted, console)
     found = report(job, options.name or _name(paths))
     if not options.replay:
         found = msgspec.structs.replace(found, quality=[*found.quality, _NOT_REPLAYED])
     if options.baseline:
-        other = _read(list(options.baseline), options.executor, Wanted(what_if=False, profile=True), console)
+        other = _read(list(options.baseline), options.executor, SummaryOptions(what_if=False, profile=True), console)
         found = compared(found, job, report(other, _name(list(options.baseline))), other)
     return Analysis(found, job)
 
@@ -98,7 +98,7 @@ _NOT_REPLAYED = QualityNote(
 )
 
 
-def _read(paths: list[str], executor: str, wanted: Wanted, console: Console) -> JobTraces:
+def _read(paths: list[str], executor: str, wanted: SummaryOptions, console: Console) -> JobTraces:
     columns = (TextColumn("reading traces"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=None)

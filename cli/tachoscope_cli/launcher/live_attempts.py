@@ -25,7 +25,7 @@ _SIZES = ("WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "OMPI_COMM_WORLD
 """Environment variables in which launchers tell a process that it is one of several ranks."""
 
 
-class _First(msgspec.Struct):
+class _FirstRecord(msgspec.Struct):
     """The part of a process's first record that says what it is of."""
 
     job: records.Name
@@ -35,11 +35,11 @@ class _First(msgspec.Struct):
     pid: records.Count = 0
 
 
-_first = msgspec.json.Decoder(_First)
+_first = msgspec.json.Decoder(_FirstRecord)
 
 
 @dataclass(frozen=True, slots=True)
-class Alive:
+class LiveProcesses:
     """Processes of one run that are alive.
 
     Attributes:
@@ -53,7 +53,7 @@ class Alive:
     pid: int
 
 
-def alive(root: Path, job: str, environ: Mapping[str, str]) -> list[Alive]:
+def alive(root: Path, job: str, environ: Mapping[str, str]) -> list[LiveProcesses]:
     """Return the runs of a job by this user that are alive on this machine, but for the one that this process is within."""
     within = environ.get(identity.RUN_DIR)
     found = []
@@ -63,11 +63,11 @@ def alive(root: Path, job: str, environ: Mapping[str, str]) -> list[Alive]:
         firsts = sorted(_of_live(directory, job), key=lambda one: one.time)
         if firsts:
             newest = max(one.attempt for one in firsts)
-            found.append(Alive(newest, firsts[0].host, firsts[0].time, firsts[0].pid))
+            found.append(LiveProcesses(newest, firsts[0].host, firsts[0].time, firsts[0].pid))
     return sorted(found, key=lambda one: one.began)
 
 
-def others(found: list[Alive], environ: Mapping[str, str], *, host: str, joins: bool, now: float) -> list[Alive]:
+def others(found: list[LiveProcesses], environ: Mapping[str, str], *, host: str, joins: bool, now: float) -> list[LiveProcesses]:
     """Return those that are another attempt than the run that starts, not other nodes or ranks of its own.
 
     Args:
@@ -78,7 +78,7 @@ def others(found: list[Alive], environ: Mapping[str, str], *, host: str, joins: 
     return [one for one in found if one.host == host and one.began < now - JOIN_SECONDS]
 
 
-def warning(job: str, found: list[Alive], *, now: float) -> str:
+def warning(job: str, found: list[LiveProcesses], *, now: float) -> str:
     """Return the line that says that a job's name is in use."""
     first = found[0]
     who = f" (process {first.pid}, begun {max(now - first.began, 0.0):.0f} s ago)" if first.pid else ""
@@ -102,7 +102,7 @@ def _directories(root: Path) -> Iterator[Path]:
                     yield Path(entry.path)
 
 
-def _of_live(directory: Path, job: str) -> Iterator[_First]:
+def _of_live(directory: Path, job: str) -> Iterator[_FirstRecord]:
     """Yield the first records of the segments of a job that live processes write."""
     with contextlib.suppress(OSError):
         for path in spool.segments(directory):

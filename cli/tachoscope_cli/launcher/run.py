@@ -22,7 +22,7 @@ from tachoscope_cli.launcher import attempt_number as attempts
 from tachoscope_cli.launcher import live_attempts as beside
 from tachoscope_cli.launcher.shard_quarantine import Quarantining
 from tachoscope_cli.launcher.signals import wait
-from tachoscope_cli.launcher.supervision import Watching
+from tachoscope_cli.launcher.supervision import Supervision
 from tachoscope_cli.sources.agent_pages import why_behind
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.exit_codes import ExitCode
@@ -168,7 +168,7 @@ def run(
         quarantining = Quarantining(root, name)
         quarantining.fetch(store)
         attempt = _after_those_alive(attempt, root, name, joins=joins)  # last: another may start this moment
-        watching = Watching(run_directory, name, attempt, None if agent else quarantining.watch)
+        watching = Supervision(run_directory, name, attempt, None if agent else quarantining.watch)
         watching.started(command)
         environ = _environment(run_directory, name, attempt, is_default=is_default)
         try:
@@ -177,7 +177,7 @@ def run(
             watching.ended(ExitCode.NOT_EXECUTABLE)
             raise TachoscopeError(f"could not start {command[0]!r}: {error.strerror}", exit_code=ExitCode.NOT_EXECUTABLE) from None
 
-        left_behind = _Beside(lambda: ship_left_behind(root, store) if agent is None else None)
+        left_behind = _BackgroundWork(lambda: ship_left_behind(root, store) if agent is None else None)
 
         def look() -> None:
             watching.poll()
@@ -213,7 +213,7 @@ def run(
     )
 
 
-class _Beside:
+class _BackgroundWork:
     """Work that is done while the command runs, and never keeps it from starting or this process from ending."""
 
     def __init__(self, work: Callable[[], object]) -> None:

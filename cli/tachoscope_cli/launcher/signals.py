@@ -66,27 +66,29 @@ def wait(
     return code if code >= 0 else 128 - code
 
 
-class _Came(NamedTuple):
+class _SignalReceived(NamedTuple):
     number: int
     code: int
 
 
 @contextlib.contextmanager
-def _signals() -> Iterator[Callable[[float], _Came | None]]:
+def _signals() -> Iterator[Callable[[float], _SignalReceived | None]]:
     """Yield what waits so many seconds for an interrupt, a TERM or the command's end, and returns the signal, if one came for us.
 
     Python's handlers are not told who sent a signal, and run in the midst of something else; so signals are held back and fetched.
     """
-    caught: list[_Came] = []  # by a thread that does not hold them back
+    caught: list[_SignalReceived] = []  # by a thread that does not hold them back
     ours = (signal.SIGINT, signal.SIGTERM)
-    previous = {number: signal.signal(number, lambda number, _: caught.append(_Came(number, _SENT_BY_KERNEL))) for number in ours}
+    previous = {
+        number: signal.signal(number, lambda number, _: caught.append(_SignalReceived(number, _SENT_BY_KERNEL))) for number in ours
+    }
     fetched = {*ours, signal.SIGCHLD}
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, fetched)
 
-    def next_signal(seconds: float) -> _Came | None:
+    def next_signal(seconds: float) -> _SignalReceived | None:
         if not caught:
             info = signal.sigtimedwait(fetched, seconds)
-            return _Came(info.si_signo, info.si_code) if info is not None and info.si_signo in ours else None
+            return _SignalReceived(info.si_signo, info.si_code) if info is not None and info.si_signo in ours else None
         return caught.pop(0)
 
     try:

@@ -14,7 +14,7 @@ from typing import Any
 from tachoscope.lineage import collect as lineage
 from tachoscope.lineage import tracker_runs
 from tachoscope.preemption import notice_file
-from tachoscope.supervisor.job_watch import Event, JobWatch, hang_seconds
+from tachoscope.supervisor.job_watch import JobEvent, JobWatch, hang_seconds
 from tachoscope.supervisor.records import OutsideRecords
 from tachoscope.supervisor.spool_reader import RunReader
 from tachoscope_core.jobs import notes as job_notes
@@ -26,7 +26,7 @@ from tachoscope_node.jobs.shard_quarantine import ShardWatch
 _SIGNALS = {int(number) for number in signal.Signals}
 
 
-class Watching:
+class Supervision:
     """Watches the processes of one run. No method raises for what lies in the spool, or for a spool that is gone.
 
     Args:
@@ -84,9 +84,9 @@ class Watching:
         for event in self._watch.new_events(now):
             self._tell(event)
         for found in self._shards.decide(now) if self._shards is not None else ():
-            self._tell(Event(records.ShardQuarantined, found.fields, found.text))
+            self._tell(JobEvent(records.ShardQuarantined, found.fields, found.text))
 
-    def _tell(self, event: Event) -> None:
+    def _tell(self, event: JobEvent) -> None:
         if event.kind is not None:
             self._note(event.kind, **event.fields)
         if event.text:

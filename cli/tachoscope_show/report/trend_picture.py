@@ -17,7 +17,7 @@ _ROWS = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class ChangeMark:
     """A lasting change: where it is, from 0 to 1000, and what it was."""
 
     x: float
@@ -25,7 +25,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class LateStretch:
     """A stretch in which a rank was late."""
 
     x: float
@@ -35,15 +35,15 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Late:
+class LateRankRow:
     """A rank that was late, and when."""
 
     rank: int
-    parts: list[Part]
+    parts: list[LateStretch]
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class TrendPicture:
     """Step time from `low` to `high` seconds: points of the band from the 5th to the 95th percentile, and of the median's line."""
 
     low: float
@@ -51,11 +51,11 @@ class Picture:
     band: str
     line: str
     ticks: list[int]
-    changes: list[Mark]
-    late: list[Late]
+    changes: list[ChangeMark]
+    late: list[LateRankRow]
 
 
-def picture(trend: Trend) -> Picture | None:
+def picture(trend: Trend) -> TrendPicture | None:
     """Return the picture; None without steps to draw."""
     bins = trend.picture
     if not bins:
@@ -66,14 +66,14 @@ def picture(trend: Trend) -> Picture | None:
         y = (1 - (min(max(value, low), high) - low) / (high - low)) * _HEIGHT
         return f"{_x((one.first_step + one.last_step + 1) / 2, bins):.1f},{y:.1f}"
 
-    return Picture(
+    return TrendPicture(
         low,
         high,
         band=" ".join([*(point(one, one.p95) for one in bins), *(point(one, one.p05) for one in reversed(bins))]),
         line=" ".join(point(one, one.p50) for one in bins),
         ticks=[bins[0].first_step + round((bins[-1].last_step - bins[0].first_step) * tick / _TICKS) for tick in range(_TICKS + 1)],
-        changes=[Mark(_x(one.step, bins), trend_words.change(one)) for one in trend.changes or []],
-        late=[Late(one.rank, _parts(one, bins)) for one in (trend.late or [])[:_ROWS]],
+        changes=[ChangeMark(_x(one.step, bins), trend_words.change(one)) for one in trend.changes or []],
+        late=[LateRankRow(one.rank, _parts(one, bins)) for one in (trend.late or [])[:_ROWS]],
     )
 
 
@@ -89,10 +89,10 @@ def _x(step: float, bins: list[Bin]) -> float:
     return (step - first) / (last + 1 - first) * _WIDTH
 
 
-def _parts(one: LateRank, bins: list[Bin]) -> list[Part]:
+def _parts(one: LateRank, bins: list[Bin]) -> list[LateStretch]:
     found = []
     for row in one.stretches:
         x = _x(row.first_step, bins)
         told = f"{row.state}, {seconds(row.seconds_per_step)} a step"
-        found.append(Part(x, max(_x(row.last_step + 1, bins) - x, 2.0), row.state, told))
+        found.append(LateStretch(x, max(_x(row.last_step + 1, bins) - x, 2.0), row.state, told))
     return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from tachoscope_core.jobs.shared_ranks import Claim, SharedRank, shared_ranks
+from tachoscope_core.jobs.shared_ranks import RankClaim, SharedRank, shared_ranks
 from tachoscope_core.python_flags import keeps_probe_out
 from tachoscope_core.records import records
 from tachoscope_core.report.report import QualityNote
@@ -21,7 +21,7 @@ _NOTHING = f"no process of it computed gradients with torch or called tachoscope
 
 
 @dataclass(slots=True)
-class Seen:
+class RankProcess:
     """A process that is a rank, as far as its records tell.
 
     Attributes:
@@ -42,7 +42,7 @@ class Facts:
     """Collects what the notes are made of from the records of a job, in any order but that of each writer."""
 
     def __init__(self, rows: Iterable[records.Record] = ()) -> None:
-        self.processes: dict[str, Seen] = {}
+        self.processes: dict[str, RankProcess] = {}
         self.failures: list[records.WorkerFailed] = []
         self.launcher: records.JobEnded | None = None
         self.command = ""
@@ -56,7 +56,7 @@ class Facts:
         elif row.rank < 0:
             self._of_launcher(row)
         elif isinstance(row, records.JobStarted):
-            self.processes.setdefault(row.writer, Seen(row, row.time))
+            self.processes.setdefault(row.writer, RankProcess(row, row.time))
         elif row.writer in self.processes:
             self._more(self.processes[row.writer], row)
 
@@ -67,7 +67,7 @@ class Facts:
             self.launcher = row
 
     @staticmethod
-    def _more(seen: Seen, row: records.Record) -> None:
+    def _more(seen: RankProcess, row: records.Record) -> None:
         seen.last = max(seen.last, row.time)
         match row:
             case records.StepDone():
@@ -81,18 +81,18 @@ class Facts:
                 seen.steps = max(seen.steps, row.steps)
                 seen.ended = row
 
-    def of_attempt(self, attempt: int | None = None) -> list[Seen]:
+    def of_attempt(self, attempt: int | None = None) -> list[RankProcess]:
         """Return the processes of an attempt; default: of the newest that has any."""
         newest = max((seen.start.attempt for seen in self.processes.values()), default=0)
         wanted = newest if attempt is None else attempt
         return [seen for seen in self.processes.values() if seen.start.attempt == wanted]
 
-    def claims(self) -> list[Claim]:
+    def claims(self) -> list[RankClaim]:
         """Return who says which rank it is."""
-        return [Claim(seen.start, seen.start.time, seen.last) for seen in self.processes.values()]
+        return [RankClaim(seen.start, seen.start.time, seen.last) for seen in self.processes.values()]
 
 
-def notes(found: Sequence[Seen], shared: Sequence[SharedRank]) -> list[QualityNote]:
+def notes(found: Sequence[RankProcess], shared: Sequence[SharedRank]) -> list[QualityNote]:
     """Return what is unusual about an attempt with steps, given its processes and the ranks that several of them claim."""
     return [*same_rank(shared), *training_threads(found), *without_optimizer(found), *computing_unmeasured(found)]
 
@@ -110,7 +110,7 @@ def same_rank(shared: Sequence[SharedRank]) -> list[QualityNote]:
     ]
 
 
-def training_threads(found: Sequence[Seen]) -> list[QualityNote]:
+def training_threads(found: Sequence[RankProcess]) -> list[QualityNote]:
     """Note processes in which several threads compute gradients."""
     several = [seen for seen in found if seen.threads]
     if not several:
@@ -127,7 +127,7 @@ def training_threads(found: Sequence[Seen]) -> list[QualityNote]:
     ]
 
 
-def without_optimizer(found: Sequence[Seen]) -> list[QualityNote]:
+def without_optimizer(found: Sequence[RankProcess]) -> list[QualityNote]:
     """Note steps that no optimizer ended."""
     if not any(2 * seen.gradient_steps > seen.steps for seen in found):
         return []  # few: those before the job said its steps, or an optimizer stepped
@@ -140,7 +140,7 @@ def without_optimizer(found: Sequence[Seen]) -> list[QualityNote]:
     ]
 
 
-def computing_unmeasured(found: Sequence[Seen]) -> list[QualityNote]:
+def computing_unmeasured(found: Sequence[RankProcess]) -> list[QualityNote]:
     """Note steps of which nobody says how long they computed: torch computes nothing in them, and the job marks nothing."""
     phases: set[str] = set().union(*(seen.phases for seen in found))
     if not any(seen.steps for seen in found) or not phases or phases & records.COMPUTING_PHASES:
@@ -224,7 +224,7 @@ def _kept_out(flag: str) -> str:
     )
 
 
-def _own_word(seen: Seen) -> str:
+def _own_word(seen: RankProcess) -> str:
     return crash(seen.start.rank, seen.steps, seen.ended.reason if seen.ended else "", "")
 
 

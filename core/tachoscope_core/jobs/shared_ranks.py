@@ -17,7 +17,7 @@ _TOGETHER = 0.5
 predecessor has written its last record."""
 
 
-class Claim(NamedTuple):
+class RankClaim(NamedTuple):
     """A process that says it is a rank: it began to train at `begin` and wrote its last record at `end`, in Unix seconds."""
 
     start: JobStarted
@@ -38,7 +38,7 @@ class SharedRank(NamedTuple):
     writers: Mapping[str, int]
 
 
-def claims(rows: Sequence[AnyRecord]) -> list[Claim]:
+def claims(rows: Sequence[AnyRecord]) -> list[RankClaim]:
     """Return who says which rank it is, from all records of a job."""
     starts = {row.writer: row for row in rows if isinstance(row, JobStarted) and row.rank >= 0}
     if len({(start.attempt, start.rank) for start in starts.values()}) == len(starts):
@@ -47,19 +47,19 @@ def claims(rows: Sequence[AnyRecord]) -> list[Claim]:
     for row in rows:
         if row.writer in starts:
             last[row.writer] = max(row.time, last.get(row.writer, 0.0))
-    return [Claim(start, start.time, last[writer]) for writer, start in starts.items()]
+    return [RankClaim(start, start.time, last[writer]) for writer, start in starts.items()]
 
 
-def shared_ranks(found: Iterable[Claim]) -> list[SharedRank]:
+def shared_ranks(found: Iterable[RankClaim]) -> list[SharedRank]:
     """Return the ranks that several processes claim at the same time, in order; see the module."""
-    by_attempt: dict[int, list[Claim]] = defaultdict(list)
+    by_attempt: dict[int, list[RankClaim]] = defaultdict(list)
     for claim in found:
         by_attempt[claim.start.attempt].append(claim)
     return [shared for _, members in sorted(by_attempt.items()) for shared in _of_attempt(members)]
 
 
-def _of_attempt(members: Sequence[Claim]) -> list[SharedRank]:
-    by_rank: dict[int, list[Claim]] = defaultdict(list)
+def _of_attempt(members: Sequence[RankClaim]) -> list[SharedRank]:
+    by_rank: dict[int, list[RankClaim]] = defaultdict(list)
     for claim in members:
         by_rank[claim.start.rank].append(claim)
     free = max(max(claim.start.world_size, claim.start.rank + 1) for claim in members)
@@ -74,9 +74,9 @@ def _of_attempt(members: Sequence[Claim]) -> list[SharedRank]:
     return shared
 
 
-def _lanes(same: Sequence[Claim]) -> list[list[Claim]]:
+def _lanes(same: Sequence[RankClaim]) -> list[list[RankClaim]]:
     """Put processes that ran one after the other into one lane, in the order in which they were started."""
-    lanes: list[list[Claim]] = []
+    lanes: list[list[RankClaim]] = []
     for claim in sorted(same, key=lambda one: (one.start.process_time or one.begin, one.start.pid, one.start.writer)):
         lane = next((lane for lane in lanes if not any(_together(claim, other) for other in lane)), None)
         if lane is None:
@@ -86,6 +86,6 @@ def _lanes(same: Sequence[Claim]) -> list[list[Claim]]:
     return lanes
 
 
-def _together(one: Claim, other: Claim) -> bool:
+def _together(one: RankClaim, other: RankClaim) -> bool:
     overlap = min(one.end, other.end) - max(one.begin, other.begin)
     return overlap > 0 and overlap > _TOGETHER * min(one.end - one.begin, other.end - other.begin)

@@ -40,7 +40,7 @@ class TooLongError(HttpError):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpResponse:
     """What a server answered, whatever its status is. The names of headers are without case."""
 
     status: int
@@ -48,7 +48,7 @@ class Answer:
     headers: email.message.Message
     content: bytes
 
-    def sound(self) -> Answer:
+    def sound(self) -> HttpResponse:
         """Return it if its status says success.
 
         Raises:
@@ -71,7 +71,7 @@ def ask(
     headers: Mapping[str, str] = _NOTHING,
     proxies: bool = False,
     tls: ssl.SSLContext | None = None,
-) -> Answer:
+) -> HttpResponse:
     """Ask, and read the whole answer.
 
     Args:
@@ -93,7 +93,7 @@ def ask(
         request = urllib.request.Request(address, body, dict(headers), method=method or None)  # noqa: S310  # the opener has no other schemes
         opener = _opener(deadline, tls, proxies=proxies and not is_loopback(parts.hostname or ""))
         with closing(opener.open(request, timeout=_left(deadline))) as response:
-            return Answer(response.status, response.reason or "", response.headers, _content(response, most_bytes))
+            return HttpResponse(response.status, response.reason or "", response.headers, _content(response, most_bytes))
     except HttpError:
         raise
     except (OSError, http.client.HTTPException, ValueError) as error:

@@ -33,7 +33,7 @@ class NotUnderstoodError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ProfileQuery:
     """What a process asks. `idle`: it records nothing now and takes a configuration. `pid`: its own, as it sees it itself."""
 
     kind: Literal["ctxt", "req"]
@@ -41,7 +41,7 @@ class Asked:
     idle: bool = False
 
 
-def parse(datagram: bytes) -> Asked:
+def parse(datagram: bytes) -> ProfileQuery:
     """Return what a process asks.
 
     Raises:
@@ -56,17 +56,17 @@ def parse(datagram: bytes) -> Asked:
     kind = kind.rstrip(b"\0")
     if kind == b"ctxt" and len(body) == _CONTEXT.size:
         _, pid, _ = _CONTEXT.unpack(body)
-        return Asked("ctxt", pid)
+        return ProfileQuery("ctxt", pid)
     if kind == b"req" and len(body) >= _REQUEST.size:
         takes, count, _ = _REQUEST.unpack_from(body)
         if count < 1 or len(body) != _REQUEST.size + 4 * count:
             raise NotUnderstoodError(f"it says that {count} pids follow in {len(body) - _REQUEST.size} bytes")
         (pid,) = struct.unpack_from("=i", body, _REQUEST.size)
-        return Asked("req", pid, bool(takes & TAKES_ACTIVITIES))
+        return ProfileQuery("req", pid, bool(takes & TAKES_ACTIVITIES))
     raise NotUnderstoodError(f"no message is of type {kind[:16]!r} and {len(body)} bytes")
 
 
-def answer(asked: Asked, text: str = "", count: int = 1) -> bytes:
+def answer(asked: ProfileQuery, text: str = "", count: int = 1) -> bytes:
     """Return the datagram that answers: the text of a configuration, or how many processes have the GPU."""
     body = text.encode() if asked.kind == "req" else struct.pack("=i", count)
     return _HEAD.pack(len(body), asked.kind.encode()) + body
@@ -97,7 +97,7 @@ def answered(datagram: bytes) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class ProfileOrder:
     """What a process is to record: from `start`, Unix seconds, for `seconds`, into `file`, whose name gets its pid.
 
     `steps`: whole ones that are wanted, for who can count them; 0: not said.
@@ -109,7 +109,7 @@ class Order:
     steps: int = 0
 
 
-def ordered(text: str) -> Order:
+def ordered(text: str) -> ProfileOrder:
     """Return what the text of a configuration asks for.
 
     Raises:
@@ -119,7 +119,7 @@ def ordered(text: str) -> Order:
     values = {key.strip(): value.strip() for key, _, value in pairs}
     try:
         start, milliseconds = int(values["PROFILE_START_TIME"]), int(values["ACTIVITIES_DURATION_MSECS"])
-        order = Order(start / 1e3, milliseconds / 1e3, values["ACTIVITIES_LOG_FILE"], int(values.get(_STEPS, "0")))
+        order = ProfileOrder(start / 1e3, milliseconds / 1e3, values["ACTIVITIES_LOG_FILE"], int(values.get(_STEPS, "0")))
     except (KeyError, ValueError) as error:
         raise NotUnderstoodError(f"no configuration: {error!r}") from None
     if order.start <= 0 or order.seconds <= 0 or not order.file.startswith("/"):

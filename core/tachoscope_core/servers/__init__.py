@@ -45,7 +45,7 @@ class Signal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return frozenset({*self.names, self.sum, self.count} - {""}) | others
 
 
-class Outcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class OutcomeCounter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A counter of requests that ended: told apart by a label's values; those not named, or all, have `outcome`."""
 
     metric: str
@@ -54,7 +54,7 @@ class Outcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     values: dict[str, str] = {}
 
 
-class Fact(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ConfigValue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A number that stands in a label of an info metric, or is a gauge's value."""
 
     metric: str
@@ -77,8 +77,8 @@ class Catalogue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     signals: dict[str, Signal]
     model_label: str = ""
     engine_label: str = ""
-    outcomes: list[Outcome] = []
-    kv_cache_tokens: Fact | None = None
+    outcomes: list[OutcomeCounter] = []
+    kv_cache_tokens: ConfigValue | None = None
     started: str = "process_start_time_seconds"
 
     def metrics(self) -> frozenset[str]:

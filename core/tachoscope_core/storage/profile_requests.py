@@ -91,7 +91,7 @@ class HostState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class RequestAnswers:
     """What agents have said of a request so far."""
 
     plan: Plan | None
@@ -196,7 +196,7 @@ def read_plan(store: Store, job: str, request_id: str) -> Plan | None:
     return _read(store, f"{_folder(store, job, request_id)}/plan.json", Plan)
 
 
-def read_answers(store: Store, job: str, request_id: str) -> Answers:
+def read_answers(store: Store, job: str, request_id: str) -> RequestAnswers:
     """Return what agents have said of a request so far.
 
     Raises:
@@ -211,7 +211,7 @@ def read_answers(store: Store, job: str, request_id: str) -> Answers:
         raise TachoscopeError(f"could not list {folder} in store {store.url}: {error}") from None
     named = [path for path in paths if re.fullmatch(r"host=[^/]+\.json", path.rpartition("/")[2])]
     hosts = (_read(store, path, HostState) for path in named)
-    return Answers(read_plan(store, job, request_id), tuple(host for host in hosts if host is not None))
+    return RequestAnswers(read_plan(store, job, request_id), tuple(host for host in hosts if host is not None))
 
 
 def _folder(store: Store, job: str, request_id: str) -> str:

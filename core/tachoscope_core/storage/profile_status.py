@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.storage.profile_requests import EXPIRY_SECONDS, Answers, Request
+from tachoscope_core.storage.profile_requests import EXPIRY_SECONDS, Request, RequestAnswers
 
 _LATE_SECONDS = 240.0
 """After the last moment that is recorded nobody is waited for longer: writing, collecting and storing have their own limits."""
@@ -25,7 +25,7 @@ class Stage:
     over: bool = False
 
 
-def stage(request: Request, answers: Answers, now: float) -> Stage:
+def stage(request: Request, answers: RequestAnswers, now: float) -> Stage:
     """Say where a profile is; `now` in Unix seconds.
 
     Raises:

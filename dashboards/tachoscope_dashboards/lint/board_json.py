@@ -19,18 +19,18 @@ WITHOUT_QUERIES = frozenset({"row", "text", "dashlist", "news", "alertlist", "an
 """Types of panels that ask no data source for series."""
 
 
-class Part(msgspec.Struct, frozen=True, rename="camel"):
+class BoardPart(msgspec.Struct, frozen=True, rename="camel"):
     """A part of a dashboard; what is not named in it is not looked at."""
 
 
-class Source(Part, frozen=True):
+class DataSourceRef(BoardPart, frozen=True):
     """A reference to a data source; older dashboards write its name alone."""
 
     type: str = ""
     uid: str = ""
 
 
-class Target(Part, frozen=True):
+class Target(BoardPart, frozen=True):
     """A query of a panel. `panel_id`: the panel whose result it takes instead of asking."""
 
     expr: str = ""
@@ -40,7 +40,7 @@ class Target(Part, frozen=True):
     range: bool = False
     hide: bool = False
     panel_id: int = 0
-    datasource: Source | str = ""
+    datasource: DataSourceRef | str = ""
 
     @property
     def is_instant(self) -> bool:
@@ -48,7 +48,7 @@ class Target(Part, frozen=True):
         return self.instant and not self.range
 
 
-class GridPosition(Part, frozen=True):
+class GridPosition(BoardPart, frozen=True):
     """Where a panel stands, of 24 columns."""
 
     x: int = 0
@@ -57,28 +57,28 @@ class GridPosition(Part, frozen=True):
     h: int = 0
 
 
-class Link(Part, frozen=True):
+class Link(BoardPart, frozen=True):
     """A link of a panel, a field or a board."""
 
     title: str = ""
     url: str = ""
 
 
-class Property(Part, frozen=True):
+class Property(BoardPart, frozen=True):
     """A setting of some fields."""
 
     id: str = ""
     value: Any = None
 
 
-class Override(Part, frozen=True):
+class Override(BoardPart, frozen=True):
     """Settings of the fields that `matcher` chooses."""
 
     matcher: Json = {}
     properties: list[Property] = []
 
 
-class FieldDefaults(Part, frozen=True):
+class FieldDefaults(BoardPart, frozen=True):
     """Settings of all fields."""
 
     unit: str = ""
@@ -87,14 +87,14 @@ class FieldDefaults(Part, frozen=True):
     links: list[Link] = []
 
 
-class FieldConfig(Part, frozen=True):
+class FieldConfig(BoardPart, frozen=True):
     """Settings of fields."""
 
     defaults: FieldDefaults = FieldDefaults()
     overrides: list[Override] = []
 
 
-class Panel(Part, frozen=True):
+class Panel(BoardPart, frozen=True):
     """A panel, or a row, which holds panels while it is folded."""
 
     id: int = 0
@@ -102,7 +102,7 @@ class Panel(Part, frozen=True):
     title: str = ""
     description: str = ""
     grid_pos: GridPosition = GridPosition()
-    datasource: Source | str = ""
+    datasource: DataSourceRef | str = ""
     targets: list[Target] = []
     field_config: FieldConfig = FieldConfig()
     options: Json = {}
@@ -130,14 +130,14 @@ class Panel(Part, frozen=True):
                     yield from msgspec.convert(one.value, list[Link])
 
 
-class Variable(Part, frozen=True):
+class Variable(BoardPart, frozen=True):
     """A variable of the board."""
 
     name: str = ""
     type: str = ""
     label: str = ""
     query: Json | str = ""
-    datasource: Source | str = ""
+    datasource: DataSourceRef | str = ""
     refresh: int | bool = 0
     multi: bool = False
     include_all: bool = False
@@ -149,29 +149,29 @@ class Variable(Part, frozen=True):
         return str(self.query.get("query", "")) if isinstance(self.query, dict) else self.query
 
 
-class Annotation(Part, frozen=True):
+class Annotation(BoardPart, frozen=True):
     """Marks over time."""
 
     name: str = ""
     expr: str = ""
     title_format: str = ""
-    datasource: Source | str = ""
+    datasource: DataSourceRef | str = ""
     built_in: int = 0
 
 
-class Annotations(Part, frozen=True):
+class Annotations(BoardPart, frozen=True):
     """All of a board's."""
 
     list: tuple[Annotation, ...] = ()
 
 
-class Variables(Part, frozen=True):
+class Variables(BoardPart, frozen=True):
     """All of a board's, in their order."""
 
     list: tuple[Variable, ...] = ()
 
 
-class Dashboard(Part, frozen=True):
+class Dashboard(BoardPart, frozen=True):
     """A dashboard. `raw`: all of it that is not null. `place`: its file, or its uid."""
 
     uid: str = ""

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from tachoscope_dashboards.lint.board_json import Dashboard, Panel, Source, Target, Variable
+from tachoscope_dashboards.lint.board_json import Dashboard, DataSourceRef, Panel, Target, Variable
 
 Kind = Literal["panel", "variable", "annotation"]
 
@@ -37,7 +37,7 @@ NOBODY = "-"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class BoardExpression:
     """An expression of a board, with its variables.
 
     Attributes:
@@ -57,19 +57,19 @@ class Asked:
         return f"{self.kind} {self.name!r}"
 
 
-def asked(board: Dashboard) -> Iterator[Asked]:
+def asked(board: Dashboard) -> Iterator[BoardExpression]:
     """Yield all PromQL of a board."""
     for panel in board.asking():
         for target in panel.targets:
             if target.expr and speaks_promql(target.datasource or panel.datasource):
-                yield Asked("panel", panel.name, target.expr, panel, target)
+                yield BoardExpression("panel", panel.name, target.expr, panel, target)
     for variable in board.variables():
         found = of_variable(variable)
         if found:
-            yield Asked("variable", variable.name, found)
+            yield BoardExpression("variable", variable.name, found)
     for annotation in board.annotations.list:
         if annotation.expr and speaks_promql(annotation.datasource):
-            yield Asked("annotation", annotation.name, annotation.expr)
+            yield BoardExpression("annotation", annotation.name, annotation.expr)
 
 
 def of_variable(variable: Variable) -> str:
@@ -89,14 +89,14 @@ def call(query: str) -> tuple[str, str]:
     return (found["function"], found["arguments"]) if found else ("", "")
 
 
-def speaks_promql(source: Source | str) -> bool:
+def speaks_promql(source: DataSourceRef | str) -> bool:
     """Return whether a data source may understand PromQL: one that is named without its type may."""
-    return not isinstance(source, Source) or (source.type in _PROMQL and not source.uid.startswith(("__", "--")))
+    return not isinstance(source, DataSourceRef) or (source.type in _PROMQL and not source.uid.startswith(("__", "--")))
 
 
-def speaks_logql(source: Source | str) -> bool:
+def speaks_logql(source: DataSourceRef | str) -> bool:
     """Return whether a data source is known to understand LogQL."""
-    return isinstance(source, Source) and source.type == "loki"
+    return isinstance(source, DataSourceRef) and source.type == "loki"
 
 
 def variables_in(text: str) -> set[str]:

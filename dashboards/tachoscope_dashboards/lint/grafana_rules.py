@@ -12,7 +12,7 @@ from tachoscope_alerts import promql
 from tachoscope_alerts.promql import Call, Constant, Expression, Series, Window
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_dashboards.lint import expressions, logql
-from tachoscope_dashboards.lint.board_json import Dashboard, Panel, Source, Target
+from tachoscope_dashboards.lint.board_json import Dashboard, DataSourceRef, Panel, Target
 from tachoscope_dashboards.lint.expressions import (
     GLOBALS,
     INTERVAL,
@@ -89,7 +89,7 @@ def _panel_datasource(board: Dashboard) -> Iterator[Finding]:
     for panel in board.asking():
         for source in [panel.datasource, *(one.datasource for one in panel.targets if one.datasource)]:
             if not _is_chosen(source, board):
-                name = source.uid if isinstance(source, Source) else source
+                name = source.uid if isinstance(source, DataSourceRef) else source
                 yield Finding(panel_named(panel.name), f"it asks the data source {name!r}", "let it ask ${datasource}")
 
 
@@ -199,13 +199,13 @@ def _uneditable(board: Dashboard) -> Iterator[Finding]:
 # --- what several of them need ------------------------------------------------------------------------------------------------
 
 
-def _is_chosen(source: Source | str, board: Dashboard) -> bool:
+def _is_chosen(source: DataSourceRef | str, board: Dashboard) -> bool:
     names = [one.name for one in board.variables() if one.type == "datasource"]
-    uid = source.uid if isinstance(source, Source) else source
+    uid = source.uid if isinstance(source, DataSourceRef) else source
     return uid in {form for name in names for form in (f"${name}", f"${{{name}}}")}
 
 
-def _targets(board: Dashboard, speaks: Callable[[Source | str], bool]) -> Iterator[tuple[Panel, Target]]:
+def _targets(board: Dashboard, speaks: Callable[[DataSourceRef | str], bool]) -> Iterator[tuple[Panel, Target]]:
     """Yield the targets whose data source speaks a language, each with its panel."""
     for panel in board.asking():
         for target in panel.targets:

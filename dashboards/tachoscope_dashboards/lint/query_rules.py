@@ -15,7 +15,7 @@ from tachoscope_alerts.lint.label_flow import labels_of
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.metrics.metric import IDENTITY, NAMESPACE, WORKLOADS
 from tachoscope_dashboards.lint.board_json import Dashboard, Panel
-from tachoscope_dashboards.lint.expressions import Asked, asked, call, parseable, plain, short, variables_in
+from tachoscope_dashboards.lint.expressions import BoardExpression, asked, call, parseable, plain, short, variables_in
 from tachoscope_dashboards.lint.lint import Finding, Rule, panel_named
 
 FREE = frozenset({"rank", "slo"})
@@ -110,12 +110,12 @@ def _legend(known: Catalogue, board: Dashboard) -> Iterator[Finding]:
         if one.target is not None:
             yield from _unknown_labels(one, one.target.legend_format, "its legend", known)
     for mark in board.annotations.list:
-        one = Asked("annotation", mark.name, mark.expr)
+        one = BoardExpression("annotation", mark.name, mark.expr)
         if mark.expr:
             yield from _unknown_labels(one, mark.title_format, "its title", known)
 
 
-def _unknown_labels(one: Asked, text: str, what: str, known: Catalogue) -> Iterator[Finding]:
+def _unknown_labels(one: BoardExpression, text: str, what: str, known: Catalogue) -> Iterator[Finding]:
     there = _labels(one, known)
     for label in _LEGEND.findall(text):
         if there is not None and label not in there and label != "__name__":
@@ -124,7 +124,7 @@ def _unknown_labels(one: Asked, text: str, what: str, known: Catalogue) -> Itera
 
 
 def _columns(known: Catalogue, board: Dashboard) -> Iterator[Finding]:
-    of_panels: dict[int, list[Asked]] = {}
+    of_panels: dict[int, list[BoardExpression]] = {}
     for one in asked(board):
         if one.panel is not None and one.panel.type == "table":
             of_panels.setdefault(one.panel.id, []).append(one)
@@ -137,7 +137,7 @@ def _columns(known: Catalogue, board: Dashboard) -> Iterator[Finding]:
                 yield Finding(panel_named(panel.name), f"its link {link.title!r} names a row", "give the link to a column")
 
 
-def _sources(panel: Panel, queries: Sequence[Asked], known: Catalogue) -> Iterator[Finding]:
+def _sources(panel: Panel, queries: Sequence[BoardExpression], known: Catalogue) -> Iterator[Finding]:
     """Yield columns that are neither a label nor a query of their table."""
     labels = [_labels(one, known) for one in queries]
     names = sorted({one.target.ref_id for one in queries if one.target is not None})
@@ -170,7 +170,7 @@ def _renamed(panel: Panel) -> dict[str, str]:
     return found
 
 
-def _series(one: Asked) -> Iterator[promql.Series]:
+def _series(one: BoardExpression) -> Iterator[promql.Series]:
     try:
         tree = promql.parse(parseable(one.expr))
     except TachoscopeError:  # the rule `catalogue` says so
@@ -178,7 +178,7 @@ def _series(one: Asked) -> Iterator[promql.Series]:
     yield from dict.fromkeys(series for series, _ in promql.read(tree))
 
 
-def _labels(one: Asked, known: Catalogue) -> frozenset[str] | None:
+def _labels(one: BoardExpression, known: Catalogue) -> frozenset[str] | None:
     try:
         return labels_of(plain(one.expr), known)
     except TachoscopeError:  # the rule `catalogue` says so

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tachoscope_dashboards.parts.panels import Placed
+from tachoscope_dashboards.parts.panels import PlacedPanel
 from tachoscope_dashboards.parts.variables import Variable
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class BoardAnnotation:
     """Marks on all panels of a board over time: where `expr` has a value. title: of a mark, with labels as `{{alertname}}`."""
 
     name: str
@@ -36,8 +36,8 @@ class Board:
     question: str
     hint: str
     variables: Sequence[Variable]
-    panels: Sequence[Placed]
-    events: Sequence[Event] = ()
+    panels: Sequence[PlacedPanel]
+    events: Sequence[BoardAnnotation] = ()
     alerts: str = ""
     refresh: str = "1m"
     since: str = "now-6h"

@@ -44,7 +44,7 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ColorStep:
     """From `at` on a value has this colour."""
 
     at: float
@@ -52,7 +52,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class PanelText:
     """What people read of a panel.
 
     Attributes:
@@ -90,13 +90,13 @@ class Column:
     source: str
     title: str
     unit: Unit = "none"
-    steps: tuple[Step, ...] = ()
+    steps: tuple[ColorStep, ...] = ()
     link: Link | None = None
     texts: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedPanel:
     """A panel with how much of a row of 24 it takes, and how high it is."""
 
     panel: grafana.Panel

@@ -12,8 +12,8 @@ from grafanalib._gen import DashboardEncoder
 from tachoscope_core.metrics.metric import IDENTITY
 from tachoscope_core.report import palette
 from tachoscope_dashboards.parts import panels
-from tachoscope_dashboards.parts.board import Board, Event
-from tachoscope_dashboards.parts.panels import Placed
+from tachoscope_dashboards.parts.board import Board, BoardAnnotation
+from tachoscope_dashboards.parts.panels import PlacedPanel
 from tachoscope_dashboards.parts.variables import DATASOURCE, Variable
 
 Json = dict[str, Any]
@@ -42,7 +42,7 @@ def to_json(board: Board) -> Json:
     return _finalized(dashboard, board)
 
 
-def _placed(wanted: Sequence[Placed]) -> list[grafana.Panel]:
+def _placed(wanted: Sequence[PlacedPanel]) -> list[grafana.Panel]:
     found, left, top, tallest = [], 0, 0, 0
     for number, one in enumerate(wanted):
         is_row = isinstance(one.panel, grafana.RowPanel)
@@ -162,7 +162,7 @@ def _alerts(board: Board) -> Json:
     return _annotation("Alerts", expr, title, palette.BAD)
 
 
-def _marks(event: Event) -> Json:
+def _marks(event: BoardAnnotation) -> Json:
     return _annotation(event.name, " ".join(event.expr.split()), event.title, event.color)
 
 

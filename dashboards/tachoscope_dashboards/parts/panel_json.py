@@ -9,7 +9,7 @@ from typing import Any
 from grafanalib import core as grafana
 
 from tachoscope_core.report import palette
-from tachoscope_dashboards.parts.descriptions import About, Link, Query, Step, Unit
+from tachoscope_dashboards.parts.descriptions import ColorStep, Link, PanelText, Query, Unit
 
 Json = dict[str, Any]
 
@@ -22,7 +22,7 @@ class Raw(grafana.Panel):  # type: ignore[misc]
         return found
 
 
-def panel(title: str, about: About, queries: Sequence[Query], body: Json, kind: str = "time_series") -> grafana.Panel:
+def panel(title: str, about: PanelText, queries: Sequence[Query], body: Json, kind: str = "time_series") -> grafana.Panel:
     """Return a panel; `kind`: the form in which the data source answers."""
     targets = [
         grafana.Target(
@@ -52,7 +52,7 @@ def body(kind: str, defaults: Json, overrides: list[Json], options: Json, links:
     }
 
 
-def defaults(about: About, unit: Unit, steps: Sequence[Step], minimum: float | None, maximum: float | None) -> Json:
+def defaults(about: PanelText, unit: Unit, steps: Sequence[ColorStep], minimum: float | None, maximum: float | None) -> Json:
     """Return what holds for all fields of a panel."""
     found: Json = {
         "unit": unit,
@@ -63,7 +63,7 @@ def defaults(about: About, unit: Unit, steps: Sequence[Step], minimum: float | N
     return found | ({"min": minimum} if minimum is not None else {}) | ({"max": maximum} if maximum is not None else {})
 
 
-def thresholds(steps: Sequence[Step], below: str) -> Json:
+def thresholds(steps: Sequence[ColorStep], below: str) -> Json:
     """Return the colours of values. below: of those under the first step, unless that begins at minus infinity."""
     if steps and steps[0].at == -math.inf:
         below, steps = steps[0].color, steps[1:]

@@ -13,17 +13,17 @@ from grafanalib import core as grafana
 
 from tachoscope_core.report import palette
 from tachoscope_dashboards.parts import panel_json
-from tachoscope_dashboards.parts.descriptions import About, Column, Link, Placed, Query, Step, Unit
+from tachoscope_dashboards.parts.descriptions import ColorStep, Column, Link, PanelText, PlacedPanel, Query, Unit
 from tachoscope_dashboards.parts.panel_json import Json
 from tachoscope_dashboards.parts.tables import table
 
 __all__ = [
-    "About",
+    "ColorStep",
     "Column",
     "Link",
-    "Placed",
+    "PanelText",
+    "PlacedPanel",
     "Query",
-    "Step",
     "Unit",
     "bars",
     "happened",
@@ -44,7 +44,7 @@ LEAST_STEP = "1m"
 
 def timeseries(
     title: str,
-    about: About,
+    about: PanelText,
     queries: Sequence[Query],
     *,
     unit: Unit,
@@ -53,12 +53,12 @@ def timeseries(
     stacked: bool = False,
     style: Literal["line", "bars", "points"] = "line",
     colors: Mapping[str, str] | None = None,
-    steps: Sequence[Step] = (),
+    steps: Sequence[ColorStep] = (),
     links: Sequence[Link] = (),
     minimum: float | None = 0.0,
     maximum: float | None = None,
     log: bool = False,
-) -> Placed:
+) -> PlacedPanel:
     """Return lines over time; `stacked`: areas on each other. colors: by a series' legend. steps: drawn as lines at thresholds.
 
     A line shows no value that stands alone: what happens now and then is drawn with `style` as bars or points.
@@ -85,19 +85,19 @@ def timeseries(
     body = panel_json.body(
         "timeseries", {**defaults, "custom": custom, "color": {"mode": "palette-classic"}}, overrides, options, links
     )
-    return Placed(panel_json.panel(title, about, queries, body), width, height)
+    return PlacedPanel(panel_json.panel(title, about, queries, body), width, height)
 
 
 def happenings(
     title: str,
-    about: About,
+    about: PanelText,
     queries: Sequence[Query],
     *,
     width: int = 12,
     height: int = 8,
     colors: Mapping[str, str] | None = None,
     links: Sequence[Link] = (),
-) -> Placed:
+) -> PlacedPanel:
     """Return bars of what happens now and then, which sum up to all that happened. queries: rates over `[$__rate_interval]`."""
     said = replace(about, shows=f"{about.shows} Each bar is what happened in its step of a minute or longer.")
     counts = [replace(query, expr=happened(query.expr)) for query in queries]
@@ -116,17 +116,17 @@ def happened(rate: str) -> str:
 
 def stat(
     title: str,
-    about: About,
+    about: PanelText,
     query: Query,
     *,
     unit: Unit,
     width: int = 4,
     height: int = 4,
-    steps: Sequence[Step] = (),
+    steps: Sequence[ColorStep] = (),
     links: Sequence[Link] = (),
     texts: Mapping[str, str] | None = None,
     sparkline: bool = True,
-) -> Placed:
+) -> PlacedPanel:
     """Return one number, coloured by `steps`. texts: what to write for values."""
     defaults = panel_json.defaults(about, unit, steps, None, None) | {"mappings": panel_json.mappings(texts or {})}
     defaults["color"] = {"mode": "thresholds"}
@@ -138,22 +138,24 @@ def stat(
         "orientation": "auto",
         "textMode": "auto",
     }
-    return Placed(panel_json.panel(title, about, [query], panel_json.body("stat", defaults, [], options, links)), width, height)
+    return PlacedPanel(
+        panel_json.panel(title, about, [query], panel_json.body("stat", defaults, [], options, links)), width, height
+    )
 
 
 def bars(
     title: str,
-    about: About,
+    about: PanelText,
     query: Query,
     *,
     unit: Unit,
     width: int = 8,
     height: int = 8,
-    steps: Sequence[Step] = (),
+    steps: Sequence[ColorStep] = (),
     colors: Mapping[str, str] | None = None,
     maximum: float | None = None,
     links: Sequence[Link] = (),
-) -> Placed:
+) -> PlacedPanel:
     """Return a horizontal bar a series, of now."""
     defaults = panel_json.defaults(about, unit, steps, 0.0, maximum)
     defaults["color"] = {"mode": "thresholds"}
@@ -166,14 +168,14 @@ def bars(
     }
     overrides = [panel_json.fixed_color(name, color) for name, color in (colors or {}).items()]
     one = Query(query.expr, query.legend, instant=True, name=query.name)
-    return Placed(
+    return PlacedPanel(
         panel_json.panel(title, about, [one], panel_json.body("bargauge", defaults, overrides, options, links)), width, height
     )
 
 
 def heatmap(
     title: str,
-    about: About,
+    about: PanelText,
     query: Query,
     *,
     unit: Unit,
@@ -183,7 +185,7 @@ def heatmap(
     minimum: float | None = None,
     maximum: float | None = None,
     links: Sequence[Link] = (),
-) -> Placed:
+) -> PlacedPanel:
     """Return time by row, coloured by value: rows are series by legend, with `is_histogram` buckets (legend `{{le}}`)."""
     options = {
         "calculate": False,
@@ -209,19 +211,19 @@ def heatmap(
     }
     body = panel_json.body("heatmap", panel_json.defaults(about, unit, (), None, None), [], options, links)
     kind = "heatmap" if is_histogram else "time_series"
-    return Placed(panel_json.panel(title, about, [query], body, kind=kind), width, height)
+    return PlacedPanel(panel_json.panel(title, about, [query], body, kind=kind), width, height)
 
 
 def timeline(
     title: str,
-    about: About,
+    about: PanelText,
     queries: Sequence[Query],
     texts: Mapping[str, tuple[str, str]],
     *,
     width: int = 24,
     height: int = 8,
     links: Sequence[Link] = (),
-) -> Placed:
+) -> PlacedPanel:
     """Return a band a series whose colour is its state. texts: by value, what it means and its colour."""
     defaults = panel_json.defaults(about, "none", (), None, None)
     defaults["mappings"] = [
@@ -241,17 +243,17 @@ def timeline(
         "legend": {"showLegend": True, "displayMode": "list", "placement": "bottom"},
         "tooltip": {"mode": "single", "sort": "none"},
     }
-    return Placed(
+    return PlacedPanel(
         panel_json.panel(title, about, queries, panel_json.body("state-timeline", defaults, [], options, links)), width, height
     )
 
 
-def text(content: str, *, width: int = 24, height: int = 3) -> Placed:
+def text(content: str, *, width: int = 24, height: int = 3) -> PlacedPanel:
     """Return words; `content` is Markdown. The question of a board, which stands at its head."""
     extra = {"type": "text", "transparent": True, "options": {"mode": "markdown", "content": content}}
-    return Placed(grafana.Text(title="", content=content, mode="markdown", extraJson=extra), width, height)
+    return PlacedPanel(grafana.Text(title="", content=content, mode="markdown", extraJson=extra), width, height)
 
 
-def row(title: str) -> Placed:
+def row(title: str) -> PlacedPanel:
     """Return the heading of the panels below it."""
-    return Placed(grafana.RowPanel(title=title), 24, 1)
+    return PlacedPanel(grafana.RowPanel(title=title), 24, 1)

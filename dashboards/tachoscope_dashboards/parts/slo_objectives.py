@@ -14,7 +14,7 @@ from tachoscope_alerts.spec.slo import AtMost, MoreThan, Ratio, Slices, Slo
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.metrics.training import EFFECTIVE_STATES
 from tachoscope_core.report import palette
-from tachoscope_dashboards.parts.panels import Step
+from tachoscope_dashboards.parts.panels import ColorStep
 
 GOOD_STATES, LEFT_OUT_STATES = "|".join(EFFECTIVE_STATES), "queued"
 """States of a ledger in which time is good for the objective training-goodput, and those that it does not count, as patterns."""
@@ -82,9 +82,9 @@ def indicator(name: str, kind: type[_Kind]) -> _Kind:
     return found
 
 
-def at_least(name: str) -> tuple[Step, Step]:
+def at_least(name: str) -> tuple[ColorStep, ColorStep]:
     """Return the colours of a ratio of good events: red below the target."""
-    return Step(float("-inf"), palette.BAD), Step(objective(name).target, palette.OK)
+    return ColorStep(float("-inf"), palette.BAD), ColorStep(objective(name).target, palette.OK)
 
 
 def bound(name: str) -> float:
@@ -99,19 +99,19 @@ def bound(name: str) -> float:
     return found.bound
 
 
-def above(name: str) -> tuple[Step, ...]:
+def above(name: str) -> tuple[ColorStep, ...]:
     """Return the colours of a value that an objective wants to be at most its bound: amber above it."""
-    return (Step(bound(name), palette.WARN),)
+    return (ColorStep(bound(name), palette.WARN),)
 
 
-def below(name: str) -> tuple[Step, Step]:
+def below(name: str) -> tuple[ColorStep, ColorStep]:
     """Return the colours of a value that an objective wants to be at least its bound: amber below it."""
-    return Step(float("-inf"), palette.WARN), Step(bound(name), palette.OK)
+    return ColorStep(float("-inf"), palette.WARN), ColorStep(bound(name), palette.OK)
 
 
-def spent(name: str) -> tuple[Step, ...]:
+def spent(name: str) -> tuple[ColorStep, ...]:
     """Return the colours of a ratio of bad events: amber above what the objective allows."""
-    return (Step(round(objective(name).budget, 9), palette.WARN),)
+    return (ColorStep(round(objective(name).budget, 9), palette.WARN),)
 
 
 @cache

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tachoscope_core.metrics.metric import IDENTITY
 from tachoscope_core.report import palette
 from tachoscope_dashboards.parts import panel_json
-from tachoscope_dashboards.parts.descriptions import About, Column, Link, Placed, Query
+from tachoscope_dashboards.parts.descriptions import Column, Link, PanelText, PlacedPanel, Query
 from tachoscope_dashboards.parts.panel_json import Json
 
 NOTHING = "–"
@@ -16,7 +16,7 @@ NOTHING = "–"
 
 def table(
     title: str,
-    about: About,
+    about: PanelText,
     queries: Sequence[Query],
     columns: Sequence[Column],
     *,
@@ -25,7 +25,7 @@ def table(
     sort: str = "",
     descending: bool = True,
     links: Sequence[Link] = (),
-) -> Placed:
+) -> PlacedPanel:
     """Return a table of instant queries, joined by the label columns. sort: title of a column."""
     targets = [Query(query.expr, query.legend, instant=True, name=query.name) for query in queries]
     labels = [column.source for column in columns if not _is_value(column.source, targets)]
@@ -52,7 +52,7 @@ def table(
         "table", panel_json.defaults(about, "none", (), None, None), [_column(column) for column in columns], options, links
     )
     body["transformations"] = transformations
-    return Placed(panel_json.panel(title, about, targets, body, kind="table"), width, height)
+    return PlacedPanel(panel_json.panel(title, about, targets, body, kind="table"), width, height)
 
 
 def _is_value(source: str, queries: Sequence[Query]) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from tachoscope_analyzers.compare.aligned_steps import Aligned
+from tachoscope_analyzers.compare.aligned_steps import AlignedSteps
 from tachoscope_core.report.comparison import Comparison, Difference
 from tachoscope_core.report.palette import SERIES, STATE_COLORS, UNKNOWN
 from tachoscope_core.report.report import Change
@@ -89,7 +89,7 @@ def _total(figure: go.Figure, name: str, value: float, color: str, text: str) ->
     )
 
 
-def step_times(found: Aligned, names: Sequence[str]) -> go.Figure:
+def step_times(found: AlignedSteps, names: Sequence[str]) -> go.Figure:
     """Return the step times of the baseline and of the run over one axis: the median of each column, 5 % to 95 % as a band."""
     unit = time_unit([value for run in found.runs for value in run[2].tolist()])
     figure = go.Figure()

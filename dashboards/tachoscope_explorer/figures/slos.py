@@ -9,7 +9,7 @@ from itertools import pairwise
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from tachoscope_alerts.measure.alert_history import Fired, History
+from tachoscope_alerts.measure.alert_history import FiredSpan, History
 from tachoscope_alerts.report.alert_replay import FiredAlert, Replayed
 from tachoscope_alerts.report.backtest import Backtest
 from tachoscope_alerts.report.schema import Budget, BudgetPoint, Burn, State
@@ -111,7 +111,7 @@ def timeline(found: History) -> go.Figure:
     return figure
 
 
-def _about(one: Fired) -> str:
+def _about(one: FiredSpan) -> str:
     about = ", ".join(f"{name}={value}" for name, value in one.of.items())
     until = "still fires" if one.still else f"for {duration(one.end - one.start)}"
     return _plain(f"{moment(one.start):%Y-%m-%d %H:%M} UTC, {until}{f'; {about}' if about else ''}")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import plotly.graph_objects as go
 
-from tachoscope_analyzers.trace.analyses.time_bins import Course
+from tachoscope_analyzers.trace.analyses.time_bins import BinnedQuantity
 from tachoscope_core.report.palette import SERIES
 from tachoscope_explorer.figures.trace_words import escaped
 
@@ -18,7 +18,7 @@ class Line:
     """A quantity over bins, in the unit of the figure."""
 
     name: str
-    course: Course
+    course: BinnedQuantity
 
 
 def courses(lines: Sequence[Line], begin_ms: float, bin_ms: float, unit: str, *, scale: float = 1.0) -> go.Figure:

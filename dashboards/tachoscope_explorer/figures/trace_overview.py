@@ -17,7 +17,7 @@ _WINDOW = "rgba(120,120,120,0.22)"
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class StepMark:
     """Where a step begins: ms on the figure's axis, and its number."""
 
     at: float
@@ -29,7 +29,7 @@ def overview(
     begin_ms: float,
     bin_ms: float,
     *,
-    marks: Sequence[Mark] = (),
+    marks: Sequence[StepMark] = (),
     window: tuple[float, float] | None = None,
 ) -> go.Figure:
     """Return the picture: each bin has the colour of what took most of it, the paler the more it was idle.
@@ -100,13 +100,13 @@ def _key(words: str, color: str) -> go.Scatter:
     return go.Scatter(x=[None], y=[None], mode="markers", name=words, marker={"symbol": "square", "size": 11, "color": color})
 
 
-def _lines(marks: Sequence[Mark]) -> list[dict[str, object]]:
+def _lines(marks: Sequence[StepMark]) -> list[dict[str, object]]:
     line = {"width": 1, "dash": "dot", "color": "rgba(128,128,128,0.8)"}
     thinned = marks[:: -(-len(marks) // _MOST_MARKS) or 1]
     return [{"type": "line", "x0": mark.at, "x1": mark.at, "y0": 0, "y1": 1, "yref": "paper", "line": line} for mark in thinned]
 
 
-def _numbers(marks: Sequence[Mark]) -> list[dict[str, object]]:
+def _numbers(marks: Sequence[StepMark]) -> list[dict[str, object]]:
     thinned = marks[:: -(-len(marks) // _MOST_NUMBERS) or 1]
     place = {"y": 1, "yref": "paper", "yanchor": "bottom", "xanchor": "left", "showarrow": False, "font": {"size": 11}}
     return [

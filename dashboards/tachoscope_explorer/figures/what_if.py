@@ -14,7 +14,7 @@ from tachoscope_show.text.units import seconds
 
 
 @dataclass(frozen=True, slots=True)
-class Saved:
+class WaterfallBar:
     """A bar of the waterfall: a cause in words, the ledger state whose colour it has (empty: none), seconds of a step."""
 
     name: str
@@ -22,7 +22,7 @@ class Saved:
     seconds: float
 
 
-def from_now_to_then(now: float, saved: Sequence[Saved], then: float, measured_without: float | None = None) -> go.Figure:
+def from_now_to_then(now: float, saved: Sequence[WaterfallBar], then: float, measured_without: float | None = None) -> go.Figure:
     """Return the waterfall from the measured step to that without what was taken out.
 
     Args:
@@ -66,7 +66,7 @@ def from_now_to_then(now: float, saved: Sequence[Saved], then: float, measured_w
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class NamedPoint:
     """A point of a curve that has a name: today's, the best."""
 
     name: str
@@ -84,7 +84,7 @@ class Axis:
 
 
 def curve(
-    x: Sequence[float], y: Sequence[float], axes: tuple[Axis, Axis], marks: Sequence[Mark] = (), *, steps: bool = False
+    x: Sequence[float], y: Sequence[float], axes: tuple[Axis, Axis], marks: Sequence[NamedPoint] = (), *, steps: bool = False
 ) -> go.Figure:
     """Return a curve with its named points; with `steps` the points alone are what can be chosen, and are shown."""
     figure = go.Figure()

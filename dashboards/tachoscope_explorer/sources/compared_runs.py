@@ -7,7 +7,7 @@ import time
 import streamlit as st
 
 from tachoscope_analyzers.compare.aligned_steps import StepTimes
-from tachoscope_analyzers.compare.baselines import Likely, likely_baselines
+from tachoscope_analyzers.compare.baselines import BaselineCandidate, likely_baselines
 from tachoscope_analyzers.compare.runs import compared
 from tachoscope_analyzers.job.classify import Classification, decide
 from tachoscope_analyzers.job.what_if import WhatIf
@@ -90,7 +90,7 @@ def _lineage(url: str, job: str, at: float) -> dict[str, str]:  # noqa: ARG001
         return {}
 
 
-def baselines(url: str, job: str) -> list[Likely]:
+def baselines(url: str, job: str) -> list[BaselineCandidate]:
     """Return the other jobs of a store, the likeliest baseline first."""
     times = sources.job_times(url)
     by_name = likely_baselines(job, times)
@@ -113,7 +113,7 @@ def _suggested(url: str, job: str, candidates: tuple[tuple[str, float], ...]) ->
     return ""
 
 
-def suggestion(url: str, job: str, likely: list[Likely]) -> str:
+def suggestion(url: str, job: str, likely: list[BaselineCandidate]) -> str:
     """Return the last run of the same name pattern that has no warning, among the newest few; empty: there is none."""
     times = sources.job_times(url)
     same = sorted((one.job for one in likely if one.same_pattern), key=lambda name: -times[name])

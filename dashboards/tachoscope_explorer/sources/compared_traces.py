@@ -13,7 +13,7 @@ from tachoscope_analyzers.trace.compare.report_changes import compared
 from tachoscope_analyzers.trace.findings.report import report
 from tachoscope_analyzers.trace.ranks.executor import InProcess
 from tachoscope_analyzers.trace.ranks.job import JobTraces, read_job
-from tachoscope_analyzers.trace.ranks.rank_summary import Wanted
+from tachoscope_analyzers.trace.ranks.rank_summary import SummaryOptions
 from tachoscope_analyzers.trace.reading import cache
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report.report import Report
@@ -32,7 +32,7 @@ class TraceComparison:
 @st.cache_resource(max_entries=4, show_spinner="Summing up the traces …")
 def _summed(files: tuple[str, ...], signatures: tuple[str, ...]) -> JobTraces:  # noqa: ARG001  # a changed file is read again
     here: Executor = InProcess()  # a server that forks for every look would hold its memory many times
-    return read_job(files, executor=here, wanted=Wanted(what_if=False, profile=True))
+    return read_job(files, executor=here, wanted=SummaryOptions(what_if=False, profile=True))
 
 
 def _job(files: Files) -> JobTraces:

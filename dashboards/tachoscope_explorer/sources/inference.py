@@ -39,7 +39,7 @@ Span = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ServiceWindow:
     """A window of a service.
 
     Attributes:
@@ -89,11 +89,11 @@ def _window(found: JobRecords, model: str, span: Span | None) -> JobRecords:
 
 
 @st.cache_resource(max_entries=8, show_spinner="Going through the requests …")
-def _seen(url: str, job: str, model: str, span: Span | None, at: float) -> Seen:  # noqa: ARG001
+def _seen(url: str, job: str, model: str, span: Span | None, at: float) -> ServiceWindow:  # noqa: ARG001
     found = _window(sources.records(url, job), model, span)
     traffic, side = service.seen(found)
     rows = requests_of(found, side)
-    return Seen(
+    return ServiceWindow(
         report=service.judged(found, traffic, side),
         traffic=traffic,
         states=traffic.request_states,
@@ -113,7 +113,7 @@ def _looks(path: str, at: float) -> Traffic:  # noqa: ARG001
         raise TachoscopeError(f"{path} holds no two answered looks at a server", fix=engine_model.RECORD) from None
 
 
-def recorded(path: Path) -> Seen:
+def recorded(path: Path) -> ServiceWindow:
     """Return what a recording of a server's metrics comes to.
 
     Raises:
@@ -122,10 +122,10 @@ def recorded(path: Path) -> Seen:
     found = _looks(str(path), path.stat().st_mtime)
     source = Source(path=path.name, records=len(found.seconds) + 1, unit="looks")
     report = analyze_traffic(found, job=path.name.removesuffix(serving_recording.SUFFIX), sources=[source])
-    return Seen(report, found, spent(found).requests, "looks", report.window.steps, None, (), {})
+    return ServiceWindow(report, found, spent(found).requests, "looks", report.window.steps, None, (), {})
 
 
-def seen(settings: Settings, job: str, model: str, span: Span | None) -> Seen:
+def seen(settings: Settings, job: str, model: str, span: Span | None) -> ServiceWindow:
     """Return what a window of a service comes to: of one model, or of all; `span` in Unix seconds, None: the last hour.
 
     Raises:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from tachoscope_alerts.spec.slo import Slo
-from tachoscope_analyzers.fleet.job_summary import JobSummary, Worst, standing
+from tachoscope_analyzers.fleet.job_summary import GravestFinding, JobSummary, standing
 from tachoscope_core.report.taxonomy import BY_SLUG
 from tachoscope_explorer.page.view import View, address
 from tachoscope_explorer.sources import job_slos
@@ -21,7 +21,7 @@ SEVERITIES = ("critical", "warning", "info", "healthy", "cannot be determined", 
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class JobRow:
     """A job of the list. summary: None: it was not looked at yet. written: Unix seconds of its last write."""
 
     job: str
@@ -40,7 +40,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class JobFilter:
     """What is looked for; empty: everything. Of several values of one kind a job must have one."""
 
     name: str = ""
@@ -48,7 +48,7 @@ class Wanted:
     severities: Sequence[str] = ()
     classes: Sequence[str] = ()
 
-    def has(self, row: Row) -> bool:
+    def has(self, row: JobRow) -> bool:
         """Return whether a job is among them."""
         class_ = row.summary.worst.class_ if row.summary is not None and row.summary.worst is not None else ""
         return (
@@ -79,13 +79,13 @@ class FleetSummary:
     idle_hours: float | None
 
 
-def rows(times: Mapping[str, float], summaries: Mapping[str, JobSummary], now: float) -> list[Row]:
+def rows(times: Mapping[str, float], summaries: Mapping[str, JobSummary], now: float) -> list[JobRow]:
     """Return the jobs, the one that was written last first."""
-    found = [Row(job, at, summaries.get(job)) for job, at in sorted(times.items(), key=lambda item: (-item[1], item[0]))]
+    found = [JobRow(job, at, summaries.get(job)) for job, at in sorted(times.items(), key=lambda item: (-item[1], item[0]))]
     return [row if row.summary is None else replace(row, status=standing(row.summary, now)) for row in found]
 
 
-def summarise(found: Sequence[Row]) -> FleetSummary:
+def summarise(found: Sequence[JobRow]) -> FleetSummary:
     """Return what holds for all of them."""
     judged = [row.summary for row in found if row.summary is not None]
     idle: defaultdict[str, float] = defaultdict(float)
@@ -106,7 +106,7 @@ def summarise(found: Sequence[Row]) -> FleetSummary:
     )
 
 
-def classes(found: Iterable[Row]) -> list[str]:
+def classes(found: Iterable[JobRow]) -> list[str]:
     """Return the classes that can be looked for: those of the taxonomy, then those that jobs have and it lacks."""
     seen = {row.summary.worst.class_ for row in found if row.summary is not None and row.summary.worst is not None}
     return [*BY_SLUG, *sorted(seen - BY_SLUG.keys())]
@@ -124,17 +124,17 @@ def finding(summary: JobSummary | None) -> str:
     return f"{worst.class_}: {title}; {_loss(worst, summary)}{bad}"
 
 
-def _loss(worst: Worst, summary: JobSummary) -> str:
+def _loss(worst: GravestFinding, summary: JobSummary) -> str:
     if summary.kind == "service":
         return f"{seconds(worst.seconds_per_step)} a request"
     unit = "a new step, over the whole life" if worst.of_life else "a step"
     return f"{seconds(worst.seconds_per_step)} {unit} ({percent(worst.share)}), {whose(worst.ranks)}"
 
 
-def table(found: Sequence[Row], slos: Sequence[Slo]) -> pd.DataFrame:
+def table(found: Sequence[JobRow], slos: Sequence[Slo]) -> pd.DataFrame:
     """Return the rows as they are shown, a job each; what is not known is missing, and nowhere 0."""
     cells = [_cells(row, slos) for row in found]
-    frame = pd.DataFrame(cells, columns=list(_cells(Row("", 0.0, None), slos)))
+    frame = pd.DataFrame(cells, columns=list(_cells(JobRow("", 0.0, None), slos)))
     for name in ("goodput", "mean step", "idle hours", "idle cost"):
         frame[name] = frame[name].astype("float64")
     for name in ("ranks", "steps"):
@@ -152,7 +152,7 @@ def _short(value: float | None) -> float | None:
     return None if value is None else round(value, 2) if abs(value) >= 0.1 else float(f"{value:.2g}")
 
 
-def _cells(row: Row, slos: Sequence[Slo]) -> dict[str, object]:
+def _cells(row: JobRow, slos: Sequence[Slo]) -> dict[str, object]:
     one = row.summary
     stepped = one is not None and bool(one.step_seconds)
     return {

@@ -32,7 +32,7 @@ LIVE_SECONDS = 30.0
 _MOST_REMEMBERED = 5000
 
 
-class Kept(msgspec.Struct, frozen=True, kw_only=True):
+class CachedSummary(msgspec.Struct, frozen=True, kw_only=True):
     """A summary, with what it was made of and when, in Unix seconds."""
 
     made_by: str
@@ -63,7 +63,7 @@ def make(url: str, job: str, written: float, now: float) -> JobSummary:
         summary = summarise(records, now=now, written=written, prices=shipped_prices())
     except TachoscopeError as error:
         summary = unreadable(job, written, str(error))
-    kept = Kept(made_by=_maker(), url=url, made=now, summary=summary)
+    kept = CachedSummary(made_by=_maker(), url=url, made=now, summary=summary)
     _remember(url, kept)
     _write(url, kept)
     return summary
@@ -96,7 +96,7 @@ def summaries(
     return {job: summary for job, summary in found.items() if summary is not None}
 
 
-def _holds(kept: Kept, written: float, now: float) -> bool:
+def _holds(kept: CachedSummary, written: float, now: float) -> bool:
     if kept.made_by != _maker():
         return False
     fresh = kept.summary.status == "running" and 0 <= now - kept.made < LIVE_SECONDS
@@ -111,12 +111,12 @@ def _maker() -> str:
 
 
 @st.cache_resource(show_spinner=False)
-def _remembered() -> dict[tuple[str, str], Kept]:
+def _remembered() -> dict[tuple[str, str], CachedSummary]:
     """Return what this process knows: for a home that cannot be written, and so that looks do not go to the disk."""
     return {}
 
 
-def _remember(url: str, kept: Kept) -> None:
+def _remember(url: str, kept: CachedSummary) -> None:
     memory = _remembered()
     for oldest in list(memory)[: len(memory) + 1 - _MOST_REMEMBERED] if len(memory) >= _MOST_REMEMBERED else ():
         memory.pop(oldest, None)
@@ -129,15 +129,15 @@ def place(url: str, job: str) -> Path:
     return cache_dir.folder("summaries") / store / f"{name}.json"
 
 
-def _read(url: str, job: str) -> Kept | None:
+def _read(url: str, job: str) -> CachedSummary | None:
     with suppress(OSError, ValueError):  # ValueError: no summary, or not one of this version
-        kept = msgspec.json.decode(place(url, job).read_bytes(), type=Kept)
+        kept = msgspec.json.decode(place(url, job).read_bytes(), type=CachedSummary)
         if kept.url == url and kept.summary.job == job:
             return kept
     return None
 
 
-def _write(url: str, kept: Kept) -> None:
+def _write(url: str, kept: CachedSummary) -> None:
     """Write a summary; it appears whole or not at all. A disk that cannot be written costs time at the next start, no more."""
     path = place(url, kept.summary.job)
     with suppress(OSError):

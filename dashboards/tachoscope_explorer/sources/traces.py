@@ -9,11 +9,11 @@ from pathlib import Path
 
 import streamlit as st
 
-from tachoscope_analyzers.trace.events.view import View as TraceView
+from tachoscope_analyzers.trace.events.view import TraceView as TraceView
 from tachoscope_analyzers.trace.findings.report import report
 from tachoscope_analyzers.trace.ranks.executor import InProcess
 from tachoscope_analyzers.trace.ranks.job import read_job
-from tachoscope_analyzers.trace.ranks.rank_summary import Wanted
+from tachoscope_analyzers.trace.ranks.rank_summary import SummaryOptions
 from tachoscope_analyzers.trace.reading import cache
 from tachoscope_analyzers.trace.reading.read import read
 from tachoscope_analyzers.trace.reading.trace_files import trace_files
@@ -147,7 +147,7 @@ def view_of_file(path: Path) -> TraceView:
 @st.cache_resource(max_entries=8, show_spinner="Looking for the bottleneck …")
 def _report(job: str, paths: tuple[str, ...], signatures: tuple[str, ...]) -> Report:  # noqa: ARG001
     # Uploads are few files: processes of their own would take longer to begin.
-    return report(read_job(paths, executor=InProcess(), wanted=Wanted(what_if=False)), job)
+    return report(read_job(paths, executor=InProcess(), wanted=SummaryOptions(what_if=False)), job)
 
 
 def report_of(recording: Recording) -> Report:

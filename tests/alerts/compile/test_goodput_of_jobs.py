@@ -12,7 +12,7 @@ from helpers import REPOSITORY
 from promtool_running import faults
 from tachoscope_alerts.compile import rules
 from tachoscope_alerts.compile.detection_time import detection
-from tachoscope_alerts.compile.planted_series import Stretch, of_events
+from tachoscope_alerts.compile.planted_series import PlantedStretch, of_events
 from tachoscope_alerts.spec import openslo, policy
 from tachoscope_alerts.spec.burn_rate_windows import HOUR, Timing, duration
 from tachoscope_alerts.spec.slo import Slo
@@ -26,9 +26,9 @@ PAGES = 'count(ALERTS{alertname="TrainingGoodputBurn",severity="page",alertstate
 pytestmark = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
 
 
-def said(folder: Path, slo: Slo, stretches: list[Stretch], pages: dict[float, int]) -> dict[str, str]:
+def said(folder: Path, slo: Slo, stretches: list[PlantedStretch], pages: dict[float, int]) -> dict[str, str]:
     """Return what promtool says against: at these seconds, a page fires (1) or does not (0)."""
-    series = of_events(slo, [Stretch(1, 0, 0), *stretches])
+    series = of_events(slo, [PlantedStretch(1, 0, 0), *stretches])
     wanted = [
         {"expr": PAGES, "eval_time": duration(round(at)), "exp_samples": [{"labels": "{}", "value": value}]}
         for at, value in pages.items()
@@ -39,12 +39,12 @@ def said(folder: Path, slo: Slo, stretches: list[Stretch], pages: dict[float, in
     return faults(folder, {"rules.yaml": {"groups": rules.groups(slo, POLICY, TIMING)}}, {"test.yaml": test})
 
 
-def held(seconds: float, *, bad: float, ranks: int = RANKS) -> Stretch:
+def held(seconds: float, *, bad: float, ranks: int = RANKS) -> PlantedStretch:
     """So long a job holds its ranks, of which time a part is bad."""
-    return Stretch(round(seconds / TIMING.scrape), ranks * TIMING.scrape, ranks * TIMING.scrape * bad)
+    return PlantedStretch(round(seconds / TIMING.scrape), ranks * TIMING.scrape, ranks * TIMING.scrape * bad)
 
 
-SHORT_JOB = [Stretch(2, 12, 4), Stretch(200, 0, 0)]
+SHORT_JOB = [PlantedStretch(2, 12, 4), PlantedStretch(200, 0, 0)]
 """24 s, a third of it bad, and then nothing."""
 
 

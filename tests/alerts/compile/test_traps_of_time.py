@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from sample_slos import AVAILABILITY, CHECKPOINT_AGE, FIRST_TOKEN, GOODPUT, REQUESTS, SAMPLES
-from tachoscope_alerts.compile.planted_series import Stretch, of_events
+from tachoscope_alerts.compile.planted_series import PlantedStretch, of_events
 from tachoscope_alerts.compile.sli_expressions import BAD, TOTAL, error_ratio, recorded
 from tachoscope_alerts.spec.burn_rate_windows import DAY, tiers
 from trap_making import (
@@ -71,8 +71,8 @@ def one_long_window_that_fires_on_long_after_the_fault_is_mended() -> Trap:
 
 @trap
 def little_traffic_in_which_one_error_is_a_third_of_all() -> Trap:
-    every_third_minute = [part for _ in range(10) for part in (Stretch(1, 1, 0), Stretch(11, 0, 0))]
-    with_an_error = [*every_third_minute, Stretch(1, 1, 1), Stretch(11, 0, 0)]
+    every_third_minute = [part for _ in range(10) for part in (PlantedStretch(1, 1, 0), PlantedStretch(11, 0, 0))]
+    with_an_error = [*every_third_minute, PlantedStretch(1, 1, 1), PlantedStretch(11, 0, 0)]
     threshold = f"{tiers(AVAILABILITY)[0].threshold(AVAILABILITY):g}"
     naive = f"{ratio(AVAILABILITY, '1h')} > {threshold} and ignoring (window) {ratio(AVAILABILITY, '5m')} > {threshold}"
     traffic = of_events(AVAILABILITY, with_an_error)

@@ -18,7 +18,7 @@ import pytest
 
 from helpers import REPOSITORY
 from processes import free_port, wait_for
-from tachoscope_alerts.compile.planted_series import Stretch, of_events, of_slices
+from tachoscope_alerts.compile.planted_series import PlantedStretch, of_events, of_slices
 from tachoscope_alerts.compile.sli_expressions import ERROR_RATIO, MOMENTS
 from tachoscope_alerts.spec import openslo
 from tachoscope_alerts.spec.slo import Slices, Slo
@@ -35,7 +35,7 @@ def planted(slo: Slo) -> Iterator[tuple[str, float, float]]:
     if isinstance(slo.indicator, Slices):
         series = of_slices(slo, HISTORY, SCRAPE_SECONDS, bad=True)
     else:
-        series = of_events(slo, [Stretch(HISTORY, 1000, 100)])
+        series = of_events(slo, [PlantedStretch(HISTORY, 1000, 100)])
     for one in series:
         last = LINE.search(one["values"])
         assert last is not None, one

@@ -10,7 +10,7 @@ from urllib.parse import quote_plus
 from promtool_running import faults
 from sample_slos import AVAILABILITY, PLACES
 from tachoscope_alerts.compile.annotations import annotations_of, filled_in
-from tachoscope_alerts.compile.planted_series import Stretch, of_events
+from tachoscope_alerts.compile.planted_series import PlantedStretch, of_events
 from tachoscope_alerts.compile.rules import groups
 from tachoscope_alerts.compile.sli_expressions import BUDGET_REMAINING, quoted
 from tachoscope_alerts.spec.burn_rate_windows import Timing, duration, tiers
@@ -47,7 +47,7 @@ def test_prometheus_says_it_so_of_labels_with_any_character_and_of_the_budget_of
     """
 
     def test_of(name: str, left: float | None) -> dict[str, Any]:
-        series = of_events(SLO, [Stretch(40, 1000, 750)], ODD)
+        series = of_events(SLO, [PlantedStretch(40, 1000, 750)], ODD)
         own = ",".join(f"{label}={quoted(value)}" for label, value in {"slo": SLO.name, "area": SLO.area, **ODD}.items())
         if left is not None:
             series.append({"series": f"{BUDGET_REMAINING}{{{own}}}", "values": f"{left:g}x40"})

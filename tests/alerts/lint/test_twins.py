@@ -13,7 +13,7 @@ from sample_slos import PLACES
 from tachoscope_alerts import promql
 from tachoscope_alerts.compile import event_alerts
 from tachoscope_alerts.compile.event_alerts import EventAlert
-from tachoscope_alerts.compile.planted_series import Stretch, labels_of, of_events, of_slices
+from tachoscope_alerts.compile.planted_series import PlantedStretch, labels_of, of_events, of_slices
 from tachoscope_alerts.compile.rules import groups
 from tachoscope_alerts.compile.sli_expressions import quoted
 from tachoscope_alerts.lint import rule_expressions
@@ -96,7 +96,7 @@ def planted(slo: Slo, place: Mapping[str, str], *, bad: bool) -> list[dict[str, 
     if isinstance(slo.indicator, Slices):
         found = of_slices(slo, 400, 15.0, bad=bad)
     else:
-        found = of_events(slo, [Stretch(400, 1000, 1000 if bad else 0)], labels_of(slo))
+        found = of_events(slo, [PlantedStretch(400, 1000, 1000 if bad else 0)], labels_of(slo))
     return [labelled(one, {"team": "t"} | dict(place)) for one in found]
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from slo_making import BEGIN, LATENCY, slo
 from tachoscope_alerts.measure.evaluator import Events
-from tachoscope_alerts.measure.events import Ask, Measured, Sums, Window, add
+from tachoscope_alerts.measure.events import Ask, EventSums, Measured, Window, add
 
 numbers = st.one_of(st.just(float("nan")), st.floats(0, 1e6))
 
@@ -20,7 +20,7 @@ def events(rows: list[tuple[float, float]], first: int = 1) -> Events:
     return Events(times, {("chat",): bad}, {("chat",): total})
 
 
-def measured(*parts: Events, windows: tuple[Window, ...]) -> list[Sums]:
+def measured(*parts: Events, windows: tuple[Window, ...]) -> list[EventSums]:
     found: Measured = {}
     for part in parts:
         add(part, Ask(slo(LATENCY), windows), found)
@@ -48,10 +48,10 @@ def test_windows_that_follow_each_other_share_no_evaluation() -> None:
 
 
 def test_without_events_there_is_no_ratio() -> None:
-    assert Sums().error_ratio is None
-    assert Sums(bad=0.0, total=0.0, evaluations=9).error_ratio is None
-    assert Sums(bad=float("nan"), total=1.0).error_ratio is None
-    assert Sums(bad=1.0, total=4.0).error_ratio == 0.25
+    assert EventSums().error_ratio is None
+    assert EventSums(bad=0.0, total=0.0, evaluations=9).error_ratio is None
+    assert EventSums(bad=float("nan"), total=1.0).error_ratio is None
+    assert EventSums(bad=1.0, total=4.0).error_ratio == 0.25
 
 
 def test_a_busy_hour_weighs_more_than_a_quiet_one() -> None:
@@ -73,4 +73,4 @@ def test_bad_events_of_a_label_that_the_total_lacks_are_kept() -> None:
     add(
         Events(times, {("s-1",): np.array([2.0])}, {("",): np.array([5.0])}), Ask(slo(LATENCY), (Window(BEGIN, BEGIN + 30),)), found
     )
-    assert found == {("s-1",): [Sums(bad=2.0)], ("",): [Sums(total=5.0, evaluations=1)]}
+    assert found == {("s-1",): [EventSums(bad=2.0)], ("",): [EventSums(total=5.0, evaluations=1)]}

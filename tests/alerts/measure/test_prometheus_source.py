@@ -13,7 +13,7 @@ import pytest
 
 from http_serving import serving
 from slo_making import BEGIN, LATENCY, slo
-from tachoscope_alerts.measure.events import Ask, Sums, Window
+from tachoscope_alerts.measure.events import Ask, EventSums, Window
 from tachoscope_alerts.measure.from_prometheus import PrometheusSource
 from tachoscope_alerts.spec.burn_rate_windows import Timing
 from tachoscope_core.errors import TachoscopeError
@@ -63,7 +63,7 @@ def test_recorded_series_are_asked_for_where_there_are_any() -> None:
         source = PrometheusSource(url)
         (measured,) = source.measure([ASK], TIMING)
 
-    assert measured == {("chat",): [Sums(1.0, 10.0, 119)], ("code",): [Sums(0.0, 5.0, 60)]}
+    assert measured == {("chat",): [EventSums(1.0, 10.0, 119)], ("code",): [EventSums(0.0, 5.0, 60)]}
     assert source.notes == []
     assert 'sum_over_time(slo:bad_events:base{slo="ttft"}[3599999ms])' in asked[1]["query"]
     assert 'count_over_time(slo:total_events:base{slo="ttft"}[3599999ms])' in asked[1]["query"]
@@ -75,7 +75,7 @@ def test_without_recorded_series_the_indicator_itself_is_evaluated_and_that_is_n
         source = PrometheusSource(url)
         (measured,) = source.measure([ASK], TIMING)
 
-    assert measured["chat",] == [Sums(1.0, 10.0, 119)]
+    assert measured["chat",] == [EventSums(1.0, 10.0, 119)]
     assert "tachoscope_request_first_token_seconds_bucket" in asked[1]["query"]
     assert "[3599999ms:30s]" in asked[1]["query"]
     assert source.notes == ["evaluated from raw series, since no rule recorded it: ttft"]

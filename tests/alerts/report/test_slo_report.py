@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from slo_making import ACTIVE, ACTIVITY, AGE, BAD, BEGIN, GOOD, LATENCY, USE, slo
-from tachoscope_alerts.measure.events import Ask, Measured, Sums, Window
+from tachoscope_alerts.measure.events import Ask, EventSums, Measured, Window
 from tachoscope_alerts.report.report import BINS, report
 from tachoscope_alerts.report.schema import Budget, SloReport, dump
 from tachoscope_alerts.spec.burn_rate_windows import DAY, HOUR, Timing
@@ -47,16 +47,16 @@ class Planned:
 
     def _answer(self, ask: Ask) -> Measured:
         if ask.only_bad:
-            return {group: [Sums(bad=bad)] for group, bad in self._offenders.get(ask.slo.by[-1], {}).items()}
+            return {group: [EventSums(bad=bad)] for group, bad in self._offenders.get(ask.slo.by[-1], {}).items()}
         return {group: [_summed(course, window) for window in ask.windows] for group, course in self._courses.items()}
 
 
-def _summed(course: Course, window: Window) -> Sums:
-    found, step = Sums(), 300.0  # ten evaluations at once
+def _summed(course: Course, window: Window) -> EventSums:
+    found, step = EventSums(), 300.0  # ten evaluations at once
     for number in range(round((window.end - window.start) / step)):
         rates = course(NOW - window.end + number * step)
         if rates is not None:
-            found += Sums(rates[0] * 10, rates[1] * 10, 10)
+            found += EventSums(rates[0] * 10, rates[1] * 10, 10)
     return found
 
 

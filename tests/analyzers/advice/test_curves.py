@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tachoscope_analyzers.advice.workers import Input, needed
-from tachoscope_analyzers.checkpoint_policy.cost_model import Saving, best_interval, useful_ratio
+from tachoscope_analyzers.checkpoint_policy.cost_model import SaveCost, best_interval, useful_ratio
 from tachoscope_analyzers.job.advice_curves import enough_batch, loss_by_interval, seconds_by_batch, steps_with_workers
 from tachoscope_analyzers.records.cores import Cores
 
@@ -28,7 +28,7 @@ def test_workers_bring_no_more_than_the_cores_allow() -> None:
 
 
 def test_the_best_interval_is_the_lowest_point_and_today_lies_on_the_curve() -> None:
-    saving, between = Saving(blocking=20.0, restart=60.0, step=0.5), 10800.0
+    saving, between = SaveCost(blocking=20.0, restart=60.0, step=0.5), 10800.0
     intervals, lost = loss_by_interval(saving, between, today=7200.0)
 
     assert intervals[int(lost.argmin())] == pytest.approx(best_interval(saving, between), rel=1e-6)
@@ -38,7 +38,7 @@ def test_the_best_interval_is_the_lowest_point_and_today_lies_on_the_curve() -> 
 
 @pytest.mark.parametrize("blocking", [0.0, 1e-6, 1e5])
 def test_free_saves_and_those_longer_than_the_time_between_failures_have_a_curve(blocking: float) -> None:
-    intervals, lost = loss_by_interval(Saving(blocking), 3600.0)
+    intervals, lost = loss_by_interval(SaveCost(blocking), 3600.0)
 
     assert (np.diff(intervals) > 0).all()
     assert ((lost >= 0) & (lost <= 1)).all()

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from tachoscope_analyzers.advice import drain
-from tachoscope_analyzers.advice.drain import Late, Place, rank_hours_an_hour, windows_with_the_loss
+from tachoscope_analyzers.advice.drain import LateRanks, RankPlacement, rank_hours_an_hour, windows_with_the_loss
 
-FOUR_HOSTS = {rank: Place(f"node-{rank // 2}", rank % 2, f"GPU-{rank}") for rank in range(8)}
+FOUR_HOSTS = {rank: RankPlacement(f"node-{rank // 2}", rank % 2, f"GPU-{rank}") for rank in range(8)}
 
 
-def late(ranks: list[int], places: dict[int, Place], **changes: object) -> Late:
-    return Late(ranks, len(places), places, **{"lost": 0.08, "step": 0.18, "late_windows": 9, "windows": 10, **changes})  # type: ignore[arg-type]
+def late(ranks: list[int], places: dict[int, RankPlacement], **changes: object) -> LateRanks:
+    return LateRanks(ranks, len(places), places, **{"lost": 0.08, "step": 0.18, "late_windows": 9, "windows": 10, **changes})  # type: ignore[arg-type]
 
 
 def test_one_rank_is_named_with_host_and_device_and_what_it_costs() -> None:
@@ -29,8 +29,8 @@ def test_all_ranks_of_one_host_are_that_host() -> None:
 
 
 def test_a_rank_without_a_device_is_swapped_between_hosts_or_pinned_to_other_cores() -> None:
-    places = {rank: Place(f"node-{rank}", 0) for rank in range(2)}
-    alone = {rank: Place("node-0", rank) for rank in range(2)}
+    places = {rank: RankPlacement(f"node-{rank}", 0) for rank in range(2)}
+    alone = {rank: RankPlacement("node-0", rank) for rank in range(2)}
 
     assert "Swap it with a rank on node-0: if the same host is late again, drain it" in drain.advice(late([1], places))
     assert "drain" not in drain.advice(late([1], alone))
@@ -61,6 +61,6 @@ def test_a_short_run_has_fewer_parts() -> None:
 
 def test_the_words_stay_short() -> None:
     device = "GPU-5e1f2a3b-1c2d-4e5f-8a9b-0123456789ab"
-    places = {rank: Place(f"gpu-node-{rank // 8:04}.cluster.example", rank % 8, device) for rank in range(1024)}
+    places = {rank: RankPlacement(f"gpu-node-{rank // 8:04}.cluster.example", rank % 8, device) for rank in range(1024)}
 
     assert len(drain.advice(late([777], places))) <= 340

@@ -4,12 +4,12 @@ import pytest
 
 from tachoscope_analyzers.advice import interval
 from tachoscope_analyzers.advice.interval import assumed_between_failures, of_life
-from tachoscope_analyzers.checkpoint_policy.cost_model import Saving, best_interval, useful_ratio
-from tachoscope_analyzers.life.ledger import Total
+from tachoscope_analyzers.checkpoint_policy.cost_model import SaveCost, best_interval, useful_ratio
+from tachoscope_analyzers.life.ledger import Waterfall
 from tachoscope_analyzers.life.losses import checkpoint_stall
 from tachoscope_core.report.job_life import Advice, CheckpointCosts
 
-SAVING = Saving(blocking=0.6, step=0.1)
+SAVING = SaveCost(blocking=0.6, step=0.1)
 
 
 def test_the_words_carry_the_present_cost_and_the_best_for_assumed_failures() -> None:
@@ -21,7 +21,7 @@ def test_the_words_carry_the_present_cost_and_the_best_for_assumed_failures() ->
 
 
 def test_saves_that_are_in_the_background_already_are_not_sent_there() -> None:
-    saving = Saving(blocking=0.6, background=2.0, step=0.1)
+    saving = SaveCost(blocking=0.6, background=2.0, step=0.1)
 
     assert interval.of_attempt(saving, 1.62, 0.38, "resnet", failed=False).text.endswith("(rates assumed)")
 
@@ -67,7 +67,7 @@ def test_without_an_interval_or_its_optimum_there_is_no_advice(known: list[Advic
 
 
 def test_the_finding_over_a_life_carries_it() -> None:
-    total = Total({"checkpoint": 120.0}, 1000.0, 0.0)
+    total = Waterfall({"checkpoint": 120.0}, 1000.0, 0.0)
     costs = CheckpointCosts(saves=20, interval_seconds=60.0, blocking_seconds=6.0)
 
     loss = checkpoint_stall(costs, total, [case("now", 60.0, 0.12), case("optimum", 600.0, 0.02)])

@@ -17,7 +17,7 @@ from tachoscope_analyzers.trace.findings.report import report
 from tachoscope_analyzers.trace.losses.by_rank import LOADER_SECONDS, LOADS_IN_PROCESS
 from tachoscope_analyzers.trace.ranks.executor import InProcess
 from tachoscope_analyzers.trace.ranks.job import read_job
-from tachoscope_analyzers.trace.ranks.rank_summary import Wanted
+from tachoscope_analyzers.trace.ranks.rank_summary import SummaryOptions
 from tachoscope_core.report.report import Evidence, Report
 from tachoscope_core.report.taxonomy import BY_SLUG
 
@@ -25,7 +25,7 @@ MS = 1_000_000
 
 
 def judged(*paths: Path, what_if: bool = True) -> Report:
-    return report(read_job(list(paths), executor=InProcess(), wanted=Wanted(what_if=what_if)), "trace")
+    return report(read_job(list(paths), executor=InProcess(), wanted=SummaryOptions(what_if=what_if)), "trace")
 
 
 def test_the_run_without_workers_is_told_how_many_and_its_twin_with_four_shows_that_it_holds() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tachoscope_analyzers.checkpoint_policy.advisor import advise
-from tachoscope_analyzers.checkpoint_policy.cost_model import Saving, best_interval, lost_at_failure, useful_ratio
+from tachoscope_analyzers.checkpoint_policy.cost_model import SaveCost, best_interval, lost_at_failure, useful_ratio
 from tachoscope_core.report.job_life import Advice, CheckpointCosts
 
 DAY = 86_400.0
@@ -27,8 +27,8 @@ def test_synchronous_saves_are_held_against_the_optimum_and_against_the_best_tha
 
     assert list(found) == ["now", "optimum", "asynchronous at best", "24 h preemptible"]
     assert found["now"].interval_seconds == 3600.0
-    assert found["now"].overhead == pytest.approx(1 - useful_ratio(Saving(30, 0, 300), 3600, DAY))
-    assert found["optimum"].interval_seconds == pytest.approx(best_interval(Saving(30), DAY))
+    assert found["now"].overhead == pytest.approx(1 - useful_ratio(SaveCost(30, 0, 300), 3600, DAY))
+    assert found["optimum"].interval_seconds == pytest.approx(best_interval(SaveCost(30), DAY))
     assert found["now"].overhead > found["optimum"].overhead > found["asynchronous at best"].overhead
     assert "not a forecast" in found["asynchronous at best"].basis
 
@@ -36,8 +36,8 @@ def test_synchronous_saves_are_held_against_the_optimum_and_against_the_best_tha
 def test_asynchronous_saves_cost_what_blocks_and_lose_what_was_not_complete() -> None:
     best = cases(ASYNC)["asynchronous"]
 
-    assert best.interval_seconds == pytest.approx(best_interval(Saving(2), DAY))
-    assert best.lost_at_failure_seconds == pytest.approx(lost_at_failure(Saving(2, 40), best.interval_seconds or 0, DAY))
+    assert best.interval_seconds == pytest.approx(best_interval(SaveCost(2), DAY))
+    assert best.lost_at_failure_seconds == pytest.approx(lost_at_failure(SaveCost(2, 40), best.interval_seconds or 0, DAY))
     assert "optimum" not in cases(ASYNC)
 
 
@@ -81,7 +81,7 @@ def test_many_failures_are_not_called_few() -> None:
 def test_without_a_failure_the_interval_is_the_least_that_the_life_so_far_allows() -> None:
     best = cases(SYNC, failures=0)["optimum"]
 
-    assert best.interval_seconds == pytest.approx(best_interval(Saving(30), 6 * DAY / 2.9957), rel=1e-4)
+    assert best.interval_seconds == pytest.approx(best_interval(SaveCost(30), 6 * DAY / 2.9957), rel=1e-4)
 
 
 def test_young_is_called_too_coarse_only_where_a_save_is_not_short_against_the_time_between_failures() -> None:
@@ -103,10 +103,10 @@ def test_storage_that_became_half_as_fast_lengthens_the_interval_by_the_root_of_
 
     advice = cases(slow)["storage 2.0 times slower"]
 
-    assert advice.interval_seconds == pytest.approx(best_interval(Saving(40.0), DAY))
-    assert advice.interval_seconds == pytest.approx(2**0.5 * best_interval(Saving(20.0), DAY), rel=0.01)
-    more = lost_at_failure(Saving(40), advice.interval_seconds or 0, DAY) - lost_at_failure(
-        Saving(20), best_interval(Saving(20), DAY), DAY
+    assert advice.interval_seconds == pytest.approx(best_interval(SaveCost(40.0), DAY))
+    assert advice.interval_seconds == pytest.approx(2**0.5 * best_interval(SaveCost(20.0), DAY), rel=0.01)
+    more = lost_at_failure(SaveCost(40), advice.interval_seconds or 0, DAY) - lost_at_failure(
+        SaveCost(20), best_interval(SaveCost(20), DAY), DAY
     )
     assert more / 60 == pytest.approx(6.4, abs=0.05)
     assert "undoes 6.4 min more than before, 6.4 min a day" in advice.basis
@@ -119,7 +119,7 @@ def test_slow_storage_under_asynchronous_saves_leaves_the_interval_and_adds_only
 
     advice = cases(slow)["storage 3.0 times slower"]
 
-    assert advice.interval_seconds == pytest.approx(best_interval(Saving(2), DAY))
+    assert advice.interval_seconds == pytest.approx(best_interval(SaveCost(2), DAY))
     assert "can stay" in advice.basis
     assert "40 s more than before" in advice.basis, "20 s in the first quarter, 60 s in the last"
 
@@ -143,7 +143,7 @@ def test_one_save_has_a_cost_but_no_interval_yet() -> None:
     found = cases(CheckpointCosts(saves=1, blocking_seconds=30.0))
 
     assert found["now"].interval_seconds is None
-    assert found["optimum"].interval_seconds == pytest.approx(best_interval(Saving(30), DAY))
+    assert found["optimum"].interval_seconds == pytest.approx(best_interval(SaveCost(30), DAY))
 
 
 def test_a_life_of_no_length_gets_no_advice() -> None:

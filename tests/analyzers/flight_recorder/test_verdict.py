@@ -8,12 +8,12 @@ import pytest
 
 from recorder_dumps import PlantedDump, world
 from tachoscope_analyzers.flight_recorder.read import read_all
-from tachoscope_analyzers.flight_recorder.verdict import Kind, Verdict, verdict
+from tachoscope_analyzers.flight_recorder.verdict import HangVerdict, Kind, verdict
 
 Planted = dict[int, PlantedDump]
 
 
-def judged(folder: Path, dumps: Planted) -> Verdict:
+def judged(folder: Path, dumps: Planted) -> HangVerdict:
     return verdict(read_all(dump.write(folder) for dump in dumps.values()))
 
 

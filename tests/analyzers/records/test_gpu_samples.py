@@ -57,10 +57,10 @@ def test_each_rank_gets_what_its_own_gpu_was_sampled_to_do(tmp_path: Path) -> No
     throttled = [100 <= at - BEGIN < 200 for at in second.times]
 
     assert np.diff(second.times) == pytest.approx(15.0)
-    assert set(first.values(GPU_CLOCK, "sm", "current")) == {MAX_CLOCK}
-    assert np.asarray(second.values(GPU_CLOCK, "sm", "current")) == pytest.approx(np.where(throttled, 0.5, 1.0) * MAX_CLOCK)
-    assert second.values(GPU_THROTTLED_SECONDS, "hardware_thermal")[-1] == 1100.0
-    assert np.isnan(second.values(GPU_NVLINK_BYTES, "receive")).all()
+    assert set(first.series(GPU_CLOCK, "sm", "current")) == {MAX_CLOCK}
+    assert np.asarray(second.series(GPU_CLOCK, "sm", "current")) == pytest.approx(np.where(throttled, 0.5, 1.0) * MAX_CLOCK)
+    assert second.series(GPU_THROTTLED_SECONDS, "hardware_thermal")[-1] == 1100.0
+    assert np.isnan(second.series(GPU_NVLINK_BYTES, "receive")).all()
     assert gpus.missing == {}
 
 
@@ -158,8 +158,8 @@ def test_a_mig_instance_has_its_own_activity_and_the_clocks_of_its_gpu(tmp_path:
     found = of_rank(gpus_of(store), 0)
 
     assert found.mig
-    assert set(found.values(GPU_ACTIVE, "sm")) == {0.25}
-    assert sum(clock == 0.5 * MAX_CLOCK for clock in found.values(GPU_CLOCK, "sm", "current")) == 14
+    assert set(found.series(GPU_ACTIVE, "sm")) == {0.25}
+    assert sum(clock == 0.5 * MAX_CLOCK for clock in found.series(GPU_CLOCK, "sm", "current")) == 14
 
 
 def test_of_a_long_job_a_bounded_number_of_rows_is_kept_and_of_objects_opened(
@@ -168,7 +168,7 @@ def test_of_a_long_job_a_bounded_number_of_rows_is_kept_and_of_objects_opened(
     monkeypatch.setattr(gpu_samples, "MAX_SAMPLES", 20)
     held = [Held(0, 1800, 0.5)]
     found = of_rank(gpus_of(stored(tmp_path, [FakeGpu(0, held)], 3600.0)), 0)
-    counter = found.values(GPU_THROTTLED_SECONDS, "hardware_thermal")
+    counter = found.series(GPU_THROTTLED_SECONDS, "hardware_thermal")
 
     assert len(opened) <= 21
     assert 15 <= len(found.times) <= 21
@@ -218,7 +218,7 @@ def test_samples_that_were_shipped_twice_or_out_of_order_count_once(tmp_path: Pa
     after = of_rank(gpus_of(store), 0)
 
     assert list(after.times) == list(before.times)
-    assert after.values(GPU_CLOCK, "sm", "current") == before.values(GPU_CLOCK, "sm", "current")
+    assert after.series(GPU_CLOCK, "sm", "current") == before.series(GPU_CLOCK, "sm", "current")
 
 
 def test_jobs_that_had_the_gpu_before_or_after_do_not_share_it(tmp_path: Path) -> None:
@@ -260,5 +260,5 @@ def test_moments_are_whole_samples(tmp_path: Path) -> None:
     found = of_rank(gpus_of(store), 0)
 
     assert {len(values) for values in found.values.values()} == {20}
-    assert np.isnan(found.values(GPU_ACTIVE, "sm")).sum() == 6
-    assert np.isnan(found.values(GPU_THROTTLED_SECONDS, "power_cap")).sum() == 10
+    assert np.isnan(found.series(GPU_ACTIVE, "sm")).sum() == 6
+    assert np.isnan(found.series(GPU_THROTTLED_SECONDS, "power_cap")).sum() == 10

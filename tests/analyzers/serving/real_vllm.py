@@ -20,7 +20,7 @@ from pathlib import Path
 
 from helpers import REPOSITORY
 from tachoscope_cli.inputs.live_server import analyze
-from tachoscope_cli.inputs.serving_options import Looking
+from tachoscope_cli.inputs.serving_options import ServingOptions
 from tachoscope_core.report.report import Report
 from tachoscope_core.servers import metrics_page
 
@@ -151,7 +151,7 @@ def watched(
 def judged(server: Server, seconds: float, save: Path, every: str = "0.5s") -> Report:
     from rich.console import Console
 
-    return analyze(Looking(server.url, f"{seconds:g}s", every, save=save), Console(file=open(os.devnull, "w"), stderr=False))
+    return analyze(ServingOptions(server.url, f"{seconds:g}s", every, save=save), Console(file=open(os.devnull, "w"), stderr=False))
 
 
 def bounds_of(server: Server) -> dict[str, tuple[float, ...]]:

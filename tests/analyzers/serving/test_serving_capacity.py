@@ -7,7 +7,7 @@ import pytest
 
 from tachoscope_analyzers.serving.capacity import capacity, engine_model
 from tachoscope_analyzers.serving.capacity import engine_intervals as intervals
-from tachoscope_analyzers.serving.capacity.engine_simulator import Cost, Engine, Load, replay
+from tachoscope_analyzers.serving.capacity.engine_simulator import Engine, IterationCost, Load, replay
 from tachoscope_analyzers.serving.capacity.objectives import DEFAULTS, Objective, objective
 from tachoscope_analyzers.serving.capacity.workload import Workload
 from tachoscope_analyzers.serving.records.traffic import Traffic, traffic
@@ -15,7 +15,7 @@ from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.records.records import EngineWindow, RequestDone
 from tachoscope_core.servers.snapshot import Buckets, EngineState, Snapshot
 
-PLANTED = Engine(Cost(0.004, 70e-6, 300e-6), max_running=128, front_seconds=0.004)
+PLANTED = Engine(IterationCost(0.004, 70e-6, 300e-6), max_running=128, front_seconds=0.004)
 OBJECTIVES = (Objective("ttft", 95, 0.5), Objective("itl", 95, 0.1))
 TOKENS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
 SECONDS = (0.01, 0.05, 0.1, 0.5, 1.0)

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from tachoscope_analyzers.serving.capacity.engine_simulator import Cost, Engine, Load, replay
+from tachoscope_analyzers.serving.capacity.engine_simulator import Engine, IterationCost, Load, replay
 
-COST = Cost(0.004, 70e-6, 300e-6)
+COST = IterationCost(0.004, 70e-6, 300e-6)
 
 
 def made(rate: float, count: int, *, prompt: int = 1, output: int = 1, seed: int = 0) -> Load:
@@ -37,7 +37,7 @@ def test_a_prompt_longer_than_the_budget_is_computed_in_chunks():
 
 def test_one_request_at_a_time_of_one_token_waits_as_the_queue_m_d_1():
     service, use = 0.01, 0.7
-    one, four = (replay(made(use / service, 100_000), Engine(Cost(service, 0.0, 0.0), places)) for places in (1, 4))
+    one, four = (replay(made(use / service, 100_000), Engine(IterationCost(service, 0.0, 0.0), places)) for places in (1, 4))
 
     assert one.queue_seconds.mean() == pytest.approx(use * service / (2 * (1 - use)), rel=0.05)
     assert four.queue_seconds.mean() < one.queue_seconds.mean()  # several share an iteration
@@ -45,7 +45,7 @@ def test_one_request_at_a_time_of_one_token_waits_as_the_queue_m_d_1():
 
 def test_with_room_for_all_that_come_the_requests_inside_are_those_of_m_g_infinity():
     rate, output, seconds = 40.0, 50, 0.01
-    done = replay(made(rate, 40_000, output=output), Engine(Cost(seconds, 0.0, 0.0), 10_000))
+    done = replay(made(rate, 40_000, output=output), Engine(IterationCost(seconds, 0.0, 0.0), 10_000))
 
     # Little: each stays its tokens times an iteration, and half an iteration until it is let in.
     inside = done.request_seconds.sum() / done.end

@@ -8,17 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planted_server import Engine, requests, serve
-from tachoscope_analyzers.serving.classes.states import Spent, spent, starts
+from tachoscope_analyzers.serving.classes.states import SecondsByState, spent, starts
 from tachoscope_analyzers.serving.records.traffic import traffic
 from tachoscope_core.servers.snapshot import Buckets, EngineState, Snapshot
 
 
-def judged(engine: Engine, arriving: list, seconds: float = 60.0) -> tuple[Spent, Counter[str]]:
+def judged(engine: Engine, arriving: list, seconds: float = 60.0) -> tuple[SecondsByState, Counter[str]]:
     looks, truth = serve(engine, arriving, seconds)
     return spent(traffic(looks)), truth
 
 
-def of_requests(found: Spent, state: str) -> float:
+def of_requests(found: SecondsByState, state: str) -> float:
     return float(found.requests[state].sum())
 
 

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.graph.edges import Edge
 from tachoscope_analyzers.trace.graph.graph import Graph
 
 
-def edges_between(graph: Graph, view: View, source: str, target: str) -> list[Edge]:
+def edges_between(graph: Graph, view: TraceView, source: str, target: str) -> list[Edge]:
     """The edges from any event of one name to any of another."""
     names = np.where(graph.row >= 0, view.trace.names(np.maximum(graph.row, 0)), "")
     kept = (names[graph.source] == source) & (names[graph.target] == target)

@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import strategies as st
 
 from planting import Planted
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 
 LAUNCH, LATENCY, SYNC, WAIT, PYTHON = 5_000, 7_000, 3_000, 2_000, 1_000
 """ns: a launching call, from its begin to the kernel's begin, a synchronisation's own time, a stream wait, Python between."""
@@ -100,11 +100,11 @@ class Simulation:
         )
 
 
-def played(actions: Sequence[Action], folder: Path) -> tuple[View, int]:
+def played(actions: Sequence[Action], folder: Path) -> tuple[TraceView, int]:
     """Return the view of a job's trace, and how long it took."""
     job = Simulation()
     took = job.run(actions)
-    return View(job.planted.read(folder)), took
+    return TraceView(job.planted.read(folder)), took
 
 
 def took_without(actions: Sequence[Action], *what: str) -> int:

@@ -11,7 +11,16 @@ from tachoscope_cli.commands import profile as command
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.storage import profile_requests
 from tachoscope_core.storage import profile_status as profile_stage
-from tachoscope_core.storage.profile_requests import EXPIRY_SECONDS, Answers, HostState, Pass, Plan, RankState, State, new_request
+from tachoscope_core.storage.profile_requests import (
+    EXPIRY_SECONDS,
+    HostState,
+    Pass,
+    Plan,
+    RankState,
+    RequestAnswers,
+    State,
+    new_request,
+)
 from tachoscope_core.storage.store import Store
 
 NOW = 1_800_000_000.0
@@ -20,15 +29,15 @@ LOOK = Plan(passes=(Pass(NOW + 16, 2.0),))
 FINAL = Plan(passes=LOOK.passes, final=True, step_seconds=0.1)
 
 
-def answers(plan: Plan | None, *states: State, world_size: int = 2, steps: int = 5) -> Answers:
+def answers(plan: Plan | None, *states: State, world_size: int = 2, steps: int = 5) -> RequestAnswers:
     ranks = tuple(
         RankState(rank=rank, world_size=world_size, state=state, steps=steps, reason="it fell over" if state == "failed" else "")
         for rank, state in enumerate(states)
     )
-    return Answers(plan, (HostState(host="node-1", updated=NOW, ranks=ranks),) if ranks else ())
+    return RequestAnswers(plan, (HostState(host="node-1", updated=NOW, ranks=ranks),) if ranks else ())
 
 
-def stage(after: float, found: Answers) -> profile_stage.Stage:
+def stage(after: float, found: RequestAnswers) -> profile_stage.Stage:
     return profile_stage.stage(REQUEST, found, NOW + after)
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from tachoscope_alerts.spec.burn_rate_windows import Timing
 from tachoscope_cli.drill import walk as drill_walk
-from tachoscope_cli.drill.walk import Expected, Step, Walk
+from tachoscope_cli.drill.walk import Expected, RunbookStep, Walk
 from tachoscope_cli.drill.webhook_receiver import Arrival
 from tachoscope_cli.runbooks.parts import Row
 
@@ -73,7 +73,7 @@ def walk(folder: Path, expected: Expected, *, job: str = ".", **known: str) -> W
     return Walk(arrival, expected, timing, "http://unused", agent, known, lambda _: None)  # type: ignore[arg-type]
 
 
-def by_what(steps: list[Step]) -> dict[str, Step]:
+def by_what(steps: list[RunbookStep]) -> dict[str, RunbookStep]:
     return {step.what.partition(" ")[0] if step.what.startswith("Q") else step.what: step for step in steps}
 
 

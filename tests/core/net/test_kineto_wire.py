@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 
 from fake_kineto import HEAD, asking, context, settings, text_of
 from tachoscope_core.net import kineto_protocol as kineto_wire
-from tachoscope_core.net.kineto_protocol import Asked, NotUnderstoodError, Order, answer, answered, configuration, ordered, parse
+from tachoscope_core.net.kineto_protocol import (
+    NotUnderstoodError,
+    ProfileOrder,
+    ProfileQuery,
+    answer,
+    answered,
+    configuration,
+    ordered,
+    parse,
+)
 
 SEEN = bytes.fromhex("030000000600000000000000000000001d7d00001c7d0000117d0000107d0000367800002c780000")
 """What torch 2.13.0 sent while it was idle."""
@@ -19,9 +28,9 @@ BUSY = bytes.fromhex("010000000600000000000000000000001d7d00001c7d0000117d000010
 
 
 def test_what_torch_sent_is_understood() -> None:
-    assert parse(HEAD.pack(len(SEEN), b"req") + SEEN) == Asked("req", 32029, idle=True)
-    assert parse(HEAD.pack(len(BUSY), b"req") + BUSY) == Asked("req", 32029, idle=False)
-    assert parse(context(7)) == Asked("ctxt", 7)
+    assert parse(HEAD.pack(len(SEEN), b"req") + SEEN) == ProfileQuery("req", 32029, idle=True)
+    assert parse(HEAD.pack(len(BUSY), b"req") + BUSY) == ProfileQuery("req", 32029, idle=False)
+    assert parse(context(7)) == ProfileQuery("ctxt", 7)
 
 
 @pytest.mark.parametrize(
@@ -72,12 +81,12 @@ def test_a_folder_by_a_strange_name_cannot_bring_other_keys_in(file: str) -> Non
 
 
 def test_the_probe_asks_as_torch_does_and_understands_what_torch_is_answered() -> None:
-    assert parse(kineto_wire.asking(23, idle=True)) == parse(asking(23)) == Asked("req", 23, idle=True)
-    assert parse(kineto_wire.asking(23, idle=False)) == Asked("req", 23, idle=False)
+    assert parse(kineto_wire.asking(23, idle=True)) == parse(asking(23)) == ProfileQuery("req", 23, idle=True)
+    assert parse(kineto_wire.asking(23, idle=False)) == ProfileQuery("req", 23, idle=False)
 
     text = configuration(start=1795434186.955, seconds=2.0, file="/traces/trace.json", trace_id="one")
 
-    assert ordered(answered(answer(parse(asking(23)), text))) == Order(1795434186.955, 2.0, "/traces/trace.json")
+    assert ordered(answered(answer(parse(asking(23)), text))) == ProfileOrder(1795434186.955, 2.0, "/traces/trace.json")
     assert ordered(configuration(start=1.0, seconds=2.0, file="/a", trace_id="one", steps=23)).steps == 23
     assert answered(answer(parse(asking(23)))) == ""
 

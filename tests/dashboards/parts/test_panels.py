@@ -16,12 +16,12 @@ from tachoscope_dashboards.boards.all import boards
 from tachoscope_dashboards.parts import panels
 from tachoscope_dashboards.parts.board import Board
 from tachoscope_dashboards.parts.grafana_json import to_json
-from tachoscope_dashboards.parts.panels import About, Column, Link, Placed, Query, Step
+from tachoscope_dashboards.parts.panels import ColorStep, Column, Link, PanelText, PlacedPanel, Query
 
-ABOUT = About("Nodes that are up.", "all of them", "look at the others", "no agent is scraped")
+ABOUT = PanelText("Nodes that are up.", "all of them", "look at the others", "no agent is scraped")
 ONE = Query("up", "{{instance}}")
 LINK = Link("There", "https://example.com")
-BELOW = (Step(float("-inf"), palette.BAD), Step(0.9, palette.OK))
+BELOW = (ColorStep(float("-inf"), palette.BAD), ColorStep(0.9, palette.OK))
 ASKING = {
     "timeseries": lambda: panels.timeseries("T", ABOUT, [ONE], unit="s", links=[LINK]),
     "stat": lambda: panels.stat("T", ABOUT, ONE, unit="s", links=[LINK]),
@@ -32,7 +32,7 @@ ASKING = {
 }
 
 
-def json_of(placed: Placed) -> dict[str, Any]:
+def json_of(placed: PlacedPanel) -> dict[str, Any]:
     """Return a panel as a board has it."""
     board = Board("x", "X", "Is it?", "", (), (placed,))
     assert losses(to_json(board)) == []
@@ -73,7 +73,7 @@ def test_queries_are_named_in_order_and_are_one_line() -> None:
 
 
 def test_a_query_is_asked_over_time_or_for_now_and_never_both() -> None:
-    def ways(placed: Placed) -> set[tuple[bool, bool]]:
+    def ways(placed: PlacedPanel) -> set[tuple[bool, bool]]:
         return {(one["instant"], one["range"]) for one in json_of(placed)["targets"]}
 
     assert ways(panels.stat("T", ABOUT, ONE, unit="s")) == {(False, True)}
@@ -85,11 +85,14 @@ def test_a_query_is_asked_over_time_or_for_now_and_never_both() -> None:
     ("steps", "expected"),
     [
         ((), [(None, palette.SERIES[0])]),
-        ((Step(1.0, palette.WARN), Step(2.0, palette.BAD)), [(None, palette.OK), (1.0, palette.WARN), (2.0, palette.BAD)]),
+        (
+            (ColorStep(1.0, palette.WARN), ColorStep(2.0, palette.BAD)),
+            [(None, palette.OK), (1.0, palette.WARN), (2.0, palette.BAD)],
+        ),
         (BELOW, [(None, palette.BAD), (0.9, palette.OK)]),
     ],
 )
-def test_the_lowest_colour_has_no_value(steps: tuple[Step, ...], expected: list[tuple[float | None, str]]) -> None:
+def test_the_lowest_colour_has_no_value(steps: tuple[ColorStep, ...], expected: list[tuple[float | None, str]]) -> None:
     found = json_of(panels.stat("T", ABOUT, ONE, unit="s", steps=steps))["fieldConfig"]["defaults"]["thresholds"]["steps"]
 
     assert [(one["value"], one["color"]) for one in found] == expected

@@ -66,7 +66,9 @@ def test_names_of_kernels_are_text_and_the_largest_difference_is_on_top() -> Non
 
 
 def test_what_is_saved_leads_from_now_to_then() -> None:
-    (bars,) = what_if.from_now_to_then(0.1, [what_if.Saved("a", "data_wait", 0.03), what_if.Saved("b", "", 0.02)], 0.05, 0.06).data
+    (bars,) = what_if.from_now_to_then(
+        0.1, [what_if.WaterfallBar("a", "data_wait", 0.03), what_if.WaterfallBar("b", "", 0.02)], 0.05, 0.06
+    ).data
 
     assert list(bars.base) == pytest.approx([0, 70, 50, 0])
     assert list(bars.y) == pytest.approx([100, 30, 20, 50])

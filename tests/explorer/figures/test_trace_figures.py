@@ -11,8 +11,8 @@ import pytest
 from planting import Planted
 from tachoscope_analyzers.trace.analyses.event_slices import slices as found_slices
 from tachoscope_analyzers.trace.analyses.overview import edges, extent, streams, summary_rows
-from tachoscope_analyzers.trace.events.view import View
-from tachoscope_explorer.figures.trace_overview import Mark, overview
+from tachoscope_analyzers.trace.events.view import TraceView
+from tachoscope_explorer.figures.trace_overview import StepMark, overview
 from tachoscope_explorer.figures.trace_slices import slices
 from tachoscope_explorer.figures.trace_words import duration, escaped, unique
 from tachoscope_explorer.page.view import View as PageView
@@ -32,7 +32,7 @@ def test_a_busier_bin_is_darker_and_one_that_was_not_recorded_is_blank(tmp_path:
     planted.kernel("k", 10 * US, 10 * US)
     planted.kernel("k", 20 * US, 2 * US)
     planted.kernel("k", 38 * US, 2 * US)
-    view = View(planted.read(tmp_path))
+    view = TraceView(planted.read(tmp_path))
     (row,) = summary_rows(view, edges(0, 40 * US, 4))
 
     (heat,) = [trace for trace in overview([("device", row)], 0, 0.01).data if trace.type == "heatmap"]
@@ -62,10 +62,10 @@ def test_an_overview_of_64_rows_stays_far_below_a_megabyte(tmp_path: Path) -> No
     planted = Planted()
     for stream in range(20):
         planted.kernel("k", stream * US, 50 * US, stream=stream)
-    view = View(planted.read(tmp_path))
+    view = TraceView(planted.read(tmp_path))
     rows = [(row.name, row) for row in streams(view, edges(*extent(view.trace), 312))] * 4
 
-    assert len(overview(rows[:64], 0, 1, marks=[Mark(number, number) for number in range(4_000)]).to_json()) < 500_000
+    assert len(overview(rows[:64], 0, 1, marks=[StepMark(number, number) for number in range(4_000)]).to_json()) < 500_000
 
 
 def test_foreign_names_are_letters_and_cut() -> None:

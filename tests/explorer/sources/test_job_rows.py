@@ -3,13 +3,13 @@ from __future__ import annotations
 import pandas as pd
 
 from tachoscope_alerts.spec import files, openslo
-from tachoscope_analyzers.fleet.job_summary import JobSummary, Worst
+from tachoscope_analyzers.fleet.job_summary import GravestFinding, JobSummary
 from tachoscope_analyzers.fleet.slo_events import Count, Events
 from tachoscope_core.report.taxonomy import BY_SLUG
 from tachoscope_explorer.sources import job_slos
-from tachoscope_explorer.sources.job_rows import Wanted, classes, finding, summarise, money, rows, table
+from tachoscope_explorer.sources.job_rows import JobFilter, classes, finding, money, rows, summarise, table
 
-CRITICAL = Worst(class_="input_workers", severity="critical", seconds_per_step=0.2, share=0.4, ranks="all")
+CRITICAL = GravestFinding(class_="input_workers", severity="critical", seconds_per_step=0.2, share=0.4, ranks="all")
 SLOS = openslo.load([files.path_of("slos")])
 
 
@@ -44,19 +44,19 @@ def test_a_job_must_be_like_all_that_is_looked_for() -> None:
     }
     found = rows(dict.fromkeys(("Llama-1", "llama-2", "llama-3"), 1.0), known, now=2.0)
 
-    def jobs(wanted: Wanted) -> list[str]:
+    def jobs(wanted: JobFilter) -> list[str]:
         return [row.job for row in found if wanted.has(row)]
 
-    assert jobs(Wanted()) == ["Llama-1", "llama-2", "llama-3"]
-    assert jobs(Wanted(name=" LLAMA-")) == ["Llama-1", "llama-2", "llama-3"]
-    assert jobs(Wanted(severities=("healthy",))) == ["llama-2"]
-    assert jobs(Wanted(severities=("not looked at", "critical"))) == ["Llama-1", "llama-3"]
-    assert jobs(Wanted(statuses=("failed",), classes=("input_workers",))) == ["Llama-1"]
-    assert jobs(Wanted(name="2", classes=("input_workers",))) == []
+    assert jobs(JobFilter()) == ["Llama-1", "llama-2", "llama-3"]
+    assert jobs(JobFilter(name=" LLAMA-")) == ["Llama-1", "llama-2", "llama-3"]
+    assert jobs(JobFilter(severities=("healthy",))) == ["llama-2"]
+    assert jobs(JobFilter(severities=("not looked at", "critical"))) == ["Llama-1", "llama-3"]
+    assert jobs(JobFilter(statuses=("failed",), classes=("input_workers",))) == ["Llama-1"]
+    assert jobs(JobFilter(name="2", classes=("input_workers",))) == []
 
 
 def test_every_class_can_be_looked_for_and_those_of_newer_versions_too() -> None:
-    strange = Worst(class_="quantum_stall", severity="info", seconds_per_step=0.0, share=0.0, ranks=[])
+    strange = GravestFinding(class_="quantum_stall", severity="info", seconds_per_step=0.0, share=0.0, ranks=[])
 
     assert classes(rows({"a": 1.0}, {"a": JobSummary(job="a", worst=strange)}, now=2.0)) == [*BY_SLUG, "quantum_stall"]
 

@@ -14,7 +14,7 @@ from exploring import filled, open_page, words
 from life_making import PlantedLife, killed_three_times
 from making import job
 from serving_making import Server
-from tachoscope_analyzers.fleet.job_summary import JobSummary, Worst
+from tachoscope_analyzers.fleet.job_summary import GravestFinding, JobSummary
 from tachoscope_core.records import records
 from tachoscope_core.storage.store import Store
 from tachoscope_explorer.page.settings import Settings
@@ -124,7 +124,7 @@ def test_a_folder_whose_name_is_not_a_valid_job_name_is_ignored(store: Path) -> 
 
 def keep(store: Path, summary: JobSummary) -> None:
     """Put a summary where the explorer finds it, as another process of the same version may have."""
-    kept = summaries.Kept(made_by=summaries._maker(), url=str(store), made=time.time(), summary=summary)
+    kept = summaries.CachedSummary(made_by=summaries._maker(), url=str(store), made=time.time(), summary=summary)
     path = summaries.place(str(store), summary.job)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(msgspec.json.encode(kept))
@@ -132,7 +132,7 @@ def keep(store: Path, summary: JobSummary) -> None:
 
 def test_a_class_that_this_version_does_not_know_is_named_and_can_be_looked_for(store: Path) -> None:
     filled(store, {"new": ONE_RANK, "old": ONE_RANK})
-    worst = Worst(class_="quantum_**stall**", severity="fatal", seconds_per_step=0.5, share=0.5, ranks=[3])
+    worst = GravestFinding(class_="quantum_**stall**", severity="fatal", seconds_per_step=0.5, share=0.5, ranks=[3])
     keep(store, JobSummary(job="new", kind="training", written=Store(str(store)).job_times()["new"], worst=worst))
 
     shown = open_page("jobs", store)

@@ -17,7 +17,7 @@ from exploring import open_page, words
 from http_serving import serving
 from slo_making import BEGIN, Planted, write_store
 from slo_report_making import BURNING, EXHAUSTED, OBJECTIVE, UNKNOWN
-from tachoscope_alerts.measure.alert_history import Fired, History
+from tachoscope_alerts.measure.alert_history import FiredSpan, History
 from tachoscope_core.metrics.catalogue import BY_NAME
 from tachoscope_core.storage.store import Store
 from tachoscope_explorer.figures import slos as figures
@@ -173,6 +173,6 @@ def test_figures_show_what_is_not_measured_and_take_names_for_text() -> None:
     burns = figures.burns(BURNING.burns)
     assert burns.data[0].text == ("20.5x",)
     assert max(burns.data[1].x) <= 4.0
-    one = Fired(SCRIPT, "page", OBJECTIVE.name, {"service": SCRIPT}, BEGIN, BEGIN + 60, still=False)
+    one = FiredSpan(SCRIPT, "page", OBJECTIVE.name, {"service": SCRIPT}, BEGIN, BEGIN + 60, still=False)
     drawn = figures.timeline(History(BEGIN, BEGIN + 3600, 30.0, (one,)))
     assert "<script>" not in json.dumps(drawn.to_plotly_json(), default=str)

@@ -9,8 +9,8 @@ import streamlit as st
 import course_making
 from exploring import WRITER, filled
 from tachoscope_core.storage.store import Store
-from tachoscope_explorer.sources import summary_cache as summaries
-from tachoscope_explorer.sources.summary_cache import Kept, known, summaries, make, place
+from tachoscope_explorer.sources import summary_cache
+from tachoscope_explorer.sources.summary_cache import CachedSummary, known, make, place, summaries
 
 LINES = course_making.lines(steps=20, ranks=1)
 
@@ -49,14 +49,14 @@ def test_a_damaged_file_is_as_if_it_were_not_there_and_is_written_anew(tmp_path:
 
         assert known(url, "one", times["one"], now=2e9) is None
         assert summaries(url, ["one"], times, most=1, seconds=10) == {"one": made}
-        assert msgspec.json.decode(place(url, "one").read_bytes(), type=Kept).summary == made
+        assert msgspec.json.decode(place(url, "one").read_bytes(), type=CachedSummary).summary == made
 
 
 def test_what_another_version_kept_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     url, times = store_of(tmp_path, "one")
     make(url, "one", times["one"], now=2e9)
     started_anew()
-    monkeypatch.setattr(summaries, "version", lambda _: "99")
+    monkeypatch.setattr(summary_cache, "version", lambda _: "99")
 
     assert known(url, "one", times["one"], now=2e9) is None
 

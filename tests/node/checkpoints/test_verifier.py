@@ -21,7 +21,7 @@ from tachoscope_core.records import records
 from tachoscope_core.storage.store import Store
 from tachoscope_node.agent import Agent
 from tachoscope_node.checkpoints import queue as verify_queue
-from tachoscope_node.checkpoints.reader_process import Order
+from tachoscope_node.checkpoints.reader_process import ReadRequest
 from tachoscope_node.checkpoints.verifier import in_a_process, mapped
 
 NOBODY = 65534
@@ -30,11 +30,11 @@ COUNT = "tachoscope_checkpoint_verifications_total"
 
 
 @pytest.fixture
-def orders(monkeypatch: pytest.MonkeyPatch) -> list[Order]:
+def orders(monkeypatch: pytest.MonkeyPatch) -> list[ReadRequest]:
     """Collect the orders and find all sound, without reading."""
-    taken: list[Order] = []
+    taken: list[ReadRequest] = []
 
-    def read(order: Order, _: threading.Event) -> ReadBack:
+    def read(order: ReadRequest, _: threading.Event) -> ReadBack:
         taken.append(order)
         return ReadBack("sound")
 
@@ -111,7 +111,7 @@ def test_a_file_of_another_user_is_read_with_that_users_rights_only(tmp_path: Pa
 
     def result(name: str, uid: int) -> str:
         manifests = {0: Manifest(time.time(), [summed(readable)])}
-        order = Order(str(users_folder / name), str(users_folder / name), manifests, [], whole=True, uid=uid)
+        order = ReadRequest(str(users_folder / name), str(users_folder / name), manifests, [], whole=True, uid=uid)
         found = in_a_process(order, threading.Event())
         assert found is not None
         return found.result
@@ -131,7 +131,7 @@ def test_nothing_outside_of_the_roots_is_read_whatever_a_link_says(tmp_path: Pat
 
     def found(path: Path) -> ReadBack | None:
         manifests = {0: Manifest(time.time(), [summed(inside / "a.pt")])}
-        order = Order(str(path), str(path), manifests, [], whole=True, uid=os.geteuid(), roots=[str(inside)])
+        order = ReadRequest(str(path), str(path), manifests, [], whole=True, uid=os.geteuid(), roots=[str(inside)])
         return in_a_process(order, threading.Event())
 
     refused = found(inside / "way_out" / "a.pt")
@@ -145,7 +145,7 @@ def test_nothing_outside_of_the_roots_is_read_whatever_a_link_says(tmp_path: Pat
 def test_reading_back_can_be_stopped_and_keeps_to_its_rate(tmp_path: Path) -> None:
     (tmp_path / "a.pt").write_bytes(bytes(4 << 20))
     manifests = {0: Manifest(time.time(), [summed(tmp_path / "a.pt")])}
-    order = Order(
+    order = ReadRequest(
         str(tmp_path / "a.pt"), str(tmp_path / "a.pt"), manifests, [], whole=True, uid=os.geteuid(), bytes_per_second=1 << 16
     )
     stop = threading.Event()
@@ -154,7 +154,7 @@ def test_reading_back_can_be_stopped_and_keeps_to_its_rate(tmp_path: Path) -> No
     assert in_a_process(order, stop) is None  # it would take a minute
 
 
-def test_the_order_says_where_the_file_is_here_and_who_may_read_it(tmp_path: Path, orders: list[Order]) -> None:
+def test_the_order_says_where_the_file_is_here_and_who_may_read_it(tmp_path: Path, orders: list[ReadRequest]) -> None:
     agent = one_save(tmp_path, paths={str(tmp_path): "/here"}, roots=["/here"], bytes_per_second=5)
 
     assert agent.verifier.step()
@@ -165,7 +165,9 @@ def test_the_order_says_where_the_file_is_here_and_who_may_read_it(tmp_path: Pat
     agent.close()
 
 
-def test_in_kubernetes_nothing_is_read_without_roots(tmp_path: Path, orders: list[Order], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_kubernetes_nothing_is_read_without_roots(
+    tmp_path: Path, orders: list[ReadRequest], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     agent = one_save(tmp_path)
 
@@ -176,7 +178,7 @@ def test_in_kubernetes_nothing_is_read_without_roots(tmp_path: Path, orders: lis
 
 
 def test_an_agent_that_is_not_root_reads_its_own_users_files_only(
-    tmp_path: Path, orders: list[Order], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, orders: list[ReadRequest], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = one_save(tmp_path)
     monkeypatch.setattr(os, "geteuid", lambda: 4711)
@@ -188,7 +190,7 @@ def test_an_agent_that_is_not_root_reads_its_own_users_files_only(
     agent.close()
 
 
-def test_a_checkpoint_that_is_too_large_is_not_read(tmp_path: Path, orders: list[Order]) -> None:
+def test_a_checkpoint_that_is_too_large_is_not_read(tmp_path: Path, orders: list[ReadRequest]) -> None:
     agent = one_save(tmp_path, max_bytes=6)
 
     assert agent.verifier.step()
@@ -197,7 +199,7 @@ def test_a_checkpoint_that_is_too_large_is_not_read(tmp_path: Path, orders: list
     agent.close()
 
 
-def test_where_it_is_switched_off_nothing_is_read(tmp_path: Path, orders: list[Order]) -> None:
+def test_where_it_is_switched_off_nothing_is_read(tmp_path: Path, orders: list[ReadRequest]) -> None:
     agent = one_save(tmp_path, verify=False)
 
     assert not agent.verifier.step()

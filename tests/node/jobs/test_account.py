@@ -9,33 +9,33 @@ from hypothesis import strategies as st
 from making import envelope
 from tachoscope_core.records import records
 from tachoscope_node.config.settings import Limits
-from tachoscope_node.jobs.registry import Live, Rank
+from tachoscope_node.jobs.registry import JobRegistry, Rank
 from test_live import Told, series
 
 
-def rank_of(live: Live, rank: int = 0) -> Rank:
+def rank_of(live: JobRegistry, rank: int = 0) -> Rank:
     return live.jobs["job"].ranks[rank]
 
 
-def launch(live: Live, at: float) -> None:
+def launch(live: JobRegistry, at: float) -> None:
     fields = envelope(-1, job="job", writer="launcher", monotonic_ns=round(at * 1e9))
     live.apply("run", "launcher", "job", [records.encode(records.JobStarted(**fields, world_size=0, pid=1)).rstrip()], at)
 
 
-def kill(live: Live, told: Told) -> None:
+def kill(live: JobRegistry, told: Told) -> None:
     live.writer_gone("job", told.writer, told.now)
 
 
-def again(live: Live, before: Told, *, attempt: int, after_seconds: float = 0.0) -> Told:
+def again(live: JobRegistry, before: Told, *, attempt: int, after_seconds: float = 0.0) -> Told:
     """Return the rank's next process, which announces itself so long after the one before ended."""
-    told = Told(Live(Limits()), before.rank, world=1)
+    told = Told(JobRegistry(Limits()), before.rank, world=1)
     told.live, told.attempt, told.now = live, attempt, before.now + after_seconds
     told.say(records.JobStarted, world_size=1, pid=2)
     return told
 
 
 def test_a_restart_is_initialisation_from_the_end_of_the_process_before_and_restore_apart_from_it() -> None:
-    live = Live(Limits())
+    live = JobRegistry(Limits())
     launch(live, 90.0)
     first = Told(live, world=1)
     first.step(forward=1.0)
@@ -54,7 +54,7 @@ def test_a_restart_is_initialisation_from_the_end_of_the_process_before_and_rest
 
 
 def test_without_a_launcher_initialisation_begins_with_the_process() -> None:
-    live = Live(Limits())
+    live = JobRegistry(Limits())
     told = Told(live, world=1)
     told.say(records.JobStarted, world_size=1, pid=1, process_time=envelope(0)["time"] - 12.0)
     told.step(forward=1.0)
@@ -63,7 +63,7 @@ def test_without_a_launcher_initialisation_begins_with_the_process() -> None:
 
 
 def test_steps_done_before_are_lost_work_and_recovery_ends_with_the_first_new_one() -> None:
-    live = Live(Limits())
+    live = JobRegistry(Limits())
     launch(live, 100.0)
     first = Told(live, world=1)
     for number in range(1, 11):
@@ -88,7 +88,7 @@ def test_steps_done_before_are_lost_work_and_recovery_ends_with_the_first_new_on
 
 
 def test_a_third_attempt_counts_steps_on_from_what_the_second_restored_and_saved() -> None:
-    live = Live(Limits())
+    live = JobRegistry(Limits())
     told = Told(live, world=1)
     for attempt in range(3):
         if attempt:
@@ -105,7 +105,7 @@ def test_a_third_attempt_counts_steps_on_from_what_the_second_restored_and_saved
 
 
 def test_a_job_that_begins_anew_does_all_steps_again() -> None:
-    live = Live(Limits())
+    live = JobRegistry(Limits())
     first = Told(live, world=1)
     for _ in range(3):
         first.step(forward=1.0)
@@ -119,7 +119,7 @@ def test_a_job_that_begins_anew_does_all_steps_again() -> None:
 
 @pytest.mark.parametrize("reference", ["unknown.pt", ""])
 def test_where_a_node_cannot_know_which_step_was_restored_no_work_counts_as_lost(reference: str) -> None:
-    live = Live(Limits())
+    live = JobRegistry(Limits())
     first = Told(live, world=1)
     first.step(forward=1.0)
     kill(live, first)
@@ -132,7 +132,7 @@ def test_where_a_node_cannot_know_which_step_was_restored_no_work_counts_as_lost
 
 
 def test_with_ranks_elsewhere_no_restore_seen_is_not_none_done() -> None:
-    live = Live(Limits())
+    live = JobRegistry(Limits())
     first = Told(live, world=8)
     first.step(forward=1.0)
     kill(live, first)
@@ -144,7 +144,7 @@ def test_with_ranks_elsewhere_no_restore_seen_is_not_none_done() -> None:
 
 
 def test_a_hang_is_counted_while_it_lasts_and_not_again_when_the_late_step_comes() -> None:
-    live = Live(Limits())
+    live = JobRegistry(Limits())
     told = Told(live, world=1)
     for _ in range(5):
         told.step(forward=1.0)
@@ -163,7 +163,7 @@ def test_a_hang_is_counted_while_it_lasts_and_not_again_when_the_late_step_comes
 
 
 def test_a_hang_that_is_read_afterwards_counts_the_same() -> None:
-    live = Live(Limits())
+    live = JobRegistry(Limits())
     told = Told(live, world=1)
     for _ in range(5):
         told.step(forward=1.0)
@@ -173,7 +173,7 @@ def test_a_hang_that_is_read_afterwards_counts_the_same() -> None:
 
 
 def test_a_hang_that_ends_in_death_is_hung_and_the_failure_is_when_it_began() -> None:
-    live = Live(Limits())
+    live = JobRegistry(Limits())
     launch(live, 100.0)
     told = Told(live, world=1)
     for _ in range(5):
@@ -192,7 +192,7 @@ def test_a_hang_that_ends_in_death_is_hung_and_the_failure_is_when_it_began() ->
 
 @pytest.mark.parametrize("phase", ["checkpoint", "evaluation"])
 def test_a_rank_that_saves_or_evaluates_does_not_hang_nor_does_the_one_that_waits_for_it(phase: str) -> None:
-    live = Live(Limits())
+    live = JobRegistry(Limits())
     busy, waits = Told(live, 0), Told(live, 1)
     for _ in range(5):
         busy.step(forward=1.0)
@@ -222,7 +222,7 @@ EVENTS = st.lists(
 @settings(max_examples=200, deadline=None)
 @given(EVENTS)
 def test_whatever_happens_in_whichever_order_the_states_add_up_to_the_wall_time(events: list[tuple[str, float]]) -> None:
-    live = Live(Limits())
+    live = JobRegistry(Limits())
     launch(live, 100.0)
     told, attempt, last_look, ended = Told(live, world=1), 0, 0.0, False
     for what, seconds in events:

@@ -14,7 +14,7 @@ from tachoscope_core.records import records
 from tachoscope_node.agent import Agent
 from tachoscope_node.config.settings import Limits
 from tachoscope_node.jobs.attempt_outcome import WAIT_SECONDS
-from tachoscope_node.jobs.registry import Live
+from tachoscope_node.jobs.registry import JobRegistry
 from tachoscope_node.jobs.standin_launcher import RESTART_SECONDS
 from test_agent import restarted
 from test_live import Told
@@ -23,7 +23,7 @@ from test_live import Told
 class Launcher:
     """Tells a `Live` what `tachoscope run` would."""
 
-    def __init__(self, live: Live, writer: str = "launcher") -> None:
+    def __init__(self, live: JobRegistry, writer: str = "launcher") -> None:
         self.live, self.writer = live, writer
         self.say(records.JobStarted, world_size=0, pid=1)
 
@@ -38,15 +38,15 @@ class Launcher:
         self.say(records.JobEnded, status=status, reason=reason if status == "failed" else "")
 
 
-def counted(live: Live, at: float = 100.0 + WAIT_SECONDS, *, by_host: bool = False) -> dict[str, int]:
+def counted(live: JobRegistry, at: float = 100.0 + WAIT_SECONDS, *, by_host: bool = False) -> dict[str, int]:
     live.count_ends(at, lambda _: by_host)
     counts = live.finished.counts
     return {f"{result} {cause}": count for result, causes in counts.items() for cause, count in causes.items() if count}
 
 
-def ran(*ranks: int, world: int = 2) -> tuple[Live, Launcher]:
+def ran(*ranks: int, world: int = 2) -> tuple[JobRegistry, Launcher]:
     """Return a job whose processes on this node ended: who launched it has not said yet how."""
-    live = Live(Limits())
+    live = JobRegistry(Limits())
     launcher = Launcher(live)
     for rank in ranks or (0, 1):
         told = Told(live, rank, world=world)
@@ -56,8 +56,8 @@ def ran(*ranks: int, world: int = 2) -> tuple[Live, Launcher]:
 
 
 def test_every_result_and_cause_is_there_at_zero() -> None:
-    assert sum(len(causes) for causes in Live(Limits()).finished.counts.values()) == 7
-    assert counted(Live(Limits())) == {}
+    assert sum(len(causes) for causes in JobRegistry(Limits()).finished.counts.values()) == 7
+    assert counted(JobRegistry(Limits())) == {}
 
 
 def test_a_job_counts_once_on_the_node_of_rank_0_and_on_no_other() -> None:
@@ -70,14 +70,14 @@ def test_a_job_counts_once_on_the_node_of_rank_0_and_on_no_other() -> None:
 
 
 def test_a_launcher_of_which_no_process_recorded_anything_is_no_job() -> None:
-    live = Live(Limits())
+    live = JobRegistry(Limits())
     Launcher(live).end()
 
     assert counted(live) == {}
 
 
 def test_nothing_is_counted_before_all_processes_are_gone() -> None:
-    live = Live(Limits())
+    live = JobRegistry(Limits())
     launcher, rank = Launcher(live), Told(live, world=1)
     launcher.end("completed")
     assert counted(live) == {}
@@ -161,7 +161,7 @@ def test_who_is_interrupted_or_told_to_end_is_cancelled() -> None:
 
 
 def test_one_that_saved_and_ended_by_itself_after_a_notice_did_not_complete() -> None:
-    live = Live(Limits())
+    live = JobRegistry(Limits())
     launcher, rank = Launcher(live), Told(live, world=1)
     rank.say(records.CheckpointSaved, step=1, blocking_seconds=0.1, after_notice=True)
     rank.say(records.JobEnded, status="left")
@@ -171,7 +171,7 @@ def test_one_that_saved_and_ended_by_itself_after_a_notice_did_not_complete() ->
 
 
 def test_a_launcher_that_was_killed_with_its_command_leaves_a_failure() -> None:
-    live = Live(Limits())
+    live = JobRegistry(Limits())
     launcher, rank = Launcher(live), Told(live, world=1)
     live.writer_gone("job", launcher.writer, 101.0)
     live.writer_gone("job", rank.writer, 101.0)

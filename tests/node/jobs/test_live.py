@@ -12,7 +12,7 @@ from tachoscope_core.metrics.training import TRAINING_STATES
 from tachoscope_core.records import records
 from tachoscope_node.config.settings import Limits
 from tachoscope_node.jobs import metrics as live_families
-from tachoscope_node.jobs.registry import Live
+from tachoscope_node.jobs.registry import JobRegistry
 from tachoscope_service.metrics.family import Histogram
 
 
@@ -20,7 +20,7 @@ class Told:
     """Tells a `Live` what a rank's process would."""
 
     def __init__(
-        self, live: Live, rank: int = 0, *, job: str = "job", directory: str = "run", attempt: int = 0, world: int = 2
+        self, live: JobRegistry, rank: int = 0, *, job: str = "job", directory: str = "run", attempt: int = 0, world: int = 2
     ) -> None:
         self.live, self.rank, self.job, self.directory, self.attempt = live, rank, job, directory, attempt
         self.writer = str(uuid.uuid4())
@@ -41,7 +41,7 @@ class Told:
         self.say(records.StepDone, step=self.steps, wall_seconds=wall, phase_seconds=phases, **clocks)
 
 
-def series(live: Live, now: float = 200.0) -> dict[tuple[str, ...], Any]:
+def series(live: JobRegistry, now: float = 200.0) -> dict[tuple[str, ...], Any]:
     live.settle()
     return {
         (family.metric.name.removeprefix("tachoscope_"), *labels): point
@@ -51,7 +51,7 @@ def series(live: Live, now: float = 200.0) -> dict[tuple[str, ...], Any]:
 
 
 def test_all_states_of_a_rank_are_there_at_zero_before_its_first_step() -> None:
-    live = Live(Limits())
+    live = JobRegistry(Limits())
     Told(live)
     shown = series(live)
 
@@ -63,7 +63,7 @@ def test_all_states_of_a_rank_are_there_at_zero_before_its_first_step() -> None:
 
 
 def test_states_of_a_rank_sum_to_its_time_from_launch_to_its_last_record() -> None:
-    live = Live(Limits())
+    live = JobRegistry(Limits())
     launcher = envelope(-1, job="job", writer="w", monotonic_ns=round(90e9))
     line = records.encode(records.JobStarted(**launcher, world_size=0, pid=1)).rstrip()
     live.apply("run", "w", "job", [line], 90.0)
@@ -79,7 +79,7 @@ def test_states_of_a_rank_sum_to_its_time_from_launch_to_its_last_record() -> No
 
 
 def test_a_job_whose_launcher_lives_is_not_forgotten_before_its_first_step_and_is_after_its_end() -> None:
-    live = Live(Limits())
+    live = JobRegistry(Limits())
 
     def launcher(kind: type[records.Record], **fields: Any) -> None:
         line = records.encode(kind(**envelope(-1, job="job", writer="w", monotonic_ns=round(90e9)), **fields)).rstrip()
@@ -98,7 +98,7 @@ def test_a_job_whose_launcher_lives_is_not_forgotten_before_its_first_step_and_i
 
 
 def test_a_record_that_was_dropped_leaves_its_time_unexplained() -> None:
-    live = Live(Limits())
+    live = JobRegistry(Limits())
     rank = Told(live, world=1)
     rank.step(forward=1.0)
     rank.now += 2.0
@@ -108,7 +108,7 @@ def test_a_record_that_was_dropped_leaves_its_time_unexplained() -> None:
 
 
 def test_with_all_ranks_on_the_node_waiting_splits_into_transfer_and_waiting_for_the_late_one() -> None:
-    live = Live(Limits())
+    live = JobRegistry(Limits())
     late, early = Told(live, 0), Told(live, 1)
     for _ in range(5):
         late.step(cpu=0.8, forward=0.0, backward=1.0)
@@ -124,7 +124,7 @@ def test_with_all_ranks_on_the_node_waiting_splits_into_transfer_and_waiting_for
 
 @pytest.mark.parametrize("attempt", [0, 1])
 def test_a_rank_that_is_read_to_its_end_before_another_is_read_at_all_is_matched_step_by_step_all_the_same(attempt: int) -> None:
-    live = Live(Limits())
+    live = JobRegistry(Limits())
     if attempt:  # one before it was killed at different steps of its ranks
         before = [Told(live, rank) for rank in (0, 1)]
         before[0].step(cpu=0.5, backward=1.0)
@@ -143,7 +143,7 @@ def test_a_rank_that_is_read_to_its_end_before_another_is_read_at_all_is_matched
 
 
 def test_a_rank_that_stands_still_leaves_a_bounded_number_of_steps_open() -> None:
-    live = Live(Limits())
+    live = JobRegistry(Limits())
     Told(live, 1)
     going = Told(live, 0)
     for _ in range(5000):
@@ -155,7 +155,7 @@ def test_a_rank_that_stands_still_leaves_a_bounded_number_of_steps_open() -> Non
 
 
 def test_with_ranks_elsewhere_waiting_is_communication_since_the_two_look_the_same() -> None:
-    live = Live(Limits())
+    live = JobRegistry(Limits())
     ranks = [Told(live, 0, world=4), Told(live, 1, world=4)]
     for rank, cpu in zip(ranks, (0.8, 0.3), strict=True):
         rank.step(cpu=cpu, backward=1.0)
@@ -166,14 +166,14 @@ def test_with_ranks_elsewhere_waiting_is_communication_since_the_two_look_the_sa
 
 
 def test_a_single_rank_has_no_slowdown_rather_than_one_of_1() -> None:
-    live = Live(Limits())
+    live = JobRegistry(Limits())
     Told(live, world=1).step(forward=1.0)
 
     assert ("slowdown_ratio", "job") not in series(live)
 
 
 def test_steps_of_an_attempt_that_died_half_way_are_counted_and_not_mixed_with_the_next() -> None:
-    live = Live(Limits())
+    live = JobRegistry(Limits())
     first, other = Told(live, 0), Told(live, 1)
     first.step(cpu=0.5, backward=1.0)
     live.writer_gone("job", first.writer, 101.0)
@@ -191,7 +191,7 @@ def test_steps_of_an_attempt_that_died_half_way_are_counted_and_not_mixed_with_t
 
 
 def test_a_rank_that_left_in_order_has_no_heartbeat_age_and_one_that_was_killed_has() -> None:
-    live = Live(Limits())
+    live = JobRegistry(Limits())
     left, killed = Told(live, 0), Told(live, 1)
     left.say(records.JobEnded, status="left")
     live.writer_gone("job", killed.writer, 130.0)
@@ -202,7 +202,7 @@ def test_a_rank_that_left_in_order_has_no_heartbeat_age_and_one_that_was_killed_
 
 
 def test_checkpoints_give_age_and_durations() -> None:
-    live = Live(Limits())
+    live = JobRegistry(Limits())
     rank = Told(live)
     rank.say(records.CheckpointSaved, step=1, blocking_seconds=3.0, background_seconds=20.0)
     shown = series(live, now=160.0)
@@ -213,7 +213,7 @@ def test_checkpoints_give_age_and_durations() -> None:
 
 
 def test_shards_beyond_the_first_twenty_share_one_series() -> None:
-    live = Live(Limits())
+    live = JobRegistry(Limits())
     rank = Told(live)
     for number in range(100):
         rank.say(records.ShardFailed, shard=f"shard-{number}", error="gone")
@@ -224,7 +224,7 @@ def test_shards_beyond_the_first_twenty_share_one_series() -> None:
 
 
 def test_ten_thousand_jobs_and_ranks_stay_within_the_limits() -> None:
-    live = Live(Limits(jobs=8, ranks=16))
+    live = JobRegistry(Limits(jobs=8, ranks=16))
     for number in range(10_000):
         Told(live, rank=number % 1000, job=f"job-{number % 100}")
 
@@ -235,7 +235,7 @@ def test_ten_thousand_jobs_and_ranks_stay_within_the_limits() -> None:
 
 
 def test_a_record_that_names_another_job_or_writer_than_its_file_is_rejected() -> None:
-    live = Live(Limits())
+    live = JobRegistry(Limits())
     rank = Told(live)
     rank.job, job = "other", "job"
     line = records.encode(records.WorkerFailed(**envelope(0, job="other", writer=rank.writer), reason="")).rstrip()
@@ -248,7 +248,7 @@ def test_a_record_that_names_another_job_or_writer_than_its_file_is_rejected() -
 
 
 def test_a_rank_cannot_be_taken_over_from_another_directory_while_it_lives() -> None:
-    live = Live(Limits())
+    live = JobRegistry(Limits())
     true, forged = Told(live, directory="pod-a"), Told(live, directory="pod-b")
     forged.step(forward=1000.0)
     true.step(forward=1.0)
@@ -259,7 +259,7 @@ def test_a_rank_cannot_be_taken_over_from_another_directory_while_it_lives() -> 
 
 @pytest.mark.parametrize("rank", [-2, 1 << 20, 1 << 40])
 def test_a_rank_that_cannot_be_has_no_series(rank: int) -> None:
-    live = Live(Limits())
+    live = JobRegistry(Limits())
     Told(live, rank=rank)
 
     assert live.rejected["implausible"] + live.rejected["malformed"] == 1
@@ -267,7 +267,7 @@ def test_a_rank_that_cannot_be_has_no_series(rank: int) -> None:
 
 
 def test_a_record_from_the_future_counts_as_of_now() -> None:
-    live = Live(Limits())
+    live = JobRegistry(Limits())
     rank = Told(live)
     line = records.encode(records.Heartbeat(**envelope(0, job="job", writer=rank.writer, monotonic_ns=10**18), step=1)).rstrip()
     live.apply("run", rank.writer, "job", [line], 150.0)
@@ -276,7 +276,7 @@ def test_a_record_from_the_future_counts_as_of_now() -> None:
 
 
 def test_the_time_of_a_job_is_that_of_its_ranks_together_also_of_those_that_ended() -> None:
-    live = Live(Limits())
+    live = JobRegistry(Limits())
     ranks = [Told(live, rank) for rank in (0, 1)]
     for rank in ranks:
         rank.step(forward=1.0, data_wait=0.5)

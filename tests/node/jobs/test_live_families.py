@@ -14,18 +14,18 @@ from tachoscope_core.records import records
 from tachoscope_node import state_file as saved
 from tachoscope_node.config.settings import Limits
 from tachoscope_node.jobs.metrics import SILENT_SECONDS
-from tachoscope_node.jobs.registry import Live
+from tachoscope_node.jobs.registry import JobRegistry
 from tachoscope_service.metrics.family import Histogram
 from test_live import Told, series
 
 
-def ranks_of(live: Live, now: float, job: str = "job") -> dict[str, float]:
+def ranks_of(live: JobRegistry, now: float, job: str = "job") -> dict[str, float]:
     """Return the ranks by state; empty where there is no point."""
     shown = series(live, now)
     return {state: shown["job_ranks", job, state] for state in RANK_STATES if ("job_ranks", job, state) in shown}
 
 
-def data_waits(live: Live) -> Histogram:
+def data_waits(live: JobRegistry) -> Histogram:
     found = series(live)["step_data_wait_ratio", "job"]
     assert isinstance(found, Histogram)
     return found
@@ -39,7 +39,7 @@ def within(histogram: Histogram, bound: float) -> int:
 
 
 def test_each_step_of_each_rank_is_one_observation_of_its_share_of_data_wait() -> None:
-    live = Live(Limits())
+    live = JobRegistry(Limits())
     first, second = Told(live, 0), Told(live, 1)
     assert sum(data_waits(live).counts) == 0, "it is there before the first step"
     for _ in range(3):
@@ -53,7 +53,7 @@ def test_each_step_of_each_rank_is_one_observation_of_its_share_of_data_wait() -
 
 
 def test_steps_that_are_done_again_and_those_that_cannot_be_are_no_observations() -> None:
-    live = Live(Limits())
+    live = JobRegistry(Limits())
     first = Told(live, world=1)
     for _ in range(4):
         first.step(forward=0.5, data_wait=0.5)
@@ -73,7 +73,7 @@ def test_steps_that_are_done_again_and_those_that_cannot_be_are_no_observations(
 
 @given(st.lists(st.tuples(st.just(0.0) | st.floats(1e-6, 100.0), st.floats(0.0, 1.009)), max_size=20))
 def test_a_share_is_never_beyond_all_of_the_step(steps: list[tuple[float, float]]) -> None:
-    live = Live(Limits())
+    live = JobRegistry(Limits())
     told = Told(live, world=1)
     for number, (wall, share) in enumerate(steps):
         told.now += wall
@@ -86,15 +86,15 @@ def test_a_share_is_never_beyond_all_of_the_step(steps: list[tuple[float, float]
 
 
 def test_the_counts_go_on_after_a_restart_and_begin_at_zero_with_the_state_of_an_agent_that_had_none(tmp_path: Path) -> None:
-    live, file = Live(Limits()), tmp_path / "live.json"
+    live, file = JobRegistry(Limits()), tmp_path / "live.json"
     Told(live, world=1).step(forward=0.6, data_wait=0.4)
     saved.save(file, saved.AgentState("boot", live.jobs))
-    assert data_waits(Live(Limits(), saved.load(file, "boot").jobs)) == data_waits(live)
+    assert data_waits(JobRegistry(Limits(), saved.load(file, "boot").jobs)) == data_waits(live)
 
     older = json.loads(file.read_text())
     del older["jobs"]["job"]["step_data_wait"]
     file.write_text(json.dumps(older))
-    restarted = Live(Limits(), saved.load(file, "boot").jobs)
+    restarted = JobRegistry(Limits(), saved.load(file, "boot").jobs)
     assert data_waits(restarted) == Histogram((0,) * (len(STEP_DATA_WAIT.buckets) + 1), 0.0)
     assert series(restarted)["steps_total", "job", "0"] == 1
 
@@ -103,7 +103,7 @@ def test_the_counts_go_on_after_a_restart_and_begin_at_zero_with_the_state_of_an
 
 
 def test_a_rank_works_until_it_says_nothing_for_a_minute_and_again_once_it_does() -> None:
-    live = Live(Limits())
+    live = JobRegistry(Limits())
     silent, beating = Told(live, 0), Told(live, 1)
     silent.step(forward=1.0)
     for _ in range(20):
@@ -118,7 +118,7 @@ def test_a_rank_works_until_it_says_nothing_for_a_minute_and_again_once_it_does(
 
 
 def test_a_rank_that_hangs_is_hung_whether_it_is_silent_or_not_until_its_next_step() -> None:
-    live = Live(Limits(), hang_seconds=30.0)
+    live = JobRegistry(Limits(), hang_seconds=30.0)
     told = [Told(live, 0), Told(live, 1)]
     for _ in range(5):
         for rank in told:
@@ -133,7 +133,7 @@ def test_a_rank_that_hangs_is_hung_whether_it_is_silent_or_not_until_its_next_st
 
 
 def test_who_left_in_order_is_no_rank_any_more_and_a_job_without_ranks_has_no_points() -> None:
-    live = Live(Limits())
+    live = JobRegistry(Limits())
     left, killed = Told(live, 0), Told(live, 1)
     Told(live, records.LAUNCHER_RANK, job="launched")
     assert ranks_of(live, 100.0, "launched") == {}
@@ -150,7 +150,7 @@ def test_who_left_in_order_is_no_rank_any_more_and_a_job_without_ranks_has_no_po
     st.lists(st.tuples(st.sampled_from(["", "left", "failed", "killed"]), st.floats(0.0, 300.0), st.floats(0.0, 9.0)), max_size=6)
 )
 def test_the_ranks_by_state_are_those_that_have_a_heartbeat_age(ranks: list[tuple[str, float, float]]) -> None:
-    live = Live(Limits())
+    live = JobRegistry(Limits())
     for number, (ended, last_record, hung) in enumerate(ranks):
         Told(live, number)
         rank = live.jobs["job"].ranks[number]
@@ -167,7 +167,7 @@ def test_the_ranks_by_state_are_those_that_have_a_heartbeat_age(ranks: list[tupl
 
 
 def test_records_dropped_are_those_of_all_ranks_and_processes_of_the_job_and_never_go_back() -> None:
-    live = Live(Limits())
+    live = JobRegistry(Limits())
     launcher = Told(live, records.LAUNCHER_RANK)
     seen = [series(live)["records_dropped_total", "job"]]
     for attempt in range(3):

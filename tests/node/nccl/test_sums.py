@@ -11,17 +11,17 @@ from trees import points
 from inspecting import histograms, line
 from tachoscope_core.metrics.nccl import BUS_BYTES, COLLECTIVE_SECONDS, SECONDS_BUCKETS
 from tachoscope_node.nccl.line import KINDS, bus_bytes, parse
-from tachoscope_node.nccl.sums import FORGET_SECONDS, MAX_KEYS, Sums
+from tachoscope_node.nccl.sums import FORGET_SECONDS, MAX_KEYS, NcclSums
 from tachoscope_service.metrics.family import Histogram
 
 
-def add(sums: Sums, job: str = "job", group: str = "all", now: float = 0.0, **fields: Any) -> None:
+def add(sums: NcclSums, job: str = "job", group: str = "all", now: float = 0.0, **fields: Any) -> None:
     operation = parse(json.dumps(line(**fields)).encode())
     sums.add(job, group, operation, bus_bytes(operation), now)
 
 
 def test_an_operation_is_in_the_bucket_of_its_seconds_and_the_class_of_its_message() -> None:
-    sums = Sums()
+    sums = NcclSums()
     for microseconds in (100, 101, 50_000, 3_000_000):
         add(sums, microseconds=microseconds, size=1 << 20)
     (family, carried) = sums.families()
@@ -37,7 +37,7 @@ def test_an_operation_is_in_the_bucket_of_its_seconds_and_the_class_of_its_messa
 
 
 def test_however_many_jobs_and_groups_there_are_the_series_are_bounded_and_no_operation_is_lost() -> None:
-    sums, added = Sums(), 0
+    sums, added = NcclSums(), 0
     for number in range(40):
         for coll in KINDS:
             for size in (1, 1 << 17, 1 << 22, 1 << 27):
@@ -50,7 +50,7 @@ def test_however_many_jobs_and_groups_there_are_the_series_are_bounded_and_no_op
 
 
 def test_sums_of_a_job_that_is_long_over_go() -> None:
-    sums = Sums()
+    sums = NcclSums()
     add(sums, job="old", now=0.0)
     add(sums, job="new", now=FORGET_SECONDS)
     sums.forget(FORGET_SECONDS + 1)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from processes import wait_for
-from tachoscope_node.profiling.clients import FORGET_SECONDS, Clients, KnownProcess, UnknownError, Who, identify
+from tachoscope_node.profiling.clients import FORGET_SECONDS, ClientProcess, Clients, KnownProcess, UnknownError, identify
 from tachoscope_node.profiling.endpoint import Sender
 
 PROC = Path("/proc")
@@ -32,7 +32,7 @@ def process(*command: str, **environ: str) -> Iterator[subprocess.Popen[bytes]]:
             made.kill()
 
 
-def who(made: subprocess.Popen[bytes], known: dict[int, KnownProcess] | None = None) -> Who:
+def who(made: subprocess.Popen[bytes], known: dict[int, KnownProcess] | None = None) -> ClientProcess:
     return identify(PROC, Sender(made.pid, ME), known or {})
 
 

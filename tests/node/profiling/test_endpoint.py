@@ -14,7 +14,7 @@ import pytest
 from fake_kineto import asking, client, context, short_folder, text_of
 from processes import wait_for
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.net.kineto_protocol import Asked
+from tachoscope_core.net.kineto_protocol import ProfileQuery
 from tachoscope_node.profiling.endpoint import Endpoint, Sender
 
 
@@ -25,13 +25,13 @@ def directory() -> Iterator[Path]:
 
 
 @pytest.fixture
-def heard() -> list[tuple[Asked, Sender]]:
+def heard() -> list[tuple[ProfileQuery, Sender]]:
     return []
 
 
 @pytest.fixture
-def endpoint(directory: Path, heard: list[tuple[Asked, Sender]]) -> Iterator[Endpoint]:
-    def decide(asked: Asked, sender: Sender) -> str:
+def endpoint(directory: Path, heard: list[tuple[ProfileQuery, Sender]]) -> Iterator[Endpoint]:
+    def decide(asked: ProfileQuery, sender: Sender) -> str:
         heard.append((asked, sender))
         if asked.pid == 666:
             raise RuntimeError("a fault of our own")
@@ -43,13 +43,13 @@ def endpoint(directory: Path, heard: list[tuple[Asked, Sender]]) -> Iterator[End
 
 
 def test_who_asks_is_answered_and_known_by_the_kernels_word(
-    directory: Path, endpoint: Endpoint, heard: list[tuple[Asked, Sender]]
+    directory: Path, endpoint: Endpoint, heard: list[tuple[ProfileQuery, Sender]]
 ) -> None:
     with client(directory) as asks:
         asks.send(asking(12345, takes=3))
 
         assert text_of(asks.receive()) == "A=1\n"
-        assert heard == [(Asked("req", 12345, idle=True), Sender(os.getpid(), os.geteuid()))]
+        assert heard == [(ProfileQuery("req", 12345, idle=True), Sender(os.getpid(), os.geteuid()))]
         asks.send(context(1))
         assert len(asks.receive()) == 44
     assert not endpoint.refused

@@ -13,18 +13,18 @@ from tachoscope_core.storage import profile_requests
 from tachoscope_core.storage import traces as stored_traces
 from tachoscope_core.storage.profile_requests import Request, new_request, read_answers
 from tachoscope_core.storage.store import Store
-from tachoscope_node.profiling.clients import Who, began
+from tachoscope_node.profiling.clients import ClientProcess, began
 from tachoscope_node.profiling.limits import refusal
-from tachoscope_node.profiling.parts import Place
+from tachoscope_node.profiling.parts import RecordingPlace
 from tachoscope_node.profiling.recording import COLLECT_SECONDS, PLAN_SECONDS, Recording
 
 START = 1_800_000_000.0
 PROC = Path("/proc")
 
 
-def who(rank: int, world_size: int = 2) -> Who:
+def who(rank: int, world_size: int = 2) -> ClientProcess:
     pid = os.getpid()
-    return Who(pid, os.geteuid(), os.getppid(), began(PROC, pid) or 0, "resnet", rank, world_size, True)
+    return ClientProcess(pid, os.geteuid(), os.getppid(), began(PROC, pid) or 0, "resnet", rank, world_size, True)
 
 
 class Node:
@@ -33,7 +33,7 @@ class Node:
     def __init__(
         self, tmp_path: Path, request: Request, ranks: list[int], *, name: str = "node-1", step_seconds: float = 0.1
     ) -> None:
-        self.place = Place(
+        self.place = RecordingPlace(
             store=Store(str(tmp_path / "store")), node=name, proc=PROC, directory=tmp_path / name, own=tmp_path / f"{name}-own",
             lead_seconds=16.0, most_seconds=60.0, trace_bytes=1 << 24,
         )  # fmt: skip

@@ -26,19 +26,19 @@ from tachoscope_core.storage import spool
 from tachoscope_core.storage.store import Store
 from tachoscope_node.config.settings import Limits
 from tachoscope_node.jobs.metrics import trainings
-from tachoscope_node.jobs.registry import Live
+from tachoscope_node.jobs.registry import JobRegistry
 from tachoscope_node.services import metrics as live_service_families
 from tachoscope_node.services.registry import MAX_VERSIONS, MAX_VERSIONS_OF_NODE
 
 
-def told(*servers: Server, live: Live | None = None, now: float = 1000.0, directory: str = "run") -> Live:
-    live = live or Live(Limits())
+def told(*servers: Server, live: JobRegistry | None = None, now: float = 1000.0, directory: str = "run") -> JobRegistry:
+    live = live or JobRegistry(Limits())
     for server in servers:
         live.apply(directory, server.writer, server.service, server.lines().splitlines(), now)
     return live
 
 
-def series(live: Live) -> dict[tuple[str, ...], Any]:
+def series(live: JobRegistry) -> dict[tuple[str, ...], Any]:
     return {
         (family.metric.name.removeprefix("tachoscope_"), *labels): point
         for family in live_service_families.families(live.services.services.values())
@@ -261,7 +261,7 @@ def test_models_and_versions_without_end_share_one_series() -> None:
 
 
 def test_a_version_that_nobody_asks_for_any_more_makes_room_for_the_next() -> None:
-    live = Live(Limits())
+    live = JobRegistry(Limits())
     for number in range(3 * MAX_VERSIONS):
         server = Server(number)
         server.start()
@@ -276,7 +276,7 @@ def test_a_version_that_nobody_asks_for_any_more_makes_room_for_the_next() -> No
 
 
 def test_ten_thousand_services_and_processes_stay_within_the_limits() -> None:
-    live = Live(Limits(jobs=8, ranks=16))
+    live = JobRegistry(Limits(jobs=8, ranks=16))
     for number in range(10_000):
         server = Server(number, service=f"chat-{number % 100}")
         server.start()
@@ -293,7 +293,7 @@ def test_ten_thousand_services_and_processes_stay_within_the_limits() -> None:
 
 
 def test_versions_of_many_services_have_a_limit_for_the_node() -> None:
-    live = Live(Limits())
+    live = JobRegistry(Limits())
     for number in range(32):
         server = Server(number, service=f"chat-{number}")
         server.start()
@@ -308,7 +308,7 @@ def test_versions_of_many_services_have_a_limit_for_the_node() -> None:
 
 
 def test_workers_that_come_and_go_do_not_use_the_limit_up() -> None:
-    live = Live(Limits(ranks=4))
+    live = JobRegistry(Limits(ranks=4))
     for number in range(100):
         server = Server(number)
         server.start()
@@ -442,7 +442,7 @@ def test_killed_at_random_moments_under_load_every_request_is_counted_and_stored
     assert shown["tachoscope_engine_iterations_total{" + labels.format("") + "}"] == 7 * requests
 
 
-def joint(live: Live) -> tuple[float, float]:
+def joint(live: JobRegistry) -> tuple[float, float]:
     shown = series(live)
     yes, no = (shown["requests_joint_total", "chat", "tiny", "1", met] for met in ("yes", "no"))
     return yes, no

@@ -12,7 +12,7 @@ import pytest
 
 from left_behind import LeftBehind
 from tachoscope.checkpoints.manifest import Manifests, SavedCheckpoint
-from tachoscope.checkpoints.save_nesting import Written, json_files, written
+from tachoscope.checkpoints.save_nesting import WrittenFile, json_files, written
 from tachoscope_core.records.records import ShardSum
 
 pytestmark = pytest.mark.alone  # checksums have the lowest priority, and wait for all that other tests do
@@ -107,7 +107,9 @@ def test_a_file_that_is_still_open_is_waited_for(tmp_path: Path) -> None:
     manifests = Manifests(emitted)
     with open(tmp_path / "open.pt", "wb") as file:
         file.write(b"all of it")  # and not on the disk yet
-        manifests.put(SavedCheckpoint(1, str(tmp_path / "open.pt"), [Written(str(tmp_path / "open.pt"), None, weakref.ref(file))]))
+        manifests.put(
+            SavedCheckpoint(1, str(tmp_path / "open.pt"), [WrittenFile(str(tmp_path / "open.pt"), None, weakref.ref(file))])
+        )
         manifests.put(saved(tmp_path / "later.pt"))
         assert not emitted.at_first.wait(0.3)
     manifests.close(WAIT_SECONDS)
@@ -132,7 +134,9 @@ def test_the_end_of_the_process_does_not_wait_for_a_file_that_is_never_closed(tm
     emitted = Emitted()
     manifests = Manifests(emitted)
     with open(tmp_path / "open.pt", "wb") as file:
-        manifests.put(SavedCheckpoint(1, str(tmp_path / "open.pt"), [Written(str(tmp_path / "open.pt"), None, weakref.ref(file))]))
+        manifests.put(
+            SavedCheckpoint(1, str(tmp_path / "open.pt"), [WrittenFile(str(tmp_path / "open.pt"), None, weakref.ref(file))])
+        )
         manifests.close(0.0)
 
     assert not emitted.manifests

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tachoscope.checkpoints.save_nesting import Calls, distributed_files
 from tachoscope.checkpoints.tracker import Checkpoints
-from tachoscope.preemption.poll import Notices
+from tachoscope.preemption.poll import NoticePoll
 from tachoscope.timing.phases import DATA_WAIT, Timeline
 from tachoscope_core.records import records
 
@@ -70,7 +70,7 @@ def test_only_the_outermost_call_ends_a_checkpoint(depth: int) -> None:
 
 
 def test_a_file_with_a_temporary_name_is_no_checkpoint_until_it_is_renamed(tmp_path: Path, probe: PlantedProbe) -> None:
-    checkpoints = Checkpoints(probe, Notices())
+    checkpoints = Checkpoints(probe, NoticePoll())
     save(checkpoints, tmp_path / "model.pt.tmp")
     checkpoints.flush()
     assert probe.outbox.saved() == []
@@ -82,7 +82,7 @@ def test_a_file_with_a_temporary_name_is_no_checkpoint_until_it_is_renamed(tmp_p
 
 
 def test_one_that_is_not_renamed_until_the_step_ends_keeps_its_name(tmp_path: Path, probe: PlantedProbe) -> None:
-    checkpoints = Checkpoints(probe, Notices())
+    checkpoints = Checkpoints(probe, NoticePoll())
     save(checkpoints, tmp_path / "model.tmp")
     probe.steps = probe.steps_in_parameters = 6
     checkpoints.flush()
@@ -91,7 +91,7 @@ def test_one_that_is_not_renamed_until_the_step_ends_keeps_its_name(tmp_path: Pa
 
 
 def test_the_end_of_the_process_writes_what_still_waits_for_its_name(tmp_path: Path, probe: PlantedProbe) -> None:
-    checkpoints = Checkpoints(probe, Notices())
+    checkpoints = Checkpoints(probe, NoticePoll())
     save(checkpoints, tmp_path / "model.tmp")
     probe.on = False
     checkpoints.close(failed=False)
@@ -100,7 +100,7 @@ def test_the_end_of_the_process_writes_what_still_waits_for_its_name(tmp_path: P
 
 
 def test_a_save_that_raised_is_no_checkpoint(tmp_path: Path, probe: PlantedProbe) -> None:
-    checkpoints = Checkpoints(probe, Notices())
+    checkpoints = Checkpoints(probe, NoticePoll())
     checkpoints.save_begin().took_part = 1
     checkpoints.save_end(raised=True)
     save(checkpoints, tmp_path / "sound.pt")
@@ -110,7 +110,7 @@ def test_a_save_that_raised_is_no_checkpoint(tmp_path: Path, probe: PlantedProbe
 
 def test_a_rank_that_only_waits_for_the_one_that_writes_saved_nothing(probe: PlantedProbe) -> None:
     probe.outbox.rank = 1
-    checkpoints = Checkpoints(probe, Notices())
+    checkpoints = Checkpoints(probe, NoticePoll())
     checkpoints.save_begin()
     checkpoints.save_end(raised=False)
 
@@ -131,7 +131,7 @@ def test_each_file_of_a_distributed_checkpoint_is_of_one_rank(
 
 
 def test_after_the_first_step_only_what_this_process_saved_is_restored(tmp_path: Path, probe: PlantedProbe) -> None:
-    checkpoints = Checkpoints(probe, Notices())
+    checkpoints = Checkpoints(probe, NoticePoll())
     save(checkpoints, tmp_path / "own.pt")
     checkpoints.load_begin()
 
@@ -144,14 +144,14 @@ def test_before_the_first_step_a_mapping_is_a_checkpoint_and_a_list_is_data(
     probe: PlantedProbe, loaded: object, counts: bool
 ) -> None:
     probe.steps = 0
-    checkpoints = Checkpoints(probe, Notices())
+    checkpoints = Checkpoints(probe, NoticePoll())
     checkpoints.load_begin()
 
     assert checkpoints.counts(loaded, "any.pt") is counts
 
 
 def test_what_a_loader_reads_is_never_a_restore(probe: PlantedProbe) -> None:
-    checkpoints = Checkpoints(probe, Notices())
+    checkpoints = Checkpoints(probe, NoticePoll())
     assert checkpoints.may_load()
     probe.timeline.enter(DATA_WAIT)
     assert not checkpoints.may_load()

@@ -13,14 +13,14 @@ from tachoscope_core.storage.spool import ASKS, NOTICE
 def test_without_a_run_there_is_never_a_notice_and_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
-    assert not notices.Notices().ask()
+    assert not notices.NoticePoll().ask()
     assert not list(tmp_path.iterdir())
 
 
 def test_a_job_that_asks_is_known_to_ask_and_gets_the_notice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TACHOSCOPE_RUN_DIR", str(tmp_path))
     monkeypatch.setattr(notices, "LOOK_SECONDS", 0.0)
-    asking = notices.Notices()
+    asking = notices.NoticePoll()
 
     assert not asking.ask()
     assert (tmp_path / ASKS).exists()
@@ -32,7 +32,7 @@ def test_a_job_that_asks_is_known_to_ask_and_gets_the_notice(tmp_path: Path, mon
 
 def test_a_save_that_looks_for_the_notice_does_not_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TACHOSCOPE_RUN_DIR", str(tmp_path))
-    looking = notices.Notices()
+    looking = notices.NoticePoll()
     (tmp_path / NOTICE).write_text("{}")
 
     assert looking.poll()
@@ -42,7 +42,7 @@ def test_a_save_that_looks_for_the_notice_does_not_ask(tmp_path: Path, monkeypat
 def test_it_looks_at_the_directory_only_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TACHOSCOPE_RUN_DIR", str(tmp_path))
     monkeypatch.setattr(notices, "LOOK_SECONDS", 1000.0)
-    asking = notices.Notices()
+    asking = notices.NoticePoll()
     asking.ask()
     (tmp_path / NOTICE).write_text("{}")
 
@@ -52,4 +52,4 @@ def test_it_looks_at_the_directory_only_now_and_then(tmp_path: Path, monkeypatch
 def test_a_run_directory_that_is_gone_is_no_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TACHOSCOPE_RUN_DIR", str(tmp_path / "gone"))
 
-    assert not notices.Notices().ask()
+    assert not notices.NoticePoll().ask()

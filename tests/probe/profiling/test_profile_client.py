@@ -15,7 +15,7 @@ import pytest
 
 from tachoscope.profiling.kineto_client import ProfileClient, wanted
 from tachoscope_core.net import kineto_protocol as kineto_wire
-from tachoscope_core.net.kineto_protocol import Order
+from tachoscope_core.net.kineto_protocol import ProfileOrder
 
 
 class Agent:
@@ -26,7 +26,7 @@ class Agent:
         self.socket.bind(str(folder / kineto_wire.NAME))
         self.socket.setblocking(False)
 
-    def answer(self, text: str) -> kineto_wire.Asked:
+    def answer(self, text: str) -> kineto_wire.ProfileQuery:
         """Answer the question that waits."""
         datagram, sender = self.socket.recvfrom(1000)
         asked = kineto_wire.parse(datagram)
@@ -58,7 +58,7 @@ def test_it_asks_every_5_seconds_and_takes_what_was_answered(folder: Path) -> No
     agent, clock = Agent(folder), Clock()
     client = ProfileClient(str(folder), clock)
     assert client.poll(idle=True) is None
-    assert agent.answer("") == kineto_wire.Asked("req", os.getpid(), idle=True)
+    assert agent.answer("") == kineto_wire.ProfileQuery("req", os.getpid(), idle=True)
     clock.now += 4.9
     assert client.poll(idle=True) is None
     with pytest.raises(BlockingIOError):
@@ -156,4 +156,4 @@ def test_where_kineto_asks_itself_the_probe_does_not() -> None:
     assert wanted({})
     assert not wanted({"KINETO_USE_DAEMON": "1"})
     assert not wanted({"TACHOSCOPE_PROFILES": "0"})
-    assert Order(1.0, 2.0, "/a").seconds == 2.0
+    assert ProfileOrder(1.0, 2.0, "/a").seconds == 2.0

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from tachoscope.profiling.recording import LATE_SECONDS, MOST_SECONDS, ProfileRecording
-from tachoscope_core.net.kineto_protocol import Order
+from tachoscope_core.net.kineto_protocol import ProfileOrder
 
 MODEL = torch.nn.Linear(8, 8)
 
@@ -43,7 +43,7 @@ def torch_is_as_before() -> Any:
 
 
 def recording(tmp_path: Path, clock: Callable[[], float], seconds: float = 10.0) -> ProfileRecording:
-    return ProfileRecording(Order(1e9, seconds, str(tmp_path / "trace.json")), clock)
+    return ProfileRecording(ProfileOrder(1e9, seconds, str(tmp_path / "trace.json")), clock)
 
 
 def written(tmp_path: Path) -> dict[str, Any] | None:
@@ -76,7 +76,7 @@ def test_whole_steps_are_recorded_and_have_the_numbers_of_the_job(tmp_path: Path
 
 def test_one_step_more_than_wanted_is_recorded_however_long_steps_are(tmp_path: Path) -> None:
     clock = UnixClock()
-    one = ProfileRecording(Order(1e9, 0.5, str(tmp_path / "trace.json"), steps=3), clock)
+    one = ProfileRecording(ProfileOrder(1e9, 0.5, str(tmp_path / "trace.json"), steps=3), clock)
     for number in range(20):
         step()
         one.step_ended(number)
@@ -85,7 +85,7 @@ def test_one_step_more_than_wanted_is_recorded_however_long_steps_are(tmp_path: 
     assert found is not None
     assert sum(event.get("name", "").startswith("ProfilerStep#") for event in found["traceEvents"]) == 4
 
-    slow = ProfileRecording(Order(clock.now, 0.5, str(tmp_path / "slow.json"), steps=3), clock)
+    slow = ProfileRecording(ProfileOrder(clock.now, 0.5, str(tmp_path / "slow.json"), steps=3), clock)
     for number in range(3):
         step()
         slow.step_ended(number)
@@ -126,7 +126,7 @@ def test_while_the_training_profiles_itself_none_begins(tmp_path: Path) -> None:
 
 def test_one_that_cannot_be_written_is_told_and_the_training_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     clock = UnixClock()
-    one = ProfileRecording(Order(1e9, 1.0, str(tmp_path / "gone" / "trace.json")), clock)
+    one = ProfileRecording(ProfileOrder(1e9, 1.0, str(tmp_path / "gone" / "trace.json")), clock)
     one.step_ended(1)
     clock.now += 2.0
     step()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from making import envelope
-from tachoscope.supervisor.job_watch import Event, JobWatch, hang_seconds
+from tachoscope.supervisor.job_watch import JobEvent, JobWatch, hang_seconds
 from tachoscope_core.records import records
 
 UNIX = 1.7e9
@@ -40,7 +40,7 @@ class Told:
         for rank, phase in phases.items():
             self.say(records.Heartbeat, int(rank[1:]), step=1, phase=phase)
 
-    def stand(self, seconds: float, **phases: str) -> list[Event]:
+    def stand(self, seconds: float, **phases: str) -> list[JobEvent]:
         """Let time pass with heartbeats every 5 s and a look a second; return what was judged."""
         events = []
         for second in range(round(seconds)):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from making import envelope
 from tachoscope.spool.writer import SpoolWriter
-from tachoscope.supervisor.process_exits import Exits
+from tachoscope.supervisor.process_exits import ProcessExits
 from tachoscope.supervisor.spool_reader import RunReader
 from tachoscope_core.records import records
 from tachoscope_core.storage import spool
@@ -98,7 +98,7 @@ time.sleep(60)
 
 
 def test_a_killed_process_is_gone_at_once_though_its_child_holds_the_lock(tmp_path: Path) -> None:
-    name, exits, reader = str(uuid.uuid4()), Exits(), RunReader(tmp_path)
+    name, exits, reader = str(uuid.uuid4()), ProcessExits(), RunReader(tmp_path)
     command = [sys.executable, "-c", HOLDS, str(tmp_path), name, *sys.path]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.PIPE)
     assert process.stdout is not None

@@ -33,7 +33,7 @@ class _Amount(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class GpuHistory:
     """The last window of one GPU.
 
     Attributes:
@@ -60,7 +60,7 @@ class Past:
         return self.seconds(counter) if counter in self.grown else None
 
 
-def observe(past: Past, reading: Reading, at: float, held: frozenset[str], window_seconds: float) -> Past:
+def observe(past: GpuHistory, reading: Reading, at: float, held: frozenset[str], window_seconds: float) -> GpuHistory:
     """Return the past with one more reading, without what is older than the window.
 
     Args:
@@ -76,7 +76,7 @@ def observe(past: Past, reading: Reading, at: float, held: frozenset[str], windo
     }
     added = [_Amount(at, state, seconds) for state in held | _throttles(reading)]
     added += [_Amount(at, name, amount) for name, amount in growth.items() if amount]
-    return Past(
+    return GpuHistory(
         at,
         (*(old for old in past.amounts if at - old.at < window_seconds), *added),
         {**past.counters, **counters},

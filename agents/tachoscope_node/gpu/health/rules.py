@@ -19,7 +19,7 @@ from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.metrics import gpu as names
 from tachoscope_core.metrics.gpu import ACTIONS
 from tachoscope_core.metrics.metric import Metric
-from tachoscope_node.gpu.health.history import Past
+from tachoscope_node.gpu.health.history import GpuHistory
 from tachoscope_node.gpu.reading import Reading
 from tachoscope_node.gpu.xid.counter import XidError
 
@@ -101,13 +101,13 @@ class _Measured(NamedTuple):
     threshold: float | None = None
 
 
-class _Look(NamedTuple):
+class _RuleInput(NamedTuple):
     reading: Reading
-    past: Past
+    past: GpuHistory
     most_nvlinks: float | None
 
 
-_Measure = Callable[[_Look], _Measured | None]
+_Measure = Callable[[_RuleInput], _Measured | None]
 
 
 @functools.cache
@@ -135,7 +135,7 @@ def worst(states: Iterable[str]) -> str:
 
 def holds(reading: Reading, most_nvlinks: float | None = None) -> frozenset[str]:
     """Return the rules with `for_seconds` whose condition is true now: `observe` adds up for how long."""
-    found, look = set(), _Look(reading, Past(), most_nvlinks)
+    found, look = set(), _RuleInput(reading, GpuHistory(), most_nvlinks)
     for name, rule in thresholds().rules.items():
         measured = _MEASURES[name](look) if rule.for_seconds else None
         if measured is not None and _true(rule, measured):
@@ -143,8 +143,8 @@ def holds(reading: Reading, most_nvlinks: float | None = None) -> frozenset[str]
     return frozenset(found)
 
 
-def verdict(
-    reading: Reading, past: Past, xids: Sequence[XidError], now: float, *, most_nvlinks: float | None = None
+def judge_gpu(
+    reading: Reading, past: GpuHistory, xids: Sequence[XidError], now: float, *, most_nvlinks: float | None = None
 ) -> HealthVerdict:
     """Judge one GPU.
 
@@ -153,7 +153,7 @@ def verdict(
         most_nvlinks: the most active NVLinks of a GPU of this model on the node.
     """
     reasons = [*_faults(reading, past), *_errors(xids, now), *_advice(reading)]
-    not_measured, look = [], _Look(reading, past, most_nvlinks)
+    not_measured, look = [], _RuleInput(reading, past, most_nvlinks)
     for name, rule in thresholds().rules.items():
         measured = _MEASURES[name](look)
         if measured is None:
@@ -190,7 +190,7 @@ def _true(rule: Rule, measured: _Measured) -> bool:
     return limit is not None and _COMPARISONS[rule.comparison](measured.value, limit)
 
 
-def _faults(reading: Reading, past: Past) -> list[Reason]:
+def _faults(reading: Reading, past: GpuHistory) -> list[Reason]:
     """Return why it cannot be asked. Unknown at first: a driver that is being reset answers again, one that hangs on does not."""
     limits = thresholds()
     if reading.up:
@@ -248,30 +248,30 @@ def _growth(counter: str) -> _Measure:
 
 
 def _throttled(reason: str) -> _Measure:
-    def measure(look: _Look) -> _Measured | None:
+    def measure(look: _RuleInput) -> _Measured | None:
         told = look.reading.value(names.GPU_THROTTLED, reason) is not None
         return _Measured(min(look.past.seconds(reason), thresholds().window_seconds)) if told else None
 
     return measure
 
 
-def _retired(look: _Look) -> _Measured | None:
+def _retired(look: _RuleInput) -> _Measured | None:
     kinds = [look.reading.value(names.GPU_RETIRED_PAGES, kind) for kind in ("corrected", "uncorrected")]
     told = [pages for pages in kinds if pages is not None]
     return _Measured(sum(told)) if told else None
 
 
-def _width(look: _Look) -> _Measured | None:
+def _width(look: _RuleInput) -> _Measured | None:
     now, most = (look.reading.value(names.GPU_PCIE_LINK, "width", kind) for kind in ("current", "max"))
     return _Measured(now, most) if now is not None and most is not None else None
 
 
-def _nvlinks(look: _Look) -> _Measured | None:
+def _nvlinks(look: _RuleInput) -> _Measured | None:
     active = look.reading.value(names.GPU_NVLINKS, "active")
     return _Measured(active, look.most_nvlinks) if active is not None and look.most_nvlinks is not None else None
 
 
-def _crc(look: _Look) -> _Measured | None:
+def _crc(look: _RuleInput) -> _Measured | None:
     growth = look.past.growth("nvlink_crc")
     return _Measured(growth / thresholds().window_seconds) if growth is not None else None
 

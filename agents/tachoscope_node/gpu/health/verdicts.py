@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tachoscope_core.metrics.gpu import GPU_ENERGY, GPU_NVLINKS
-from tachoscope_node.gpu.health.history import Past, observe
+from tachoscope_node.gpu.health.history import GpuHistory, observe
 from tachoscope_node.gpu.health.node import judge_node
-from tachoscope_node.gpu.health.rules import HealthVerdict, Reason, holds, verdict, thresholds, too_young, verdict
+from tachoscope_node.gpu.health.rules import HealthVerdict, Reason, holds, judge_gpu, thresholds, too_young, verdict
 from tachoscope_node.gpu.reading import FAULTS, Gpu, Reading
 from tachoscope_node.gpu.xid.counter import XidCounter, XidError
 from tachoscope_service.common.log import Log
@@ -78,7 +78,7 @@ class Board:
         self.node = judge_node((), 0, 0)
         self._counter = counter
         self._log = log
-        self._pasts: dict[str, Past] = {}
+        self._pasts: dict[str, GpuHistory] = {}
         self._standing: dict[str, dict[str, Standing]] = {}
         self._missing = ""
 
@@ -100,8 +100,8 @@ class Board:
         window = thresholds().window_seconds
         for name, reading in whole.items():
             most_nvlinks = most.get(reading.gpu.model)
-            past = observe(self._pasts.get(name, Past()), reading, at, holds(reading, most_nvlinks), window)
-            found = verdict(reading, past, errors.get(name, ()), unix_seconds, most_nvlinks=most_nvlinks)
+            past = observe(self._pasts.get(name, GpuHistory()), reading, at, holds(reading, most_nvlinks), window)
+            found = judge_gpu(reading, past, errors.get(name, ()), unix_seconds, most_nvlinks=most_nvlinks)
             before = self._standing.get(name, {})
             held = apply_hysteresis(before, found, at, unix_seconds)
             if not held and past.watched_seconds < self._start_seconds:

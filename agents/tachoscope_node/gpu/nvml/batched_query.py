@@ -8,7 +8,7 @@ from typing import Any
 
 from tachoscope_node.gpu.nvml.conversions import converted, of_field, part
 from tachoscope_node.gpu.nvml.driver import LOST, STOPPED, code_of, raise_if_down
-from tachoscope_node.gpu.nvml.sources import Source
+from tachoscope_node.gpu.nvml.sources import ValueSource
 
 _NOTHING = 3
 """NOT_SUPPORTED, for an answer that holds no number."""
@@ -16,41 +16,41 @@ _Call = tuple[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class BatchedQuery:
     """Sources, arranged for asking. fields and ids go together; calls: function and arguments with the sources of its answer."""
 
-    fields: tuple[Source, ...]
+    fields: tuple[ValueSource, ...]
     ids: tuple[tuple[int, int], ...]
-    calls: tuple[tuple[str, tuple[int, ...], tuple[Source, ...]], ...]
+    calls: tuple[tuple[str, tuple[int, ...], tuple[ValueSource, ...]], ...]
 
 
 @dataclass(slots=True)
-class Answers:
+class QueryResult:
     """What a GPU said. values: in our units; refused: NVML's return code of each source that gave none."""
 
-    values: list[tuple[Source, float]] = field(default_factory=list)
-    refused: dict[Source, int] = field(default_factory=dict)
+    values: list[tuple[ValueSource, float]] = field(default_factory=list)
+    refused: dict[ValueSource, int] = field(default_factory=dict)
 
 
-def batch(sources: Iterable[Source]) -> Batch:
+def batch(sources: Iterable[ValueSource]) -> BatchedQuery:
     """Return the sources arranged for asking."""
     sources = tuple(sources)
     fields = tuple(source for source in sources if source.field)
-    calls: dict[_Call, list[Source]] = {}
+    calls: dict[_Call, list[ValueSource]] = {}
     for source in sources:
         if source.call:
             calls.setdefault((source.call, source.arguments), []).append(source)
     ids = tuple((source.field, source.scope) for source in fields)
-    return Batch(fields, ids, tuple((name, arguments, tuple(of_call)) for (name, arguments), of_call in calls.items()))
+    return BatchedQuery(fields, ids, tuple((name, arguments, tuple(of_call)) for (name, arguments), of_call in calls.items()))
 
 
-def ask(nvml: Any, handle: Any, wanted: Batch) -> Answers:
+def ask(nvml: Any, handle: Any, wanted: BatchedQuery) -> QueryResult:
     """Ask a GPU.
 
     Raises:
         NVMLError: the GPU is lost or the driver has stopped; all other errors are among the answers.
     """
-    answers = Answers()
+    answers = QueryResult()
     if wanted.fields:
         _ask_fields(nvml, handle, wanted, answers)
     for function, arguments, sources in wanted.calls:
@@ -64,7 +64,7 @@ def ask(nvml: Any, handle: Any, wanted: Batch) -> Answers:
     return answers
 
 
-def _ask_fields(nvml: Any, handle: Any, wanted: Batch, answers: Answers) -> None:
+def _ask_fields(nvml: Any, handle: Any, wanted: BatchedQuery, answers: QueryResult) -> None:
     try:
         fields = nvml.nvmlDeviceGetFieldValues(handle, wanted.ids)
     except nvml.NVMLError as error:
@@ -85,7 +85,7 @@ def _code(error: Exception) -> int:
     return code_of(error) or 0
 
 
-def _store_answer(answers: Answers, source: Source, number: float | None) -> None:
+def _store_answer(answers: QueryResult, source: ValueSource, number: float | None) -> None:
     if number is None:
         answers.refused[source] = _NOTHING
     else:

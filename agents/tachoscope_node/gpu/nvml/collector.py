@@ -17,7 +17,7 @@ from tachoscope_node.collectors.workers import Workers
 from tachoscope_node.gpu.inventory import Inventory
 from tachoscope_node.gpu.metrics import METRICS, families
 from tachoscope_node.gpu.nvml import driver as nvml
-from tachoscope_node.gpu.nvml.device_slot import NO_RETURN, Slot
+from tachoscope_node.gpu.nvml.device_slot import NO_RETURN, DeviceSlot
 from tachoscope_node.gpu.nvml.xid_events import Events, Xid
 from tachoscope_node.gpu.reading import Gpu, Reading
 from tachoscope_node.gpu.watchdog_task import Task
@@ -78,7 +78,7 @@ class GpuCollector:
         self._driver: nvml.Driver | None = None
         self._events: Events | None = None
         self._xids: deque[Xid] = deque()
-        self._slots: list[Slot] = []
+        self._slots: list[DeviceSlot] = []
         self._readings: tuple[Reading, ...] = ()
         self._told: dict[str, str] = {}
 
@@ -164,8 +164,8 @@ class GpuCollector:
                 if stop is not None:
                     stop()
 
-    def _slot(self, position: int, driver: nvml.Driver) -> Slot:
-        return Slot(position, driver, self._events, self._known.named, self._clock)
+    def _slot(self, position: int, driver: nvml.Driver) -> DeviceSlot:
+        return DeviceSlot(position, driver, self._events, self._known.named, self._clock)
 
     def _look_at_driver(self) -> int:
         """Take the Xid errors since the last time, and return how many GPUs the driver lists."""

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tachoscope_core.metrics.gpu import GPU_NVLINKS, GPU_PROCESSES, GPU_TEMPERATURE, GPU_TEMPERATURE_MARGIN
-from tachoscope_node.gpu.nvml.batched_query import Answers, ask
+from tachoscope_node.gpu.nvml.batched_query import QueryResult, ask
 from tachoscope_node.gpu.nvml.conversions import link_states, margins
 from tachoscope_node.gpu.nvml.driver import UNSUPPORTED, raise_if_down
 from tachoscope_node.gpu.nvml.gpm import Gpm, Request
 from tachoscope_node.gpu.nvml.mig import Instance, instances
 from tachoscope_node.gpu.nvml.processes import Processes
 from tachoscope_node.gpu.nvml.query_plan import UNSURE_SECONDS, Plan, learn, link_activity
-from tachoscope_node.gpu.nvml.sources import Source
-from tachoscope_node.gpu.reading import Gpu, Process, Reading
+from tachoscope_node.gpu.nvml.sources import ValueSource
+from tachoscope_node.gpu.reading import Gpu, GpuProcess, Reading
 from tachoscope_service.metrics.family import Labels
 
 SLOW_SECONDS = 15.0
@@ -135,8 +135,8 @@ class Reader:
         return Reading(part.gpu, values=values, processes=processes, seconds=time.perf_counter() - began, at=now)
 
     def _read_part(
-        self, part: _Part, answered: list[tuple[Source, float]], values: Values, now: float
-    ) -> tuple[Process, ...] | None:
+        self, part: _Part, answered: list[tuple[ValueSource, float]], values: Values, now: float
+    ) -> tuple[GpuProcess, ...] | None:
         _put(values, answered)
         if part.gpm is not None:
             gpm = part.gpm
@@ -146,7 +146,7 @@ class Reader:
             values[GPU_PROCESSES.name] = {(): float(len(processes))}
         return processes
 
-    def _check(self, answers: Answers, now: float) -> None:
+    def _check(self, answers: QueryResult, now: float) -> None:
         """Learn again soon if the GPU no longer answers what it did; raise if nothing of what was asked for works."""
         if not answers.refused:
             return
@@ -164,6 +164,6 @@ class Reader:
             return None
 
 
-def _put(values: Values, answers: Iterable[tuple[Source, float]]) -> None:
+def _put(values: Values, answers: Iterable[tuple[ValueSource, float]]) -> None:
     for source, value in answers:
         values.setdefault(source.metric, {})[source.labels] = value

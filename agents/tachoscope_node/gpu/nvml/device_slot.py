@@ -16,7 +16,7 @@ IDENTIFY_SECONDS = 15.0
 NO_RETURN = "a call to the driver does not return"
 
 
-class Slot:
+class DeviceSlot:
     """One place. `task` is for the thread that talks to the driver, all else for the one that waits for it.
 
     Args:

@@ -11,7 +11,7 @@ from typing import Any
 
 from tachoscope_node.gpu.nvml.conversions import converted
 from tachoscope_node.gpu.nvml.driver import UNSUPPORTED, code_of
-from tachoscope_node.gpu.nvml.sources import GPM, Source
+from tachoscope_node.gpu.nvml.sources import GPM, ValueSource
 
 SHORTEST_SECONDS = 0.1
 """Between two samples, by nvml.h: GPM refreshes them no more often."""
@@ -30,7 +30,7 @@ class Request:
         for position, source in enumerate(GPM):
             self._struct.metrics[position].metricId = source.gpm
 
-    def between(self, first: Any, second: Any) -> list[tuple[Source, float]]:
+    def between(self, first: Any, second: Any) -> list[tuple[ValueSource, float]]:
         """Return what happened between two samples, leaving out the metrics that the GPU cannot tell. Raises NVMLError."""
         self._struct.sample1, self._struct.sample2 = first, second
         self._nvml.nvmlGpmMetricsGet(self._struct)
@@ -56,9 +56,9 @@ class Gpm:
         self._request = request
         self._samples: list[Any] = []
         self._taken = float("-inf")
-        self._values: list[tuple[Source, float]] = []
+        self._values: list[tuple[ValueSource, float]] = []
 
-    def read(self, now: float) -> list[tuple[Source, float]]:
+    def read(self, now: float) -> list[tuple[ValueSource, float]]:
         """Return the values since the last reading, nothing the first time. now: monotonic seconds. Raises NVMLError."""
         if now - self._taken < SHORTEST_SECONDS:
             return self._values

@@ -8,7 +8,7 @@ from typing import Any
 
 from tachoscope_core.metrics.gpu import GPU_MEMORY_BYTES
 from tachoscope_node.gpu.nvml import gpm, mig
-from tachoscope_node.gpu.nvml.batched_query import Batch, ask, batch
+from tachoscope_node.gpu.nvml.batched_query import BatchedQuery, ask, batch
 from tachoscope_node.gpu.nvml.driver import UNSUPPORTED, raise_if_down
 from tachoscope_node.gpu.nvml.sources import FIELDS_AND_CALLS, first_of_each
 
@@ -32,9 +32,9 @@ class Plan:
         until: monotonic seconds.
     """
 
-    fast: Batch
-    slow: Batch
-    instance: Batch
+    fast: BatchedQuery
+    slow: BatchedQuery
+    instance: BatchedQuery
     mig: bool
     gpm: bool
     links: int

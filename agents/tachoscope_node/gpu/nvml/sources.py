@@ -19,7 +19,7 @@ _LABELS = {metric.name: len(metric.labels) - 3 for metric in GPU_METRICS}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Source:
+class ValueSource:
     """Where a value comes from: one of `field`, `gpm` and `call` is set. See sources.yaml for the attributes."""
 
     metric: str
@@ -43,19 +43,19 @@ class Source:
         return self.metric, self.labels
 
 
-def first_of_each(sources: Iterable[Source]) -> tuple[Source, ...]:
+def first_of_each(sources: Iterable[ValueSource]) -> tuple[ValueSource, ...]:
     """Return of the sources that give the same value only the first."""
-    chosen: dict[tuple[str, Labels], Source] = {}
+    chosen: dict[tuple[str, Labels], ValueSource] = {}
     for source in sources:
         chosen.setdefault(source.key, source)
     return tuple(chosen.values())
 
 
-def _load() -> tuple[Source, ...]:
+def _load() -> tuple[ValueSource, ...]:
     return tuple(source for row in located_yaml.plain(_TABLE).data for source in _sources(row))
 
 
-def _sources(row: Mapping[str, Any]) -> list[Source]:
+def _sources(row: Mapping[str, Any]) -> list[ValueSource]:
     """Return the sources of a row, one for each name that its function has had."""
     labels = tuple(row.get("labels", ()))
     if _LABELS.get(row["metric"]) != len(labels) or row["unit"] not in UNITS:
@@ -67,7 +67,7 @@ def _sources(row: Mapping[str, Any]) -> list[Source]:
         "arguments": tuple(row.get("arguments", ())),
     }
     calls = row.get("call", "")
-    return [Source(**{**known, "call": call}) for call in (calls if isinstance(calls, list) else [calls])]
+    return [ValueSource(**{**known, "call": call}) for call in (calls if isinstance(calls, list) else [calls])]
 
 
 SOURCES = _load()

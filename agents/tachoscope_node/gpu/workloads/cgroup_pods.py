@@ -19,7 +19,7 @@ _NSPID = re.compile(rb"^NSpid:\s*([\d\t ]+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CgroupPlacement:
     """Where a process runs.
 
     Attributes:
@@ -30,7 +30,7 @@ class Place:
     inner_pid: int = 0
 
 
-def place(pid: int, proc: str = "/proc") -> Place | None:
+def place(pid: int, proc: str = "/proc") -> CgroupPlacement | None:
     """Return where a process of this /proc runs, or None if it has gone or may not be looked at."""
     try:
         groups, status = read(f"{proc}/{pid}/cgroup"), read(f"{proc}/{pid}/status")
@@ -38,7 +38,7 @@ def place(pid: int, proc: str = "/proc") -> Place | None:
         return None
     pod, nested = _POD.search(groups), _NSPID.search(status)
     pids = nested[1].split() if nested else []
-    return Place(_uid(pod[1]) if pod else "", int(pids[-1]) if pids else 0)
+    return CgroupPlacement(_uid(pod[1]) if pod else "", int(pids[-1]) if pids else 0)
 
 
 def _uid(found: bytes) -> str:

@@ -19,11 +19,11 @@ from tachoscope_node.collectors.collector import NoDataError, PartialError
 from tachoscope_node.gpu.reading import Reading
 from tachoscope_node.gpu.workloads import join as workloads
 from tachoscope_node.gpu.workloads import pod_resources
-from tachoscope_node.gpu.workloads.cgroup_pods import Place, place
+from tachoscope_node.gpu.workloads.cgroup_pods import CgroupPlacement, place
 from tachoscope_node.gpu.workloads.device_ids import Devices, minors
 from tachoscope_node.gpu.workloads.job_sm_activity import JobActivity
 from tachoscope_node.gpu.workloads.join import Rank, WorkloadSnapshot
-from tachoscope_node.gpu.workloads.pod_resources import DeviceAllocation, NoAnswerError, Owner
+from tachoscope_node.gpu.workloads.pod_resources import ContainerOwner, DeviceAllocation, NoAnswerError
 from tachoscope_node.spool.owners import pod_of_directory
 from tachoscope_service.metrics.family import Family, Labels
 
@@ -124,7 +124,7 @@ class PodsCollector:
             self._grants = ()
         return self._grants
 
-    def _places(self, readings: Iterable[Reading]) -> dict[int, Place]:
+    def _places(self, readings: Iterable[Reading]) -> dict[int, CgroupPlacement]:
         """Return where the processes run, if <proc> numbers them as the driver does: in the agent's own namespace of process ids.
 
         https://github.com/NVIDIA/open-gpu-kernel-modules/blob/570.144/kernel-open/nvidia/os-interface.c (os_find_ns_pid)
@@ -139,9 +139,9 @@ class PodsCollector:
         return {pid: found for pid in pids if (found := place(pid, self._proc)) is not None}
 
 
-def _owners(grants: Iterable[DeviceAllocation], devices: Devices) -> tuple[dict[Labels, list[Owner]], Counter[str]]:
+def _owners(grants: Iterable[DeviceAllocation], devices: Devices) -> tuple[dict[Labels, list[ContainerOwner]], Counter[str]]:
     """Return the containers that have each GPU, and how many devices are no GPU that was read, by how they were given."""
-    owners: dict[Labels, list[Owner]] = defaultdict(list)
+    owners: dict[Labels, list[ContainerOwner]] = defaultdict(list)
     unmapped: Counter[str] = Counter()
     for grant in grants:
         gpu = devices.find(grant.names)

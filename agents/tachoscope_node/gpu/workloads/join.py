@@ -13,10 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tachoscope_core.metrics.gpu import GPU_WORKLOAD, GPU_WORKLOAD_MEMORY
-from tachoscope_node.gpu.reading import Gpu, Process, Reading
-from tachoscope_node.gpu.workloads.cgroup_pods import Place
+from tachoscope_node.gpu.reading import Gpu, GpuProcess, Reading
+from tachoscope_node.gpu.workloads.cgroup_pods import CgroupPlacement
 from tachoscope_node.gpu.workloads.device_ids import key, uuid_keys
-from tachoscope_node.gpu.workloads.pod_resources import Owner
+from tachoscope_node.gpu.workloads.pod_resources import ContainerOwner
 from tachoscope_node.spool.owners import PodName
 from tachoscope_service.metrics.family import Family, Labels, Point
 
@@ -71,8 +71,8 @@ class WorkloadSnapshot:
     """
 
     readings: Sequence[Reading]
-    owners: Mapping[Labels, Sequence[Owner]]
-    places: Mapping[int, Place]
+    owners: Mapping[Labels, Sequence[ContainerOwner]]
+    places: Mapping[int, CgroupPlacement]
     ranks: Sequence[Rank]
 
 
@@ -118,7 +118,7 @@ class _Join:
                 found.setdefault(_Workload(owner.namespace, owner.pod, owner.container), [])
         return found
 
-    def _of_process(self, process: Process, gpu: Gpu) -> _Workload:
+    def _of_process(self, process: GpuProcess, gpu: Gpu) -> _Workload:
         place = self._seen.places.get(process.pid)
         return self._workload(gpu, place.pod_uid if place else "", self._rank_of(process.pid, gpu))
 
@@ -188,7 +188,7 @@ def _names_gpu(rank: Rank, gpu: Gpu) -> bool:
     return bool(rank.gpu_uuid) and key(rank.gpu_uuid) in uuid_keys(gpu)
 
 
-def _processes(readings: Iterable[Reading]) -> dict[Labels, list[Process]]:
+def _processes(readings: Iterable[Reading]) -> dict[Labels, list[GpuProcess]]:
     """Return each GPU's processes; what runs on an instance is not counted again for the whole GPU."""
     on_instances: dict[str, set[int]] = defaultdict(set)
     for reading in readings:

@@ -31,7 +31,7 @@ class NoAnswerError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class ContainerOwner:
     """A container of a pod."""
 
     namespace: str
@@ -47,7 +47,7 @@ class DeviceAllocation:
         names: what the device is called, one or more. kind: `device` (by a device plugin) or `claim` (a ResourceClaim's).
     """
 
-    owner: Owner
+    owner: ContainerOwner
     names: tuple[str, ...]
     kind: str = "device"
 
@@ -81,7 +81,7 @@ def decode(answer: bytes) -> tuple[DeviceAllocation, ...]:
         for container in _all(pod, 3):
             found = [*_devices(container), *_claims(container)] if _may_matter(container) else []
             if found:
-                owner = Owner(_name(pod, 2), _name(pod, 1), _name(container, 1))
+                owner = ContainerOwner(_name(pod, 2), _name(pod, 1), _name(container, 1))
                 grants.update((DeviceAllocation(owner, names, kind), None) for names, kind in found)
             if len(grants) > MAX_GRANTS:
                 raise WireError(f"more than {MAX_GRANTS} devices")

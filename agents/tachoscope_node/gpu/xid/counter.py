@@ -146,7 +146,7 @@ class _Gpu(msgspec.Struct):
     codes: dict[int, _Count] = {}
 
 
-class _Saved(msgspec.Struct):
+class _SavedCounts(msgspec.Struct):
     boot: str = ""
     position: Position | None = None
     gpus: dict[str, _Gpu] = {}
@@ -275,8 +275,8 @@ def _paired(unpaired: list[tuple[float, str]], unix_seconds: float, source: str)
     return False
 
 
-def _load(file: Path | None) -> _Saved:
+def _load(file: Path | None) -> _SavedCounts:
     try:
-        return msgspec.json.decode(file.read_bytes(), type=_Saved) if file is not None else _Saved()
+        return msgspec.json.decode(file.read_bytes(), type=_SavedCounts) if file is not None else _SavedCounts()
     except (OSError, msgspec.DecodeError):  # a file of another version is as good as none
-        return _Saved()
+        return _SavedCounts()

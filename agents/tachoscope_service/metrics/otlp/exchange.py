@@ -22,7 +22,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.sdk.metrics.export import MetricsData
 from opentelemetry.util.re import parse_env_headers
 
-from tachoscope_core.net.http_client import Answer, HttpError, ask
+from tachoscope_core.net.http_client import HttpError, HttpResponse, ask
 
 _ANSWER_BYTES = 64 << 10
 """Most of an answer that is read: an ExportMetricsServiceResponse is a number and a sentence."""
@@ -112,7 +112,7 @@ def headers_of(environ: Mapping[str, str]) -> dict[str, str]:
     return dict(parse_env_headers(said, liberal=True))
 
 
-def _success(answer: Answer) -> Result:
+def _success(answer: HttpResponse) -> Result:
     """Read an answer of success: it may reject points, or come from another server, such as a login page."""
     kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if not answer.content:
@@ -147,7 +147,7 @@ def _success_in_json(body: bytes) -> Result:
     return Result(rejected=partial.rejected, message=partial.message)
 
 
-def _retry_after(answer: Answer) -> float:
+def _retry_after(answer: HttpResponse) -> float:
     """Return the seconds that a Retry-After header asks for: a number or a date (RFC 9110, section 10.2.3)."""
     value = answer.headers.get("Retry-After", "").strip()
     if value.isascii() and value.isdigit():

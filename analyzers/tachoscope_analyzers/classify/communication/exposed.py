@@ -20,7 +20,9 @@ CLASSES = ("pipeline_bubble", "stage_imbalance", "network_degraded", "slow_link"
 _STAGED_CERTAINTY = 0.7
 
 
-def candidates(job: JobRecords, steps: Steps, losses: Losses, flows: list[slow_link.Flow]) -> tuple[list[Candidate], set[str]]:
+def candidates(
+    job: JobRecords, steps: Steps, losses: Losses, flows: list[slow_link.LinkTraffic]
+) -> tuple[list[Candidate], set[str]]:
     """Return what the step loses to exposed transfer, and which of `network_degraded` and `slow_link` could be judged.
 
     A slow link, and what a network takes beyond its own baseline, are no matter of volume: what is left of the transfer is. Without

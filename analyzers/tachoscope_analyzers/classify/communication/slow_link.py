@@ -29,7 +29,7 @@ MINIMUM_RANKS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Flow:
+class LinkTraffic:
     """The messages of one size class from one rank to another.
 
     Attributes:
@@ -49,7 +49,7 @@ class Flow:
         return self.messages * self.delay_seconds
 
 
-def flows(job: JobRecords, steps: Steps) -> list[Flow]:
+def flows(job: JobRecords, steps: Steps) -> list[LinkTraffic]:
     """Return the flows of which both sides were recorded, in the judged attempt."""
     rows = [row for row in job.collectives if row.peer >= 0 and row.writer in steps.writers]
     last = last_steps(rows)
@@ -65,11 +65,11 @@ def flows(job: JobRecords, steps: Steps) -> list[Flow]:
         delay = min(sum(row.seconds for row in some) / calls[side] for side, some in by_side.items())
         sent = by_side["send"]
         size = sum(row.bytes for row in sent) / calls["send"]
-        found.append(Flow(source, target, size_class, calls["send"] / last[sent[0].writer], size, delay))
+        found.append(LinkTraffic(source, target, size_class, calls["send"] / last[sent[0].writer], size, delay))
     return found
 
 
-def moving(job: JobRecords, steps: Steps, found: list[Flow]) -> dict[int, float]:
+def moving(job: JobRecords, steps: Steps, found: list[LinkTraffic]) -> dict[int, float]:
     """Return by rank the seconds per step that it is blocked for by moving data, without waiting for others: its flows, and of
     the collectives of each group what the rank of the group that was blocked for least was blocked for.
     """
@@ -93,12 +93,12 @@ def last_steps(rows: list[CollectiveDone]) -> dict[str, int]:
     return last
 
 
-def measured(steps: Steps, found: list[Flow]) -> bool:
+def measured(steps: Steps, found: list[LinkTraffic]) -> bool:
     """Return whether links can be compared with each other: three and more, of messages of the same size class."""
     return len(steps.ranks) >= MINIMUM_RANKS and len(_alike(found)) >= MINIMUM_RANKS
 
 
-def slow_link(job: JobRecords, steps: Steps, found: list[Flow], available: Matrix, *, staged: bool) -> Candidate | None:
+def slow_link(job: JobRecords, steps: Steps, found: list[LinkTraffic], available: Matrix, *, staged: bool) -> Candidate | None:
     """Return what the step loses to a slow link, sender or receiver.
 
     Args:
@@ -140,7 +140,7 @@ def slow_link(job: JobRecords, steps: Steps, found: list[Flow], available: Matri
     return Candidate("slow_link", available * (lost / mean), ranks, evidence, _certainty(ratio), ("comm_exposed", 1 - 1 / ratio))
 
 
-def _pairs(job: JobRecords, steps: Steps, alike: list[Flow]) -> list[Flow]:
+def _pairs(job: JobRecords, steps: Steps, alike: list[LinkTraffic]) -> list[LinkTraffic]:
     """Return, for each two ranks that exchange messages, both directions as one flow: what the side that is blocked for longer is
     blocked for, less what the other one computes longer.
     """
@@ -152,7 +152,7 @@ def _pairs(job: JobRecords, steps: Steps, alike: list[Flow]) -> list[Flow]:
     last = last_steps(rows)
     for row in rows:
         blocked[row.rank, row.peer] += row.seconds / last[row.writer]  # type: ignore[assignment]
-    directions: dict[tuple[int, int], list[Flow]] = defaultdict(list)
+    directions: dict[tuple[int, int], list[LinkTraffic]] = defaultdict(list)
     for flow in alike:
         directions[min(flow.source, flow.target), max(flow.source, flow.target)].append(flow)
     found = []
@@ -162,11 +162,11 @@ def _pairs(job: JobRecords, steps: Steps, alike: list[Flow]) -> list[Flow]:
         sides = blocked[one, other] - max(late, 0.0), blocked[other, one] - max(-late, 0.0)
         seconds = max(*sides, *(flow.seconds for flow in both))
         size = sum(flow.message_bytes for flow in both)
-        found.append(Flow(one, other, both[0].size_class, messages, size, seconds / messages))
+        found.append(LinkTraffic(one, other, both[0].size_class, messages, size, seconds / messages))
     return found
 
 
-def _outliers(cells: list[Flow]) -> list[Flow]:
+def _outliers(cells: list[LinkTraffic]) -> list[LinkTraffic]:
     """Return the flows of which a message takes a multiple of what it takes where it is fast; not more than all but a quarter."""
     delays = np.array([_comparable(flow) for flow in cells])
     fast = float(np.sort(delays)[(len(delays) - 1) // 4])
@@ -175,7 +175,7 @@ def _outliers(cells: list[Flow]) -> list[Flow]:
     return [flow for flow in high if _comparable(flow) >= threshold("slow_link_ratio") * usual]
 
 
-def _over(slow: list[Flow], *, alike: list[Flow]) -> float:
+def _over(slow: list[LinkTraffic], *, alike: list[LinkTraffic]) -> float:
     """Return the seconds per step by which slow flows exceed the others, of the rank that they cost the most; zero of none."""
     usual = _usual([flow for flow in alike if flow not in slow])
     over: Counter[int] = Counter()
@@ -185,12 +185,12 @@ def _over(slow: list[Flow], *, alike: list[Flow]) -> float:
     return float(max(over.values(), default=0.0))
 
 
-def _usual(cells: list[Flow]) -> float:
+def _usual(cells: list[LinkTraffic]) -> float:
     """Return the mean delay of these flows, in the unit of `_comparable`; not zero, so that it can be divided by."""
     return max(float(np.mean([_comparable(flow) for flow in cells])), 1e-15) if cells else 1e-15
 
 
-def _alike(found: list[Flow]) -> list[Flow]:
+def _alike(found: list[LinkTraffic]) -> list[LinkTraffic]:
     """Return the flows of the size class that moves most."""
     by_class: dict[str, float] = defaultdict(float)
     for flow in found:
@@ -201,12 +201,12 @@ def _alike(found: list[Flow]) -> list[Flow]:
     return [flow for flow in found if flow.size_class == largest]
 
 
-def _comparable(flow: Flow) -> float:
+def _comparable(flow: LinkTraffic) -> float:
     """Return the delay of a message, and of one that is large enough for its size to matter the delay of a byte."""
     return flow.delay_seconds / flow.message_bytes if flow.message_bytes > 64 << 10 else flow.delay_seconds
 
 
-def _named(high: list[Flow]) -> tuple[str, list[int]]:
+def _named(high: list[LinkTraffic]) -> tuple[str, list[int]]:
     pairs = {frozenset((flow.source, flow.target)) for flow in high}
     if len(pairs) == 1:
         source, target = high[0].source, high[0].target

@@ -35,7 +35,7 @@ _GPM = "of its GPU (GPM, on Hopper and later, or a dcgm-exporter with profiling 
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class UtilisationVerdict:
     """Candidates, and for each class and rank that was not measured the missing signal."""
 
     candidates: list[Candidate] = field(default_factory=list)
@@ -46,13 +46,13 @@ Judge = Callable[[RankGpu, float, float], Waste | str]
 """Takes a rank's GPU, its share of computing and the part of it lost to low clocks; returns the waste, or the missing signal."""
 
 
-def candidates(steps: Steps, left: Matrix, gpus: list[RankGpu], slowed: Mapping[int, Throttled]) -> Use:
+def candidates(steps: Steps, left: Matrix, gpus: list[RankGpu], slowed: Mapping[int, Throttled]) -> UtilisationVerdict:
     """Return what the steps lose by using their devices badly.
 
     Args:
         left: computing that the ranks have in common and that is lost to nothing else, shape (K,).
     """
-    use = Use()
+    use = UtilisationVerdict()
     latest = sum(steps.own.values(), np.zeros_like(steps.wall)).argmax(axis=1)
     judges: tuple[tuple[str, Judge], ...] = (
         ("memory_thrash", lambda gpu, *_: thrashing(gpu, alone=steps.world_size == 1)),

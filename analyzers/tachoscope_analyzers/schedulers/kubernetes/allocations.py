@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tachoscope_analyzers.schedulers.common.allocation import Allocation, State
-from tachoscope_analyzers.schedulers.kubernetes.observation import Mark, Observation
+from tachoscope_analyzers.schedulers.kubernetes.observation import Milestone, Observation
 from tachoscope_analyzers.schedulers.kubernetes.pods import Pod
 
 _NO_CAUSES = {"completed", "running", "pending", "unknown"}
@@ -56,7 +56,7 @@ def allocations(name: str, *, submitted: float | None, told: Sequence[Observatio
     return found
 
 
-def _between_generations(pods: Sequence[Pod], marks: Sequence[Mark]) -> list[Mark]:
+def _between_generations(pods: Sequence[Pod], marks: Sequence[Milestone]) -> list[Milestone]:
     """Return a stop between each two generations of the gang, where no controller reports one."""
     found = []
     generations = _generations(pods)
@@ -64,7 +64,7 @@ def _between_generations(pods: Sequence[Pod], marks: Sequence[Mark]) -> list[Mar
         since, until = min(pod.created for pod in old), min(pod.created for pod in new)
         if not any(one.what == "stopped" and since < one.time <= until for one in marks):
             ends = [pod.ended for pod in old if pod.ended is not None]
-            found.append(Mark(time=min(max(ends, default=until), until), what="stopped"))
+            found.append(Milestone(time=min(max(ends, default=until), until), what="stopped"))
     return found
 
 
@@ -90,9 +90,9 @@ def _generations(pods: Sequence[Pod]) -> list[list[Pod]]:
     return found
 
 
-def _distinct(stops: Sequence[Mark], begins: Sequence[float]) -> list[Mark]:
+def _distinct(stops: Sequence[Milestone], begins: Sequence[float]) -> list[Milestone]:
     """Return the stops, those put together between which nothing began: several objects report the same one."""
-    found: list[Mark] = []
+    found: list[Milestone] = []
     for stop in sorted(stops, key=lambda one: one.time):
         if found and not any(found[-1].time <= time < stop.time for time in begins):
             told = min((found[-1], stop), key=lambda one: _SPECIFIC.index(one.state))
@@ -102,13 +102,13 @@ def _distinct(stops: Sequence[Mark], begins: Sequence[float]) -> list[Mark]:
     return found
 
 
-def _window(time: float, stops: Sequence[Mark], count: int) -> int:
+def _window(time: float, stops: Sequence[Milestone], count: int) -> int:
     # Times are whole seconds: what stands at the second of a stop came after it, unless nothing comes after.
     return min(sum(stop.time <= time for stop in stops), count - 1)
 
 
 def _allocation(
-    base: Allocation, pods: Sequence[Pod], marks: Sequence[Mark], stop: Mark | None, told: Sequence[Observation]
+    base: Allocation, pods: Sequence[Pod], marks: Sequence[Milestone], stop: Milestone | None, told: Sequence[Observation]
 ) -> Allocation:
     latest = {pod.place or (pod.name,): pod for pod in sorted(pods, key=lambda pod: pod.created)}
     gang = max((one.gang for one in told if one.gang), default=None)
@@ -149,7 +149,7 @@ def _started(pods: Sequence[Pod], gang: int | None) -> float | None:
     return sorted(first.values())[needed - 1] if 0 < needed <= len(first) else None
 
 
-def _ended(pods: Sequence[Pod], gang: int | None, stop: Mark | None) -> float | None:
+def _ended(pods: Sequence[Pod], gang: int | None, stop: Milestone | None) -> float | None:
     ends = [pod.ended for pod in pods if pod.ended is not None]
     if ends and len(ends) == len(pods) and len(ends) >= (gang or 1):
         return max(ends)
@@ -157,7 +157,7 @@ def _ended(pods: Sequence[Pod], gang: int | None, stop: Mark | None) -> float | 
 
 
 def _state(
-    pods: Sequence[Pod], stop: Mark | None, told: Sequence[Observation], *, started: float | None, ended: float | None
+    pods: Sequence[Pod], stop: Milestone | None, told: Sequence[Observation], *, started: float | None, ended: float | None
 ) -> tuple[State, str]:
     """Return how it ended or stands, and why; the cause is the most specific that controllers and pods tell."""
     if ended is None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tachoscope_analyzers.schedulers.common.untyped import at, text
 from tachoscope_analyzers.schedulers.kubernetes import kueue, objects
-from tachoscope_analyzers.schedulers.kubernetes.observation import Mark, Observation, mark
+from tachoscope_analyzers.schedulers.kubernetes.observation import Milestone, Observation, mark
 
 _EVICTED = "EvictedDueTo"
 # https://github.com/kubernetes-sigs/jobset/blob/main/pkg/constants/constants.go
@@ -40,7 +40,7 @@ def _as_v1(event: dict[str, Any]) -> dict[str, Any]:
 
 def observe(events: Iterable[dict[str, Any]]) -> Observation:
     """Return what the events of a job or of its Workload tell: quota reserved, evicted, restarted."""
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[Milestone, ...] = ()
     for event in events:
         reason = text(event.get("reason"))
         words = f"{reason}: {text(event.get('message'))}"

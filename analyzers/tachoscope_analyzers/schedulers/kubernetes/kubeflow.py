@@ -10,7 +10,7 @@ from typing import Any
 from tachoscope_analyzers.schedulers.common.allocation import State
 from tachoscope_analyzers.schedulers.common.untyped import at, mapping
 from tachoscope_analyzers.schedulers.kubernetes import objects
-from tachoscope_analyzers.schedulers.kubernetes.observation import Mark, Observation, mark
+from tachoscope_analyzers.schedulers.kubernetes.observation import Milestone, Observation, mark
 
 _PYTORCHJOB_ENDS: tuple[tuple[str, State], ...] = (("Restarting", "failed"), ("Succeeded", "completed"), ("Failed", "failed"))
 _TRAINJOB_ENDS: tuple[tuple[str, State], ...] = (("Complete", "completed"), ("Failed", "failed"))
@@ -57,8 +57,8 @@ def trainjob(job: dict[str, Any]) -> Observation:
     )
 
 
-def _ends(found: dict[str, objects.Condition], ends: tuple[tuple[str, State], ...]) -> tuple[Mark, ...]:
-    marks: tuple[Mark, ...] = ()
+def _ends(found: dict[str, objects.Condition], ends: tuple[tuple[str, State], ...]) -> tuple[Milestone, ...]:
+    marks: tuple[Milestone, ...] = ()
     for end, state in ends:
         if end in found and found[end].true:
             marks += mark(found[end].time, "stopped", state, found[end].text())

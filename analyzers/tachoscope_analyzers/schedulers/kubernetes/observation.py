@@ -9,7 +9,7 @@ from tachoscope_analyzers.schedulers.common.allocation import State
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class Milestone:
     """One moment of a job's life, in Unix seconds: its quota was granted, all of the gang ran, or it was stopped, and how."""
 
     time: float
@@ -30,7 +30,7 @@ class Observation:
         accelerators, device: that it asks for in all.
     """
 
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[Milestone, ...] = ()
     finished: bool = False
     gang: int | None = None
     restarts: int = 0
@@ -42,6 +42,6 @@ class Observation:
 
 def mark(
     time: float | None, what: Literal["eligible", "started", "stopped"], state: State = "unknown", reason: str = ""
-) -> tuple[Mark, ...]:
+) -> tuple[Milestone, ...]:
     """Return the mark, or none where its time is not known."""
-    return () if time is None else (Mark(time=time, what=what, state=state, reason=reason),)
+    return () if time is None else (Milestone(time=time, what=what, state=state, reason=reason),)

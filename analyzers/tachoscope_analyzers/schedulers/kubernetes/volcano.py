@@ -7,7 +7,7 @@ from typing import Any
 from tachoscope_analyzers.schedulers.common.allocation import State
 from tachoscope_analyzers.schedulers.common.untyped import at, items, text
 from tachoscope_analyzers.schedulers.kubernetes import objects
-from tachoscope_analyzers.schedulers.kubernetes.observation import Mark, Observation, mark
+from tachoscope_analyzers.schedulers.kubernetes.observation import Milestone, Observation, mark
 
 _ENDS: dict[str, State] = {
     "Restarting": "failed",
@@ -30,7 +30,7 @@ def observe(job: dict[str, Any]) -> Observation:
     phases = items(job, "status", "conditions")
     history = [(text(at(one, "status")), objects.seconds(at(one, "lastTransitionTime"))) for one in phases]
     last = (now, objects.seconds(at(job, "status", "state", "lastTransitionTime")))
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[Milestone, ...] = ()
     for phase, time in [*history, *([last] if last not in history else [])]:
         if phase == "Running":
             marks += mark(time, "started")

@@ -47,7 +47,7 @@ _SEVERITY: tuple[State, ...] = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class SacctRow:
     """One job record of Slurm, as both outputs of `sacct` give it. Times are Unix seconds, None: not known.
 
     Attributes:
@@ -80,7 +80,7 @@ def gpus(resources: Mapping[str, int]) -> tuple[int, str]:
     return max(resources.get("gres/gpu", 0), sum(kinds.values())), ",".join(sorted(kinds))
 
 
-def allocations(rows: Iterable[Row], where: str) -> list[Allocation]:
+def allocations(rows: Iterable[SacctRow], where: str) -> list[Allocation]:
     """Return the allocations of each job in the order of time: requeues counted, components of one job put together.
 
     A job that was requeued keeps its number: `sacct` shows its earlier allocations only with `--duplicates`. Without them
@@ -89,7 +89,7 @@ def allocations(rows: Iterable[Row], where: str) -> list[Allocation]:
     Raises:
         TachoscopeError: a node list cannot be read.
     """
-    by_job: dict[str, dict[int | None, list[Row]]] = defaultdict(lambda: defaultdict(list))
+    by_job: dict[str, dict[int | None, list[SacctRow]]] = defaultdict(lambda: defaultdict(list))
     for row in _newest(rows):
         by_job[row.job][row.component].append(row)
     found: list[Allocation] = []
@@ -100,15 +100,15 @@ def allocations(rows: Iterable[Row], where: str) -> list[Allocation]:
     return sorted(found, key=lambda one: (one.submitted or 0.0, one.name, one.attempt))
 
 
-def _newest(rows: Iterable[Row]) -> list[Row]:
+def _newest(rows: Iterable[SacctRow]) -> list[SacctRow]:
     """Return the rows in the order of time, each once: outputs of different times can report the same allocation."""
-    known: dict[tuple[str, int | None, float | None], dict[float | None, Row]] = defaultdict(dict)
+    known: dict[tuple[str, int | None, float | None], dict[float | None, SacctRow]] = defaultdict(dict)
     for row in sorted(rows, key=lambda row: (row.submitted or 0.0, row.started or 0.0, row.ended or 0.0)):
         known[row.job, row.component, row.submitted][row.started] = row
     return [row for starts in known.values() for start, row in starts.items() if start is not None or len(starts) == 1]
 
 
-def _allocation(row: Row, index: int, where: str) -> Allocation:
+def _allocation(row: SacctRow, index: int, where: str) -> Allocation:
     try:
         nodes = slurm_nodes.expand(row.node_list or "")
     except ValueError as error:

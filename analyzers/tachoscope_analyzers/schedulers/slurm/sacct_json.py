@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from tachoscope_analyzers.schedulers.common.untyped import at, items, text
-from tachoscope_analyzers.schedulers.slurm.allocations import Row, gpus
+from tachoscope_analyzers.schedulers.slurm.allocations import SacctRow, gpus
 from tachoscope_core.errors import TachoscopeError
 
 
-def rows(document: dict[str, Any], where: str) -> list[Row]:
+def rows(document: dict[str, Any], where: str) -> list[SacctRow]:
     """Return the job records of a document.
 
     Raises:
@@ -22,7 +22,7 @@ def rows(document: dict[str, Any], where: str) -> list[Row]:
     return [_row(job, f"{where}: jobs[{index}]") for index, job in enumerate(items(document, "jobs"))]
 
 
-def _row(job: object, where: str) -> Row:
+def _row(job: object, where: str) -> SacctRow:
     times = at(job, "time")
     number = as_integer(at(job, "job_id"))
     if number is None or not isinstance(times, dict) or "submission" not in times:
@@ -32,7 +32,7 @@ def _row(job: object, where: str) -> Row:
     if not accelerators:
         accelerators, device = gpus(_resources(job, "requested"))
     name, component = _name(job, number)
-    return Row(
+    return SacctRow(
         job=name,
         component=component,
         submitted=_time(times, "submission"),

@@ -10,7 +10,7 @@ import csv
 import re
 from datetime import datetime, tzinfo
 
-from tachoscope_analyzers.schedulers.slurm.allocations import Row, gpus
+from tachoscope_analyzers.schedulers.slurm.allocations import SacctRow, gpus
 from tachoscope_core.errors import TachoscopeError
 
 FIELDS = (
@@ -31,7 +31,7 @@ def is_table(content: str) -> bool:
     return {"jobid", "state"} <= names
 
 
-def rows(content: str, where: str, *, zone: tzinfo | None = None) -> list[Row]:
+def rows(content: str, where: str, *, zone: tzinfo | None = None) -> list[SacctRow]:
     """Return the job records; job steps (`123.batch`) are left out.
 
     Args:
@@ -60,7 +60,7 @@ def rows(content: str, where: str, *, zone: tzinfo | None = None) -> list[Row]:
     return found
 
 
-def _row(fields: dict[str, str], where: str, zone: tzinfo | None) -> Row:
+def _row(fields: dict[str, str], where: str, zone: tzinfo | None) -> SacctRow:
     job = _JOB.fullmatch(fields["jobid"].strip())
     if not job:
         raise TachoscopeError(f"{where}: job id {fields['jobid']!r} cannot be read", fix="use --parsable2, which cuts nothing off")
@@ -69,7 +69,7 @@ def _row(fields: dict[str, str], where: str, zone: tzinfo | None) -> Row:
         accelerators, device = gpus(_resources(fields.get("reqtres", "")))
     words = fields["state"].split()
     restarts = fields.get("restarts", "")
-    return Row(
+    return SacctRow(
         job=job["job"],
         component=int(job["component"]) if job["component"] else None,
         submitted=_time(fields, "submit", where, zone),

@@ -50,7 +50,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Lever:
+class CapacityLever:
     """What a change does to the knee, for all replicas together: `what` is changed, and what is assumed of it."""
 
     what: str
@@ -90,7 +90,7 @@ class Capacity:
     limit: str
     knee_point: Point | None
     curve: tuple[Point, ...]
-    levers: tuple[Lever, ...]
+    levers: tuple[CapacityLever, ...]
     admission: Admission | None
     forecast_rate: float | None = None
     forecast_replicas: tuple[int, int] | None = None
@@ -239,7 +239,7 @@ def _limit(engine: Engine, requests: Workload, objectives: Sequence[Objective], 
 
 def _levers(
     engine: Engine, requests: Workload, objectives: Sequence[Objective], found: float, on_step: OnStep
-) -> tuple[Lever, ...]:
+) -> tuple[CapacityLever, ...]:
     """Return what moves the knee, each thing for itself."""
     cost, most, tokens = engine.cost, engine.max_running, engine.max_iteration_tokens
     half, chunk = max(most // 2, 1), max(_SMALL_CHUNK, tokens // 4)
@@ -255,11 +255,11 @@ def _levers(
     levers = []
     for what, other, assumed in changed:
         ratio = knee(other, requests, objectives, _SEEDS[:1]) / here
-        levers.append(Lever(what, found * ratio, ratio, assumed))
+        levers.append(CapacityLever(what, found * ratio, ratio, assumed))
         on_step()
     ratio = 2 * knee(engine, _dealt(requests, 2), objectives, _SEEDS[:1]) / here
     on_step()
-    return (*levers, Lever("two replicas for each", found * ratio, ratio, "requests are dealt out in turn"))
+    return (*levers, CapacityLever("two replicas for each", found * ratio, ratio, "requests are dealt out in turn"))
 
 
 def _dealt(requests: Workload, replicas: int) -> Workload:

@@ -14,8 +14,8 @@ from tachoscope_analyzers.serving.capacity import engine_intervals as intervals_
 from tachoscope_analyzers.serving.capacity import iteration_cost_fit as iteration_cost
 from tachoscope_analyzers.serving.capacity import workload
 from tachoscope_analyzers.serving.capacity.engine_intervals import Intervals
-from tachoscope_analyzers.serving.capacity.engine_simulator import Cost, Counts, Engine, Load, Replayed, Vector, replay
-from tachoscope_analyzers.serving.capacity.iteration_cost_fit import Fit
+from tachoscope_analyzers.serving.capacity.engine_simulator import Counts, Engine, IterationCost, Load, Replayed, Vector, replay
+from tachoscope_analyzers.serving.capacity.iteration_cost_fit import IterationCostFit
 from tachoscope_analyzers.serving.capacity.workload import Workload
 from tachoscope_analyzers.serving.records.traffic import Traffic
 from tachoscope_core.errors import TachoscopeError
@@ -49,7 +49,7 @@ class Model:
     """
 
     engine: Engine
-    draws: tuple[Cost, ...]
+    draws: tuple[IterationCost, ...]
     workload: Workload
     replicas: int
     known_output_tokens: float
@@ -83,7 +83,7 @@ def of_traffic(traffic: Traffic, *, max_running: int | None = None) -> Model:
         raise NotMeasuredError("no request was answered in the recording", fix=RECORD)
     engine, measured, assumed = _limits(traffic, max_running)
 
-    def replayed(cost: Cost, times: int = iteration_cost.REPLAYS) -> list[Intervals]:
+    def replayed(cost: IterationCost, times: int = iteration_cost.REPLAYS) -> list[Intervals]:
         done = ((load, replay(load, replace(engine, cost=cost))) for load in loads[:times])
         return [intervals_module.of_replay(load, one, counted) for load, one in done]
 
@@ -229,7 +229,7 @@ def _engine(
         assumed.append("the KV cache is never full: its size is not recorded")
     budget = max(MAX_ITERATION_TOKENS, int(largest))
     assumed.append(f"an iteration has at most {budget} tokens, prompts are computed in the order of arrival")
-    return Engine(Cost(0.0, 0.0, 0.0), max_running, budget, kv_cache_tokens), tuple(measured), tuple(assumed)
+    return Engine(IterationCost(0.0, 0.0, 0.0), max_running, budget, kv_cache_tokens), tuple(measured), tuple(assumed)
 
 
 def _front_seconds(traffic: Traffic, again: Sequence[Replayed], seconds: float) -> float | None:
@@ -260,7 +260,7 @@ def _checks(counted: Intervals, again: Sequence[Intervals]) -> dict[str, tuple[f
     return {name: (means([counted], part), means(again, part)) for name, part in (("inter token", "gap"), ("prefill", "prefill"))}
 
 
-def _cost_words(fit: Fit) -> str:
+def _cost_words(fit: IterationCostFit) -> str:
     cost = fit.cost
     return (
         f"an iteration takes {cost.base_seconds * 1e3:.2f} ms, and {cost.prompt_token_seconds * 1e6:.0f} µs for each prompt token, "

@@ -20,7 +20,7 @@ Counts = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class IterationCost:
     """What an iteration takes: `base` and a time for each prompt token computed and each output token made, in seconds."""
 
     base_seconds: float
@@ -39,7 +39,7 @@ class Engine:
         front_seconds: what a request spends outside of the engine before its first token: HTTP, tokenizer, the way back.
     """
 
-    cost: Cost
+    cost: IterationCost
     max_running: int
     max_iteration_tokens: int = 2048
     kv_cache_tokens: float = 0.0

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tachoscope_analyzers.serving.capacity.engine_intervals import Intervals
-from tachoscope_analyzers.serving.capacity.engine_simulator import Cost, Vector
+from tachoscope_analyzers.serving.capacity.engine_simulator import IterationCost, Vector
 from tachoscope_analyzers.serving.records.non_negative_least_squares import non_negative
 
 MIN_INTERVALS = 8
@@ -34,12 +34,12 @@ _SMALL = np.array([1e-3, 1e-5, 1e-2])
 _INSIDE = (0.1, 0.9)
 _ALIKE, _MOSTLY = 0.8, 0.9
 
-Replays = Callable[[Cost, int], Sequence[Intervals]]
+Replays = Callable[[IterationCost, int], Sequence[Intervals]]
 """Replays the recorded traffic at a cost, so many times with other draws of what is not recorded; what would be counted of each."""
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
+class IterationCostFit:
     """What was found.
 
     Attributes:
@@ -47,12 +47,12 @@ class Fit:
         output_tokens: in an iteration, mean of the busiest tenth of the intervals: the cost is known up to there.
     """
 
-    cost: Cost
-    draws: tuple[Cost, ...]
+    cost: IterationCost
+    draws: tuple[IterationCost, ...]
     output_tokens: float
 
 
-def fitted(intervals: Intervals, seed: int = 0) -> Fit:
+def fitted(intervals: Intervals, seed: int = 0) -> IterationCostFit:
     """Return the costs that explain best how long an interval's iterations took, as they stand.
 
     Raises:
@@ -68,10 +68,10 @@ def fitted(intervals: Intervals, seed: int = 0) -> Fit:
     for _ in range(_RESAMPLES):
         chosen = randomly.integers(0, len(rows), len(rows))
         draws.append(_cost(_solved(rows[chosen], times[chosen], weights[chosen])))
-    return Fit(_cost(_solved(rows, times, weights)), tuple(draws), _busiest(intervals))
+    return IterationCostFit(_cost(_solved(rows, times, weights)), tuple(draws), _busiest(intervals))
 
 
-def matched(intervals: Intervals, replays: Replays, seed: int = 0) -> Fit:
+def matched(intervals: Intervals, replays: Replays, seed: int = 0) -> IterationCostFit:
     """Return the costs at which the replayed traffic looks as the recorded.
 
     Raises:
@@ -98,7 +98,7 @@ def matched(intervals: Intervals, replays: Replays, seed: int = 0) -> Fit:
         guess = guess + np.clip(np.linalg.solve(curvature, pull), -0.5, 0.5)
     randomly = np.random.default_rng(seed)
     draws = randomly.multivariate_normal(guess, np.linalg.inv(curvature), _RESAMPLES)
-    return Fit(_cost(np.exp(guess)), tuple(_cost(np.exp(draw)) for draw in draws), _busiest(intervals))
+    return IterationCostFit(_cost(np.exp(guess)), tuple(_cost(np.exp(draw)) for draw in draws), _busiest(intervals))
 
 
 def _seen(guess: Vector, replays: Replays, probes: Vector | None, times: int) -> tuple[Vector, Vector]:
@@ -198,5 +198,5 @@ def _busiest(intervals: Intervals) -> float:
     return float(np.quantile(intervals.output_tokens[good] / intervals.iterations[good], _INSIDE[1]))
 
 
-def _cost(values: Vector) -> Cost:
-    return Cost(*(float(value) for value in values))
+def _cost(values: Vector) -> IterationCost:
+    return IterationCost(*(float(value) for value in values))

@@ -7,12 +7,12 @@ import math
 import numpy as np
 
 from tachoscope_analyzers.findings.make import Candidate
-from tachoscope_analyzers.serving.classes.states import Spent, starts
+from tachoscope_analyzers.serving.classes.states import SecondsByState, starts
 from tachoscope_analyzers.serving.records.traffic import Traffic
 from tachoscope_core.report.report import Evidence
 
 
-def candidates(traffic: Traffic, spent: Spent, *, of_requests: bool) -> list[Candidate]:
+def candidates(traffic: Traffic, spent: SecondsByState, *, of_requests: bool) -> list[Candidate]:
     """Return the time lost to starts; none where nobody asked for anything, before or after.
 
     Args:

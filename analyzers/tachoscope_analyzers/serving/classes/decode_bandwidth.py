@@ -6,12 +6,12 @@ import numpy as np
 
 from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.findings.make import Candidate
-from tachoscope_analyzers.serving.classes.states import Spent
+from tachoscope_analyzers.serving.classes.states import SecondsByState
 from tachoscope_analyzers.serving.records.traffic import Traffic
 from tachoscope_core.report.report import Evidence
 
 
-def candidates(traffic: Traffic, spent: Spent, peak_bytes_per_second: float) -> list[Candidate]:
+def candidates(traffic: Traffic, spent: SecondsByState, peak_bytes_per_second: float) -> list[Candidate]:
     """Return decoding as bound by memory bandwidth, if the server counts the bytes and they come near to the peak.
 
     Args:

@@ -24,7 +24,7 @@ _FEW_PROMPTS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class IterationModel:
     """Seconds of an iteration = base + by_request x decoding requests + by_prompt_token x prompt tokens, none of them negative.
 
     Attributes:
@@ -41,7 +41,7 @@ class Pace:
     weights: Vector
 
 
-def pace(traffic: Traffic, *, without: npt.NDArray[np.bool_]) -> Pace | None:
+def pace(traffic: Traffic, *, without: npt.NDArray[np.bool_]) -> IterationModel | None:
     """Return the fit over the intervals but those in `without`.
 
     None where the server says too little, too little happened, or no interval had few prompts, to be compared with the others.
@@ -65,7 +65,7 @@ def pace(traffic: Traffic, *, without: npt.NDArray[np.bool_]) -> Pace | None:
     low = float(np.quantile(resampled[:, 2], 0.05))
     if _explained(columns, times, weights[used]) < threshold("interference_explained_ratio"):
         low = 0.0
-    return Pace(base, by_request, by_prompt_token, low, prompt, weights)
+    return IterationModel(base, by_request, by_prompt_token, low, prompt, weights)
 
 
 def _lengths(traffic: Traffic, iterations: Vector) -> Vector:

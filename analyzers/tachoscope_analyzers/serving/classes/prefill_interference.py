@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from tachoscope_analyzers.findings.make import Candidate
-from tachoscope_analyzers.serving.classes.iteration_cost import Pace, pace
-from tachoscope_analyzers.serving.classes.states import Spent
+from tachoscope_analyzers.serving.classes.iteration_cost import IterationModel, pace
+from tachoscope_analyzers.serving.classes.states import SecondsByState
 from tachoscope_analyzers.serving.records.traffic import Traffic
 from tachoscope_core.report.report import Evidence
 from tachoscope_core.servers.histogram_quantiles import quantile
@@ -15,12 +15,12 @@ _STALL = 4.0
 """Times between tokens that are so many times the usual are stalls; undisturbed, the slowest take two to three times as long."""
 
 
-def fitted_pace(traffic: Traffic, spent: Spent) -> Pace | None:
+def fitted_pace(traffic: Traffic, spent: SecondsByState) -> IterationModel | None:
     """Return what iterations cost, from the intervals without a start or a preemption; None where that cannot be determined."""
     return pace(traffic, without=spent.away | (traffic.counters.get("preemptions_total", np.zeros_like(traffic.seconds)) > 0))
 
 
-def candidates(traffic: Traffic, spent: Spent, fitted: Pace | None) -> list[Candidate]:
+def candidates(traffic: Traffic, spent: SecondsByState, fitted: IterationModel | None) -> list[Candidate]:
     """Return what decoding lost to prompts; none where resampling says that it might be nothing.
 
     That is the fitted cost, or the stalls themselves where they are more: prompts hit single iterations, and the mean over an
@@ -36,7 +36,7 @@ def candidates(traffic: Traffic, spent: Spent, fitted: Pace | None) -> list[Cand
     return [Candidate("prefill_interference", lost, "all", _evidence(traffic, fitted), certainty=certainty)]
 
 
-def _stalled_seconds(traffic: Traffic, fitted: Pace) -> float:
+def _stalled_seconds(traffic: Traffic, fitted: IterationModel) -> float:
     """Return by how much the times between tokens that are several times the usual exceed it, by the buckets that they are in."""
     buckets = traffic.totals["inter_token_seconds"]
     weights = fitted.weights / max(float(fitted.weights.sum()), 1e-12)
@@ -48,7 +48,7 @@ def _stalled_seconds(traffic: Traffic, fitted: Pace) -> float:
     return found
 
 
-def _evidence(traffic: Traffic, fitted: Pace) -> list[Evidence]:
+def _evidence(traffic: Traffic, fitted: IterationModel) -> list[Evidence]:
     weights = fitted.weights / max(float(fitted.weights.sum()), 1e-12)
     prompt = float(weights @ fitted.prompt_tokens)
     count = np.maximum(traffic.counts["inter_token_seconds"], 1.0)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.findings.make import Candidate
-from tachoscope_analyzers.serving.classes.states import Spent
+from tachoscope_analyzers.serving.classes.states import SecondsByState
 from tachoscope_analyzers.serving.records.traffic import Traffic, Vector
 from tachoscope_core.report.report import Evidence
 
@@ -21,7 +21,7 @@ _BRIDGED = 2
 """A cache that has room for so few intervals, when a request ended, is still one that is full."""
 
 
-def candidates(traffic: Traffic, spent: Spent) -> list[Candidate]:
+def candidates(traffic: Traffic, spent: SecondsByState) -> list[Candidate]:
     """Return what was lost to each; a queue whose requests wait for less than anybody notices is none."""
     full = _full(traffic)
     queued = spent.requests["queued"]

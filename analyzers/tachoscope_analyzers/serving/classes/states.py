@@ -20,7 +20,7 @@ _SAMPLING_ERRORS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class SecondsByState:
     """Request-seconds and engine-seconds of each interval by state, shape (K,) each.
 
     Attributes:
@@ -53,10 +53,10 @@ def _ledger(unit: str, parts: dict[str, Vector]) -> Ledger:
     return Ledger(unit=unit, wall_seconds=sum(kept.values()), states=kept)  # type: ignore[arg-type]
 
 
-def spent(traffic: Traffic) -> Spent:
+def spent(traffic: Traffic) -> SecondsByState:
     """Return where the time went."""
     away = _away(traffic)
-    return Spent(_recorded_states(traffic, away) or _requests(traffic, away), _engines(traffic, away), away)
+    return SecondsByState(_recorded_states(traffic, away) or _requests(traffic, away), _engines(traffic, away), away)
 
 
 def _recorded_states(traffic: Traffic, away: npt.NDArray[np.bool_]) -> dict[str, Vector]:

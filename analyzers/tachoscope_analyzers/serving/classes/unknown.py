@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tachoscope_analyzers.findings.make import Candidate
-from tachoscope_analyzers.serving.classes.states import Spent
+from tachoscope_analyzers.serving.classes.states import SecondsByState
 from tachoscope_analyzers.serving.records.traffic import Traffic
 from tachoscope_core.report.report import Evidence
 
@@ -13,7 +13,7 @@ _LOOK = "look at the front end (CPU of the API server's process, tokeniser), the
 _GONE = "see whether the process lives, what its log ends with, and whether its metrics page answers from the machine itself"
 
 
-def candidates(traffic: Traffic, spent: Spent) -> list[Candidate]:
+def candidates(traffic: Traffic, spent: SecondsByState) -> list[Candidate]:
     """Return the time of requests that is in no phase: before and after the engine, or in an engine that gives no tokens."""
     lost = spent.requests["unexplained"]
     if not lost.any():
@@ -36,7 +36,7 @@ def candidates(traffic: Traffic, spent: Spent) -> list[Candidate]:
     return [Candidate("unknown", lost, "all", evidence, certainty=0.8, action=_LOOK)]
 
 
-def candidates(traffic: Traffic, spent: Spent) -> list[Candidate]:
+def no_answer(traffic: Traffic, spent: SecondsByState) -> list[Candidate]:
     """Return the time in which the server did not answer and was not started again."""
     lost = spent.engines["unexplained"]
     if not lost.any() or not traffic.faults:

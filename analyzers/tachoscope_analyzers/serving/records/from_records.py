@@ -120,7 +120,7 @@ def traffic_of(job: JobRecords, side: Side = "server", *, now: float | None = No
     )
 
 
-def _started(found: Sequence[process_module.Process], at: float) -> float:
+def _started(found: Sequence[process_module.ServerProcess], at: float) -> float:
     """Return when the oldest process that was there at that time was started: a second worker is not a restart."""
     return min((process.began for process in found if process.began <= at <= process.last), default=0.0)
 

@@ -16,7 +16,7 @@ Span = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
+class ServerProcess:
     """One process that answers requests. Times are Unix seconds.
 
     Attributes:
@@ -70,7 +70,7 @@ def engine_losses(job: JobRecords) -> dict[str, float]:
     return found
 
 
-def processes(job: JobRecords) -> list[Process]:
+def processes(job: JobRecords) -> list[ServerProcess]:
     """Return the processes that answer requests in the order in which they were started.
 
     Where none says that it does, those that work on requests. A process is ready with its first request, since a server takes none
@@ -93,7 +93,7 @@ def processes(job: JobRecords) -> list[Process]:
         began = start.process_time if start is not None and 0.0 < start.process_time <= first else first
         asked = min((row.time - row.wall_seconds for row in requests[writer]), default=first)
         left = end.in_flight if end is not None else _left(beats.get(writer), requests[writer])
-        found.append(Process(writer, began, max(first, asked - patience), last, end is not None, left))
+        found.append(ServerProcess(writer, began, max(first, asked - patience), last, end is not None, left))
     return sorted(found, key=lambda process: (process.began, process.writer))
 
 
@@ -127,7 +127,7 @@ def _left(beat: records.Heartbeat | None, requests: Iterable[records.RequestDone
     return max(0, said - sum(was_in_flight(row, beat.time) for row in requests)) if beat is not None and said else 0
 
 
-def cut(job: JobRecords, found: list[Process], *, now: float | None = None) -> int:
+def cut(job: JobRecords, found: list[ServerProcess], *, now: float | None = None) -> int:
     """Return how many requests broke off because their process ended.
 
     Args:
@@ -147,13 +147,13 @@ def cut(job: JobRecords, found: list[Process], *, now: float | None = None) -> i
     )
 
 
-def away(job: JobRecords, found: list[Process]) -> list[tuple[Span, str]]:
+def away(job: JobRecords, found: list[ServerProcess]) -> list[tuple[Span, str]]:
     """Return the spans of time in which nobody could answer, with the reason: no process was there, or all engines were loading.
 
     A process that died idle left no sign of when: its absence counts from the start of the next one.
     """
     spans: list[tuple[Span, str]] = []
-    before: Process | None = None
+    before: ServerProcess | None = None
     for process in sorted(found, key=lambda process: process.ready):
         if before is not None:
             gone = before.last if before.ended or before.in_flight else max(before.last, process.began)

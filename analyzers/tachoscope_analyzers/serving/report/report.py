@@ -14,9 +14,9 @@ from tachoscope_analyzers.serving.classes import cold_start as start
 from tachoscope_analyzers.serving.classes import decode_bandwidth as bandwidth
 from tachoscope_analyzers.serving.classes import prefill_interference as interference
 from tachoscope_analyzers.serving.classes import queue_and_kv_waiting as waiting
-from tachoscope_analyzers.serving.classes import unknown as rest
-from tachoscope_analyzers.serving.classes.iteration_cost import Pace
-from tachoscope_analyzers.serving.classes.states import Spent, spent
+from tachoscope_analyzers.serving.classes import unknown
+from tachoscope_analyzers.serving.classes.iteration_cost import IterationModel
+from tachoscope_analyzers.serving.classes.states import SecondsByState, spent
 from tachoscope_analyzers.serving.records.traffic import Traffic, Vector
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report.report import Finding, NotMeasured, QualityNote, Report, Source, StepSeconds, Window
@@ -83,16 +83,18 @@ def served(traffic: Traffic) -> float:
     return traffic.count("request_seconds") or sum(traffic.outcomes.values())
 
 
-def _findings(traffic: Traffic, books: Spent, fitted: Pace | None, peak: float, requests: float) -> list[Finding]:
+def _findings(
+    traffic: Traffic, books: SecondsByState, fitted: IterationModel | None, peak: float, requests: float
+) -> list[Finding]:
     window = f"{traffic.wall_seconds:.0f} s"
     of_requests: list[Candidate] = [
         *waiting.candidates(traffic, books),
         *interference.candidates(traffic, books, fitted),
         *bandwidth.candidates(traffic, books, peak),
         *start.candidates(traffic, books, of_requests=True),
-        *rest.candidates(traffic, books),
+        *unknown.candidates(traffic, books),
     ]
-    of_engines = [*start.candidates(traffic, books, of_requests=False), *rest.candidates(traffic, books)]
+    of_engines = [*start.candidates(traffic, books, of_requests=False), *unknown.no_answer(traffic, books)]
     found = [
         *_judged(of_requests, books.request_seconds, "time of requests", window, requests),
         *_judged(of_engines, books.engine_seconds, "time of engines", window, requests),
@@ -120,7 +122,7 @@ def _request_seconds(traffic: Traffic, total: float, requests: float) -> StepSec
     return StepSeconds(mean=mean, p50=p50, p95=p95, p99=p99)
 
 
-def _not_measured(traffic: Traffic, fitted: Pace | None, peak: float) -> list[NotMeasured]:
+def _not_measured(traffic: Traffic, fitted: IterationModel | None, peak: float) -> list[NotMeasured]:
     """Return the classes of inference of which the server does not say enough. Those of training do not apply."""
     said = {*traffic.gauges, *traffic.counters, *traffic.sums}
     needs = {

@@ -13,11 +13,11 @@ from tachoscope_analyzers.trace.analyses import data_quality as quality
 from tachoscope_analyzers.trace.analyses import launches, memory, operator_tree, roofline
 from tachoscope_analyzers.trace.device_time import breakdown, idle, kernels
 from tachoscope_analyzers.trace.device_time import ledger as states
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.graph import critical_path
 from tachoscope_core.errors import TachoscopeError
 
-_TABLES: tuple[tuple[str, Callable[[View], pd.DataFrame]], ...] = (
+_TABLES: tuple[tuple[str, Callable[[TraceView], pd.DataFrame]], ...] = (
     ("quality", quality.quality),
     ("steps", states.step_states),
     ("breakdown", breakdown.breakdown),
@@ -41,7 +41,7 @@ _TABLES: tuple[tuple[str, Callable[[View], pd.DataFrame]], ...] = (
 )
 
 
-def tables(view: View) -> Iterator[tuple[str, pd.DataFrame]]:
+def tables(view: TraceView) -> Iterator[tuple[str, pd.DataFrame]]:
     """Yield the name and content of every table, one at a time."""
     for name, make in _TABLES:
         yield name, make(view)
@@ -57,7 +57,7 @@ def tables(view: View) -> Iterator[tuple[str, pd.DataFrame]]:
     yield "critical_path_by_name", critical_path.by_name(path)
 
 
-def write_tables(view: View, folder: Path) -> None:
+def write_tables(view: TraceView, folder: Path) -> None:
     """Write every table of a trace into a folder.
 
     Raises:

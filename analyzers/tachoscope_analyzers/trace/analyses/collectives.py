@@ -17,7 +17,7 @@ from tachoscope_analyzers.trace.events.host_collectives import backend_annotatio
 from tachoscope_analyzers.trace.events.intervals import Intervals
 from tachoscope_analyzers.trace.events.kernel_names import COMMUNICATION
 from tachoscope_analyzers.trace.events.launch_links import Rows
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 
 Array = npt.NDArray[Any]
 
@@ -43,7 +43,7 @@ class Collectives:
         return sum(one.total for one in self.exposed)
 
 
-def collectives(view: View) -> Collectives:
+def collectives(view: TraceView) -> Collectives:
     """Return the collectives of a trace.
 
     Each kernel that communicates is one row, so the durations of rows on the device sum to the kernels' total. Columns of `each`:
@@ -89,7 +89,7 @@ def _by_group(table: pd.DataFrame, computing: Computing) -> pd.DataFrame:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _CollectiveColumns:
     """Collectives on the way to their table, shape (C,).
 
     Attributes:
@@ -107,14 +107,14 @@ class _Found:
     stream: Rows
 
 
-def _on_device(view: View, communicating: npt.NDArray[np.bool_]) -> pd.DataFrame:
+def _on_device(view: TraceView, communicating: npt.NDArray[np.bool_]) -> pd.DataFrame:
     trace, work = view.trace, view.work
     rows, launch = work.row[communicating], work.launch[communicating]
     named = backend_annotations(trace).rows
     annotation = np.full(len(rows), -1, dtype=np.int64)
     for level in reversed(levels_above(launch, view.operator_of)):
         annotation = np.where(np.isin(level, named), level, annotation)
-    found = _Found(
+    found = _CollectiveColumns(
         rows=rows,
         annotation=annotation,
         arguments=Arguments(trace, rows, launch, view.operator_of),
@@ -128,12 +128,12 @@ def _on_device(view: View, communicating: npt.NDArray[np.bool_]) -> pd.DataFrame
     return _table(view, found)
 
 
-def _on_host(view: View, launches: Rows) -> pd.DataFrame:
+def _on_host(view: TraceView, launches: Rows) -> pd.DataFrame:
     trace = view.trace
     host = host_collectives(trace, view.operator_of, launches)
     rows = host.rows
     nowhere = np.full(len(rows), -1, dtype=np.int64)
-    found = _Found(
+    found = _CollectiveColumns(
         rows=rows,
         annotation=rows,
         arguments=Arguments(trace, rows, rows, view.operator_of),
@@ -147,7 +147,7 @@ def _on_host(view: View, launches: Rows) -> pd.DataFrame:
     return _table(view, found)
 
 
-def _table(view: View, found: _Found) -> pd.DataFrame:
+def _table(view: TraceView, found: _CollectiveColumns) -> pd.DataFrame:
     steps, arguments = view.steps, found.arguments
     kinds = _kinds(view, found.rows, arguments, found.annotation)
     sizes = message_bytes(view.trace, arguments, kinds, found.annotation)
@@ -175,7 +175,7 @@ def _table(view: View, found: _Found) -> pd.DataFrame:
     )
 
 
-def _kinds(view: View, rows: Rows, arguments: Arguments, annotation: Rows) -> Array:
+def _kinds(view: TraceView, rows: Rows, arguments: Arguments, annotation: Rows) -> Array:
     """Return the kind of each: by its arguments, else by the annotation around its launch, else by its own name."""
     trace = view.trace
     kinds = _mapped(trace.names(rows), lambda name: host_collective(name)[1] or collective_kind(name))

@@ -20,7 +20,7 @@ from tachoscope_analyzers.trace.events.missing_device_work import (
     without_kernel,
 )
 from tachoscope_analyzers.trace.events.steps import window
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.reading.event_kinds import Kind
 from tachoscope_core.report.report import SEVERITY_ORDER, Severity
 
@@ -55,7 +55,7 @@ class Note:
     meaning: str
 
 
-def quality(view: View) -> pd.DataFrame:
+def quality(view: TraceView) -> pd.DataFrame:
     """Return what is wrong with a trace, the gravest first; empty for one without fault.
 
     Columns: what, value, unit, severity (critical: figures of the whole are not to be trusted; warning: some figures are not;
@@ -66,7 +66,7 @@ def quality(view: View) -> pd.DataFrame:
     return pd.DataFrame([[getattr(note, column) for column in COLUMNS] for note in notes], columns=COLUMNS)
 
 
-def _file(view: View) -> Iterator[Note]:
+def _file(view: TraceView) -> Iterator[Note]:
     trace = view.trace
     found = trace.meta.quality
     if found.cut:
@@ -90,7 +90,7 @@ def _file(view: View) -> Iterator[Note]:
     yield from _devices(view)
 
 
-def _devices(view: View) -> Iterator[Note]:
+def _devices(view: TraceView) -> Iterator[Note]:
     launches, lost = len(kernel_launches(view)), len(without_kernel(view))
     cut = view.trace.meta.quality.cut
     not_to_be_had = "how busy the device was is not known; goodput, ledger and verdicts of the device are not to be had"
@@ -110,7 +110,7 @@ def _devices(view: View) -> Iterator[Note]:
         yield Note("no_device_events", 0, "events", "warning" if cut else "info", meaning)
 
 
-def _steps(view: View) -> Iterator[Note]:
+def _steps(view: TraceView) -> Iterator[Note]:
     steps = view.steps
     if not len(steps):
         return
@@ -131,7 +131,7 @@ def _steps(view: View) -> Iterator[Note]:
     yield from _steps_without_work(view)
 
 
-def _steps_without_work(view: View) -> Iterator[Note]:
+def _steps_without_work(view: TraceView) -> Iterator[Note]:
     work, steps = view.work, view.device_steps
     if not len(work):
         return
@@ -151,7 +151,7 @@ def _steps_without_work(view: View) -> Iterator[Note]:
         yield Note("device_seen_for_a_part", seen, "percent", "critical", meaning)
 
 
-def _links(view: View) -> Iterator[Note]:
+def _links(view: TraceView) -> Iterator[Note]:
     work = view.work
     unlinked = int((work.launch < 0).sum())
     if unlinked:
@@ -174,7 +174,7 @@ def _links(view: View) -> Iterator[Note]:
         yield Note("work_outside_steps", before + after, "events", "info", meaning)
 
 
-def _graphs(view: View) -> Iterator[Note]:
+def _graphs(view: TraceView) -> Iterator[Note]:
     """Profilers may record but some of a graph's replays; a graph of which none has work may be empty."""
     trace, calls = view.trace, runtime_calls(view)
     graphs = calls[is_graph_launch(trace, calls)]
@@ -186,7 +186,7 @@ def _graphs(view: View) -> Iterator[Note]:
         yield Note("graph_launches_without_work", lost, "calls", "warning" if share >= _LOST_PERCENT else "info", meaning)
 
 
-def _merged(view: View) -> Iterator[Note]:
+def _merged(view: TraceView) -> Iterator[Note]:
     several = launching_processes(view.trace, view.work.launch)
     if several > 1:
         meaning = (
@@ -196,7 +196,7 @@ def _merged(view: View) -> Iterator[Note]:
         yield Note("several_processes", several, "processes", "warning", meaning)
 
 
-def _clocks(view: View) -> Iterator[Note]:
+def _clocks(view: TraceView) -> Iterator[Note]:
     trace, work = view.trace, view.work
     linked = work.launch >= 0
     ahead = trace.start[work.launch[linked]] - work.start[linked]
@@ -211,7 +211,7 @@ def _clocks(view: View) -> Iterator[Note]:
     yield Note("clock_disorder", len(wrong), "events", "warning" if share >= _DISORDER_PERCENT else "info", meaning)
 
 
-def _overflow(view: View) -> Iterator[Note]:
+def _overflow(view: TraceView) -> Iterator[Note]:
     trace, work = view.trace, view.work
     if len(work) < 2:
         return
@@ -228,7 +228,7 @@ def _overflow(view: View) -> Iterator[Note]:
         yield Note("overlap_on_one_stream", count, "events", "info", meaning)
 
 
-def _overhead(view: View) -> Iterator[Note]:
+def _overhead(view: TraceView) -> Iterator[Note]:
     trace = view.trace
     rows = np.flatnonzero(trace.kind == Kind.OVERHEAD)
     if not len(rows) or not len(view.steps):

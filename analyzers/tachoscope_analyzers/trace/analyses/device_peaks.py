@@ -35,7 +35,7 @@ class Peaks:
     tflops: tuple[tuple[str, float], ...] = ()
     memory_gb_per_s: float = nan
 
-    def tflops(self, precision: str) -> float:
+    def tflops_of(self, precision: str) -> float:
         """Return the TFLOP/s of a precision, NaN where the vendor states none."""
         return dict(self.tflops).get(precision, nan)
 

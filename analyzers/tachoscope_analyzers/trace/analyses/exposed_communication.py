@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from tachoscope_analyzers.trace.events.intervals import Intervals, covered, difference, union
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.reading.event_kinds import Kind
 from tachoscope_analyzers.trace.reading.exact_time import Nanoseconds
 
@@ -22,7 +22,7 @@ class Computing:
         communicating: which device events are kernels that communicate, shape (D,) in the order of `View.work`.
     """
 
-    def __init__(self, view: View, communicating: npt.NDArray[np.bool_]) -> None:
+    def __init__(self, view: TraceView, communicating: npt.NDArray[np.bool_]) -> None:
         self._view = view
         self._communicating = communicating
         self._known: dict[tuple[str, int], Intervals] = {}

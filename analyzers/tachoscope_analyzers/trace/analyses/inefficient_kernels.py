@@ -10,7 +10,7 @@ import numpy.typing as npt
 from tachoscope_analyzers.stats.arrays import Matrix
 from tachoscope_analyzers.trace.events.kernel_names import COMMUNICATION, precision_of, tensor_cores_of
 from tachoscope_analyzers.trace.events.launch_links import Rows
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.reading.event_kinds import Kind
 from tachoscope_core.report.report import Evidence
 
@@ -26,14 +26,14 @@ _FIRST_WITH_TF32 = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Poor:
+class KernelWaste:
     """Seconds of each step, shape (K,), that the kernels cost beyond what they need; an upper bound, and its evidence."""
 
     seconds: Matrix
     evidence: tuple[Evidence, ...]
 
 
-def underfilled(view: View, device: int, starts: Rows, ends: Rows) -> Poor | str:
+def underfilled(view: TraceView, device: int, starts: Rows, ends: Rows) -> KernelWaste | str:
     """Return what kernels with less than one block per multiprocessor leave unused: their time times the empty share of the device.
 
     Where the trace tells no blocks, it is the missing signal.
@@ -54,10 +54,10 @@ def underfilled(view: View, device: int, starts: Rows, ends: Rows) -> Poor | str
         unit="blocks",
         source=f"{_SOURCE}; the loss is an upper bound, since one block may fill a multiprocessor",
     )
-    return Poor(_by_step(view, lost, starts, ends), (evidence, *_names(view, lost)))
+    return KernelWaste(_by_step(view, lost, starts, ends), (evidence, *_names(view, lost)))
 
 
-def inefficient(view: View, device: int, starts: Rows, ends: Rows) -> Poor | str:
+def inefficient(view: TraceView, device: int, starts: Rows, ends: Rows) -> KernelWaste | str:
     """Return what float32 matrix products would save on tensor cores (TF32).
 
     Where the device is not known to have TF32, or no name of a matrix kernel tells its precision, it is the missing signal.
@@ -84,16 +84,16 @@ def inefficient(view: View, device: int, starts: Rows, ends: Rows) -> Poor | str
         unit="ratio",
         source=f"kernel names; with TF32 they take about 1/{_TF32_GAIN:.0f}",
     )
-    return Poor(_by_step(view, lost, starts, ends), (evidence, *_names(view, lost)))
+    return KernelWaste(_by_step(view, lost, starts, ends), (evidence, *_names(view, lost)))
 
 
-def _kernels(view: View, device: int) -> npt.NDArray[np.bool_]:
+def _kernels(view: TraceView, device: int) -> npt.NDArray[np.bool_]:
     work = view.work
     kernels = (work.device == device) & (work.kind == Kind.KERNEL) & (view.classes != COMMUNICATION)
     return np.asarray(kernels, dtype=bool)
 
 
-def _by_step(view: View, lost: npt.NDArray[np.float64], starts: Rows, ends: Rows) -> Matrix:
+def _by_step(view: TraceView, lost: npt.NDArray[np.float64], starts: Rows, ends: Rows) -> Matrix:
     """Return the sum over the kernels that begin in each step, in seconds."""
     work = view.work
     step = np.searchsorted(starts, work.start, side="right") - 1
@@ -101,7 +101,7 @@ def _by_step(view: View, lost: npt.NDArray[np.float64], starts: Rows, ends: Rows
     return np.bincount(step[inside], weights=lost[inside], minlength=len(starts)) / 1e9
 
 
-def _names(view: View, lost: npt.NDArray[np.float64]) -> tuple[Evidence, ...]:
+def _names(view: TraceView, lost: npt.NDArray[np.float64]) -> tuple[Evidence, ...]:
     """Return the kernels that lose most."""
     codes, place = np.unique(view.trace.events["name"][view.work.row], return_inverse=True)
     if not len(codes) or not lost.any():

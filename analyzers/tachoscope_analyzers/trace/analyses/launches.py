@@ -10,14 +10,14 @@ from tachoscope_analyzers.trace.device_time.kernels import GRAPH_LAUNCH, percent
 from tachoscope_analyzers.trace.events.callers import outermost_operators
 from tachoscope_analyzers.trace.events.intervals import covered, union
 from tachoscope_analyzers.trace.events.launch_links import Rows
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.reading.event_kinds import Kind
 from tachoscope_analyzers.trace.reading.exact_time import Nanoseconds
 
 Flags = npt.NDArray[np.bool_]
 
 
-def launch_summary(view: View) -> pd.DataFrame:
+def launch_summary(view: TraceView) -> pd.DataFrame:
     """Return one row per device and kind of work (kernel, memcpy, memset) about its launches.
 
     Invariant: linked + unlinked = count; work whose launch the trace lacks is counted, never dropped.
@@ -57,7 +57,7 @@ def launch_summary(view: View) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def by_operator(view: View) -> pd.DataFrame:
+def by_operator(view: TraceView) -> pd.DataFrame:
     """Return the launches by the outermost operator around them (empty: none, or no launch known), largest device time first.
 
     Columns: device, operator, count (device events), calls (distinct launch calls), call_total_ns, device_total_ns, short (as
@@ -84,7 +84,7 @@ def by_operator(view: View) -> pd.DataFrame:
     return table.sort_values(["device", "device_total_ns"], ascending=[True, False], kind="stable", ignore_index=True)
 
 
-def by_step(view: View) -> pd.DataFrame:
+def by_step(view: TraceView) -> pd.DataFrame:
     """Return the launches of each step of the host (`View.steps`).
 
     Columns: step, start_ns, duration_ns, launches (calls), device_events (that they launched), call_ns (host time in those calls,
@@ -103,7 +103,7 @@ def by_step(view: View) -> pd.DataFrame:
     return table
 
 
-def queue_length(view: View) -> pd.DataFrame:
+def queue_length(view: TraceView) -> pd.DataFrame:
     """Return how much was queued or running on each stream over time: one row for each moment at which that changes.
 
     Work is in the queue from the begin of the call that launched it (of a graph: all its work) to its own end.
@@ -123,7 +123,7 @@ def queue_length(view: View) -> pd.DataFrame:
     return pd.DataFrame({"device": device[last], "stream": stream[last], "time_ns": time[last], "queued": queued})
 
 
-def queue_summary(view: View) -> pd.DataFrame:
+def queue_summary(view: TraceView) -> pd.DataFrame:
     """Return the queue of each stream from its first launch to its last end.
 
     Columns: device, stream, span_ns, queued_mean (weighted by time), queued_max, empty_ns, empty_percent.
@@ -149,7 +149,7 @@ def queue_summary(view: View) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def in_graph(view: View) -> Flags:
+def in_graph(view: TraceView) -> Flags:
     """Return which device events were launched by a call that launches a graph, shape (D,)."""
     trace, launch = view.trace, view.work.launch
     codes = np.array([trace.code(name) for name in GRAPH_LAUNCH])
@@ -159,7 +159,7 @@ def in_graph(view: View) -> Flags:
     return found
 
 
-def _first_of_launch(view: View) -> Flags:
+def _first_of_launch(view: TraceView) -> Flags:
     """Return which device events are the earliest of those that one call launched, shape (D,)."""
     work = view.work
     order = np.lexsort((work.start, work.launch))
@@ -169,7 +169,7 @@ def _first_of_launch(view: View) -> Flags:
     return found
 
 
-def _delays(view: View, chosen: Flags) -> dict[str, float]:
+def _delays(view: TraceView, chosen: Flags) -> dict[str, float]:
     trace, work = view.trace, view.work
     start, launch = work.start[chosen], work.launch[chosen]
     delay = start - trace.end[launch]
@@ -182,7 +182,7 @@ def _delays(view: View, chosen: Flags) -> dict[str, float]:
     }
 
 
-def _short(view: View, chosen: Flags) -> dict[str, float]:
+def _short(view: TraceView, chosen: Flags) -> dict[str, float]:
     work = view.work
     short = (work.end - work.start)[chosen] < view.trace.events["duration"][work.launch[chosen]]
     return {"short": int(short.sum()), "short_percent": percent(short.sum(), len(short))}
@@ -194,7 +194,7 @@ def _spread(name: str, values: Nanoseconds) -> dict[str, float]:
     return {f"{name}_mean_ns": float(mean), f"{name}_p50_ns": float(half), f"{name}_p95_ns": float(most)}
 
 
-def _queued(view: View) -> tuple[Rows, Rows, Nanoseconds, Nanoseconds]:
+def _queued(view: TraceView) -> tuple[Rows, Rows, Nanoseconds, Nanoseconds]:
     """Return device, stream, and begin and end in the queue, of all work whose launch is known."""
     work = view.work
     known = work.launch >= 0

@@ -6,10 +6,10 @@ from typing import Literal
 
 import numpy as np
 
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 
 
-def longest(view: View, what: Literal["kernel", "operator"], most: int = 200) -> list[str]:
+def longest(view: TraceView, what: Literal["kernel", "operator"], most: int = 200) -> list[str]:
     """Return the names of device events, or of the operators that they were launched in, with most device time first."""
     work, trace = view.work, view.trace
     if not len(work):

@@ -11,7 +11,7 @@ import pandas as pd
 from tachoscope_analyzers.trace.events.intervals import covered, gaps, union
 from tachoscope_analyzers.trace.events.runtime_calls import Role, roles
 from tachoscope_analyzers.trace.events.steps import window
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.reading.event_kinds import Kind
 from tachoscope_analyzers.trace.reading.trace import Trace
 
@@ -29,7 +29,7 @@ DEVICE_TYPE_CPU = 0
 """https://github.com/pytorch/pytorch/blob/main/c10/core/DeviceType.h"""
 
 
-def copies(view: View) -> pd.DataFrame:
+def copies(view: TraceView) -> pd.DataFrame:
     """Return the copies and fills of each device by direction and kind of host memory, longest first.
 
     Columns: device, direction (HtoD, DtoH, DtoD, PtoP, HtoH, fill, other), host_memory (pageable, pinned, or empty where the name
@@ -55,7 +55,7 @@ def copies(view: View) -> pd.DataFrame:
     return table.sort_values(["device", "total_ns"], ascending=[True, False], kind="stable", ignore_index=True)
 
 
-def allocator_calls(view: View) -> pd.DataFrame:
+def allocator_calls(view: TraceView) -> pd.DataFrame:
     """Return the calls that allocate or free memory of the device or pinned memory of the host, longest first.
 
     A caching allocator makes none of them in a step; each of them may stop the device.
@@ -120,7 +120,7 @@ _SUMMARY_COLUMNS = [
 ]
 
 
-def memory_summary(view: View) -> pd.DataFrame:
+def memory_summary(view: TraceView) -> pd.DataFrame:
     """Return the memory of each device in one row.
 
     Columns: device_type, device, allocations, frees, first_allocated_bytes, last_allocated_bytes, growth_bytes (last less first),
@@ -160,7 +160,7 @@ def _first(patterns: tuple[tuple[str, str], ...], text: str, otherwise: str) -> 
     return next((name for name, pattern in patterns if re.search(pattern, text)), otherwise)
 
 
-def _sizes(view: View) -> npt.NDArray[np.int64]:
+def _sizes(view: TraceView) -> npt.NDArray[np.int64]:
     """Return the bytes of each piece of device work, -1 where the trace does not tell, shape (D,)."""
     work = view.work
     if not len(view.trace.device):

@@ -18,7 +18,7 @@ Arguments = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class OperatorCost:
     """Work of one call: FLOPs, bytes that must move at least, and the type of its first tensor. NaN is unknown."""
 
     flops: float = nan
@@ -31,11 +31,11 @@ class Cost:
         return not (math.isnan(self.flops) and math.isnan(self.bytes))
 
 
-UNKNOWN = Cost()
+UNKNOWN = OperatorCost()
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class OperatorCall:
     """Arguments of a call: shape, type and (for scalars and lists) value of each as text, empty where not recorded."""
 
     shapes: list[Any]
@@ -75,7 +75,7 @@ class Call:
         return json.loads(str(self.values[position]).lower())
 
 
-_Models = dict[str, tuple[Callable[[Call, Arguments], tuple[float, float]], Arguments]]
+_Models = dict[str, tuple[Callable[[OperatorCall, Arguments], tuple[float, float]], Arguments]]
 
 
 @cache
@@ -111,17 +111,19 @@ def has_model(name: str) -> bool:
 
 
 @cache
-def cost_of(name: str, shapes: str, types: str, values: str) -> Cost:
+def cost_of(name: str, shapes: str, types: str, values: str) -> OperatorCost:
     """Return the work of a call of an operator, its arguments as the trace writes them (JSON); what is not recorded is unknown."""
     if not has_model(name):
         return UNKNOWN
     try:
-        call = Call(*(_list(text) for text in (shapes, types, values)))
+        call = OperatorCall(*(_list(text) for text in (shapes, types, values)))
         if len(call.types) != len(call.shapes) or not any(call.is_tensor(position) for position in range(len(call.shapes))):
             return UNKNOWN
         formula, arguments = _models()[name]
         flops, moved = formula(call, arguments)
-        return Cost(float(flops), float(moved), next((str(text) for text in call.types if element_bytes(str(text)) > 0), ""))
+        return OperatorCost(
+            float(flops), float(moved), next((str(text) for text in call.types if element_bytes(str(text)) > 0), "")
+        )
     except (ArithmeticError, IndexError, TypeError, ValueError):
         return UNKNOWN  # a list where a tensor should be, shapes that do not fit, a value that was not recorded
 
@@ -131,11 +133,11 @@ def _list(text: str) -> list[Any]:
     return found if isinstance(found, list) else []
 
 
-def _inputs(call: Call) -> int:
+def _inputs(call: OperatorCall) -> int:
     return sum(call.size(position) for position in range(len(call.shapes)))
 
 
-def _matrix_multiply(call: Call, arguments: Arguments) -> tuple[float, float]:
+def _matrix_multiply(call: OperatorCall, arguments: Arguments) -> tuple[float, float]:
     left, right = call.shape(arguments["left"]), call.shape(arguments["right"])
     if arguments.get("transposed"):
         right = [right[1], right[0]] if len(right) == 2 else [right[0], 1]
@@ -149,7 +151,7 @@ def _matrix_multiply(call: Call, arguments: Arguments) -> tuple[float, float]:
     return 2 * out * left[-1], moved + out * call.element(arguments["left"])
 
 
-def _convolution(call: Call, arguments: Arguments) -> tuple[float, float]:
+def _convolution(call: OperatorCall, arguments: Arguments) -> tuple[float, float]:
     image, weight = call.shape(0), call.shape(1)
     space = image[2:]
     if "transposed" in arguments and call.value(arguments["transposed"]):
@@ -160,7 +162,7 @@ def _convolution(call: Call, arguments: Arguments) -> tuple[float, float]:
     return 2 * image[0] * prod(weight) * prod(out), moved
 
 
-def _convolution_backward(call: Call, arguments: Arguments) -> tuple[float, float]:
+def _convolution_backward(call: OperatorCall, arguments: Arguments) -> tuple[float, float]:
     gradient, image, weight = call.shape(0), call.shape(1), call.shape(2)
     space = image[2:] if call.value(arguments["transposed"]) else gradient[2:]
     asked = call.value(arguments["mask"])[:2]
@@ -173,7 +175,7 @@ def _each(value: Any, count: int) -> list[int]:
     return [int(one) for one in (values * count if len(values) == 1 else values)]
 
 
-def _attention_shape(call: Call, arguments: Arguments) -> tuple[int, int, int, int, float]:
+def _attention_shape(call: OperatorCall, arguments: Arguments) -> tuple[int, int, int, int, float]:
     """Return batch x heads, queries x keys, the depths of keys and of values, and the share of it that is computed."""
     first = arguments["query"]
     lengths = arguments.get("lengths")
@@ -188,24 +190,24 @@ def _attention_shape(call: Call, arguments: Arguments) -> tuple[int, int, int, i
     return batch * heads, queries * keys, depth, value[3], 0.5 if call.value(arguments["causal"]) else 1.0
 
 
-def _attention(call: Call, arguments: Arguments) -> tuple[float, float]:
+def _attention(call: OperatorCall, arguments: Arguments) -> tuple[float, float]:
     outer, pairs, depth, value_depth, share = _attention_shape(call, arguments)
     written = outer * call.shape(0)[1 if arguments.get("heads_last") else 2] * value_depth * call.element(0)
     return 2 * outer * pairs * (depth + value_depth) * share, sum(call.size(i) for i in range(3)) + written
 
 
-def _attention_backward(call: Call, arguments: Arguments) -> tuple[float, float]:
+def _attention_backward(call: OperatorCall, arguments: Arguments) -> tuple[float, float]:
     outer, pairs, depth, value_depth, share = _attention_shape(call, arguments)
     read = sum(call.size(i) for i in range(len(call.shapes)) if call.shapes[i])
     return 2 * outer * pairs * (3 * depth + 2 * value_depth) * share, read + sum(call.size(1 + i) for i in range(3))
 
 
-def _embedding(call: Call, _: Arguments) -> tuple[float, float]:
+def _embedding(call: OperatorCall, _: Arguments) -> tuple[float, float]:
     rows = prod(call.shape(1)) * call.shape(0)[-1] * call.element(0)
     return nan, 2 * rows + call.size(1)
 
 
-def _same_shape(call: Call, arguments: Arguments) -> tuple[float, float]:
+def _same_shape(call: OperatorCall, arguments: Arguments) -> tuple[float, float]:
     last = len(call.shapes) - 1
     into_out = last >= arguments["count"] and call.is_tensor(last)
     tensors = [position for position in range(last if into_out else last + 1) if call.is_tensor(position)]
@@ -215,18 +217,18 @@ def _same_shape(call: Call, arguments: Arguments) -> tuple[float, float]:
     return nan, sum(call.size(position) for position in tensors) + out * widest
 
 
-def _in_place(call: Call, _: Arguments) -> tuple[float, float]:
+def _in_place(call: OperatorCall, _: Arguments) -> tuple[float, float]:
     return nan, _inputs(call) + call.size(0)
 
 
-def _first_written(call: Call, _: Arguments) -> tuple[float, float]:
+def _first_written(call: OperatorCall, _: Arguments) -> tuple[float, float]:
     return nan, _inputs(call)
 
 
 _read = _first_written
 
 
-def _like_first(call: Call, _: Arguments) -> tuple[float, float]:
+def _like_first(call: OperatorCall, _: Arguments) -> tuple[float, float]:
     return nan, _inputs(call) + call.size(0)
 
 

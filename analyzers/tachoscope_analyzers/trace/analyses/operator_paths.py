@@ -8,7 +8,7 @@ import pandas as pd
 
 from tachoscope_analyzers.trace.analyses.operator_tree import UNLINKED
 from tachoscope_analyzers.trace.events.steps import PROFILER_STEP
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.reading.event_kinds import Kind
 
 Array = npt.NDArray[np.int64]
@@ -19,7 +19,7 @@ STEP = "ProfilerStep"
 OTHERS = "others"
 
 
-def operator_paths(view: View) -> pd.DataFrame:
+def operator_paths(view: TraceView) -> pd.DataFrame:
     """Return one row for each path of operators and annotations, parents before their children.
 
     Device time counts for the innermost operator around its launch, as in `operator_tree.by_operator`. Invariants: `self_device_ns`
@@ -72,7 +72,7 @@ def largest(paths: pd.DataFrame, column: str, most: int) -> pd.DataFrame:
     return both
 
 
-def _paths(view: View, rows: Array) -> tuple[Array, Array, list[slice]]:
+def _paths(view: TraceView, rows: Array) -> tuple[Array, Array, list[slice]]:
     """Return each path's parent, each event's path, and which paths are at each depth."""
     trace, around = view.trace, view.operator_of
     steps = np.array([PROFILER_STEP.match(text) is not None for text in trace.strings], dtype=bool)

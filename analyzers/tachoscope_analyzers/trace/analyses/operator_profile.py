@@ -12,7 +12,7 @@ import pandas as pd
 
 from tachoscope_analyzers.trace.device_time.ledger import STATES, step_states
 from tachoscope_analyzers.trace.events.launch_links import Rows
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.reading.event_kinds import Kind
 
 MOST_ROWS = 2_000
@@ -42,7 +42,7 @@ class TraceProfile:
     kernels: pd.DataFrame
 
 
-def profile(view: View) -> TraceProfile:
+def profile(view: TraceView) -> TraceProfile:
     """Return the sums of a trace. Device work counts in the step that launched it, where its launch is known, else began in."""
     states = step_states(view)
     launch, work = view.work.launch, view.work
@@ -86,7 +86,7 @@ def merged(profiles: Iterable[TraceProfile]) -> TraceProfile | None:
 _KERNELS = ["kernel", "operator", "position", "count", "total_ns"]
 
 
-def _launchers(view: View, chosen: Rows) -> tuple[npt.NDArray[Any], Rows]:
+def _launchers(view: TraceView, chosen: Rows) -> tuple[npt.NDArray[Any], Rows]:
     """Return the operator that launched each piece of work, and the work's place among all that the same call of it launched."""
     trace, launch = view.trace, view.work.launch[chosen]
     operator = np.where(launch >= 0, view.operator_of[launch], -1) if len(view.operator_of) else launch
@@ -102,7 +102,7 @@ def _launchers(view: View, chosen: Rows) -> tuple[npt.NDArray[Any], Rows]:
     return names, np.where(operator >= 0, position, -1)
 
 
-def _kernels(view: View, chosen: Rows, names: npt.NDArray[Any], position: Rows) -> pd.DataFrame:
+def _kernels(view: TraceView, chosen: Rows, names: npt.NDArray[Any], position: Rows) -> pd.DataFrame:
     trace, work = view.trace, view.work
     frame = pd.DataFrame(
         {
@@ -121,7 +121,7 @@ def _kernels(view: View, chosen: Rows, names: npt.NDArray[Any], position: Rows) 
     return table[_KERNELS]
 
 
-def _operators(view: View, launchers: npt.NDArray[Any], durations: Rows) -> pd.DataFrame:
+def _operators(view: TraceView, launchers: npt.NDArray[Any], durations: Rows) -> pd.DataFrame:
     trace = view.trace
     rows = np.flatnonzero(np.isin(trace.kind, (Kind.CPU_OP, Kind.ANNOTATION)))
     inside = np.zeros(len(trace.events), dtype=np.int64)

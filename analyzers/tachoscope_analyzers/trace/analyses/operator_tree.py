@@ -10,7 +10,7 @@ import pandas as pd
 
 from tachoscope_analyzers.trace.events.launch_links import Rows
 from tachoscope_analyzers.trace.events.nesting import parents
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.reading.event_kinds import Kind
 
 Array = npt.NDArray[np.int64]
@@ -21,7 +21,7 @@ MODULE = re.compile(r"nn\.Module: ")
 COLUMNS = ["name", "kind", "count", "self_device_ns", "total_device_ns", "self_host_ns", "total_host_ns", "device_share_percent"]
 
 
-def by_operator(view: View, *, per_step: bool = False) -> pd.DataFrame:
+def by_operator(view: TraceView, *, per_step: bool = False) -> pd.DataFrame:
     """Return operators and annotations by name, most device time first; the last row is device work launched in none of them.
 
     Invariant: `self_device_ns` sums to the durations of all device events, to the nanosecond. `total_device_ns` of an operator that
@@ -35,7 +35,7 @@ def by_operator(view: View, *, per_step: bool = False) -> pd.DataFrame:
     return _table(view, rows, view.operator_of, per_step=per_step)
 
 
-def by_module(view: View, *, per_step: bool = False) -> pd.DataFrame:
+def by_module(view: TraceView, *, per_step: bool = False) -> pd.DataFrame:
     """Return modules (`nn.Module: Linear_0`, where the trace has Python frames or names of modules) in the same columns.
 
     An operator belongs to the innermost module around it on its thread; a backward pass on another thread is in no module. Without
@@ -63,7 +63,7 @@ def by_module(view: View, *, per_step: bool = False) -> pd.DataFrame:
     return table.replace({"kind": {"operator": "module", "annotation": "module"}, "name": {UNLINKED: OUTSIDE_MODULES}})
 
 
-def _table(view: View, rows: Rows, around: Rows, *, per_step: bool) -> pd.DataFrame:
+def _table(view: TraceView, rows: Rows, around: Rows, *, per_step: bool) -> pd.DataFrame:
     """Return the table of the events `rows`, where `around` is the innermost of them around each event (-1: none)."""
     trace, work = view.trace, view.work
     device = np.zeros(len(trace.kind) + 1, dtype=np.int64)  # the last one takes what is launched in none
@@ -102,7 +102,7 @@ def _table(view: View, rows: Rows, around: Rows, *, per_step: bool) -> pd.DataFr
     return table[(["step"] if per_step else []) + COLUMNS]
 
 
-def _unlinked(view: View, at: Rows, *, per_step: bool) -> pd.DataFrame:
+def _unlinked(view: TraceView, at: Rows, *, per_step: bool) -> pd.DataFrame:
     """Return the rows for device work that was launched in no operator."""
     work = view.work
     lost = np.flatnonzero(at < 0)
@@ -113,7 +113,7 @@ def _unlinked(view: View, at: Rows, *, per_step: bool) -> pd.DataFrame:
     return table.assign(name=UNLINKED, kind="device", total_device_ns=table["self_device_ns"], self_host_ns=0, total_host_ns=0)
 
 
-def _number(view: View, times: Array) -> Array:
+def _number(view: TraceView, times: Array) -> Array:
     at = view.steps.step_at(times)
     return np.where(at >= 0, view.steps.number[np.maximum(at, 0)], -1) if len(view.steps) else at
 
@@ -132,7 +132,7 @@ def _with_inner(rows: Rows, around: Rows, own: Array) -> Array:
     return total
 
 
-def _recursive(view: View, rows: Rows, around: Rows) -> npt.NDArray[np.bool_]:
+def _recursive(view: TraceView, rows: Rows, around: Rows) -> npt.NDArray[np.bool_]:
     """Return which events stand within another one of the same name."""
     name = view.trace.events["name"]
     found = np.zeros(len(rows), dtype=bool)

@@ -19,7 +19,7 @@ from tachoscope_analyzers.trace.device_time.idle import device_window
 from tachoscope_analyzers.trace.events.intervals import Intervals, covered, intersection, union
 from tachoscope_analyzers.trace.events.kernel_names import COMMUNICATION, MEMCPY, MEMSET
 from tachoscope_analyzers.trace.events.missing_device_work import device_work_is_lost, holds_no_known_work
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.reading.event_kinds import DEVICE, Kind
 from tachoscope_analyzers.trace.reading.exact_time import Nanoseconds
 from tachoscope_analyzers.trace.reading.trace import Trace
@@ -85,7 +85,7 @@ def edges(start: int, end: int, bins: int = MOST_BINS) -> Nanoseconds:
     return np.array([start + (end - start) * place // count for place in range(count + 1)], dtype=np.int64)
 
 
-def summary_rows(view: View, bounds: Nanoseconds) -> list[Row]:
+def summary_rows(view: TraceView, bounds: Nanoseconds) -> list[Row]:
     """Return a row for each device of a trace, or one for the host where the trace holds no device work."""
     if not len(view.trace.events):
         return []
@@ -98,7 +98,7 @@ def summary_rows(view: View, bounds: Nanoseconds) -> list[Row]:
     return [_device(view, device, bounds) for device in view.devices]
 
 
-def streams(view: View, bounds: Nanoseconds, *, most: int = MOST_TRACKS) -> list[Row]:
+def streams(view: TraceView, bounds: Nanoseconds, *, most: int = MOST_TRACKS) -> list[Row]:
     """Return a row for each stream, by device and number; of more than `most` those with most work."""
     work = view.work
     if not len(work):
@@ -111,7 +111,7 @@ def streams(view: View, bounds: Nanoseconds, *, most: int = MOST_TRACKS) -> list
     return [_stream(view, slice(int(first[place]), int(last[place])), bounds, several=several) for place in kept]
 
 
-def threads(view: View, bounds: Nanoseconds, *, most: int = MOST_TRACKS) -> list[Row]:
+def threads(view: TraceView, bounds: Nanoseconds, *, most: int = MOST_TRACKS) -> list[Row]:
     """Return a row for each thread of the host, those with most events first; at most `most`."""
     trace = view.trace
     track, kind = trace.events["track"], trace.kind
@@ -127,7 +127,7 @@ def thread_name(track: Track) -> str:
     return name if re.match(r"python[\d.]*$|$", track.process_name) else f"{name} ({track.process_name})"
 
 
-def _device(view: View, device: int, bounds: Nanoseconds) -> Row:
+def _device(view: TraceView, device: int, bounds: Nanoseconds) -> Row:
     time = device_time(view, device)
     start, end = device_window(view, device)
     under = _covered(intersection(time.communication, time.compute), bounds)
@@ -141,7 +141,7 @@ def _device(view: View, device: int, bounds: Nanoseconds) -> Row:
     return _row(f"device {device}" if device >= 0 else "device", DEVICE_STATES, times, bounds)
 
 
-def _stream(view: View, mine: slice, bounds: Nanoseconds, *, several: bool) -> Row:
+def _stream(view: TraceView, mine: slice, bounds: Nanoseconds, *, several: bool) -> Row:
     work, classes = view.work, view.classes[mine]
     copying = (classes == MEMCPY) | (classes == MEMSET)
     communicating = classes == COMMUNICATION

@@ -10,7 +10,7 @@ from tachoscope_analyzers.trace.analyses import operator_costs
 from tachoscope_analyzers.trace.analyses.device_peaks import Peaks, peaks_of, precision_of_type
 from tachoscope_analyzers.trace.events.kernel_names import precision_of
 from tachoscope_analyzers.trace.events.launch_links import Rows
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.reading.event_kinds import Kind
 
 COLUMNS = [
@@ -32,7 +32,7 @@ COLUMNS = [
 ]
 
 
-def roofline(view: View) -> pd.DataFrame:
+def roofline(view: TraceView) -> pd.DataFrame:
     """Return work and time of operators by device, name and shapes, longest first. What is not known is NaN, never 0.
 
     Each device event counts for the innermost operator around its launch whose work is known, so nothing counts twice: `device_ns`
@@ -68,7 +68,7 @@ def roofline(view: View) -> pd.DataFrame:
     return _rated(view, table)[COLUMNS].sort_values("device_ns", ascending=False, kind="stable", ignore_index=True)
 
 
-def coverage(view: View) -> pd.DataFrame:
+def coverage(view: TraceView) -> pd.DataFrame:
     """Return of each device how much of its time the roofline tells about.
 
     Columns: device, device_ns, modelled_ns, modelled_percent.
@@ -81,7 +81,7 @@ def coverage(view: View) -> pd.DataFrame:
     return table
 
 
-def _owners(view: View) -> tuple[Rows, Rows, pd.DataFrame]:
+def _owners(view: TraceView) -> tuple[Rows, Rows, pd.DataFrame]:
     """Return the modelled operator of each device event (-1: none), the number of the cost of each event (-1), and the costs."""
     rows, number, costs = _costs(view)
     of_event = np.full(max(len(view.trace.events), 1), -1, dtype=np.int64)
@@ -97,7 +97,7 @@ def _owners(view: View) -> tuple[Rows, Rows, pd.DataFrame]:
     return at, of_event, costs
 
 
-def _crosses_the_bus(view: View) -> npt.NDArray[np.bool_]:
+def _crosses_the_bus(view: TraceView) -> npt.NDArray[np.bool_]:
     """Return which device events are copies from or to the host: the device's memory is not what bounds those."""
     work = view.work
     found = np.zeros(len(work), dtype=bool)
@@ -107,7 +107,7 @@ def _crosses_the_bus(view: View) -> npt.NDArray[np.bool_]:
     return found
 
 
-def _costs(view: View) -> tuple[Rows, Rows, pd.DataFrame]:
+def _costs(view: TraceView) -> tuple[Rows, Rows, pd.DataFrame]:
     """Return the operators whose work is known, and for each the number of its cost; calls with the same arguments share one."""
     trace, table = view.trace, view.trace.operators
     rows = np.asarray(table["row"])
@@ -141,7 +141,7 @@ def _grouped(columns: list[npt.NDArray[np.int32]]) -> tuple[Rows, Rows]:
     return number, np.unique(number, return_index=True)[1]
 
 
-def _rated(view: View, table: pd.DataFrame) -> pd.DataFrame:
+def _rated(view: TraceView, table: pd.DataFrame) -> pd.DataFrame:
     devices = view.trace.meta.devices
     names = {device.id: device.name for device in devices}
     usual = devices[0].name if devices and len(set(names.values())) == 1 else ""  # some writers number devices in two ways
@@ -155,7 +155,7 @@ def _rated(view: View, table: pd.DataFrame) -> pd.DataFrame:
         for peak, row in zip(peaks, zip(table["dtype"], table["kernel"], table["tflops_per_s"], strict=True), strict=True)
     ]
     table["precision"] = precisions
-    compute = np.array([peak.tflops(precision) for peak, precision in zip(peaks, precisions, strict=True)])
+    compute = np.array([peak.tflops_of(precision) for peak, precision in zip(peaks, precisions, strict=True)])
     memory = np.array([peak.memory_gb_per_s for peak in peaks])
     # Time at the peak of either: the longer of the two bounds the operator.
     computing, moving = table["tflops_per_s"].to_numpy() / compute, table["gb_per_s"].to_numpy() / memory
@@ -174,6 +174,6 @@ def _precision(peaks: Peaks, dtype: str, kernel: str, tflops: float) -> str:
     """Return what an operator computed in: its kernel's name tells more than its type, since fp32 may be multiplied as tf32."""
     told = precision_of(kernel)
     precision = precision_of_type(dtype)
-    if not np.isnan(peaks.tflops(told)):
+    if not np.isnan(peaks.tflops_of(told)):
         return told
-    return "tf32" if precision == "fp32" and tflops > peaks.tflops("fp32") else precision
+    return "tf32" if precision == "fp32" and tflops > peaks.tflops_of("fp32") else precision

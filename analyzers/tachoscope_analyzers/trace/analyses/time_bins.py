@@ -13,14 +13,14 @@ Values = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class BinnedQuantity:
     """A quantity over time, shape (B,); NaN in bins before its first value. mean: weighted by time. most: in the bin."""
 
     mean: Values
     most: Values
 
 
-def binned(time: Nanoseconds, value: Values, bounds: Nanoseconds) -> Course:
+def binned(time: Nanoseconds, value: Values, bounds: Nanoseconds) -> BinnedQuantity:
     """Return the course of a quantity that keeps each value until the next one, the last for ever.
 
     Args:
@@ -29,7 +29,7 @@ def binned(time: Nanoseconds, value: Values, bounds: Nanoseconds) -> Course:
     bins = len(bounds) - 1
     nothing = np.full(bins, np.nan)
     if not len(time):
-        return Course(nothing, nothing.copy())
+        return BinnedQuantity(nothing, nothing.copy())
     lower, upper = bounds[:-1], bounds[1:]
     begin = np.maximum(lower, time[0])
     length = np.maximum(upper - begin, 0)
@@ -38,7 +38,7 @@ def binned(time: Nanoseconds, value: Values, bounds: Nanoseconds) -> Course:
     first = np.maximum(np.searchsorted(time, begin, side="right") - 1, 0)  # what holds where the bin begins
     last = np.maximum(np.searchsorted(time, upper, side="left"), first + 1)
     most = np.maximum.reduceat(np.append(value, -np.inf), np.stack([first, last], axis=1).ravel())[::2]
-    return Course(mean, np.where(known, most, np.nan))
+    return BinnedQuantity(mean, np.where(known, most, np.nan))
 
 
 def _before(time: Nanoseconds, value: Values, moments: Nanoseconds) -> Values:

@@ -13,7 +13,7 @@ from tachoscope_analyzers.trace.device_time.kernels import percent
 from tachoscope_analyzers.trace.events.intervals import Intervals, covered, difference, intersection, union
 from tachoscope_analyzers.trace.events.kernel_names import COMMUNICATION, MEMCPY, MEMSET
 from tachoscope_analyzers.trace.events.steps import Steps
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.reading.exact_time import Nanoseconds
 
 TIMES = [
@@ -42,7 +42,7 @@ class DeviceTime:
     exposed_copies: Intervals
 
 
-def device_time(view: View, device: int) -> DeviceTime:
+def device_time(view: TraceView, device: int) -> DeviceTime:
     """Return the sets of time of a device; compute, exposed communication and exposed copies make up its busy time."""
     work = view.work
     kind = view.classes
@@ -60,7 +60,7 @@ def device_time(view: View, device: int) -> DeviceTime:
     return DeviceTime(busy, compute, communication, covering(copying), exposed, difference(busy, kernels))
 
 
-def breakdown(view: View) -> pd.DataFrame:
+def breakdown(view: TraceView) -> pd.DataFrame:
     """Return how each device spent its window, from the start of its first event to the end of its last, whatever launched them.
 
     Invariant: compute_ns + exposed_communication_ns + exposed_copies_ns + idle_ns = span_ns, to the nanosecond.
@@ -78,7 +78,7 @@ def breakdown(view: View) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["device", "start_ns", *TIMES])
 
 
-def by_step(view: View) -> pd.DataFrame:
+def by_step(view: TraceView) -> pd.DataFrame:
     """Return the same for each step of each device (`View.device_steps`), with its number in the column step.
 
     Work before the first step's mark is in no step, so the steps' sums may be below those of `breakdown`.

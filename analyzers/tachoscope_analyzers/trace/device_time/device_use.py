@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tachoscope_analyzers.trace.device_time.breakdown import breakdown
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_core.report.report import Evidence, QualityNote
 
 _SOURCE = "profiler trace, from the device's first work to its last"
@@ -27,7 +27,7 @@ class DeviceUse:
         return 1.0 - self.idle
 
 
-def device_use(view: View, device: int) -> DeviceUse:
+def device_use(view: TraceView, device: int) -> DeviceUse:
     """Return how busy a device was."""
     table = breakdown(view)
     row = table[table["device"] == device].iloc[0]

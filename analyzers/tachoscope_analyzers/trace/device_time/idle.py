@@ -14,7 +14,7 @@ from tachoscope_analyzers.trace.events.categories import labels, names
 from tachoscope_analyzers.trace.events.host_spans import HostSpans
 from tachoscope_analyzers.trace.events.intervals import Intervals, difference, gaps, intersection, union
 from tachoscope_analyzers.trace.events.launch_links import Rows
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.reading.exact_time import Nanoseconds
 
 HOST_LAUNCH, SLOW_LAUNCH, HOST_PAUSE, UNEXPLAINED = "host_launch", "slow_launch", "host_pause", "unexplained"
@@ -56,7 +56,7 @@ COLUMNS = ["device", "gap", "start_ns", "duration_ns", "cause", "detail", "opera
 
 
 @dataclass(frozen=True, slots=True)
-class Pieces:
+class IdlePieces:
     """Idle time of a device cut by cause, sorted by start, shape (P,).
 
     Attributes:
@@ -74,7 +74,7 @@ class Pieces:
 
 
 @dataclass(frozen=True, slots=True)
-class _Gaps:
+class _DeviceGaps:
     """Gaps of a device, shape (G,).
 
     Attributes:
@@ -89,7 +89,7 @@ class _Gaps:
     following: Rows
 
 
-def idle(view: View) -> pd.DataFrame:
+def idle(view: TraceView) -> pd.DataFrame:
     """Return the idle time of each device within its window, split by cause, ordered by device and start.
 
     Invariant: the durations of a device sum to its window less its busy time, to the nanosecond.
@@ -107,13 +107,13 @@ def by_cause(table: pd.DataFrame) -> pd.DataFrame:
     return summed.sort_values(["device", "total_ns"], ascending=[True, False], kind="stable", ignore_index=True)
 
 
-def device_window(view: View, device: int) -> tuple[int, int]:
+def device_window(view: TraceView, device: int) -> tuple[int, int]:
     """Return the first start and the last end of a device's work, in ns."""
     mine = view.work.device == device
     return int(view.work.start[mine].min()), int(view.work.end[mine].max())
 
 
-def pieces_of(view: View, device: int, start: int, end: int) -> Pieces:
+def pieces_of(view: TraceView, device: int, start: int, end: int) -> IdlePieces:
     """Return the idle time of a device between two moments, cut by cause; it sums to the idle time exactly."""
     found = _gaps(view, device, start, end)
     spans = view.host
@@ -140,7 +140,7 @@ def pieces_of(view: View, device: int, start: int, end: int) -> Pieces:
     return _joined(view, found, parts, difference(other, waited))
 
 
-def _pauses(found: _Gaps, silent: Intervals) -> Intervals:
+def _pauses(found: _DeviceGaps, silent: Intervals) -> Intervals:
     """Return the long silences of the host before it launched what ended the gap; without that launch they tell nothing."""
     gap = np.searchsorted(found.time.starts, silent.starts, side="right") - 1
     kept = (silent.ends - silent.starts >= LEAST_PAUSE_NS) & (found.launch[gap] >= 0)
@@ -152,7 +152,7 @@ def _kept(starts: Nanoseconds, ends: Nanoseconds) -> tuple[Nanoseconds, Nanoseco
     return starts[kept], ends[kept]
 
 
-def _gaps(view: View, device: int, start: int, end: int) -> _Gaps:
+def _gaps(view: TraceView, device: int, start: int, end: int) -> _DeviceGaps:
     work = view.work
     mine = np.flatnonzero(work.device == device)
     time = gaps(union(work.start[mine], work.end[mine]), start, end)
@@ -165,10 +165,10 @@ def _gaps(view: View, device: int, start: int, end: int) -> _Gaps:
     launch = np.where(following >= 0, work.launch[following], -1) if len(work) else following
     asked = np.where(launch >= 0, np.clip(view.trace.start[launch], time.starts, time.ends), time.ends)
     launched = np.where(launch >= 0, np.clip(view.trace.end[launch], time.starts, time.ends), time.ends)
-    return _Gaps(time, asked, launched, launch, np.where(following >= 0, work.row[following], -1) if len(work) else following)
+    return _DeviceGaps(time, asked, launched, launch, np.where(following >= 0, work.row[following], -1) if len(work) else following)
 
 
-def _joined(view: View, found: _Gaps, parts: list[tuple[Intervals, int, Rows | None]], other: Intervals) -> Pieces:
+def _joined(view: TraceView, found: _DeviceGaps, parts: list[tuple[Intervals, int, Rows | None]], other: Intervals) -> IdlePieces:
     """Return all pieces in order of time; those that no name explains get the cause of their gap."""
     gap_of_other = np.searchsorted(found.time.starts, other.starts, side="right") - 1
     start = np.concatenate([part.starts for part, _, _ in parts] + [other.starts])
@@ -178,10 +178,10 @@ def _joined(view: View, found: _Gaps, parts: list[tuple[Intervals, int, Rows | N
     row = np.concatenate([*rows, found.launch[gap_of_other]])
     order = np.argsort(start, kind="stable")
     gap = np.searchsorted(found.time.starts, start[order], side="right") - 1
-    return Pieces(gap, start[order], end[order], cause[order].astype(np.int8), row[order], found.following[gap])
+    return IdlePieces(gap, start[order], end[order], cause[order].astype(np.int8), row[order], found.following[gap])
 
 
-def _by_order(view: View, found: _Gaps) -> npt.NDArray[np.int64]:
+def _by_order(view: TraceView, found: _DeviceGaps) -> npt.NDArray[np.int64]:
     """Return the cause of each gap, from when its next kernel was launched."""
     trace, time, launch = view.trace, found.time, found.launch
     known = launch >= 0
@@ -198,7 +198,7 @@ def _by_order(view: View, found: _Gaps) -> npt.NDArray[np.int64]:
     )
 
 
-def _waited(view: View, found: _Gaps, spans: HostSpans) -> tuple[Intervals, Rows]:
+def _waited(view: TraceView, found: _DeviceGaps, spans: HostSpans) -> tuple[Intervals, Rows]:
     """Return the time of gaps that waiting calls answer for, and the call of each stretch of it.
 
     A call counts if the host was in it when the gap began, or made it before it launched what ended the gap: a kernel that was
@@ -217,7 +217,7 @@ def _waited(view: View, found: _Gaps, spans: HostSpans) -> tuple[Intervals, Rows
     return claimed, calls.at(view.trace, calls.time.starts[began])
 
 
-def table_of(view: View, device: int, pieces: Pieces) -> pd.DataFrame:
+def table_of(view: TraceView, device: int, pieces: IdlePieces) -> pd.DataFrame:
     """Return pieces of a device's idle time as a table, see `idle`."""
     operator = outermost_operators(view, pieces.row)
     source, sources = pd.factorize(source_lines(view.trace, pieces.row, operator, pieces.start))

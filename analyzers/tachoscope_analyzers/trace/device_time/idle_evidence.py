@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tachoscope_analyzers.trace.device_time.idle import CAUSES, KERNEL_WAIT, LEAST_PAUSE_NS, UNEXPLAINED, Pieces
+from tachoscope_analyzers.trace.device_time.idle import CAUSES, KERNEL_WAIT, LEAST_PAUSE_NS, UNEXPLAINED, IdlePieces
 from tachoscope_analyzers.trace.device_time.ledger import host_states
 from tachoscope_analyzers.trace.events import host_spans as host
 from tachoscope_analyzers.trace.events.callers import source_lines
 from tachoscope_analyzers.trace.events.categories import names
 from tachoscope_analyzers.trace.events.intervals import Intervals, difference, intersection
 from tachoscope_analyzers.trace.events.nesting import parents
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.reading.event_kinds import Kind
 from tachoscope_analyzers.trace.reading.exact_time import Nanoseconds
 from tachoscope_core.report.report import Evidence
@@ -24,7 +24,7 @@ _NAME_LENGTH = 80
 _SOURCE = "profiler trace"
 
 
-def pauses_of_host(view: View) -> tuple[Intervals, Intervals, Intervals]:
+def pauses_of_host(view: TraceView) -> tuple[Intervals, Intervals, Intervals]:
     """Return what was waited for in the ledger of a host: garbage collection, silences of a millisecond or more, and the rest."""
     waiting = host_states(view)["host_wait"]
     collecting = intersection(waiting, view.host.of_cause(host.GARBAGE_COLLECTION).time)
@@ -33,12 +33,12 @@ def pauses_of_host(view: View) -> tuple[Intervals, Intervals, Intervals]:
     return collecting, Intervals(silent.starts[long], silent.ends[long]), Intervals(silent.starts[~long], silent.ends[~long])
 
 
-def input_pauses_of_host(view: View) -> Intervals:
+def input_pauses_of_host(view: TraceView) -> Intervals:
     """Return what was waited for input in the ledger of a host, of which no data loader tells."""
     return difference(host_states(view)["data_wait"], view.host.of_cause(host.DATA_LOADING).time)
 
 
-def places_of(view: View, time: Intervals, steps: int, what: str) -> tuple[Evidence, ...]:
+def places_of(view: TraceView, time: Intervals, steps: int, what: str) -> tuple[Evidence, ...]:
     """Return in which Python frames a host's stretches of time lie, the longest first; without frames, how many there are.
 
     `what` begins each of the sentences; values are seconds per step.
@@ -60,7 +60,7 @@ def places_of(view: View, time: Intervals, steps: int, what: str) -> tuple[Evide
     )
 
 
-def _frames(view: View, moments: Nanoseconds) -> list[str]:
+def _frames(view: TraceView, moments: Nanoseconds) -> list[str]:
     """Return `, in <innermost frame>, at <line of the program>` at each moment on the thread that has most frames, else ""."""
     trace = view.trace
     rows = np.flatnonzero(trace.kind == Kind.PYTHON)
@@ -83,7 +83,7 @@ def _frames(view: View, moments: Nanoseconds) -> list[str]:
     ]
 
 
-def odd_gaps(view: View, pieces: Pieces, steps: int) -> Iterator[Evidence]:
+def odd_gaps(view: TraceView, pieces: IdlePieces, steps: int) -> Iterator[Evidence]:
     """Yield what is known of a device's gaps that have no cause: their sums in seconds per step, and what the longest one held."""
     length = pieces.end - pieces.start
     for cause, what in (
@@ -106,7 +106,7 @@ def odd_gaps(view: View, pieces: Pieces, steps: int) -> Iterator[Evidence]:
     yield _evidence(f"the longest of these gaps{before}; {told}", float(length[longest]) / 1e9, _SOURCE, "seconds")
 
 
-def _host_meanwhile(view: View, start: int, end: int) -> tuple[str, float]:
+def _host_meanwhile(view: TraceView, start: int, end: int) -> tuple[str, float]:
     """Return the runtime call, else the operator, of a driving thread that took most of a stretch, and its share of it."""
     trace = view.trace
     driving = np.isin(trace.events["track"], view.host.tracks)

@@ -10,7 +10,7 @@ from tachoscope_analyzers.trace.events.intervals import union
 from tachoscope_analyzers.trace.events.kernel_names import MEMCPY, MEMSET, precision_of, tensor_cores_of
 from tachoscope_analyzers.trace.events.kernel_names import is_communication as is_communication
 from tachoscope_analyzers.trace.events.launch_links import DeviceWork
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.reading.event_kinds import Kind
 from tachoscope_analyzers.trace.reading.trace import Trace
 
@@ -19,7 +19,7 @@ SMALL_NS = 10_000
 GRAPH_LAUNCH = ("cudaGraphLaunch", "cuGraphLaunch", "hipGraphLaunch")
 
 
-def by_class(view: View) -> pd.DataFrame:
+def by_class(view: TraceView) -> pd.DataFrame:
     """Return the device's work by class, per device, longest first.
 
     Invariant: `total_ns` sums to the device's busy time plus what runs at the same time on several streams (`summary`).
@@ -30,7 +30,7 @@ def by_class(view: View) -> pd.DataFrame:
     return _statistics(frame, ["device", "class"])
 
 
-def by_name(view: View) -> pd.DataFrame:
+def by_name(view: TraceView) -> pd.DataFrame:
     """Return the device's work by name, per device, longest first; columns sum as in `by_class`.
 
     Columns: device, class, name, tensor_cores (yes, no, unknown, not_applicable), precision, count, total_ns, share_percent,
@@ -53,7 +53,7 @@ def by_name(view: View) -> pd.DataFrame:
     return table
 
 
-def summary(view: View) -> pd.DataFrame:
+def summary(view: TraceView) -> pd.DataFrame:
     """Return one row per device about its kernels (copies and fills apart).
 
     Invariant: `total_ns` = `busy_ns` + `overlap_ns`, where overlap counts time on which n kernels run together n - 1 times.

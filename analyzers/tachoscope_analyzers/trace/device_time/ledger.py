@@ -26,7 +26,7 @@ from tachoscope_analyzers.trace.events.intervals import EMPTY, Intervals, covere
 from tachoscope_analyzers.trace.events.launch_links import Rows
 from tachoscope_analyzers.trace.events.missing_device_work import device_work_is_lost, holds_no_known_work
 from tachoscope_analyzers.trace.events.steps import Steps, named
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.reading.event_kinds import Kind
 from tachoscope_core.metrics.catalogue import TRAINING_STATES
 
@@ -56,7 +56,7 @@ _COLLECTIVE = re.compile(r"(gloo|nccl|mpi|ucc|c10d|rccl|xccl):|record_param_comm
 _ACROSS = re.compile(r"(?i).*(HtoD|DtoH|PtoP|HostToDevice|DeviceToHost|PeerToPeer|memcpy32_h2d|H2D|D2H)")
 
 
-def step_states(view: View) -> pd.DataFrame:
+def step_states(view: TraceView) -> pd.DataFrame:
     """Return the ledger: one row for each step of each device, or of the host (device -2) in a trace without device work.
 
     Where the work of the devices is lost, or nothing that the trace holds is known, it is one row a step, all of it unexplained.
@@ -79,7 +79,7 @@ def step_states(view: View) -> pd.DataFrame:
     return table
 
 
-def device_states(view: View, device: int) -> dict[str, Intervals]:
+def device_states(view: TraceView, device: int) -> dict[str, Intervals]:
     """Return the set of time of each state over the steps of a device; the sets are disjoint and cover them."""
     steps = view.device_steps
     start, end = int(steps.start[0]), int(steps.end[-1])
@@ -103,7 +103,7 @@ def device_states(view: View, device: int) -> dict[str, Intervals]:
     return found
 
 
-def host_states(view: View) -> dict[str, Intervals]:
+def host_states(view: TraceView) -> dict[str, Intervals]:
     """Return the set of time of each state over the steps of the host, judged by its main thread.
 
     Operators of any thread are compute (autograd has its own); a collective counts where none of them runs. What is left is
@@ -147,7 +147,7 @@ def _together(one: Intervals, other: Intervals) -> tuple[npt.NDArray[np.int64], 
     return np.concatenate([one.starts, other.starts]), np.concatenate([one.ends, other.ends])
 
 
-def _exposed_across(view: View, device: int, time: DeviceTime) -> Intervals:
+def _exposed_across(view: TraceView, device: int, time: DeviceTime) -> Intervals:
     """Return the exposed copies that cross between host and device, or between devices."""
     work = view.work
     mine = np.flatnonzero((work.device == device) & (work.kind == Kind.MEMCPY))
@@ -155,12 +155,12 @@ def _exposed_across(view: View, device: int, time: DeviceTime) -> Intervals:
     return intersection(time.exposed_copies, union(work.start[mine], work.end[mine]))
 
 
-def _matching(view: View, rows: Rows, pattern: re.Pattern[str]) -> npt.NDArray[np.bool_]:
+def _matching(view: TraceView, rows: Rows, pattern: re.Pattern[str]) -> npt.NDArray[np.bool_]:
     """Return which events' names begin with a pattern, shape of `rows`."""
     codes, place = np.unique(view.trace.events["name"][rows], return_inverse=True)
     found = np.array([pattern.match(text) is not None for text in view.trace.strings[codes]], dtype=bool)
     return np.asarray(found[place.reshape(-1)] if len(codes) else found)
 
 
-def _time(view: View, rows: Rows) -> Intervals:
+def _time(view: TraceView, rows: Rows) -> Intervals:
     return union(view.trace.start[rows], view.trace.end[rows])

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from tachoscope_analyzers.trace.events.host_spans import MARKER
 from tachoscope_analyzers.trace.events.launch_links import Rows
 from tachoscope_analyzers.trace.events.nesting import parents
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.reading.event_kinds import Kind
 from tachoscope_analyzers.trace.reading.exact_time import Nanoseconds
 from tachoscope_analyzers.trace.reading.trace import Trace
@@ -22,7 +22,7 @@ _LIBRARY = re.compile(
 )
 
 
-def outermost_operators(view: View, rows: Rows) -> Rows:
+def outermost_operators(view: TraceView, rows: Rows) -> Rows:
     """Return the outermost operator around each event (itself if it is one), -1 for none or for row -1, shape of `rows`."""
     trace = view.trace
     if not len(rows):

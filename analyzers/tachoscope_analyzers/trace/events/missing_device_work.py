@@ -6,31 +6,31 @@ import numpy as np
 
 from tachoscope_analyzers.trace.events.launch_links import Rows
 from tachoscope_analyzers.trace.events.launch_names import is_kernel_launch
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.reading.event_kinds import DEVICE, Kind
 
 _MOST_LOST_RATIO = 0.5
 _KNOWN = (Kind.CPU_OP, Kind.RUNTIME, Kind.PYTHON, *DEVICE)
 
 
-def runtime_calls(view: View) -> Rows:
+def runtime_calls(view: TraceView) -> Rows:
     """Return the rows of the calls of a device's runtime that can be tied to its work."""
     return np.flatnonzero((view.trace.kind == Kind.RUNTIME) & (view.trace.events["correlation"] > 0))
 
 
-def kernel_launches(view: View) -> Rows:
+def kernel_launches(view: TraceView) -> Rows:
     """Return the rows of the calls that launch a kernel."""
     calls = runtime_calls(view)
     return calls[is_kernel_launch(view.trace, calls)]
 
 
-def without_kernel(view: View) -> Rows:
+def without_kernel(view: TraceView) -> Rows:
     """Return the launches whose kernel is not in the trace."""
     calls, correlation = kernel_launches(view), view.trace.events["correlation"]
     return calls[~np.isin(correlation[calls], correlation[view.work.row])]
 
 
-def device_work_is_lost(view: View) -> bool:
+def device_work_is_lost(view: TraceView) -> bool:
     """Return whether devices worked, or may have, and the trace holds little or nothing of it.
 
     Kineto writes the calls of the runtime and the devices' events last, so these are what a cut file lacks first.
@@ -41,6 +41,6 @@ def device_work_is_lost(view: View) -> bool:
     return cut and len(without_kernel(view)) > _MOST_LOST_RATIO * len(kernel_launches(view))
 
 
-def holds_no_known_work(view: View) -> bool:
+def holds_no_known_work(view: TraceView) -> bool:
     """Return whether a trace has events and none of them is an operator, a Python frame, a runtime call or a device's work."""
     return len(view.trace.events) > 0 and not np.isin(view.trace.kind, _KNOWN).any()

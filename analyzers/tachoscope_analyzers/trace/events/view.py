@@ -15,7 +15,7 @@ from tachoscope_analyzers.trace.reading.event_kinds import Kind
 from tachoscope_analyzers.trace.reading.trace import Trace
 
 
-class View:
+class TraceView:
     """What the analyses take: a trace, its device work, the operators around host events, and its steps."""
 
     def __init__(self, trace: Trace) -> None:

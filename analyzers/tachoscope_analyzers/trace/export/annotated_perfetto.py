@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tachoscope_analyzers.trace.device_time.idle import CAUSES, device_window, pieces_of
 from tachoscope_analyzers.trace.device_time.ledger import device_states, host_states
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.export.perfetto import Slice, write
 from tachoscope_analyzers.trace.graph.critical_path import critical_path
 from tachoscope_analyzers.trace.losses.by_rank import CLASS_OF_CAUSE
@@ -21,11 +21,11 @@ def write_annotated(path: Path, out: Path, report: Report) -> None:
     Raises:
         TachoscopeError: the trace cannot be read, or the file cannot be written.
     """
-    view = View(read(path))
+    view = TraceView(read(path))
     write(view.trace, out, ledger=_ledger(view), findings=_findings(view, report), path=critical_path(view))
 
 
-def _ledger(view: View) -> Iterator[Slice]:
+def _ledger(view: TraceView) -> Iterator[Slice]:
     lanes = {_lane(device): device_states(view, device) for device in view.devices} or {"host": host_states(view)}
     for lane, states in lanes.items():
         for state, time in states.items():
@@ -38,7 +38,7 @@ def _lane(device: int) -> str:
     return f"device {device}" if device >= 0 else "device"
 
 
-def _findings(view: View, report: Report) -> Iterator[Slice]:
+def _findings(view: TraceView, report: Report) -> Iterator[Slice]:
     """Yield a slice over the steps for each finding, and one for each idle gap that it is made of."""
     steps = view.device_steps
     if not len(steps):

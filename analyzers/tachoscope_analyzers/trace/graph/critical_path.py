@@ -14,7 +14,7 @@ from tachoscope_analyzers.trace.events.innermost_operator import cut_by_operator
 from tachoscope_analyzers.trace.events.intervals import covered, union
 from tachoscope_analyzers.trace.events.kernel_names import is_communication
 from tachoscope_analyzers.trace.events.runtime_calls import SYNCHRONISING, Role
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.graph.edges import Edge
 from tachoscope_analyzers.trace.graph.graph import Graph, dependency_graph
 from tachoscope_analyzers.trace.graph.nodes import Node
@@ -58,7 +58,7 @@ class _Pieces:
     edge: Array
 
 
-def critical_path(view: View, graph: Graph | None = None) -> pd.DataFrame:
+def critical_path(view: TraceView, graph: Graph | None = None) -> pd.DataFrame:
     """Return the critical path through the steps of a trace, from the begin of the first to the end of the last.
 
     It is followed backwards: from what ended last to what let that begin last, and so on. Invariant: the segments tile the window,
@@ -133,7 +133,7 @@ def path_nodes(graph: Graph) -> tuple[Array, Array]:
     return nodes, entered[nodes]
 
 
-def _coarse(view: View, graph: Graph) -> _Pieces:
+def _coarse(view: TraceView, graph: Graph) -> _Pieces:
     """Return the path's pieces with the host's time between two calls in one."""
     nodes, entered = path_nodes(graph)
     edge, node, source = entered[1:], nodes[1:], nodes[:-1]
@@ -154,7 +154,7 @@ def _coarse(view: View, graph: Graph) -> _Pieces:
     return _Pieces(*(column[kept].astype(np.int64) for column in columns))
 
 
-def _launch_of(view: View) -> Array:
+def _launch_of(view: TraceView) -> Array:
     found = np.full(max(len(view.trace.events), 1), -1, dtype=np.int64)
     found[view.work.row] = view.work.launch
     return found
@@ -184,7 +184,7 @@ def _own_categories(trace: Trace, graph: Graph) -> Array:
     return found
 
 
-def _refined(view: View, pieces: _Pieces) -> _Pieces:
+def _refined(view: TraceView, pieces: _Pieces) -> _Pieces:
     """Cut the host's time between calls by operator, and call what a data loader took by its name."""
     trace = view.trace
     program = np.flatnonzero((pieces.category == _CATEGORY["host_other"]) & (pieces.place >= 0))
@@ -214,7 +214,7 @@ def _refined(view: View, pieces: _Pieces) -> _Pieces:
 _HOST = ("host_operator", "host_other", "runtime_call")
 
 
-def _at_steps(view: View, pieces: _Pieces) -> _Pieces:
+def _at_steps(view: TraceView, pieces: _Pieces) -> _Pieces:
     """Cut the pieces where a step begins or ends."""
     steps = view.device_steps
     cuts = np.unique(np.concatenate([steps.start, steps.end]))

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tachoscope_analyzers.trace.events.thread_handover import handovers, main_thread
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.graph.edges import Edge, Edges, edges
-from tachoscope_analyzers.trace.graph.nodes import Ends, Layout, calls_between, layout, queues_between
+from tachoscope_analyzers.trace.graph.nodes import Layout, WindowEnds, calls_between, layout, queues_between
 from tachoscope_analyzers.trace.graph.waits import host_waits, stream_waits, sync_events
 from tachoscope_analyzers.trace.reading.event_kinds import Kind
 from tachoscope_analyzers.trace.reading.trace import Trace
@@ -62,7 +62,7 @@ class Graph:
         return np.asarray(self.begin[self.source] + own + self.lag)
 
 
-def dependency_graph(view: View) -> Graph:
+def dependency_graph(view: TraceView) -> Graph:
     """Return the graph of all steps of a trace, from the begin of the first to the end of the last.
 
     Invariant: replayed without a change, every node begins exactly when it was measured to begin.
@@ -81,11 +81,11 @@ def dependency_graph(view: View) -> Graph:
     return _ordered(nodes, found, queues.names)
 
 
-def _ends(trace: Trace, main: int, start: int, end: int) -> Ends:
+def _ends(trace: Trace, main: int, start: int, end: int) -> WindowEnds:
     """Return the window, and when the main thread's last event in it ends."""
     host = (trace.events["track"] == main) & np.isin(trace.kind, (Kind.CPU_OP, Kind.ANNOTATION, Kind.RUNTIME)) & (trace.start < end)
     last = min(int(trace.end[host].max(initial=start)), end)
-    return Ends(start, end, main if last > start else -1, last)
+    return WindowEnds(start, end, main if last > start else -1, last)
 
 
 def _ordered(nodes: Layout, found: Edges, streams: list[tuple[int, int]]) -> Graph:

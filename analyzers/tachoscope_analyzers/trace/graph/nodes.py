@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tachoscope_analyzers.trace.events.runtime_calls import Role, roles
 from tachoscope_analyzers.trace.events.thread_handover import Handovers
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.graph.waits import Calls, Queues
 from tachoscope_analyzers.trace.reading.event_kinds import Kind
 from tachoscope_analyzers.trace.reading.trace import Trace
@@ -91,7 +91,7 @@ def calls_between(trace: Trace, launch: Array, start: int, end: int) -> tuple[Ca
     return Calls(rows[kept], track[kept], begin[kept], finish[kept], role[matters]), np.where(launch >= 0, of_row[launch], -1)
 
 
-def queues_between(view: View, device: Array, call: Array, start: int, end: int) -> Queues:
+def queues_between(view: TraceView, device: Array, call: Array, start: int, end: int) -> Queues:
     """Return the device events at positions `device` of the view's work, clipped to a window."""
     work = view.work
     keys = np.stack([work.device[device], work.stream[device]])
@@ -126,7 +126,7 @@ def _rising(values: Array, group: Array) -> Array:
 
 
 @dataclass(frozen=True, slots=True)
-class Ends:
+class WindowEnds:
     """The window (ns), the main thread (-1: none) and when it ends."""
 
     start: int
@@ -136,7 +136,7 @@ class Ends:
 
 
 def layout(
-    view: View, device: Array, calls: Calls, queues: Queues, waits: tuple[Array, Array], moments: Handovers, ends: Ends
+    view: TraceView, device: Array, calls: Calls, queues: Queues, waits: tuple[Array, Array], moments: Handovers, ends: WindowEnds
 ) -> Layout:
     """Return the nodes. `device` are positions of the view's work, `waits` pairs of device event and call."""
     size = len(calls.row)
@@ -174,7 +174,7 @@ def layout(
 
 
 def _host(
-    calls: Calls, queues: Queues, waits: tuple[Array, Array], moments: Handovers, ends: Ends
+    calls: Calls, queues: Queues, waits: tuple[Array, Array], moments: Handovers, ends: WindowEnds
 ) -> tuple[dict[str, npt.NDArray[Any]], Array]:
     """Return columns of host nodes (calls, waiting parts of those that wait for what they launch, moments), and which are split."""
     awaited = calls.begin.copy()

@@ -13,7 +13,7 @@ from tachoscope_analyzers.trace.events.kernel_names import is_communication
 from tachoscope_analyzers.trace.events.launch_links import Rows
 from tachoscope_analyzers.trace.events.runtime_calls import SYNCHRONISING, Role
 from tachoscope_analyzers.trace.events.thread_handover import activity
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.graph.edges import Edge
 from tachoscope_analyzers.trace.graph.graph import Graph
 from tachoscope_analyzers.trace.graph.nodes import Node
@@ -68,7 +68,7 @@ def times_of(graph: Graph) -> Times:
     return Times(graph.own.copy(), graph.lag.copy(), graph.unexplained.copy())
 
 
-def take_out(view: View, graph: Graph, selection: Selection, times: Times) -> None:
+def take_out(view: TraceView, graph: Graph, selection: Selection, times: Times) -> None:
     """Shorten times in place. None ever gets longer, so neither can a step.
 
     Raises:
@@ -102,48 +102,48 @@ def _launching(graph: Graph) -> Mask:
     return found
 
 
-def _synchronisation(view: View, graph: Graph, selection: Selection, times: Times) -> None:  # noqa: ARG001
+def _synchronisation(view: TraceView, graph: Graph, selection: Selection, times: Times) -> None:  # noqa: ARG001
     if selection.kept_ratio == 0:  # a launch into a full stream waits too, but is not a synchronisation
         times.lag[(graph.edge == Edge.SYNC) & ~_launching(graph)[graph.target]] = NO_EDGE
     _shorten(times.own, _calls(graph) & np.isin(graph.role, SYNCHRONISING), selection.kept_ratio)
 
 
-def _allocator(view: View, graph: Graph, selection: Selection, times: Times) -> None:  # noqa: ARG001
+def _allocator(view: TraceView, graph: Graph, selection: Selection, times: Times) -> None:  # noqa: ARG001
     managing = _calls(graph) & np.isin(graph.role, (Role.ALLOCATION, Role.FREE))
     _shorten(times.own, managing, selection.kept_ratio)
     if selection.kept_ratio == 0:  # freeing waits for the device
         times.lag[managing[graph.target] & (graph.edge == Edge.SYNC)] = NO_EDGE
 
 
-def _host_launch(view: View, graph: Graph, selection: Selection, times: Times) -> None:  # noqa: ARG001
+def _host_launch(view: TraceView, graph: Graph, selection: Selection, times: Times) -> None:  # noqa: ARG001
     _shorten(times.lag, graph.edge == Edge.LAUNCH, selection.kept_ratio)
     _shorten(times.own, _calls(graph) & _launching(graph), selection.kept_ratio)
 
 
-def _host(view: View, graph: Graph, selection: Selection, times: Times) -> None:  # noqa: ARG001
+def _host(view: TraceView, graph: Graph, selection: Selection, times: Times) -> None:  # noqa: ARG001
     _shorten(times.lag, np.isin(graph.edge, (Edge.LAUNCH, Edge.PROGRAM, Edge.HANDOVER)), selection.kept_ratio)
     _shorten(times.own, _calls(graph), selection.kept_ratio)
 
 
-def _kernel_gap(view: View, graph: Graph, selection: Selection, times: Times) -> None:  # noqa: ARG001
+def _kernel_gap(view: TraceView, graph: Graph, selection: Selection, times: Times) -> None:  # noqa: ARG001
     _shorten(times.lag, np.isin(graph.edge, (Edge.STREAM, Edge.GRAPH)), selection.kept_ratio)
 
 
-def _kernel_wait(view: View, graph: Graph, selection: Selection, times: Times) -> None:  # noqa: ARG001
+def _kernel_wait(view: TraceView, graph: Graph, selection: Selection, times: Times) -> None:  # noqa: ARG001
     if selection.kept_ratio == 0:
         times.lag[np.isin(graph.edge, (Edge.STREAM_WAIT, Edge.OCCUPIED))] = NO_EDGE
 
 
-def _unexplained(view: View, graph: Graph, selection: Selection, times: Times) -> None:  # noqa: ARG001
+def _unexplained(view: TraceView, graph: Graph, selection: Selection, times: Times) -> None:  # noqa: ARG001
     _shorten(times.unexplained, np.ones(len(graph), dtype=bool), selection.kept_ratio)
 
 
-def _everything(view: View, graph: Graph, selection: Selection, times: Times) -> None:  # noqa: ARG001
+def _everything(view: TraceView, graph: Graph, selection: Selection, times: Times) -> None:  # noqa: ARG001
     for one in (times.own, times.lag, times.unexplained):
         _shorten(one, np.ones(len(one), dtype=bool), selection.kept_ratio)
 
 
-def _host_spans(view: View, graph: Graph, selection: Selection, times: Times) -> None:
+def _host_spans(view: TraceView, graph: Graph, selection: Selection, times: Times) -> None:
     """Shorten the host's time by what it spent in some events, or in none for long (`host_pause`)."""
     finish = graph.begin + graph.own
     call, program = _calls(graph), graph.edge == Edge.PROGRAM
@@ -160,7 +160,7 @@ def _host_spans(view: View, graph: Graph, selection: Selection, times: Times) ->
     np.maximum(times.lag, least, out=times.lag)
 
 
-def _spans(view: View, graph: Graph, what: str, track: int) -> Intervals:
+def _spans(view: TraceView, graph: Graph, what: str, track: int) -> Intervals:
     trace = view.trace
     causes = _SPANS.values() if what == HOST_PAUSE else [_SPANS[what]]
     rows = np.concatenate([view.host.of_cause(cause).row for cause in causes])
@@ -175,7 +175,7 @@ def _spans(view: View, graph: Graph, what: str, track: int) -> Intervals:
     return difference(Intervals(pauses.starts[long], pauses.ends[long]), named)
 
 
-def _device(view: View, graph: Graph, selection: Selection, times: Times) -> None:
+def _device(view: TraceView, graph: Graph, selection: Selection, times: Times) -> None:
     trace = view.trace
     nodes = np.flatnonzero(graph.kind == Node.DEVICE)
     rows, chosen = graph.row[nodes], np.zeros(len(graph), dtype=bool)
@@ -192,7 +192,7 @@ def _device(view: View, graph: Graph, selection: Selection, times: Times) -> Non
     _shorten(times.own, chosen, selection.kept_ratio)
 
 
-def launched_in(view: View, operator: str) -> Rows:
+def launched_in(view: TraceView, operator: str) -> Rows:
     """Return the device events that were launched within any call of an operator, at whatever depth, shape (R,)."""
     work, trace = view.work, view.trace
     code = trace.code(operator)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.graph.edges import Edge
 from tachoscope_analyzers.trace.graph.graph import Graph, dependency_graph
 from tachoscope_analyzers.trace.graph.nodes import Node
@@ -54,7 +54,7 @@ class Replay:
         refusal: why no question is answered, empty if they are.
     """
 
-    def __init__(self, view: View, graph: Graph | None = None) -> None:
+    def __init__(self, view: TraceView, graph: Graph | None = None) -> None:
         self.view = view
         self.graph = dependency_graph(view) if graph is None else graph
         self._source = (2 * self.graph.source + (self.graph.edge != Edge.LAUNCH)).tolist()
@@ -112,6 +112,6 @@ class Replay:
         )
 
 
-def without(view: View, *selections: Selection) -> Counterfactual:
+def without(view: TraceView, *selections: Selection) -> Counterfactual:
     """Return what a step of the trace would take with something taken out; for several questions make one `Replay`."""
     return Replay(view).without(*selections)

@@ -19,7 +19,7 @@ from tachoscope_analyzers.trace.device_time.idle import (
     HOST_LAUNCH,
     HOST_PAUSE,
     SLOW_LAUNCH,
-    Pieces,
+    IdlePieces,
     by_cause,
     pieces_of,
     table_of,
@@ -31,7 +31,7 @@ from tachoscope_analyzers.trace.events.intervals import EMPTY, Intervals, covere
 from tachoscope_analyzers.trace.events.launch_links import Rows
 from tachoscope_analyzers.trace.events.missing_device_work import device_work_is_lost, holds_no_known_work
 from tachoscope_analyzers.trace.events.steps import named
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.reading.event_kinds import Kind
 from tachoscope_core.report.report import Evidence
 
@@ -105,7 +105,7 @@ class RankLosses:
     blind: bool = False
 
 
-def rank_losses(view: View) -> RankLosses:
+def rank_losses(view: TraceView) -> RankLosses:
     """Return the losses of a rank's steps.
 
     Time that is neither computing nor one of the losses is in the ledger's `unexplained`, which is a loss of class `unknown`.
@@ -167,7 +167,7 @@ def _of_state(steps: pd.DataFrame, state: str) -> Evidence:
     )
 
 
-def _input(view: View, steps: pd.DataFrame) -> Loss | None:
+def _input(view: TraceView, steps: pd.DataFrame) -> Loss | None:
     """Return the wait for input. A trace shows where the loop stood, not what a worker process did, so the kind is a likelihood."""
     seconds = _seconds(steps, "data_wait")
     if not seconds.any():
@@ -197,7 +197,7 @@ def _input(view: View, steps: pd.DataFrame) -> Loss | None:
     return Loss("input_workers", seconds, tuple(evidence), 0.6, "input_preprocess")
 
 
-def _computing_ratio(view: View, loads: Rows) -> float:
+def _computing_ratio(view: TraceView, loads: Rows) -> float:
     """Return the share of the loader's calls in which an operator of their thread runs."""
     trace = view.trace
     if not len(loads):
@@ -212,13 +212,13 @@ def _computing_ratio(view: View, loads: Rows) -> float:
     return intersection(computing, calls).total / max(calls.total, 1)
 
 
-def _first_uses(pieces: Pieces, steps: int) -> npt.NDArray[np.bool_]:
+def _first_uses(pieces: IdlePieces, steps: int) -> npt.NDArray[np.bool_]:
     """Return which gaps are of a kind that a job has once; of several steps the others would show it, one step cannot."""
     long = pieces.end - pieces.start >= _ONCE_SECONDS * 1e9
     return np.asarray(long & np.isin(pieces.cause, [CAUSES.index(cause) for cause in _OF_FIRST_USE]) & (steps == 1))
 
 
-def _idle(gaps: pd.DataFrame, pieces: Pieces, usual: npt.NDArray[np.bool_], starts: Rows, ends: Rows) -> list[Loss]:
+def _idle(gaps: pd.DataFrame, pieces: IdlePieces, usual: npt.NDArray[np.bool_], starts: Rows, ends: Rows) -> list[Loss]:
     """Return the losses that are idle gaps of one cause."""
     table = gaps.assign(duration_ns=covered(union(starts, ends), pieces.start, pieces.end))[usual]
     table = by_cause(table)
@@ -231,7 +231,7 @@ def _idle(gaps: pd.DataFrame, pieces: Pieces, usual: npt.NDArray[np.bool_], star
     return found
 
 
-def _seconds_in(pieces: Pieces, mine: npt.NDArray[np.bool_], starts: Rows, ends: Rows) -> Matrix:
+def _seconds_in(pieces: IdlePieces, mine: npt.NDArray[np.bool_], starts: Rows, ends: Rows) -> Matrix:
     time = Intervals(pieces.start[mine], pieces.end[mine]) if mine.any() else EMPTY
     return np.asarray(covered(time, starts, ends) / 1e9)
 
@@ -258,7 +258,7 @@ def _where(row: dict[Hashable, Any]) -> tuple[str, str, str]:
     return told, _with("in ", row["operator"]), _with("at ", _short(row["source"]))
 
 
-def _unexplained(view: View, gaps: pd.DataFrame, pieces: Pieces, once: npt.NDArray[np.bool_], steps: pd.DataFrame) -> Loss:
+def _unexplained(view: TraceView, gaps: pd.DataFrame, pieces: IdlePieces, once: npt.NDArray[np.bool_], steps: pd.DataFrame) -> Loss:
     """Return the time without a cause, and what may be the first use of a device: a steady state is not to be seen there."""
     starts = steps["start_ns"].to_numpy()
     first = _seconds_in(pieces, once, starts, starts + steps["duration_ns"].to_numpy())
@@ -280,7 +280,7 @@ def _nothing_to_see(steps: pd.DataFrame) -> Loss:
     return Loss("unknown", _seconds(steps, "unexplained"), (_place("work that the trace holds of this time", 0, "events"),))
 
 
-def _pauses(view: View, starts: Rows, ends: Rows) -> list[Loss]:
+def _pauses(view: TraceView, starts: Rows, ends: Rows) -> list[Loss]:
     """Return what the main thread of a job without a device lost outside operators."""
     collecting, silent, rest = pauses_of_host(view)
     count = len(starts)

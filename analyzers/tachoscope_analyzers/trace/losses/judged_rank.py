@@ -9,7 +9,7 @@ from typing import Literal
 from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.trace.analyses.data_quality import quality
 from tachoscope_analyzers.trace.events.steps import named
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.graph import removals
 from tachoscope_analyzers.trace.graph.removals import Selection
 from tachoscope_analyzers.trace.graph.replay import Counterfactual, Replay
@@ -49,13 +49,13 @@ class RankJudgement:
     decoding: bool
 
 
-def judge_rank(view: View, *, what_if: bool) -> RankJudgement:
+def judge_rank(view: TraceView, *, what_if: bool) -> RankJudgement:
     """Return the losses of a rank, replayed where they are large."""
     found = rank_losses(view)
     return RankJudgement(found, _replayed(view, found) if what_if else {}, _notes(view), _decodes(view))
 
 
-def _replayed(view: View, found: RankLosses) -> dict[str, Counterfactual]:
+def _replayed(view: TraceView, found: RankLosses) -> dict[str, Counterfactual]:
     step = found.steps["duration_ns"].mean() / 1e9 if len(found.steps) else 0.0
     large = [loss for loss in found.losses if loss.slug in _TAKEN_OUT and _share(loss, step) >= threshold("warning_share")]
     if not len(view.host.of_cause(removals.DATA_LOADING).row):  # then no event stands for the wait that the replay could leave out
@@ -66,7 +66,7 @@ def _replayed(view: View, found: RankLosses) -> dict[str, Counterfactual]:
     return {loss.slug: prepared.without(*map(Selection, _TAKEN_OUT[loss.slug])) for loss in large}
 
 
-def _notes(view: View) -> tuple[QualityNote, ...]:
+def _notes(view: TraceView) -> tuple[QualityNote, ...]:
     return tuple(
         QualityNote(
             what=_what(row["what"].replace("_", " "), row["value"], row["unit"]),
@@ -85,7 +85,7 @@ def _what(name: str, value: float, unit: str) -> str:
     return f"{name}: {value:g} {unit[:-1] if value == 1 and unit.endswith('s') else unit}"
 
 
-def _decodes(view: View) -> bool:
+def _decodes(view: TraceView) -> bool:
     """Return whether the annotations of a serving engine call the work decoding, and none of it prefill."""
     spans = named(view.trace, _ENGINE_STEP, (Kind.ANNOTATION, Kind.DEVICE_ANNOTATION))
     names = set(view.trace.names(spans).tolist())

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from tachoscope_analyzers.trace.events.collective_names import SYNCHRONOUS
-from tachoscope_analyzers.trace.ranks.collective_matching import ABSENT, Matched
+from tachoscope_analyzers.trace.ranks.collective_matching import ABSENT, MatchedCollectives
 
 Rows = npt.NDArray[np.int64]
 
@@ -30,7 +30,7 @@ class Offsets:
     collectives: Rows
 
 
-def group_offsets(group: Matched) -> Offsets:
+def group_offsets(group: MatchedCollectives) -> Offsets:
     """Return the clocks of a group's ranks against that of one of them.
 
     The offset is the median, over the collectives that all must join, of the rank's end less the median end of all ranks; the error
@@ -64,7 +64,7 @@ def _medians(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return np.where(empty, 0.0, np.nanmedian(np.where(empty[:, None], 0.0, values), axis=1))
 
 
-def clocks(groups: list[Matched], offsets: list[Offsets], ranks: list[int]) -> pd.DataFrame:
+def clocks(groups: list[MatchedCollectives], offsets: list[Offsets], ranks: list[int]) -> pd.DataFrame:
     """Return every rank's clock against that of the lowest rank, along the groups that connect them.
 
     Columns: rank, offset_ns (to be subtracted from the rank's times), error_ns (of the whole way, -1 where no collective connects
@@ -84,7 +84,7 @@ def clocks(groups: list[Matched], offsets: list[Offsets], ranks: list[int]) -> p
     return pd.DataFrame(rows, columns=["rank", "offset_ns", "error_ns", "collectives"])
 
 
-def _spread(group: Matched, offsets: Offsets, known: dict[int, tuple[int, float, int]]) -> None:
+def _spread(group: MatchedCollectives, offsets: Offsets, known: dict[int, tuple[int, float, int]]) -> None:
     members = group.ranks.tolist()
     usable = [place for place, rank in enumerate(members) if offsets.error[place] < UNKNOWN_ERROR]
     anchor = next((place for place in usable if members[place] in known), None)
@@ -100,7 +100,7 @@ def _spread(group: Matched, offsets: Offsets, known: dict[int, tuple[int, float,
             known[members[place]] = (start + apart, variance + errors, int(offsets.collectives[place]))
 
 
-def completed(group: Matched, offsets: Offsets, table: pd.DataFrame) -> Offsets:
+def completed(group: MatchedCollectives, offsets: Offsets, table: pd.DataFrame) -> Offsets:
     """Return a group's offsets; where it has too few collectives to compare clocks, those that other groups tell (`clocks`)."""
     if (offsets.error < UNKNOWN_ERROR).sum() > 1:
         return offsets
@@ -111,6 +111,6 @@ def completed(group: Matched, offsets: Offsets, table: pd.DataFrame) -> Offsets:
     )
 
 
-def aligned(group: Matched, offsets: Offsets) -> Rows:
+def aligned(group: MatchedCollectives, offsets: Offsets) -> Rows:
     """Return the starts on the group's common clock, shape (R, N), `ABSENT` where absent."""
     return np.where(group.here, group.start - offsets.offset[:, None], ABSENT)

@@ -25,7 +25,7 @@ _KEYS = ["group", "group_description", "group_ranks", "channel"]
 
 
 @dataclass(frozen=True)
-class Matched:
+class MatchedCollectives:
     """The collectives of one process group over its ranks: R ranks and N collectives, in the group's order.
 
     Attributes:
@@ -56,7 +56,7 @@ class Matched:
         return np.where(self.here, self.start + self.duration, ABSENT)
 
 
-def match(arrivals: Mapping[int, pd.DataFrame]) -> tuple[list[Matched], list[tuple[str, tuple[int, ...]]]]:
+def match(arrivals: Mapping[int, pd.DataFrame]) -> tuple[list[MatchedCollectives], list[tuple[str, tuple[int, ...]]]]:
     """Return the collectives of all process groups that at least two ranks recorded, and the ranks that fit to no other by group.
 
     Args:
@@ -192,7 +192,7 @@ def _fit(mine: _Sequence, theirs: _Sequence, shift: int) -> _Fit | None:
     )
 
 
-def _matched(group: str, description: str, parts: dict[int, pd.DataFrame], places: dict[int, Rows]) -> Matched:
+def _matched(group: str, description: str, parts: dict[int, pd.DataFrame], places: dict[int, Rows]) -> MatchedCollectives:
     ranks = sorted(places)
     first = min(int(place.min()) for place in places.values())
     count = max(int(place.max()) for place in places.values()) - first + 1
@@ -208,7 +208,7 @@ def _matched(group: str, description: str, parts: dict[int, pd.DataFrame], place
         kind[place] = part["kind"].astype(str)
     sizes = [int(part["group_size"].max()) for part in parts.values()]
     several = (tables["start_ns"] != ABSENT).sum(axis=0) > 1
-    return Matched(
+    return MatchedCollectives(
         group=group,
         description=description,
         size=max(sizes),

@@ -16,7 +16,7 @@ from tachoscope_analyzers.trace.ranks.collective_matching import match
 from tachoscope_analyzers.trace.ranks.executor import executor_for
 from tachoscope_analyzers.trace.ranks.job_quality import job_quality
 from tachoscope_analyzers.trace.ranks.lateness import COLLECTIVE_COLUMNS, WAIT_COLUMNS, collective_table, lateness, wait_table
-from tachoscope_analyzers.trace.ranks.rank_summary import RankSummary, Wanted, summarise
+from tachoscope_analyzers.trace.ranks.rank_summary import RankSummary, SummaryOptions, summarise
 from tachoscope_analyzers.trace.ranks.stragglers import stragglers
 from tachoscope_analyzers.trace.reading.trace_files import labels, recorder, trace_files
 from tachoscope_core.errors import TachoscopeError
@@ -27,7 +27,7 @@ Progress = Callable[[int, int], None]
 MOST_COLLECTIVES = 1 << 19
 """Of a whole job, some 60 bytes each: more ranks leave fewer collectives each, so that memory stays as it is."""
 _LEAST_OF_A_RANK = 256
-_SUMMARY_ONLY = Wanted(judged=False)
+_SUMMARY_ONLY = SummaryOptions(judged=False)
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def read_job(
     *,
     executor: str | Executor = "local",
     progress: Progress | None = None,
-    wanted: Wanted = _SUMMARY_ONLY,
+    wanted: SummaryOptions = _SUMMARY_ONLY,
 ) -> JobTraces:
     """Analyse the traces of a job: files, directories and patterns.
 
@@ -113,7 +113,7 @@ def job(found: list[RankSummary], failed: dict[Path, str] | None = None) -> JobT
 
 
 def _summaries(
-    files: list[Path], named: frozenset[Path], executor: Executor, progress: Progress | None, wanted: Wanted
+    files: list[Path], named: frozenset[Path], executor: Executor, progress: Progress | None, wanted: SummaryOptions
 ) -> tuple[list[RankSummary], dict[Path, str]]:
     """Return the summaries as they come in, and why files that nobody named are none."""
     most = max(_LEAST_OF_A_RANK, min(wanted.collectives, MOST_COLLECTIVES // max(len(files), 1)))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from tachoscope_analyzers.trace.ranks.collective_matching import Matched
+from tachoscope_analyzers.trace.ranks.collective_matching import MatchedCollectives
 from tachoscope_analyzers.trace.ranks.rank_summary import MOST_STEPS, RankSummary
 
 COLUMNS = ["rank", "file", "problem", "detail"]
@@ -19,7 +19,7 @@ Row = tuple[int, str, str, str]
 def job_quality(
     summaries: dict[int, RankSummary],
     *,
-    groups: list[Matched],
+    groups: list[MatchedCollectives],
     strangers: list[tuple[str, tuple[int, ...]]],
     clocks: pd.DataFrame,
     failed: dict[Path, str],
@@ -95,7 +95,7 @@ def _of_job(summaries: dict[int, RankSummary], offsets: dict[int, int]) -> Itera
             yield -1, "", "same_content", f"the files of {_ranks(same)} are the same"
 
 
-def _of_groups(groups: list[Matched], strangers: list[tuple[str, tuple[int, ...]]]) -> Iterable[Row]:
+def _of_groups(groups: list[MatchedCollectives], strangers: list[tuple[str, tuple[int, ...]]]) -> Iterable[Row]:
     if not groups:
         yield (
             -1,

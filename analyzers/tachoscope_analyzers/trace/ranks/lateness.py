@@ -12,7 +12,7 @@ import pandas as pd
 from tachoscope_analyzers.trace.events.collective_names import bus_factor
 from tachoscope_analyzers.trace.events.intervals import Intervals, covered
 from tachoscope_analyzers.trace.ranks.clock_alignment import Offsets, aligned
-from tachoscope_analyzers.trace.ranks.collective_matching import ABSENT, Matched
+from tachoscope_analyzers.trace.ranks.collective_matching import ABSENT, MatchedCollectives
 
 Rows = npt.NDArray[np.int64]
 
@@ -33,7 +33,7 @@ class Lateness:
         shortest: position of the rank with the shortest duration: it waited least, so it came last, whatever the clocks say.
     """
 
-    group: Matched
+    group: MatchedCollectives
     wait: Rows
     added_wait: Rows
     last: Rows
@@ -43,7 +43,7 @@ class Lateness:
     shortest: Rows
 
 
-def lateness(group: Matched, offsets: Offsets, exposed: Mapping[int, Intervals]) -> Lateness:
+def lateness(group: MatchedCollectives, offsets: Offsets, exposed: Mapping[int, Intervals]) -> Lateness:
     """Return who waited for whom: a rank waits from its arrival until the last one's, at most as long as its collective took.
 
     Args:
@@ -82,7 +82,7 @@ def _added(start: Rows, end: Rows) -> tuple[Rows, Rows]:
     return np.minimum(np.maximum(start, before), end), end
 
 
-def _exposed(group: Matched, offsets: Offsets, exposed: Mapping[int, Intervals], start: Rows, end: Rows) -> Rows:
+def _exposed(group: MatchedCollectives, offsets: Offsets, exposed: Mapping[int, Intervals], start: Rows, end: Rows) -> Rows:
     """Return how much of spans on the common clock each rank computed nothing in, ns, shape (R, N).
 
     Args:

@@ -12,10 +12,10 @@ import pandas as pd
 from tachoscope_analyzers.trace.analyses.collectives import Collectives, collectives
 from tachoscope_analyzers.trace.analyses.operator_profile import TraceProfile, profile
 from tachoscope_analyzers.trace.events.intervals import EMPTY, Intervals, longest, union
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.losses.judged_rank import RankJudgement, judge_rank
 from tachoscope_analyzers.trace.reading.read import read
-from tachoscope_analyzers.trace.reading.trace import Quality
+from tachoscope_analyzers.trace.reading.trace import ReadQuality
 from tachoscope_analyzers.trace.reading.trace_files import stem
 
 MOST_STEPS = 4_096
@@ -25,7 +25,7 @@ LABELS = ["group", "group_description", "group_ranks", "kind"]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class SummaryOptions:
     """What is worked out for a rank beyond its summary.
 
     Attributes:
@@ -67,7 +67,7 @@ class RankSummary:
     events: int
     start_ns: int
     end_ns: int
-    quality: Quality
+    quality: ReadQuality
     step_source: str
     steps: pd.DataFrame
     arrivals: pd.DataFrame
@@ -79,13 +79,13 @@ class RankSummary:
     sums: TraceProfile | None = None
 
 
-def summarise(path: Path, wanted: Wanted) -> RankSummary:
+def summarise(path: Path, wanted: SummaryOptions) -> RankSummary:
     """Read and analyse one rank's trace; this is what workers run.
 
     Raises:
         TachoscopeError: the file cannot be read, or is not a trace.
     """
-    view = View(read(path))
+    view = TraceView(read(path))
     found = summary(view, path, wanted.collectives)
     if wanted.tables is not None:
         from tachoscope_analyzers.trace.analyses.all_tables import write_tables  # with all analyses, which few ask for
@@ -98,7 +98,7 @@ def summarise(path: Path, wanted: Wanted) -> RankSummary:
     )
 
 
-def summary(view: View, path: Path, most_collectives: int) -> RankSummary:
+def summary(view: TraceView, path: Path, most_collectives: int) -> RankSummary:
     """Return what is kept of an analysed trace."""
     trace, found = view.trace, collectives(view)
     meta, base = trace.meta, trace.meta.base_nanoseconds
@@ -134,7 +134,7 @@ def _exposed(found: Collectives, base: int, most: int) -> Intervals:
     return Intervals(kept.starts + base, kept.ends + base)
 
 
-def _steps(view: View, base: int) -> pd.DataFrame:
+def _steps(view: TraceView, base: int) -> pd.DataFrame:
     steps = view.steps
     columns = {"step": steps.number, "start_ns": steps.start + base, "end_ns": steps.end + base}
     return pd.DataFrame({name: np.array(values[:MOST_STEPS], dtype=np.int64) for name, values in columns.items()})

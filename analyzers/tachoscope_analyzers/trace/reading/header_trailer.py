@@ -15,7 +15,7 @@ _MOST_BYTES = 16 << 20
 """Longer descriptions than this are skipped: as objects they would take twenty times as much memory."""
 
 
-class _Known(Struct):
+class _TrailerFields(Struct):
     distributed: Raw = msgspec.field(default=_ABSENT, name="distributedInfo")
     devices: Raw = msgspec.field(default=_ABSENT, name="deviceProperties")
     base: Raw = msgspec.field(default=_ABSENT, name="baseTimeNanoseconds")
@@ -24,7 +24,7 @@ class _Known(Struct):
     shapes: Raw = msgspec.field(default=_ABSENT, name="record_shapes")
 
 
-_decoder = msgspec.json.Decoder(_Known)
+_decoder = msgspec.json.Decoder(_TrailerFields)
 
 
 def outside(header: bytes, trailer: bytes) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def outside(header: bytes, trailer: bytes) -> dict[str, Any]:
 def _quickly(text: bytes) -> dict[str, Any] | None:
     try:
         known = _decoder.decode(text)
-        values = {field.encode_name: getattr(known, field.name) for field in msgspec.structs.fields(_Known)}
+        values = {field.encode_name: getattr(known, field.name) for field in msgspec.structs.fields(_TrailerFields)}
         return {name: json.loads(bytes(value)) for name, value in values.items() if 0 < len(bytes(value)) <= _MOST_BYTES}
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None

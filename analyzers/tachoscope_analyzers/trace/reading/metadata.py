@@ -7,11 +7,11 @@ from typing import Any
 from tachoscope_analyzers.trace.reading.columns import ColumnBuilder
 from tachoscope_analyzers.trace.reading.event_kinds import Kind, kind_of
 from tachoscope_analyzers.trace.reading.string_codes import clean
-from tachoscope_analyzers.trace.reading.trace import Device, Group, Meta, Quality
+from tachoscope_analyzers.trace.reading.trace import Device, Group, Meta, ReadQuality
 from tachoscope_analyzers.trace.reading.track import Track
 
 
-def meta_of(builder: ColumnBuilder, *, outside: dict[str, Any], digest: str, text_bytes: int, quality: Quality) -> Meta:
+def meta_of(builder: ColumnBuilder, *, outside: dict[str, Any], digest: str, text_bytes: int, quality: ReadQuality) -> Meta:
     """Return the description of a JSON trace; fields of other types than expected count as absent."""
     told = outside.get("distributedInfo")
     distributed: dict[str, Any] = told if isinstance(told, dict) else {}

@@ -31,10 +31,10 @@ from tachoscope_analyzers.trace.reading.nsight_database import (
     table_columns,
     texts,
 )
-from tachoscope_analyzers.trace.reading.nsight_names import Names, column, names_of, as_integers
+from tachoscope_analyzers.trace.reading.nsight_names import Names, as_integers, column, names_of
 from tachoscope_analyzers.trace.reading.parquet_writer import Writers
 from tachoscope_analyzers.trace.reading.string_codes import MOST_STRINGS, Array, Codes, TrackCodes
-from tachoscope_analyzers.trace.reading.trace import Meta, Quality
+from tachoscope_analyzers.trace.reading.trace import Meta, ReadQuality
 from tachoscope_analyzers.trace.reading.track import Track
 
 _MAGIC = b"SQLite format 3\x00"
@@ -227,7 +227,7 @@ def _meta(database: sqlite3.Connection, state: _State, digest: str, path: Path) 
             for process, thread in state.tracks.texts
         ],
         categories=list(_CATEGORIES),
-        quality=Quality(counts=dict(counts)),
+        quality=ReadQuality(counts=dict(counts)),
         base_nanoseconds=session_start(database),
         devices=devices(database),
     )

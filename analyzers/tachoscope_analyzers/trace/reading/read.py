@@ -20,7 +20,7 @@ from tachoscope_analyzers.trace.reading.metadata import meta_of
 from tachoscope_analyzers.trace.reading.nsight_database import NotAnExportError
 from tachoscope_analyzers.trace.reading.parquet_writer import Writers
 from tachoscope_analyzers.trace.reading.split_json import EventArray, NotATraceError
-from tachoscope_analyzers.trace.reading.trace import Meta, Quality, Trace
+from tachoscope_analyzers.trace.reading.trace import Meta, ReadQuality, Trace
 from tachoscope_core.errors import TachoscopeError
 
 Progress = Callable[[int, int], None]
@@ -134,7 +134,7 @@ def _stream(path: Path, place: Path, progress: Progress | None, *, scan: bool) -
         outside=outside(array.header, array.trailer),
         digest=blocks.digest,
         text_bytes=array.text_bytes,
-        quality=Quality(cut=blocks.cut or not array.is_complete, cut_bytes=array.cut_bytes, counts=dict(builder.counts)),
+        quality=ReadQuality(cut=blocks.cut or not array.is_complete, cut_bytes=array.cut_bytes, counts=dict(builder.counts)),
     )
 
 

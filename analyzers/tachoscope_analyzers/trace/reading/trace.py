@@ -44,7 +44,7 @@ class Group(msgspec.Struct, frozen=True):
     ranks: list[int] = []
 
 
-class Quality(msgspec.Struct, frozen=True):
+class ReadQuality(msgspec.Struct, frozen=True):
     """What of the file could not be read, and what had to be fixed. All counts are of events unless named otherwise."""
 
     cut: bool = False
@@ -66,7 +66,7 @@ class Meta(msgspec.Struct, frozen=True):
     text_bytes: int
     tracks: list[Track]
     categories: list[str]
-    quality: Quality
+    quality: ReadQuality
     rank: int | None = None
     world_size: int | None = None
     backend: str = ""

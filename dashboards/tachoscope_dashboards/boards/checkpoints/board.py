@@ -9,7 +9,7 @@ from tachoscope_dashboards.boards.checkpoints import checkpoints as checkpoint_p
 from tachoscope_dashboards.boards.checkpoints import recovery as recovery_panels
 from tachoscope_dashboards.boards.shared import identity
 from tachoscope_dashboards.boards.shared.expressions import RATE
-from tachoscope_dashboards.parts.board import Board, Event
+from tachoscope_dashboards.parts.board import Board, BoardAnnotation
 from tachoscope_dashboards.parts.panels import row
 from tachoscope_dashboards.parts.variables import CLUSTER, JOB_NAMESPACE, NAMESPACE, OF_WORKLOADS, TRAINING_JOB, WHERE
 
@@ -43,13 +43,13 @@ def board(policy: Policy) -> Board:
             *recovery_panels.ends(policy, _HERE),
         ),
         events=(
-            Event(
+            BoardAnnotation(
                 "Restarts",
                 f"max by ({identity.JOB}) (increase(tachoscope_restarts_total{{{_HERE}}}{RATE})) > 0",
                 f"{identity.JOB_LEGEND} was restarted",
                 palette.WARN,
             ),
-            Event(
+            BoardAnnotation(
                 "Preemption notices",
                 f"(max by (instance, {identity.JOB}) (tachoscope_job_active{{{_HERE}}}) == 1) "
                 "* on (cluster, instance) group_left (provider) "

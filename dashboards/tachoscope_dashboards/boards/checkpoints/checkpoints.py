@@ -11,7 +11,19 @@ from tachoscope_dashboards.boards.shared import identity
 from tachoscope_dashboards.boards.shared.expressions import JOBS_KEPT, RATE, WHOLE, attained, how_many
 from tachoscope_dashboards.parts import links
 from tachoscope_dashboards.parts.links import runbook
-from tachoscope_dashboards.parts.panels import About, Column, Link, Placed, Query, Step, Unit, happenings, stat, table, timeseries
+from tachoscope_dashboards.parts.panels import (
+    ColorStep,
+    Column,
+    Link,
+    PanelText,
+    PlacedPanel,
+    Query,
+    Unit,
+    happenings,
+    stat,
+    table,
+    timeseries,
+)
 from tachoscope_dashboards.parts.slo_objectives import above, bound
 from tachoscope_dashboards.parts.variables import CHOSEN_PLACE
 
@@ -33,10 +45,10 @@ _WORDS: dict[Result, str] = {
     "unreachable": "Not reached",
     "unverifiable": "Cannot be determined",
 }
-_ANY = (Step(1.0, palette.WARN),)
-_STEPS: dict[Result, tuple[Step, ...]] = {
-    "corrupt": (Step(1.0, palette.BAD),),
-    "unreachable": (Step(1.0, palette.WARN),),
+_ANY = (ColorStep(1.0, palette.WARN),)
+_STEPS: dict[Result, tuple[ColorStep, ...]] = {
+    "corrupt": (ColorStep(1.0, palette.BAD),),
+    "unreachable": (ColorStep(1.0, palette.WARN),),
 }
 
 
@@ -61,7 +73,7 @@ def _undone(where: str) -> str:
     return f"({verified_age(where)}) * on ({identity.JOB}) {ranks}"
 
 
-def at_risk(policy: Policy, where: str) -> list[Placed]:
+def at_risk(policy: Policy, where: str) -> list[PlacedPanel]:
     """Return how old checkpoints are, and what would be lost."""
     return [
         attained(policy, AGE, "Young enough, 1 day", "see below which jobs have old ones, and why they are not verified"),
@@ -82,11 +94,11 @@ def at_risk(policy: Policy, where: str) -> list[Placed]:
     ]
 
 
-def _age(policy: Policy, words: tuple[str, str], expr: str, otherwise: str) -> Placed:
+def _age(policy: Policy, words: tuple[str, str], expr: str, otherwise: str) -> PlacedPanel:
     title, shows = words
     return timeseries(
         title,
-        About(
+        PanelText(
             f"{shows}, of the 20 jobs with the oldest.", "a saw below the dashed line", otherwise, "no job with a checkpoint runs"
         ),
         [Query(f"topk(20, {expr})", identity.JOB_LEGEND)],
@@ -96,7 +108,7 @@ def _age(policy: Policy, words: tuple[str, str], expr: str, otherwise: str) -> P
     )
 
 
-def _numbers(policy: Policy, where: str) -> list[Placed]:
+def _numbers(policy: Policy, where: str) -> list[PlacedPanel]:
     old, runs = runbook(policy, "TrainingCheckpointTooOld"), running(where)
     unverified = f"({runs}) unless on ({identity.JOB}) tachoscope_checkpoint_verified_timestamp_seconds{{{where}}}"
     return [
@@ -132,16 +144,16 @@ def _numbers(policy: Policy, where: str) -> list[Placed]:
 
 
 def _number(
-    shows: tuple[str, str], words: tuple[str, str], query: Query, form: tuple[Unit, tuple[Step, ...]], link: Link
-) -> Placed:
+    shows: tuple[str, str], words: tuple[str, str], query: Query, form: tuple[Unit, tuple[ColorStep, ...]], link: Link
+) -> PlacedPanel:
     (title, what), (unit, steps) = shows, form
-    return stat(title, About(what, *words, NO_JOB), query, unit=unit, width=5, steps=steps, links=[link])
+    return stat(title, PanelText(what, *words, NO_JOB), query, unit=unit, width=5, steps=steps, links=[link])
 
 
-def _jobs(policy: Policy, where: str) -> Placed:
+def _jobs(policy: Policy, where: str) -> PlacedPanel:
     return table(
         "Work at risk, by job",
-        About(
+        PanelText(
             "How old the newest checkpoint of each running job is, and the newest that was found sound; and the time of its ranks "
             "that a failure now would undo.",
             "both ages alike, and below the objective's",
@@ -168,13 +180,13 @@ def _jobs(policy: Policy, where: str) -> Placed:
     )
 
 
-def cost(policy: Policy, where: str) -> list[Placed]:
+def cost(policy: Policy, where: str) -> list[PlacedPanel]:
     """Return how long saves take, and what part of the time goes into them."""
     slow = [runbook(policy, "CheckpointStorageSlow"), runbook(policy, "checkpoint_stall")]
     return [
         _seconds(
             "Training stands still for a save",
-            About(
+            PanelText(
                 "Mean time that a save blocked training, by job; each save shows as points for about a minute.",
                 "seconds; less with saves in the background",
                 "longer than hours ago: the storage; long since ever: save in the background, from each rank its own part",
@@ -185,7 +197,7 @@ def cost(policy: Policy, where: str) -> list[Placed]:
         ),
         _seconds(
             "A save goes on in the background",
-            About(
+            PanelText(
                 "Mean time from when training went on until a save was complete, by job.",
                 "well below the interval of saves, or the next one has to wait",
                 "the storage, or the network to it; until it is complete the checkpoint does not count",
@@ -198,12 +210,12 @@ def cost(policy: Policy, where: str) -> list[Placed]:
     ]
 
 
-def _standing_still(policy: Policy) -> Placed:
+def _standing_still(policy: Policy) -> PlacedPanel:
     state = f"job_state:tachoscope_job_time:rate1m{{{_CHOSEN}"
     share = f'sum by ({identity.JOB}) ({state}, state="checkpoint"}}) / sum by ({identity.JOB}) ({state}}})'
     return timeseries(
         "Ranks that stand still for saves",
-        About(
+        PanelText(
             "Share of the time of its ranks that a job spends on saves, of the 20 with the most, of all namespaces of agents.",
             "a few hundredths at most",
             "save less often (the runbook has the best interval), or in the background",
@@ -216,22 +228,22 @@ def _standing_still(policy: Policy) -> Placed:
     )
 
 
-def _seconds(title: str, about: About, series: tuple[str, str], leads: list[Link]) -> Placed:
+def _seconds(title: str, about: PanelText, series: tuple[str, str], leads: list[Link]) -> PlacedPanel:
     metric, where = series
     taken, saves = (f"sum by ({identity.JOB}) (rate({metric}_{part}{{{where}}}{RATE}))" for part in ("sum", "count"))
     mean = Query(f"{taken} / ({saves} > 0)", identity.JOB_LEGEND)
     return timeseries(title, about, [mean], unit="s", width=8, style="points", links=leads)
 
 
-def verified(policy: Policy, where: str) -> list[Placed]:
+def verified(policy: Policy, where: str) -> list[PlacedPanel]:
     """Return what reading checkpoints back has found."""
     return [_read_back(policy, where), _read_back_by_job(policy, where)]
 
 
-def _read_back(policy: Policy, where: str) -> Placed:
+def _read_back(policy: Policy, where: str) -> PlacedPanel:
     return happenings(
         "Checkpoints read back",
-        About(
+        PanelText(
             "Checkpoints that agents read back, by what they found.",
             "all sound, as often as jobs save",
             "corrupt: what is there is not what was written; unreachable: the agent lacks mount or right",
@@ -243,14 +255,14 @@ def _read_back(policy: Policy, where: str) -> Placed:
     )
 
 
-def _read_back_by_job(policy: Policy, where: str) -> Placed:
+def _read_back_by_job(policy: Policy, where: str) -> PlacedPanel:
     results = get_args(Result)
     columns = (
         Column(chr(ord("A") + number), _WORDS[one], unit="short", steps=_STEPS.get(one, ())) for number, one in enumerate(results)
     )
     return table(
         "Checkpoints read back, by job",
-        About(
+        PanelText(
             "What was found in the time that is looked at, by job.",
             "sound ones only",
             "the runbook says which to restore instead, and how to find out whether it is the storage",

@@ -9,7 +9,7 @@ from tachoscope_dashboards.boards.shared import identity
 from tachoscope_dashboards.boards.shared.expressions import KEPT, RATE, WHOLE, attained
 from tachoscope_dashboards.parts import links
 from tachoscope_dashboards.parts.links import runbook
-from tachoscope_dashboards.parts.panels import About, Column, Placed, Query, bars, happenings, stat, table, timeseries
+from tachoscope_dashboards.parts.panels import Column, PanelText, PlacedPanel, Query, bars, happenings, stat, table, timeseries
 from tachoscope_dashboards.parts.slo_objectives import above
 from tachoscope_dashboards.parts.variables import CHOSEN_PLACE, WHERE
 
@@ -28,7 +28,7 @@ _SECONDS = "tachoscope_recovery_seconds"
 _NONE = "no job came back from a failure in this time"
 
 
-def recoveries(policy: Policy, where: str) -> list[Placed]:
+def recoveries(policy: Policy, where: str) -> list[PlacedPanel]:
     """Return how long jobs take until they do new steps, and what it costs."""
     return [
         attained(policy, RECOVERY, "Back soon enough, 3 days", "see below whose recoveries take long", "3d", 6),
@@ -41,10 +41,10 @@ def recoveries(policy: Policy, where: str) -> list[Placed]:
     ]
 
 
-def _quantile(policy: Policy, where: str, part: float, title: str) -> Placed:
+def _quantile(policy: Policy, where: str, part: float, title: str) -> PlacedPanel:
     return stat(
         title,
-        About(
+        PanelText(
             "Time from a failure, or from the last step before a hang, to the first step that is new. Rough: it is read off a "
             "histogram.",
             "below the objective's bound",
@@ -59,10 +59,10 @@ def _quantile(policy: Policy, where: str, part: float, title: str) -> Placed:
     )
 
 
-def _restarts_now(policy: Policy, where: str) -> Placed:
+def _restarts_now(policy: Policy, where: str) -> PlacedPanel:
     return stat(
         "Restarts in this time",
-        About(
+        PanelText(
             "Attempts of jobs that followed another one, in the time that is looked at.",
             "as few as nodes fail",
             "see who is restarted, and on which hosts processes fail",
@@ -75,10 +75,10 @@ def _restarts_now(policy: Policy, where: str) -> Placed:
     )
 
 
-def _restarts(policy: Policy, where: str) -> Placed:
+def _restarts(policy: Policy, where: str) -> PlacedPanel:
     return happenings(
         "Restarts, and processes that failed",
-        About(
+        PanelText(
             "Attempts that followed another one, and processes that failed, of the ten jobs with the most.",
             "none",
             "failures without a restart: the job is not back; one failure ends all ranks of a node, so they come in eights",
@@ -99,11 +99,11 @@ def _restarts(policy: Policy, where: str) -> Placed:
     )
 
 
-def _means(policy: Policy, where: str) -> Placed:
+def _means(policy: Policy, where: str) -> PlacedPanel:
     taken, count = (f"sum by ({identity.JOB}) (increase({_SECONDS}_{part}{{{where}}}{RATE}))" for part in ("sum", "count"))
     return timeseries(
         "Recoveries, as they end",
-        About(
+        PanelText(
             "Time that a job took to be back, where it did its first new step; of several at once the mean.",
             "points below the dashed line",
             "points that climb: the storage restores slower, or more steps are done again; none after a restart: it is not back",
@@ -118,11 +118,11 @@ def _means(policy: Policy, where: str) -> Placed:
     )
 
 
-def _lost(policy: Policy) -> Placed:
+def _lost(policy: Policy) -> PlacedPanel:
     series = f'job_state:tachoscope_job_time:rate1m{{{CHOSEN_PLACE}, training_job=~"$training_job"'
     return timeseries(
         "Time that failures and saves take",
-        About(
+        PanelText(
             "Share of the time of the ranks of these jobs, of all namespaces of agents, by state: steps done again, reading a "
             "checkpoint, starting, hanging, saving.",
             "hundredths",
@@ -143,13 +143,13 @@ def _lost(policy: Policy) -> Placed:
     )
 
 
-def _jobs(policy: Policy, where: str) -> Placed:
+def _jobs(policy: Policy, where: str) -> PlacedPanel:
     taken, count = (f"sum by ({identity.JOB}) (increase({_SECONDS}_{part}{{{where}}}{WHOLE}))" for part in ("sum", "count"))
     spent = f'sum by ({identity.JOB}) (increase(tachoscope_job_time_seconds_total{{{where}, state="%s"}}{WHOLE})) > 0'
     explore = links.explorer(policy, "job", "Its failures in the explorer", {"job": "${__data.fields.Job}"})
     return table(
         "Failures and recoveries, by job",
-        About(
+        PanelText(
             "Of jobs that were restarted or lost work in the time that is looked at; times of ranks are of all together.",
             "few rows, with little lost",
             "failures on one host: drain it; much lost for few restarts: save more often",
@@ -178,7 +178,7 @@ def _jobs(policy: Policy, where: str) -> Placed:
     )
 
 
-def ends(policy: Policy, where: str) -> list[Placed]:
+def ends(policy: Policy, where: str) -> list[PlacedPanel]:
     """Return why jobs fail, and how they end."""
     return [
         attained(policy, "training-job-success", "Not failed by us, 3 days", "see the causes beside it", "3d", 5, 8),
@@ -188,10 +188,10 @@ def ends(policy: Policy, where: str) -> list[Placed]:
     ]
 
 
-def _ended(policy: Policy) -> Placed:
+def _ended(policy: Policy) -> PlacedPanel:
     return bars(
         "Attempts that ended",
-        About(
+        PanelText(
             "Attempts of all jobs that ended in this time. infra: the provider took the node, or a GPU broke; user: "
             "the code, or someone interrupted it; unknown: all else.",
             "completed, and none that infra failed",
@@ -209,12 +209,12 @@ def _ended(policy: Policy) -> Placed:
     )
 
 
-def _hosts(policy: Policy, where: str) -> Placed:
+def _hosts(policy: Policy, where: str) -> PlacedPanel:
     node = links.board("gpu-node", "This node", KEPT | {"node": "${__data.fields.Host}"})
     failures = f"increase(tachoscope_worker_failures_total{{{where}}}{WHOLE})"
     return table(
         "Processes that failed, by host",
-        About(
+        PanelText(
             "Processes that failed in the time that is looked at, by the host they ran on, and of how many jobs.",
             "empty, or spread over all hosts",
             "one host with processes of several jobs: drain it and test it; `tachoscope store failures` says whether it is chance",
@@ -236,12 +236,12 @@ def _hosts(policy: Policy, where: str) -> Placed:
     )
 
 
-def _notices(policy: Policy, where: str) -> Placed:
+def _notices(policy: Policy, where: str) -> PlacedPanel:
     node = links.board("gpu-node", "This node", KEPT | {"node": "${__data.fields.Node}"})
     notice = f"max by (cluster, instance, provider) (tachoscope_preemption_notice{{{WHERE}}}) == 1"
     return table(
         "Nodes that the provider takes back",
-        About(
+        PanelText(
             "Nodes of these jobs of which the cloud provider has said that it will take them back.",
             "empty",
             "the job has 30 to 120 seconds to save and leave; see the runbook for what is to be done before",

@@ -11,8 +11,8 @@ from tachoscope_dashboards.boards.shared import hosts as host_panels
 from tachoscope_dashboards.boards.shared import identity
 from tachoscope_dashboards.boards.shared import io as io_panels
 from tachoscope_dashboards.boards.shared.expressions import RATE
-from tachoscope_dashboards.parts.board import Board, Event
-from tachoscope_dashboards.parts.panels import Placed, row
+from tachoscope_dashboards.parts.board import Board, BoardAnnotation
+from tachoscope_dashboards.parts.panels import PlacedPanel, row
 from tachoscope_dashboards.parts.variables import CLUSTER, JOB_CLUSTER, JOB_NAMESPACE, NAMESPACE, ONE_JOB, THIS_JOB, Variable
 
 NODES = Variable("node", "instance", f"tachoscope_job_active{{{THIS_JOB}}}", "Nodes of the job", listed=True)
@@ -56,15 +56,15 @@ def board(policy: Policy) -> Board:
     )
 
 
-def _events() -> tuple[Event, ...]:
+def _events() -> tuple[BoardAnnotation, ...]:
     return (
-        Event(
+        BoardAnnotation(
             "Restarts",
             f"max by ({identity.JOB}) (increase(tachoscope_restarts_total{{{_JOB}}}{RATE})) > 0",
             f"{identity.JOB_LEGEND} was restarted",
             palette.WARN,
         ),
-        Event(
+        BoardAnnotation(
             "Shards quarantined",
             f"max by ({identity.JOB}) (delta(tachoscope_shards_quarantined{{{_JOB}}}{RATE})) > 0",
             f"a shard of {identity.JOB_LEGEND} was quarantined",
@@ -73,7 +73,7 @@ def _events() -> tuple[Event, ...]:
     )
 
 
-def _computing(policy: Policy) -> list[Placed]:
+def _computing(policy: Policy) -> list[PlacedPanel]:
     return [
         host_panels.cpu(policy, _NODE),
         host_panels.pressure(policy, _NODE),

@@ -9,7 +9,7 @@ from tachoscope_dashboards.boards.shared import identity
 from tachoscope_dashboards.boards.shared.expressions import JOBS_KEPT, KEPT, RATE, WHOLE, attained
 from tachoscope_dashboards.parts import links
 from tachoscope_dashboards.parts.links import runbook
-from tachoscope_dashboards.parts.panels import About, Column, Placed, Query, happened, heatmap, stat, table, timeseries
+from tachoscope_dashboards.parts.panels import Column, PanelText, PlacedPanel, Query, happened, heatmap, stat, table, timeseries
 from tachoscope_dashboards.parts.slo_objectives import above, at_least, bound
 from tachoscope_dashboards.parts.variables import CHOSEN_PLACE, THIS_JOB_RECORDED
 
@@ -21,13 +21,13 @@ _COPY, _ALL = ', state="host_to_device"', ""
 _NOT_MEASURED = "no steps, or their input is not measured: it comes through no loader that the probe knows"
 
 
-def jobs(policy: Policy) -> Placed:
+def jobs(policy: Policy) -> PlacedPanel:
     """Return all jobs, the one that waits most first, from recorded series."""
     state = f'sum by ({identity.JOB}) ({_TIME}{{{CHOSEN_PLACE}, state="%s"}}) / sum by ({identity.JOB}) ({_TIME}{{{CHOSEN_PLACE}}})'
     here = links.board("data", "This job, here", identity.job_of_row(JOBS_KEPT, "${__data.fields.Job}"))
     return table(
         "Waiting for data, by job",
-        About(
+        PanelText(
             "Share of the time of its ranks that each running job waits for data, and copies them to the device; of all "
             "teams and namespaces of agents, and of all nodes.",
             "all below the objective's bound",
@@ -51,7 +51,7 @@ def jobs(policy: Policy) -> Placed:
     )
 
 
-def starved(policy: Policy, where: str) -> list[Placed]:
+def starved(policy: Policy, where: str) -> list[PlacedPanel]:
     """Return how much a job waits, in time and in steps."""
     return [
         _share_now(policy),
@@ -62,10 +62,10 @@ def starved(policy: Policy, where: str) -> list[Placed]:
     ]
 
 
-def _share_now(policy: Policy) -> Placed:
+def _share_now(policy: Policy) -> PlacedPanel:
     return stat(
         "Waits for data",
-        About(
+        PanelText(
             "Share of the time of its ranks that the job waits for data, of all namespaces of agents, and of all nodes.",
             "below the objective's bound",
             "all ranks alike: the storage, or too few workers; some: see which",
@@ -79,12 +79,12 @@ def _share_now(policy: Policy) -> Placed:
     )
 
 
-def _states(policy: Policy) -> Placed:
+def _states(policy: Policy) -> PlacedPanel:
     states = ("data_wait", "host_to_device")
     wanted = f'sum by (state) ({_TIME}{{{_CHOSEN}, state=~"{"|".join(states)}"}})'
     return timeseries(
         "Waiting for data, and copying them",
-        About(
+        PanelText(
             "Share of the time of its ranks in the states data_wait and host_to_device, of all namespaces of agents, and of all "
             "nodes.",
             "both near 0",
@@ -102,12 +102,12 @@ def _states(policy: Policy) -> Placed:
     )
 
 
-def _kept(policy: Policy, where: str) -> Placed:
+def _kept(policy: Policy, where: str) -> PlacedPanel:
     least = bound(WAIT)
     good = f"sum(rate({_STEPS}_bucket{{{where}, {bound_matcher(least)}}}{RATE}))"
     return timeseries(
         "Steps that hardly wait",
-        About(
+        PanelText(
             f"Share of the steps of ranks that spent at most {least:.0%} of their time waiting for data: what is promised.",
             "at the dashed line, or above it",
             "see beside it by how much they miss it, and below which ranks",
@@ -121,10 +121,10 @@ def _kept(policy: Policy, where: str) -> Placed:
     )
 
 
-def _spread(policy: Policy, where: str) -> Placed:
+def _spread(policy: Policy, where: str) -> PlacedPanel:
     return heatmap(
         "Steps by their share of waiting",
-        About(
+        PanelText(
             "How many steps of ranks waited for which share of their time, over time.",
             "all in the lowest row",
             "a second band: each n-th step waits, such as for one slow worker of n; all higher: too few workers, or slow storage",
@@ -139,12 +139,12 @@ def _spread(policy: Policy, where: str) -> Placed:
     )
 
 
-def ranks(policy: Policy, where: str) -> list[Placed]:
+def ranks(policy: Policy, where: str) -> list[PlacedPanel]:
     """Return which ranks wait, over time and now."""
     return [
         heatmap(
             "Waiting for data, by rank",
-            About(
+            PanelText(
                 "Share of its recent steps that each rank spent waiting for data.",
                 "no rank and no moment stands out, and all are near 0",
                 "one row: that rank's host or shards; one after the other: who reads from the slow place; all: what they share",
@@ -161,7 +161,7 @@ def ranks(policy: Policy, where: str) -> list[Placed]:
     ]
 
 
-def _ranks_now(policy: Policy, where: str) -> Placed:
+def _ranks_now(policy: Policy, where: str) -> PlacedPanel:
     by = "sum by (instance, rank)"
     time = f"rate(tachoscope_time_seconds_total{{{where}%s}}[5m])"
     copies = f"{by} ({time % _COPY}) / ({by} ({time % _ALL}) > 0)"
@@ -169,7 +169,7 @@ def _ranks_now(policy: Policy, where: str) -> Placed:
     node = links.board("gpu-node", "This node", KEPT | {"node": "${__data.fields.Node}"})
     return table(
         "Ranks, now",
-        About(
+        PanelText(
             "What each rank waits for data, of its recent steps, and its time in copies to the device, of the last five minutes.",
             "alike, and near 0",
             "ranks of one node: that host; one rank: its shards or its worker",
@@ -189,16 +189,16 @@ def _ranks_now(policy: Policy, where: str) -> Placed:
     )
 
 
-def shards(policy: Policy, where: str) -> list[Placed]:
+def shards(policy: Policy, where: str) -> list[PlacedPanel]:
     """Return shards that fail, and those that are left out."""
     return [_failing(policy, where), _left_out(policy, where)]
 
 
-def _failing(policy: Policy, where: str) -> Placed:
+def _failing(policy: Policy, where: str) -> PlacedPanel:
     failures = f"increase(tachoscope_shard_failures_total{{{where}}}{WHOLE})"
     return table(
         "Shards that could not be read",
-        About(
+        PanelText(
             "Failures to read a shard in this time, and on how many nodes it failed. The first 20 shards of a node "
             "have names, the others are `other`.",
             "empty",
@@ -221,10 +221,10 @@ def _failing(policy: Policy, where: str) -> Placed:
     )
 
 
-def _left_out(policy: Policy, where: str) -> Placed:
+def _left_out(policy: Policy, where: str) -> PlacedPanel:
     return timeseries(
         "Shards left out",
-        About(
+        PanelText(
             "Shards on the job's quarantine list: they failed on several ranks or attempts, and loaders that ask skip them.",
             "0",
             "write the shard again, then release it: `tachoscope store quarantine`; loaders that do not ask fail at it again",
@@ -237,12 +237,12 @@ def _left_out(policy: Policy, where: str) -> Placed:
     )
 
 
-def copies(policy: Policy, where: str) -> Placed:
+def copies(policy: Policy, where: str) -> PlacedPanel:
     """Return the time of copies to the device, by rank."""
     time = f"sum by (rank) (rate(tachoscope_time_seconds_total{{{where}%s}}{RATE}))"
     return timeseries(
         "Copies to the device, by rank",
-        About(
+        PanelText(
             "Share of its time that a rank copies its batch to the device, of the ten ranks with the most.",
             "near 0: copies run beside the computation",
             "pin the loader's memory and copy without blocking; one node alone: its PCIe link",

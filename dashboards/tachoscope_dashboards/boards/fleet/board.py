@@ -12,7 +12,7 @@ from tachoscope_dashboards.boards.shared.expressions import CLUSTER_KEPT
 from tachoscope_dashboards.parts import links, slo_objectives
 from tachoscope_dashboards.parts.board import Board
 from tachoscope_dashboards.parts.links import explorer, runbook
-from tachoscope_dashboards.parts.panels import About, Link, Placed, Query, Step, row, stat, timeseries
+from tachoscope_dashboards.parts.panels import ColorStep, Link, PanelText, PlacedPanel, Query, row, stat, timeseries
 from tachoscope_dashboards.parts.variables import CLUSTER
 
 _HERE = 'cluster=~"$cluster"'
@@ -85,12 +85,12 @@ def _spenders(policy: Policy) -> list[Link]:
 # --- now ----------------------------------------------------------------------------------------------------------------------
 
 
-def _now(policy: Policy) -> list[Placed]:
+def _now(policy: Policy) -> list[PlacedPanel]:
     target = slo_objectives.objective(GOODPUT).target
     return [
         stat(
             "Goodput",
-            About(
+            PanelText(
                 "Of the time for which jobs hold accelerators, the share in which a step is done for the first time, now.",
                 f"{target:.0%} or more, as the objective asks",
                 "the ledger below says in which state the rest goes, the table which jobs lose it",
@@ -104,7 +104,7 @@ def _now(policy: Policy) -> list[Placed]:
         ),
         stat(
             "Budget left",
-            About(
+            PanelText(
                 "What is left of the goodput that may be lost over the objective's period, of all clusters together.",
                 "above 0",
                 "below 0 more is lost than was agreed: who loses it is in the table of jobs",
@@ -113,7 +113,7 @@ def _now(policy: Policy) -> list[Placed]:
             Query(f'slo:error_budget:remaining_ratio{{slo="{GOODPUT}"}}'),
             unit="percentunit",
             width=3,
-            steps=(Step(float("-inf"), palette.BAD), Step(0.0, palette.OK)),
+            steps=(ColorStep(float("-inf"), palette.BAD), ColorStep(0.0, palette.OK)),
             links=_spenders(policy),
         ),
         *_cost(policy),
@@ -122,13 +122,13 @@ def _now(policy: Policy) -> list[Placed]:
     ]
 
 
-def _cost(policy: Policy) -> list[Placed]:
+def _cost(policy: Policy) -> list[PlacedPanel]:
     lost = _but(f"{slo_objectives.GOOD_STATES}|{slo_objectives.LEFT_OUT_STATES}")
     allowed = 1 - slo_objectives.objective(GOODPUT).target
     return [
         stat(
             "Hours lost",
-            About(
+            PanelText(
                 "Accelerator-hours of jobs within the time range that brought no step forward: waiting for data, blocking "
                 "checkpoints, starts, restores, work done again, hangs, and what is not explained. Prices are no metric: multiply "
                 "by yours.",
@@ -143,7 +143,7 @@ def _cost(policy: Policy) -> list[Placed]:
         ),
         stat(
             "Hours idle",
-            About(
+            PanelText(
                 "Accelerator-hours of GPUs within the time range that answered and that nobody had. Prices are no metric: "
                 "multiply by yours.",
                 "little, while jobs wait for GPUs",
@@ -159,12 +159,12 @@ def _cost(policy: Policy) -> list[Placed]:
     ]
 
 
-def _jobs(policy: Policy) -> list[Placed]:
+def _jobs(policy: Policy) -> list[PlacedPanel]:
     stuck = f'sum by ({identity.JOB}) (job:tachoscope_ranks:sum{{{_HERE}, state=~"silent|hung"}}) > 0'
     return [
         stat(
             "Jobs",
-            About(
+            PanelText(
                 "Jobs with at least one rank that has not left.",
                 "as many as the scheduler has started",
                 "a job that is missing here tells nothing: see the alerts, and whether the agents are up",
@@ -177,7 +177,7 @@ def _jobs(policy: Policy) -> list[Placed]:
         ),
         stat(
             "Jobs stuck",
-            About(
+            PanelText(
                 "Jobs in which a rank hangs, or wrote nothing for a minute.",
                 "0",
                 "the table below names them: open the job's board, and see which ranks they are",
@@ -186,17 +186,17 @@ def _jobs(policy: Policy) -> list[Placed]:
             Query(f"count({stuck}) or 0 * sum(job:tachoscope_ranks:sum{{{_HERE}}})"),
             unit="short",
             width=3,
-            steps=(Step(1.0, palette.BAD),),
+            steps=(ColorStep(1.0, palette.BAD),),
             links=[runbook(policy, "CollectiveHang"), runbook(policy, "TrainingNoProgress")],
         ),
     ]
 
 
-def _missing(policy: Policy) -> list[Placed]:
+def _missing(policy: Policy) -> list[PlacedPanel]:
     return [
         stat(
             "GPUs missing",
-            About(
+            PanelText(
                 "GPUs that nodes should have, or have had, and that do not answer now.",
                 "0",
                 "the table of nodes names where: drain the node, then follow the runbook",
@@ -205,12 +205,12 @@ def _missing(policy: Policy) -> list[Placed]:
             Query(f"{_EXPECTED} - {_SEEN}"),
             unit="short",
             width=3,
-            steps=(Step(1.0, palette.BAD),),
+            steps=(ColorStep(1.0, palette.BAD),),
             links=[runbook(policy, "GpuLost"), links.board("gpu-node", "Nodes and GPUs", CLUSTER_KEPT)],
         ),
         stat(
             "Agents down",
-            About(
+            PanelText(
                 "Nodes whose agent does not answer: what they have is missing on all boards.",
                 "0",
                 "restart the agents before you believe the rest",
@@ -219,7 +219,7 @@ def _missing(policy: Policy) -> list[Placed]:
             Query(f"sum(fleet:tachoscope_agents_down:sum{{{_HERE}}})"),
             unit="short",
             width=3,
-            steps=(Step(1.0, palette.WARN),),
+            steps=(ColorStep(1.0, palette.WARN),),
             links=[runbook(policy, "AgentDown"), links.board("agents", "Suite health", CLUSTER_KEPT)],
         ),
     ]
@@ -228,10 +228,10 @@ def _missing(policy: Policy) -> list[Placed]:
 # --- over time ----------------------------------------------------------------------------------------------------------------
 
 
-def _ledger(policy: Policy) -> Placed:
+def _ledger(policy: Policy) -> PlacedPanel:
     return timeseries(
         "Accelerators by what they do",
-        About(
+        PanelText(
             "All accelerators, by the state of the ledger in which their ranks are: a rank-second a second is one accelerator. "
             "`elsewhere` are GPUs that somebody has without a ledger, such as those that serve; `idle` those that nobody has. "
             "`queued` holds nothing, and lies above what there is.",
@@ -253,10 +253,10 @@ def _ledger(policy: Policy) -> Placed:
     )
 
 
-def _goodput(policy: Policy) -> Placed:
+def _goodput(policy: Policy) -> PlacedPanel:
     return timeseries(
         "Goodput and computing",
-        About(
+        PanelText(
             "Goodput as the objective counts it, with the objective as a line; and the stricter share that accelerators spend "
             "computing: the distance between both is communication, waiting for stragglers, launching and copying.",
             "goodput above its line, computing close below it",
@@ -276,11 +276,11 @@ def _goodput(policy: Policy) -> Placed:
     )
 
 
-def _machines(policy: Policy) -> list[Placed]:
+def _machines(policy: Policy) -> list[PlacedPanel]:
     return [
         timeseries(
             "GPUs",
-            About(
+            PanelText(
                 "GPUs that there should be, that answer, and that a workload has.",
                 "expected and seen are one line, held is close below",
                 "seen below expected: GPUs are lost. Held far below seen: they are idle",
@@ -292,7 +292,7 @@ def _machines(policy: Policy) -> list[Placed]:
         ),
         timeseries(
             "Nodes by health",
-            About(
+            PanelText(
                 "Nodes by the state that their GPUs together are in.",
                 "all are healthy",
                 "the table below names those that are not",

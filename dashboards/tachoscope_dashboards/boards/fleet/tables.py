@@ -10,7 +10,7 @@ from tachoscope_dashboards.boards.shared.alerts import firing as firing_alerts
 from tachoscope_dashboards.boards.shared.expressions import CLUSTER_KEPT
 from tachoscope_dashboards.parts import links, slo_objectives
 from tachoscope_dashboards.parts.links import explorer, runbook
-from tachoscope_dashboards.parts.panels import About, Column, Link, Placed, Query, Step, bars, table
+from tachoscope_dashboards.parts.panels import ColorStep, Column, Link, PanelText, PlacedPanel, Query, bars, table
 
 GOODPUT = "training-goodput"
 _HERE = 'cluster=~"$cluster"'
@@ -20,12 +20,12 @@ _ON_A_NODE = 'instance!=""'
 _COLORS = {"page": palette.BAD, "ticket": palette.WARN}
 
 
-def worst_jobs(policy: Policy, empty: str) -> Placed:
+def worst_jobs(policy: Policy, empty: str) -> PlacedPanel:
     """Return the table of all jobs, the one with the lowest goodput first."""
     chosen = identity.job_of_row(CLUSTER_KEPT, "${__data.fields.Job}")
     return table(
         "Jobs, the worst first",
-        About(
+        PanelText(
             "Each job that runs: its goodput now, how many ranks it has, what takes most of its time "
             "beside computing and evaluation, and how much: communication and straggler_wait "
             "count as goodput, the others are lost; ranks that hang or are silent, and what its GPUs do.",
@@ -47,7 +47,7 @@ def worst_jobs(policy: Policy, empty: str) -> Placed:
             Column("B", "Ranks", unit="short"),
             Column("state", "Most beside computing"),
             Column("C", "Takes", unit="percentunit"),
-            Column("D", "Hung or silent", unit="short", steps=(Step(1.0, palette.BAD),)),
+            Column("D", "Hung or silent", unit="short", steps=(ColorStep(1.0, palette.BAD),)),
             Column("E", "Data wait", unit="percentunit", steps=slo_objectives.above("training-input-wait")),
             Column("F", "SM activity", unit="percentunit", steps=slo_objectives.below("gpu-efficiency")),
             Column("G", "Step", unit="s"),
@@ -74,12 +74,12 @@ def _of_jobs() -> list[Query]:
     ]
 
 
-def nodes(policy: Policy) -> Placed:
+def nodes(policy: Policy) -> PlacedPanel:
     """Return the table of nodes with which something is wrong."""
     chosen = CLUSTER_KEPT | {"node": "${__data.fields.Node}"}
     return table(
         "Nodes with which something is wrong",
-        About(
+        PanelText(
             "Nodes whose GPUs are not healthy or not all there, or of which an alert fires.",
             "empty",
             "the node's name opens its hardware: reasons and what to do about each are there",
@@ -93,8 +93,8 @@ def nodes(policy: Policy) -> Placed:
         [
             Column("instance", "Node", link=links.board("gpu-node", "Its hardware", chosen)),
             Column("state", "Health"),
-            Column("B", "GPUs missing", unit="short", steps=(Step(1.0, palette.BAD),)),
-            Column("C", "Alerts", unit="short", steps=(Step(1.0, palette.WARN),)),
+            Column("B", "GPUs missing", unit="short", steps=(ColorStep(1.0, palette.BAD),)),
+            Column("C", "Alerts", unit="short", steps=(ColorStep(1.0, palette.WARN),)),
         ],
         height=8,
         sort="GPUs missing",
@@ -102,11 +102,11 @@ def nodes(policy: Policy) -> Placed:
     )
 
 
-def firing() -> Placed:
+def firing() -> PlacedPanel:
     """Return how many alerts fire, by area and severity."""
     return bars(
         "Alerts that fire, by area",
-        About(
+        PanelText(
             "Alerts that fire now, by area and severity. A page wants somebody at once, a ticket within a day.",
             "no page; few tickets",
             "begin with infrastructure: what it breaks fires elsewhere too",
@@ -120,14 +120,14 @@ def firing() -> Placed:
     )
 
 
-def alerts(policy: Policy) -> Placed:
+def alerts(policy: Policy) -> PlacedPanel:
     """Return the alerts that fire, with where each leads."""
     page = Link("Runbook", f"{policy.runbook_base}/${{__value.raw}}.md")
     chosen = identity.job_of_row(CLUSTER_KEPT)
     service = identity.service_of_row(CLUSTER_KEPT)
     return table(
         "Alerts that fire",
-        About(
+        PanelText(
             "Alerts that fire now, with the job, service or node that they are about.",
             "empty",
             "an alert's name opens its runbook, a job's name its board",

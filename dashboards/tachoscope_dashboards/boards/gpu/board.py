@@ -16,9 +16,9 @@ from tachoscope_dashboards.boards.shared import io as io_panels
 from tachoscope_dashboards.boards.shared.expressions import KEPT, how_many, numbered
 from tachoscope_dashboards.boards.shared.gpus import BY, NO_GPU
 from tachoscope_dashboards.parts import links
-from tachoscope_dashboards.parts.board import Board, Event
+from tachoscope_dashboards.parts.board import Board, BoardAnnotation
 from tachoscope_dashboards.parts.links import runbook
-from tachoscope_dashboards.parts.panels import About, Column, Link, Placed, Query, Step, row, stat, table, timeline
+from tachoscope_dashboards.parts.panels import ColorStep, Column, Link, PanelText, PlacedPanel, Query, row, stat, table, timeline
 from tachoscope_dashboards.parts.variables import CLUSTER, NAMESPACE, WHERE, Variable
 
 NODES = Variable("node", "instance", f"tachoscope_agent_info{{{WHERE}}}", "Nodes", some=True)
@@ -26,7 +26,7 @@ GPU = Variable("gpu", "gpu", f'tachoscope_gpu_info{{{WHERE}, instance=~"$node"}}
 _NODE = f'{WHERE}, instance=~"$node"'
 _HERE = f'{_NODE}, gpu=~"$gpu"'
 HEALTH_COLORS = {"healthy": palette.OK, "degraded": palette.WARN, "unhealthy": palette.BAD, "unknown": palette.UNKNOWN}
-_BAD, _WARN = (Step(1.0, palette.BAD),), (Step(1.0, palette.WARN),)
+_BAD, _WARN = (ColorStep(1.0, palette.BAD),), (ColorStep(1.0, palette.WARN),)
 _BOARD = links.board("gpu-node", "This node", KEPT | {"node": "${__data.fields.Node}"})
 
 
@@ -45,7 +45,7 @@ def board(policy: Policy) -> Board:
     )
 
 
-def _panels(policy: Policy) -> list[Placed]:
+def _panels(policy: Policy) -> list[PlacedPanel]:
     return [
         row("Is anything wrong?"),
         _reasons(policy),
@@ -83,15 +83,15 @@ def _panels(policy: Policy) -> list[Placed]:
     ]
 
 
-def _events() -> tuple[Event, ...]:
+def _events() -> tuple[BoardAnnotation, ...]:
     return (
-        Event(
+        BoardAnnotation(
             "Xid errors",
             f"(time() - max by (instance, gpu, xid) (tachoscope_gpu_xid_last_seen_seconds{{{_HERE}}})) < 60",
             "Xid {{xid}} of GPU {{gpu}} on {{instance}}",
             palette.BAD,
         ),
-        Event(
+        BoardAnnotation(
             "Other driver",
             f"count by (instance, driver_version) (tachoscope_gpu_info{{{_HERE}}}) "
             f"unless count by (instance, driver_version) (tachoscope_gpu_info{{{_HERE}}} offset 1m)",
@@ -101,10 +101,10 @@ def _events() -> tuple[Event, ...]:
     )
 
 
-def _reasons(policy: Policy) -> Placed:
+def _reasons(policy: Policy) -> PlacedPanel:
     return table(
         "What is wrong, on all nodes",
-        About(
+        PanelText(
             "Each reason why a GPU, or its node as a whole, is not healthy by the agent's word, and what to do about it.",
             "empty",
             "do what the last column says; where a node has several, drain it first, and reset or reboot it after that",
@@ -125,7 +125,7 @@ def _reasons(policy: Policy) -> Placed:
     )
 
 
-def _gpu_counts(policy: Policy) -> list[Placed]:
+def _gpu_counts(policy: Policy) -> list[PlacedPanel]:
     expected, seen = (f'sum(tachoscope_gpus{{{_NODE}, kind="{kind}"}})' for kind in ("expected", "seen"))
     degraded, unhealthy = (f'sum(tachoscope_gpu_health{{{_HERE}, state="{state}"}})' for state in ("degraded", "unhealthy"))
     see = "the table above says what to do"
@@ -146,17 +146,17 @@ def _gpu_counts(policy: Policy) -> list[Placed]:
     ]
 
 
-def _count(title: str, words: tuple[str, str, str], expr: str, steps: Sequence[Step], link: Link) -> Placed:
-    return stat(title, About(*words, NO_GPU), Query(expr), unit="short", steps=steps, links=[link])
+def _count(title: str, words: tuple[str, str, str], expr: str, steps: Sequence[ColorStep], link: Link) -> PlacedPanel:
+    return stat(title, PanelText(*words, NO_GPU), Query(expr), unit="short", steps=steps, links=[link])
 
 
-def _node_counts(policy: Policy) -> list[Placed]:
+def _node_counts(policy: Policy) -> list[PlacedPanel]:
     clock = f"tachoscope_host_clock_synchronised{{{_NODE}}}"
     kubelet = f"tachoscope_gpu_pod_resources_up{{{_NODE}}}"
     return [
         stat(
             "Clocks not synchronised",
-            About(
+            PanelText(
                 "Nodes whose kernel does not hold its clock to be synchronised.",
                 "0",
                 "start chrony or ntpd there: without it, waiting cannot be told from transfer across nodes",
@@ -168,7 +168,7 @@ def _node_counts(policy: Policy) -> list[Placed]:
         ),
         stat(
             "Kubelets silent",
-            About(
+            PanelText(
                 "Nodes whose agent cannot ask the kubelet which pod has which GPU: who has them is not known there.",
                 "0",
                 "see gpu.pod_resources in the agent's configuration, and the mount of its directory",
@@ -182,11 +182,11 @@ def _node_counts(policy: Policy) -> list[Placed]:
     ]
 
 
-def _health(policy: Policy) -> Placed:
+def _health(policy: Policy) -> PlacedPanel:
     numbers = {number: state for number, state in enumerate(GPU_HEALTH_STATES) if number}
     return timeline(
         "Health of each GPU",
-        About(
+        PanelText(
             "The agent's verdict on each GPU, once a second. Unknown: nothing could be measured that would tell.",
             "healthy, all the time",
             "the table at the top has the reasons of now, and what to do; those of then are in the agent's log",
@@ -203,13 +203,13 @@ def _health(policy: Policy) -> Placed:
     )
 
 
-def _workloads(policy: Policy) -> Placed:
+def _workloads(policy: Policy) -> PlacedPanel:
     by = f"{BY}, {identity.JOB}, workload_pod, rank"
     chosen = identity.job_of_row(KEPT, "${__data.fields.Job}")
     job = {"job": "${__data.fields.Job}", "rank": "${__data.fields.Rank}"}
     return table(
         "Who has each GPU",
-        About(
+        PanelText(
             "Workloads that have a GPU, or a share of it, and the device memory of their processes. What is not known is empty.",
             "one rank a GPU in training",
             "a GPU with two ranks is overcommitted; one with memory and no rank has a process that was left behind",
@@ -235,10 +235,10 @@ def _workloads(policy: Policy) -> Placed:
     )
 
 
-def _inventory(policy: Policy) -> Placed:
+def _inventory(policy: Policy) -> PlacedPanel:
     return table(
         "What there is",
-        About(
+        PanelText(
             "GPUs and MIG instances as the driver reports them, and whether they answer.",
             "one model and driver on the nodes of a job; all answer",
             "a driver unlike the others': the node missed a roll-out; lost: reboot the node",
@@ -267,7 +267,7 @@ def _inventory(policy: Policy) -> Placed:
     )
 
 
-def _host(policy: Policy) -> list[Placed]:
+def _host(policy: Policy) -> list[PlacedPanel]:
     return [
         host_panels.cpu(policy, _NODE),
         host_panels.pressure(policy, _NODE),

@@ -7,21 +7,21 @@ from tachoscope_core.report import palette
 from tachoscope_dashboards.boards.shared.expressions import RATE
 from tachoscope_dashboards.boards.shared.gpus import NO_GPU
 from tachoscope_dashboards.parts.links import runbook
-from tachoscope_dashboards.parts.panels import About, Column, Placed, Query, Step, happenings, table
+from tachoscope_dashboards.parts.panels import ColorStep, Column, PanelText, PlacedPanel, Query, happenings, table
 from tachoscope_node.gpu.health.rules import thresholds
 
-_BAD = (Step(1.0, palette.BAD),)
-_WARN = (Step(1.0, palette.WARN),)
+_BAD = (ColorStep(1.0, palette.BAD),)
+_WARN = (ColorStep(1.0, palette.WARN),)
 _BY = "instance, gpu, uuid"
 _NO_ECC = "no GPU with ECC on these nodes"
 _WHO = (Column("instance", "Node"), Column("gpu", "GPU"), Column("uuid", "UUID"))
 
 
-def xids(policy: Policy, where: str) -> Placed:
+def xids(policy: Policy, where: str) -> PlacedPanel:
     """Return the Xid errors that there were, and when."""
     return table(
         "Xid errors",
-        About(
+        PanelText(
             "Errors that the driver reported, by code: how many since the agent first started there, and when the last one was.",
             "empty, or only 13, 31, 43 and 45, which are the application's own",
             "the runbook has what each code asks for; the table at the top has it for those that still count",
@@ -38,11 +38,11 @@ def xids(policy: Policy, where: str) -> Placed:
     )
 
 
-def new_memory_errors(policy: Policy, where: str) -> Placed:
+def new_memory_errors(policy: Policy, where: str) -> PlacedPanel:
     """Return errors of device memory as they come."""
     return happenings(
         "Memory errors, as they come",
-        About(
+        PanelText(
             "Errors of device memory, corrected or not.",
             "none that is not corrected, and few that are",
             "not corrected: what used the memory has failed; reset the GPU, so that the row is replaced",
@@ -59,7 +59,7 @@ def new_memory_errors(policy: Policy, where: str) -> Placed:
     )
 
 
-def memory(policy: Policy, where: str) -> Placed:
+def memory(policy: Policy, where: str) -> PlacedPanel:
     """Return errors of device memory and what was done about them, of all time so far."""
     pages = thresholds().rules["retired_pages"].threshold
     assert pages is not None
@@ -67,7 +67,7 @@ def memory(policy: Policy, where: str) -> Placed:
     remap = f'max by ({_BY}) (tachoscope_gpu_row_remap{{{where}, state="%s"}})'
     return table(
         "Memory errors and replaced rows, by GPU",
-        About(
+        PanelText(
             "ECC errors since the driver was loaded and over the GPU's life, rows of memory that were remapped, whether a "
             "remapping waits for a reset or has failed, and pages that were retired (GPUs before Ampere).",
             "no error that is not corrected since the driver was loaded, and nothing waits or failed",
@@ -91,18 +91,18 @@ def memory(policy: Policy, where: str) -> Placed:
             Column("D", "Rows remapped", unit="short"),
             Column("E", "Remapping waits", steps=_WARN, texts={"0": "no", "1": "yes"}),
             Column("F", "Remapping failed", steps=_BAD, texts={"0": "no", "1": "yes"}),
-            Column("G", "Pages retired", unit="short", steps=(Step(pages, palette.WARN),)),
+            Column("G", "Pages retired", unit="short", steps=(ColorStep(pages, palette.WARN),)),
         ],
         sort="Not corrected, since driver",
         links=[runbook(policy, "GpuEccUncorrected"), runbook(policy, "GpuRowRemapPending")],
     )
 
 
-def nvlinks(policy: Policy, where: str) -> Placed:
+def nvlinks(policy: Policy, where: str) -> PlacedPanel:
     """Return errors of NVLink."""
     return happenings(
         "NVLink: errors",
-        About(
+        PanelText(
             "Errors of all NVLinks of a GPU, by kind.",
             "0; single check sum errors (crc) are repaired and cost nothing",
             "replays and recoveries slow each collective: reseat or replace; the other end of the link may be at fault",
@@ -118,11 +118,11 @@ def nvlinks(policy: Policy, where: str) -> Placed:
     )
 
 
-def pcie(policy: Policy, where: str) -> Placed:
+def pcie(policy: Policy, where: str) -> PlacedPanel:
     """Return packets that were sent again over PCIe."""
     return happenings(
         "PCIe: packets sent again",
-        About(
+        PanelText(
             "Packets that had to be sent again over PCIe, by GPU.",
             "0, or one now and then",
             "many: riser, slot or board; the GPU may be about to fall off the bus",
@@ -133,7 +133,7 @@ def pcie(policy: Policy, where: str) -> Placed:
     )
 
 
-def links(policy: Policy, where: str) -> Placed:
+def links(policy: Policy, where: str) -> PlacedPanel:
     """Return the links of each GPU as they are now."""
     nvlink = f'max by ({_BY}) (tachoscope_gpu_nvlinks{{{where}, state="%s"}})'
     width, most, generation, newest = (
@@ -143,7 +143,7 @@ def links(policy: Policy, where: str) -> Placed:
     )
     return table(
         "Links of each GPU, now",
-        About(
+        PanelText(
             "NVLinks that are up and down, and the PCIe link as it is against what GPU and slot can do.",
             "as many NVLinks up as on the neighbours, and no lane missing; the generation may drop while the GPU idles",
             "missing lanes: reseat the GPU; NVLinks down: reset it, then look at bridge or switch",

@@ -20,9 +20,9 @@ from tachoscope_dashboards.boards.inference.expressions import (
 from tachoscope_dashboards.boards.shared import identity
 from tachoscope_dashboards.boards.shared.expressions import KEPT
 from tachoscope_dashboards.parts import links
-from tachoscope_dashboards.parts.board import Board, Event
+from tachoscope_dashboards.parts.board import Board, BoardAnnotation
 from tachoscope_dashboards.parts.links import runbook
-from tachoscope_dashboards.parts.panels import About, Link, Placed, Query, Step, heatmap, row, stat, timeseries
+from tachoscope_dashboards.parts.panels import ColorStep, Link, PanelText, PlacedPanel, Query, heatmap, row, stat, timeseries
 from tachoscope_dashboards.parts.slo_objectives import above, at_least, bound, objective
 from tachoscope_dashboards.parts.variables import CLUSTER, MODEL, NAMESPACE, SERVICE, SERVICE_NAMESPACE
 
@@ -81,25 +81,25 @@ def board(policy: Policy) -> Board:
     )
 
 
-def server_starts(matchers: str) -> Event:
+def server_starts(matchers: str) -> BoardAnnotation:
     """Return the marks where a service has a newer process than a minute before: a deployment, or a restart.
 
     The newest of half an hour is what it is compared with: a server that loads its model tells nothing for a while.
     """
     started = f"tachoscope_server_start_time_seconds{{{matchers}}}"
     expr = f"max by ({identity.SERVICE}) ({started}) > max by ({identity.SERVICE}) (max_over_time({started}[30m] offset 1m))"
-    return Event("Server starts", expr, f"{identity.SERVICE_LEGEND}: a server started", palette.SERIES[0])
+    return BoardAnnotation("Server starts", expr, f"{identity.SERVICE_LEGEND}: a server started", palette.SERIES[0])
 
 
 def _about(policy: Policy, name: str) -> list[Link]:
     return [runbook(policy, objective(name).alert), links.board("slos", "Its budget", KEPT | {"slo": name})]
 
 
-def _attained(policy: Policy, name: str, title: str, otherwise: str) -> Placed:
+def _attained(policy: Policy, name: str, title: str, otherwise: str) -> PlacedPanel:
     slo = objective(name)
     return stat(
         title.format(bound(name)) if "{" in title else title,
-        About(
+        PanelText(
             f"{slo.description} Over the chosen time, of all namespaces of agents; the objective `{name}`.",
             f"{slo.target * 100:g} % or more",
             otherwise,
@@ -112,10 +112,10 @@ def _attained(policy: Policy, name: str, title: str, otherwise: str) -> Placed:
     )
 
 
-def _answers(policy: Policy) -> list[Placed]:
+def _answers(policy: Policy) -> list[PlacedPanel]:
     requests = timeseries(
         "Requests by outcome",
-        About(
+        PanelText(
             "Requests that ended, a second, by how. client_error is the request's own fault, or its client left.",
             "green, with a little grey",
             "server_error: read the server's log; shed: it is full; timeout: it is too slow; cut: a process died",
@@ -147,11 +147,11 @@ def _answers(policy: Policy) -> list[Placed]:
     ]
 
 
-def _share_over_time(policy: Policy, name: str, title: str, otherwise: str, empty: str) -> Placed:
+def _share_over_time(policy: Policy, name: str, title: str, otherwise: str, empty: str) -> PlacedPanel:
     slo = objective(name)
     return timeseries(
         title,
-        About(
+        PanelText(
             f"{slo.description} The ten worst models; the line is the target.",
             f"at {slo.target * 100:g} % or above; a short dip is what the budget is for",
             otherwise,
@@ -167,19 +167,19 @@ def _share_over_time(policy: Policy, name: str, title: str, otherwise: str, empt
     )
 
 
-def _quantiles(title: str, about: About, metric: str, steps: tuple[Step, ...], shown: list[Link]) -> Placed:
+def _quantiles(title: str, about: PanelText, metric: str, steps: tuple[ColorStep, ...], shown: list[Link]) -> PlacedPanel:
     queries = [Query(quantile(part, metric), f"p{100 * part:g}") for part in _QUANTILES]
     colors = {f"p{100 * part:g}": color for part, color in _QUANTILES.items()}
     return timeseries(title, about, queries, unit="s", colors=colors, steps=steps, links=shown, log=True, minimum=None)
 
 
-def _first_token(policy: Policy) -> list[Placed]:
+def _first_token(policy: Policy) -> list[PlacedPanel]:
     most, nearly_all = "inference-ttft-p95", "inference-ttft-p99"
     shown = [runbook(policy, objective(name).alert) for name in (nearly_all, most)]
     return [
         heatmap(
             "Time to the first token",
-            About(
+            PanelText(
                 "Requests a second by how long they waited for their first token. Servers of different makes have other "
                 "buckets: the rows are those that all chosen ones have. Choose one service to see all of its own.",
                 "one band that stays where it is",
@@ -195,24 +195,24 @@ def _first_token(policy: Policy) -> list[Placed]:
         ),
         _quantiles(
             "Time to the first token, quantiles",
-            About(
+            PanelText(
                 "Within this 50, 95 and 99 % of requests have their first token. The lines are the two objectives.",
                 f"p95 below {bound(most):g} s and p99 below {bound(nearly_all):g} s",
                 "the queue grew too: more replicas; it did not: longer prompts, or a prefix cache that no longer hits",
                 _UNSEEN,
             ),
             FIRST,
-            (Step(bound(most), palette.WARN), Step(bound(nearly_all), palette.BAD)),
+            (ColorStep(bound(most), palette.WARN), ColorStep(bound(nearly_all), palette.BAD)),
             shown,
         ),
     ]
 
 
-def _waiting(policy: Policy) -> list[Placed]:
+def _waiting(policy: Policy) -> list[PlacedPanel]:
     return [
         _quantiles(
             "Time in the queue",
-            About(
+            PanelText(
                 "Within this 50, 95 and 99 % of requests are worked on. The line is the objective.",
                 f"p99 below {bound('inference-admission'):g} s",
                 "add a replica; if the KV cache is full, requests wait although there is computing power left",
@@ -224,7 +224,7 @@ def _waiting(policy: Policy) -> list[Placed]:
         ),
         _quantiles(
             "Whole answers",
-            About(
+            PanelText(
                 "Within this 50, 95 and 99 % of the requests that ended ok were answered to the end. There is no objective on it.",
                 "as at this hour a day ago",
                 "first token and speed say which part grew; if neither did, the answers are longer",
@@ -237,10 +237,10 @@ def _waiting(policy: Policy) -> list[Placed]:
     ]
 
 
-def _between(policy: Policy) -> Placed:
+def _between(policy: Policy) -> PlacedPanel:
     return _quantiles(
         "Time from token to token",
-        About(
+        PanelText(
             "Within this 50, 95 and 99 % of tokens follow the one before. The line is the objective.",
             f"p99 below {bound('inference-inter-token'):g} s",
             "it grows with the tokens a second beside it: the batches are as large as they may be; alone: preemptions, "

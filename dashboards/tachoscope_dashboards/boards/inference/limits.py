@@ -21,19 +21,19 @@ from tachoscope_dashboards.boards.shared import identity
 from tachoscope_dashboards.boards.shared.expressions import KEPT
 from tachoscope_dashboards.parts import links
 from tachoscope_dashboards.parts.links import explorer, runbook
-from tachoscope_dashboards.parts.panels import About, Column, Placed, Query, Step, table, timeline, timeseries
+from tachoscope_dashboards.parts.panels import ColorStep, Column, PanelText, PlacedPanel, Query, table, timeline, timeseries
 from tachoscope_dashboards.parts.slo_objectives import above, objective
 
 _ROW = {"service": "${__data.fields.Service}", "model": "${__data.fields.Model}"}
 DIRECTION_COLORS = {"in": palette.SERIES[0], "out": palette.SERIES[2]}
 
 
-def requests(policy: Policy) -> list[Placed]:
+def requests(policy: Policy) -> list[PlacedPanel]:
     """Return what requests spend their time on, and how many there are."""
     return [
         timeseries(
             "Where the time of requests goes",
-            About(
+            PanelText(
                 "The ledger of requests: each second of each request that ended is in one state.",
                 "decode and prefill; queued below a tenth",
                 "queued: too few replicas; preempted: the KV cache is too small; cold_start: restarts; "
@@ -49,7 +49,7 @@ def requests(policy: Policy) -> list[Placed]:
         ),
         timeseries(
             "Requests that run and wait",
-            About(
+            PanelText(
                 "Requests that engines work on, and those that wait for one.",
                 "nothing waits for longer than a burst",
                 "waiting grows while running is level: the engines are full, add a replica; or the KV cache is",
@@ -66,12 +66,12 @@ def requests(policy: Policy) -> list[Placed]:
     ]
 
 
-def engines(policy: Policy) -> list[Placed]:
+def engines(policy: Policy) -> list[PlacedPanel]:
     """Return what engines do, and what memory they have for it."""
     return [
         timeseries(
             "Where the time of engines goes",
-            About(
+            PanelText(
                 "The ledger of engines: busy, idle (nothing to do), starved (requests wait and none runs), cold_start (away).",
                 "busy, with idle left for bursts",
                 "starved: what feeds the engine is slow, or its cache is full; mostly idle: more at once, or fewer replicas",
@@ -86,7 +86,7 @@ def engines(policy: Policy) -> list[Placed]:
         ),
         timeseries(
             "KV cache in use",
-            About(
+            PanelText(
                 "Share of the KV cache that is in use, of the ten fullest models; of replicas the fullest.",
                 "anything, while nothing waits: a full cache also holds prefixes that are given up for free",
                 "full while requests wait or are preempted: fewer at once, shorter contexts, or more memory for it",
@@ -100,7 +100,7 @@ def engines(policy: Policy) -> list[Placed]:
     ]
 
 
-def caches(policy: Policy) -> list[Placed]:
+def caches(policy: Policy) -> list[PlacedPanel]:
     """Return what is computed more than once, and how full the batches are."""
     received = by_model(f'rate(tachoscope_request_tokens_total{{{HERE}, direction="in"}}{RATE})')
     computed = by_model(f"rate(tachoscope_engine_prompt_tokens_total{{{HERE}}}{RATE})")
@@ -110,7 +110,7 @@ def caches(policy: Policy) -> list[Placed]:
     return [
         timeseries(
             "Preemptions",
-            About(
+            PanelText(
                 "Requests a second that were put back in the queue to make room in the KV cache; the ten worst models.",
                 "none",
                 "admit fewer at once, or give the cache more memory",
@@ -123,7 +123,7 @@ def caches(policy: Policy) -> list[Placed]:
         ),
         timeseries(
             "Prompt tokens computed, for each that came",
-            About(
+            PanelText(
                 "Prompt tokens that engines compute, over those of the requests that end. Below 1 the prefix cache gives the rest; "
                 "above 1 prompts are computed again after preemptions, or of requests that have not ended yet. Ten models.",
                 "as yesterday, and below 1",
@@ -138,7 +138,7 @@ def caches(policy: Policy) -> list[Placed]:
         ),
         timeseries(
             "Tokens of a pass",
-            About(
+            PanelText(
                 "Output tokens of a forward pass: how many requests share one, and its reading of the weights. Ten models.",
                 "as high as the time from token to token allows",
                 "low while requests wait: the engine may not run more at once; low and none waits: replicas to spare",
@@ -152,7 +152,7 @@ def caches(policy: Policy) -> list[Placed]:
     ]
 
 
-def throughput(policy: Policy) -> Placed:
+def throughput(policy: Policy) -> PlacedPanel:
     """Return throughput beside latency, a row for each model."""
     late, slow, failed = (objective(f"inference-{name}") for name in ("ttft-p95", "inter-token", "availability"))
     between = [by_model(f"rate({BETWEEN}_{part}{{{HERE}}}{RECENT})") for part in ("sum", "count")]
@@ -177,13 +177,13 @@ def throughput(policy: Policy) -> Placed:
         Column("B", "Output tokens a second", "short"),
         Column("C", "First token, p95", "s", above(late.name)),
         Column("D", "Token to token, mean", "s", above(slow.name)),
-        Column("E", "Failed", "percentunit", (Step(round(failed.budget, 9), palette.WARN),)),
+        Column("E", "Failed", "percentunit", (ColorStep(round(failed.budget, 9), palette.WARN),)),
         Column("F", "Waiting", "short"),
         Column("G", "KV cache", "percentunit"),
     )
     return table(
         "By model",
-        About(
+        PanelText(
             "What each model gives and how fast, of the last five minutes. Amber: beyond an objective's bound, or its budget.",
             "no amber; among replicas of one model, more tokens a second go with more time from token to token",
             "slow at few tokens a second: something is wrong there; slow at many: it is at its limit",
@@ -196,11 +196,11 @@ def throughput(policy: Policy) -> Placed:
     )
 
 
-def tokens(policy: Policy) -> Placed:
+def tokens(policy: Policy) -> PlacedPanel:
     """Return the tokens that come and go."""
     return timeseries(
         "Tokens a second",
-        About(
+        PanelText(
             "Tokens of requests that ended: in their prompts, and in the answers.",
             "grows and falls with the requests",
             "level while the time beside it grows: that is the most that the engines give",
@@ -213,7 +213,7 @@ def tokens(policy: Policy) -> Placed:
     )
 
 
-def servers(policy: Policy) -> list[Placed]:
+def servers(policy: Policy) -> list[PlacedPanel]:
     """Return which servers answer, and since when they run."""
     up, started = f"tachoscope_server_up{{{SERVERS}}}", f"tachoscope_server_start_time_seconds{{{SERVERS}}}"
     by = f"by ({identity.SERVICE})"
@@ -222,7 +222,7 @@ def servers(policy: Policy) -> list[Placed]:
     return [
         timeline(
             "Services",
-            About(
+            PanelText(
                 "Whether the servers of a service answer the agents that look at them.",
                 "all of them",
                 "some: the others take their requests, and queue; none: the service is down",
@@ -235,7 +235,7 @@ def servers(policy: Policy) -> list[Placed]:
         ),
         table(
             "Servers",
-            About(
+            PanelText(
                 "The servers by the node whose agent looks at them.",
                 "up, and started when you deployed",
                 "started lately, and you did not: see the log of the one before",

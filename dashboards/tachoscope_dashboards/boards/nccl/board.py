@@ -7,7 +7,7 @@ from tachoscope_alerts.spec.policy import Policy
 from tachoscope_core.report import palette
 from tachoscope_dashboards.boards.nccl import collectives as nccl_collectives
 from tachoscope_dashboards.boards.nccl import communicators as nccl_communicators
-from tachoscope_dashboards.parts.board import Board, Event
+from tachoscope_dashboards.parts.board import Board, BoardAnnotation
 from tachoscope_dashboards.parts.panels import row
 from tachoscope_dashboards.parts.variables import CLUSTER, JOB_NAMESPACE, NAMESPACE, NODE, OF_WORKLOADS, TRAINING_JOB, WHERE
 
@@ -39,7 +39,7 @@ def board(policy: Policy) -> Board:
             *nccl_collectives.trust(policy, _NODE),
         ),
         events=(
-            Event(
+            BoardAnnotation(
                 "Communicators that begin to hang",
                 f'sum by (instance) (delta(tachoscope_nccl_communicators{{{_NODE}, state="hung"}}[$__rate_interval])) > 0',
                 "a communicator hangs, asked on {{instance}}",

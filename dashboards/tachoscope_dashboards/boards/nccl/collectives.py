@@ -8,7 +8,17 @@ from tachoscope_core.metrics.nccl import BANDWIDTH_DIFFERS, BUS_BYTES, COLLECTIV
 from tachoscope_dashboards.boards.shared import identity
 from tachoscope_dashboards.boards.shared.expressions import RATE
 from tachoscope_dashboards.parts.links import runbook
-from tachoscope_dashboards.parts.panels import About, Column, Placed, Query, happened, happenings, heatmap, table, timeseries
+from tachoscope_dashboards.parts.panels import (
+    Column,
+    PanelText,
+    PlacedPanel,
+    Query,
+    happened,
+    happenings,
+    heatmap,
+    table,
+    timeseries,
+)
 
 _NO_INSPECTOR = "no job of these nodes writes NCCL Inspector lines"
 _NO_FAULT = "no such line; or no Inspector is read: see the files"
@@ -26,7 +36,7 @@ def _bandwidth(where: str, by: str, window: str = RATE) -> str:
     return f"{_rate(BUS_BYTES.name, where, by, window)} / ({_rate(f'{COLLECTIVE_SECONDS.name}_sum', where, by, window)} > 0)"
 
 
-def bandwidths(policy: Policy, where: str) -> list[Placed]:
+def bandwidths(policy: Policy, where: str) -> list[PlacedPanel]:
     """Return bus bandwidth by process group, by kind, and by size of message."""
     less = "the network is slower than it was, or ranks wait longer for a late one: see the share of long operations below"
     of = (
@@ -47,7 +57,7 @@ def bandwidths(policy: Policy, where: str) -> list[Placed]:
     return [
         timeseries(
             title,
-            About(
+            PanelText(
                 f"Bytes over the bus, by nccl-tests' factors, by the time in operations, waiting included: of {what}.",
                 healthy,
                 less,
@@ -62,14 +72,14 @@ def bandwidths(policy: Policy, where: str) -> list[Placed]:
     ]
 
 
-def times(policy: Policy, where: str) -> list[Placed]:
+def times(policy: Policy, where: str) -> list[PlacedPanel]:
     """Return the time that ranks spend in operations, and how much of it is waiting."""
     name, late = COLLECTIVE_SECONDS.name, [runbook(policy, "compute_straggler"), runbook(policy, "comm_exposed")]
     within = _rate(f"{name}_bucket", f"{where}, {bound_matcher(_STALL_SECONDS)}", "collective")
     return [
         timeseries(
             "Operations under way, by process group",
-            About(
+            PanelText(
                 "Seconds that ranks spend in operations in each second: how many are under way at a time, over all ranks.",
                 "flat, in step with the steps",
                 "a group that rises: its ranks wait for each other longer, or move more",
@@ -83,7 +93,7 @@ def times(policy: Policy, where: str) -> list[Placed]:
         ),
         timeseries(
             f"Operations above {_STALL_SECONDS:g} s",
-            About(
+            PanelText(
                 f"Share of the operations of each kind that took more than {_STALL_SECONDS:g} s: waiting, not transfer.",
                 "0",
                 "a rank is late: its input, its device or a save; the board Job names it",
@@ -97,7 +107,7 @@ def times(policy: Policy, where: str) -> list[Placed]:
         ),
         heatmap(
             "Operations by how long they took",
-            About(
+            PanelText(
                 "How many operations took how long, over time; the rows are decades.",
                 "bands that stay where they are: one for small messages, one for large ones",
                 "a band that climbs: slower transfers. A new band at the top: stalls",
@@ -113,13 +123,13 @@ def times(policy: Policy, where: str) -> list[Placed]:
     ]
 
 
-def operations(policy: Policy, where: str) -> Placed:
+def operations(policy: Policy, where: str) -> PlacedPanel:
     """Return all operations, those first that take the most time."""
     window = "[5m]"
     seconds, count = (_rate(f"{COLLECTIVE_SECONDS.name}_{part}", where, _BY_OPERATION, window) for part in ("sum", "count"))
     return table(
         "Operations, by the time that they take",
-        About(
+        PanelText(
             "Kinds and sizes of operations of a job's process groups in the last five minutes, those first that take most time.",
             "the large messages of the gradient exchange on top, with the bandwidth that the network has",
             "little bandwidth on top: late ranks or a slow network. Very many small ones: larger buckets, or fewer calls",
@@ -148,14 +158,14 @@ def operations(policy: Policy, where: str) -> Placed:
     )
 
 
-def trust(policy: Policy, where: str) -> list[Placed]:
+def trust(policy: Policy, where: str) -> list[PlacedPanel]:
     """Return what of the Inspector's lines is not counted, and why."""
     page = runbook(policy, "CollectorFailing")
     differ = f"sum by (collective) (rate({BANDWIDTH_DIFFERS.name}{{{where}}}{RATE}))"
     return [
         happenings(
             "Lines that were not counted",
-            About(
+            PanelText(
                 "Lines of the Inspector that are not operations, or are impossible, by what is wrong with them.",
                 "none, but for one that is cut where a process ends",
                 "malformed, implausible: another version of the plugin. Oversized: something else writes there",
@@ -167,7 +177,7 @@ def trust(policy: Policy, where: str) -> list[Placed]:
         ),
         timeseries(
             "What was skipped",
-            About(
+            PanelText(
                 "What the Inspector wrote and nobody read, by node: it writes faster than the agent may read.",
                 "0",
                 "the numbers above are of a sample: raise nccl.bytes_per_second, or the smallest size that the Inspector writes of",
@@ -180,7 +190,7 @@ def trust(policy: Policy, where: str) -> list[Placed]:
         ),
         happenings(
             "Bandwidths that the Inspector has otherwise",
-            About(
+            PanelText(
                 "Operations of which the Inspector gives another bus bandwidth than nccl-tests' factors, by more than 1 %.",
                 "none",
                 "it counts another way, as with reductions within the network: trust the trend, not the height",
@@ -192,7 +202,7 @@ def trust(policy: Policy, where: str) -> list[Placed]:
         ),
         timeseries(
             "Files of the Inspector",
-            About(
+            PanelText(
                 "Files that agents follow, by node: one a process of a job that writes them.",
                 "as many as ranks on the node",
                 "fewer: folders that nccl.inspector of the agent does not name, or rights",

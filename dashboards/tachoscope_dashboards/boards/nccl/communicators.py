@@ -8,10 +8,10 @@ from tachoscope_core.report import palette
 from tachoscope_dashboards.boards.shared.expressions import KEPT, how_many
 from tachoscope_dashboards.parts import links
 from tachoscope_dashboards.parts.links import runbook
-from tachoscope_dashboards.parts.panels import About, Column, Placed, Query, Step, stat, table, timeseries
+from tachoscope_dashboards.parts.panels import ColorStep, Column, PanelText, PlacedPanel, Query, stat, table, timeseries
 
 _NOT_ASKED = "RAS is not asked: nccl.ras of the agent, and NCCL 2.28.7 or later"
-_BAD = (Step(1.0, palette.BAD),)
+_BAD = (ColorStep(1.0, palette.BAD),)
 _COLORS = {
     "running": palette.OK,
     "disagreeing": palette.SERIES[0],
@@ -23,14 +23,14 @@ _COLORS = {
 }
 
 
-def numbers(policy: Policy, where: str) -> list[Placed]:
+def numbers(policy: Policy, where: str) -> list[PlacedPanel]:
     """Return how many communicators and ranks are not well now."""
     hung, broken = runbook(policy, "NcclCommunicatorHung"), runbook(policy, "NcclCommunicatorBroken")
     by_state = f"sum({COMMUNICATORS.name}{{{where}, state=~%s}})"
     return [
         stat(
             "Hung",
-            About(
+            PanelText(
                 "Communicators whose ranks have launched different numbers of collectives, and launch none any more.",
                 "0",
                 "the log of the agent on the node that the table names says which ranks are behind",
@@ -44,7 +44,7 @@ def numbers(policy: Policy, where: str) -> list[Placed]:
         ),
         stat(
             "Incomplete or in error",
-            About(
+            PanelText(
                 "Communicators of which ranks do not answer or are dead, or to which NCCL reported an error.",
                 "0, but for a minute while a job is started again",
                 "the log of the agent on the node that the table names says which ranks",
@@ -58,7 +58,7 @@ def numbers(policy: Policy, where: str) -> list[Placed]:
         ),
         stat(
             "Ranks missing",
-            About(
+            PanelText(
                 "Ranks that communicators lack, though they have not left: unresponsive, or given up as dead.",
                 "0",
                 "their processes or their nodes: see who is dead on the board Job",
@@ -72,7 +72,7 @@ def numbers(policy: Policy, where: str) -> list[Placed]:
         ),
         stat(
             "RAS that does not answer",
-            About(
+            PanelText(
                 "Nodes on which a job's RAS is there and does not answer as it should: nothing is known of its communicators.",
                 "0",
                 "the job's processes are overloaded or ending; the agent's log says what came in place of an answer",
@@ -81,17 +81,17 @@ def numbers(policy: Policy, where: str) -> list[Placed]:
             Query(how_many(f"{RAS_UP.name}{{{where}}} == 0", f"{RAS_UP.name}{{{where}}}")),
             unit="short",
             width=6,
-            steps=(Step(1.0, palette.WARN),),
+            steps=(ColorStep(1.0, palette.WARN),),
             links=[runbook(policy, "CollectorFailing")],
         ),
     ]
 
 
-def states(policy: Policy, where: str) -> Placed:
+def states(policy: Policy, where: str) -> PlacedPanel:
     """Return communicators by state over time."""
     return timeseries(
         "Communicators by state",
-        About(
+        PanelText(
             "Communicators by state. The ranks of those that disagree have launched different numbers of collectives, as they do "
             "while they run; where none of these numbers changes for two minutes they are hung.",
             "running and disagreeing, and the height stays",
@@ -107,11 +107,11 @@ def states(policy: Policy, where: str) -> Placed:
     )
 
 
-def not_well(policy: Policy, where: str) -> Placed:
+def not_well(policy: Policy, where: str) -> PlacedPanel:
     """Return the nodes that report communicators that are not well."""
     return table(
         "Who reports communicators that are not well",
-        About(
+        PanelText(
             "Nodes that ask for the communicators of a job, that of its rank 0, and those of them that are not well now.",
             "empty",
             "read the agent's log there: it names ranks, processes and hosts, which may be others than this node",

@@ -8,7 +8,7 @@ from tachoscope_alerts.compile.sli_expressions import ERROR_RATIO
 from tachoscope_alerts.spec.policy import Policy
 from tachoscope_core.metrics.metric import NAMESPACE
 from tachoscope_dashboards.parts import links
-from tachoscope_dashboards.parts.panels import About, Placed, Query, stat
+from tachoscope_dashboards.parts.panels import PanelText, PlacedPanel, Query, stat
 from tachoscope_dashboards.parts.slo_objectives import at_least, objective
 from tachoscope_dashboards.parts.variables import ONE_JOB
 
@@ -40,10 +40,12 @@ def how_many(found: str, everything: str) -> str:
     return f"count({found}) or 0 * count({everything})"
 
 
-def attained(policy: Policy, name: str, title: str, otherwise: str, window: str = "1d", width: int = 4, height: int = 4) -> Placed:
+def attained(
+    policy: Policy, name: str, title: str, otherwise: str, window: str = "1d", width: int = 4, height: int = 4
+) -> PlacedPanel:
     """Return the share of good events of an objective over a window for which it is recorded, of all jobs together."""
     slo = objective(name)
-    about = About(
+    about = PanelText(
         f"{slo.description} Of all jobs of all clusters, namespaces, teams and nodes, within the last {window}.",
         f"{slo.target:.0%} or more",
         otherwise,

@@ -7,7 +7,7 @@ from tachoscope_core.metrics.gpu import THROTTLE_TIMES
 from tachoscope_core.report import palette
 from tachoscope_dashboards.boards.shared.expressions import RATE, WHOLE, numbered
 from tachoscope_dashboards.parts.links import runbook
-from tachoscope_dashboards.parts.panels import About, Link, Placed, Query, Step, bars, timeline, timeseries
+from tachoscope_dashboards.parts.panels import ColorStep, Link, PanelText, PlacedPanel, Query, bars, timeline, timeseries
 from tachoscope_dashboards.parts.slo_objectives import below
 from tachoscope_node.gpu.health.rules import thresholds
 
@@ -27,7 +27,7 @@ HELD_DOWN = {
 """Reasons for lower clocks from the mildest to the gravest: values of the label, what people read, and the colour."""
 
 
-def work(policy: Policy, where: str) -> list[Placed]:
+def work(policy: Policy, where: str) -> list[PlacedPanel]:
     """Return how much of the chip is at work."""
     underused = [runbook(policy, "GpuUnderused"), runbook(policy, "GpuEfficiencyBurn")]
     return [
@@ -62,16 +62,18 @@ def _unit(where: str, unit: str) -> str:
     return f'max by ({BY}) (tachoscope_gpu_active_ratio{{{where}, unit="{unit}"}})'
 
 
-def _active(title: str, what: str, words: tuple[str, str], expr: str, steps: tuple[Step, ...], leads: list[Link]) -> Placed:
-    about = About(f"Share of the cycles in which {what}, by GPU.", *words, NO_GPM)
+def _active(
+    title: str, what: str, words: tuple[str, str], expr: str, steps: tuple[ColorStep, ...], leads: list[Link]
+) -> PlacedPanel:
+    about = PanelText(f"Share of the cycles in which {what}, by GPU.", *words, NO_GPM)
     return timeseries(title, about, [Query(expr, GPU)], unit="percentunit", width=8, maximum=1.0, steps=steps, links=leads)
 
 
-def kernels(policy: Policy, where: str) -> Placed:
+def kernels(policy: Policy, where: str) -> PlacedPanel:
     """Return the share of time with any kernel, which all GPUs tell."""
     return timeseries(
         "Any kernel at work",
-        About(
+        PanelText(
             "Share of the time in which at least one kernel ran, however small: near 1 does not mean that it is used well.",
             "near 1 while a job trains",
             "the host does not launch fast enough, or waits; 1 with little power drawn can be a hang in a collective",
@@ -85,12 +87,12 @@ def kernels(policy: Policy, where: str) -> Placed:
     )
 
 
-def memory(policy: Policy, where: str) -> Placed:
+def memory(policy: Policy, where: str) -> PlacedPanel:
     """Return how full device memory is."""
     used, total = (f'max by ({BY}) (tachoscope_gpu_memory_bytes{{{where}, kind="{kind}"}})' for kind in ("used", "total"))
     return timeseries(
         "Device memory used",
-        About(
+        PanelText(
             "Share of the device memory that is used, by GPU.",
             "level while a job trains",
             "it grows from step to step: a leak; it nears 1: the allocator frees and asks again, then fails",
@@ -104,14 +106,14 @@ def memory(policy: Policy, where: str) -> Placed:
     )
 
 
-def clock(policy: Policy, where: str) -> Placed:
+def clock(policy: Policy, where: str) -> PlacedPanel:
     """Return clocks against their most."""
     current, most = (
         f'max by ({BY}) (tachoscope_gpu_clock_hertz{{{where}, clock="sm", kind="{kind}"}})' for kind in ("current", "max")
     )
     return timeseries(
         "Clock of the multiprocessors, of its most",
-        About(
+        PanelText(
             "The clock at which multiprocessors run, over the highest that this GPU has.",
             "alike on all GPUs of a job; 0.7 and more under full load, where the power cap decides",
             "one GPU below the others slows all ranks of its job: see below what holds it down",
@@ -125,12 +127,12 @@ def clock(policy: Policy, where: str) -> Placed:
     )
 
 
-def held_down(policy: Policy, where: str) -> Placed:
+def held_down(policy: Policy, where: str) -> PlacedPanel:
     """Return what holds clocks down."""
     patterns = {number: values for number, (values, _, _) in HELD_DOWN.items()}
     return timeline(
         "What holds clocks down",
-        About(
+        PanelText(
             "The gravest reason of the moment why a GPU's clocks are lower than they could be.",
             "none or the power cap under load, idle without",
             "heat or the hardware: cooling, power supply or a broken fan; it is at half its clock or less",
@@ -143,11 +145,11 @@ def held_down(policy: Policy, where: str) -> Placed:
     )
 
 
-def held_down_by_reason(policy: Policy, where: str) -> Placed:
+def held_down_by_reason(policy: Policy, where: str) -> PlacedPanel:
     """Return the time with lower clocks, of the driver's counters, which miss nothing between two looks."""
     return timeseries(
         "GPUs held down, by reason",
-        About(
+        PanelText(
             "How many GPUs' worth of time is spent with lower clocks, by reason. Reasons overlap, so they do not add up. Of "
             f"{', '.join(THROTTLE_TIMES)}, low_utilization is what an idle GPU does.",
             "only power_cap and low_utilization",
@@ -161,12 +163,12 @@ def held_down_by_reason(policy: Policy, where: str) -> Placed:
     )
 
 
-def power_of_limit(policy: Policy, where: str) -> Placed:
+def power_of_limit(policy: Policy, where: str) -> PlacedPanel:
     """Return power against its limit."""
     usage, limit = (f'max by ({BY}) (tachoscope_gpu_power_watts{{{where}, kind="{kind}"}})' for kind in ("usage", "limit"))
     return timeseries(
         "Power, of its limit",
-        About(
+        PanelText(
             "Power that a GPU draws, mean of a second, over the limit that is set.",
             "near 1 under full load, and alike on the GPUs of a job",
             "far below 1 with busy kernels: they wait; a limit lower than on the neighbours: somebody set it",
@@ -179,11 +181,11 @@ def power_of_limit(policy: Policy, where: str) -> Placed:
     )
 
 
-def power(where: str) -> Placed:
+def power(where: str) -> PlacedPanel:
     """Return the power of nodes."""
     return timeseries(
         "Power of the GPUs of a node",
-        About(
+        PanelText(
             "Power of the GPUs of a node together, from their energy counters.",
             "as the racks are built for",
             "it swings with each step: a job that waits a lot; nodes far below the others: their GPUs idle",
@@ -195,11 +197,11 @@ def power(where: str) -> Placed:
     )
 
 
-def energy(where: str) -> Placed:
+def energy(where: str) -> PlacedPanel:
     """Return the energy of nodes, in watt-hours."""
     return bars(
         "Energy in this time",
-        About(
+        PanelText(
             "Energy that the GPUs of a node used in the time that is looked at.",
             "alike on nodes that do the same",
             "a node with less than its neighbours has worked less: see its clocks and who has its GPUs",
@@ -210,13 +212,13 @@ def energy(where: str) -> Placed:
     )
 
 
-def margin(policy: Policy, where: str) -> Placed:
+def margin(policy: Policy, where: str) -> PlacedPanel:
     """Return degrees left; the threshold is that of the agent's own verdict."""
     least = thresholds().rules["temperature_gpu"].threshold
     assert least is not None
     return timeseries(
         "Degrees left until it slows down",
-        About(
+        PanelText(
             "Temperature left to the one at which the hardware slows down, by sensor: gpu, memory.",
             "well above the dashed line, below which the agent calls the GPU degraded",
             "cooling: the room, fans, dust, a loose heat sink; drain the node before it is damaged",
@@ -224,16 +226,16 @@ def margin(policy: Policy, where: str) -> Placed:
         ),
         [Query(f"min by ({BY}, sensor) (tachoscope_gpu_temperature_margin_celsius{{{where}}})", f"{GPU} {{{{sensor}}}}")],
         unit="celsius",
-        steps=(Step(float("-inf"), palette.WARN), Step(least, palette.OK)),
+        steps=(ColorStep(float("-inf"), palette.WARN), ColorStep(least, palette.OK)),
         links=[runbook(policy, "GpuThrottled")],
     )
 
 
-def temperature(policy: Policy, where: str) -> Placed:
+def temperature(policy: Policy, where: str) -> PlacedPanel:
     """Return temperatures."""
     return timeseries(
         "Temperature",
-        About(
+        PanelText(
             "Temperature by sensor: gpu, memory.",
             "alike on the GPUs of a node; what is too hot says the panel beside it",
             "one GPU hotter than its neighbours under the same load: its own cooling; all: the room",
@@ -246,11 +248,11 @@ def temperature(policy: Policy, where: str) -> Placed:
     )
 
 
-def pcie_bytes(policy: Policy, where: str) -> Placed:
+def pcie_bytes(policy: Policy, where: str) -> PlacedPanel:
     """Return bytes over PCIe, by the driver's counters or, where it has none, by GPM."""
     return _bytes(
         "PCIe: bytes",
-        About(
+        PanelText(
             "Bytes over PCIe, by GPU and direction: receive is to the GPU.",
             "alike on the ranks of a job, and far below the link (a few tens of GB/s)",
             "near the link all the time: batches are copied that could stay, or be copied beside the computation",
@@ -262,11 +264,11 @@ def pcie_bytes(policy: Policy, where: str) -> Placed:
     )
 
 
-def nvlink_bytes(policy: Policy, where: str) -> Placed:
+def nvlink_bytes(policy: Policy, where: str) -> PlacedPanel:
     """Return bytes over NVLink, by the driver's counters or, where it has none, by GPM."""
     return _bytes(
         "NVLink: bytes",
-        About(
+        PanelText(
             "Data over all NVLinks of a GPU, by direction.",
             "alike on the ranks of a job",
             "one GPU that moves less than the others: see its links and their errors; nothing at all: collectives go another way",
@@ -278,7 +280,7 @@ def nvlink_bytes(policy: Policy, where: str) -> Placed:
     )
 
 
-def _bytes(title: str, about: About, where: str, link: str, leads: list[Link]) -> Placed:
+def _bytes(title: str, about: PanelText, where: str, link: str, leads: list[Link]) -> PlacedPanel:
     by = "instance, gpu, direction"
     expr = (
         f"sum by ({by}) (rate(tachoscope_gpu_{link}_bytes_total{{{where}}}{RATE})) "

@@ -6,16 +6,16 @@ from tachoscope_alerts.spec.policy import Policy
 from tachoscope_core.report import palette
 from tachoscope_dashboards.boards.shared.expressions import RATE
 from tachoscope_dashboards.parts.links import runbook
-from tachoscope_dashboards.parts.panels import About, Placed, Query, happenings, timeseries
+from tachoscope_dashboards.parts.panels import PanelText, PlacedPanel, Query, happenings, timeseries
 
 _NO_HOST = "no agent is scraped on these nodes"
 
 
-def cpu(policy: Policy, where: str) -> Placed:
+def cpu(policy: Policy, where: str) -> PlacedPanel:
     """Return what the cores do, by mode."""
     return timeseries(
         "Processors",
-        About(
+        PanelText(
             "Share of the time of all cores, by what they do.",
             "some idle time is left, and hardly any iowait or steal",
             "no idle time: loaders or neighbours take it all; iowait: see the disks; steal: the hypervisor gives too little",
@@ -37,11 +37,11 @@ def cpu(policy: Policy, where: str) -> Placed:
     )
 
 
-def pressure(policy: Policy, where: str) -> Placed:
+def pressure(policy: Policy, where: str) -> PlacedPanel:
     """Return the kernel's pressure."""
     return timeseries(
         "Pressure: time in which tasks waited",
-        About(
+        PanelText(
             "Share of the time in which some tasks, or all (full), waited for cpu, memory or io, by the kernel's word (PSI).",
             "near 0; a tenth of the time is felt by training",
             "cpu: too many workers for the cores; memory: it swaps or reads files again and again; io: disks or network storage",
@@ -59,11 +59,11 @@ def pressure(policy: Policy, where: str) -> Placed:
     )
 
 
-def quota(policy: Policy, where: str) -> Placed:
+def quota(policy: Policy, where: str) -> PlacedPanel:
     """Return how long quotas of the control groups stopped ranks; `where` needs the job."""
     return timeseries(
         "Ranks stopped by a CPU quota",
-        About(
+        PanelText(
             "Share of the time in which the CPU quota of its control group, or of one above it, stopped a rank.",
             "0: a rank that is stopped makes all others wait",
             "raise the CPU limit of the pod, or take it away; fewer loader workers",
@@ -81,11 +81,11 @@ def quota(policy: Policy, where: str) -> Placed:
     )
 
 
-def memory(policy: Policy, where: str) -> Placed:
+def memory(policy: Policy, where: str) -> PlacedPanel:
     """Return what is left of the memory."""
     return timeseries(
         "Memory left",
-        About(
+        PanelText(
             "Share of the memory that could be had without swapping: free, or files that need not be kept.",
             "a tenth or more: the cache of what is read again lives in it",
             "see who grows; at 0 the kernel kills a process",
@@ -105,11 +105,11 @@ def memory(policy: Policy, where: str) -> Placed:
     )
 
 
-def killed(policy: Policy, where: str) -> Placed:
+def killed(policy: Policy, where: str) -> PlacedPanel:
     """Return processes that the kernel killed."""
     return happenings(
         "Processes killed for want of memory",
-        About(
+        PanelText(
             "Processes of the host that the kernel killed for want of memory, as it happens.",
             "0",
             "less in memory, such as fewer loader workers or less prefetching, or a higher limit of the pod",
@@ -121,11 +121,11 @@ def killed(policy: Policy, where: str) -> Placed:
     )
 
 
-def faults(policy: Policy, where: str) -> Placed:
+def faults(policy: Policy, where: str) -> PlacedPanel:
     """Return page faults that waited for a disk."""
     return timeseries(
         "Page faults that waited for a disk",
-        About(
+        PanelText(
             "Page faults a second that had to wait for a disk: memory that was swapped out, or files that are mapped.",
             "few, once a job has started",
             "memory is short, or data that are read as mapped files do not fit into it",
@@ -138,11 +138,11 @@ def faults(policy: Policy, where: str) -> Placed:
     )
 
 
-def clock(where: str) -> Placed:
+def clock(where: str) -> PlacedPanel:
     """Return how far clocks may be off."""
     return timeseries(
         "Clock: how far it may be off",
-        About(
+        PanelText(
             "The offset that the kernel is still correcting, and the largest error that it thinks its clock may have.",
             "milliseconds",
             "start chrony or ntpd: without a common clock, waiting in collectives cannot be told from transfer across nodes",

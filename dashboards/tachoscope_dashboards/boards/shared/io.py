@@ -7,23 +7,23 @@ from tachoscope_core.metrics.host import LINK_STATES
 from tachoscope_core.report import palette
 from tachoscope_dashboards.boards.shared.expressions import RATE, numbered
 from tachoscope_dashboards.parts.links import runbook
-from tachoscope_dashboards.parts.panels import About, Placed, Query, happenings, timeline, timeseries
+from tachoscope_dashboards.parts.panels import PanelText, PlacedPanel, Query, happenings, timeline, timeseries
 
 _NO_HOST = "no agent is scraped on these nodes"
 _LINK_COLORS = dict.fromkeys(LINK_STATES, palette.WARN) | {"down": palette.BAD, "active": palette.OK, "nop": palette.UNKNOWN}
 
 
-def disks_and_network(policy: Policy, where: str) -> list[Placed]:
+def disks_and_network(policy: Policy, where: str) -> list[PlacedPanel]:
     """Return what disks and networks of any host do, two lines of three."""
     parts = (disk_bytes, disk_latency, disk_busy, network_bytes, network_faults, sent_again)
     return [part(policy, where) for part in parts]
 
 
-def disk_bytes(policy: Policy, where: str) -> Placed:
+def disk_bytes(policy: Policy, where: str) -> PlacedPanel:
     """Return what disks read and write."""
     return timeseries(
         "Disks: bytes",
-        About(
+        PanelText(
             "Bytes that disks read and write, by node, disk and direction. Network storage is not among them.",
             "reads when an epoch begins or the cache is too small, writes when a checkpoint is saved",
             "reads all the time at what the disk can do: data do not fit into memory; put them on a faster disk or in fewer bytes",
@@ -41,11 +41,11 @@ def disk_bytes(policy: Policy, where: str) -> Placed:
     )
 
 
-def disk_latency(policy: Policy, where: str) -> Placed:
+def disk_latency(policy: Policy, where: str) -> PlacedPanel:
     """Return how long an operation of a disk takes."""
     return timeseries(
         "Disks: time of an operation",
-        About(
+        PanelText(
             "Mean time that an operation of a disk took, by direction.",
             "below a millisecond on flash, below 20 on disks that turn",
             "a disk that is busy and slow is overloaded; one that is slow and idle is ill",
@@ -64,11 +64,11 @@ def disk_latency(policy: Policy, where: str) -> Placed:
     )
 
 
-def disk_busy(policy: Policy, where: str) -> Placed:
+def disk_busy(policy: Policy, where: str) -> PlacedPanel:
     """Return how busy disks are."""
     return timeseries(
         "Disks: busy",
-        About(
+        PanelText(
             "Share of the time in which a disk had something to do.",
             "far below 1; 1 says little of flash, which does many things at once",
             "see who reads or writes, and whether operations take longer, too",
@@ -87,11 +87,11 @@ def disk_busy(policy: Policy, where: str) -> Placed:
     )
 
 
-def network_bytes(policy: Policy, where: str) -> Placed:
+def network_bytes(policy: Policy, where: str) -> PlacedPanel:
     """Return what goes over networks."""
     return timeseries(
         "Network: bytes",
-        About(
+        PanelText(
             "Bytes over network interfaces, by node, interface and direction. RDMA is not among them.",
             "alike on the nodes of a job, and below what the card can do",
             "one node that differs: its link, or a rank that reads what others do not",
@@ -109,11 +109,11 @@ def network_bytes(policy: Policy, where: str) -> Placed:
     )
 
 
-def network_faults(policy: Policy, where: str) -> Placed:
+def network_faults(policy: Policy, where: str) -> PlacedPanel:
     """Return errors and drops of interfaces, in packets a second."""
     return timeseries(
         "Network: packets lost",
-        About(
+        PanelText(
             "Packets a second that an interface found in error, or dropped.",
             "0",
             "errors: cable, transceiver or port; drops: the host does not take packets as fast as they come",
@@ -135,11 +135,11 @@ def network_faults(policy: Policy, where: str) -> Placed:
     )
 
 
-def sent_again(policy: Policy, where: str) -> Placed:
+def sent_again(policy: Policy, where: str) -> PlacedPanel:
     """Return the share of TCP segments that were sent again."""
     return timeseries(
         "Network: TCP segments sent again",
-        About(
+        PanelText(
             "Share of the TCP segments of a node that it had to send again.",
             "below a thousandth",
             "packets are lost on the way: of one node its link, of all a switch",
@@ -162,12 +162,12 @@ _PORT, _BY_PORT = "{{instance}} {{device}} {{port}}", "instance, device, port"
 _NO_PORT = "no RDMA adapter on these nodes"
 
 
-def rdma_states(policy: Policy, where: str) -> Placed:
+def rdma_states(policy: Policy, where: str) -> PlacedPanel:
     """Return the states of the ports of RDMA adapters."""
     states = {number: state for number, state in enumerate(LINK_STATES) if number}
     return timeline(
         "RDMA ports: state",
-        About(
+        PanelText(
             "The state of each port of an RDMA adapter (InfiniBand, RoCE, EFA).",
             "active, all the time",
             "down: cable or switch; init or armed: the subnet manager has not configured it",
@@ -180,13 +180,13 @@ def rdma_states(policy: Policy, where: str) -> Placed:
     )
 
 
-def rdma_used(policy: Policy, where: str) -> Placed:
+def rdma_used(policy: Policy, where: str) -> PlacedPanel:
     """Return how much of the rate of their links RDMA adapters use."""
     used = f"sum by ({_BY_PORT}, direction) (rate(tachoscope_host_infiniband_bytes_total{{{where}}}{RATE}))"
     most = f"max by ({_BY_PORT}) (tachoscope_host_infiniband_link_rate_bytes_per_second{{{where}}})"
     return timeseries(
         "RDMA ports: share of the rate that is used",
-        About(
+        PanelText(
             "Bytes over a port, of what it has negotiated with the switch, by direction.",
             "alike on all ports of a job, and bursts well below 1",
             "one port that carries less than the others: a slow link; all near 1: the network is what limits",
@@ -199,11 +199,11 @@ def rdma_used(policy: Policy, where: str) -> Placed:
     )
 
 
-def rdma_errors(policy: Policy, where: str) -> Placed:
+def rdma_errors(policy: Policy, where: str) -> PlacedPanel:
     """Return errors of the ports of RDMA adapters."""
     return happenings(
         "RDMA ports: errors",
-        About(
+        PanelText(
             "Errors of a port as they come, of all kinds that the kernel counts.",
             "0",
             "a link that recovers or goes down, or symbol errors that rise, ask for another cable or transceiver",

@@ -26,7 +26,19 @@ from tachoscope_dashboards.boards.slos.expressions import (
 from tachoscope_dashboards.parts import links
 from tachoscope_dashboards.parts.board import Board
 from tachoscope_dashboards.parts.links import explorer, runbook
-from tachoscope_dashboards.parts.panels import About, Column, Link, Placed, Query, Step, row, stat, table, text, timeseries
+from tachoscope_dashboards.parts.panels import (
+    ColorStep,
+    Column,
+    Link,
+    PanelText,
+    PlacedPanel,
+    Query,
+    row,
+    stat,
+    table,
+    text,
+    timeseries,
+)
 from tachoscope_dashboards.parts.slo_objectives import every
 from tachoscope_dashboards.parts.variables import CLUSTER, NAMESPACE, SLO, WHERE
 
@@ -72,21 +84,21 @@ def _links(policy: Policy) -> list[Link]:
     return [explorer(policy, "slos", "Objectives, in the explorer", {"slo": "${slo}"})]
 
 
-def _budgets_now(policy: Policy, slos: Sequence[Slo]) -> list[Placed]:
+def _budgets_now(policy: Policy, slos: Sequence[Slo]) -> list[PlacedPanel]:
     left = remaining(f"slo, {identity.MODEL}")
     spent = policy.budget[-1].what if policy.budget else "stop what spends them"
     return [
         stat(
             "Budgets overdrawn",
-            About("Budgets of which nothing is left, of a model or of all jobs.", "0", spent, _NOTHING),
+            PanelText("Budgets of which nothing is left, of a model or of all jobs.", "0", spent, _NOTHING),
             Query(f"sum({left} < bool 0)", instant=True),
             unit="short",
-            steps=(Step(1.0, palette.BAD),),
+            steps=(ColorStep(1.0, palette.BAD),),
             links=_links(policy),
         ),
         stat(
             "Least budget left",
-            About(
+            PanelText(
                 "What is left of the budget that is spent most.",
                 "more than the policy acts on",
                 "see in the table which it is, and who spends it",
@@ -99,7 +111,7 @@ def _budgets_now(policy: Policy, slos: Sequence[Slo]) -> list[Placed]:
         ),
         stat(
             "Fastest burn in an hour",
-            About(
+            PanelText(
                 "How many times faster than allowed the worst budget was spent in the last hour.",
                 "below 1",
                 "amber: spent faster than allowed; red: fast enough to page. See below which budget it is",
@@ -113,16 +125,18 @@ def _budgets_now(policy: Policy, slos: Sequence[Slo]) -> list[Placed]:
     ]
 
 
-def _alerts_now(policy: Policy) -> list[Placed]:
+def _alerts_now(policy: Policy) -> list[PlacedPanel]:
     none = f"0 * count({OBJECTIVE})"
     unmeasured = f"max by (slo) ({OBJECTIVE}) unless on (slo) ({TOTAL} > 0)"
     told = [
         stat(
             f"{severity.capitalize()}s firing",
-            About(f"Alerts that fire now with the severity {severity}.", "0", "the table below leads to their runbooks", _NO_RULES),
+            PanelText(
+                f"Alerts that fire now with the severity {severity}.", "0", "the table below leads to their runbooks", _NO_RULES
+            ),
             Query(f"count({firing(severity=severity)}) or {none}", instant=True),
             unit="short",
-            steps=(Step(1.0, color),),
+            steps=(ColorStep(1.0, color),),
             links=[Link("All runbooks", runbook_url(policy, "README"))],
         )
         for severity, color in (("page", palette.BAD), ("ticket", palette.WARN))
@@ -131,7 +145,7 @@ def _alerts_now(policy: Policy) -> list[Placed]:
         *told,
         stat(
             "Not measured",
-            About(
+            PanelText(
                 "Objectives of which nothing was counted just now: neither kept nor broken.",
                 "only those of what you do not run, such as inference where there is only training",
                 "what is served or trains, and is not measured, may fail unseen",
@@ -139,13 +153,13 @@ def _alerts_now(policy: Policy) -> list[Placed]:
             ),
             Query(f"count({unmeasured}) or {none}", instant=True),
             unit="short",
-            steps=(Step(1.0, palette.UNKNOWN),),
+            steps=(ColorStep(1.0, palette.UNKNOWN),),
             links=[runbook(policy, "InferenceObjectivesNotMeasured"), runbook(policy, "TrainingObjectivesNotMeasured")],
         ),
     ]
 
 
-def _objectives(policy: Policy, slos: Sequence[Slo]) -> Placed:
+def _objectives(policy: Policy, slos: Sequence[Slo]) -> PlacedPanel:
     by = "slo, area"
     queries = [Query(f"max by ({by}) ({OBJECTIVE})", name="target"), Query(remaining(by), name="left")]
     columns = [
@@ -162,7 +176,7 @@ def _objectives(policy: Policy, slos: Sequence[Slo]) -> Placed:
         columns.append(Column(f"burn{window}", f"Burn {window}", "short", burn_steps(window, slos)))
     return table(
         "Objectives",
-        About(
+        PanelText(
             "Each objective: its target, the share of good events in the last hour, day and three days, what is left of its "
             "budget, and how many times faster than allowed it is spent. Where each model has a budget, the worst of them.",
             "green in each row; a burn below 1 over three days",
@@ -178,12 +192,12 @@ def _objectives(policy: Policy, slos: Sequence[Slo]) -> Placed:
     )
 
 
-def _over_time(policy: Policy, slos: Sequence[Slo]) -> list[Placed]:
+def _over_time(policy: Policy, slos: Sequence[Slo]) -> list[PlacedPanel]:
     days = " or ".join(f"{days:g}" for days in sorted({slo.period_days for slo in slos}))
     return [
         timeseries(
             "Budgets",
-            About(
+            PanelText(
                 f"What is left of each budget of {days} days; of several models the worst; cut off where twice of it is spent. "
                 "Lines: where the policy acts.",
                 "level, or rising as bad days fall out of the period",
@@ -199,7 +213,7 @@ def _over_time(policy: Policy, slos: Sequence[Slo]) -> list[Placed]:
         ),
         timeseries(
             "Burn rates over an hour",
-            About(
+            PanelText(
                 "How many times faster than allowed each budget is spent, the ten worst; the line is 1.",
                 "below 1; peaks are what budgets are for",
                 "choose the objective: its longer windows say whether it lasts",
@@ -207,13 +221,13 @@ def _over_time(policy: Policy, slos: Sequence[Slo]) -> list[Placed]:
             ),
             [Query(f"topk(10, {burn_rate('1h', 'slo')})", "{{slo}}")],
             unit="short",
-            steps=(Step(1.0, palette.WARN),),
+            steps=(ColorStep(1.0, palette.WARN),),
             links=_links(policy),
         ),
     ]
 
 
-def _firing(policy: Policy) -> Placed:
+def _firing(policy: Policy) -> PlacedPanel:
     page = Link("Runbook", f"{policy.runbook_base}/${{__value.raw}}.md")
     columns = (
         Column("severity", "Severity"),
@@ -236,7 +250,7 @@ def _firing(policy: Policy) -> Placed:
     )
     return table(
         "Alerts that fire",
-        About(
+        PanelText(
             "Alerts of objectives and of events, with what they are about; their names lead to their runbooks.",
             "none",
             "pages first; several of one objective are one incident",
@@ -250,7 +264,7 @@ def _firing(policy: Policy) -> Placed:
     )
 
 
-def _promises(policy: Policy, slos: Sequence[Slo]) -> Placed:
+def _promises(policy: Policy, slos: Sequence[Slo]) -> PlacedPanel:
     rows = ["| objective | what it promises | target | owner | runbook | board |", "|---|---|---|---|---|---|"]
     for slo in slos:
         one = links.board("slos", "", KEPT).url

@@ -14,7 +14,7 @@ from tachoscope_alerts.spec.burn_rate_windows import RAW_LIMIT_SECONDS, Timing, 
 from tachoscope_alerts.spec.policy import Policy
 from tachoscope_alerts.spec.slo import Slo
 from tachoscope_core.report import palette
-from tachoscope_dashboards.parts.panels import Step
+from tachoscope_dashboards.parts.panels import ColorStep
 
 CHOSEN = 'slo=~"$slo"'
 """What rules of objectives record is shown of all clusters and namespaces, the worst of them."""
@@ -39,16 +39,16 @@ def remaining(by: str, matchers: str = "") -> str:
     return f"min by ({by}) (last_over_time({BUDGET_REMAINING}{{{matchers}}}[{_SEEN}]))"
 
 
-def burn_steps(window: str, slos: Iterable[Slo]) -> tuple[Step, ...]:
+def burn_steps(window: str, slos: Iterable[Slo]) -> tuple[ColorStep, ...]:
     """Return the colours of the burn rate over a window: amber from 1 on, red where the first of the objectives pages."""
     pages = [tier for slo in slos for tier in tiers(slo) if tier.severity == "page" and duration(tier.long_seconds) == window]
     amber, red = 1.0, min((round(tier.burn_rate, 3) for tier in pages), default=math.inf)
-    return tuple(Step(at, color) for at, color in ((amber, palette.WARN), (red, palette.BAD)) if at < math.inf and at <= red)
+    return tuple(ColorStep(at, color) for at, color in ((amber, palette.WARN), (red, palette.BAD)) if at < math.inf and at <= red)
 
 
-def budget_steps(policy: Policy) -> tuple[Step, ...]:
+def budget_steps(policy: Policy) -> tuple[ColorStep, ...]:
     """Return the colours of what is left of a budget: red where the policy's last step applies, amber where its first does."""
     levels = sorted(step.remaining_below for step in policy.budget)
     if not levels:
         return ()
-    return (Step(float("-inf"), palette.BAD), Step(levels[0], palette.WARN), Step(levels[-1], palette.OK))
+    return (ColorStep(float("-inf"), palette.BAD), ColorStep(levels[0], palette.WARN), ColorStep(levels[-1], palette.OK))

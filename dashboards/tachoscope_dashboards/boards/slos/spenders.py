@@ -16,7 +16,7 @@ from tachoscope_dashboards.boards.shared.expressions import CLUSTER_KEPT, KEPT
 from tachoscope_dashboards.boards.slos.expressions import CHOSEN, budget_steps, burn_rate, burn_steps, remaining
 from tachoscope_dashboards.parts import links
 from tachoscope_dashboards.parts.links import explorer, runbook
-from tachoscope_dashboards.parts.panels import About, Column, Placed, Query, Step, table, timeseries
+from tachoscope_dashboards.parts.panels import ColorStep, Column, PanelText, PlacedPanel, Query, table, timeseries
 from tachoscope_dashboards.parts.slo_objectives import LEFT_OUT_STATES, above, below, indicator, objective
 from tachoscope_dashboards.parts.variables import WHERE
 
@@ -32,12 +32,12 @@ LOST_STATES = tuple(state for state in TRAINING_STATES if state not in {*EFFECTI
 """Those of a rank's ledger that spend the budget of the goodput."""
 
 
-def chosen_objective(policy: Policy) -> list[Placed]:
+def chosen_objective(policy: Policy) -> list[PlacedPanel]:
     """Return how fast the budget of the chosen objective is spent, what is left of it, and how much is counted."""
     return [
         timeseries(
             "Burn rate of $slo by window",
-            About(
+            PanelText(
                 "How many times faster than allowed the budget is spent; the worst service and model. The line is 1: all of it "
                 "goes in its period.",
                 "below 1",
@@ -48,12 +48,12 @@ def chosen_objective(policy: Policy) -> list[Placed]:
             [Query(burn_rate(window, "slo", CHOSEN), window) for window in _BURN_WINDOWS],
             unit="short",
             width=10,
-            steps=(Step(1.0, palette.WARN),),
+            steps=(ColorStep(1.0, palette.WARN),),
             links=[explorer(policy, "slos", "Objectives, in the explorer", {"slo": "${slo}"})],
         ),
         timeseries(
             "Budget of $slo",
-            About(
+            PanelText(
                 "What is left of the budget, of the ten services and models that have least. 0: all is spent.",
                 "above what the policy acts on, the lines",
                 f"below 0: {policy.budget[-1].what}" if policy.budget else "see who spends it",
@@ -69,7 +69,7 @@ def chosen_objective(policy: Policy) -> list[Placed]:
         ),
         timeseries(
             "Events of $slo",
-            About(
+            PanelText(
                 "What is counted: requests, tokens, steps or rank-seconds a second; of slices of time the jobs, ranks or GPUs.",
                 "bad ones are few, and the others as many as at this hour a day ago",
                 "few events: a ratio of few says little; none: read the runbook of objectives that are not measured",
@@ -84,7 +84,7 @@ def chosen_objective(policy: Policy) -> list[Placed]:
     ]
 
 
-def by_model(policy: Policy, slos: Sequence[Slo]) -> Placed:
+def by_model(policy: Policy, slos: Sequence[Slo]) -> PlacedPanel:
     """Return which service and model spends the budget of the chosen objective."""
     chosen, each = f'service!="", {CHOSEN}', identity.MODEL
     bad = f"sum_over_time({BAD}{{{chosen}}}[$__range])"
@@ -112,7 +112,7 @@ def by_model(policy: Policy, slos: Sequence[Slo]) -> Placed:
     )
     return table(
         "Who spends $slo: services and models",
-        About(
+        PanelText(
             "Each model has a budget of its own. Of all bad: its share of the bad events of the chosen time.",
             "green in each row",
             "take the model with the largest share; red burns fast enough to page, amber faster than allowed",
@@ -127,12 +127,12 @@ def by_model(policy: Policy, slos: Sequence[Slo]) -> Placed:
     )
 
 
-def lost_time(policy: Policy) -> Placed:
+def lost_time(policy: Policy) -> PlacedPanel:
     """Return what ranks do while they spend the budget of the goodput."""
     goodput, states = objective("training-goodput"), LOST_STATES
     return timeseries(
         "What spends the budget of training goodput",
-        About(
+        PanelText(
             "Ranks that bring no step forward, by what they do instead: the states that the objective counts as bad.",
             f"together at most {goodput.budget * 100:.3g} % of all ranks",
             "data_wait, checkpoint and restore have boards of their own; hung and unexplained: open the job",
@@ -147,7 +147,7 @@ def lost_time(policy: Policy) -> Placed:
     )
 
 
-def by_job(policy: Policy) -> Placed:
+def by_job(policy: Policy) -> PlacedPanel:
     """Return which training jobs spend the budgets: those are of all jobs together."""
     goodput, wait, steps, age = (
         objective(f"training-{name}") for name in ("goodput", "input-wait", "step-regularity", "checkpoint-age")
@@ -168,7 +168,7 @@ def by_job(policy: Policy) -> Placed:
     )
     return table(
         "Who spends it: training jobs",
-        About(
+        PanelText(
             "Objectives of training have one budget for all jobs. Of all lost: the job's share of the rank time that brought "
             "no step forward; lost: the share of its own time; both over the chosen time, the others of now. Amber: beyond what an "
             "objective allows on average.",
@@ -199,8 +199,8 @@ def _of_jobs(steps: Slo, age: Slo) -> list[Query]:
     ]
 
 
-def _spent(slo: Slo) -> tuple[Step, ...]:
-    return (Step(round(slo.budget, 9), palette.WARN),)
+def _spent(slo: Slo) -> tuple[ColorStep, ...]:
+    return (ColorStep(round(slo.budget, 9), palette.WARN),)
 
 
 def _slow_steps(slo: Slo) -> str:

@@ -7,7 +7,7 @@ from tachoscope_core.report import palette
 from tachoscope_dashboards.boards.shared.expressions import KEPT, RATE
 from tachoscope_dashboards.parts import links
 from tachoscope_dashboards.parts.links import runbook
-from tachoscope_dashboards.parts.panels import About, Column, Placed, Query, Step, bars, table, timeseries
+from tachoscope_dashboards.parts.panels import ColorStep, Column, PanelText, PlacedPanel, Query, bars, table, timeseries
 
 NO_AGENT = "no agent is scraped"
 JOB = 'job=~".*tachoscope.*", job!~".*-watch"'
@@ -16,11 +16,11 @@ UP = f"up{{{JOB}, %s}}"
 STATUS_COLORS = {"ok": palette.OK, "partial": palette.WARN, "failed": palette.BAD}
 
 
-def failing(policy: Policy, where: str) -> Placed:
+def failing(policy: Policy, where: str) -> PlacedPanel:
     """Return collectors that fail."""
     return table(
         "Collectors that fail",
-        About(
+        PanelText(
             "Collectors whose runs fail, and for how long they have. What this machine cannot have is not a failure.",
             "empty",
             "the agent's log says why; one collector on all nodes: a new driver or kernel",
@@ -39,12 +39,12 @@ def failing(policy: Policy, where: str) -> Placed:
     )
 
 
-def outcomes(policy: Policy, where: str) -> Placed:
+def outcomes(policy: Policy, where: str) -> PlacedPanel:
     """Return how the last runs of collectors ended, over nodes."""
     status = f'sum by (collector) (tachoscope_collector_status{{{where}, status="%s"}})'
     return table(
         "What collectors can see, by nodes",
-        About(
+        PanelText(
             "On how many nodes a collector's last run gave data, found none now, cannot be on such a machine, or failed.",
             "what the hardware has is seen on all nodes; the rest is not supported",
             "not supported where it should be: mounts, rights or a driver; `tachoscope doctor` there says which",
@@ -56,7 +56,7 @@ def outcomes(policy: Policy, where: str) -> Placed:
             Column("A", "Sees", unit="short"),
             Column("B", "Nothing now", unit="short"),
             Column("C", "Not supported", unit="short"),
-            Column("D", "Failed", unit="short", steps=(Step(1.0, palette.WARN),)),
+            Column("D", "Failed", unit="short", steps=(ColorStep(1.0, palette.WARN),)),
         ],
         width=8,
         height=12,
@@ -65,11 +65,11 @@ def outcomes(policy: Policy, where: str) -> Placed:
     )
 
 
-def durations(policy: Policy, where: str) -> Placed:
+def durations(policy: Policy, where: str) -> PlacedPanel:
     """Return how long collectors take where they are slowest."""
     return bars(
         "Longest run of each collector",
-        About(
+        PanelText(
             "How long the last run of a collector took, on the node where it took longest.",
             "milliseconds; far below a second",
             "a driver, a kubelet or a file system that answers slowly there",
@@ -82,15 +82,15 @@ def durations(policy: Policy, where: str) -> Placed:
     )
 
 
-def answers(policy: Policy, where: str) -> list[Placed]:
+def answers(policy: Policy, where: str) -> list[PlacedPanel]:
     """Return how agents answer Prometheus and others, and what they push."""
     return [_scrapes(policy, where), _samples(policy, where), _refused(policy, where), _pushes(policy, where)]
 
 
-def _scrapes(policy: Policy, where: str) -> Placed:
+def _scrapes(policy: Policy, where: str) -> PlacedPanel:
     return timeseries(
         "Time of a scrape",
-        About(
+        PanelText(
             "How long scrapes of agents took, of the ten slowest.",
             "tens of milliseconds, far below the scrape's timeout",
             "more series than meant, TLS on a busy node, or the network",
@@ -103,10 +103,10 @@ def _scrapes(policy: Policy, where: str) -> Placed:
     )
 
 
-def _samples(policy: Policy, where: str) -> Placed:
+def _samples(policy: Policy, where: str) -> PlacedPanel:
     return timeseries(
         "Series of an agent",
-        About(
+        PanelText(
             "Samples that an agent's scrape gave: the most, and the mean.",
             "up to 80 a GPU and 60 a rank, and some hundred of the host",
             "it grows without more GPUs or ranks: many jobs or shards by name; lower `limits`",
@@ -122,10 +122,10 @@ def _samples(policy: Policy, where: str) -> Placed:
     )
 
 
-def _refused(policy: Policy, where: str) -> Placed:
+def _refused(policy: Policy, where: str) -> PlacedPanel:
     return timeseries(
         "Requests refused, by reason",
-        About(
+        PanelText(
             "Requests and connections that agents refused, by reason: unauthorised, malformed, too_slow, too_many.",
             "0",
             "unauthorised: a token or certificate that was renewed on one side only; the rest: somebody who scans",
@@ -138,10 +138,10 @@ def _refused(policy: Policy, where: str) -> Placed:
     )
 
 
-def _pushes(policy: Policy, where: str) -> Placed:
+def _pushes(policy: Policy, where: str) -> PlacedPanel:
     return timeseries(
         "Pushes by OTLP, by outcome",
-        About(
+        PanelText(
             "Pushes of metrics to an OTLP receiver, by outcome.",
             "all ok",
             "failed: address, rights or the receiver; partial: it refuses some of the metrics, and says which in the agent's log",

@@ -14,16 +14,28 @@ from tachoscope_dashboards.boards.suite import store as agent_store_panels
 from tachoscope_dashboards.boards.suite import watch as watch_panels
 from tachoscope_dashboards.boards.suite.agents import NO_AGENT, UP
 from tachoscope_dashboards.parts import links
-from tachoscope_dashboards.parts.board import Board, Event
+from tachoscope_dashboards.parts.board import Board, BoardAnnotation
 from tachoscope_dashboards.parts.links import runbook
-from tachoscope_dashboards.parts.panels import About, Column, Link, Placed, Query, Step, bars, row, stat, table, timeseries
+from tachoscope_dashboards.parts.panels import (
+    ColorStep,
+    Column,
+    Link,
+    PanelText,
+    PlacedPanel,
+    Query,
+    bars,
+    row,
+    stat,
+    table,
+    timeseries,
+)
 from tachoscope_dashboards.parts.variables import CLUSTER, NAMESPACE, NODE, WHERE
 
 _HERE = f'{WHERE}, instance=~"$node"'
 _CLUSTER = 'cluster=~"$cluster"'
 """Matchers of what does not run in the agents' namespace: node exporters and Prometheus."""
 _INFO = f"tachoscope_agent_info{{{_HERE}}}"
-_BAD, _WARN = (Step(1.0, palette.BAD),), (Step(1.0, palette.WARN),)
+_BAD, _WARN = (ColorStep(1.0, palette.BAD),), (ColorStep(1.0, palette.WARN),)
 _THIS_NODE = links.board("gpu-node", "This node", KEPT | {"node": "${__data.fields.Node}"})
 _KNOWN_NODES = (
     f"max by (nodename) (node_uname_info{{{_CLUSTER}}}) unless on (nodename) "
@@ -62,7 +74,7 @@ def board(policy: Policy) -> Board:
             *rule_panels.rules(policy, _CLUSTER),
         ),
         events=(
-            Event(
+            BoardAnnotation(
                 "Other version",
                 f"count by (version) ({_INFO}) unless count by (version) (tachoscope_agent_info{{{_HERE}}} offset 1m)",
                 "agents of version {{version}} begin",
@@ -73,7 +85,7 @@ def board(policy: Policy) -> Board:
     )
 
 
-def _counts(policy: Policy) -> list[Placed]:
+def _counts(policy: Policy) -> list[PlacedPanel]:
     up = UP % _HERE
     dropped = f"round(sum(increase(tachoscope_records_dropped_total{{{_HERE}}}{WHOLE})))"
     failing = how_many(f"tachoscope_collector_failing_seconds{{{_HERE}}}", _INFO)
@@ -86,7 +98,7 @@ def _counts(policy: Policy) -> list[Placed]:
             "Versions",
             ("Versions of the agent that run.", "1, but during a roll-out", "finish the roll-out, or undo it"),
             f"count(count by (version) ({_INFO}))",
-            (Step(2.0, palette.WARN),),
+            (ColorStep(2.0, palette.WARN),),
             down,
         ),
         _count(
@@ -113,15 +125,15 @@ def _counts(policy: Policy) -> list[Placed]:
     ]
 
 
-def _count(title: str, words: tuple[str, str, str], expr: str, steps: Sequence[Step], link: Link) -> Placed:
-    return stat(title, About(*words, NO_AGENT), Query(expr), unit="short", steps=steps, links=[link])
+def _count(title: str, words: tuple[str, str, str], expr: str, steps: Sequence[ColorStep], link: Link) -> PlacedPanel:
+    return stat(title, PanelText(*words, NO_AGENT), Query(expr), unit="short", steps=steps, links=[link])
 
 
-def _over_time(policy: Policy) -> Placed:
+def _over_time(policy: Policy) -> PlacedPanel:
     up = UP % _HERE
     return timeseries(
         "Agents that are scraped, and that answer",
-        About(
+        PanelText(
             "Agents that Prometheus knows, and those of them that answered.",
             "both the same, and as many as there are nodes",
             "answering fall: agents or their nodes; scraped fall: discovery, or nodes that were given back",
@@ -135,10 +147,10 @@ def _over_time(policy: Policy) -> Placed:
     )
 
 
-def _versions(policy: Policy) -> Placed:
+def _versions(policy: Policy) -> PlacedPanel:
     return bars(
         "Agents by version",
-        About(
+        PanelText(
             "Agents that run each version.",
             "one version, but during a roll-out",
             "pods that stay behind: their node has no room, or the roll-out waits for one that does not get ready",
@@ -150,10 +162,10 @@ def _versions(policy: Policy) -> Placed:
     )
 
 
-def _down(policy: Policy) -> Placed:
+def _down(policy: Policy) -> PlacedPanel:
     return table(
         "Agents that do not answer, or not always",
-        About(
+        PanelText(
             "Agents that answered less than all scrapes of the last five minutes, and the part that they answered.",
             "empty",
             "0: node or agent is down; in between: it is killed again and again, or too slow to answer",
@@ -172,10 +184,10 @@ def _down(policy: Policy) -> Placed:
     )
 
 
-def _without_agent(policy: Policy) -> Placed:
+def _without_agent(policy: Policy) -> PlacedPanel:
     return table(
         "Nodes without an agent",
-        About(
+        PanelText(
             "Nodes of which a node exporter tells and no agent of the same name, in all namespaces and whatever nodes are chosen.",
             "empty",
             "taints, a node selector, or an image that cannot be pulled; nothing is known of what runs there",

@@ -8,13 +8,13 @@ from tachoscope_alerts.spec.policy import Policy
 from tachoscope_core.report import palette
 from tachoscope_dashboards.boards.shared.expressions import RATE
 from tachoscope_dashboards.parts.links import runbook
-from tachoscope_dashboards.parts.panels import About, Link, Placed, Query, Step, Unit, stat, timeseries
+from tachoscope_dashboards.parts.panels import ColorStep, Link, PanelText, PlacedPanel, Query, Unit, stat, timeseries
 
 _NO_PROMETHEUS = "Prometheus does not scrape itself"
-_LEAST_ONE = (Step(float("-inf"), palette.BAD), Step(1.0, palette.OK))
+_LEAST_ONE = (ColorStep(float("-inf"), palette.BAD), ColorStep(1.0, palette.OK))
 
 
-def rules(policy: Policy, where: str) -> list[Placed]:
+def rules(policy: Policy, where: str) -> list[PlacedPanel]:
     """Return whether rules are evaluated in time, and whether alerts get out. `where`: matchers of Prometheus's own series."""
     not_measured = [runbook(policy, "TrainingObjectivesNotMeasured"), runbook(policy, "InferenceObjectivesNotMeasured")]
     return [
@@ -26,13 +26,13 @@ def rules(policy: Policy, where: str) -> list[Placed]:
     ]
 
 
-def _in_time(where: str, leads: Sequence[Link]) -> Placed:
+def _in_time(where: str, leads: Sequence[Link]) -> PlacedPanel:
     each, last = "max by (instance, rule_group)", f"prometheus_rule_group_last_duration_seconds{{{where}}}"
     of_interval = f"{each} ({last}) / {each} (prometheus_rule_group_interval_seconds{{{where}}})"
     slowest = f"topk(5, {each} (max_over_time({last}[$__range] @ end())))"
     return timeseries(
         "Rules: time of an evaluation, of the interval",
-        About(
+        PanelText(
             "How long a group of rules took, over how often it has to be done: of the five groups that ever took longest.",
             "far below 1",
             "at 1 evaluations are left out, and windows have holes: more processors for Prometheus, or fewer series",
@@ -46,15 +46,15 @@ def _in_time(where: str, leads: Sequence[Link]) -> Placed:
         ],
         unit="percentunit",
         width=8,
-        steps=[Step(1.0, palette.BAD)],
+        steps=[ColorStep(1.0, palette.BAD)],
         links=leads,
     )
 
 
-def _left_out(where: str, leads: Sequence[Link]) -> Placed:
+def _left_out(where: str, leads: Sequence[Link]) -> PlacedPanel:
     return timeseries(
         "Rules: failed and left out",
-        About(
+        PanelText(
             "Evaluations a second that failed, and that were left out because the one before still went on.",
             "0",
             "Prometheus's log says which rule fails and why; left out: see how long groups take",
@@ -71,10 +71,10 @@ def _left_out(where: str, leads: Sequence[Link]) -> Placed:
     )
 
 
-def _alerts(policy: Policy, where: str) -> Placed:
+def _alerts(policy: Policy, where: str) -> PlacedPanel:
     return timeseries(
         "Alerts that did not get out",
-        About(
+        PanelText(
             "Alerts a second that Prometheus could not hand to an Alertmanager, or dropped.",
             "0",
             "Alertmanager is away or refuses them: nobody is told of anything; the dead man's switch raises the alarm",
@@ -91,7 +91,7 @@ def _alerts(policy: Policy, where: str) -> Placed:
     )
 
 
-def _servers(policy: Policy, where: str) -> list[Placed]:
+def _servers(policy: Policy, where: str) -> list[PlacedPanel]:
     watchdog = runbook(policy, "Watchdog")
     return [
         _number(
@@ -120,7 +120,7 @@ def _servers(policy: Policy, where: str) -> list[Placed]:
     ]
 
 
-def _memory(policy: Policy, where: str) -> list[Placed]:
+def _memory(policy: Policy, where: str) -> list[PlacedPanel]:
     short = runbook(policy, "PrometheusRetentionShort")
     return [
         _number(
@@ -154,8 +154,8 @@ def _number(
     link: Link,
     *,
     unit: Unit = "short",
-    steps: Sequence[Step] = (),
+    steps: Sequence[ColorStep] = (),
     texts: Mapping[str, str] | None = None,
-) -> Placed:
-    about = About(*words, _NO_PROMETHEUS)
+) -> PlacedPanel:
+    about = PanelText(*words, _NO_PROMETHEUS)
     return stat(title, about, Query(expr), unit=unit, width=6, steps=steps, texts=texts, links=[link])

@@ -8,13 +8,13 @@ from tachoscope_dashboards.boards.shared import identity
 from tachoscope_dashboards.boards.shared.expressions import RATE
 from tachoscope_dashboards.boards.suite.agents import NO_AGENT
 from tachoscope_dashboards.parts.links import runbook
-from tachoscope_dashboards.parts.panels import About, Placed, Query, Step, timeseries
+from tachoscope_dashboards.parts.panels import ColorStep, PanelText, PlacedPanel, Query, timeseries
 
 _LATE_SECONDS = 900.0
 """What records wait for when the alert AgentSpoolBacklog looks for errors of the store."""
 
 
-def store(policy: Policy, where: str) -> list[Placed]:
+def store(policy: Policy, where: str) -> list[PlacedPanel]:
     """Return how records get from the spool into the store, and which do not."""
     return [
         _waiting(policy, where),
@@ -29,10 +29,10 @@ def store(policy: Policy, where: str) -> list[Placed]:
     ]
 
 
-def _waiting(policy: Policy, where: str) -> Placed:
+def _waiting(policy: Policy, where: str) -> PlacedPanel:
     return timeseries(
         "Records that wait",
-        About(
+        PanelText(
             "How long the oldest record that the store lacks has waited, on the ten nodes where it is longest.",
             "a minute in a directory, five in an object store; an hour where agents are told to collect so long",
             "the store is slow or away; nothing is lost while the spool has room",
@@ -41,15 +41,15 @@ def _waiting(policy: Policy, where: str) -> Placed:
         [Query(f"topk(10, tachoscope_agent_lag_seconds{{{where}}})", "{{instance}}")],
         unit="s",
         width=8,
-        steps=[Step(_LATE_SECONDS, palette.WARN)],
+        steps=[ColorStep(_LATE_SECONDS, palette.WARN)],
         links=[runbook(policy, "AgentSpoolBacklog")],
     )
 
 
-def _backlog(policy: Policy, where: str) -> Placed:
+def _backlog(policy: Policy, where: str) -> PlacedPanel:
     return timeseries(
         "Bytes that wait",
-        About(
+        PanelText(
             "Records that were read and that the store does not have yet: of all nodes, and the most of one.",
             "a few MiB a node, going up and down as segments are written",
             "it only rises: the store takes nothing; see the errors beside it",
@@ -65,10 +65,10 @@ def _backlog(policy: Policy, where: str) -> Placed:
     )
 
 
-def _shipped(policy: Policy, where: str) -> Placed:
+def _shipped(policy: Policy, where: str) -> PlacedPanel:
     return timeseries(
         "Shipped to the store",
-        About(
+        PanelText(
             "Bytes of records a second that agents wrote into the store, before compression.",
             "as many as jobs write: some hundred bytes a step and rank",
             "nothing while jobs run: see what waits, and the errors",
@@ -81,10 +81,10 @@ def _shipped(policy: Policy, where: str) -> Placed:
     )
 
 
-def _errors(policy: Policy, where: str) -> Placed:
+def _errors(policy: Policy, where: str) -> PlacedPanel:
     return timeseries(
         "Errors, by part",
-        About(
+        PanelText(
             "What agents could not do and try again: reach the store, write journal or state, read the spool, keep samples.",
             "0",
             "store: address, rights or the store itself; journal and state: the node's disk; spool: its rights",
@@ -97,10 +97,10 @@ def _errors(policy: Policy, where: str) -> Placed:
     )
 
 
-def _rejected(policy: Policy, where: str) -> Placed:
+def _rejected(policy: Policy, where: str) -> PlacedPanel:
     return timeseries(
         "Records not counted, by reason",
-        About(
+        PanelText(
             "Lines and files of the spool that agents did not count or follow. What is not garbage is shipped all the same.",
             "0; unknown_kind for a while, where jobs have a newer probe than the agent",
             "over_limit: raise `limits`; identity: two jobs of one name; owner: another user's job has the name; malformed: "
@@ -114,10 +114,10 @@ def _rejected(policy: Policy, where: str) -> Placed:
     )
 
 
-def _dropped(policy: Policy, where: str) -> Placed:
+def _dropped(policy: Policy, where: str) -> PlacedPanel:
     return timeseries(
         "Records dropped, by job",
-        About(
+        PanelText(
             "Records a second that processes of jobs could not write, of the ten jobs with the most.",
             "0",
             "the spool or its file system is full, or the agent was away for longer than 64 MiB a process last",
@@ -135,10 +135,10 @@ def _dropped(policy: Policy, where: str) -> Placed:
     )
 
 
-def _spool(policy: Policy, where: str) -> Placed:
+def _spool(policy: Policy, where: str) -> PlacedPanel:
     return timeseries(
         "Space left in the spool",
-        About(
+        PanelText(
             "Space left on the file system of the spool, on the ten nodes with the least.",
             "level, and far above 2 GiB, or 5 % of a small file system: processes write nothing below that",
             "somebody else fills it (/dev/shm is shared), or records wait",
@@ -151,10 +151,10 @@ def _spool(policy: Policy, where: str) -> Placed:
     )
 
 
-def _looks(policy: Policy, where: str) -> Placed:
+def _looks(policy: Policy, where: str) -> PlacedPanel:
     return timeseries(
         "Time of a look at the spool",
-        About(
+        PanelText(
             "How long the last look at the spool took, on the ten nodes where it took longest.",
             "milliseconds; an agent looks once a second",
             "many segments, a slow disk under the journal, or a node without a core to spare",
@@ -167,10 +167,10 @@ def _looks(policy: Policy, where: str) -> Placed:
     )
 
 
-def _unreadable(policy: Policy, where: str) -> Placed:
+def _unreadable(policy: Policy, where: str) -> PlacedPanel:
     return timeseries(
         "Segments, and directories that cannot be read",
-        About(
+        PanelText(
             "Segment files that agents follow, and directories of the spool that they cannot read.",
             "a few segments a rank; no directory",
             "directories: jobs write with rights that the agent's user lacks; segments that only rise: processes that end and stay",

@@ -6,7 +6,7 @@ from tachoscope_alerts.spec.policy import Policy
 from tachoscope_core.metrics.watch import WATCH_CYCLE_SECONDS, WATCH_JOBS, WATCH_LAST_CYCLE
 from tachoscope_core.report import palette
 from tachoscope_dashboards.parts.links import runbook
-from tachoscope_dashboards.parts.panels import About, Placed, Query, Step, stat, timeseries
+from tachoscope_dashboards.parts.panels import ColorStep, PanelText, PlacedPanel, Query, stat, timeseries
 from tachoscope_dashboards.parts.variables import WHERE
 
 _NO_WATCH = "no watch is scraped"
@@ -15,13 +15,13 @@ _INTERVAL_SECONDS, _STALLED_SECONDS = 60.0, 600.0
 """As it comes; and from which on WatchStalled fires."""
 
 
-def watch(policy: Policy) -> list[Placed]:
+def watch(policy: Policy) -> list[PlacedPanel]:
     """Return when it last looked, how long a look takes, and what became of the jobs."""
     stalled, failing = runbook(policy, "WatchStalled"), runbook(policy, "WatchJobsFailing")
     return [
         stat(
             "Last look at all jobs",
-            About(
+            PanelText(
                 "Time since a cycle of the watch last ended.",
                 "below two minutes",
                 "it is gone, or cannot read its store; its alerts cannot fire meanwhile",
@@ -30,12 +30,12 @@ def watch(policy: Policy) -> list[Placed]:
             Query(f"time() - max({WATCH_LAST_CYCLE.name}{{{WHERE}}})"),
             unit="s",
             height=8,
-            steps=(Step(3 * _INTERVAL_SECONDS, palette.WARN), Step(_STALLED_SECONDS, palette.BAD)),
+            steps=(ColorStep(3 * _INTERVAL_SECONDS, palette.WARN), ColorStep(_STALLED_SECONDS, palette.BAD)),
             links=[stalled],
         ),
         timeseries(
             "Live jobs by what the watch made of them",
-            About(
+            PanelText(
                 "Jobs at each look: judged (a report), unjudged (too few steps, or it serves requests), failed (it could not look "
                 "at them), left out (beyond the first 1,000). Of those not judged nothing is known, not that they are well.",
                 "nearly all judged",
@@ -50,7 +50,7 @@ def watch(policy: Policy) -> list[Placed]:
         ),
         timeseries(
             "How long a look takes",
-            About(
+            PanelText(
                 "Time that the last cycle of the watch took for all jobs.",
                 f"below the interval, {_INTERVAL_SECONDS:g} s as it comes",
                 "more jobs than it has cores for: `--workers`; or agents ship too often: once a minute is enough for it",
@@ -59,7 +59,7 @@ def watch(policy: Policy) -> list[Placed]:
             [Query(f"max by (instance) ({WATCH_CYCLE_SECONDS.name}{{{WHERE}}})", "{{instance}}")],
             unit="s",
             width=8,
-            steps=(Step(_INTERVAL_SECONDS, palette.WARN),),
+            steps=(ColorStep(_INTERVAL_SECONDS, palette.WARN),),
             links=[stalled],
         ),
     ]

@@ -12,9 +12,9 @@ from tachoscope_dashboards.boards.shared.expressions import CLUSTER_KEPT, JOB_KE
 from tachoscope_dashboards.boards.training import faults, ranks
 from tachoscope_dashboards.boards.training.expressions import JOB, NO_JOB, job_rate, mean, quantile, share
 from tachoscope_dashboards.parts import links, slo_objectives
-from tachoscope_dashboards.parts.board import Board, Event
+from tachoscope_dashboards.parts.board import Board, BoardAnnotation
 from tachoscope_dashboards.parts.links import explorer, runbook
-from tachoscope_dashboards.parts.panels import About, Link, Placed, Query, row, stat, timeseries
+from tachoscope_dashboards.parts.panels import Link, PanelText, PlacedPanel, Query, row, stat, timeseries
 from tachoscope_dashboards.parts.variables import CLUSTER, JOB_NAMESPACE, NAMESPACE, ONE_JOB, RANK
 
 _GOODPUT, _REGULARITY = "training-goodput", "training-step-regularity"
@@ -58,21 +58,21 @@ def board(policy: Policy) -> Board:
     )
 
 
-def _events() -> tuple[Event, ...]:
+def _events() -> tuple[BoardAnnotation, ...]:
     return (
-        Event(
+        BoardAnnotation(
             "Restarts",
             f"max by ({identity.JOB}) (increase(tachoscope_restarts_total{{{JOB}}}[$__rate_interval])) > 0",
             f"{identity.JOB_LEGEND} starts again",
             palette.WARN,
         ),
-        Event(
+        BoardAnnotation(
             "Failed processes",
             f"sum by (host) (increase(tachoscope_worker_failures_total{{{JOB}}}[$__rate_interval])) > 0",
             "processes fail on {{host}}",
             palette.BAD,
         ),
-        Event(
+        BoardAnnotation(
             "Hangs",
             f"max by ({identity.JOB}) (increase(tachoscope_hangs_total{{{JOB}}}[$__rate_interval])) > 0",
             f"{identity.JOB_LEGEND} hangs",
@@ -88,14 +88,14 @@ def _explored(policy: Policy) -> Link:
 # --- now ----------------------------------------------------------------------------------------------------------------------
 
 
-def _now(policy: Policy) -> list[Placed]:
+def _now(policy: Policy) -> list[PlacedPanel]:
     return [_goodput(policy), *_pace(policy), *faults.now(policy)]
 
 
-def _goodput(policy: Policy) -> Placed:
+def _goodput(policy: Policy) -> PlacedPanel:
     return stat(
         "Goodput",
-        About(
+        PanelText(
             "Of the time for which the job holds its ranks, the share in which a step is done for the first time.",
             f"{slo_objectives.objective(_GOODPUT).target:.0%} or more, as the objective asks of all jobs together",
             "the ledger below says in which state the rest goes",
@@ -109,11 +109,11 @@ def _goodput(policy: Policy) -> Placed:
     )
 
 
-def _pace(policy: Policy) -> list[Placed]:
+def _pace(policy: Policy) -> list[PlacedPanel]:
     return [
         stat(
             "Step",
-            About(
+            PanelText(
                 "Mean time of a step.",
                 "what it was yesterday, for the same code and scale",
                 "see below whether all steps are slower, or some",
@@ -126,7 +126,7 @@ def _pace(policy: Policy) -> list[Placed]:
         ),
         stat(
             "Slowdown",
-            About(
+            PanelText(
                 "Time of a step over what it would be if no rank came late: the worst node's, of the ranks on it. Ranks of several "
                 "nodes are compared in the rows below.",
                 f"below {slo_objectives.bound(_REGULARITY):g}",
@@ -145,11 +145,11 @@ def _pace(policy: Policy) -> list[Placed]:
 # --- where its time goes ------------------------------------------------------------------------------------------------------
 
 
-def _ledger(policy: Policy) -> Placed:
+def _ledger(policy: Policy) -> PlacedPanel:
     rate = job_rate("tachoscope_job_time_seconds_total")
     return timeseries(
         "Ranks by what they do",
-        About(
+        PanelText(
             "The ledger of the job: all ranks, by the state in which they spend their time; a rank-second a second is one rank. "
             "What is not explained is shown as such.",
             "nearly all is compute, with some communication, and the height is the number of ranks",
@@ -171,10 +171,10 @@ def _ledger(policy: Policy) -> Placed:
     )
 
 
-def _named(policy: Policy) -> Placed:
+def _named(policy: Policy) -> PlacedPanel:
     return timeseries(
         "Bottlenecks by name",
-        About(
+        PanelText(
             "What `tachoscope watch` finds in the job as a whole, over all its nodes: the share of the step that each costs.",
             "no line",
             "the class is the name of its runbook; the explorer has evidence, ranks and what fixing it would bring",
@@ -188,11 +188,11 @@ def _named(policy: Policy) -> Placed:
     )
 
 
-def _steps(policy: Policy) -> Placed:
+def _steps(policy: Policy) -> PlacedPanel:
     name = "tachoscope_step_seconds"
     return timeseries(
         "Time of a step",
-        About(
+        PanelText(
             "Mean time of a step over all ranks, and the times within which half, 95 % and 99 % of the steps are done. These are "
             "read from the buckets of a histogram, and are as coarse as those; the mean is exact.",
             "flat, and all lines close together",
@@ -214,10 +214,10 @@ def _steps(policy: Policy) -> Placed:
 # --- how regular its steps are ------------------------------------------------------------------------------------------------
 
 
-def _slowdown(policy: Policy) -> Placed:
+def _slowdown(policy: Policy) -> PlacedPanel:
     return timeseries(
         "Slowdown by stragglers, by node",
-        About(
+        PanelText(
             "Time of a step over what it would be without the latest rank, from the ranks of each node.",
             f"1, and below {slo_objectives.bound(_REGULARITY):g}",
             "the node whose line rises has the slow rank: see its GPUs for throttling, then its host",
@@ -231,12 +231,12 @@ def _slowdown(policy: Policy) -> Placed:
     )
 
 
-def _irregular(policy: Policy) -> Placed:
+def _irregular(policy: Policy) -> PlacedPanel:
     name, bound = "tachoscope_step_slowdown_ratio", slo_objectives.bound(_REGULARITY)
     within = f"sum({job_rate(f'{name}_bucket', bound_matcher(bound))})"
     return timeseries(
         "Irregular steps",
-        About(
+        PanelText(
             f"Share of the steps that take more than {bound:g} times the usual step of this job. Checkpoints and evaluations are "
             "not counted.",
             "below the line, which is what the objective allows of all jobs",

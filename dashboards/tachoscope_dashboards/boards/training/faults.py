@@ -9,11 +9,11 @@ from tachoscope_dashboards.boards.training.expressions import JOB, NO_JOB, RANKS
 from tachoscope_dashboards.parts import links, slo_objectives
 from tachoscope_dashboards.parts.links import runbook
 from tachoscope_dashboards.parts.panels import (
-    About,
+    ColorStep,
     Link,
-    Placed,
+    PanelText,
+    PlacedPanel,
     Query,
-    Step,
     bars,
     happened,
     happenings,
@@ -30,16 +30,16 @@ _NO_GPM = "its GPUs do not tell: only those from Hopper on do"
 _STATES = {"working": palette.OK, "silent": palette.WARN, "hung": palette.BAD}
 
 
-def now(policy: Policy) -> list[Placed]:
+def now(policy: Policy) -> list[PlacedPanel]:
     """Return the numbers that say whether it runs at all, what a failure would cost, and whether its GPUs are used."""
     return [*_running(policy), _sound(policy), _active(policy)]
 
 
-def _running(policy: Policy) -> list[Placed]:
+def _running(policy: Policy) -> list[PlacedPanel]:
     return [
         stat(
             "Ranks",
-            About("Ranks that have not left.", "all that were started", "see which are missing below", NO_JOB),
+            PanelText("Ranks that have not left.", "all that were started", "see which are missing below", NO_JOB),
             Query(f"sum(tachoscope_job_ranks{{{JOB}}})"),
             unit="short",
             width=3,
@@ -47,7 +47,7 @@ def _running(policy: Policy) -> list[Placed]:
         ),
         stat(
             "Hung, silent",
-            About(
+            PanelText(
                 "Ranks that do no step for far longer than one takes, or wrote nothing for a minute.",
                 "0",
                 "all at once: a collective hangs. A few: their processes or their node",
@@ -56,12 +56,12 @@ def _running(policy: Policy) -> list[Placed]:
             Query(f'sum(tachoscope_job_ranks{{{JOB}, state=~"hung|silent"}})'),
             unit="short",
             width=3,
-            steps=(Step(1.0, palette.BAD),),
+            steps=(ColorStep(1.0, palette.BAD),),
             links=[runbook(policy, "CollectiveHang"), runbook(policy, "hang")],
         ),
         stat(
             "Restarts",
-            About(
+            PanelText(
                 "Attempts within the time range that followed another one.",
                 "0",
                 "the row of faults says on which host processes failed",
@@ -70,16 +70,16 @@ def _running(policy: Policy) -> list[Placed]:
             Query(f"round(max(increase(tachoscope_restarts_total{{{JOB}}}[$__range])))", instant=True),
             unit="short",
             width=3,
-            steps=(Step(1.0, palette.WARN),),
+            steps=(ColorStep(1.0, palette.WARN),),
             links=[runbook(policy, "TrainingWorkersFailing")],
         ),
     ]
 
 
-def _sound(policy: Policy) -> Placed:
+def _sound(policy: Policy) -> PlacedPanel:
     return stat(
         "Checkpoint",
-        About(
+        PanelText(
             "Age of the newest checkpoint that was read back and found sound: what a failure now would undo.",
             f"at most {slo_objectives.bound(_AGE) / 60:g} minutes, as the objective asks",
             "see the row of checkpoints: none saved, or none verified?",
@@ -93,10 +93,10 @@ def _sound(policy: Policy) -> Placed:
     )
 
 
-def _active(policy: Policy) -> Placed:
+def _active(policy: Policy) -> PlacedPanel:
     return stat(
         "SM activity",
-        About(
+        PanelText(
             "Share of the cycles in which the multiprocessors of its GPUs are active, the mean of all while it does steps.",
             f"{slo_objectives.bound(_ACTIVE):.0%} or more",
             "low though the ledger says compute: small kernels, small batches, or a host that does not keep up",
@@ -110,16 +110,16 @@ def _active(policy: Policy) -> Placed:
     )
 
 
-def of_ranks(policy: Policy) -> list[Placed]:
+def of_ranks(policy: Policy) -> list[PlacedPanel]:
     """Return what happens to its ranks, and to its numbers."""
     return [*_states(policy), *_failures(policy)]
 
 
-def _states(policy: Policy) -> list[Placed]:
+def _states(policy: Policy) -> list[PlacedPanel]:
     return [
         timeseries(
             "Ranks by state",
-            About(
+            PanelText(
                 "Ranks that have not left, by what they do: working, silent for a minute, or hung.",
                 "all are working, and their number does not change",
                 "hung: all wait in a collective for one that does not come. Silent: the process is gone or stopped",
@@ -133,7 +133,7 @@ def _states(policy: Policy) -> list[Placed]:
         ),
         bars(
             "Since the last record",
-            About(
+            PanelText(
                 "Time since a rank last wrote anything: the ten that are silent for longest.",
                 "seconds",
                 "a rank that is silent for longer than the others is where to look first: its process, its node, its GPU",
@@ -147,11 +147,11 @@ def _states(policy: Policy) -> list[Placed]:
     ]
 
 
-def _failures(policy: Policy) -> list[Placed]:
+def _failures(policy: Policy) -> list[PlacedPanel]:
     return [
         happenings(
             "Processes that fail, by host",
-            About(
+            PanelText(
                 "Processes of the job that failed, by the host on which they ran.",
                 "none",
                 "the same host again and again: take it out. Others each time: the code, the data or the memory",
@@ -162,7 +162,7 @@ def _failures(policy: Policy) -> list[Placed]:
         ),
         happenings(
             "Wrong numbers",
-            About(
+            PanelText(
                 "Checked steps in which numbers were wrong, by kind: not finite in loss, gradients or parameters, or replicas that "
                 "no longer agree (checksum).",
                 "none",
@@ -175,13 +175,13 @@ def _failures(policy: Policy) -> list[Placed]:
     ]
 
 
-def checkpoints(policy: Policy) -> list[Placed]:
+def checkpoints(policy: Policy) -> list[PlacedPanel]:
     """Return what its checkpoints cost, and what they would save."""
     storage = links.board("storage", "Checkpoints and recovery", JOB_KEPT)
     return [
         timeseries(
             "Time lost to checkpoints",
-            About(
+            PanelText(
                 "Share of the job's time in which training stands still for a checkpoint.",
                 "a few percent at most",
                 "save asynchronously, less often, or to faster storage; the runbook has the best interval",
@@ -195,7 +195,7 @@ def checkpoints(policy: Policy) -> list[Placed]:
         ),
         timeseries(
             "Age of checkpoints",
-            About(
+            PanelText(
                 "Time since the last checkpoint was saved, and since the newest one that was read back and found sound.",
                 "saw-teeth below the line, which the objective draws for sound ones",
                 "only the sound one grows: nothing reads them back, or they are corrupt. Both grow: saving fails",
@@ -211,7 +211,7 @@ def checkpoints(policy: Policy) -> list[Placed]:
     ]
 
 
-def _lengths(policy: Policy) -> list[Placed]:
+def _lengths(policy: Policy) -> list[PlacedPanel]:
     kinds = (
         ("Blocking", "training stands still for", "save asynchronously, or to faster storage"),
         ("In the background", "goes on beside training for", "longer than the interval: the next one waits for it"),
@@ -219,7 +219,7 @@ def _lengths(policy: Policy) -> list[Placed]:
     return [
         stat(
             f"{title}, each",
-            About(
+            PanelText(
                 f"What a checkpoint {does}: the mean of those in the time range.",
                 "seconds, and the same as yesterday",
                 otherwise,
@@ -234,17 +234,17 @@ def _lengths(policy: Policy) -> list[Placed]:
     ]
 
 
-def gpus(policy: Policy) -> list[Placed]:
+def gpus(policy: Policy) -> list[PlacedPanel]:
     """Return how busy its GPUs are."""
     node = links.board("gpu-node", "Nodes and GPUs", KEPT)
     return [_activity(policy, node), _looks(policy, node)]
 
 
-def _activity(policy: Policy, node: Link) -> Placed:
+def _activity(policy: Policy, node: Link) -> PlacedPanel:
     bound = slo_objectives.bound(_ACTIVE)
     return timeseries(
         "SM activity of its GPUs",
-        About(
+        PanelText(
             "Share of the cycles in which the multiprocessors of its GPUs are active, at the looks of each node's agent while "
             "the job does steps: the mean, and what nine of ten looks exceed.",
             f"{bound:.0%} or more, and both lines close together",
@@ -259,10 +259,10 @@ def _activity(policy: Policy, node: Link) -> Placed:
     )
 
 
-def _looks(policy: Policy, node: Link) -> Placed:
+def _looks(policy: Policy, node: Link) -> PlacedPanel:
     return heatmap(
         "Looks at its GPUs by SM activity",
-        About(
+        PanelText(
             "How many looks found an SM activity within each band, over time.",
             "one band at the top",
             "two bands: some GPUs do less than others, or phases alternate. A band at the bottom: GPUs that do nothing",

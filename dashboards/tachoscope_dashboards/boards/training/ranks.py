@@ -7,7 +7,7 @@ from tachoscope_dashboards.boards.shared.expressions import KEPT, ONE_JOB_KEPT
 from tachoscope_dashboards.boards.training.expressions import JOB, RANKS, rank_time
 from tachoscope_dashboards.parts import links, slo_objectives
 from tachoscope_dashboards.parts.links import explorer, runbook
-from tachoscope_dashboards.parts.panels import About, Column, Link, Placed, Query, heatmap, table, timeseries
+from tachoscope_dashboards.parts.panels import Column, Link, PanelText, PlacedPanel, Query, heatmap, table, timeseries
 
 _OWN = "compute|data_wait|host_to_device|host_wait"
 """What a rank does in a step itself: all but what it waits for others, or does beside steps."""
@@ -23,12 +23,12 @@ def _against_the_middle(window: str) -> str:
     return f"{rank_time(_OWN, window=window)} / on () group_left () ({middle} > 0)"
 
 
-def heat(policy: Policy) -> Placed:
+def heat(policy: Policy) -> PlacedPanel:
     """Return the heat map of time and ranks: the slow one stands out."""
     bound = slo_objectives.bound(_REGULARITY)
     return heatmap(
         "Own time of each rank over that of the middle rank",
-        About(
+        PanelText(
             "How much longer than the middle one each rank works on a step itself: compute, input, copies and the host, without "
             "waiting for the others. In a job that keeps step all take equally long, and the slow rank is the one that waits "
             "least: its own time is high. Of accelerators on several nodes, waiting within the exchange looks like computing: then "
@@ -46,14 +46,14 @@ def heat(policy: Policy) -> Placed:
     )
 
 
-def table_of_ranks(policy: Policy) -> Placed:
+def table_of_ranks(policy: Policy) -> PlacedPanel:
     """Return the ranks, the slowest first."""
     all_time = f"({rank_time('', window='5m')} > 0)"
     chosen = KEPT | {"node": "${__data.fields.Node}"}
     of_rank = {"job": "${training_job}", "rank": "${__data.fields.Rank}"}
     return table(
         "Ranks, the slowest first",
-        About(
+        PanelText(
             "Each rank of the last five minutes: its own time over the middle rank's, and of its time what it waits for data, for "
             "the host, and in exchanges together with waiting for stragglers, and how long ago it wrote anything.",
             "the first rows do not differ from the last",
@@ -81,7 +81,7 @@ def table_of_ranks(policy: Policy) -> Placed:
     )
 
 
-def shares(policy: Policy) -> list[Placed]:
+def shares(policy: Policy) -> list[PlacedPanel]:
     """Return what ranks wait for: data, the host, each other."""
     return [_data(policy), _host(policy), _communication(policy)]
 
@@ -100,11 +100,11 @@ def _most_time(state: str) -> list[Query]:
     return _most(rank_time(state), over_all)
 
 
-def _data(policy: Policy) -> Placed:
+def _data(policy: Policy) -> PlacedPanel:
     bound, ratio = slo_objectives.bound(_INPUT), "tachoscope_data_wait_ratio"
     return timeseries(
         "Waiting for data",
-        About(
+        PanelText(
             f"Share of its recent steps that a rank waits for its next batch: the {_MOST} that wait longest.",
             f"below {bound:.0%}, as the objective asks",
             "all ranks alike: more workers, a faster store or less preprocessing. One rank: its shard or its host",
@@ -122,10 +122,10 @@ def _data(policy: Policy) -> Placed:
     )
 
 
-def _host(policy: Policy) -> Placed:
+def _host(policy: Policy) -> PlacedPanel:
     return timeseries(
         "Waiting for the host",
-        About(
+        PanelText(
             "Share of the time in which a rank's accelerator has nothing to do while its host launches, synchronises, collects "
             f"garbage or waits for a core: the {_MOST} with most.",
             "a few percent",
@@ -139,10 +139,10 @@ def _host(policy: Policy) -> Placed:
     )
 
 
-def _communication(policy: Policy) -> Placed:
+def _communication(policy: Policy) -> PlacedPanel:
     return timeseries(
         "Communication that nothing hides",
-        About(
+        PanelText(
             f"Share of the time in which a rank is blocked in collectives: the {_MOST} with most. With ranks on several nodes, "
             "waiting for a late one is in it.",
             "the same of all ranks, and small",

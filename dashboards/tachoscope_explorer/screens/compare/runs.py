@@ -8,7 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from tachoscope_analyzers.compare.aligned_steps import aligned_steps
-from tachoscope_analyzers.compare.per_work import PerWork, per_work
+from tachoscope_analyzers.compare.per_work import SecondsPerUnit, per_work
 from tachoscope_core.report.comparison import Comparison, Difference
 from tachoscope_core.report.report import Report
 from tachoscope_core.report.trend import Trend
@@ -145,7 +145,7 @@ def _work_of_a_step(name: str, now: Trend, baseline: Trend) -> dict[str, str]:
     }
 
 
-def _pace(one: PerWork) -> dict[str, str]:
+def _pace(one: SecondsPerUnit) -> dict[str, str]:
     low, high = one.interval or (0.0, 0.0)
     return {
         "measure": f"seconds per {one.unit}",

@@ -21,7 +21,7 @@ from tachoscope_explorer.page.widgets import chart, nothing, plain, table
 from tachoscope_explorer.screens.inference import capacity as inference_capacity
 from tachoscope_explorer.screens.inference import slow_requests as inference_slow
 from tachoscope_explorer.sources import inference as inference_sources
-from tachoscope_explorer.sources.inference import Seen, Span
+from tachoscope_explorer.sources.inference import ServiceWindow, Span
 from tachoscope_show.serving import words as serving_words
 from tachoscope_show.text.units import duration, percent
 
@@ -53,7 +53,7 @@ def show(context: Context) -> None:
     _show(context, seen, partial(inference_sources.capacity, context.settings, job, model, span), span)
 
 
-def _show(context: Context, seen: Seen, find: Find, span: Span | None) -> None:
+def _show(context: Context, seen: ServiceWindow, find: Find, span: Span | None) -> None:
     report = seen.report
     assert report.serving is not None, "a report on traffic has this part"
     st.markdown(f"**{plain(serving_words.summary(report, report.serving))}**, {_when(report)}")
@@ -114,7 +114,7 @@ def _numbers(report: Report, serving: Serving) -> None:
     columns[4].metric("Productive", productive, help="Of the time of requests, the share in prefill and decode.")
 
 
-def _outcomes(seen: Seen, serving: Serving) -> None:
+def _outcomes(seen: ServiceWindow, serving: Serving) -> None:
     for name, told in serving_words.facts(serving):
         st.markdown(f"{plain(name)}: {plain(told)}")
     if seen.unknown:
@@ -134,7 +134,7 @@ def _latencies(serving: Serving) -> None:
     st.caption("The mean is exact; a quantile lies between two bounds.")
 
 
-def _phases(context: Context, seen: Seen, span: Span | None) -> None:
+def _phases(context: Context, seen: ServiceWindow, span: Span | None) -> None:
     st.header("Where the time of requests goes")
     if not seen.states:
         nothing(

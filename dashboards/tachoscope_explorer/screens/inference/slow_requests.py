@@ -10,11 +10,11 @@ from tachoscope_core.metrics.serving import REQUEST_STATES
 from tachoscope_core.records.records import RequestDone
 from tachoscope_explorer.figures import inference as figures
 from tachoscope_explorer.page.widgets import chart, csv, nothing, plain
-from tachoscope_explorer.sources.inference import Seen
+from tachoscope_explorer.sources.inference import ServiceWindow
 from tachoscope_show.text.units import seconds
 
 
-def show(seen: Seen) -> None:
+def show(seen: ServiceWindow) -> None:
     """Show the slowest requests, and the states of the one that is chosen."""
     st.header("Slow requests")
     if seen.side == "looks":

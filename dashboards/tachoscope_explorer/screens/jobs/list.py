@@ -19,7 +19,7 @@ from tachoscope_explorer.sources import cache as sources
 from tachoscope_explorer.sources import job_rows, job_slos
 from tachoscope_explorer.sources import summary_cache as summaries
 from tachoscope_explorer.sources import traces as trace_sources
-from tachoscope_explorer.sources.job_rows import FleetSummary, Row, Wanted
+from tachoscope_explorer.sources.job_rows import FleetSummary, JobFilter, JobRow
 from tachoscope_show.life.words import hours
 from tachoscope_show.text.units import counted
 
@@ -75,7 +75,7 @@ def show(context: Context) -> None:
     st.fragment(_board, run_every=REFRESH_SECONDS if live else None)(context, above, wanted, [found], live=live)
 
 
-def _rows(url: str) -> list[Row]:
+def _rows(url: str) -> list[JobRow]:
     """Return the jobs of the store; those that changed are judged again, as many as is bearable, with progress on the page."""
     times = sources.job_times(url)
     newest = sorted(times, key=lambda job: -times[job])
@@ -91,14 +91,14 @@ def _rows(url: str) -> list[Row]:
     return job_rows.rows(times, found, time.time())
 
 
-def _wanted(found: Sequence[Row]) -> Wanted:
+def _wanted(found: Sequence[JobRow]) -> JobFilter:
     """Return what is looked for. It is in the address, so that a list can be sent."""
 
     def several(label: str, options: Sequence[str], key: str, width: int) -> list[str]:
         return st.multiselect(label, options, key=key, bind="query-params", placeholder="any", width=width)
 
     with st.container(horizontal=True):  # on a phone two beside each other
-        return Wanted(
+        return JobFilter(
             st.text_input("Search", key="q", bind="query-params", placeholder="part of a job's name", width=260),
             several("Status", job_rows.STATUSES, "status", 165),
             several("Severity", job_rows.SEVERITIES, "severity", 165),
@@ -106,7 +106,7 @@ def _wanted(found: Sequence[Row]) -> Wanted:
         )
 
 
-def _board(context: Context, above: DeltaGenerator, wanted: Wanted, fresh: list[list[Row]], *, live: bool) -> None:
+def _board(context: Context, above: DeltaGenerator, wanted: JobFilter, fresh: list[list[JobRow]], *, live: bool) -> None:
     """Show what changes while jobs run; the sums go to the container `above`. fresh: the rows, if they were just made."""
     found = fresh.pop() if fresh else _rows(context.settings.store_url)
     if live and not any(row.status == "running" for row in found):
@@ -147,7 +147,7 @@ def _at_a_glance(seen: FleetSummary) -> None:
         st.caption("; ".join(known).capitalize() + ".")
 
 
-def _table(context: Context, chosen: Sequence[Row]) -> None:
+def _table(context: Context, chosen: Sequence[JobRow]) -> None:
     frame = job_rows.table(chosen, job_slos.objectives())
     st.caption("**Tick a row to open its job** (keyboard: Shift+Space). A click on a column's head sorts.")
     event = st.dataframe(
@@ -168,7 +168,7 @@ def _table(context: Context, chosen: Sequence[Row]) -> None:
             context.go("job", View(job=chosen[index].job))
 
 
-def _columns(chosen: Sequence[Row]) -> dict[str, object]:
+def _columns(chosen: Sequence[JobRow]) -> dict[str, object]:
     currencies = {row.summary.currency for row in chosen if row.summary is not None and row.summary.currency}
     unit = f", {currencies.pop()}" if len(currencies) == 1 else ""
     column = st.column_config

@@ -11,7 +11,7 @@ import streamlit as st
 
 from tachoscope_analyzers.trace.analyses import overview
 from tachoscope_analyzers.trace.analyses.overview import Row
-from tachoscope_analyzers.trace.events.view import View as TraceView
+from tachoscope_analyzers.trace.events.view import TraceView as TraceView
 from tachoscope_analyzers.trace.reading import cache
 from tachoscope_analyzers.trace.reading.exact_time import Nanoseconds
 from tachoscope_analyzers.trace.reading.read import read
@@ -23,7 +23,7 @@ Progress = Callable[[float], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Extent:
+class FileExtent:
     """What is known of a file before anything is worked out.
 
     Attributes:
@@ -47,13 +47,13 @@ class Extent:
 class Ranks:
     """The files of a recording by rank, and those that cannot be read, with the reason. `doubtful`: why a rank may be wrong."""
 
-    extents: dict[int, Extent]
+    extents: dict[int, FileExtent]
     failed: dict[Path, TachoscopeError]
     doubtful: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Binned:
+class BinnedRows:
     """Rows of a trace over bins, and its steps: their begin in ns on the trace's clock, and their numbers; none where unknown."""
 
     rows: list[Row]
@@ -87,17 +87,17 @@ def here(path: Path) -> None:
 
 
 @st.cache_data(max_entries=4096, show_spinner=False)
-def _extent(path: str, signature: str) -> Extent:  # noqa: ARG001  # a file that was changed is read again
+def _extent(path: str, signature: str) -> FileExtent:  # noqa: ARG001  # a file that was changed is read again
     trace = read(Path(path))
     meta, base = trace.meta, trace.meta.base_nanoseconds
     start, end = overview.extent(trace)
     device = meta.devices[0].name if meta.devices else ""
-    return Extent(
+    return FileExtent(
         Path(path), meta.rank, meta.world_size, base + start, base + end, base, len(trace.events), device, meta.writer, meta.digest
     )
 
 
-def extent(path: Path) -> Extent:
+def extent(path: Path) -> FileExtent:
     """Return what is known of a file; a file that was never read is read now.
 
     Raises:
@@ -109,7 +109,7 @@ def extent(path: Path) -> Extent:
 
 def ranks(files: list[Path], progress: Progress) -> Ranks:
     """Return files by rank. Those that do not tell theirs, or tell that of another, get the free numbers."""
-    found: list[Extent] = []
+    found: list[FileExtent] = []
     failed: dict[Path, TachoscopeError] = {}
     for number, path in enumerate(files, start=1):
         try:
@@ -117,7 +117,7 @@ def ranks(files: list[Path], progress: Progress) -> Ranks:
         except TachoscopeError as error:
             failed[path] = error
         progress(number / len(files))
-    known: dict[int, Extent] = {}
+    known: dict[int, FileExtent] = {}
     rest = []
     for one in found:
         if one.rank is None or one.rank in known:
@@ -140,21 +140,21 @@ def _cached_rows(path: str, signature: str, start: int, end: int, bins: int) -> 
     return overview.summary_rows(TraceView(read(Path(path))), overview.edges(start, end, bins))
 
 
-def file_rows(one: Extent, start: int, end: int, bins: int) -> list[Row]:
+def file_rows(one: FileExtent, start: int, end: int, bins: int) -> list[Row]:
     """Return a file's devices, or its host, over bins between two moments (ns on the trace's own clock)."""
     return _cached_rows(str(one.path), signature(one.path), start, end, bins)
 
 
 @st.cache_data(max_entries=32, show_spinner=False)
-def _tracks(path: str, signature: str, start: int, end: int, bins: int) -> Binned:  # noqa: ARG001
+def _tracks(path: str, signature: str, start: int, end: int, bins: int) -> BinnedRows:  # noqa: ARG001
     view, bounds = view_of_file(Path(path)), overview.edges(start, end, bins)
     rows = [*overview.summary_rows(view, bounds), *overview.streams(view, bounds), *overview.threads(view, bounds)]
     steps = view.device_steps
     if steps.source == "window":
-        return Binned(rows, _NO_STEPS, _NO_STEPS)
-    return Binned(rows, np.array(steps.start), np.array(steps.number))
+        return BinnedRows(rows, _NO_STEPS, _NO_STEPS)
+    return BinnedRows(rows, np.array(steps.start), np.array(steps.number))
 
 
-def tracks(one: Extent, start: int, end: int, bins: int) -> Binned:
+def tracks(one: FileExtent, start: int, end: int, bins: int) -> BinnedRows:
     """Return a file's devices or host, streams and threads over bins between two moments (ns on the trace's own clock)."""
     return _tracks(str(one.path), signature(one.path), start, end, bins)

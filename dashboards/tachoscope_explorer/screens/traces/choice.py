@@ -16,7 +16,7 @@ from tachoscope_explorer.page.context import Context, look_at
 from tachoscope_explorer.page.view import View
 from tachoscope_explorer.page.widgets import nothing, plain
 from tachoscope_explorer.screens.traces import breakdown as trace_work
-from tachoscope_explorer.screens.traces.breakdown import Extent, Ranks, ranks
+from tachoscope_explorer.screens.traces.breakdown import FileExtent, Ranks, ranks
 from tachoscope_explorer.sources import traces as trace_sources
 from tachoscope_explorer.sources.traces import Recording, recordings
 
@@ -30,7 +30,7 @@ _HOW = (
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class TraceWindow:
     """A stretch of a recording, ns: Unix time, or the traces' own clock where they do not tell it. `origin`: its first event."""
 
     start: int
@@ -167,7 +167,7 @@ def _several(known: list[int]) -> str:
     return f"rank {text}" if len(known) == 1 else f"{text}{' …' if len(known) > 12 else ''}"
 
 
-def window(view: View, shown: list[Extent]) -> tuple[Window, bool, bool]:
+def window(view: View, shown: list[FileExtent]) -> tuple[TraceWindow, bool, bool]:
     """Return the window that an address asks for, whether that is a part of the recording, and whether the ranks share their time.
 
     Ranks whose clocks have no moment in common are each taken to begin at the same one.
@@ -175,13 +175,13 @@ def window(view: View, shown: list[Extent]) -> tuple[Window, bool, bool]:
     together = max(one.start_ns for one in shown) <= min(one.end_ns for one in shown)
     origin = min(one.start_ns for one in shown)
     last = max(one.end_ns for one in shown) if together else origin + max(one.end_ns - one.start_ns for one in shown)
-    whole = Window(origin, max(last, origin + 1), origin)
+    whole = TraceWindow(origin, max(last, origin + 1), origin)
     start = whole.start if view.start is None else max(_nanoseconds(view.start), whole.start)
     end = whole.end if view.end is None else min(_nanoseconds(view.end), whole.end)
     if start >= end:
         st.warning("The window in the address lies outside this recording; all of it is shown.")
         return whole, False, together
-    return Window(start, end, origin), (start, end) != (whole.start, whole.end), together
+    return TraceWindow(start, end, origin), (start, end) != (whole.start, whole.end), together
 
 
 def _nanoseconds(seconds: float) -> int:
@@ -189,6 +189,6 @@ def _nanoseconds(seconds: float) -> int:
     return round(seconds * 1e6) * 1000
 
 
-def shift(one: Extent, origin: int, *, together: bool) -> int:
+def shift(one: FileExtent, origin: int, *, together: bool) -> int:
     """Return what to take from a moment of a recording for the same moment on the trace's own clock, ns."""
     return one.base_ns if together else origin - (one.start_ns - one.base_ns)

@@ -10,11 +10,11 @@ import streamlit as st
 from tachoscope_analyzers.trace.analyses.collectives import collectives
 from tachoscope_analyzers.trace.ranks.job import JobTraces
 from tachoscope_analyzers.trace.ranks.rank_sampling import outstanding
-from tachoscope_analyzers.trace.ranks.rank_summary import Wanted
+from tachoscope_analyzers.trace.ranks.rank_summary import SummaryOptions
 from tachoscope_explorer.figures import trace_bars
 from tachoscope_explorer.page.widgets import chart, nothing, plain
 from tachoscope_explorer.screens.traces import job as trace_jobs
-from tachoscope_explorer.screens.traces.breakdown import Extent, signature
+from tachoscope_explorer.screens.traces.breakdown import FileExtent, signature
 from tachoscope_explorer.screens.traces.tables import show_table
 from tachoscope_explorer.sources.traces import Recording, view_of_file
 
@@ -27,10 +27,10 @@ def _of_rank(path: str, signature: str) -> pd.DataFrame:  # noqa: ARG001  # a fi
     return collectives(view_of_file(Path(path))).by_group
 
 
-def show(recording: Recording, events: int, one: Extent | None) -> None:
+def show(recording: Recording, events: int, one: FileExtent | None) -> None:
     """Show the collectives of a recording: across its ranks, then of the one that is chosen."""
     if len(recording.files) > 1:
-        job = trace_jobs.compared(recording, events, Wanted(judged=False), "Compare the collectives")
+        job = trace_jobs.compared(recording, events, SummaryOptions(judged=False), "Compare the collectives")
         if job is not None:
             _across(job)
     else:

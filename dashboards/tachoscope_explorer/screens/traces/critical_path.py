@@ -11,7 +11,7 @@ from tachoscope_analyzers.trace.graph.critical_path import by_category, by_name,
 from tachoscope_explorer.figures import trace_bars
 from tachoscope_explorer.figures.trace_words import COLORS
 from tachoscope_explorer.page.widgets import chart, nothing
-from tachoscope_explorer.screens.traces.breakdown import Extent, signature
+from tachoscope_explorer.screens.traces.breakdown import FileExtent, signature
 from tachoscope_explorer.screens.traces.tables import show_table
 from tachoscope_explorer.sources.traces import view_of_file
 
@@ -37,7 +37,7 @@ def _tables(path: str, signature: str) -> tuple[pd.DataFrame, pd.DataFrame]:  # 
     return by_category(found), by_name(found)
 
 
-def show(one: Extent, zero_ns: int) -> None:  # noqa: ARG001  # as all parts are called
+def show(one: FileExtent, zero_ns: int) -> None:  # noqa: ARG001  # as all parts are called
     """Show the critical path through a rank's steps."""
     if not one.events:
         nothing("The trace holds no event.")

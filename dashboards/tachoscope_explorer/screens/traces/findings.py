@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tachoscope_analyzers.trace.findings.report import report
-from tachoscope_analyzers.trace.ranks.rank_summary import Wanted
+from tachoscope_analyzers.trace.ranks.rank_summary import SummaryOptions
 from tachoscope_explorer.page.context import Context
 from tachoscope_explorer.page.finding_card import show_findings
 from tachoscope_explorer.page.job_facts import not_measured
@@ -13,7 +13,7 @@ from tachoscope_explorer.sources.traces import Recording
 
 def show(context: Context, recording: Recording, events: int) -> None:
     """Show the findings of a recording."""
-    job = trace_jobs.compared(recording, events, Wanted(what_if=False, collectives=1 << 12), "Look for the bottleneck")
+    job = trace_jobs.compared(recording, events, SummaryOptions(what_if=False, collectives=1 << 12), "Look for the bottleneck")
     if job is not None:
         found = report(job, recording.job if not recording.job.startswith("(") else recording.name)
         show_findings(context, found)

@@ -14,7 +14,7 @@ from tachoscope_core.report.palette import STATE_COLORS
 from tachoscope_explorer.figures import trace_bars
 from tachoscope_explorer.figures.trace_words import duration
 from tachoscope_explorer.page.widgets import chart, nothing
-from tachoscope_explorer.screens.traces.breakdown import Extent, signature
+from tachoscope_explorer.screens.traces.breakdown import FileExtent, signature
 from tachoscope_explorer.screens.traces.kernels import NO_DEVICE
 from tachoscope_explorer.screens.traces.tables import MOST_ROWS, show_table
 from tachoscope_explorer.sources.traces import view_of_file
@@ -30,7 +30,7 @@ def _tables(path: str, signature: str) -> tuple[pd.DataFrame, pd.DataFrame, pd.D
     return breakdown(view), by_cause(gaps), longest
 
 
-def show(one: Extent, zero_ns: int) -> None:
+def show(one: FileExtent, zero_ns: int) -> None:
     """Show the idle time of a rank's devices by cause."""
     times, causes, longest = _tables(str(one.path), signature(one.path))
     if not len(times):

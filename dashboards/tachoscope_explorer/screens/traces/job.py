@@ -8,7 +8,7 @@ import streamlit as st
 
 from tachoscope_analyzers.trace.ranks.executor import InProcess
 from tachoscope_analyzers.trace.ranks.job import JobTraces, read_job
-from tachoscope_analyzers.trace.ranks.rank_summary import Wanted
+from tachoscope_analyzers.trace.ranks.rank_summary import SummaryOptions
 from tachoscope_explorer.page.widgets import plain
 from tachoscope_explorer.screens.traces.breakdown import here, signature
 from tachoscope_explorer.sources.traces import Recording
@@ -26,7 +26,7 @@ def _kept() -> dict[Hashable, JobTraces]:
     return {}
 
 
-def compared(recording: Recording, events: int, wanted: Wanted, what: str) -> JobTraces | None:
+def compared(recording: Recording, events: int, wanted: SummaryOptions, what: str) -> JobTraces | None:
     """Return a recording's ranks, compared; None where that takes long and nobody has asked for it yet.
 
     Args:

@@ -12,7 +12,7 @@ from tachoscope_analyzers.trace.device_time import kernels
 from tachoscope_explorer.figures import trace_bars
 from tachoscope_explorer.figures.trace_words import COLORS
 from tachoscope_explorer.page.widgets import chart, nothing
-from tachoscope_explorer.screens.traces.breakdown import Extent, signature
+from tachoscope_explorer.screens.traces.breakdown import FileExtent, signature
 from tachoscope_explorer.screens.traces.tables import show_table
 from tachoscope_explorer.sources.traces import view_of_file
 
@@ -31,7 +31,7 @@ def _tables(path: str, signature: str) -> tuple[pd.DataFrame, pd.DataFrame, pd.D
     return kernels.by_class(view), kernels.by_name(view), roofline(view)
 
 
-def show(one: Extent, zero_ns: int) -> None:  # noqa: ARG001  # as all parts are called
+def show(one: FileExtent, zero_ns: int) -> None:  # noqa: ARG001  # as all parts are called
     """Show the kernels of a rank."""
     classes, names, roof = _tables(str(one.path), signature(one.path))
     if not len(names):

@@ -14,7 +14,7 @@ from tachoscope_analyzers.trace.analyses.time_bins import binned
 from tachoscope_explorer.figures import trace_courses
 from tachoscope_explorer.figures.trace_courses import Line
 from tachoscope_explorer.page.widgets import chart, nothing
-from tachoscope_explorer.screens.traces.breakdown import Extent, signature
+from tachoscope_explorer.screens.traces.breakdown import FileExtent, signature
 from tachoscope_explorer.screens.traces.kernels import NO_DEVICE
 from tachoscope_explorer.screens.traces.tables import show_table
 from tachoscope_explorer.sources.traces import view_of_file
@@ -35,7 +35,7 @@ def _queues(path: str, signature: str) -> tuple[list[Line], pd.DataFrame, pd.Dat
     return lines, summary, launch_summary(view)
 
 
-def show(one: Extent, zero_ns: int) -> None:
+def show(one: FileExtent, zero_ns: int) -> None:
     """Show the queues of a rank's streams."""
     lines, queues, launches = _queues(str(one.path), signature(one.path))
     if not len(launches):

@@ -13,7 +13,7 @@ from tachoscope_analyzers.trace.analyses.time_bins import binned
 from tachoscope_explorer.figures import trace_courses
 from tachoscope_explorer.figures.trace_courses import Line
 from tachoscope_explorer.page.widgets import chart, nothing
-from tachoscope_explorer.screens.traces.breakdown import Extent, signature
+from tachoscope_explorer.screens.traces.breakdown import FileExtent, signature
 from tachoscope_explorer.screens.traces.tables import show_table
 from tachoscope_explorer.sources.traces import view_of_file
 from tachoscope_show.text.units import size
@@ -45,7 +45,7 @@ def _place(kind: int, device: int) -> str:
     return "host" if kind == memory.DEVICE_TYPE_CPU else f"device {device}"
 
 
-def show(one: Extent, zero_ns: int) -> None:
+def show(one: FileExtent, zero_ns: int) -> None:
     """Show the memory of a rank."""
     lines, summary, calls, copies = _memory(str(one.path), signature(one.path))
     if not len(summary):

@@ -11,7 +11,7 @@ from tachoscope_analyzers.trace.analyses.operator_paths import largest, operator
 from tachoscope_analyzers.trace.analyses.operator_tree import by_module, by_operator
 from tachoscope_explorer.figures import trace_operators
 from tachoscope_explorer.page.widgets import chart, nothing
-from tachoscope_explorer.screens.traces.breakdown import Extent, signature
+from tachoscope_explorer.screens.traces.breakdown import FileExtent, signature
 from tachoscope_explorer.screens.traces.tables import show_table
 from tachoscope_explorer.sources.traces import view_of_file
 
@@ -30,7 +30,7 @@ def _tables(path: str, signature: str) -> tuple[pd.DataFrame, pd.DataFrame]:  # 
     return by_operator(view), by_module(view)
 
 
-def show(one: Extent, zero_ns: int) -> None:  # noqa: ARG001  # as all parts are called
+def show(one: FileExtent, zero_ns: int) -> None:  # noqa: ARG001  # as all parts are called
     """Show the operators of a rank."""
     key = str(one.path), signature(one.path)
     operators, modules = _tables(*key)

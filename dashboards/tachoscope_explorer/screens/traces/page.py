@@ -58,7 +58,7 @@ def show(context: Context) -> None:
     one = None if rank is None else found.extents[rank]
     zero_ns = 0 if one is None else window.origin - trace_choice.shift(one, window.origin, together=together)
     events = sum(each.events for each in found.extents.values()) * len(recording.files) // len(found.extents)
-    trace_parts.show(context, trace_parts.Looked(recording, events, one, tuple(found.extents), zero_ns, narrowed))
+    trace_parts.show(context, trace_parts.PartInput(recording, events, one, tuple(found.extents), zero_ns, narrowed))
 
 
 def _numbering(recording: str) -> None:

@@ -18,12 +18,12 @@ from tachoscope_explorer.screens.traces import kernels as trace_kernels
 from tachoscope_explorer.screens.traces import launch_queue as trace_queue
 from tachoscope_explorer.screens.traces import memory as trace_memory
 from tachoscope_explorer.screens.traces import operators as trace_operators
-from tachoscope_explorer.screens.traces.breakdown import Extent
+from tachoscope_explorer.screens.traces.breakdown import FileExtent
 from tachoscope_explorer.sources.traces import Recording
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class PartInput:
     """What a part is about.
 
     Attributes:
@@ -34,13 +34,13 @@ class Looked:
 
     recording: Recording
     events: int
-    one: Extent | None
+    one: FileExtent | None
     ranks: tuple[int, ...]
     zero_ns: int
     narrowed: bool
 
 
-_OF_A_RANK: tuple[tuple[str, str, Callable[[Extent, int], None]], ...] = (
+_OF_A_RANK: tuple[tuple[str, str, Callable[[FileExtent, int], None]], ...] = (
     ("operators", "Operators", trace_operators.show),
     ("kernels", "Kernels", trace_kernels.show),
     ("idle", "Idle gaps", trace_idle.show),
@@ -55,7 +55,7 @@ _KEY = "trace-part"
 MOST_OFFERED = 16
 
 
-def show(context: Context, looked: Looked) -> None:
+def show(context: Context, looked: PartInput) -> None:
     """Show the parts; the one that is open is in the address."""
     if looked.narrowed:
         st.caption("What follows is of the whole recording, not of the window above.")
@@ -87,7 +87,7 @@ def _choose(context: Context, part: str, ranks: tuple[int, ...]) -> None:
         st.rerun()
 
 
-def _show(context: Context, part: str, looked: Looked) -> None:
+def _show(context: Context, part: str, looked: PartInput) -> None:
     """Show a part; what goes wrong in it leaves the rest of the page as it is."""
     try:
         if part == FINDINGS:

@@ -10,12 +10,12 @@ from tachoscope_analyzers.trace.analyses.event_slices import MOST_SLICES, inside
 from tachoscope_analyzers.trace.analyses.overview import MOST_BINS, Row
 from tachoscope_analyzers.trace.reading.event_kinds import Kind
 from tachoscope_explorer.figures import trace_overview, trace_slices
-from tachoscope_explorer.figures.trace_overview import Mark
+from tachoscope_explorer.figures.trace_overview import StepMark
 from tachoscope_explorer.page.context import Context, look_at
 from tachoscope_explorer.page.widgets import chart, nothing
 from tachoscope_explorer.screens.traces import breakdown as trace_work
-from tachoscope_explorer.screens.traces.breakdown import Binned, Extent, Ranks
-from tachoscope_explorer.screens.traces.choice import Window, shift
+from tachoscope_explorer.screens.traces.breakdown import BinnedRows, FileExtent, Ranks
+from tachoscope_explorer.screens.traces.choice import TraceWindow, shift
 from tachoscope_explorer.sources.traces import view_of_file
 
 MOST_CELLS = 20_000
@@ -30,7 +30,7 @@ def bins_for(rows: int) -> int:
     return max(100, min(MOST_BINS, MOST_CELLS // max(rows, 1)))
 
 
-def overview(context: Context, found: Ranks, rank: int | None, window: Window, whole: Window, *, together: bool) -> None:
+def overview(context: Context, found: Ranks, rank: int | None, window: TraceWindow, whole: TraceWindow, *, together: bool) -> None:
     """Show where the time of all of a recording went: a row for each rank, or for each stream and thread of one."""
     if rank is None:
         rows, marks = _of_ranks(found, whole, together=together)
@@ -52,7 +52,7 @@ def overview(context: Context, found: Ranks, rank: int | None, window: Window, w
     _zoom_to(context, window, chart(figure, key, height=_LEAST_PIXELS + _ROW_PIXELS * len(rows), selects="box"))
 
 
-def _of_ranks(found: Ranks, whole: Window, *, together: bool) -> tuple[list[tuple[str, Row]], list[Mark]]:
+def _of_ranks(found: Ranks, whole: TraceWindow, *, together: bool) -> tuple[list[tuple[str, Row]], list[StepMark]]:
     bins = bins_for(len(found.extents))
     rows = []
     bar = st.empty()
@@ -65,32 +65,32 @@ def _of_ranks(found: Ranks, whole: Window, *, together: bool) -> tuple[list[tupl
     return sorted(rows, key=lambda row: row[1].states), []
 
 
-def _own(one: Extent, window: Window, *, together: bool) -> tuple[int, int]:
+def _own(one: FileExtent, window: TraceWindow, *, together: bool) -> tuple[int, int]:
     """Return a window on a trace's own clock."""
     offset = shift(one, window.origin, together=together)
     return window.start - offset, window.end - offset
 
 
-def _marks(binned: Binned, one: Extent, whole: Window, *, together: bool) -> list[Mark]:
+def _marks(binned: BinnedRows, one: FileExtent, whole: TraceWindow, *, together: bool) -> list[StepMark]:
     offset = shift(one, whole.origin, together=together) - whole.origin
     at = (binned.step_start + offset) / 1e6
-    return [Mark(float(moment), int(number)) for moment, number in zip(at, binned.step_number, strict=True)]
+    return [StepMark(float(moment), int(number)) for moment, number in zip(at, binned.step_number, strict=True)]
 
 
-def _zoom_to(context: Context, window: Window, selection: dict[str, list[dict[str, object]]]) -> None:
+def _zoom_to(context: Context, window: TraceWindow, selection: dict[str, list[dict[str, object]]]) -> None:
     """Go to the window that a box was drawn over."""
     for box in selection["box"]:
         first, last = sorted(float(value) for value in box["x"])  # type: ignore[attr-defined]
         _go(context, window, first, last)
 
 
-def _go(context: Context, window: Window, first_ms: float, last_ms: float) -> None:
+def _go(context: Context, window: TraceWindow, first_ms: float, last_ms: float) -> None:
     start, end = (window.origin + round(moment * 1e6) for moment in (first_ms, last_ms))
     look_at(replace(context.view, start=start / 1e9, end=max(end, start + 2_000) / 1e9))
     st.rerun()
 
 
-def controls(context: Context, window: Window, whole: Window) -> None:
+def controls(context: Context, window: TraceWindow, whole: TraceWindow) -> None:
     """Let somebody type the window, and go back to all of the recording."""
     first, last = window.milliseconds()
     length = (whole.end - whole.start) / 1e6
@@ -108,7 +108,7 @@ def controls(context: Context, window: Window, whole: Window) -> None:
         st.warning("The window must end after it begins.")
 
 
-def closer(context: Context, one: Extent, rank: int, window: Window, *, together: bool) -> None:
+def closer(context: Context, one: FileExtent, rank: int, window: TraceWindow, *, together: bool) -> None:
     """Show a window of one rank: its events one by one where they are few, else its streams and threads over bins."""
     start, end = _own(one, window, together=together)
     trace = view_of_file(one.path).trace
@@ -140,5 +140,5 @@ def closer(context: Context, one: Extent, rank: int, window: Window, *, together
     _zoom_to(context, window, chart(figure, key, height=height, selects="box"))
 
 
-def _length(window: Window) -> str:
+def _length(window: TraceWindow) -> str:
     return f"{(window.end - window.start) / 1e6:,.3f} ms"

@@ -9,13 +9,13 @@ import streamlit as st
 from tachoscope_analyzers.advice.exchange import batch_seconds
 from tachoscope_analyzers.advice.interval import assumed_between_failures
 from tachoscope_analyzers.advice.workers import Input, expected_step, needed
-from tachoscope_analyzers.checkpoint_policy.cost_model import DALY, VAIDYA, Saving, best_interval, useful_ratio, young_interval
+from tachoscope_analyzers.checkpoint_policy.cost_model import DALY, VAIDYA, SaveCost, best_interval, useful_ratio, young_interval
 from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.job import advice_inputs as measured
 from tachoscope_analyzers.job.advice_curves import enough_batch, loss_by_interval, seconds_by_batch, steps_with_workers
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report.palette import OK
-from tachoscope_explorer.figures.what_if import Axis, Mark, curve
+from tachoscope_explorer.figures.what_if import Axis, NamedPoint, curve
 from tachoscope_explorer.page.context import Context
 from tachoscope_explorer.page.view import View
 from tachoscope_explorer.page.widgets import chart
@@ -94,9 +94,9 @@ def _workers(form: _Form, found: measured.Loading | None, step: float) -> None:
     enough = needed(asked.making, goal) if goal > 0 and asked.making > 0 else 0
     marks = []
     if found is not None:
-        marks.append(Mark(f"now: {counted(asked.workers, 'worker')}, measured", asked.workers, step * _MILLISECONDS))
+        marks.append(NamedPoint(f"now: {counted(asked.workers, 'worker')}, measured", asked.workers, step * _MILLISECONDS))
     if 0 < enough <= most:
-        marks.append(Mark(f"advised: {counted(enough, 'worker')}", enough, steps[enough] * _MILLISECONDS, OK))
+        marks.append(NamedPoint(f"advised: {counted(enough, 'worker')}", enough, steps[enough] * _MILLISECONDS, OK))
     with right:
         axes = Axis("loader workers a rank"), Axis("ms a step")
         drawn = curve(list(range(most + 1)), [one * _MILLISECONDS for one in steps], axes, marks, steps=True)
@@ -160,7 +160,7 @@ def _saves(form: _Form, found: measured.Checkpoints | None, step: float) -> None
         restarted = found.saving.restart if found and found.restarts else None
         restart = form.number("From a failure to going on", restarted, "restart", "s")
         between = _between_failures(form, found)
-    _interval(Saving(blocking, background, restart, step), between, found.interval if found else None, right)
+    _interval(SaveCost(blocking, background, restart, step), between, found.interval if found else None, right)
 
 
 def _between_failures(form: _Form, found: measured.Checkpoints | None) -> float:
@@ -176,14 +176,14 @@ def _between_failures(form: _Form, found: measured.Checkpoints | None) -> float:
     return between * _HOUR
 
 
-def _interval(asked: Saving, between: float, today: float | None, place: st.delta_generator.DeltaGenerator) -> None:
+def _interval(asked: SaveCost, between: float, today: float | None, place: st.delta_generator.DeltaGenerator) -> None:
     intervals, lost = loss_by_interval(asked, between, today)
     best = best_interval(asked, between)
     loss = 1 - useful_ratio(asked, best, between)
-    marks = [Mark(f"best: every {duration(best)}, {percent(loss)} lost", best / 60, 100 * loss, OK)]
+    marks = [NamedPoint(f"best: every {duration(best)}, {percent(loss)} lost", best / 60, 100 * loss, OK)]
     if today:
         now = 1 - useful_ratio(asked, today, between)
-        marks.append(Mark(f"today: every {duration(today)}, {percent(now)} lost", today / 60, 100 * now))
+        marks.append(NamedPoint(f"today: every {duration(today)}, {percent(now)} lost", today / 60, 100 * now))
     with place:
         axes = Axis("minutes from save to save", logarithmic=True), Axis("time lost, %")
         chart(curve((intervals / 60).tolist(), (100 * lost).tolist(), axes, marks), "advice-interval", height=380)
@@ -195,7 +195,7 @@ def _interval(asked: Saving, between: float, today: float | None, place: st.delt
     )
 
 
-def _batch(form: _Form, found: measured.Batch) -> None:
+def _batch(form: _Form, found: measured.BatchLimits) -> None:
     if found.idle is None:
         st.info(
             "How long the device waits for launches is not measured in this run: on CPU there is none. Type it to see the curve."
@@ -208,9 +208,9 @@ def _batch(form: _Form, found: measured.Batch) -> None:
     idle = min(idle, step)
     factors = [1 + (most - 1) * place / 100 for place in range(101)]
     enough = enough_batch(step, idle)
-    marks = [Mark("today", 1.0, step)]
+    marks = [NamedPoint("today", 1.0, step)]
     if enough is not None and 1 < enough <= most:
-        marks.append(Mark(f"full: {enough:.2g} times", enough, step - idle, OK))
+        marks.append(NamedPoint(f"full: {enough:.2g} times", enough, step - idle, OK))
     axes = Axis("times today's batch"), Axis("ms for today's batch")
     with right:
         chart(curve(factors, seconds_by_batch(step, idle, factors), axes, marks), "advice-batch", height=340)
@@ -221,7 +221,7 @@ def _batch(form: _Form, found: measured.Batch) -> None:
     _memory(found)
 
 
-def _memory(found: measured.Batch) -> None:
+def _memory(found: measured.BatchLimits) -> None:
     if not found.used_bytes or not found.total_bytes:
         st.caption("Device memory is not measured in this run: whether a larger batch fits is not known.")
         return
@@ -244,7 +244,7 @@ def _exchange(form: _Form, step: float, exposed: float | None) -> None:
     with right:
         values = [batch_seconds(asked, share, count) for count in counts]
         axes = Axis("batches an exchange (gradient accumulation)"), Axis("ms a batch")
-        chart(curve(counts, values, axes, [Mark("today", 1, asked)], steps=True), "advice-exchange", height=340)
+        chart(curve(counts, values, axes, [NamedPoint("today", 1, asked)], steps=True), "advice-exchange", height=340)
     st.caption(
         "ms a batch = step - exposed + exposed / batches: [Li et al. (2020), PyTorch Distributed](https://arxiv.org/abs/2006.15704)."
     )

@@ -58,7 +58,7 @@ def show(context: Context, view: View) -> None:
     look_at(replace(view, without=",".join(map(str, chosen)), class_="", baseline=baseline))
     measured = _measured(url, baseline) if baseline else None
     _numbers(asked, found, report, measured)
-    saved = [figures.Saved(describe(one), one.state, part) for one, part in found.parts.items()]
+    saved = [figures.WaterfallBar(describe(one), one.state, part) for one, part in found.parts.items()]
     if not chosen:
         st.info("Tick one or more causes above to see what a step would take without them.", icon=":material/check_box:")
     chart(figures.from_now_to_then(asked.measured.seconds, saved, found.step.seconds, measured), "what-if-waterfall", height=360)

@@ -121,7 +121,7 @@ def _answer(replay: Replay, path: str, signature: str, selections: tuple[Selecti
         + (" Of one rank alone: what other ranks would do then is not in its trace." if selections else "")
     )
     saved = [
-        figures.Saved(_describe(one), "", (before.step_ns - after.step_ns) / 1e9)
+        figures.WaterfallBar(_describe(one), "", (before.step_ns - after.step_ns) / 1e9)
         for one, before, after in zip(selections, steps, steps[1:], strict=False)
     ]
     chart(figures.from_now_to_then(now, saved, then), "what-if-trace", height=360)

@@ -9,7 +9,7 @@ from planting import MAIN, Planted
 from recorded import ALL, recorded
 from tachoscope_analyzers.trace.analyses.collectives import Collectives, collectives
 from tachoscope_analyzers.trace.events.kernel_names import COMMUNICATION
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.reading.read import read
 
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
@@ -27,7 +27,7 @@ ARGS = {
 
 
 def found(trace: Planted, folder: Path) -> Collectives:
-    return collectives(View(trace.read(folder)))
+    return collectives(TraceView(trace.read(folder)))
 
 
 def test_a_kernel_tells_its_message_its_group_and_both_bandwidths(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_exposed_time_is_the_collectives_time_without_any_computing(spans, tmp_p
 
 @pytest.mark.parametrize("name", ALL)
 def test_on_every_recorded_trace_each_communication_kernel_is_one_row(name: str) -> None:
-    view = View(read(recorded(name)))
+    view = TraceView(read(recorded(name)))
     result = collectives(view)
     device = result.each[result.each["side"] == "device"]
     mine = view.classes == COMMUNICATION
@@ -166,7 +166,7 @@ def test_on_every_recorded_trace_each_communication_kernel_is_one_row(name: str)
 
 
 def test_the_messages_of_a_recorded_job_are_those_that_its_kernels_note() -> None:
-    result = collectives(View(read(recorded("hta/a100_nccl_2rank_rank0"))))
+    result = collectives(TraceView(read(recorded("hta/a100_nccl_2rank_rank0"))))
     table = result.by_group.set_index("kind")
     assert table["count"].to_dict() == {"all_reduce": 15, "broadcast": 6}
     assert table.loc["all_reduce", "bytes"] == 306_684_384

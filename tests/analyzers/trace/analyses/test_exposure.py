@@ -5,7 +5,7 @@ import pandas as pd
 
 from planting import Planted
 from tachoscope_analyzers.trace.analyses.exposed_communication import Computing
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 
 
 def table(*rows: tuple[str, int, int, int]) -> pd.DataFrame:
@@ -21,7 +21,7 @@ def computing(folder: Path) -> Computing:
     for start, duration, device in ((100, 100, 0), (300, 100, 0), (0, 50, 1)):
         trace.kernel("sgemm", start, duration, device=device, stream=7)
     trace.kernel("ncclDevKernel_AllReduce", 0, 1_000, device=0, stream=9)
-    view = View(trace.read(folder))
+    view = TraceView(trace.read(folder))
     return Computing(view, np.array([name.startswith("nccl") for name in view.trace.names(view.work.row)]))
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from planting import Planted
 from recorded import ALL, recorded
 from tachoscope_analyzers.trace.analyses.launches import by_operator, by_step, launch_summary, queue_length, queue_summary
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.reading.read import read
 
 US = 1_000
@@ -17,12 +17,12 @@ T = 1_000_000 * US
 
 
 def row(trace: Planted, folder: Path) -> dict[str, float]:
-    return launch_summary(View(trace.read(folder))).iloc[0].to_dict()
+    return launch_summary(TraceView(trace.read(folder))).iloc[0].to_dict()
 
 
 @pytest.mark.parametrize("name", ALL or ["dlrm8/rank-0.json.gz"])
 def test_no_device_work_of_a_sample_trace_is_dropped_and_its_queues_run_empty(name: str) -> None:
-    view = View(read(recorded(name)))
+    view = TraceView(read(recorded(name)))
     table = launch_summary(view)
     if len(view.work):
         assert table["count"].sum() == len(view.work)
@@ -34,7 +34,7 @@ def test_no_device_work_of_a_sample_trace_is_dropped_and_its_queues_run_empty(na
 
 
 def test_work_with_and_without_a_launch_is_counted() -> None:
-    table = launch_summary(View(read(recorded("hta/diff_test_v100"))))
+    table = launch_summary(TraceView(read(recorded("hta/diff_test_v100"))))
     assert table["count"].sum() == 15_632
     assert table["unlinked"].sum() == 614
 
@@ -65,7 +65,7 @@ def test_one_launch_of_a_graph_is_one_call_and_its_delay_that_of_its_first_kerne
         trace.device("kernel", "k", T + (15 + number * 20) * US, 10 * US, correlation=graph)
     found = row(trace, tmp_path)
     assert (found["in_graphs"], found["calls"], found["delay_max_ns"]) == (10, 1, 10 * US)
-    operators = by_operator(View(trace.read(tmp_path)))
+    operators = by_operator(TraceView(trace.read(tmp_path)))
     assert operators["call_total_ns"].sum() == 5 * US
 
 
@@ -79,7 +79,7 @@ def test_launches_are_summed_by_their_outermost_operator_and_by_step(tmp_path: P
         trace.kernel("k", at + 200 * US, 50 * US, launched=at + 30 * US)
         trace.kernel("k", at + 250 * US, 50 * US, launched=at + 40 * US)
         trace.kernel("k", at + 300 * US, 10 * US, launched=at + 150 * US)
-    view = View(trace.read(tmp_path))
+    view = TraceView(trace.read(tmp_path))
     table = by_operator(view).set_index("operator")
     assert table["device_total_ns"].to_dict() == {"aten::linear": 200 * US, "": 20 * US}
     assert table["calls"].to_dict() == {"aten::linear": 4, "": 2}
@@ -99,7 +99,7 @@ def test_the_integral_of_the_queue_is_the_time_all_work_spent_in_it(tmp_path: Pa
         trace.kernel("k", start, duration * US, launched=launched, stream=stream)
         free[stream] = start + duration * US
         waited += free[stream] - min(launched, start)
-    view = View(trace.read(tmp_path))
+    view = TraceView(trace.read(tmp_path))
     table = queue_summary(view)
     assert (table["queued_mean"] * table["span_ns"]).sum() == pytest.approx(waited)
     assert table["queued_max"].max() <= len(planted)
@@ -109,7 +109,7 @@ def test_the_integral_of_the_queue_is_the_time_all_work_spent_in_it(tmp_path: Pa
 def test_a_host_trace_has_no_launches(tmp_path: Path) -> None:
     trace = Planted()
     trace.op("aten::add", T, US)
-    view = View(trace.read(tmp_path))
+    view = TraceView(trace.read(tmp_path))
     for table in (launch_summary(view), by_operator(view), queue_length(view), queue_summary(view)):
         assert table.empty
     assert by_step(view)["launches"].tolist() == [0]

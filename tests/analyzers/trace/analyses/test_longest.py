@@ -2,7 +2,7 @@ from pathlib import Path
 
 from planting import Planted
 from tachoscope_analyzers.trace.analyses.longest_kernels import longest
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 
 
 def test_names_stand_in_the_order_of_their_device_time(tmp_path: Path) -> None:
@@ -14,7 +14,7 @@ def test_names_stand_in_the_order_of_their_device_time(tmp_path: Path) -> None:
         start = 100_000 * place
         trace.op(operator, start, 50_000)
         trace.kernel(kernel, start + 10_000, duration, launched=start + 1_000)
-    view = View(trace.read(tmp_path))
+    view = TraceView(trace.read(tmp_path))
 
     assert longest(view, "kernel") == ["gemm", "add"]
     assert longest(view, "operator") == ["aten::mm", "aten::add"]
@@ -25,5 +25,5 @@ def test_a_trace_without_device_work_has_no_names(tmp_path: Path) -> None:
     trace = Planted()
     trace.op("aten::mm", 0, 50_000)
 
-    assert longest(View(trace.read(tmp_path)), "kernel") == []
-    assert longest(View(trace.read(tmp_path)), "operator") == []
+    assert longest(TraceView(trace.read(tmp_path)), "kernel") == []
+    assert longest(TraceView(trace.read(tmp_path)), "operator") == []

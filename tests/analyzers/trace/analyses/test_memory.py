@@ -8,7 +8,7 @@ import pytest
 from planting import Planted, microseconds
 from recorded import ALL, recorded
 from tachoscope_analyzers.trace.analyses.memory import allocator_calls, copies, memory_summary, timeline
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.reading.event_kinds import Kind
 from tachoscope_analyzers.trace.reading.read import read
 
@@ -47,7 +47,7 @@ def allocation(trace: Planted, time: int, size: int, allocated: int, reserved: i
 def test_the_name_tells_direction_and_host_memory(tmp_path: Path, name: str, kind: str, direction: str, memory: str) -> None:
     trace = Planted()
     trace.device(kind, name, T, 10 * US, bytes=1_000_000)
-    row = copies(View(trace.read(tmp_path))).iloc[0]
+    row = copies(TraceView(trace.read(tmp_path))).iloc[0]
     assert (row["direction"], row["host_memory"]) == (direction, memory)
     assert row["bandwidth_gb_per_s"] == 100  # 1 MB in 10 us
 
@@ -56,13 +56,13 @@ def test_copies_that_do_not_tell_their_size_count_but_not_in_the_bandwidth(tmp_p
     trace = Planted()
     trace.device("gpu_memcpy", "Memcpy HtoD (Pinned -> Device)", T, 10 * US, bytes=1_000_000)
     trace.device("gpu_memcpy", "Memcpy HtoD (Pinned -> Device)", T + 20 * US, 30 * US)
-    row = copies(View(trace.read(tmp_path))).iloc[0]
+    row = copies(TraceView(trace.read(tmp_path))).iloc[0]
     assert (row["count"], row["total_ns"], row["bytes"], row["bandwidth_gb_per_s"]) == (2, 40 * US, 1_000_000, 100)
 
 
 @pytest.mark.parametrize("name", ALL or ["dlrm8/rank-0.json.gz"])
 def test_every_copy_and_fill_of_a_sample_trace_is_in_the_table(name: str) -> None:
-    view = View(read(recorded(name)))
+    view = TraceView(read(recorded(name)))
     moved = (view.work.kind == Kind.MEMCPY) | (view.work.kind == Kind.MEMSET)
     table = copies(view)
     assert table["count"].sum() == moved.sum()
@@ -72,7 +72,7 @@ def test_every_copy_and_fill_of_a_sample_trace_is_in_the_table(name: str) -> Non
 
 
 def test_the_sample_with_pageable_copies_shows_them() -> None:
-    table = copies(View(read(recorded("kineto/resnet50_nw0_a.pt.trace"))))
+    table = copies(TraceView(read(recorded("kineto/resnet50_nw0_a.pt.trace"))))
     row = table[table["direction"] == "HtoD"].iloc[0]
     assert (row["host_memory"], row["count"], row["bytes"]) == ("pageable", 12, 115_607_040)
 
@@ -88,7 +88,7 @@ def test_allocator_calls_in_steps_are_counted_with_the_time_the_device_idled_in_
     for _ in range(2):
         trace.call("cudaMalloc", T + 200 * US, 300 * US)
     trace.call("cudaFree", T + 1_400 * US, 100 * US)
-    table = allocator_calls(View(trace.read(tmp_path))).set_index("name")
+    table = allocator_calls(TraceView(trace.read(tmp_path))).set_index("name")
     columns = ["calls", "calls_in_steps", "steps_with_calls", "total_ns", "idle_ns"]
     assert table.loc["cudaMalloc", columns].tolist() == [3, 2, 1, 700 * US, 200 * US]
     assert table.loc["cudaFree", columns].tolist() == [1, 1, 1, 100 * US, 100 * US]
@@ -100,7 +100,7 @@ def test_memory_over_time_is_ordered_and_its_peak_and_growth_are_told_by_device(
     allocation(trace, T, 100, 100, 500)
     allocation(trace, T + 30 * US, -200, 200, 1_000)
     allocation(trace, T, 8, 8, 0, device=-1, kind=0)
-    view = View(trace.read(tmp_path))
+    view = TraceView(trace.read(tmp_path))
     table = timeline(view.trace)
     assert table["time_ns"].is_monotonic_increasing
     row = memory_summary(view).set_index("device_type").loc[1]
@@ -111,7 +111,7 @@ def test_memory_over_time_is_ordered_and_its_peak_and_growth_are_told_by_device(
 
 
 def test_a_trace_without_copies_allocations_and_calls_has_empty_tables(tmp_path: Path) -> None:
-    view = View(Planted().read(tmp_path))
+    view = TraceView(Planted().read(tmp_path))
     for table in (copies(view), allocator_calls(view), timeline(view.trace), memory_summary(view)):
         assert table.empty
         assert len(table.columns)

@@ -5,7 +5,7 @@ import pytest
 
 from planting import Planted
 from tachoscope_analyzers.trace.analyses.collective_message import Arguments, message_bytes
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 
 NOTED = {"In msg nelems": 100, "Out msg nelems": 800, "Group size": 8, "dtype": "BFloat16"}
 
@@ -13,7 +13,7 @@ NOTED = {"In msg nelems": 100, "Out msg nelems": 800, "Group size": 8, "dtype": 
 def size(folder: Path, kind: str, **args: object) -> int:
     trace = Planted()
     trace.annotation("nccl:something", 0, 100, **args)
-    view = View(trace.read(folder))
+    view = TraceView(trace.read(folder))
     rows = np.zeros(1, dtype=np.int64)
     arguments = Arguments(view.trace, rows, rows, view.operator_of)
     return int(message_bytes(view.trace, arguments, np.array([kind], dtype=object), rows)[0])

@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from tachoscope_analyzers.trace.analyses.operator_costs import UNKNOWN, Cost, cost_of, has_model
+from tachoscope_analyzers.trace.analyses.operator_costs import UNKNOWN, OperatorCost, cost_of, has_model
 
 FLOAT, HALF = "float", "c10::BFloat16"
 
 
-def cost(name: str, shapes: list[Any], types: list[Any] | None = None, values: list[Any] | None = None) -> Cost:
+def cost(name: str, shapes: list[Any], types: list[Any] | None = None, values: list[Any] | None = None) -> OperatorCost:
     kinds = [FLOAT if shape else "Scalar" for shape in shapes] if types is None else types
     return cost_of(name, json.dumps(shapes), json.dumps(kinds), "" if values is None else json.dumps(values))
 

@@ -9,13 +9,13 @@ from planting import BACKWARD, Planted
 from recorded import recorded
 from tachoscope_analyzers.trace.analyses.operator_paths import OTHERS, STEP, largest, operator_paths
 from tachoscope_analyzers.trace.analyses.operator_tree import UNLINKED, by_operator
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.reading.read import read
 
 US = 1_000
 
 
-def planted_paths(tmp_path: Path) -> View:
+def planted_paths(tmp_path: Path) -> TraceView:
     planted = Planted()
     for step in range(3):
         begin = 1_000 * US * step
@@ -27,7 +27,7 @@ def planted_paths(tmp_path: Path) -> View:
         planted.kernel("gemm", begin + 520 * US, 200 * US, launched=begin + 510 * US)
         planted.op("backward", begin, 30 * US, tid=BACKWARD)
     planted.kernel("alone", 5_000 * US, 7 * US)
-    return View(planted.read(tmp_path))
+    return TraceView(planted.read(tmp_path))
 
 
 def test_the_same_operator_under_two_callers_is_two_nodes_and_steps_are_one(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_the_same_operator_under_two_callers_is_two_nodes_and_steps_are_one(tmp_
 
 @pytest.mark.parametrize("name", ["dlrm8/rank-0", "hta/mtia_inference", "tracelens/vllm_decode_full", "hta/cpu_only_rank34"])
 def test_totals_are_own_time_and_those_below_in_recorded_traces(name: str) -> None:
-    view = View(read(recorded(name)))
+    view = TraceView(read(recorded(name)))
     table = operator_paths(view)
 
     assert table["self_device_ns"].sum() == (view.work.end - view.work.start).sum() == by_operator(view)["self_device_ns"].sum()
@@ -72,7 +72,7 @@ def test_totals_are_own_time_and_those_below_in_recorded_traces(name: str) -> No
 
 @pytest.mark.parametrize("most", [2, 11, 2000])
 def test_of_many_paths_the_largest_are_kept_and_the_rest_summed(most: int) -> None:
-    table = operator_paths(View(read(recorded("hta/sampled_rank-0"))))
+    table = operator_paths(TraceView(read(recorded("hta/sampled_rank-0"))))
     for column in ("total_device_ns", "total_host_ns"):
         found = largest(table, column, most)
 
@@ -90,9 +90,9 @@ def test_a_trace_without_operators_has_only_what_none_of_them_launched(tmp_path:
     planted = Planted()
     planted.kernel("alone", 0, 7 * US)
 
-    table = operator_paths(View(planted.read(tmp_path)))
+    table = operator_paths(TraceView(planted.read(tmp_path)))
 
     assert table["name"].tolist() == [UNLINKED]
     assert table["total_device_ns"].tolist() == [7 * US]
     assert largest(table, "total_host_ns", 10).empty
-    assert operator_paths(View(Planted().read(tmp_path, "empty.json"))).empty
+    assert operator_paths(TraceView(Planted().read(tmp_path, "empty.json"))).empty

@@ -7,10 +7,10 @@ import pytest
 
 from planting import MAIN, Planted
 from recorded import recorded
-from tachoscope_analyzers.trace.analyses.overview import Row, edges, extent, streams, threads, summary_rows
+from tachoscope_analyzers.trace.analyses.overview import Row, edges, extent, streams, summary_rows, threads
 from tachoscope_analyzers.trace.device_time.breakdown import breakdown
 from tachoscope_analyzers.trace.device_time.ledger import step_states
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.reading.read import read
 
 US = 1_000
@@ -34,7 +34,7 @@ def two_streams() -> Planted:
 
 
 def test_what_was_planted_is_found_in_its_bins(tmp_path: Path) -> None:
-    view = View(two_streams().read(tmp_path))
+    view = TraceView(two_streams().read(tmp_path))
 
     (row,) = summary_rows(view, edges(0, 25 * MS, 25))
 
@@ -54,7 +54,7 @@ def test_what_was_planted_is_found_in_its_bins(tmp_path: Path) -> None:
 
 
 def test_the_share_of_computing_is_of_the_time_that_is_known(tmp_path: Path) -> None:
-    view = View(two_streams().read(tmp_path))
+    view = TraceView(two_streams().read(tmp_path))
 
     (row,) = summary_rows(view, edges(0, 25 * MS, 3))
 
@@ -62,7 +62,7 @@ def test_the_share_of_computing_is_of_the_time_that_is_known(tmp_path: Path) -> 
 
 
 def test_streams_and_threads_have_rows_of_their_own(tmp_path: Path) -> None:
-    view = View(two_streams().read(tmp_path))
+    view = TraceView(two_streams().read(tmp_path))
     bounds = edges(0, 25 * MS, 25)
 
     seven, twenty = streams(view, bounds)
@@ -87,7 +87,7 @@ def test_streams_and_threads_have_rows_of_their_own(tmp_path: Path) -> None:
     ],
 )
 def test_recorded_traces_sum_to_their_breakdown_in_any_number_of_bins(name: str) -> None:
-    view = View(read(recorded(name)))
+    view = TraceView(read(recorded(name)))
     for bins in (1, 7, 800):
         bounds = edges(*extent(view.trace), bins)
         rows = summary_rows(view, bounds)
@@ -111,7 +111,7 @@ def test_a_trace_without_a_device_has_the_states_of_its_host(tmp_path: Path) -> 
         planted.step(step, begin, 10 * MS)
         planted.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", begin, 4 * MS)
         planted.op("aten::mm", begin + 4 * MS, 5 * MS)
-    view = View(planted.read(tmp_path))
+    view = TraceView(planted.read(tmp_path))
 
     (row,) = summary_rows(view, edges(*extent(view.trace), 40))
 
@@ -123,7 +123,7 @@ def test_a_trace_without_a_device_has_the_states_of_its_host(tmp_path: Path) -> 
 
 
 def test_an_empty_trace_has_no_rows(tmp_path: Path) -> None:
-    view = View(Planted().read(tmp_path))
+    view = TraceView(Planted().read(tmp_path))
 
     assert extent(view.trace) == (0, 0)
     assert summary_rows(view, edges(0, 0)) == streams(view, edges(0, 0)) == threads(view, edges(0, 0)) == []
@@ -134,7 +134,7 @@ def test_of_many_streams_the_busiest_are_kept_in_order(tmp_path: Path) -> None:
     for stream in range(30):
         for number in range(1 + stream % 5):
             planted.kernel("k", 10 * US * number, 5 * US, stream=stream)
-    view = View(planted.read(tmp_path))
+    view = TraceView(planted.read(tmp_path))
 
     found = streams(view, edges(*extent(view.trace), 4), most=6)
 

@@ -9,7 +9,7 @@ from recorded import ALL, recorded
 from tachoscope_analyzers.trace.analyses.data_quality import COLUMNS, quality
 from tachoscope_analyzers.trace.device_time.breakdown import breakdown
 from tachoscope_analyzers.trace.device_time.ledger import step_states
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.reading.read import read
 
 US = 1_000
@@ -27,7 +27,7 @@ def sound(steps: int = 23) -> Planted:
 
 
 def verdict(trace: Planted, folder: Path) -> dict[str, tuple[float, str]]:
-    table = quality(View(trace.read(folder)))
+    table = quality(TraceView(trace.read(folder)))
     assert list(table.columns) == COLUMNS
     return {row["what"]: (row["value"], row["severity"]) for _, row in table.iterrows()}
 
@@ -40,13 +40,13 @@ def test_a_sound_trace_has_no_faults(tmp_path: Path) -> None:
     "name", ["kineto/resnet50_nw0_a.pt.trace", "hta/diff_control_a100", "hta/v100_nccl_2rank_rank1", "hta/v100_ns_resolution"]
 )
 def test_sound_samples_have_none_either(name: str) -> None:
-    assert quality(View(read(recorded(name)))).empty
+    assert quality(TraceView(read(recorded(name)))).empty
 
 
 @pytest.mark.parametrize("name", ALL or ["dlrm8/rank-0.json.gz"])
 def test_every_sample_has_a_verdict_the_gravest_first(name: str) -> None:
     order = ["critical", "warning", "info"]
-    severities = [order.index(severity) for severity in quality(View(read(recorded(name))))["severity"]]
+    severities = [order.index(severity) for severity in quality(TraceView(read(recorded(name))))["severity"]]
     assert severities == sorted(severities)
 
 
@@ -54,7 +54,7 @@ def test_a_cut_file_says_how_much_was_lost(tmp_path: Path) -> None:
     path = tmp_path / "cut.json"
     whole = sound().text()
     path.write_text(whole[: len(whole) // 2])
-    table = quality(View(read(path))).set_index("what")
+    table = quality(TraceView(read(path))).set_index("what")
     assert table.loc["cut_file", "severity"] == "warning"
     assert 0 < table.loc["cut_file", "value"] < len(whole)
 
@@ -81,7 +81,7 @@ def test_device_work_in_two_steps_of_32_does_not_pass_for_a_busy_device(tmp_path
     for kernel in range(200):
         at = T + 30 * 1_000 * US + kernel * 10 * US
         trace.kernel("sgemm", at, 10 * US, launched=at - 20 * US)
-    assert breakdown(View(trace.read(tmp_path))).iloc[0]["idle_ns"] == 0
+    assert breakdown(TraceView(trace.read(tmp_path))).iloc[0]["idle_ns"] == 0
     found = verdict(trace, tmp_path)
     assert found["steps_without_device_work"][1] == "critical"
     assert found["device_seen_for_a_part"] == (pytest.approx(100 * 2 / 32, abs=0.1), "critical")
@@ -108,11 +108,11 @@ def test_a_trace_of_launches_without_any_kernel_says_nothing_of_the_device(tmp_p
     assert verdict(trace, tmp_path)["no_device_events"] == (0, "critical")
 
 
-def cut(trace: Planted, folder: Path, before: str) -> View:
+def cut(trace: Planted, folder: Path, before: str) -> TraceView:
     """The trace with its file cut before the first event of a category."""
     path, whole = folder / "cut.json", trace.text()
     path.write_text(whole[: whole.index(f'"cat": "{before}"')])
-    return View(read(path))
+    return TraceView(read(path))
 
 
 def kineto_order() -> Planted:
@@ -140,7 +140,7 @@ def test_a_cut_that_left_most_kernels_leaves_their_ledger(tmp_path: Path) -> Non
     kernels = [place for place in range(len(whole)) if whole.startswith('"cat": "kernel"', place)]
     for kept, severity in ((0.8, set()), (0.3, {"critical"})):
         path.write_text(whole[: kernels[int(kept * len(kernels))]])
-        table = quality(View(read(path)))
+        table = quality(TraceView(read(path)))
         assert set(table.loc[table["what"] == "device_work_cut_away", "severity"]) == severity
 
 
@@ -148,7 +148,7 @@ def test_a_trace_of_something_else_is_no_trace_of_training(tmp_path: Path) -> No
     trace = Planted()
     for number in range(50):
         trace.add("toplevel", "RunTask", T + number * 2_000 * US, 100 * US)
-    view = View(trace.read(tmp_path))
+    view = TraceView(trace.read(tmp_path))
     assert quality(view).set_index("what").loc["nothing_known", "severity"] == "critical"
     assert step_states(view)["unexplained_ns"].sum() == step_states(view)["duration_ns"].sum() > 0
 
@@ -164,7 +164,7 @@ def test_kernels_before_their_launch_are_disorder_of_the_clocks(tmp_path: Path) 
 def test_a_duration_that_overflows_its_stream_is_cut_and_told(tmp_path: Path) -> None:
     trace = sound()
     trace.device("kernel", "overflowing", T + 90 * US, 3_600_000_000 * US, correlation=1_000_000)
-    view = View(trace.read(tmp_path))
+    view = TraceView(trace.read(tmp_path))
     table = quality(view).set_index("what")
     assert table.loc["overflowing_durations", "value"] == 3_600_000_000 * US - 10 * US
     assert breakdown(view).iloc[0]["span_ns"] == 22_800 * US - 90 * US

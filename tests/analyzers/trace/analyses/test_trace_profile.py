@@ -8,7 +8,7 @@ from planting import Planted
 from recorded import ALL, recorded
 from tachoscope_analyzers.trace.analyses import operator_profile as trace_profile
 from tachoscope_analyzers.trace.analyses.operator_profile import NO_LAUNCH, NO_OPERATOR, OTHERS, merged, profile
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.reading.event_kinds import Kind
 from tachoscope_analyzers.trace.reading.read import read
 
@@ -25,7 +25,7 @@ def planted(folder: Path) -> trace_profile.TraceProfile:
     trace.kernel("bare", 500_000, 1_000, launched=450_000)
     trace.kernel("unlaunched", 510_000, 2_000)
     trace.kernel("before all steps", -900_000 + 10**6 - 200_000, 10, launched=None)
-    return profile(View(trace.read(folder)))
+    return profile(TraceView(trace.read(folder)))
 
 
 def test_each_kernel_stands_with_the_operator_that_launched_it_and_its_place_there(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_states_sum_to_the_steps(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ALL)
 def test_on_every_recorded_trace_operators_have_all_the_device_time_of_the_kernels(name: str) -> None:
-    view = View(read(recorded(name)))
+    view = TraceView(read(recorded(name)))
     found = profile(view)
     assert found.operators["device_ns"].sum() == found.kernels["total_ns"].sum()
     assert found.states["total_ns"].sum() == found.step_total_ns
@@ -65,7 +65,7 @@ def test_on_every_recorded_trace_operators_have_all_the_device_time_of_the_kerne
 
 
 def test_host_time_of_a_recorded_trace_is_that_of_its_outermost_events() -> None:
-    view = View(read(recorded("kineto/resnet50_nw4_a.pt.trace")))
+    view = TraceView(read(recorded("kineto/resnet50_nw4_a.pt.trace")))
     trace = view.trace
     rows = np.flatnonzero(np.isin(trace.kind, (Kind.CPU_OP, Kind.ANNOTATION)) & (view.operator_of < 0))
     rows = rows[view.steps.step_at(trace.start[rows]) >= 0]
@@ -98,5 +98,5 @@ def test_what_is_beyond_the_cap_is_in_one_row_so_that_sums_stay(tmp_path: Path, 
 def test_traces_with_next_to_nothing_in_them_have_a_profile(build, tmp_path: Path) -> None:
     trace = Planted()
     build(trace)
-    found = profile(View(trace.read(tmp_path)))
+    found = profile(TraceView(trace.read(tmp_path)))
     assert merged([found, found]) is not None

@@ -5,7 +5,7 @@ from tachoscope_analyzers.trace.compare.report_changes import compared
 from tachoscope_analyzers.trace.findings.report import report
 from tachoscope_analyzers.trace.ranks.executor import InProcess
 from tachoscope_analyzers.trace.ranks.job import JobTraces, read_job
-from tachoscope_analyzers.trace.ranks.rank_summary import Wanted
+from tachoscope_analyzers.trace.ranks.rank_summary import SummaryOptions
 from tachoscope_core.report.report import Report
 
 MS = 1_000_000
@@ -23,7 +23,7 @@ def job(folder: Path, kernels: Kernels, device: str = "A100") -> JobTraces:
             start = begin + 2 * MS * place
             trace.op(operator, start, 90_000)
             trace.kernel(kernel, start + 10_000, duration, launched=start + 1_000)
-    return read_job([trace.write(folder / "t.json")], executor=InProcess(), wanted=Wanted(what_if=False, profile=True))
+    return read_job([trace.write(folder / "t.json")], executor=InProcess(), wanted=SummaryOptions(what_if=False, profile=True))
 
 
 def against(before: JobTraces, after: JobTraces) -> tuple[Report, list[str]]:

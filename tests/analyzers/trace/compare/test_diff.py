@@ -11,10 +11,10 @@ from planting_ranks import Group, PlantedJob
 from recorded import recorded
 from tachoscope_analyzers.trace.analyses.operator_profile import TraceProfile, profile
 from tachoscope_analyzers.trace.compare.diff import TraceDiff, diff
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.ranks.executor import InProcess
 from tachoscope_analyzers.trace.ranks.job import read_job
-from tachoscope_analyzers.trace.ranks.rank_summary import Wanted
+from tachoscope_analyzers.trace.ranks.rank_summary import SummaryOptions
 from tachoscope_analyzers.trace.reading.read import read
 
 Kernels = list[tuple[str, str, int]]
@@ -31,7 +31,7 @@ def planted(folder: Path, kernels: Kernels, steps: int = 2, name: str = "t.json"
             start = begin + 100_000 * place
             trace.op(operator, start, 90_000)
             trace.kernel(kernel, start + 10_000, duration, launched=start + 1_000)
-    return profile(View(trace.read(folder, name)))
+    return profile(TraceView(trace.read(folder, name)))
 
 
 def compared(folder: Path, one: Kernels, other: Kernels, steps: tuple[int, int] = (2, 2)) -> TraceDiff:
@@ -143,7 +143,7 @@ def test_a_trace_without_steps_is_compared_as_one_and_said_to_be(tmp_path: Path)
     trace = Planted()
     trace.op("aten::mm", 0, 5_000)
     trace.kernel("gemm", 1_000, 2_000, launched=500)
-    without = profile(View(trace.read(tmp_path)))
+    without = profile(TraceView(trace.read(tmp_path)))
     found = diff(planted(tmp_path / "with", [("gemm", "aten::mm", 2_000)]), without)
     assert any("no steps" in note for note in found.notes)
     assert_sums(found)
@@ -154,7 +154,7 @@ def test_two_jobs_are_compared_over_all_their_ranks(tmp_path: Path) -> None:
     for name, transfer in (("one", 300_000), ("other", 900_000)):
         (tmp_path / name).mkdir()
         PlantedJob(3, [Group("0", range(3), transfer=transfer)], jitter=0).write(tmp_path / name)
-        sums.append(read_job([tmp_path / name], executor=InProcess(), wanted=Wanted(judged=False, profile=True)).sums)
+        sums.append(read_job([tmp_path / name], executor=InProcess(), wanted=SummaryOptions(judged=False, profile=True)).sums)
     found = diff(*sums)
     states = found.states.set_index("state")["difference_ns_per_step"]
     assert states["communication"] == pytest.approx(600_000)
@@ -163,7 +163,7 @@ def test_two_jobs_are_compared_over_all_their_ranks(tmp_path: Path) -> None:
 
 
 def test_recorded_traces_of_two_kinds_of_device_are_compared_kernel_by_kernel() -> None:
-    one, other = (profile(View(read(recorded(f"hta/{name}")))) for name in ("diff_control_a100", "diff_test_v100"))
+    one, other = (profile(TraceView(read(recorded(f"hta/{name}")))) for name in ("diff_control_a100", "diff_test_v100"))
     found = diff(one, other)
     assert_sums(found)
     states = found.states.set_index("state")

@@ -11,7 +11,7 @@ from recorded import ALL, recorded
 from tachoscope_analyzers.trace.device_time.breakdown import breakdown
 from tachoscope_analyzers.trace.device_time.kernels import by_class
 from tachoscope_analyzers.trace.events.kernel_names import COMMUNICATION, MEMCPY, MEMSET
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.reading.read import read
 
 HTA = {
@@ -58,7 +58,7 @@ LEFT_OUT = {
 @pytest.mark.parametrize("name", HTA)
 def test_times_kernel_sums_and_overlap_are_those_of_hta(name: str) -> None:
     idle, compute, other, computing, communicating, copying, overlap = HTA[name]
-    view = View(read(recorded(name)))
+    view = TraceView(read(recorded(name)))
     row = breakdown(view).iloc[0]
     assert row["idle_ns"] / 1e3 == pytest.approx(idle, rel=1e-3)
     assert row["compute_ns"] / 1e3 == pytest.approx(compute, rel=1e-3)

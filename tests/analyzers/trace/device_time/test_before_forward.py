@@ -6,7 +6,7 @@ import pytest
 
 from planting import BACKWARD, Planted
 from tachoscope_analyzers.trace.device_time.ledger import host_states
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.losses.by_rank import rank_losses
 
 MS = 1_000_000
@@ -30,13 +30,13 @@ def training(fetching: list[int], *, stalled: int = 0) -> Planted:
 
 
 def seconds(tmp_path: Path, job: Planted) -> dict[str, float]:
-    return {state: time.total / MS for state, time in host_states(View(job.read(tmp_path))).items() if time.total >= MS}
+    return {state: time.total / MS for state, time in host_states(TraceView(job.read(tmp_path))).items() if time.total >= MS}
 
 
 def test_a_pause_before_each_forward_pass_is_input(tmp_path: Path) -> None:
     found = seconds(tmp_path, training([40 * MS] * 6))
     assert found["data_wait"] == pytest.approx(6 * 40, abs=1) and "host_wait" not in found
-    slugs = {loss.slug for loss in rank_losses(View(training([40 * MS] * 6).read(tmp_path, "again.json"))).losses}
+    slugs = {loss.slug for loss in rank_losses(TraceView(training([40 * MS] * 6).read(tmp_path, "again.json"))).losses}
     assert "input_workers" in slugs and "host_pause" not in slugs
 
 

@@ -11,7 +11,7 @@ from planting import Planted
 from recorded import ALL, recorded
 from tachoscope_analyzers.trace.device_time.breakdown import breakdown, by_step
 from tachoscope_analyzers.trace.device_time.kernels import by_class, summary
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.reading.read import read
 
 US = 1_000
@@ -20,7 +20,7 @@ US = 1_000
 @pytest.mark.parametrize("name", ALL or ["dlrm8/rank-0.json.gz"])
 def test_every_sample_trace_equals_the_raw_events_to_the_nanosecond(name: str) -> None:
     path = recorded(name)
-    view = View(read(path))
+    view = TraceView(read(path))
     table, kernels, classes = (frame.set_index("device") for frame in (breakdown(view), summary(view), by_class(view)))
     devices = raw.device_spans(raw.events(path))
     assert set(table.index) == set(devices)
@@ -61,7 +61,7 @@ def test_every_sample_trace_equals_the_raw_events_to_the_nanosecond(name: str) -
     ],
 )
 def test_figures_of_an_independent_program_come_out(name: str, idle: float, compute: float | None, overlap: float | None) -> None:
-    row = breakdown(View(read(recorded(name)))).iloc[0]
+    row = breakdown(TraceView(read(recorded(name)))).iloc[0]
     assert row["idle_percent"] == pytest.approx(idle, abs=0.005)
     assert compute is None or row["compute_percent"] == pytest.approx(compute, abs=0.005)
     assert overlap is None or row["overlap_percent"] == pytest.approx(overlap, abs=0.05)
@@ -99,7 +99,7 @@ def planted(pieces: list[tuple[str, int, int, int]]) -> tuple[Planted, dict[str,
 @given(PIECES)
 def test_planted_work_comes_back_to_the_nanosecond(tmp_path: Path, pieces: list[tuple[str, int, int, int]]) -> None:
     trace, truth = planted(pieces)
-    view = View(trace.read(tmp_path))
+    view = TraceView(trace.read(tmp_path))
     row = breakdown(view).iloc[0]
     everything = truth["kernel"] + truth["nccl"] + truth["copy"]
     span = max(end for _, end in everything) - min(start for start, _ in everything)
@@ -118,7 +118,7 @@ def test_a_kernel_without_a_launch_counts_all_the_same(tmp_path: Path) -> None:
     trace = Planted()
     trace.kernel("sgemm", 1_000 * US, 10 * US, launched=980 * US)
     trace.device("kernel", "sgemm", 1_020 * US, 10 * US, correlation=999)
-    row = breakdown(View(trace.read(tmp_path))).iloc[0]
+    row = breakdown(TraceView(trace.read(tmp_path))).iloc[0]
     assert (row["busy_ns"], row["idle_ns"]) == (20 * US, 10 * US)
 
 
@@ -128,7 +128,7 @@ def test_an_operator_with_a_stream_argument_is_no_kernel_and_a_synchronisation_o
     trace.op("aten::record_stream", 1_030 * US, 50 * US, stream=7)
     trace.device("cuda_sync", "Stream Sync", 1_040 * US, 50 * US)
     trace.kernel("sgemm", 1_100 * US, 10 * US)
-    assert breakdown(View(trace.read(tmp_path))).iloc[0]["busy_ns"] == 20 * US
+    assert breakdown(TraceView(trace.read(tmp_path))).iloc[0]["busy_ns"] == 20 * US
 
 
 def test_devices_are_told_apart(tmp_path: Path) -> None:
@@ -136,14 +136,14 @@ def test_devices_are_told_apart(tmp_path: Path) -> None:
     trace.kernel("sgemm", 1_000 * US, 10 * US, device=0)
     trace.kernel("sgemm", 1_000 * US, 30 * US, device=1)
     trace.kernel("sgemm", 1_050 * US, 10 * US, device=1)
-    table = breakdown(View(trace.read(tmp_path)))
+    table = breakdown(TraceView(trace.read(tmp_path)))
     assert table[["device", "busy_ns", "idle_ns"]].to_numpy().tolist() == [[0, 10 * US, 0], [1, 40 * US, 20 * US]]
 
 
 def test_a_trace_without_device_work_has_an_empty_table(tmp_path: Path) -> None:
     trace = Planted()
     trace.op("aten::add", 1_000 * US, 10 * US)
-    view = View(trace.read(tmp_path))
+    view = TraceView(trace.read(tmp_path))
     assert breakdown(view).empty
     assert by_step(view).empty
     assert "idle_ns" in breakdown(view)
@@ -156,6 +156,6 @@ def test_steps_sum_to_the_window_of_a_trace_whose_last_kernels_outrun_the_host(t
         for kernel in range(4):
             at = 1_000 + 100 * number + 10 * kernel
             trace.kernel("sgemm", (1_010 + (4 * number + kernel) * 60) * US, 60 * US, launched=at * US)
-    table = by_step(View(trace.read(tmp_path)))
+    table = by_step(TraceView(trace.read(tmp_path)))
     assert table["busy_ns"].sum() == 12 * 60 * US  # nothing of the last step is lost
     assert table["busy_ns"].tolist() == [4 * 60 * US] * 3  # and each step has its own kernels

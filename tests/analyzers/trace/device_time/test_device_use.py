@@ -11,7 +11,7 @@ from recorded import recorded
 from tachoscope_analyzers.trace.findings.report import report
 from tachoscope_analyzers.trace.ranks.executor import InProcess
 from tachoscope_analyzers.trace.ranks.job import read_job
-from tachoscope_analyzers.trace.ranks.rank_summary import Wanted
+from tachoscope_analyzers.trace.ranks.rank_summary import SummaryOptions
 from tachoscope_core.report.report import Report
 from tachoscope_show.report.text import render
 
@@ -20,7 +20,7 @@ VERDICT = "no bottleneck above"
 
 
 def judged(path: Path) -> tuple[Report, str]:
-    found = report(read_job([path], executor=InProcess(), wanted=Wanted(what_if=False)), "planted")
+    found = report(read_job([path], executor=InProcess(), wanted=SummaryOptions(what_if=False)), "planted")
     told = StringIO()
     render(found, Console(file=told, width=200))
     return found, told.getvalue()

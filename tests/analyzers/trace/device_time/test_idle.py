@@ -10,7 +10,7 @@ from planting import MAIN, Planted
 from recorded import ALL, recorded
 from tachoscope_analyzers.trace.device_time.breakdown import breakdown
 from tachoscope_analyzers.trace.device_time.idle import CAUSES, by_cause, idle
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.reading.read import read
 
 US = 1_000
@@ -18,7 +18,7 @@ T = 1_000_000 * US
 
 
 def causes(trace: Planted, folder: Path) -> dict[str, int]:
-    table = idle(View(trace.read(folder)))
+    table = idle(TraceView(trace.read(folder)))
     return {cause: int(part) for cause, part in table.groupby("cause")["duration_ns"].sum().items()}
 
 
@@ -32,7 +32,7 @@ def one_gap(gap_ns: int) -> Planted:
 
 @pytest.mark.parametrize("name", ALL or ["dlrm8/rank-0.json.gz"])
 def test_causes_sum_to_the_idle_time_of_every_sample_trace(name: str) -> None:
-    view = View(read(recorded(name)))
+    view = TraceView(read(recorded(name)))
     table, whole = idle(view), breakdown(view)
     assert table.groupby("device")["duration_ns"].sum().reindex(whole["device"], fill_value=0).tolist() == whole["idle_ns"].tolist()
     assert (table["duration_ns"] > 0).all()
@@ -43,7 +43,7 @@ def test_causes_sum_to_the_idle_time_of_every_sample_trace(name: str) -> None:
 
 
 def test_the_input_bound_sample_idles_for_its_loader_and_its_twin_does_not() -> None:
-    slow, quick = (View(read(recorded(f"kineto/resnet50_{name}_a.pt.trace"))) for name in ("nw0", "nw4"))
+    slow, quick = (TraceView(read(recorded(f"kineto/resnet50_{name}_a.pt.trace"))) for name in ("nw0", "nw4"))
     share = {}
     for name, view in (("slow", slow), ("quick", quick)):
         table = by_cause(idle(view))
@@ -95,7 +95,7 @@ def test_the_call_the_host_was_in_tells_the_cause(tmp_path: Path, call: str, cau
     trace.op("aten::item", T + 40 * US, 400 * US)
     trace.op("aten::_local_scalar_dense", T + 45 * US, 360 * US)
     trace.call(call, T + 50 * US, 346 * US)
-    table = by_cause(idle(View(trace.read(tmp_path))))
+    table = by_cause(idle(TraceView(trace.read(tmp_path))))
     assert table.iloc[0]["cause"] == cause
     if cause != "host_launch":
         assert (table.iloc[0]["detail"], table.iloc[0]["operator"]) == (call, "aten::item")
@@ -181,7 +181,7 @@ def test_the_line_of_code_is_the_innermost_one_outside_of_torch(tmp_path: Path) 
     trace.add("python_function", "torch/_tensor.py(9): wrapped", T + 12 * US, 370 * US, **{"Python id": 3, "Python parent id": 2})
     trace.add("python_function", "<built-in method item of Tensor object at 0x1>", T + 13 * US, 360 * US, **{"Python id": 4})
     trace.call("cudaStreamSynchronize", T + 20 * US, 340 * US)
-    table = idle(View(trace.read(tmp_path)))
+    table = idle(TraceView(trace.read(tmp_path)))
     assert set(table["source"]) == {"train.py(42): log"}
 
 
@@ -206,7 +206,7 @@ def test_plant_so_many_of_each_cause_and_find_so_many(tmp_path: Path, planted: l
             else:
                 trace.op("aten::add", *busy)
         now = start
-    table = idle(View(trace.read(tmp_path)))
+    table = idle(TraceView(trace.read(tmp_path)))
     name = {
         "loader": "data_loading",
         "sync": "synchronisation",
@@ -226,7 +226,7 @@ def test_plant_so_many_of_each_cause_and_find_so_many(tmp_path: Path, planted: l
 def test_no_device_work_no_gaps(tmp_path: Path) -> None:
     trace = Planted()
     trace.add("cpu_op", "aten::add", T, US, tid=MAIN)
-    table = idle(View(trace.read(tmp_path)))
+    table = idle(TraceView(trace.read(tmp_path)))
     assert table.empty
     assert by_cause(table).empty
 

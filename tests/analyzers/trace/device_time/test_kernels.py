@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from planting import Planted
 from recorded import recorded
 from tachoscope_analyzers.trace.device_time.kernels import by_class, by_name, summary
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.reading.read import read
 
 US = 1_000
@@ -31,7 +31,7 @@ def test_the_sum_over_kernels_is_the_busy_time_and_the_overlap(tmp_path: Path, p
         start = free.get(stream, T)
         trace.kernel(name, start, duration, stream=stream)
         free[stream] = start + duration + 500
-    view = View(trace.read(tmp_path))
+    view = TraceView(trace.read(tmp_path))
     row = summary(view).iloc[0]
     assert row["kernels"] == len(planted)
     assert row["total_ns"] == sum(duration for _, _, duration in planted) == row["busy_ns"] + row["overlap_ns"]
@@ -54,7 +54,7 @@ def test_the_longest_class_stands_first_and_copies_have_their_own(tmp_path: Path
     trace.kernel("ncclDevKernel_AllReduce", T, 50 * US, stream=8)
     trace.device("gpu_memcpy", "Memcpy HtoD (Pinned -> Device)", T, 20 * US, stream=9)
     trace.device("gpu_memset", "Memset (Device)", T, 10 * US, stream=10)
-    assert by_class(View(trace.read(tmp_path)))["class"].tolist() == ["communication", "gemm", "memcpy", "memset"]
+    assert by_class(TraceView(trace.read(tmp_path)))["class"].tolist() == ["communication", "gemm", "memcpy", "memset"]
 
 
 def test_occupancy_is_weighted_by_time_and_missing_where_the_trace_does_not_tell(tmp_path: Path) -> None:
@@ -63,12 +63,12 @@ def test_occupancy_is_weighted_by_time_and_missing_where_the_trace_does_not_tell
     trace.kernel("volta_sgemm_1", T, 30 * US, **known)
     trace.kernel("volta_sgemm_1", T + 40 * US, 10 * US, **{"est. achieved occupancy %": 40, "blocks per SM": 0.0})
     trace.kernel("volta_sgemm_1", T + 60 * US, 500 * US)
-    view = View(trace.read(tmp_path))
+    view = TraceView(trace.read(tmp_path))
     for row in (by_name(view).iloc[0], summary(view).iloc[0]):
         assert (row["occupancy_percent"], row["blocks_per_sm"]) == (70, 3)
     bare = Planted()
     bare.kernel("volta_sgemm_1", T, 30 * US)
-    assert summary(View(bare.read(tmp_path)))["occupancy_percent"].isna().all()
+    assert summary(TraceView(bare.read(tmp_path)))["occupancy_percent"].isna().all()
 
 
 def test_the_share_of_kernels_in_graphs_is_that_of_those_whose_launch_is_known(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_the_share_of_kernels_in_graphs_is_that_of_those_whose_launch_is_known(t
         trace.device("kernel", "k", T + kernel * 10 * US, 5 * US, correlation=graph)
     trace.kernel("k", T + 40 * US, 5 * US, launched=T + 10 * US)
     trace.device("kernel", "k", T + 60 * US, 5 * US, correlation=999)
-    assert summary(View(trace.read(tmp_path))).iloc[0]["in_graphs_percent"] == 75
+    assert summary(TraceView(trace.read(tmp_path))).iloc[0]["in_graphs_percent"] == 75
 
 
 def test_matrix_units_are_told_by_time(tmp_path: Path) -> None:
@@ -86,12 +86,12 @@ def test_matrix_units_are_told_by_time(tmp_path: Path) -> None:
     trace.kernel("volta_sgemm_128x64_nn", T, 30 * US)
     trace.kernel("cutlass_80_tensorop_s1688gemm_128x64_32x6_nt_align1", T + 40 * US, 10 * US)
     trace.kernel("triton_poi_fused_add_0", T + 60 * US, 70 * US)
-    assert summary(View(trace.read(tmp_path))).iloc[0]["tensor_core_time_percent"] == 25
+    assert summary(TraceView(trace.read(tmp_path))).iloc[0]["tensor_core_time_percent"] == 25
 
 
 def test_a_volta_trains_in_fp32_without_matrix_units_and_a_hopper_with_them() -> None:
     volta, hopper = (
-        summary(View(read(recorded(name)))).iloc[0] for name in ("hta/v100_ns_resolution", "tracelens/h100_qwen1.5_0.5b")
+        summary(TraceView(read(recorded(name)))).iloc[0] for name in ("hta/v100_ns_resolution", "tracelens/h100_qwen1.5_0.5b")
     )
     assert volta["tensor_core_time_percent"] == 0
     assert hopper["tensor_core_time_percent"] > 99
@@ -99,11 +99,11 @@ def test_a_volta_trains_in_fp32_without_matrix_units_and_a_hopper_with_them() ->
 
 @pytest.mark.parametrize("name", ["vllm_decode_full", "sglang_qwen3_8b_decode"])
 def test_decoding_runs_in_graphs(name: str) -> None:
-    assert summary(View(read(recorded(f"tracelens/{name}")))).iloc[0]["in_graphs_percent"] > 95
+    assert summary(TraceView(read(recorded(f"tracelens/{name}")))).iloc[0]["in_graphs_percent"] > 95
 
 
 def test_without_device_work_tables_are_empty(tmp_path: Path) -> None:
-    view = View(Planted().read(tmp_path))
+    view = TraceView(Planted().read(tmp_path))
     assert by_class(view).empty
     assert by_name(view).empty
     assert summary(view).empty

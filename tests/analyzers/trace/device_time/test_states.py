@@ -12,7 +12,7 @@ from recorded import ALL, recorded
 from tachoscope_analyzers.trace.device_time.idle import CAUSES
 from tachoscope_analyzers.trace.device_time.ledger import HOST, STATE_OF_CAUSE, STATES, device_states, host_states, step_states
 from tachoscope_analyzers.trace.events.intervals import intersection
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.reading.read import read
 
 US = 1_000
@@ -20,13 +20,13 @@ T = 1_000_000 * US
 
 
 def ledger(trace: Planted, folder: Path) -> dict[str, int]:
-    table = step_states(View(trace.read(folder)))
+    table = step_states(TraceView(trace.read(folder)))
     return {state: int(total) for state in STATES if (total := table[f"{state}_ns"].sum())}
 
 
 @pytest.mark.parametrize("name", ALL or ["dlrm8/rank-0.json.gz"])
 def test_states_are_disjoint_and_sum_to_every_step_of_every_sample_trace(name: str) -> None:
-    view = View(read(recorded(name)))
+    view = TraceView(read(recorded(name)))
     table = step_states(view)
     assert (table[[f"{state}_ns" for state in STATES]].sum(axis=1) == table["duration_ns"]).all()
     for sets in [device_states(view, device) for device in view.devices] or [host_states(view)]:
@@ -38,7 +38,7 @@ def test_states_are_disjoint_and_sum_to_every_step_of_every_sample_trace(name: s
 def test_the_input_bound_sample_waits_for_data_for_a_third_of_the_step_and_its_twin_below_two_percent() -> None:
     share = {}
     for name in ("nw0", "nw4"):
-        table = step_states(View(read(recorded(f"kineto/resnet50_{name}_a.pt.trace"))))
+        table = step_states(TraceView(read(recorded(f"kineto/resnet50_{name}_a.pt.trace"))))
         share[name] = table["data_wait_ns"].sum() / table["duration_ns"].sum()
     assert 0.30 < share["nw0"] < 0.36
     assert share["nw4"] < 0.02
@@ -46,7 +46,7 @@ def test_the_input_bound_sample_waits_for_data_for_a_third_of_the_step_and_its_t
 
 def test_the_gpu_bound_samples_compute() -> None:
     for name, least in (("hta/v100_ns_resolution", 0.98), ("tracelens/vllm_decode_full", 0.99)):
-        table = step_states(View(read(recorded(name))))
+        table = step_states(TraceView(read(recorded(name))))
         assert table["compute_ns"].sum() / table["duration_ns"].sum() > least
 
 
@@ -73,7 +73,7 @@ def test_what_runs_during_an_evaluation_is_evaluation_busy_or_not(tmp_path: Path
     trace.annotation("evaluate", T + 600 * US, 400 * US)
     for start in (20, 700, 1_020):
         trace.kernel("sgemm", T + start * US, 200 * US, launched=T + start * US - 10 * US)
-    table = step_states(View(trace.read(tmp_path))).set_index("step")
+    table = step_states(TraceView(trace.read(tmp_path))).set_index("step")
     assert table.loc[1, "evaluation_ns"] == 400 * US
     assert table.loc[1, "compute_ns"] == 200 * US
     assert table.loc[2, "evaluation_ns"] == 0
@@ -88,14 +88,14 @@ def test_a_trace_of_the_host_alone_has_the_ledger_of_its_threads(tmp_path: Path)
     trace.op("autograd::engine::evaluate_function: AddmmBackward0", T + 500 * US, 100 * US, tid=BACKWARD)
     trace.annotation("gloo:all_reduce", T + 550 * US, 250 * US)
     trace.annotation("torch.save", T + 800 * US, 150 * US)
-    table = step_states(View(trace.read(tmp_path)))
+    table = step_states(TraceView(trace.read(tmp_path)))
     assert table["device"].tolist() == [HOST]
     found = {state: int(table[f"{state}_ns"].sum()) // US for state in STATES if table[f"{state}_ns"].sum()}
     assert found == {"data_wait": 200, "compute": 400, "communication": 200, "checkpoint": 150, "host_wait": 50}
 
 
 def test_a_trace_without_any_event_has_an_empty_ledger(tmp_path: Path) -> None:
-    assert step_states(View(Planted().read(tmp_path))).empty
+    assert step_states(TraceView(Planted().read(tmp_path))).empty
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -122,7 +122,7 @@ def test_whatever_a_trace_holds_its_ledger_adds_up(tmp_path: Path, seed: int, co
             )
         else:
             trace.op(dice.choice(["aten::add", "c10d::allreduce_"]), at, length, tid=dice.choice([100, 101]))
-    view = View(trace.read(tmp_path))
+    view = TraceView(trace.read(tmp_path))
     table = step_states(view)
     assert (table[[f"{state}_ns" for state in STATES]].sum(axis=1) == table["duration_ns"]).all()
     assert (table[[f"{state}_ns" for state in STATES]] >= 0).all().all()

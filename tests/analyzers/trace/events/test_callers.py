@@ -7,7 +7,7 @@ import pytest
 
 from planting import Planted
 from tachoscope_analyzers.trace.events.callers import outermost_operators, source_lines, user_line
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.reading.trace import Trace
 
 US = 1_000
@@ -44,7 +44,7 @@ def test_the_outermost_operator_is_below_annotations_and_marks(tmp_path: Path) -
     trace.op("aten::addmm", T + 20 * US, 80 * US)
     trace.call("cudaLaunchKernel", T + 30 * US, 5 * US)
     trace.call("cudaEventRecord", T + 130 * US, 5 * US)
-    view = View(trace.read(tmp_path))
+    view = TraceView(trace.read(tmp_path))
     rows = np.array(
         [*row(view.trace, "cudaLaunchKernel"), *row(view.trace, "aten::addmm"), *row(view.trace, "cudaEventRecord"), -1]
     )

@@ -3,7 +3,7 @@ from pathlib import Path
 from graphs import check
 from planting import BACKWARD, Planted
 from tachoscope_analyzers.trace.events.thread_handover import main_thread
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.graph.edges import Edge
 from tachoscope_analyzers.trace.graph.graph import dependency_graph
 
@@ -18,7 +18,7 @@ def test_the_backward_thread_begins_after_the_main_thread_and_hands_back(tmp_pat
     planted.kernel("b", 160_000, 10_000, launched=150_000, tid=BACKWARD)
     planted.op("optimizer", 430_000, 100_000)
     planted.kernel("o", 460_000, 10_000, launched=450_000)
-    view = View(planted.read(tmp_path))
+    view = TraceView(planted.read(tmp_path))
     graph = dependency_graph(view)
     check(graph)
     lags = graph.lag[graph.edge == Edge.HANDOVER]
@@ -31,7 +31,7 @@ def test_a_thread_that_was_at_work_before_the_main_thread_paused_is_not_started_
     planted.op("forward", 0, 100_000)
     planted.op("early", 50_000, 200_000, tid=BACKWARD, **{"Fwd thread id": 1})
     planted.kernel("k", 460_000, 10_000, launched=260_000)
-    view = View(planted.read(tmp_path))
+    view = TraceView(planted.read(tmp_path))
     assert (dependency_graph(view).edge != Edge.HANDOVER).all()
 
 
@@ -41,7 +41,7 @@ def test_short_pauses_of_the_main_thread_are_its_own(tmp_path: Path) -> None:
     planted.op("one", 0, 100_000)
     planted.op("two", 110_000, 890_000)
     planted.op("backward", 105_000, 4_000, tid=BACKWARD, **{"Fwd thread id": 1})
-    view = View(planted.read(tmp_path))
+    view = TraceView(planted.read(tmp_path))
     assert (dependency_graph(view).edge != Edge.HANDOVER).all()
 
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from planting import Planted
 from tachoscope_analyzers.trace.events.host_collectives import backend_annotations, host_collectives, levels_above
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 
 NOTED = {"Collective name": "allreduce", "In msg nelems": 4, "dtype": "Float"}
 
@@ -26,7 +26,7 @@ def test_a_call_and_the_annotation_in_it_are_one_collective(tmp_path: Path) -> N
     outer = trace.op("record_param_comms", 0, 100, **NOTED)
     inner = trace.annotation("nccl:all_reduce", 10, 80)
     alone = trace.op("record_param_comms", 200, 100, **NOTED)
-    view = View(trace.read(tmp_path))
+    view = TraceView(trace.read(tmp_path))
     found = host_collectives(view.trace, view.operator_of, np.zeros(0, dtype=np.int64))
     assert sorted(found.rows.tolist()) == [inner, alone]
     assert outer not in found.rows and found.only_launch.all()
@@ -37,7 +37,7 @@ def test_what_launched_a_kernel_is_left_to_the_kernel(tmp_path: Path) -> None:
     trace.annotation("nccl:all_reduce", 10, 80)
     trace.kernel("ncclDevKernel_AllReduce", 500, 10, launched=20, launch_duration=5)
     trace.annotation("nccl:all_reduce", 310, 80)
-    view = View(trace.read(tmp_path))
+    view = TraceView(trace.read(tmp_path))
     found = host_collectives(view.trace, view.operator_of, view.work.launch)
     assert view.trace.start[found.rows].tolist() == [310]
 

@@ -7,7 +7,7 @@ import pytest
 
 from planting import BACKWARD, MAIN, Planted
 from tachoscope_analyzers.trace.events import host_spans as host
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 
 US = 1_000
 T = 1_000_000 * US
@@ -42,7 +42,7 @@ T = 1_000_000 * US
 def test_the_name_tells_the_cause(tmp_path: Path, category: str, name: str, cause: str | None) -> None:
     trace = Planted()
     trace.add(category, name, T, 100 * US, **({"Python id": 1} if category == "python_function" else {}))
-    spans = View(trace.read(tmp_path)).host
+    spans = TraceView(trace.read(tmp_path)).host
     assert [found for found, parts in spans.causes.items() if parts.time.total] == ([cause] if cause else [])
 
 
@@ -52,7 +52,7 @@ def test_only_threads_that_launch_or_carry_the_steps_count(tmp_path: Path) -> No
     trace.kernel("k", T, US, launched=T - 10 * US, tid=BACKWARD)
     for tid in (MAIN, BACKWARD, 555):
         trace.call("cudaDeviceSynchronize", T + tid * 10 * US, 5 * US, tid=tid)
-    view = View(trace.read(tmp_path))
+    view = TraceView(trace.read(tmp_path))
     assert view.host.of_cause(host.SYNCHRONISATION).time.total == 10 * US
     assert {view.trace.meta.tracks[track].thread for track in view.host.tracks} == {str(MAIN), str(BACKWARD)}
 
@@ -61,7 +61,7 @@ def test_a_moment_is_told_the_outermost_event_around_it(tmp_path: Path) -> None:
     trace = Planted()
     trace.annotation("enumerate(DataLoader)#x.__next__", T, 100 * US)
     trace.add("python_function", "torch/utils/data/dataloader.py(708): __next__", T + 5 * US, 90 * US)
-    view = View(trace.read(tmp_path))
+    view = TraceView(trace.read(tmp_path))
     spans = view.host.of_cause(host.DATA_LOADING)
     rows = spans.at(view.trace, np.array([T - 1, T, T + 50 * US, T + 100 * US]))
     assert rows.tolist() == [-1, 0, 0, -1]
@@ -72,4 +72,4 @@ def test_marks_of_the_loop_are_no_activity(tmp_path: Path) -> None:
     trace.op("ProfilerStep#3", T, 100 * US)
     trace.op("aten::add", T + 10 * US, 20 * US)
     trace.call("cudaEventRecord", T + 50 * US, 10 * US)
-    assert View(trace.read(tmp_path)).host.active.total == 30 * US
+    assert TraceView(trace.read(tmp_path)).host.active.total == 30 * US

@@ -13,7 +13,7 @@ from planting import Planted
 from recorded import recorded
 from tachoscope_analyzers.trace.analyses.data_quality import quality
 from tachoscope_analyzers.trace.device_time.breakdown import breakdown
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.reading.read import read
 
 US = 1_000
@@ -24,7 +24,7 @@ def test_recorded_ranks_in_one_file_have_the_figures_that_each_has_alone(tmp_pat
     alone, events = [], []
     for rank in range(8):
         path = recorded(f"dlrm8/rank-{rank}")
-        alone.append(View(read(path)))
+        alone.append(TraceView(read(path)))
         for event in json.loads(gzip.decompress(path.read_bytes()), parse_float=str)["traceEvents"]:
             args = event.get("args", {})
             if device is not None and "device" in args:
@@ -32,7 +32,7 @@ def test_recorded_ranks_in_one_file_have_the_figures_that_each_has_alone(tmp_pat
             events.append({**event, "pid": f"rank {rank} {event.get('pid')}"})
     path = tmp_path / "merged.json"
     path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
-    view = View(read(path))
+    view = TraceView(read(path))
     table = breakdown(view)
     assert table["device"].tolist() == list(range(8))
     for column in ("span_ns", "busy_ns", "compute_ns", "overlap_ns"):
@@ -48,7 +48,7 @@ def test_devices_are_told_apart_however_large_their_number_is(tmp_path: Path) ->
     trace, most = Planted(), 2**63 - 1
     for rank in (1, 2, 3):
         trace.add("kernel", "k", 10 * US, rank * US, pid=rank, tid=7, device=most, stream=7)
-    table = breakdown(View(trace.read(tmp_path)))
+    table = breakdown(TraceView(trace.read(tmp_path)))
 
     assert sorted(table["busy_ns"].tolist()) == [1 * US, 2 * US, 3 * US]
     assert table["device"].nunique() == 3
@@ -65,7 +65,7 @@ def test_ids_that_differ_between_ranks_tell_the_launch_wherever_it_stands_in_the
         for number in range(5):
             begin = number * 20 * US + 7 * US
             trace.add("kernel", "k", begin, 10 * US, pid=rank, tid=7, device=0, stream=7, correlation=100 * rank + number)
-    view = View(trace.read(tmp_path))
+    view = TraceView(trace.read(tmp_path))
     found = view.trace.events["correlation"]
     assert (found[view.work.launch] == found[view.work.row]).all()
     assert (view.work.launch >= 0).all()
@@ -82,7 +82,7 @@ def test_a_device_that_calls_too_makes_no_second_rank(tmp_path: Path) -> None:
             trace.add(
                 "mtia_ccp_events", "pe_exe", begin, 10 * US, pid=device, tid=1, stream=device, correlation=number + device * 10
             )
-    view = View(trace.read(tmp_path))
+    view = TraceView(trace.read(tmp_path))
     assert (view.work.launch >= 0).all()
     assert set(view.trace.names(view.work.launch).tolist()) == {"runFunction"}
     assert "several_processes" not in set(quality(view)["what"])

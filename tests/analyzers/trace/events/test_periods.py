@@ -7,14 +7,14 @@ import pytest
 
 from planting import Planted
 from tachoscope_analyzers.trace.events.periods import marks_in_device_work
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 
 US = 1_000
 T = 1_000_000 * US
 
 
 def marks(trace: Planted, folder: Path) -> list[int]:
-    view = View(trace.read(folder))
+    view = TraceView(trace.read(folder))
     return [int(mark - T) // US for mark in marks_in_device_work(view.trace, view.work)]
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from planting import BACKWARD, Planted
 from recorded import ALL, recorded
 from tachoscope_analyzers.trace.events.steps import Steps
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.reading.read import read
 
 US = 1_000
@@ -19,7 +19,7 @@ T = 1_000_000 * US
 
 
 def steps_of(trace: Planted, folder: Path) -> Steps:
-    return View(trace.read(folder)).steps
+    return TraceView(trace.read(folder)).steps
 
 
 def lengths(steps: Steps) -> list[int]:
@@ -28,7 +28,7 @@ def lengths(steps: Steps) -> list[int]:
 
 @pytest.mark.parametrize("name", ALL or ["dlrm8/rank-0.json.gz"])
 def test_steps_of_every_sample_trace_tile_their_window_on_host_and_device_alike(name: str) -> None:
-    view = View(read(recorded(name)))
+    view = TraceView(read(recorded(name)))
     for steps in (view.steps, view.device_steps):
         assert len(steps) >= 1
         assert (steps.end > steps.start).all()
@@ -48,19 +48,19 @@ def test_steps_of_every_sample_trace_tile_their_window_on_host_and_device_alike(
     ],
 )
 def test_sample_traces_have_their_steps(name: str, source: str, count: int) -> None:
-    steps = View(read(recorded(name))).steps
+    steps = TraceView(read(recorded(name))).steps
     assert (steps.source, len(steps)) == (source, count)
 
 
 def test_a_host_that_runs_ahead_has_uneven_marks_and_the_device_even_steps() -> None:
-    view = View(read(recorded("hta/v100_ns_resolution")))
+    view = TraceView(read(recorded("hta/v100_ns_resolution")))
     host, device = (np.diff(np.append(steps.start, steps.end[-1])) for steps in (view.steps, view.device_steps))
     assert host.max() / host.min() > 5
     assert device[1:].max() / device[1:].min() < 1.01
 
 
 def test_the_step_of_the_input_bound_sample_lasts_178_ms() -> None:
-    steps = View(read(recorded("kineto/resnet50_nw0_a.pt.trace"))).steps
+    steps = TraceView(read(recorded("kineto/resnet50_nw0_a.pt.trace"))).steps
     assert (steps.end - steps.start).mean() / 1e6 == pytest.approx(177.6, abs=0.1)
 
 
@@ -135,7 +135,7 @@ def test_the_steps_that_tensorflow_writes_on_a_line_of_their_own_are_taken(tmp_p
         events.append({"ph": "X", "pid": 1, "tid": 1, "ts": 1_000 + step * 100, "dur": 80, "name": "fusion"})
     path = tmp_path / "host.trace.json"
     path.write_text(json.dumps({"displayTimeUnit": "ns", "traceEvents": events}))
-    steps = View(read(path)).steps
+    steps = TraceView(read(path)).steps
     assert steps.number.tolist() == [41, 42, 43]
     assert lengths(steps) == [100, 100, 90]
 
@@ -193,7 +193,7 @@ def test_plant_so_many_steps_and_find_so_many_with_all_their_kernels(tmp_path: P
         owner.append((number, start, start + work * US))
         free = start + work * US
         now += length * US
-    view = View(trace.read(tmp_path))
+    view = TraceView(trace.read(tmp_path))
     assert view.steps.number.tolist() == list(range(len(planted)))
     device = view.device_steps
     for number, start, end in owner:  # in order on one stream, each kernel lies in the device's step that launched it

@@ -9,7 +9,7 @@ import pytest
 
 from planting import Planted
 from recorded import SMALL_FIRST, recorded
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.export.perfetto import CATEGORY, Slice, write
 from tachoscope_analyzers.trace.graph.critical_path import critical_path
 from tachoscope_analyzers.trace.reading.read import read
@@ -46,7 +46,7 @@ def same_events(trace: Trace, again: Trace) -> None:
 @pytest.mark.parametrize("name", SMALL_FIRST)
 def test_what_is_written_holds_every_event_of_a_recorded_trace_as_it_was(name: str, tmp_path: Path) -> None:
     trace = read(recorded(name))
-    view = View(trace)
+    view = TraceView(trace)
     write(trace, tmp_path / "out.json.gz", path=critical_path(view))
     again = read(tmp_path / "out.json.gz")
     same_events(trace, again)
@@ -57,7 +57,7 @@ def test_what_is_written_holds_every_event_of_a_recorded_trace_as_it_was(name: s
 @pytest.mark.parametrize("name", ["out.json", "out.json.gz"])
 def test_the_users_arguments_are_kept_and_the_tracks_stand_beside_them(name: str, tmp_path: Path) -> None:
     trace = planted_job().read(tmp_path)
-    view = View(trace)
+    view = TraceView(trace)
     first = int(trace.start[0])
     ledger = [Slice(first, first + 10, "host_wait"), Slice(first + 10, first + 30, "compute", lane="device 1")]
     findings = [Slice(first, first + 50, "host_sync", {"seconds_per_step": 0.1}), Slice(first + 20, first + 90, "launch_bound")]
@@ -100,7 +100,7 @@ def test_slices_of_a_track_never_overlap(tmp_path: Path) -> None:
 
 def test_arrows_lead_from_the_hosts_call_to_the_kernel_that_it_launched(tmp_path: Path) -> None:
     trace = planted_job().read(tmp_path)
-    write(trace, tmp_path / "out.json", path=critical_path(View(trace)))
+    write(trace, tmp_path / "out.json", path=critical_path(TraceView(trace)))
     arrows = [event for event in written(tmp_path / "out.json") if event["name"] == "critical path"]
     assert [(arrow["ph"], arrow["tid"]) for arrow in arrows][-2:] == [("s", 100), ("f", 7)]
     assert [arrow["ts"] for arrow in arrows[-2:]] == [1_000_000_000_000_024_999 / 1000, 1_000_000_000_000_050_000 / 1000]
@@ -109,7 +109,7 @@ def test_arrows_lead_from_the_hosts_call_to_the_kernel_that_it_launched(tmp_path
 
 def test_the_segments_of_the_path_tile_its_track(tmp_path: Path) -> None:
     trace = planted_job().read(tmp_path)
-    path = critical_path(View(trace))
+    path = critical_path(TraceView(trace))
     write(trace, tmp_path / "out.json", path=path)
     again = read(tmp_path / "out.json")
     mine = np.flatnonzero(again.events["category"] == again.meta.categories.index(CATEGORY))

@@ -10,7 +10,7 @@ from planting_ranks import NAMES, Group, PlantedJob
 from tachoscope_analyzers.trace.findings.report import report
 from tachoscope_analyzers.trace.ranks.executor import InProcess
 from tachoscope_analyzers.trace.ranks.job import read_job
-from tachoscope_analyzers.trace.ranks.rank_summary import Wanted
+from tachoscope_analyzers.trace.ranks.rank_summary import SummaryOptions
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report.report import Finding, Report
 
@@ -19,7 +19,7 @@ NCCL = NAMES["all_reduce"][1]
 
 
 def judged(job: PlantedJob, folder: Path) -> Report:
-    found = report(read_job(job.write(folder), executor=InProcess(), wanted=Wanted(what_if=False)), "planted")
+    found = report(read_job(job.write(folder), executor=InProcess(), wanted=SummaryOptions(what_if=False)), "planted")
     for ledger in found.ledgers:
         assert sum(ledger.states.values()) == pytest.approx(ledger.wall_seconds, rel=1e-6)
     return found
@@ -89,7 +89,7 @@ def test_the_group_that_moves_at_a_fraction_of_its_sisters_rate_has_a_slow_link(
 def test_a_rank_whose_trace_is_missing_is_told_before_anything_else(tmp_path: Path) -> None:
     paths = data_parallel(4).write(tmp_path)
 
-    found = report(read_job(paths[1:], executor=InProcess(), wanted=Wanted(what_if=False)), "planted")
+    found = report(read_job(paths[1:], executor=InProcess(), wanted=SummaryOptions(what_if=False)), "planted")
 
     assert any("3 of 4 ranks" in note.what for note in found.quality)
 
@@ -97,7 +97,7 @@ def test_a_rank_whose_trace_is_missing_is_told_before_anything_else(tmp_path: Pa
 def test_one_rank_alone_says_that_stragglers_were_not_measured(tmp_path: Path) -> None:
     path = data_parallel(2).write(tmp_path)[0]
 
-    found = report(read_job([path], executor=InProcess(), wanted=Wanted(what_if=False)), "planted")
+    found = report(read_job([path], executor=InProcess(), wanted=SummaryOptions(what_if=False)), "planted")
 
     assert {"compute_straggler", "input_straggler", "slow_link"} <= {row.class_ for row in found.not_measured}
 
@@ -106,7 +106,7 @@ def test_a_trace_without_events_is_an_error_that_says_how_to_record_one(tmp_path
     path = Planted().write(tmp_path / "empty.json")
 
     with pytest.raises(TachoscopeError, match="no event") as error:
-        report(read_job([path], executor=InProcess(), wanted=Wanted()), "empty")
+        report(read_job([path], executor=InProcess(), wanted=SummaryOptions()), "empty")
     assert "docs/guides/traces.md" in str(error.value)
 
 
@@ -125,7 +125,7 @@ def test_traces_that_nothing_ties_together_are_not_judged_as_one_job(tmp_path: P
         trace.write(tmp_path / f"{name}.json")
 
     with pytest.raises(TachoscopeError, match="nothing says that these 2 traces are of one job"):
-        report(read_job([tmp_path], executor=InProcess(), wanted=Wanted(what_if=False)), "planted")
+        report(read_job([tmp_path], executor=InProcess(), wanted=SummaryOptions(what_if=False)), "planted")
 
 
 def test_ranks_that_always_come_together_have_no_straggler(tmp_path: Path) -> None:
@@ -239,7 +239,7 @@ def communicating(folder: Path, ranks: int) -> PlantedJob:
 def test_one_file_of_a_larger_job_says_what_is_missing_and_that_transfer_may_be_waiting(tmp_path: Path) -> None:
     paths = communicating(tmp_path, 4).write(tmp_path)
     one, all_of_them = (
-        report(read_job(some, executor=InProcess(), wanted=Wanted(what_if=False)), "x") for some in (paths[2:3], paths)
+        report(read_job(some, executor=InProcess(), wanted=SummaryOptions(what_if=False)), "x") for some in (paths[2:3], paths)
     )
 
     assert any("1 of 4 ranks is here, without ranks 0, 1, 3" in note.what for note in one.quality)
@@ -254,7 +254,7 @@ def test_one_file_of_a_larger_job_says_what_is_missing_and_that_transfer_may_be_
 def test_the_only_rank_of_a_job_of_one_has_nothing_missing(tmp_path: Path) -> None:
     path = data_parallel(1).write(tmp_path)[0]
 
-    found = report(read_job([path], executor=InProcess(), wanted=Wanted(what_if=False)), "x")
+    found = report(read_job([path], executor=InProcess(), wanted=SummaryOptions(what_if=False)), "x")
 
     assert not any("here, without" in note.what for note in found.quality)
     assert {str(row.ranks) for row in found.findings} <= {"all"}
@@ -273,7 +273,7 @@ def behind_its_host(folder: Path) -> Path:
 
 
 def test_a_loss_whose_removal_brings_nothing_is_no_warning_and_says_why(tmp_path: Path) -> None:
-    found = report(read_job([behind_its_host(tmp_path)], executor=InProcess(), wanted=Wanted()), "x")
+    found = report(read_job([behind_its_host(tmp_path)], executor=InProcess(), wanted=SummaryOptions()), "x")
 
     hidden = finding(found, "comm_exposed")
     assert hidden.share == pytest.approx(0.4, abs=0.01)
@@ -285,7 +285,7 @@ def test_a_loss_whose_removal_brings_nothing_is_no_warning_and_says_why(tmp_path
 def test_of_communication_on_cpu_no_replay_is_claimed(tmp_path: Path) -> None:
     job = PlantedJob(2, [Group("0", range(2), "dp", transfer=5 * MS)], steps=12, jitter=10_000, device=False)
 
-    found = report(read_job(job.write(tmp_path), executor=InProcess(), wanted=Wanted()), "x")
+    found = report(read_job(job.write(tmp_path), executor=InProcess(), wanted=SummaryOptions()), "x")
 
     exposed = finding(found, "comm_exposed")
     assert exposed.speedup_if_fixed == pytest.approx(2.0, abs=0.05)
@@ -297,13 +297,13 @@ def test_where_hardly_anything_else_is_in_the_trace_no_speed_up_is_claimed(tmp_p
     trace = Planted()
     trace.device("kernel", NCCL, 1_000 * MS, MS)
 
-    found = report(read_job([trace.write(tmp_path / "t.json")], executor=InProcess(), wanted=Wanted()), "x")
+    found = report(read_job([trace.write(tmp_path / "t.json")], executor=InProcess(), wanted=SummaryOptions()), "x")
 
     assert finding(found, "comm_exposed").speedup_if_fixed is None
 
 
 def test_no_speed_up_is_more_than_leaves_the_computing(tmp_path: Path) -> None:
-    found = report(read_job([behind_its_host(tmp_path)], executor=InProcess(), wanted=Wanted(what_if=False)), "x")
+    found = report(read_job([behind_its_host(tmp_path)], executor=InProcess(), wanted=SummaryOptions(what_if=False)), "x")
 
     most = found.step_seconds.mean / (found.ledgers[0].states["compute"] / found.window.steps)
     assert found.findings

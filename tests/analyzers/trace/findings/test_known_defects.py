@@ -21,11 +21,11 @@ from tachoscope_analyzers.trace.analyses.data_quality import quality
 from tachoscope_analyzers.trace.analyses.launches import launch_summary
 from tachoscope_analyzers.trace.device_time.breakdown import breakdown, by_step
 from tachoscope_analyzers.trace.device_time.kernels import by_class, by_name, summary
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.findings.report import report
 from tachoscope_analyzers.trace.ranks.executor import InProcess
 from tachoscope_analyzers.trace.ranks.job import read_job
-from tachoscope_analyzers.trace.ranks.rank_summary import Wanted
+from tachoscope_analyzers.trace.ranks.rank_summary import SummaryOptions
 from tachoscope_analyzers.trace.reading.read import read
 
 US = 1_000
@@ -33,16 +33,16 @@ T = 1_700_000_000_000_000 * US
 ALL_REDUCE = NAMES["all_reduce"][1]
 
 
-def seen(trace: Planted, folder: Path) -> View:
-    return View(trace.read(folder))
+def seen(trace: Planted, folder: Path) -> TraceView:
+    return TraceView(trace.read(folder))
 
 
-def device(view: View) -> pd.Series:
+def device(view: TraceView) -> pd.Series:
     (row,) = (row for _, row in breakdown(view).iterrows())
     return row
 
 
-def notes(view: View) -> dict[str, tuple[float, str]]:
+def notes(view: TraceView) -> dict[str, tuple[float, str]]:
     return {row["what"]: (row["value"], row["severity"]) for _, row in quality(view).iterrows()}
 
 
@@ -184,7 +184,7 @@ def test_one_trace_without_rank_world_and_steps_has_its_report(tmp_path: Path) -
     trace.kernel("sgemm", T + 30 * US, 10 * US, launched=T + 5 * US)
     trace.kernel("sgemm", T + 60 * US, 10 * US, launched=T + 10 * US)
     trace.write(tmp_path / "job" / "trace.json")
-    found = report(read_job([tmp_path / "job"], executor=InProcess(), wanted=Wanted(what_if=False)), "job")
+    found = report(read_job([tmp_path / "job"], executor=InProcess(), wanted=SummaryOptions(what_if=False)), "job")
     assert found.ranks == 1
     assert found.ledgers[0].wall_seconds == pytest.approx(40e-6)
     assert found.ledgers[0].states["compute"] == pytest.approx(20e-6)
@@ -200,7 +200,7 @@ def test_what_json_or_64_bits_cannot_hold_costs_no_event(tmp_path: Path) -> None
     ]
     path = tmp_path / "trace.json"
     path.write_bytes(b'{"schemaVersion": 1, "traceEvents": [' + b", ".join(events) + b"]}")
-    view = View(read(path))
+    view = TraceView(read(path))
     assert (view.work.end - view.work.start).tolist() == [250] * 4
     assert view.trace.names(view.work.row).tolist() == ["k", "caf\ufffd", "bell\x07", "C:\\Users\\x"]
     assert notes(view)["mended_events"] == (3, "warning")
@@ -241,7 +241,7 @@ def test_durations_that_overflow_one_after_the_other_are_cut_to_the_next_kernel(
     assert notes(view)["overflowing_durations"][1] == "warning"
 
 
-def merged(ranks: int, folder: Path) -> View:
+def merged(ranks: int, folder: Path) -> TraceView:
     """Ranks of a job in one file, as SGLang's profiler merges them: only the processes get other names.
 
     Each rank computes 30 us, less 1 us for each rank before it, and its host is 2 us behind that of the rank before it.
@@ -324,7 +324,7 @@ def test_a_trace_of_2021_has_the_figures_of_the_same_trace_in_todays_words(tmp_p
     ):
         old = old.replace(f'"cat": "{new_word}"', f'"cat": "{old_word}"')
     (tmp_path / "old.json").write_text(old)
-    then = View(read(tmp_path / "old.json"))
+    then = TraceView(read(tmp_path / "old.json"))
     assert device(today)["busy_ns"] == 3 * 30 * US
     for figures in (breakdown, by_step, by_class, launch_summary):
         pd.testing.assert_frame_equal(figures(then), figures(today))

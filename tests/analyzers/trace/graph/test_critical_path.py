@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from planting import BACKWARD, Planted
 from recorded import ALL, recorded
 from simulation import JOBS, LOADER, Action, played
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.graph.critical_path import CATEGORIES, by_category, by_name, critical_path
 from tachoscope_analyzers.trace.graph.graph import dependency_graph
 from tachoscope_analyzers.trace.reading.read import read
@@ -15,7 +15,7 @@ from tachoscope_analyzers.trace.reading.read import read
 MANY = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-def check(view: View) -> pd.DataFrame:
+def check(view: TraceView) -> pd.DataFrame:
     graph = dependency_graph(view)
     path = critical_path(view, graph)
     start, duration = path["start_ns"].to_numpy(), path["duration_ns"].to_numpy()
@@ -42,12 +42,12 @@ def test_the_path_tiles_the_window_and_leaves_nothing_unexplained(tmp_path: Path
 
 @pytest.mark.parametrize("name", ALL)
 def test_the_path_tiles_the_window_of_every_recorded_trace(name: str) -> None:
-    path = check(View(read(recorded(name))))
+    path = check(TraceView(read(recorded(name))))
     assert set(path["category"].astype(str)) <= set(CATEGORIES)
 
 
 def test_a_trace_without_events_has_an_empty_path(tmp_path: Path) -> None:
-    path = check(View(Planted().read(tmp_path)))
+    path = check(TraceView(Planted().read(tmp_path)))
     assert len(path) == 0
     assert len(by_category(path)) == 0
 
@@ -83,7 +83,7 @@ def test_the_hosts_time_is_told_by_operator(tmp_path: Path) -> None:
     planted.op("aten::linear", 10_000, 80_000)
     planted.op("aten::addmm", 30_000, 40_000)
     planted.kernel("gemm", 150_000, 5_000, launched=143_000)
-    table = by_name(check(View(planted.read(tmp_path))))
+    table = by_name(check(TraceView(planted.read(tmp_path))))
     table = table.set_index(["category", "name"])["duration_ns"]
     assert table["host_operator", "aten::linear"] == 40_000
     assert table["host_operator", "aten::addmm"] == 40_000
@@ -94,7 +94,7 @@ def test_kernels_are_told_with_the_operator_that_launched_them(tmp_path: Path) -
     planted.step(1, 0, 300_000)
     planted.op("aten::addmm", 5_000, 40_000)
     planted.kernel("gemm", 20_000, 280_000, launched=13_000)
-    path = check(View(planted.read(tmp_path)))
+    path = check(TraceView(planted.read(tmp_path)))
     assert path.set_index("name").loc["gemm", "operator"] == "aten::addmm"
 
 
@@ -105,7 +105,7 @@ def test_the_path_goes_through_the_backward_thread(tmp_path: Path) -> None:
     planted.op("autograd::engine::evaluate_function: MmBackward0", 120_000, 300_000, tid=BACKWARD, **{"Fwd thread id": 1})
     planted.kernel("b", 160_000, 10_000, launched=150_000, tid=BACKWARD)
     planted.op("optimizer", 430_000, 100_000)
-    path = check(View(planted.read(tmp_path)))
+    path = check(TraceView(planted.read(tmp_path)))
     names = path[path["category"] == "host_operator"]["name"].tolist()
     assert names == ["forward", *["autograd::engine::evaluate_function: MmBackward0"] * 2, "optimizer"]
     assert times(path)["thread_handover"] == 20_000 + 10_000
@@ -117,7 +117,7 @@ def test_each_step_has_its_part_of_the_path_under_the_number_that_the_profiler_g
         planted.step(12 + step, step * 100_000, 100_000)
     planted.annotation(LOADER, 50_000, 200_000)
     planted.kernel("k", 290_000, 10_000, launched=283_000)
-    path = check(View(planted.read(tmp_path)))
+    path = check(TraceView(planted.read(tmp_path)))
     assert path.groupby("step")["duration_ns"].sum().to_dict() == {12: 100_000, 13: 100_000, 14: 100_000}
     shares = by_category(path, per_step=True)
     assert shares.groupby("step")["share_percent"].sum().tolist() == pytest.approx([100] * 3)
@@ -128,7 +128,7 @@ def test_a_trace_of_the_host_alone_has_its_threads_path(tmp_path: Path) -> None:
     planted = Planted()
     planted.step(1, 0, 100_000)
     planted.op("aten::mm", 20_000, 60_000)
-    assert times(check(View(planted.read(tmp_path)))) == {"host_operator": 60_000, "host_other": 40_000}
+    assert times(check(TraceView(planted.read(tmp_path)))) == {"host_operator": 60_000, "host_other": 40_000}
 
 
 @pytest.mark.parametrize(
@@ -142,6 +142,6 @@ def test_a_trace_of_the_host_alone_has_its_threads_path(tmp_path: Path) -> None:
     ],
 )
 def test_the_path_of_a_recorded_trace_is_where_the_reference_says_its_time_goes(name: str, category: str, least: float) -> None:
-    table = by_category(check(View(read(recorded(name)))))
+    table = by_category(check(TraceView(read(recorded(name)))))
     assert table["category"].iloc[0] == category
     assert table["share_percent"].iloc[0] > least

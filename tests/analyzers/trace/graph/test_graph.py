@@ -8,7 +8,7 @@ from graphs import check
 from planting import Planted
 from recorded import ALL, recorded
 from simulation import JOBS, Action, played
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.graph.critical_path import critical_path
 from tachoscope_analyzers.trace.graph.graph import dependency_graph
 from tachoscope_analyzers.trace.graph.nodes import Node
@@ -31,7 +31,7 @@ def test_of_a_job_that_follows_the_rules_nothing_is_left_unexplained(tmp_path: P
 
 @pytest.mark.parametrize("name", ALL)
 def test_the_measured_times_come_out_of_every_recorded_trace(name: str) -> None:
-    view = View(read(recorded(name)))
+    view = TraceView(read(recorded(name)))
     graph = dependency_graph(view)
     check(graph)
     assert graph.kind[0] == Node.ORIGIN
@@ -40,7 +40,7 @@ def test_the_measured_times_come_out_of_every_recorded_trace(name: str) -> None:
 
 
 def test_a_trace_without_events_has_a_graph_without_time(tmp_path: Path) -> None:
-    graph = dependency_graph(View(Planted().read(tmp_path)))
+    graph = dependency_graph(TraceView(Planted().read(tmp_path)))
     check(graph)
     assert graph.end_ns == graph.start_ns
 
@@ -70,7 +70,7 @@ def test_the_invariants_hold_whatever_the_clocks_say(
         planted.call(name, begin, duration, tid=thread)
     for begin, duration, correlation, stream, device in kernels:
         planted.device("kernel", "k", begin, duration, correlation=correlation, stream=stream, device=device)
-    view = View(planted.read(tmp_path))
+    view = TraceView(planted.read(tmp_path))
     graph = dependency_graph(view)
     check(graph)
     path = critical_path(view, graph)

@@ -2,7 +2,7 @@ from pathlib import Path
 
 from graphs import check, edges_between
 from planting import Planted
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.graph.edges import Edge
 from tachoscope_analyzers.trace.graph.graph import dependency_graph
 from tachoscope_analyzers.trace.graph.nodes import Node
@@ -14,7 +14,7 @@ def test_a_driver_call_within_a_runtime_call_is_part_of_it(tmp_path: Path) -> No
     planted.call("cudaLaunchKernelExC", 10_000, 9_000, correlation=5)
     planted.add("cuda_driver", "cuLaunchKernelEx", 12_000, 3_000, correlation=5)
     planted.device("kernel", "k", 30_000, 5_000, correlation=5)
-    view = View(planted.read(tmp_path))
+    view = TraceView(planted.read(tmp_path))
     graph = dependency_graph(view)
     assert edges_between(graph, view, "cudaLaunchKernelExC", "k") == [Edge.LAUNCH]
     assert (graph.kind == Node.CALL).sum() == 1
@@ -26,7 +26,7 @@ def test_events_beyond_the_window_are_cut_at_its_bounds(tmp_path: Path) -> None:
     planted.step(1, 100_000, 100_000)
     planted.step(2, 200_000, 100_000)
     planted.call("cudaDeviceSynchronize", 260_000, 400_000)
-    graph = dependency_graph(View(planted.read(tmp_path)))
+    graph = dependency_graph(TraceView(planted.read(tmp_path)))
     check(graph)
     assert graph.start_ns == 100_000
     device = graph.kind == Node.DEVICE
@@ -40,5 +40,5 @@ def test_calls_that_neither_launch_nor_wait_nor_allocate_are_no_nodes(tmp_path: 
     planted.step(1, 0, 100_000)
     planted.call("cudaEventQuery", 10_000, 1_000)
     planted.call("cudaMalloc", 20_000, 1_000)
-    graph = dependency_graph(View(planted.read(tmp_path)))
+    graph = dependency_graph(TraceView(planted.read(tmp_path)))
     assert graph.kind.tolist() == [Node.ORIGIN, Node.CALL, Node.MARK, Node.END]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from planting import Planted
 from simulation import JOBS, LOADER, Action, played, took_without
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.graph import removals
 from tachoscope_analyzers.trace.graph.removals import REMOVALS, Selection
 from tachoscope_analyzers.trace.graph.replay import Replay, without
@@ -53,7 +53,7 @@ def test_kernels_of_an_operator_are_found_at_any_depth(tmp_path: Path) -> None:
     planted.op("aten::addmm", 8_000, 20_000)
     planted.kernel("gemm", 20_000, 200_000, launched=10_000)
     planted.call("cudaDeviceSynchronize", 50_000, 175_000)
-    view = View(planted.read(tmp_path))
+    view = TraceView(planted.read(tmp_path))
     assert view.trace.names(removals.launched_in(view, "aten::linear")).tolist() == ["gemm"]
     assert without(view, Selection(removals.OPERATOR, "aten::linear")).step_ns == 500_000 - 170_000
     assert without(view, Selection(removals.OPERATOR, "aten::relu")).step_ns == 500_000
@@ -78,7 +78,7 @@ def test_a_pause_of_the_host_is_none_of_the_named_ones(tmp_path: Path) -> None:
     planted.step(1, 0, 9_000_000)
     planted.annotation(LOADER, 1_000_000, 3_000_000)
     planted.op("aten::mm", 6_000_000, 3_000_000)
-    view = View(planted.read(tmp_path))
+    view = TraceView(planted.read(tmp_path))
     assert without(view, Selection(removals.DATA_LOADING)).step_ns == 6_000_000
     assert without(view, Selection(removals.HOST_PAUSE)).step_ns == 6_000_000
     both = without(view, Selection(removals.DATA_LOADING), Selection(removals.HOST_PAUSE))
@@ -91,7 +91,7 @@ def test_on_cpu_to_stand_still_while_other_threads_exchange_is_no_pause(tmp_path
     planted.op("aten::mm", 0, 1_000_000)
     planted.add("user_annotation", "gloo:all_reduce", 2_000_000, 8_000_000, tid=7)
     planted.op("aten::mm", 19_000_000, 1_000_000)
-    assert without(View(planted.read(tmp_path)), Selection(removals.HOST_PAUSE)).step_ns == 10_000_000
+    assert without(TraceView(planted.read(tmp_path)), Selection(removals.HOST_PAUSE)).step_ns == 10_000_000
 
 
 def test_allocation_and_the_wait_in_freeing_can_be_taken_out(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_allocation_and_the_wait_in_freeing_can_be_taken_out(tmp_path: Path) -> 
     planted.call("cudaMalloc", 20_000, 30_000)
     planted.call("cudaFree", 50_000, 180_000)
     planted.kernel("next", 290_000, 10_000, launched=283_000)
-    assert without(View(planted.read(tmp_path)), Selection(removals.ALLOCATOR)).step_ns == 230_000
+    assert without(TraceView(planted.read(tmp_path)), Selection(removals.ALLOCATOR)).step_ns == 230_000
 
 
 def test_a_full_stream_is_no_synchronisation(tmp_path: Path) -> None:
@@ -110,5 +110,5 @@ def test_a_full_stream_is_no_synchronisation(tmp_path: Path) -> None:
     for number in range(400):
         planted.kernel("k", 10_000 + number * 50_000, 50_000, launched=number * 5_000, launch_duration=4_000)
     planted.kernel("blocked", 10_000 + 400 * 50_000, 50_000, launched=2_000_000, launch_duration=8_011_000)
-    view = View(planted.read(tmp_path))
+    view = TraceView(planted.read(tmp_path))
     assert without(view, Selection(removals.SYNCHRONISATION)).speedup == 1

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from planting import Planted
 from recorded import ALL, recorded
 from simulation import JOBS, Action, played
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.graph import removals
 from tachoscope_analyzers.trace.graph.removals import REMOVALS, Selection, times_of
 from tachoscope_analyzers.trace.graph.replay import Replay, without
@@ -42,7 +42,7 @@ def test_time_behind_which_something_else_hides_saves_nothing(tmp_path: Path) ->
 
 @pytest.mark.parametrize("name", ALL)
 def test_the_invariants_hold_on_every_recorded_trace(name: str) -> None:
-    view = View(read(recorded(name)))
+    view = TraceView(read(recorded(name)))
     one = Replay(view)
     graph = one.graph
     assert (one.ends(times_of(graph)) == graph.begin + graph.own - graph.start_ns).all()
@@ -54,15 +54,15 @@ def test_the_invariants_hold_on_every_recorded_trace(name: str) -> None:
 
 
 def test_a_job_bound_by_its_loader_gains_the_time_in_it() -> None:
-    result = without(View(read(recorded("kineto/resnet50_nw0_a.pt.trace"))), Selection(removals.DATA_LOADING))
+    result = without(TraceView(read(recorded("kineto/resnet50_nw0_a.pt.trace"))), Selection(removals.DATA_LOADING))
     assert result.measured_step_ns == pytest.approx(177.6e6, rel=0.001)
     assert 1.45 < result.speedup < 1.55
-    fast = without(View(read(recorded("kineto/resnet50_nw4_a.pt.trace"))), Selection(removals.DATA_LOADING))
+    fast = without(TraceView(read(recorded("kineto/resnet50_nw4_a.pt.trace"))), Selection(removals.DATA_LOADING))
     assert fast.speedup < 1.02
 
 
 def test_a_trace_whose_waits_nothing_explains_is_refused() -> None:
-    result = without(View(read(recorded("tracelens/sglang_qwen3_8b_decode"))), Selection(removals.COMPUTE))
+    result = without(TraceView(read(recorded("tracelens/sglang_qwen3_8b_decode"))), Selection(removals.COMPUTE))
     assert result.error_percent > 90
     assert "more than the 5 %" in result.refusal
     assert math.isnan(result.step_ns)
@@ -74,11 +74,11 @@ def test_device_work_that_nobody_is_seen_to_launch_is_refused_as_what_it_waited_
     planted.op("aten::mm", 0, 500_000)
     for number in range(4):
         planted.device("kernel", "k", number * 100_000, 50_000)
-    assert "known launch" in without(View(planted.read(tmp_path)), Selection(removals.COMPUTE)).refusal
+    assert "known launch" in without(TraceView(planted.read(tmp_path)), Selection(removals.COMPUTE)).refusal
 
 
 def test_a_trace_without_events_is_refused(tmp_path: Path) -> None:
-    assert without(View(Planted().read(tmp_path)), Selection(removals.COMPUTE)).refusal == "the trace has no step"
+    assert without(TraceView(Planted().read(tmp_path)), Selection(removals.COMPUTE)).refusal == "the trace has no step"
 
 
 def test_seconds_saved_are_per_step(tmp_path: Path) -> None:
@@ -87,5 +87,5 @@ def test_seconds_saved_are_per_step(tmp_path: Path) -> None:
         planted.step(step, step * 100_000, 100_000)
         planted.annotation("enumerate(DataLoader)#Iter.__next__", step * 100_000, 40_000)
     planted.kernel("k", 390_000, 5_000, launched=380_000)
-    result = without(View(planted.read(tmp_path)), Selection(removals.DATA_LOADING))
+    result = without(TraceView(planted.read(tmp_path)), Selection(removals.DATA_LOADING))
     assert result.measured_step_ns == 100_000

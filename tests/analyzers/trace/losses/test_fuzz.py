@@ -23,17 +23,17 @@ from tachoscope_analyzers.trace.analyses.all_tables import tables
 from tachoscope_analyzers.trace.analyses.collectives import collectives
 from tachoscope_analyzers.trace.analyses.operator_profile import profile
 from tachoscope_analyzers.trace.events.launch_links import device_work
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.losses.judged_rank import judge_rank
 from tachoscope_analyzers.trace.reading.read import read
 from tachoscope_core.errors import TachoscopeError
 
 
-def list_tables(view: View) -> list[Any]:
+def list_tables(view: TraceView) -> list[Any]:
     return list(tables(view))
 
 
-ANALYSES: tuple[Callable[[View], Any], ...] = (
+ANALYSES: tuple[Callable[[TraceView], Any], ...] = (
     lambda view: device_work(view.trace),
     lambda view: view.work,
     lambda view: view.operator_of,
@@ -73,7 +73,7 @@ def test_a_broken_file_gives_a_trace_or_one_clear_error(
         path = folder / f"{number % 50}.json"
         path.write_bytes(data)
         with _judged(data, f"part {part}, number {number}"):
-            view = View(read(path))
+            view = TraceView(read(path))
             for analysis in ANALYSES if number % _ALL_EVERY == 0 or count <= _FILES else ANALYSES[:_QUICK]:
                 analysis(view)
             read_all += 1

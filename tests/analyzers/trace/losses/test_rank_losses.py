@@ -7,7 +7,7 @@ import pytest
 
 from planting import Planted
 from tachoscope_analyzers.trace.device_time.device_use import use_note
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.losses.by_rank import Loss, rank_losses
 
 MS = 1_000_000
@@ -29,7 +29,7 @@ def planted(fault: Fault, *, kernel: str = GEMM, blocks: float = 4.0) -> Planted
 
 
 def losses(tmp_path: Path, job: Planted) -> dict[str, Loss]:
-    return {loss.slug: loss for loss in rank_losses(View(job.read(tmp_path))).losses}
+    return {loss.slug: loss for loss in rank_losses(TraceView(job.read(tmp_path))).losses}
 
 
 def no_fault(job: Planted, begin: int) -> None:
@@ -145,7 +145,7 @@ def test_a_trace_without_a_device_says_which_classes_it_cannot_show(tmp_path: Pa
         job.step(number, number * STEP + MS, STEP)
         job.op("aten::mm", number * STEP + MS, STEP // 2)
 
-    assert {"launch_bound", "h2d_copy", "underfilled"} <= set(rank_losses(View(job.read(tmp_path))).not_measured)
+    assert {"launch_bound", "h2d_copy", "underfilled"} <= set(rank_losses(TraceView(job.read(tmp_path))).not_measured)
 
 
 def on_the_host(pause: Callable[[Planted, int], None], *, stack: bool = False) -> Planted:
@@ -207,7 +207,7 @@ def test_a_trace_of_something_else_has_one_loss_and_no_pause(tmp_path: Path) -> 
     for number in range(50):
         job.add("toplevel", "RunTask", 1_000 * MS + number * 2 * MS, 100_000)
 
-    found = rank_losses(View(job.read(tmp_path)))
+    found = rank_losses(TraceView(job.read(tmp_path)))
 
     assert [loss.slug for loss in found.losses] == ["unknown"]
     assert found.losses[0].seconds.sum() == pytest.approx(found.steps["duration_ns"].sum() / 1e9)
@@ -249,7 +249,7 @@ def test_a_loaders_look_alike_falls_behind_by_what_is_not_computing(tmp_path: Pa
 
 
 def test_how_busy_the_device_was_is_told_to_the_hundredth(tmp_path: Path) -> None:
-    use = rank_losses(View(planted(saving).read(tmp_path))).use
+    use = rank_losses(TraceView(planted(saving).read(tmp_path))).use
 
     assert use is not None
     assert use.idle == pytest.approx(7 * 5 / 155)  # from the first kernel to the last
@@ -258,7 +258,7 @@ def test_how_busy_the_device_was_is_told_to_the_hundredth(tmp_path: Path) -> Non
 
 
 def test_an_empty_trace_has_neither_steps_nor_losses(tmp_path: Path) -> None:
-    found = rank_losses(View(Planted().read(tmp_path)))
+    found = rank_losses(TraceView(Planted().read(tmp_path)))
 
     assert not len(found.steps)
     assert not found.losses

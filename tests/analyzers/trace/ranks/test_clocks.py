@@ -4,15 +4,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tachoscope_analyzers.trace.ranks.clock_alignment import UNKNOWN_ERROR, clocks, completed, group_offsets
-from tachoscope_analyzers.trace.ranks.collective_matching import ABSENT, Matched
+from tachoscope_analyzers.trace.ranks.collective_matching import ABSENT, MatchedCollectives
 
 EPOCH = 1_700_000_000_000_000_000
 
 
-def matched(ends: np.ndarray, ranks: list[int], kind: str = "all_reduce") -> Matched:
+def matched(ends: np.ndarray, ranks: list[int], kind: str = "all_reduce") -> MatchedCollectives:
     duration = np.where(ends == ABSENT, ABSENT, 1_000)
     count = ends.shape[1]
-    return Matched(
+    return MatchedCollectives(
         group="0",
         description="",
         size=len(ranks),

@@ -6,9 +6,9 @@ from planting import Planted
 from planting_ranks import Group, PlantedJob
 from tachoscope_analyzers.trace.ranks.executor import InProcess
 from tachoscope_analyzers.trace.ranks.job import read_job
-from tachoscope_analyzers.trace.ranks.rank_summary import Wanted
+from tachoscope_analyzers.trace.ranks.rank_summary import SummaryOptions
 
-SUMMARY_ONLY = Wanted(judged=False)
+SUMMARY_ONLY = SummaryOptions(judged=False)
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "job"
 
 
-def problems(folder: Path, wanted: Wanted = SUMMARY_ONLY) -> dict[str, str]:
+def problems(folder: Path, wanted: SummaryOptions = SUMMARY_ONLY) -> dict[str, str]:
     table = read_job([folder], executor=InProcess(), wanted=wanted).quality
     return dict(zip(table["problem"], table["detail"], strict=True))
 
@@ -64,7 +64,7 @@ def test_the_same_file_twice_is_noticed_where_no_rank_tells_it(folder: Path) -> 
 
 def test_collectives_that_were_left_out_are_counted(folder: Path) -> None:
     PlantedJob(2, [Group("0", range(2))], steps=300).write(folder)
-    assert "the first 256 of 300" in problems(folder, Wanted(collectives=1, judged=False))["collectives_left_out"]
+    assert "the first 256 of 300" in problems(folder, SummaryOptions(collectives=1, judged=False))["collectives_left_out"]
 
 
 def test_ranks_that_do_something_else_are_named(folder: Path) -> None:

@@ -4,7 +4,7 @@ from test_clocks import EPOCH
 
 from tachoscope_analyzers.trace.events.intervals import Intervals
 from tachoscope_analyzers.trace.ranks.clock_alignment import UNKNOWN_ERROR, Offsets
-from tachoscope_analyzers.trace.ranks.collective_matching import ABSENT, Matched
+from tachoscope_analyzers.trace.ranks.collective_matching import ABSENT, MatchedCollectives
 from tachoscope_analyzers.trace.ranks.lateness import Lateness, collective_table, lateness, wait_table
 
 ALWAYS = {rank: Intervals(np.array([0]), np.array([1 << 62])) for rank in range(4)}
@@ -25,7 +25,7 @@ def late(
     begin = np.where(here, start + EPOCH, ABSENT)
     duration = np.where(here, np.array(end) - start, ABSENT)
     ranks, count = start.shape
-    group = Matched(
+    group = MatchedCollectives(
         group="0",
         description="dp",
         size=size or ranks,
@@ -63,7 +63,7 @@ def test_a_rank_waits_no_longer_than_its_collective_took() -> None:
     found = late([[100], [100]], [200], kind="broadcast")
     start = found.group.start.copy()
     start[1] += 5_000
-    group = Matched(**{**found.group.__dict__, "start": start})
+    group = MatchedCollectives(**{**found.group.__dict__, "start": start})
     again = lateness(group, Offsets(np.zeros(2, dtype=np.int64), np.ones(2, dtype=np.int64), np.ones(2, dtype=np.int64)), ALWAYS)
     assert again.wait.tolist() == [[100], [0]]
     assert again.delay.tolist() == [100]

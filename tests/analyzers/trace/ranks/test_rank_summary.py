@@ -6,16 +6,16 @@ import pytest
 from planting import Planted
 from planting_ranks import Group, PlantedJob
 from recorded import recorded
-from tachoscope_analyzers.trace.ranks.rank_summary import Wanted, summarise
+from tachoscope_analyzers.trace.ranks.rank_summary import SummaryOptions, summarise
 
-SMALL = Wanted(judged=False)
+SMALL = SummaryOptions(judged=False)
 
 
 def test_a_summary_is_small_whatever_the_size_of_the_trace(tmp_path: Path) -> None:
     sizes = []
     for steps in (50, 500):
         trace = PlantedJob(1, [Group("0", [0])], steps=steps).traces()[0]
-        found = summarise(trace.write(tmp_path / f"{steps}.json"), Wanted(collectives=40, judged=False))
+        found = summarise(trace.write(tmp_path / f"{steps}.json"), SummaryOptions(collectives=40, judged=False))
         assert len(found.arrivals) == 40 and found.collectives == steps
         sizes.append(len(pickle.dumps(found)) - 24 * steps)  # steps are kept, up to a cap
     assert sizes[1] <= sizes[0] + 500
@@ -23,7 +23,7 @@ def test_a_summary_is_small_whatever_the_size_of_the_trace(tmp_path: Path) -> No
 
 def test_the_first_collectives_are_kept_so_that_ranks_keep_the_same(tmp_path: Path) -> None:
     trace = PlantedJob(1, [Group("0", [0])], steps=9).traces()[0]
-    found = summarise(trace.write(tmp_path / "t.json"), Wanted(collectives=4, judged=False))
+    found = summarise(trace.write(tmp_path / "t.json"), SummaryOptions(collectives=4, judged=False))
     assert found.arrivals["step"].tolist() == [0, 1, 2, 3]
 
 

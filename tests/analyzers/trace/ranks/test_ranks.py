@@ -216,9 +216,9 @@ def test_the_more_ranks_the_fewer_collectives_each_keeps_so_that_their_sum_is_bo
 
 
 def type_of_wanted(folder: Path, collectives: int):
-    from tachoscope_analyzers.trace.ranks.rank_summary import Wanted
+    from tachoscope_analyzers.trace.ranks.rank_summary import SummaryOptions
 
-    return Wanted(collectives=collectives, judged=False)
+    return SummaryOptions(collectives=collectives, judged=False)
 
 
 class Dropping(Executor):

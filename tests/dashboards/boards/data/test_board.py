@@ -11,14 +11,14 @@ from hypothesis import strategies as some
 from board_making import ABOUT, board, made
 from tachoscope_dashboards.parts.board import Board
 from tachoscope_dashboards.parts.grafana_json import to_json
-from tachoscope_dashboards.parts.panels import Placed, Query, row, stat
+from tachoscope_dashboards.parts.panels import PlacedPanel, Query, row, stat
 
 WIDTHS = some.lists(some.one_of(some.none(), some.tuples(some.integers(1, 24), some.integers(1, 12))), max_size=30)
 
 
 def placed(sizes: list[tuple[int, int] | None]) -> list[dict[str, int]]:
     """Return where panels of these sizes stand, without the head; None is a heading."""
-    panels: list[Placed] = [
+    panels: list[PlacedPanel] = [
         row("r") if size is None else stat("s", ABOUT, Query("up"), unit="s", width=size[0], height=size[1]) for size in sizes
     ]
     return [one["gridPos"] for one in to_json(Board("x", "X", "Is it?", "", (), panels))["panels"]][1:]

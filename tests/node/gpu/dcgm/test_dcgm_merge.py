@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tachoscope_core.metrics.gpu import GPU_ACTIVE, GPU_ENERGY, GPU_MEMORY_BYTES, GPU_POWER
 from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.gpu.dcgm.merge import Series, merged
-from tachoscope_node.gpu.reading import Gpu, Process, Reading
+from tachoscope_node.gpu.reading import Gpu, GpuProcess, Reading
 
 Values = Mapping[Metric, Mapping[tuple[str, ...], float]]
 
@@ -86,7 +86,7 @@ def test_a_counter_that_nvml_leaves_out_for_once_is_not_the_exporters_older_one(
 
 
 def test_processes_and_what_else_only_nvml_has_stay() -> None:
-    nvml = Reading(Gpu(0, "GPU-0"), processes=(Process(7, 1),), seconds=0.5)
+    nvml = Reading(Gpu(0, "GPU-0"), processes=(GpuProcess(7, 1),), seconds=0.5)
 
     (both,) = merged([nvml], [reading("dcgm", {GPU_POWER: {("usage",): 1.0}})])
 

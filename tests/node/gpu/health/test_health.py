@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from gpu_readings import FINE, Value, lost, reading, uuid
 from tachoscope_core.metrics import gpu as names
 from tachoscope_core.metrics.gpu import ACTIONS, GPU_HEALTH_STATES
-from tachoscope_node.gpu.health.history import Past, observe
-from tachoscope_node.gpu.health.rules import GRAVITY, HealthVerdict, holds, verdict, thresholds
+from tachoscope_node.gpu.health.history import GpuHistory, observe
+from tachoscope_node.gpu.health.rules import GRAVITY, HealthVerdict, holds, judge_gpu, thresholds
 from tachoscope_node.gpu.reading import FAULTS, Reading
 from tachoscope_node.gpu.xid.counter import XidError, about
 
@@ -25,10 +25,10 @@ Plant = Callable[[float], Sequence[Reading]]
 
 def look(readings: Sequence[Reading], xids: Sequence[XidError] = (), seconds: float = 1.0) -> HealthVerdict:
     """Judge the last of some readings, one a second."""
-    past = Past()
+    past = GpuHistory()
     for number, each in enumerate(readings):
         past = observe(past, each, 100.0 + number * seconds, holds(each, MOST_NVLINKS), thresholds().window_seconds)
-    return verdict(readings[-1], past, xids, NOW, most_nvlinks=MOST_NVLINKS)
+    return judge_gpu(readings[-1], past, xids, NOW, most_nvlinks=MOST_NVLINKS)
 
 
 def lasting(*values: Value) -> list[Reading]:

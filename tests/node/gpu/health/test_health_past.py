@@ -6,14 +6,14 @@ from hypothesis import strategies as st
 
 from gpu_readings import reading
 from tachoscope_core.metrics import gpu as names
-from tachoscope_node.gpu.health.history import Past, observe
+from tachoscope_node.gpu.health.history import GpuHistory, observe
 from tachoscope_node.gpu.reading import Reading
 
 WINDOW = 60.0
 
 
-def watch(readings: list[Reading], seconds: float = 1.0) -> Past:
-    past = Past()
+def watch(readings: list[Reading], seconds: float = 1.0) -> GpuHistory:
+    past = GpuHistory()
     for number, each in enumerate(readings):
         past = observe(past, each, 100.0 + number * seconds, frozenset(), WINDOW)
     return past

@@ -10,7 +10,7 @@ import pytest
 
 from fake_nvml import PROFILES, Driver
 from tachoscope_node.gpu.nvml.query_plan import KEEP_SECONDS, UNSURE_SECONDS, Plan, learn
-from tachoscope_node.gpu.nvml.sources import Source
+from tachoscope_node.gpu.nvml.sources import ValueSource
 
 
 def learnt(folder: Path, profile: str, change: Callable[[Driver], None] = lambda _: None) -> Plan:
@@ -21,7 +21,7 @@ def learnt(folder: Path, profile: str, change: Callable[[Driver], None] = lambda
         return learn(pynvml, pynvml.nvmlDeviceGetHandleByIndex(0), 100.0)
 
 
-def sources(plan: Plan) -> list[Source]:
+def sources(plan: Plan) -> list[ValueSource]:
     batches = (plan.fast, plan.slow)
     return [source for batch in batches for source in (*batch.fields, *(one for *_, found in batch.calls for one in found))]
 

@@ -11,12 +11,12 @@ from nvml_script import Clock, collector
 
 from fake_nvml import Driver
 from tachoscope_node.gpu.nvml.processes import can_be_true
-from tachoscope_node.gpu.reading import Process
+from tachoscope_node.gpu.reading import GpuProcess
 
 THREE = {4001: 1 << 30, 4002: 2 << 30, 4003: 3 << 30}
 
 
-def processes(driver: Driver) -> tuple[Process, ...] | None:
+def processes(driver: Driver) -> tuple[GpuProcess, ...] | None:
     driver.set({f"gpu.0.process.{pid}": used for pid, used in THREE.items()})
     with collector(driver, Clock()) as gpus:
         gpus.collect()
@@ -35,7 +35,7 @@ def test_where_driver_and_binding_do_not_agree_on_the_length_of_an_entry_the_old
     monkeypatch.setattr(pynvml, "c_nvmlProcessInfo_v3_t", Longer)
     driver = Driver(tmp_path)
 
-    assert processes(driver) == tuple(Process(pid, used) for pid, used in THREE.items())
+    assert processes(driver) == tuple(GpuProcess(pid, used) for pid, used in THREE.items())
     assert driver.calls()["nvmlDeviceGetComputeRunningProcesses_v2"]
 
 
@@ -57,4 +57,4 @@ def test_where_the_driver_lists_none_there_are_none_and_where_it_does_not_list_t
 
 @pytest.mark.parametrize(("pid", "possible"), [(1, True), (4_194_304, True), (0, False), (4_194_305, False), (0xFFFFFFFF, False)])
 def test_only_a_pid_that_the_kernel_gives_can_be_true(pid: int, possible: bool) -> None:
-    assert can_be_true([Process(23), Process(pid)]) == possible
+    assert can_be_true([GpuProcess(23), GpuProcess(pid)]) == possible

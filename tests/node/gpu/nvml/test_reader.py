@@ -11,7 +11,7 @@ from nvml_script import GPM, PROCESSES, Clock, collector, expected, flat, script
 from fake_nvml import PROFILES, Driver
 from tachoscope_core.metrics import gpu as names
 from tachoscope_node.gpu.nvml.sources import SOURCES
-from tachoscope_node.gpu.reading import Process
+from tachoscope_node.gpu.reading import GpuProcess
 
 GPUS = {"h100x8": 8, "a100x4": 4, "h100_mig": 2, "laptop": 1, "old_driver": 2}
 
@@ -65,7 +65,7 @@ def test_a_reading_says_which_gpu_it_is_and_which_processes_compute_there(tmp_pa
     assert (reading.gpu.model, reading.gpu.driver_version) == ("NVIDIA H100 80GB HBM3", "550.90.07")
     assert reading.gpu.pci_bus_id == driver.value(3, "pci_bus_id")
     assert reading.processes is not None
-    assert set(reading.processes) == {Process(77, None), *(Process(pid + 3, used) for pid, used in PROCESSES.items())}
+    assert set(reading.processes) == {GpuProcess(77, None), *(GpuProcess(pid + 3, used) for pid, used in PROCESSES.items())}
     assert reading.seconds > 0
 
 
@@ -227,7 +227,7 @@ def test_each_mig_instance_is_read_by_itself_and_the_whole_gpu_tells_no_utilisat
     for place, part in enumerate(parts):
         assert part.gpu.parent_uuid == whole.gpu.uuid
         assert part.gpu.uuid == driver.value(0, f"mig.{part.gpu.mig}.uuid")
-        assert part.processes == (Process(5000 + place, 1 << 30),)
+        assert part.processes == (GpuProcess(5000 + place, 1 << 30),)
         assert part.value(names.GPU_MEMORY_BYTES, "used") == 1000 + place
         told = {labels[0]: value for labels, value in part.values[names.GPU_ACTIVE.name].items()}
         assert told == {labels[0]: (value / 2 + place) / 100 for number, (value, _, labels, _) in GPM.items() if number < 20}

@@ -12,7 +12,7 @@ from nvml_script import Clock
 
 from fake_nvml import Driver
 from tachoscope_node.gpu.nvml import driver as nvml
-from tachoscope_node.gpu.nvml.device_slot import Slot
+from tachoscope_node.gpu.nvml.device_slot import DeviceSlot
 from tachoscope_node.gpu.reading import Gpu
 
 
@@ -23,13 +23,13 @@ def fake(tmp_path: Path) -> Iterator[Driver]:
         yield made
 
 
-def run(slot: Slot) -> None:
+def run(slot: DeviceSlot) -> None:
     slot.task.begin()
     slot.task()
 
 
-def slot(clock: Clock, named: int = 0) -> Slot:
-    return Slot(2, nvml.start(pynvml), None, lambda gpu: replace(gpu, index=gpu.index + named), clock)
+def slot(clock: Clock, named: int = 0) -> DeviceSlot:
+    return DeviceSlot(2, nvml.start(pynvml), None, lambda gpu: replace(gpu, index=gpu.index + named), clock)
 
 
 def test_the_gpu_is_shown_under_the_index_that_it_is_known_by(fake: Driver) -> None:

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu.fake_kubelet import kubelet, published_messages
-from tachoscope_node.gpu.workloads.pod_resources import MAX_GRANTS, DeviceAllocation, NoAnswerError, Owner, ask, decode
+from tachoscope_node.gpu.workloads.pod_resources import MAX_GRANTS, ContainerOwner, DeviceAllocation, NoAnswerError, ask, decode
 from tachoscope_node.gpu.workloads.protobuf_fields import WireError
 
 GPU = "GPU-00000000-1111-2222-3333-{:012d}"
-MAIN = Owner("ml", "train-0", "main")
+MAIN = ContainerOwner("ml", "train-0", "main")
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def test_the_gpus_of_all_containers_are_told(tmp_path: Path) -> None:
         assert ask(str(fake.socket), deadline_seconds=60.0) == (
             DeviceAllocation(MAIN, (GPU.format(0),)),
             DeviceAllocation(MAIN, (GPU.format(1),)),
-            DeviceAllocation(Owner("prod", "serve-0", "engine"), (GPU.format(2),)),
+            DeviceAllocation(ContainerOwner("prod", "serve-0", "engine"), (GPU.format(2),)),
         )
 
 
@@ -104,7 +104,7 @@ def test_whatever_else_a_pod_has_exactly_its_gpus_are_told(
             message = told.containers.add(name=container["name"], cpu_ids=numbers)
             message.devices.add(resource_name="rdma/nvidia", device_ids=[container["other"], "GPU-0"])
             message.devices.add(resource_name="nvidia.com/gpu", device_ids=ids).topology.nodes.add(ID=1)
-            owner = Owner(pod["namespace"], pod["name"], container["name"])
+            owner = ContainerOwner(pod["namespace"], pod["name"], container["name"])
             planted.update((DeviceAllocation(owner, (name,)), None) for name in ids)
 
     assert decode(answer.SerializeToString()) == tuple(planted)

@@ -19,11 +19,11 @@ from tachoscope_core.metrics.training import JOB_SM_ACTIVE
 from tachoscope_core.records import records
 from tachoscope_node.collectors.collector import NoDataError, PartialError
 from tachoscope_node.config.settings import Limits
-from tachoscope_node.gpu.reading import Gpu, Process, Reading
+from tachoscope_node.gpu.reading import Gpu, GpuProcess, Reading
 from tachoscope_node.gpu.workloads import pod_resources
 from tachoscope_node.gpu.workloads.collector import KEEP_SECONDS, STEPPED_SECONDS, PodsCollector, placed
 from tachoscope_node.gpu.workloads.join import Rank
-from tachoscope_node.jobs.registry import Live
+from tachoscope_node.jobs.registry import JobRegistry
 from tachoscope_node.spool.owners import pod_of_directory
 from tachoscope_service.metrics.family import Family, Histogram
 
@@ -56,10 +56,10 @@ class Node:
             clock=lambda: self.now,
         )
 
-    def process(self, pid: int, uid: str, inner: int) -> Process:
+    def process(self, pid: int, uid: str, inner: int) -> GpuProcess:
         group = f"0::/kubepods.slice/kubepods-pod{uid.replace('-', '_')}.slice/cri-containerd-0123.scope\n"
         plant(self.proc, {f"{pid}/cgroup": group, f"{pid}/status": f"Name:\tpython\nNSpid:\t{pid}\t{inner}\n"})
-        return Process(pid, pid << 20)
+        return GpuProcess(pid, pid << 20)
 
     def collect(self) -> list[Family]:
         """Return what is told; where the kubelet does not answer the collector has failed and tells the rest."""
@@ -240,7 +240,7 @@ def test_the_spools_directory_tells_the_pod_if_it_is_one_of_a_pod(directory: str
 
 
 def test_what_a_ranks_record_says_is_kept_until_the_rank_ends() -> None:
-    live = Live(Limits())
+    live = JobRegistry(Limits())
 
     def tell(rank: int, kind: type[records.Record], **fields: Any) -> None:
         who = envelope(rank, writer=f"{rank}0000000-0000-4000-8000-000000000000")
@@ -267,7 +267,7 @@ def test_what_a_record_says_of_its_pod_counts_only_where_the_path_is_silent() ->
 
 
 def test_a_rank_does_steps_from_its_first_one_until_a_minute_after_its_last() -> None:
-    live = Live(Limits())
+    live = JobRegistry(Limits())
 
     def tell(kind: type[records.Record], at: float, **fields: Any) -> None:
         who = envelope(0, monotonic_ns=round(at * 1e9))

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from trees import points
 
 from tachoscope_core.metrics.gpu import GPU_WORKLOAD, GPU_WORKLOAD_MEMORY
-from tachoscope_node.gpu.reading import Gpu, Process, Reading
-from tachoscope_node.gpu.workloads.cgroup_pods import Place
+from tachoscope_node.gpu.reading import Gpu, GpuProcess, Reading
+from tachoscope_node.gpu.workloads.cgroup_pods import CgroupPlacement
 from tachoscope_node.gpu.workloads.join import MAX_WORKLOADS, Rank, WorkloadSnapshot, families
-from tachoscope_node.gpu.workloads.pod_resources import Owner
+from tachoscope_node.gpu.workloads.pod_resources import ContainerOwner
 from tachoscope_service.metrics.family import Labels
 
 GIB = 1 << 30
 UID_A, UID_B, UID_C = (f"{digit}{digit}{digit}{digit}{digit}{digit}{digit}{digit}-1111-2222-3333-444444444444" for digit in "abc")
-A, B = Owner("ml", "train-0", "main"), Owner("ml", "train-1", "main")
+A, B = ContainerOwner("ml", "train-0", "main"), ContainerOwner("ml", "train-1", "main")
 
 
 def gpu(index: int) -> Gpu:
@@ -32,14 +32,14 @@ def slice_of(parent: Gpu, instance: int) -> Gpu:
 
 def reading(of: Gpu, **processes: float | None) -> Reading:
     """Processes by `p<pid>`, in GiB."""
-    listed = (Process(int(pid[1:]), None if gib is None else int(gib * GIB)) for pid, gib in processes.items())
+    listed = (GpuProcess(int(pid[1:]), None if gib is None else int(gib * GIB)) for pid, gib in processes.items())
     return Reading(of, processes=tuple(listed))
 
 
 def joined(
     readings: Sequence[Reading],
-    owners: Mapping[Gpu, Sequence[Owner]] | None = None,
-    places: Mapping[int, Place] | None = None,
+    owners: Mapping[Gpu, Sequence[ContainerOwner]] | None = None,
+    places: Mapping[int, CgroupPlacement] | None = None,
     ranks: Sequence[Rank] = (),
 ) -> dict[Labels, float | None]:
     """Return the GiB of each workload by (gpu, mig, namespace, pod, container, job, rank); None where no memory is shown."""
@@ -59,14 +59,14 @@ def test_a_gpu_of_one_pod_with_its_rank_is_one_workload_with_all_its_names() -> 
     found = joined(
         [reading(gpu(0), p4711=30), reading(gpu(1), p4712=40)],
         {gpu(0): [A], gpu(1): [A]},
-        {4711: Place(UID_A, 7), 4712: Place(UID_A, 8)},
+        {4711: CgroupPlacement(UID_A, 7), 4712: CgroupPlacement(UID_A, 8)},
         [rank(0, pid=7, pod_uid=UID_A), rank(1, pid=8, pod_uid=UID_A, gpu_uuid=gpu(1).uuid)],
     )
     assert found == {("0", "", "ml", "train-0", "main", "llm", "0"): 30.0, ("1", "", "ml", "train-0", "main", "llm", "1"): 40.0}
 
 
 def test_a_pod_without_ranks_is_a_workload_and_so_is_one_that_computes_nothing() -> None:
-    found = joined([reading(gpu(0), p4711=3), reading(gpu(1))], {gpu(0): [A], gpu(1): [B]}, {4711: Place(UID_A, 7)})
+    found = joined([reading(gpu(0), p4711=3), reading(gpu(1))], {gpu(0): [A], gpu(1): [B]}, {4711: CgroupPlacement(UID_A, 7)})
 
     assert found == {("0", "", "ml", "train-0", "main", "", ""): 3.0, ("1", "", "ml", "train-1", "main", "", ""): None}
 
@@ -80,7 +80,11 @@ def test_a_lost_gpu_still_tells_whose_it_was() -> None:
 
 
 def test_without_kubernetes_the_rank_and_its_process_are_joined() -> None:
-    found = joined([reading(gpu(0), p100=5, p200=1)], places={100: Place("", 100), 200: Place("", 200)}, ranks=[rank(0, pid=100)])
+    found = joined(
+        [reading(gpu(0), p100=5, p200=1)],
+        places={100: CgroupPlacement("", 100), 200: CgroupPlacement("", 200)},
+        ranks=[rank(0, pid=100)],
+    )
     assert found == {("0", "", "", "", "", "llm", "0"): 5.0, ("0", "", "", "", "", "", ""): 1.0}
 
 
@@ -96,7 +100,7 @@ def test_pods_that_share_a_gpu_each_have_their_own_memory_and_no_value_comes_twi
     found = joined(
         [reading(gpu(0), p1=10, p2=20, p3=30)],
         {gpu(0): [A, B]},
-        {1: Place(UID_A, 1), 2: Place(UID_B, 1), 3: Place(UID_B, 9)},
+        {1: CgroupPlacement(UID_A, 1), 2: CgroupPlacement(UID_B, 1), 3: CgroupPlacement(UID_B, 9)},
         [rank(0, pid=1, pod_uid=UID_A, pod=("ml", "train-0")), rank(1, pid=1, pod_uid=UID_B, pod=("ml", "train-1"))],
     )
     assert found == {
@@ -107,7 +111,7 @@ def test_pods_that_share_a_gpu_each_have_their_own_memory_and_no_value_comes_twi
 
 
 def test_which_of_two_sharing_pods_a_process_is_in_is_not_guessed() -> None:
-    found = joined([reading(gpu(0), p1=10, p2=20)], {gpu(0): [A, B]}, {1: Place(UID_A, 1), 2: Place(UID_B, 1)})
+    found = joined([reading(gpu(0), p1=10, p2=20)], {gpu(0): [A, B]}, {1: CgroupPlacement(UID_A, 1), 2: CgroupPlacement(UID_B, 1)})
 
     assert found == {
         ("0", "", "ml", "train-0", "main", "", ""): None,
@@ -120,7 +124,7 @@ def test_a_gpu_that_a_pod_has_alone_names_it_on_those_that_it_shares() -> None:
     found = joined(
         [reading(gpu(0), p1=10), reading(gpu(1), p2=20, p3=30)],
         {gpu(0): [A], gpu(1): [A, B]},
-        {1: Place(UID_A, 1), 2: Place(UID_A, 2), 3: Place(UID_B, 1)},
+        {1: CgroupPlacement(UID_A, 1), 2: CgroupPlacement(UID_A, 2), 3: CgroupPlacement(UID_B, 1)},
     )
     assert found["1", "", "ml", "train-0", "main", "", ""] == 20.0
     assert found["1", "", "", "", "", "", ""] == 30.0
@@ -130,7 +134,7 @@ def test_a_process_of_another_pod_on_a_pods_own_gpu_is_not_taken_for_the_pods() 
     found = joined(
         [reading(gpu(0), p1=10, p2=1)],
         {gpu(0): [A]},
-        {1: Place(UID_A, 1), 2: Place(UID_B, 1)},
+        {1: CgroupPlacement(UID_A, 1), 2: CgroupPlacement(UID_B, 1)},
         [rank(0, pid=1, pod_uid=UID_A, pod=("ml", "train-0"))],
     )
     assert found == {("0", "", "ml", "train-0", "main", "llm", "0"): 10.0, ("0", "", "", "", "", "", ""): 1.0}
@@ -138,12 +142,12 @@ def test_a_process_of_another_pod_on_a_pods_own_gpu_is_not_taken_for_the_pods() 
 
 def test_one_pod_is_never_two_uids_and_one_uid_never_two_pods() -> None:
     alone = [reading(gpu(0), p1=1), reading(gpu(1), p2=2)]
-    two_uids = joined(alone, {gpu(0): [A], gpu(1): [A]}, {1: Place(UID_A, 1), 2: Place(UID_B, 1)})
-    two_pods = joined(alone, {gpu(0): [A], gpu(1): [B]}, {1: Place(UID_A, 1), 2: Place(UID_A, 2)})
+    two_uids = joined(alone, {gpu(0): [A], gpu(1): [A]}, {1: CgroupPlacement(UID_A, 1), 2: CgroupPlacement(UID_B, 1)})
+    two_pods = joined(alone, {gpu(0): [A], gpu(1): [B]}, {1: CgroupPlacement(UID_A, 1), 2: CgroupPlacement(UID_A, 2)})
     contradicted = joined(
         [reading(gpu(0), p1=1)],
         {gpu(0): [A]},
-        {1: Place(UID_A, 1)},
+        {1: CgroupPlacement(UID_A, 1)},
         [rank(0, pod_uid=UID_A, pod=("ml", "x")), rank(1, pod_uid=UID_A, pod=("ml", "y"))],
     )
     for found in (two_uids, two_pods, contradicted):
@@ -151,9 +155,9 @@ def test_one_pod_is_never_two_uids_and_one_uid_never_two_pods() -> None:
 
 
 def test_a_namespace_alone_is_shown_until_the_pods_name_is_known_and_another_namespaces_pod_is_not_it() -> None:
-    def found(namespace: str, owners: Mapping[Gpu, Sequence[Owner]]) -> dict[Labels, float | None]:
+    def found(namespace: str, owners: Mapping[Gpu, Sequence[ContainerOwner]]) -> dict[Labels, float | None]:
         ranks = [rank(0, pid=1, pod_uid=UID_A, pod=(namespace, ""), gpu_uuid=gpu(0).uuid)]
-        return joined([reading(gpu(0), p1=1)], owners, {1: Place(UID_A, 1)}, ranks)
+        return joined([reading(gpu(0), p1=1)], owners, {1: CgroupPlacement(UID_A, 1)}, ranks)
 
     assert found("ml", {}) == {("0", "", "ml", "", "", "llm", "0"): 1.0}
     assert found("ml", {gpu(0): [A]}) == {("0", "", "ml", "train-0", "main", "llm", "0"): 1.0}
@@ -165,10 +169,10 @@ def test_a_namespace_alone_is_shown_until_the_pods_name_is_known_and_another_nam
 
 def test_processes_of_one_id_in_two_pods_are_told_apart_and_in_two_containers_only_by_the_uuid() -> None:
     on_two = [reading(gpu(0), p1=1), reading(gpu(1), p2=2)]
-    both = {1: Place(UID_A, 1), 2: Place(UID_A, 1)}
+    both = {1: CgroupPlacement(UID_A, 1), 2: CgroupPlacement(UID_A, 1)}
     pods = joined(
         on_two,
-        places={1: Place(UID_A, 1), 2: Place(UID_B, 1)},
+        places={1: CgroupPlacement(UID_A, 1), 2: CgroupPlacement(UID_B, 1)},
         ranks=[rank(0, pid=1, pod_uid=UID_A), rank(1, pid=1, pod_uid=UID_B)],
     )
     assert pods == {("0", "", "", "", "", "llm", "0"): 1.0, ("1", "", "", "", "", "llm", "1"): 2.0}
@@ -181,8 +185,10 @@ def test_processes_of_one_id_in_two_pods_are_told_apart_and_in_two_containers_on
 
 
 def test_an_id_inside_a_container_is_not_taken_for_one_of_the_host() -> None:
-    in_container = joined([reading(gpu(0), p4711=1)], places={4711: Place("", 7)}, ranks=[rank(0, pid=7), rank(1, pid=4711)])
-    in_a_pod = joined([reading(gpu(0), p7=1)], places={7: Place(UID_A, 7)}, ranks=[rank(0, pid=7)])
+    in_container = joined(
+        [reading(gpu(0), p4711=1)], places={4711: CgroupPlacement("", 7)}, ranks=[rank(0, pid=7), rank(1, pid=4711)]
+    )
+    in_a_pod = joined([reading(gpu(0), p7=1)], places={7: CgroupPlacement(UID_A, 7)}, ranks=[rank(0, pid=7)])
     gone = joined([reading(gpu(0), p7=1)], ranks=[rank(0, pid=7)])
 
     assert in_container == in_a_pod == gone == {("0", "", "", "", "", "", ""): 1.0}
@@ -191,7 +197,7 @@ def test_an_id_inside_a_container_is_not_taken_for_one_of_the_host() -> None:
 def test_a_rank_whose_context_lies_on_a_gpu_that_is_not_its_own_is_seen_there() -> None:
     found = joined(
         [reading(gpu(0), p1=40, p2=0.5), reading(gpu(1), p2=40)],
-        places={1: Place("", 1), 2: Place("", 2)},
+        places={1: CgroupPlacement("", 1), 2: CgroupPlacement("", 2)},
         ranks=[rank(0, pid=1, gpu_uuid=gpu(0).uuid), rank(1, pid=2, gpu_uuid=gpu(1).uuid)],
     )
     assert found["0", "", "", "", "", "llm", "1"] == 0.5
@@ -201,7 +207,7 @@ def test_a_rank_whose_context_lies_on_a_gpu_that_is_not_its_own_is_seen_there() 
 def test_a_record_that_names_a_gpu_of_other_pods_is_not_believed() -> None:
     claims = [rank(0, pid=1, pod_uid=UID_B, pod=("evil", "thief"), gpu_uuid=gpu(0).uuid)]
 
-    assert joined([reading(gpu(0), p4711=1)], {gpu(0): [A]}, {4711: Place(UID_A, 1)}, claims) == {
+    assert joined([reading(gpu(0), p4711=1)], {gpu(0): [A]}, {4711: CgroupPlacement(UID_A, 1)}, claims) == {
         ("0", "", "ml", "train-0", "main", "", ""): None,
         ("0", "", "", "", "", "", ""): 1.0,
     }
@@ -210,8 +216,8 @@ def test_a_record_that_names_a_gpu_of_other_pods_is_not_believed() -> None:
 
 
 def test_of_two_containers_of_one_pod_the_one_that_holds_the_process_is_not_guessed() -> None:
-    side = Owner("ml", "train-0", "side")
-    found = joined([reading(gpu(0), p1=1)], {gpu(0): [A, side]}, {1: Place(UID_A, 1)})
+    side = ContainerOwner("ml", "train-0", "side")
+    found = joined([reading(gpu(0), p1=1)], {gpu(0): [A, side]}, {1: CgroupPlacement(UID_A, 1)})
 
     assert found == {
         ("0", "", "ml", "train-0", "", "", ""): 1.0,
@@ -225,7 +231,7 @@ def test_a_mig_instance_has_its_own_workloads_and_the_whole_gpu_does_not_count_t
     found = joined(
         [reading(gpu(0), p1=10, p2=20, p3=1), reading(first, p1=10), reading(second, p2=20)],
         {first: [A], second: [B]},
-        {1: Place(UID_A, 1), 2: Place(UID_B, 1), 3: Place("", 3)},
+        {1: CgroupPlacement(UID_A, 1), 2: CgroupPlacement(UID_B, 1), 3: CgroupPlacement("", 3)},
         [
             # CUDA named the instance to one, the whole GPU to the other.
             rank(0, pid=1, pod_uid=UID_A, gpu_uuid=first.uuid),
@@ -247,7 +253,7 @@ def test_a_rank_that_names_its_instance_in_the_old_form_is_joined_to_it() -> Non
 
 
 def test_memory_that_the_driver_does_not_tell_is_not_shown_as_less() -> None:
-    some = joined([reading(gpu(0), p1=10, p2=None)], places={1: Place("", 1), 2: Place("", 2)})
+    some = joined([reading(gpu(0), p1=10, p2=None)], places={1: CgroupPlacement("", 1), 2: CgroupPlacement("", 2)})
 
     assert some == {("0", "", "", "", "", "", ""): None}
 
@@ -257,7 +263,7 @@ def test_beyond_the_limit_the_rest_is_one_workload_and_the_sum_stays() -> None:
     ranks = [rank(number, pid=1, pod_uid=uid, pod=("ml", f"pod-{number:02d}")) for number, uid in enumerate(uids)]
     processes = {f"p{number + 1}": float(number) for number in range(40)}
     found = joined(
-        [reading(gpu(0), **processes)], places={number + 1: Place(uid, 1) for number, uid in enumerate(uids)}, ranks=ranks
+        [reading(gpu(0), **processes)], places={number + 1: CgroupPlacement(uid, 1) for number, uid in enumerate(uids)}, ranks=ranks
     )
     assert len(found) == MAX_WORKLOADS + 1
     assert sum(gib or 0.0 for gib in found.values()) == sum(range(40))
@@ -267,8 +273,8 @@ def test_beyond_the_limit_the_rest_is_one_workload_and_the_sum_stays() -> None:
 _uid = st.sampled_from(["", UID_A, UID_B, UID_C])
 _gpu_number = st.integers(0, 3)
 _process = st.tuples(st.integers(1, 12), st.one_of(st.none(), st.integers(0, 80)))
-_place = st.builds(Place, _uid, st.integers(0, 12))
-_owner = st.builds(Owner, st.just("ml"), st.sampled_from(["a", "b", "c"]), st.sampled_from(["main", "side"]))
+_place = st.builds(CgroupPlacement, _uid, st.integers(0, 12))
+_owner = st.builds(ContainerOwner, st.just("ml"), st.sampled_from(["a", "b", "c"]), st.sampled_from(["main", "side"]))
 _rank = st.builds(
     Rank,
     st.sampled_from(["llm", "vit"]),
@@ -287,10 +293,13 @@ _rank = st.builds(
     ranks=st.lists(_rank, max_size=6),
 )
 def test_on_any_node_memory_sums_to_what_the_driver_said_and_pods_are_those_that_somebody_named(
-    nodes: dict[int, list[tuple[int, int | None]]], owners: dict[int, list[Owner]], places: dict[int, Place], ranks: list[Rank]
+    nodes: dict[int, list[tuple[int, int | None]]],
+    owners: dict[int, list[ContainerOwner]],
+    places: dict[int, CgroupPlacement],
+    ranks: list[Rank],
 ) -> None:
     readings = [
-        Reading(gpu(number), processes=tuple(Process(pid, gib if gib is None else gib * GIB) for pid, gib in listed))
+        Reading(gpu(number), processes=tuple(GpuProcess(pid, gib if gib is None else gib * GIB) for pid, gib in listed))
         for number, listed in nodes.items()
     ]
     found = joined(readings, {gpu(number): some for number, some in owners.items()}, places, ranks)
