@@ -147,7 +147,7 @@ def saved(*, reference: str | os.PathLike[str] = "", seconds: float = 0.0, size_
         if probe is not None:
             probe.checkpoints.said_saved(
                 reference=recordable(reference, "saved(reference)"),
-                seconds=arguments.amount(seconds, "saved(seconds)"),
+                seconds=arguments.as_number(seconds, "saved(seconds)"),
                 size_bytes=arguments.as_integer(size_bytes, "saved(size_bytes)"),
             )
 
@@ -166,7 +166,7 @@ def restored(*, step: int = -1, reference: str | os.PathLike[str] = "", seconds:
         if probe is not None:
             probe.checkpoints.said_restored(
                 reference=reference_of(recordable(reference, "restored(reference)")),
-                seconds=arguments.amount(seconds, "restored(seconds)"),
+                seconds=arguments.as_number(seconds, "restored(seconds)"),
                 step=arguments.as_integer(step, "restored(step)", default=-1, least=-1),
             )
 
@@ -273,7 +273,7 @@ def preempted() -> bool:
     for each step: it looks twice a second at most.
     """
     with QUIETLY:
-        return NOTICES.ask()
+        return NOTICES.ask_for_job()
     return False
 
 
@@ -328,9 +328,9 @@ def without_quarantined(shards: Iterable[str]) -> list[str]:
         raise TypeError(f"{shards!r} is one string, not a list of shards: expand it first, with list(braceexpand.braceexpand(...))")
     given = list(shards)
     with QUIETLY:
-        from tachoscope_core.storage.shard_quarantine import without
+        from tachoscope_core.storage.shard_quarantine import without_shards
 
-        return without(given, quarantined())
+        return without_shards(given, quarantined())
     return given
 
 

@@ -21,7 +21,7 @@ def as_integer(value: Any, name: str, *, default: int = 0, least: int = 0) -> in
     return default if number is None else number
 
 
-def amount(value: Any, name: str) -> float:
+def as_number(value: Any, name: str) -> float:
     """Return a number of the job's, such as seconds, as a `float`; 0, with one line on stderr, if it is none from 0 up."""
     if type(value) is float and 0 <= value <= MAX_SECONDS:
         return value
@@ -87,4 +87,4 @@ def not_recorded(name: str, value: Any, why: str) -> None:
     """Write one line on stderr, once for each argument of a function."""
     if name not in _said:
         _said.add(name)
-        guard.say(f"{name} of type {type(value).__name__} is not recorded: {why}")
+        guard.print_line(f"{name} of type {type(value).__name__} is not recorded: {why}")

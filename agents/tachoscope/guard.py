@@ -15,7 +15,7 @@ _USED = frozenset({"builtins", "tachoscope", "tachoscope_core", "msgspec", "torc
 _MOST_HANDLER_ARGUMENTS = 4
 
 
-def say(text: str) -> None:
+def print_line(text: str) -> None:
     """Write one line on stderr, if there is one: a job may have closed it."""
     with contextlib.suppress(Exception):
         sys.stderr.write(f"tachoscope: {text}\n")
@@ -66,7 +66,7 @@ class _Quietly:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool:
         if error is None or is_of_the_job(error):
             return False
-        say(f"not recorded, a fault of the probe: {type(error).__name__}: {error}")
+        print_line(f"not recorded, a fault of the probe: {type(error).__name__}: {error}")
         return True
 
 

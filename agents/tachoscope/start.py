@@ -34,7 +34,7 @@ def start(job: str | None = None, *, torch: ModuleType | None = None) -> bool:
     try:
         who = identity.resolve(os.environ, job=job)
     except TachoscopeError as error:
-        guard.say(f"not watching: {error}")
+        guard.print_line(f"not watching: {error}")
         return False
     run_directory = os.environ.get(identity.RUN_DIR)
     PROBE.open(who, Path(run_directory) if run_directory else spool.default_root() / f"watch-{uuid.uuid4()}")

@@ -38,7 +38,7 @@ from tachoscope_node.spool.journal import Journal
 from tachoscope_node.spool.metric_samples import Samples
 from tachoscope_node.spool.owners import Owners
 from tachoscope_node.spool.segment import Address, Segment
-from tachoscope_node.spool.shipper import Policy, Shipper, due
+from tachoscope_node.spool.shipper import Policy, Shipper, due_segments
 from tachoscope_service.common.log import Log
 from tachoscope_service.metrics.family import Family, joined, with_namespaces
 from tachoscope_service.metrics.zero_start import ZeroStart
@@ -147,7 +147,7 @@ class Agent:
             notice = self._notice()
             self._notices.pass_on(notice, self.live.jobs.values(), self.follower.directories)
             self._watch_shards(now)
-            self._let_go(now)
+            self._drop_ended_jobs(now)
             self._save()
             self.verifier.tick(self.live.jobs)
             self.ticks += 1
@@ -183,8 +183,8 @@ class Agent:
             self.records.write(found.job, ShardQuarantined, attempt=found.attempt, **found.fields)
             self.log.warning(f"quarantine {found.job}", found.text)
         for job in self.live.jobs.values():
-            job.shards_quarantined = self.shards.listed(job.name)
-        self.shards.forget(self.live.jobs)
+            job.shards_quarantined = self.shards.listed_count(job.name)
+        self.shards.keep_only(self.live.jobs)
         self.records.close_idle()
 
     def _heard(self, record: AnyRecord) -> None:
@@ -221,7 +221,7 @@ class Agent:
             return True
         return known
 
-    def _let_go(self, now: float) -> None:
+    def _drop_ended_jobs(self, now: float) -> None:
         done = self.follower.drop_done(now, self.config.spool_retention_seconds)
         gone = []
         if self.ticks == 0:  # what was removed while the agent was away
@@ -229,10 +229,10 @@ class Agent:
             self.live.services.only({segment.writer for segment in (*self.follower.segments(), *done)}, now)
         self.live.forget(now, self.config.retention_seconds)
         followed = {segment.address.job for segment in self.follower.segments() if segment.address is not None}
-        self.owners.forget(followed | self.live.jobs.keys() | {service.name for service in self.live.services.services.values()})
+        self.owners.keep_only(followed | self.live.jobs.keys() | {service.name for service in self.live.services.services.values()})
         self._changed = self._changed or bool(done)
         try:
-            self.journal.forget([*gone, *(segment.key for segment in done)])
+            self.journal.remove_segments([*gone, *(segment.key for segment in done)])
         except TachoscopeError as error:
             self.errors["journal"] += 1
             self.log.warning("journal", str(error))
@@ -279,7 +279,7 @@ class Agent:
             segments = self.follower.to_ship()
             if not everything:
                 policy = Policy(self.config.flush_seconds, self.config.flush.bytes)
-                segments = due(segments, policy, now)
+                segments = due_segments(segments, policy, now)
         if not self.shipper.failing:
             # Before the records: a run whose last records are shipped is over, and who waited for that may ask for the list.
             self.shards.sync(self._store, self.config.node_name, now, anyway=everything)
@@ -313,7 +313,7 @@ class Agent:
             pass
         with self.lock:
             left = self.follower.to_ship()
-            self._let_go(self._clock())
+            self._drop_ended_jobs(self._clock())
             self._save()
         return not left
 

@@ -40,14 +40,14 @@ def profiler_of(agent: ProfiledAgent, store: Store, *, clock: Callable[[], float
         proc=Path(config.proc),
         state=config.state_path,
         log=agent.log,
-        known=lambda: known(agent),
+        known=lambda: known_processes(agent),
         automatic=Automatic(lambda: measured(agent)) if config.profiles.automatic else None,
         clock=clock,
         monotonic=monotonic,
     )
 
 
-def known(agent: ProfiledAgent) -> dict[int, KnownProcess]:
+def known_processes(agent: ProfiledAgent) -> dict[int, KnownProcess]:
     """Return the processes that report themselves, by pid; a pod's know their pid in the pod only."""
     with agent.lock:
         ranks = [

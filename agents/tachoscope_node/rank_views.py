@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable
 
-from tachoscope_node.gpu.workloads.collector import placed
+from tachoscope_node.gpu.workloads.collector import ranks_with_pods
 from tachoscope_node.gpu.workloads.join import Rank
 from tachoscope_node.jobs import state as live_state
 from tachoscope_node.jobs.registry import JobRegistry
@@ -53,7 +53,7 @@ class KnownRanks:
     def on_gpus(self) -> tuple[Rank, ...]:
         """Return the ranks that run, as far as they can be joined to GPUs."""
         with self._lock:
-            return placed(self._live.jobs.values(), self._clock())
+            return ranks_with_pods(self._live.jobs.values(), self._clock())
 
     def page(self) -> list[dict[str, object]]:
         """Return what is known of each rank, for people and programs: one object a rank, times in seconds."""

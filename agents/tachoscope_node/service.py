@@ -20,7 +20,7 @@ from tachoscope_core.storage import spool
 from tachoscope_node.agent import Agent
 from tachoscope_node.config import checks
 from tachoscope_node.config.settings import Config
-from tachoscope_node.spool.exclusive_lock import say_who, take_spool, take_state
+from tachoscope_node.spool.exclusive_lock import take_spool, take_state, write_holder
 from tachoscope_service.common.log import Log
 from tachoscope_service.common.watched_files import WatchedFiles
 from tachoscope_service.http import web_config
@@ -227,7 +227,7 @@ class Service:
 
     def _say_where(self, config: Config) -> None:
         for lock in (self._spool_lock, self._state_lock):
-            say_who(lock, spool.LiveAgent(os.getpid(), config.store_url, self.url))
+            write_holder(lock, spool.LiveAgent(os.getpid(), config.store_url, self.url))
         self._log.info(f"serving {self.url}/metrics; spool {config.spool_path}, store {config.store_url}")
 
     def _warn(self, config: Config) -> None:

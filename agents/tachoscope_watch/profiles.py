@@ -47,7 +47,7 @@ class Profiles:
         self._stopped = False
         self._thread: threading.Thread | None = None
 
-    def ask(self, job: str, steps: int) -> Profile:
+    def request_profile(self, job: str, steps: int) -> Profile:
         """Have a job's ranks recorded.
 
         Raises:
@@ -102,7 +102,7 @@ class Profiles:
     def _looked(self, request: Request, one: Profile) -> Profile:
         if one.detail == "asking":
             try:
-                profile_requests.ask(self._store, request)
+                profile_requests.write_request(self._store, request)
             except TachoscopeError as error:
                 return msgspec.structs.replace(one, state="failed", detail=str(error))
             return msgspec.structs.replace(one, detail="waiting for an agent")

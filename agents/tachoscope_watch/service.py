@@ -225,7 +225,7 @@ class Watch:
         if asked.keys() - {"steps"} or not re.fullmatch("[0-9]{1,9}", text) or not 1 <= int(text) <= MOST_STEPS:
             return _error(422, f"?steps= from 1 to {MOST_STEPS} is what can be asked for, not {request.query[:80]!r}")
         try:
-            profile = self._profiles.ask(name, int(text))
+            profile = self._profiles.request_profile(name, int(text))
         except BusyError as error:
             return _error(409, f"profile {error} of job {name} is under way")
         return Response(202, _JSON, msgspec.json.encode(profile))

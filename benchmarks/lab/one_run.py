@@ -162,7 +162,7 @@ class _Attempts:
             killed_at = self.outside["killed_at"]
             time.sleep(RESTART_SECONDS)  # as long as a launcher takes to notice and to start again
             self.outside["down_seconds"] = time.monotonic() - killed_at
-        self.watching.ended(0)
+        self.watching.command_ended(0)
         return self.outside
 
     def _start(self, attempt: int) -> list[ForkProcess]:

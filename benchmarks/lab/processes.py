@@ -89,9 +89,9 @@ def end_all(patience_seconds: float = 10.0) -> None:
     Raises:
         RuntimeError: one does not go.
     """
-    give_up = time.monotonic() + patience_seconds
+    stop_after_fault = time.monotonic() + patience_seconds
     while left := descendants():
-        if time.monotonic() > give_up:
+        if time.monotonic() > stop_after_fault:
             raise RuntimeError(f"processes {sorted(left)} do not end")
         for pid in left:
             with contextlib.suppress(ProcessLookupError):

@@ -32,7 +32,7 @@ from tachoscope_cli.commands.slo import slo_app
 from tachoscope_cli.commands.store import store_app
 from tachoscope_cli.commands.trace import trace
 from tachoscope_cli.commands.watch import watch
-from tachoscope_cli.common.options import TEXT, JsonOption, StoreOption, named_store, needs_analysis, notice, store_url
+from tachoscope_cli.common.options import TEXT, JsonOption, StoreOption, named_store, needs_analysis, print_notice, store_url
 from tachoscope_cli.common.output import console, show, write_json
 from tachoscope_cli.demo.faults import FAULTS
 from tachoscope_core.errors import TachoscopeError
@@ -144,7 +144,7 @@ def doctor(store: StoreOption = None, format_: JsonOption = TEXT) -> None:
         write_json(found)
     else:
         console().print(doctor_module.rendered(found))
-    raise typer.Exit(ExitCode.if_well(not found.bad_checks))
+    raise typer.Exit(ExitCode.from_success(not found.bad_checks))
 
 
 @app.command(
@@ -191,16 +191,16 @@ def run(
         by = " (by the node's agent)" if outcome.by_agent else ""
         judge = f"goodput {outcome.job}{where}" if outcome.several else f"analyze{where} --job {outcome.job}"
         for service in outcome.services:
-            notice(f"service {service} is in {outcome.store_url}{by}; next: tachoscope analyze{where} --job {service}")
+            print_notice(f"service {service} is in {outcome.store_url}{by}; next: tachoscope analyze{where} --job {service}")
         if not outcome.services:
-            notice(f"job {outcome.job} is in {outcome.store_url}{by}; next: tachoscope {judge}")
+            print_notice(f"job {outcome.job} is in {outcome.store_url}{by}; next: tachoscope {judge}")
         if track and outcome.tracker_runs:
             from tachoscope_cli.launcher import experiment_trackers as tracking
 
             for line in tracking.log(outcome.store_url, outcome.job, outcome.tracker_runs):
-                notice(line)
+                print_notice(line)
     for note in outcome.notes:
-        notice(note)
+        print_notice(note)
     raise typer.Exit(outcome.exit_code)
 
 

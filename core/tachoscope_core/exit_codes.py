@@ -21,7 +21,7 @@ class ExitCode(IntEnum):
     TERMINATED = 143
 
     @classmethod
-    def if_well(cls, well: object) -> ExitCode:
+    def from_success(cls, well: object) -> ExitCode:
         """Return OK for what is true, else NOT_WELL."""
         return cls.OK if well else cls.NOT_WELL
 

@@ -24,7 +24,7 @@ def missing(extra: str, *modules: str) -> list[str]:
     return [module for module in modules or EXTRAS[extra] if importlib.util.find_spec(module) is None]
 
 
-def need(extra: str, *modules: str) -> None:
+def require(extra: str, *modules: str) -> None:
     """Check that the modules of an extra are here: these, or all.
 
     Raises:

@@ -179,7 +179,7 @@ class Section:
         """Return the value of a key, if it has one."""
         return self.values.get(key)
 
-    def need(self, key: str, fix: str) -> Value:
+    def required(self, key: str, fix: str) -> Value:
         """Return the value of a key.
 
         Raises:
@@ -209,7 +209,7 @@ class PlainDocument:
         return self.lines.get(key)
 
 
-def plain(path: Path, *, secret: bool = False) -> PlainDocument:
+def read_plain(path: Path, *, secret: bool = False) -> PlainDocument:
     """Read a file of at most one document.
 
     Args:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.net import prometheus as prometheus_query
 from tachoscope_dashboards.lint.board_json import Dashboard
-from tachoscope_dashboards.lint.expressions import BoardExpression, asked, plain, short
+from tachoscope_dashboards.lint.expressions import BoardExpression, board_expressions, short, without_variables
 from tachoscope_dashboards.lint.lint import Problem
 
 
@@ -24,8 +24,8 @@ def check(
     Raises:
         TachoscopeError: there is no Prometheus.
     """
-    prometheus_query.ask(url, "vector(1)")
-    wanted = [(board, one) for board in boards for one in asked(board)]
+    prometheus_query.instant_query(url, "vector(1)")
+    wanted = [(board, one) for board in boards for one in board_expressions(board)]
     found: list[Problem] = []
     for number, (board, one) in enumerate(wanted):
         found += _ask(one, board.place, url, at)
@@ -35,7 +35,9 @@ def check(
 
 def _ask(one: BoardExpression, place: str, url: str, at: float | None) -> list[Problem]:
     try:
-        series = prometheus_query.ask(url, plain(one.expr), at=at, less="ask for fewer series, such as topk(10, ...)")
+        series = prometheus_query.instant_query(
+            url, without_variables(one.expr), at=at, less="ask for fewer series, such as topk(10, ...)"
+        )
     except TachoscopeError as error:
         return [Problem(place, one.where, "answer", str(error), "correct the expression")]
     if series or one.kind == "annotation":

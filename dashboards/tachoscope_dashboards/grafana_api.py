@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.net.allowed_hosts import is_loopback
-from tachoscope_core.net.http_client import HttpError, ask
+from tachoscope_core.net.http_client import HttpError, request
 
 ANSWER_SECONDS = 30.0
 MOST_BYTES = 16 << 20
@@ -51,7 +51,7 @@ class Grafana:
             raise TachoscopeError("the token is empty, or holds what no token has", fix="one line, as Grafana showed it")
         self._token = token
 
-    def ask(self, path: str, body: dict[str, Any] | None = None) -> GrafanaResponse:
+    def request(self, path: str, body: dict[str, Any] | None = None) -> GrafanaResponse:
         """Return the answer to a GET, or with a body to a POST; also where Grafana does not find it, or refuses it as it is.
 
         Raises:
@@ -61,7 +61,7 @@ class Grafana:
         data = None if body is None else json.dumps(body, allow_nan=False).encode()
         url = f"{self.url}{path}"
         try:
-            answer = ask(url, seconds=ANSWER_SECONDS, most_bytes=MOST_BYTES, body=data, headers=headers, proxies=True)
+            answer = request(url, seconds=ANSWER_SECONDS, most_bytes=MOST_BYTES, body=data, headers=headers, proxies=True)
         except HttpError as error:
             raise TachoscopeError(f"could not ask the Grafana {self.url}: {self._without_token(str(error))}") from None
         self._refuse_redirect(answer.status, answer.headers.get("Location", ""))

@@ -91,7 +91,7 @@ def superseded(grafana: Grafana, boards: Sequence[Json]) -> list[str]:
         TachoscopeError: no Grafana, or the token may not look.
     """
     before = {board_name(board["uid"]) for board in boards} - {board["uid"] for board in boards}
-    found = _expect(grafana.ask(f"/api/search?type=dash-db&tag=tachoscope&limit={_SEARCHED}"), list, grafana, "boards")
+    found = _expect(grafana.request(f"/api/search?type=dash-db&tag=tachoscope&limit={_SEARCHED}"), list, grafana, "boards")
     return sorted(before & {str(one.get("uid")) for one in found if isinstance(one, dict)})
 
 
@@ -102,7 +102,7 @@ def _folder(grafana: Grafana, title: str) -> str:
     """Return the uid of a folder at the top; nothing if there is none."""
     found: list[str] = []
     for page in range(1, 1000):
-        folders = _expect(grafana.ask(f"/api/folders?limit={_PAGE}&page={page}"), list, grafana, "folders")
+        folders = _expect(grafana.request(f"/api/folders?limit={_PAGE}&page={page}"), list, grafana, "folders")
         found += [str(one["uid"]) for one in folders if isinstance(one, dict) and one.get("title") == title and one.get("uid")]
         if len(folders) < _PAGE:
             break
@@ -112,7 +112,7 @@ def _folder(grafana: Grafana, title: str) -> str:
 
 
 def _new_folder(grafana: Grafana, title: str) -> str:
-    made = _expect(grafana.ask("/api/folders", {"title": title}), dict, grafana, "folders")
+    made = _expect(grafana.request("/api/folders", {"title": title}), dict, grafana, "folders")
     return str(made.get("uid", ""))
 
 
@@ -126,7 +126,7 @@ def _expect(answer: GrafanaResponse, kind: type, grafana: Grafana, about: str) -
 
 
 def _there(grafana: Grafana, uid: str) -> _RemoteBoard | None:
-    answer = grafana.ask(f"/api/dashboards/uid/{quote(uid, safe='')}")
+    answer = grafana.request(f"/api/dashboards/uid/{quote(uid, safe='')}")
     if answer.status == http.HTTPStatus.NOT_FOUND:
         return None
     try:
@@ -142,7 +142,7 @@ def _there(grafana: Grafana, uid: str) -> _RemoteBoard | None:
 
 def _message(grafana: Grafana, uid: str, version: int) -> str:
     """Return the message of the version that a board has; nothing if it cannot be determined."""
-    answer = grafana.ask(f"/api/dashboards/uid/{quote(uid, safe='')}/versions?limit={_LOOKED_BACK}")
+    answer = grafana.request(f"/api/dashboards/uid/{quote(uid, safe='')}/versions?limit={_LOOKED_BACK}")
     if answer.status != http.HTTPStatus.OK:
         return ""
     # Grafana before 11 gives a list, later ones an object that has it.
@@ -170,7 +170,7 @@ def _pushed(grafana: Grafana, board: Json, folder: str, there: _RemoteBoard | No
         # Of a version that was looked at: what was changed in between is refused by Grafana.
         "overwrite": False,
     }
-    answer = grafana.ask("/api/dashboards/db", body)
+    answer = grafana.request("/api/dashboards/db", body)
     if answer.status == http.HTTPStatus.OK:
         return Done(board["uid"], "updated" if there else "created")
     status = answer.content.get("status", "") if isinstance(answer.content, dict) else ""

@@ -9,7 +9,7 @@ import streamlit as st
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report.palette import OK
 from tachoscope_explorer.page.context import Context, current
-from tachoscope_explorer.page.widgets import plain, problem, style
+from tachoscope_explorer.page.widgets import escape_markdown, problem, style
 from tachoscope_explorer.screens.compare import page as compare
 from tachoscope_explorer.screens.inference import page as inference
 from tachoscope_explorer.screens.jobs import job
@@ -57,7 +57,7 @@ def _guarded(show: Callable[[Context], None], context: Context) -> Callable[[], 
 
     def run() -> None:
         for sentence in context.view.wrong:
-            st.warning(plain(sentence))
+            st.warning(escape_markdown(sentence))
         try:
             show(context)
         except TachoscopeError as error:

@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterable, Iterator, Mapping
 
 from slo_making import BEGIN, Planted, ticks
-from tachoscope_alerts.measure.evaluator import selectors, wanted
+from tachoscope_alerts.measure.evaluator import needed_metrics, selectors
 from tachoscope_alerts.spec.slo import Slices, Slo
 from tachoscope_core.metrics.catalogue import BY_NAME
 from tachoscope_core.metrics.metric import Metric
@@ -41,7 +41,7 @@ def plant(slos: Iterable[Slo], seconds: float, seed: int = 7) -> list[Planted]:
         times = ticks(seconds, rng)
         away = times[len(times) // 3], times[len(times) // 3 + 30]  # the agent, for 7 minutes
         times = [time for time in times if not away[0] <= time < away[1]]
-        for name in sorted(wanted(slos)):
+        for name in sorted(needed_metrics(slos)):
             if (metric := BY_NAME.get(name)) is not None:
                 found += _of_metric(metric, host, times, slos, named, rng)
     return found

@@ -22,7 +22,7 @@ from making import job
 from tachoscope_cli.app import app
 from tachoscope_cli.common.answers import ANSWERS
 from tachoscope_cli.drill import run as drill_run
-from tachoscope_cli.drill.checks import Check, in_time
+from tachoscope_cli.drill.checks import Check, check_time
 from tachoscope_cli.drill.walk import RunbookStep
 from tachoscope_core.exit_codes import MEANINGS, OF_COMMANDS, ExitCode
 from tachoscope_core.storage.store import Store, default_url
@@ -177,7 +177,7 @@ def test_a_drill_says_what_failed_and_its_times_in_seconds(monkeypatch: pytest.M
     def hold(*_: object, walk: bool, **__: object) -> drill_run.DrillOutcome:
         steps = [RunbookStep("during the fault", 1, "up", "right", "1")] if walk else []
         return drill_run.DrillOutcome(
-            [in_time("fires", 12.5, 1.0, 10.0), Check("runbook", True, "there")], {"Other": "said"}, steps
+            [check_time("fires", 12.5, 1.0, 10.0), Check("runbook", True, "there")], {"Other": "said"}, steps
         )
 
     monkeypatch.setattr(drill_run, "run_drill", hold)

@@ -214,7 +214,7 @@ def play(demo: Demo, seconds: float) -> None:
 def read_by_boards() -> set[str]:
     """Return the names of series that a board reads."""
     made = [to_json(board) for board in boards(policy.load(files.path_of("policy.yaml")))]
-    return names_in(one.expr for board in made for one in expressions.asked(board_json.dashboard(board, board["uid"])))
+    return names_in(one.expr for board in made for one in expressions.board_expressions(board_json.dashboard(board, board["uid"])))
 
 
 def anonymous(series: Series, folder: Path) -> Series:

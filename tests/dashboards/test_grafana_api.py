@@ -22,13 +22,13 @@ def grafana() -> Iterator[FakeGrafana]:
 
 def refused(url: str, token: str = TOKEN) -> str:
     with pytest.raises(TachoscopeError) as caught:
-        Grafana(url, token).ask("/api/folders?limit=1&page=1")
+        Grafana(url, token).request("/api/folders?limit=1&page=1")
     assert TOKEN not in str(caught.value)
     return str(caught.value)
 
 
 def test_the_token_is_a_bearers(grafana: FakeGrafana) -> None:
-    assert Grafana(grafana.url, TOKEN).ask("/api/folders?limit=1&page=1").status == 200
+    assert Grafana(grafana.url, TOKEN).request("/api/folders?limit=1&page=1").status == 200
     assert grafana.tokens == {f"Bearer {TOKEN}"}
 
 
@@ -82,14 +82,14 @@ def test_no_redirect_is_followed_with_the_token(grafana: FakeGrafana) -> None:
 def test_no_proxy_stands_between_here_and_here(grafana: FakeGrafana, monkeypatch: pytest.MonkeyPatch) -> None:
     with running() as proxy:
         monkeypatch.setenv("http_proxy", proxy.url)
-        Grafana(grafana.url, TOKEN).ask("/api/folders?limit=1&page=1")
+        Grafana(grafana.url, TOKEN).request("/api/folders?limit=1&page=1")
 
         assert proxy.asked == []
 
 
 def test_a_token_that_grafana_does_not_know_is_said_and_not_repeated(grafana: FakeGrafana) -> None:
     with pytest.raises(TachoscopeError, match="refuses the token") as caught:
-        Grafana(grafana.url, "glsa_another").ask("/api/folders?limit=1&page=1")
+        Grafana(grafana.url, "glsa_another").request("/api/folders?limit=1&page=1")
 
     assert "glsa_another" not in str(caught.value)
     assert "API key" in str(caught.value)

@@ -338,7 +338,7 @@ def test_failed_shards_of_another_user_are_not_left_out(place: Path) -> None:
     )
     pass_seconds(agent, clock, 5)
 
-    assert shard_quarantine.listed(shard_quarantine.load(shard_quarantine.path_of(place / "spool", "resnet"))) == frozenset()
+    assert shard_quarantine.listed_names(shard_quarantine.load(shard_quarantine.path_of(place / "spool", "resnet"))) == frozenset()
     agent.close()
 
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import streamlit as st
 
-from tachoscope_explorer.page.widgets import plain
+from tachoscope_explorer.page.widgets import escape_markdown
 
 NAMES = json.loads(Path(os.environ["NAMES"]).read_text())
 
 st.title("Names")
 for number, name in enumerate(NAMES):
-    st.container(key=f"alone-{number}").markdown(plain(name))
-    st.container(key=f"within-{number}").markdown(f"- **{plain(name)}** of _{plain(name)}_")
-    st.container(key=f"label-{number}").button(plain(name), key=f"button-{number}")
-    st.container(key=f"hint-{number}").info(f"a {plain(name)} b")
+    st.container(key=f"alone-{number}").markdown(escape_markdown(name))
+    st.container(key=f"within-{number}").markdown(f"- **{escape_markdown(name)}** of _{escape_markdown(name)}_")
+    st.container(key=f"label-{number}").button(escape_markdown(name), key=f"button-{number}")
+    st.container(key=f"hint-{number}").info(f"a {escape_markdown(name)} b")
 st.subheader("All")

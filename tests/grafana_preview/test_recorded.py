@@ -82,7 +82,7 @@ def _answers(board: Json, url: str, time: Span) -> Iterator[tuple[Where, bool]]:
         own = at_least(time, panel.get("interval", ""))
         for target in panel.get("targets", []):
             expr = filling.query(target["expr"], chosen, own)
-            found = bool(prometheus_query.ask(url, expr, at=own.end)) if target["instant"] else _over(url, expr, own)
+            found = bool(prometheus_query.instant_query(url, expr, at=own.end)) if target["instant"] else _over(url, expr, own)
             yield (name, panel["title"], target["refId"]), found
 
 

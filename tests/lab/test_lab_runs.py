@@ -100,8 +100,8 @@ def test_a_lab_that_is_interrupted_leaves_no_process_and_no_run(tmp_path: Path, 
     process.send_signal(number)
     process.communicate(timeout=60)
     assert process.returncode == (130 if number != signal.SIGKILL else -signal.SIGKILL)
-    give_up = time.monotonic() + 20
-    while (left := {pid for pid in ranks if Path(f"/proc/{pid}").exists()}) and time.monotonic() < give_up:
+    stop_after_fault = time.monotonic() + 20
+    while (left := {pid for pid in ranks if Path(f"/proc/{pid}").exists()}) and time.monotonic() < stop_after_fault:
         time.sleep(0.05)
     assert not left
     assert not list(tmp_path.glob("*/truth.json"))
@@ -115,8 +115,8 @@ def test_a_lab_that_is_interrupted_leaves_no_process_and_no_run(tmp_path: Path, 
 
 def wait_for_ranks(process: subprocess.Popen[str]) -> set[int]:
     """Return the processes of a run that has begun."""
-    give_up = time.monotonic() + 120
-    while time.monotonic() < give_up:
+    stop_after_fault = time.monotonic() + 120
+    while time.monotonic() < stop_after_fault:
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
         found = {int(pid) for pid in children.read_text().split()} if children.exists() else set()
         if len(found) >= 2 and list(SPOOLS.glob(f"tachoscope-lab-{process.pid}-*/run-*/*")):

@@ -53,5 +53,5 @@ def test_a_corrupt_shard_is_quarantined_after_the_second_rank_and_a_healthy_one_
 
     stored = from_store(Store(str(tmp_path / "store")), "job")
     beside_the_spool = shard_quarantine.load(shard_quarantine.path_of(tmp_path / "spool", "job"))
-    assert shard_quarantine.listed(stored) == shard_quarantine.listed(beside_the_spool) == {str(data / CORRUPT)}
+    assert shard_quarantine.listed_names(stored) == shard_quarantine.listed_names(beside_the_spool) == {str(data / CORRUPT)}
     assert str(data / HEALTHY) not in stored

@@ -116,5 +116,5 @@ def test_amounts_are_events_or_lengths_of_time() -> None:
     worst = Offender(kind="job", value="llama", bad=5400.0, of=7200.0, share=0.75)
     assert slo_words.offender(worst, seconds) == "job llama: 1 h 30 min of 2 h bad, 75 %"
     assert slo_words.offender(replace(worst, bad=0.25, of=1.0), OBJECTIVE) == "job llama: < 1 of 1 bad, 75 %"
-    assert slo_words.worst(OBJECTIVE, BUDGET) == "worst of the last day"
-    assert slo_words.worst(replace(OBJECTIVE, period_days=1 / 24), BUDGET) == "worst of the last 1 h"
+    assert slo_words.offenders_title(OBJECTIVE, BUDGET) == "worst of the last day"
+    assert slo_words.offenders_title(replace(OBJECTIVE, period_days=1 / 24), BUDGET) == "worst of the last 1 h"

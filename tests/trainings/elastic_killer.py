@@ -43,8 +43,8 @@ def lives(pid: int) -> bool:
 
 def wait_for_steps(folder: Path, steps: int, hurt: set[int]) -> list[int]:
     """Return the process ids of an attempt that was not hurt yet, once all its ranks did so many steps."""
-    give_up = time.monotonic() + _PATIENCE_SECONDS
-    while time.monotonic() < give_up:
+    stop_after_fault = time.monotonic() + _PATIENCE_SECONDS
+    while time.monotonic() < stop_after_fault:
         attempt = last_attempt(folder)
         if attempt and not hurt & {pid for pid, _ in attempt} and all(done >= steps for _, done in attempt):
             return [pid for pid, _ in attempt]

@@ -119,7 +119,7 @@ def test_what_cannot_be_asked_for_is_said(tmp_path: Path, query: str) -> None:
 def test_a_profile_that_was_asked_for_elsewhere_is_told_too(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
     request = profile_requests.new_request("job", 5, now=time.time(), asked_by="alice")
-    profile_requests.ask(store, request)
+    profile_requests.write_request(store, request)
     watch = looked_at(tmp_path, "127.0.0.1")
     try:
         (told,) = json.loads(get(f"{watch.url}/v1/jobs/job/profile"))["profiles"]

@@ -12,7 +12,7 @@ import typer
 
 from tachoscope_cli import app as tachoscope
 from tachoscope_cli.commands.dashboards import MOMENTS, SlosOption
-from tachoscope_cli.common.options import needs_dashboards, notice
+from tachoscope_cli.common.options import needs_dashboards, print_notice
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.exit_codes import ExitCode
 from tachoscope_show.text.units import moment_of, seconds_of
@@ -64,7 +64,7 @@ def preview(
     from tachoscope_dashboards.parts import slo_objectives
 
     plotly_folder()
-    prometheus_query.ask(prometheus, "vector(1)")  # what is wrong with the address is said now, not on each panel
+    prometheus_query.instant_query(prometheus, "vector(1)")  # what is wrong with the address is said now, not on each panel
     since = f"now-{_in_words(round(seconds_of(from_)))}" if from_ else ""
     with slo_objectives.specs_of(slos or ()):
         looked_at = Preview(load(boards or ()), prometheus, since)
@@ -89,11 +89,11 @@ def _serve(looked_at: Preview, host: str, port: int) -> None:
 
     with Server(looked_at, host, port) as server:
         typer.echo(f"{server.url}/")
-        notice(f"boards {', '.join(map(board_name, looked_at.boards))}, from {looked_at.url}; Ctrl-C ends it")
+        print_notice(f"boards {', '.join(map(board_name, looked_at.boards))}, from {looked_at.url}; Ctrl-C ends it")
         try:
             server.serve_forever()
         except KeyboardInterrupt:
-            notice("ended")
+            print_notice("ended")
 
 
 def _shoot(looked_at: Preview, folder: Path, theme: str, chromium: Path | None) -> ExitCode:
@@ -105,7 +105,7 @@ def _shoot(looked_at: Preview, folder: Path, theme: str, chromium: Path | None) 
         for error in shot.errors:
             typer.echo(f"  {error}")
         failed += len(shot.errors)
-    return ExitCode.if_well(not failed)
+    return ExitCode.from_success(not failed)
 
 
 def call(words: Sequence[str]) -> int:

@@ -47,7 +47,7 @@ class Asked:
         expr = filling.query(target["expr"], self.choices, self.span)
         legend, name = str(target.get("legendFormat") or ""), str(target["refId"])
         if target.get("instant"):
-            rows = _vector(prometheus_query.ask(self.url, expr, at=self.span.end))
+            rows = _vector(prometheus_query.instant_query(self.url, expr, at=self.span.end))
             return [Series(name_of(row["metric"], legend, expr), row["metric"], (_value(row["value"][1]),), name) for row in rows]
         times = self.span.times()
         rows = prometheus_query.ask_over(self.url, expr, start=times[0], end=times[-1], step=self.span.step)

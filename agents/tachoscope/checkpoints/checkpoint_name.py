@@ -76,7 +76,7 @@ def after_rename(reference: str, source: str, target: str) -> str | None:
     return target + reference[len(source) :] if reference.startswith(source + os.sep) else None
 
 
-def place(path: Any) -> str:
+def absolute_path(path: Any) -> str:
     """Return the absolute path of a name that is about to be given or was just given away: only its folder's links are followed."""
     folder, name = os.path.split(os.path.abspath(os.fsdecode(path)))
     return os.path.join(os.path.realpath(folder), name)

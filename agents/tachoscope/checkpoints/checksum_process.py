@@ -41,7 +41,7 @@ def start() -> subprocess.Popen[bytes]:
     return process
 
 
-def ask(process: subprocess.Popen[bytes], paths: Sequence[str]) -> list[ShardSum]:
+def request_checksums(process: subprocess.Popen[bytes], paths: Sequence[str]) -> list[ShardSum]:
     """Return sizes and checksums of the files at absolute paths, in their order.
 
     Raises:

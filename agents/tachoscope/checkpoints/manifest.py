@@ -122,7 +122,7 @@ class Manifests:
         with checksum_process.start() as self._process:
             if self._stop.is_set():
                 self._process.kill()
-            summed = checksum_process.ask(self._process, list(before))
+            summed = checksum_process.request_checksums(self._process, list(before))
         for path, state in before.items():
             _must_be(path, state)
         return [

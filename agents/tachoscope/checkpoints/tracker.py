@@ -140,7 +140,7 @@ class Checkpoints:
     def renamed(self, source: Any, target: Any) -> None:
         """A file or folder was renamed; any thread."""
         if self._held:
-            self._release((references.place(source), references.place(target)))
+            self._release((references.absolute_path(source), references.absolute_path(target)))
 
     def flush(self) -> None:
         """Let what was not renamed within the step that saved it keep its name; called by the sampler's thread."""
@@ -219,7 +219,7 @@ class Checkpoints:
 
     def parents(self) -> list[str]:
         """Return the references of what was restored before the process began to train, each once."""
-        early = self._probe.outbox.early
+        early = self._probe.outbox.early_steps
         named = (fields["reference"] for kind, fields in early if kind is records.CheckpointRestored)
         return list(dict.fromkeys(name for name in named if name))
 

@@ -113,7 +113,7 @@ class ShardRecords:
         except Exception as error:  # never into the job
             if guard.is_of_the_job(error):
                 raise
-            guard.say(f"a record about a shard is lost: {type(error).__name__}: {error}")
+            guard.print_line(f"a record about a shard is lost: {type(error).__name__}: {error}")
 
     def _hook(self) -> None:
         if not self._hooked:
@@ -201,13 +201,13 @@ class QuarantineList:
             status = path.stat()
             seen = str(path), status.st_ino, status.st_mtime_ns
             if seen != self._seen:
-                self._names, self._seen = shard_quarantine.listed(shard_quarantine.load(path)), seen
+                self._names, self._seen = shard_quarantine.listed_names(shard_quarantine.load(path)), seen
         except FileNotFoundError:
             self._names, self._seen = frozenset(), None
         except (OSError, TachoscopeError) as error:
             if str(error) != self._told:
                 self._told = str(error)
-                guard.say(f"the quarantine list is not read: {error}")
+                guard.print_line(f"the quarantine list is not read: {error}")
         return self._names
 
 

@@ -20,7 +20,7 @@ def watch(module: ModuleType) -> None:
 
 
 @contextlib.contextmanager
-def noted(stream: Any) -> Iterator[list[Exception]]:
+def noting_truncation(stream: Any) -> Iterator[list[Exception]]:
     """Note in the list what is wrong where the archive that is read from this stream ends."""
     broken = _broken[id(stream)] = []
     try:

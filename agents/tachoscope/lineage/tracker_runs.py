@@ -23,7 +23,7 @@ def active() -> dict[str, str]:
     return found
 
 
-def among(lineage: Mapping[str, str]) -> dict[str, str]:
+def runs_in(lineage: Mapping[str, str]) -> dict[str, str]:
     """Return what of a lineage is about runs of trackers."""
     return {name: value for name, value in lineage.items() if name.startswith(tuple(f"{tracker}_" for tracker in _TRACKERS))}
 

@@ -126,7 +126,7 @@ def _reading(original: Function) -> Function:
                     kwargs[name] = _noting(kwargs[name], own)
             if kwargs.get("handler") is not None:
                 kwargs["handler"] = _telling(kwargs["handler"], reading, own)
-            with tar_truncation.noted(fileobj) as broken:
+            with tar_truncation.noting_truncation(fileobj) as broken:
                 yield from original(fileobj, *args, **kwargs)
             if broken:
                 reading.failed(broken[0])

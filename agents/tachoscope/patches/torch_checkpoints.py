@@ -16,7 +16,7 @@ from typing import Any
 
 from tachoscope.checkpoints.checkpoint_name import reference_of
 from tachoscope.checkpoints.save_nesting import CheckpointCall, json_files, size_of, written
-from tachoscope.patches.wrap import Function, call_guarded, during, wrap
+from tachoscope.patches.wrap import Function, call_guarded, timed_as_phase, wrap
 from tachoscope.process.import_hook import after_import
 from tachoscope.timing import phases
 from tachoscope.training.probe import Probe
@@ -30,8 +30,8 @@ def install(probe: Probe, torch: ModuleType) -> None:
     wrap(torch, "save", functools.partial(_saves_file, probe, argument("f", 1)))
     wrap(torch, "load", functools.partial(_loads_file, probe, argument("f", 0)))
     # A checkpoint that must survive a crash is flushed; nothing else makes a training thread wait for a disk to say "written".
-    wrap(os, "fsync", functools.partial(during, probe, phases.CHECKPOINT))
-    wrap(os, "fdatasync", functools.partial(during, probe, phases.CHECKPOINT))
+    wrap(os, "fsync", functools.partial(timed_as_phase, probe, phases.CHECKPOINT))
+    wrap(os, "fdatasync", functools.partial(timed_as_phase, probe, phases.CHECKPOINT))
     # pathlib and shutil call these.
     wrap(os, "rename", functools.partial(_renames, probe))
     wrap(os, "replace", functools.partial(_renames, probe))
@@ -160,7 +160,7 @@ def _saves_distributed(probe: Probe, original: Function) -> Function:
             if isinstance(completion, Future):
                 call.completion = completion
                 # Where the training thread waits for it, it stands still.
-                completion.result = during(probe, phases.CHECKPOINT, completion.result)  # type: ignore[method-assign]
+                completion.result = timed_as_phase(probe, phases.CHECKPOINT, completion.result)  # type: ignore[method-assign]
 
         return _within_save(probe, original, args, kwargs, returned)
 

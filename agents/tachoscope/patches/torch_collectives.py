@@ -133,11 +133,11 @@ def _blocking(probe: Probe, name: str, reader: _Reader) -> Callable[[Function], 
                     key = Key(name, size_class(size), called, ranks, peer)
                     sums.add(key, count=1, size_bytes=size, nanoseconds=timeline.last - begin)
                     if isinstance(result, Work):
-                        sums.begun(result, key)
+                        sums.begin_async(result, key)
                 if aimed:
                     probe.exchanged()
             except Exception as error:
-                probe.give_up(error)
+                probe.stop_after_fault(error)
             return result
 
         return call
@@ -164,9 +164,9 @@ def _aimed(probe: Probe, name: str, groups: _Groups) -> Callable[[Function], Fun
                     size = sum(tensor.nbytes for tensor in tensors)
                     key = Key(name, size_class(size), called, len(ranks), other)
                     probe.collectives.add(key, count=1, size_bytes=size)
-                    probe.collectives.begun(work, key)
+                    probe.collectives.begin_async(work, key)
             except Exception as error:
-                probe.give_up(error)
+                probe.stop_after_fault(error)
             return work
 
         return call
@@ -192,7 +192,7 @@ def _waiting(probe: Probe) -> Callable[[Function], Function]:
                     if probe.collectives.waited(self, timeline.last - begin) in _POINT_TO_POINT:
                         probe.exchanged()
                 except Exception as error:
-                    probe.give_up(error)
+                    probe.stop_after_fault(error)
 
         return wait
 
@@ -212,7 +212,7 @@ def _replicating(probe: Probe) -> Callable[[Function], Function]:
                 exchanged = [one for name, one in self.module.named_parameters() if one.requires_grad and name not in ignored]
                 probe.collectives.replicated(self, sum(parameter.nbytes for parameter in exchanged))
             except Exception as error:
-                probe.give_up(error)
+                probe.stop_after_fault(error)
 
         return init
 

@@ -20,7 +20,7 @@ from typing import Any
 from tachoscope.patches import torch_checkpoints as checkpoint_patches
 from tachoscope.patches import torch_collectives as collective_patches
 from tachoscope.patches import torch_models
-from tachoscope.patches.wrap import Function, call_guarded, during, wrap
+from tachoscope.patches.wrap import Function, call_guarded, timed_as_phase, wrap
 from tachoscope.sampling import loader_workers
 from tachoscope.sampling.model_calls import ModelCalls
 from tachoscope.timing import phases
@@ -55,7 +55,7 @@ def _loaders(probe: Probe) -> None:
             try:
                 probe.batch_begin(self, grad_enabled=is_grad_enabled())
             except Exception as error:
-                probe.give_up(error)
+                probe.stop_after_fault(error)
             got_one, batch = False, None
             try:
                 batch = original(self)
@@ -65,17 +65,17 @@ def _loaders(probe: Probe) -> None:
                 try:
                     samples = getattr(getattr(self, "_index_sampler", None), "batch_size", 0) or 0
                     if got_one and not probe.timeline.evaluating:
-                        probe.loaders.seen(self, batch)
+                        probe.loaders.batch_given(self, batch)
                     probe.batch_end(samples, got_one=got_one, elements=elements_of(batch))
                 except Exception as error:
-                    probe.give_up(error)
+                    probe.stop_after_fault(error)
 
         return next_batch
 
     wrap(dataloader._BaseDataLoaderIter, "__next__", next_of)
     _workers(probe, dataloader)
     # Starting the workers of an epoch is waiting for data too.
-    wrap(dataloader.DataLoader, "__iter__", functools.partial(during, probe, phases.DATA_WAIT))
+    wrap(dataloader.DataLoader, "__iter__", functools.partial(timed_as_phase, probe, phases.DATA_WAIT))
 
 
 def _workers(probe: Probe, dataloader: ModuleType) -> None:
@@ -139,14 +139,14 @@ def _backward(probe: Probe, torch: ModuleType) -> None:
                 if probe.integrity is not None:
                     probe.integrity.loss_seen(args[0] if args else kwargs.get("tensors"))
             except Exception as error:
-                probe.give_up(error)
+                probe.stop_after_fault(error)
             try:
                 return original(*args, **kwargs)
             finally:
                 try:
                     probe.backward_end()
                 except Exception as error:
-                    probe.give_up(error)
+                    probe.stop_after_fault(error)
 
         return backward
 
@@ -170,7 +170,7 @@ def _optimizers(probe: Probe) -> None:
             closure = functools.wraps(closure)(_closure(probe, closure))
             return (args, {**kwargs, "closure": closure}) if "closure" in kwargs else ((args[0], closure, *args[2:]), kwargs)
         except Exception as error:
-            probe.give_up(error)
+            probe.stop_after_fault(error)
             return None
 
     def after(optimizer: Any, args: Any, kwargs: Any) -> None:  # noqa: ARG001
@@ -181,7 +181,7 @@ def _optimizers(probe: Probe) -> None:
                 probe.integrity.optimizer_stepped(optimizer)
             probe.optimizer_end(optimizer)
         except Exception as error:
-            probe.give_up(error)
+            probe.stop_after_fault(error)
 
     register_optimizer_step_pre_hook(before)
     register_optimizer_step_post_hook(after)

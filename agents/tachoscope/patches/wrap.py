@@ -19,7 +19,7 @@ def wrap(owner: Any, name: str, wrapper_of: Callable[[Function], Function]) -> N
         setattr(owner, name, functools.wraps(original)(wrapper_of(original)))
 
 
-def during(probe: Probe, phase: int, original: Function) -> Function:
+def timed_as_phase(probe: Probe, phase: int, original: Function) -> Function:
     """Return `original` with the time in it accounted to a phase.
 
     While torch.compile traces, the original alone is seen.
@@ -42,5 +42,5 @@ def call_guarded(probe: Probe, function: Callable[..., T], *args: Any, **kwargs:
     try:
         return function(*args, **kwargs)
     except Exception as error:
-        probe.give_up(error)
+        probe.stop_after_fault(error)
         return None

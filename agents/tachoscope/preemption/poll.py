@@ -27,7 +27,7 @@ class NoticePoll:
         self._asked = False
         self._given = False
 
-    def ask(self) -> bool:
+    def ask_for_job(self) -> bool:
         """Return whether there is a notice, for a job that will act on it: the first call leaves word that it asks."""
         if time.monotonic() < self._ask_at:
             return self._given

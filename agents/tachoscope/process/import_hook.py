@@ -67,7 +67,7 @@ def _call(callback: Callback, module: ModuleType) -> None:
     except Exception as error:  # never into the user's import
         if guard.is_of_the_job(error):
             raise
-        guard.say(f"not watching {module.__name__}: {type(error).__name__}: {error}")
+        guard.print_line(f"not watching {module.__name__}: {type(error).__name__}: {error}")
 
 
 def after_import(name: str, callback: Callback) -> None:

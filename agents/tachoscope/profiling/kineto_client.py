@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tachoscope_core.net.kineto_protocol import ABSTRACT, NAME, NotUnderstoodError, ProfileOrder, answered, asking, ordered
+from tachoscope_core.net.kineto_protocol import ABSTRACT, NAME, NotUnderstoodError, ProfileOrder, answered, encode_query, ordered
 
 ASK_SECONDS = 5.0
 """Kineto's own: the agent plans by it."""
@@ -24,7 +24,7 @@ MAX_BYTES = 1 << 14
 _CREDENTIALS = struct.Struct("iII")
 
 
-def wanted(environ: Mapping[str, str]) -> bool:
+def is_enabled(environ: Mapping[str, str]) -> bool:
     """Return whether the probe asks: not where kineto does itself, nor where it was told not to."""
     return "KINETO_USE_DAEMON" not in environ and environ.get("TACHOSCOPE_PROFILES") != "0"
 
@@ -52,7 +52,7 @@ class ProfileClient:
                 self._ask_at = self._clock() + ASK_SECONDS
                 if self._socket is None:
                     self._socket = self._made()
-                self._socket.sendto(asking(os.getpid(), idle=idle), socket.MSG_DONTWAIT, self._daemon)
+                self._socket.sendto(encode_query(os.getpid(), idle=idle), socket.MSG_DONTWAIT, self._daemon)
         except OSError:  # no agent runs here, or it does not read
             return None
         return order

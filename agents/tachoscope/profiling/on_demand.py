@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 
-from tachoscope.profiling.kineto_client import ProfileClient, wanted
+from tachoscope.profiling.kineto_client import ProfileClient, is_enabled
 from tachoscope.profiling.recording import ProfileRecording
 
 
@@ -18,7 +18,7 @@ class Profiles:
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self.recording: ProfileRecording | None = None
-        self._client = ProfileClient(environ.get("KINETO_IPC_SOCKET_DIR")) if wanted(environ) else None
+        self._client = ProfileClient(environ.get("KINETO_IPC_SOCKET_DIR")) if is_enabled(environ) else None
 
     def poll(self) -> None:
         """Ask the node's agent, every few seconds; called by the sampler's thread. Never raises, never waits."""

@@ -124,4 +124,4 @@ class ProfileRecording:
 
     def _give_up(self, error: Exception) -> None:
         self.end()
-        guard.say(f"no profile of this process: {type(error).__name__}: {error}")
+        guard.print_line(f"no profile of this process: {type(error).__name__}: {error}")

@@ -54,7 +54,7 @@ class LoopCode:
         self._marks: dict[CodeType, LoopLines] = {}
         self._roles: dict[CodeType, dict[int, Role]] = {}
 
-    def learn(self, *, models: Sequence[Chain], backward: Chain) -> None:
+    def add_lines(self, *, models: Sequence[Chain], backward: Chain) -> None:
         """Take down from which lines models and backward are called."""
         for chain in models:
             for code, line in chain:

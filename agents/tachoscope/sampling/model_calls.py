@@ -33,7 +33,7 @@ class Watcher(Protocol):
 
     def model_begin(self, module: Any) -> bool: ...
     def model_end(self) -> None: ...
-    def give_up(self, error: Exception) -> None: ...
+    def stop_after_fault(self, error: Exception) -> None: ...
 
 
 class ModelCalls:
@@ -104,7 +104,7 @@ class ModelCalls:
         try:
             entered = watcher.model_begin(module)
         except Exception as error:
-            watcher.give_up(error)
+            watcher.stop_after_fault(error)
         if not entered:
             return function(module, *args, **kwargs)
         self._calls += not watcher.without_gradients
@@ -116,7 +116,7 @@ class ModelCalls:
             try:
                 watcher.model_end()
             except Exception as error:
-                watcher.give_up(error)
+                watcher.stop_after_fault(error)
 
     def discover(self, module: Any, args: Any, kwargs: Any) -> Any:
         """Call a module while classes are looked for."""
@@ -129,7 +129,7 @@ class ModelCalls:
             if self._discovering:
                 self._module_class.__call__ = _DISCOVERING
 
-    def found(self, owner: Any) -> None:
+    def watch_class(self, owner: Any) -> None:
         """Report the calls of a class from now on."""
         self.active = True
         if self._discovering and owner not in self._classes:

@@ -143,11 +143,11 @@ class Sampler:
         self._ticks += 1
         if workers and self._ticks % _WORKER_CPU_EVERY_TICKS == 0:
             self._read_workers()
-        self._learn()
+        self._record_loop_lines()
         for taken in self._running.drain():
             phase = self._watched.phase_of(taken.phase, without_gradients=taken.without_gradients)
             if phase != BACKWARD:
-                self._seen(phase, "cpu", lines_of(taken.places))
+                self._count_sample(phase, "cpu", lines_of(taken.places))
         phase = self._watched.phase
         if phase == DATA_WAIT and workers:
             for _ in range(min(_WORKERS_PER_TICK, len(workers))):
@@ -161,9 +161,9 @@ class Sampler:
         kind = procfs.thread_waits_for(self._watched.thread_id)
         self._waits[phase, kind] += 1
         if chain and (kind in _STANDING or not self._running.on):
-            self._seen(phase, kind, chain)
+            self._count_sample(phase, kind, chain)
 
-    def _seen(self, clock_phase: int, kind: str, chain: Chain) -> None:
+    def _count_sample(self, clock_phase: int, kind: str, chain: Chain) -> None:
         """Count a sample for the phase that it belongs to."""
         phase: str = PHASES[clock_phase]
         belongs_to = phase
@@ -178,11 +178,11 @@ class Sampler:
         if kind in (_PAUSING if belongs_to == "other" else _STANDING if belongs_to in _COMPUTING else ()):
             self._where["pause", line] += 1
 
-    def _learn(self) -> None:
+    def _record_loop_lines(self) -> None:
         """Take down from where models and backward are called, in some of the steps."""
         watched = self._watched
         if not watched.stacks_wanted and watched.backward_stack and self._learned < _LEARN_TIMES:
-            self._code.learn(models=watched.model_stacks, backward=watched.backward_stack)
+            self._code.add_lines(models=watched.model_stacks, backward=watched.backward_stack)
             watched.model_stacks, watched.backward_stack = [], ()
             self._learned += 1
         elif self._learned < _LEARN_TIMES and self._ticks % _LEARN_EVERY_TICKS == 0:

@@ -37,9 +37,9 @@ class Engine:
         self.capacity = arguments.as_integer(capacity, "engine(capacity)")
         self._used = used
         self._clock = clock
-        self.forget()
+        self.reset_after_fork()
 
-    def forget(self) -> None:
+    def reset_after_fork(self) -> None:
         """Begin again: in a forked process, where a lock may be held by a thread that is not there."""
         self._lock = threading.Lock()
         self._batches = self._loadings = 0
@@ -89,14 +89,14 @@ class Engine:
         self._used()
         with self._lock:
             self._pass()
-            self._say(None, _as_integer(waiting, "update(waiting)"), _ratio(kv_used, "update(kv_used)"))
+            self._set_gauges(None, _as_integer(waiting, "update(waiting)"), _ratio(kv_used, "update(kv_used)"))
 
     def begin(self, running: int | None, waiting: int | None, kv_used: float | None) -> int:
         """A batch begins; return when, in nanoseconds."""
         self._used()
         with self._lock:
             now = self._pass()
-            self._say(running, waiting, kv_used)
+            self._set_gauges(running, waiting, kv_used)
             self._batches += 1
             return now
 
@@ -118,7 +118,7 @@ class Engine:
             self._pass()
             self._loadings = max(self._loadings + change, 0)
 
-    def cut(self) -> dict[str, Any]:
+    def cut_window(self) -> dict[str, Any]:
         """Return the fields of an `EngineWindow` from the last cut until now, and begin the next."""
         with self._lock:
             now = self._pass()
@@ -160,7 +160,7 @@ class Engine:
         self._since = now
         return now
 
-    def _say(self, running: int | None, waiting: int | None, kv_used: float | None) -> None:
+    def _set_gauges(self, running: int | None, waiting: int | None, kv_used: float | None) -> None:
         if running is not None:
             self._running, self._said_running = running, True
         if waiting is not None:
@@ -174,7 +174,7 @@ def _as_integer(value: int | None, name: str) -> int | None:
 
 
 def _ratio(value: float | None, name: str) -> float | None:
-    return None if value is None else arguments.amount(value, name)
+    return None if value is None else arguments.as_number(value, name)
 
 
 class EngineIteration:

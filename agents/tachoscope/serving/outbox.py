@@ -83,7 +83,7 @@ class ServiceOutbox:
         """A request is in flight."""
         self._open.add(number)
 
-    def ended(self, request: Request) -> None:
+    def request_ended(self, request: Request) -> None:
         """A request ended. This is all that its thread does."""
         if self._closed:
             return
@@ -109,7 +109,7 @@ class ServiceOutbox:
         self._outbox.write(records.ServiceEnded, in_flight=self.in_flight, dropped_total=self.dropped)
         self._outbox.close()
         if self.dropped:
-            guard.say(f"{self.dropped} records dropped, no request was affected ({self._outbox.error})")
+            guard.print_line(f"{self.dropped} records dropped, no request was affected ({self._outbox.error})")
 
     def _run(self) -> None:
         while not self._stop.wait(FLUSH_SECONDS):
@@ -117,7 +117,7 @@ class ServiceOutbox:
                 self._write()
             except Exception as error:  # never into the server
                 self._lost += 1
-                guard.say(f"records of requests are lost: {type(error).__name__}: {error}")
+                guard.print_line(f"records of requests are lost: {type(error).__name__}: {error}")
                 return
 
     def _write(self, *, everything: bool = False) -> None:
@@ -140,7 +140,7 @@ class ServiceOutbox:
         if now < self._windows_at and not everything:
             return []
         self._windows_at = now + WINDOW_SECONDS
-        return [row for engine in self._engines() for row in self._of_engine(engine.cut(), everything=everything)]
+        return [row for engine in self._engines() for row in self._of_engine(engine.cut_window(), everything=everything)]
 
     def _of_engine(self, window: dict[str, Any], *, everything: bool) -> list[Row]:
         """Return the window, after the idle one before it; an idle one is kept for those that follow."""

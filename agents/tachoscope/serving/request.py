@@ -33,7 +33,7 @@ CURRENT: ContextVar[Request | None] = ContextVar("tachoscope_request", default=N
 class Ledger(Protocol):
     """Where requests that end are put."""
 
-    def ended(self, request: Request) -> None: ...
+    def request_ended(self, request: Request) -> None: ...
 
 
 class Request:
@@ -156,7 +156,7 @@ class Request:
         if tokens_out is not None:
             self.tokens_out = tokens_out
         if self._ledger is not None:
-            self._ledger.ended(self)
+            self._ledger.request_ended(self)
 
     def failed(self, error: BaseException) -> None:
         """Say that it ended by an exception: a cancelled one has lost its client."""

@@ -39,7 +39,7 @@ class Service:
         self._broken = False
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _again, (self.name, self.model, self.version, self.role)
+        return _unpickled, (self.name, self.model, self.version, self.role)
 
     @property
     def in_flight(self) -> int:
@@ -95,7 +95,7 @@ class Service:
                     if guard.is_of_the_job(error):
                         raise
                     self._broken = True
-                    guard.say(f"requests of {self.name} are not recorded: {error}")
+                    guard.print_line(f"requests of {self.name} are not recorded: {error}")
             return self._outbox
 
     def close(self) -> None:
@@ -110,7 +110,7 @@ class Service:
         try:
             outbox.close()
             for engine in self._engines.values():
-                engine.forget()
+                engine.reset_after_fork()
             if not os.environ.get(identity.RUN_DIR):
                 from tachoscope.spool.ship import ship_quietly
 
@@ -118,16 +118,16 @@ class Service:
         except Exception as error:  # never into the server
             if guard.is_of_the_job(error):
                 raise
-            guard.say(f"the last records of {self.name} are lost: {type(error).__name__}: {error}")
+            guard.print_line(f"the last records of {self.name} are lost: {type(error).__name__}: {error}")
 
-    def forget(self) -> None:
+    def reset_after_fork(self) -> None:
         """Begin again in a forked process: its records have a writer of their own."""
         self._lock = threading.Lock()
         if self._outbox is not None:
             self._outbox.abandon()
             self._outbox = None
         for engine in self._engines.values():
-            engine.forget()
+            engine.reset_after_fork()
 
     def _used(self) -> None:
         if self._outbox is None:
@@ -184,7 +184,7 @@ class Services:
     def _after_fork_in_child(self) -> None:
         self._lock = threading.Lock()
         for service in self._services.values():
-            service.forget()
+            service.reset_after_fork()
 
 
 SERVICES = Services()
@@ -205,6 +205,6 @@ def service(name: str, *, model: str = "", version: str = "", role: Role = "serv
     return SERVICES.get(name, model=model, version=version, role=role)
 
 
-def _again(name: str, model: str, version: str, role: Role) -> Service:
+def _unpickled(name: str, model: str, version: str, role: Role) -> Service:
     """Return the service in the process that one was sent to."""
     return service(name, model=model, version=version, role=role)

@@ -118,7 +118,7 @@ class Outbox:
         self.flush()
 
     @property
-    def early(self) -> list[tuple[type[records.Record], dict[str, Any]]]:
+    def early_steps(self) -> list[tuple[type[records.Record], dict[str, Any]]]:
         """What is kept for `start`."""
         return [(made.kind, made.fields) for made in self._early or ()]
 

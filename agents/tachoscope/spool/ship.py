@@ -219,4 +219,4 @@ def ship_quietly(directory: Path, store_url: str | None) -> None:
         ship_alone(directory, Store(store_url or default_url()))
     except (TachoscopeError, OSError) as error:
         if directory.is_dir():
-            guard.say(f"the records stay in {directory}: {error}")
+            guard.print_line(f"the records stay in {directory}: {error}")

@@ -156,7 +156,7 @@ class Timeline:
                     now[EVALUATION] += after[phase] - start
                     now[phase] -= after[phase] - start
 
-    def was(self, source: int, target: int) -> None:
+    def move_to_phase(self, source: int, target: int) -> None:
         """Move what was accounted to one phase in this step to another: it turned out to be that."""
         for sums in (self.wall, self.cpu):
             sums[target] += sums[source]
@@ -201,7 +201,7 @@ class Timeline:
         likely = self.evaluating and (self._no_grad or not self._eval_trains)
         return EVALUATION if likely and self.phase not in _KEPT_IN_EVALUATION else self.phase
 
-    def cut(self, *, read_cpu: bool = True) -> tuple[int, int, list[int], list[int] | None]:
+    def end_step(self, *, read_cpu: bool = True) -> tuple[int, int, list[int], list[int] | None]:
         """End the step here; accounting starts again at zero.
 
         Args:

@@ -67,7 +67,7 @@ class Collectives:
         self._replicas[model] = size_bytes
         self.gradient_bytes = sum(self._replicas.values())
 
-    def begun(self, work: Any, key: Key) -> None:
+    def begin_async(self, work: Any, key: Key) -> None:
         """Remember what an asynchronous call is, until somebody waits for it."""
         self._works[work] = key
 
@@ -79,7 +79,7 @@ class Collectives:
         self.add(key, nanoseconds=nanoseconds)
         return key.collective
 
-    def grown(self) -> Iterator[dict[str, Any]]:
+    def new_sums(self) -> Iterator[dict[str, Any]]:
         """Yield the fields of a `CollectiveDone` for each key whose sums grew since the last call."""
         # A copy is one step for the interpreter: the training thread may add a key meanwhile. What it adds to a sum comes later.
         for key, sums in self._sums.copy().items():

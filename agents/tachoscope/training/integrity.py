@@ -34,7 +34,7 @@ def from_environment(environ: Mapping[str, str]) -> Checks | None:
     if not text:
         return None
     if not text.isdigit() or int(text) < 1:
-        guard.say(f"{VARIABLE}={text!r} is not a number of steps: no integrity checks")
+        guard.print_line(f"{VARIABLE}={text!r} is not a number of steps: no integrity checks")
         return None
     return Checks(int(text))
 
@@ -90,7 +90,7 @@ class Checks:
             if guard.is_of_the_job(error):
                 raise
             self._broken = True
-            guard.say(f"no more integrity checks: {type(error).__name__}: {error}")
+            guard.print_line(f"no more integrity checks: {type(error).__name__}: {error}")
             return None
 
     def _look(self) -> dict[str, Any] | None:

@@ -25,7 +25,7 @@ class LoaderWatch:
         self._dataset: weakref.ref[Any] | None = None
         self._iterators = 0
 
-    def seen(self, iterator: Any, batch: object) -> None:
+    def batch_given(self, iterator: Any, batch: object) -> None:
         """An iterator of a loader gave a batch."""
         if self._iterator is not None and self._iterator() is iterator:
             return

@@ -36,7 +36,7 @@ def of_process(environ: Mapping[str, str], rank: int, world_size: int) -> dict[s
     try:
         sizes = complete(_said or parsed(environ.get(VARIABLE, "")), world_size)
     except ValueError as error:
-        guard.say(f"the layout of the ranks is not recorded: {error}")
+        guard.print_line(f"the layout of the ranks is not recorded: {error}")
         return {}
     return {"layout": sizes, "groups": groups_of(rank, sizes)} if sizes else {}
 

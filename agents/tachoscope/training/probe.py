@@ -118,7 +118,7 @@ class Probe:
                     return False
                 self.bind()
         except Exception as error:
-            self.give_up(error)
+            self.stop_after_fault(error)
             return False
         return True
 
@@ -129,7 +129,7 @@ class Probe:
                 return False
             self.timeline.enter(phase)
         except Exception as error:
-            self.give_up(error)
+            self.stop_after_fault(error)
             return False
         return True
 
@@ -138,7 +138,7 @@ class Probe:
         try:
             self.timeline.leave()
         except Exception as error:
-            self.give_up(error)
+            self.stop_after_fault(error)
 
     def bind(self) -> None:
         """Watch the calling thread from now on."""
@@ -207,7 +207,7 @@ class Probe:
     @property
     def _fed(self) -> bool:
         """Whether a loader gave a batch since the last step, or will give the next one."""
-        return self.rule.fed or bool(self._pending)
+        return self.rule.is_fed_by_loader or bool(self._pending)
 
     def end_evaluation(self) -> None:
         """What may have been evaluation was it; its batches are not trained on."""
@@ -238,7 +238,7 @@ class Probe:
             self.model_stacks.append(chain_of(sys._getframe(2)))
         self.without_gradients = False
         assert self.models is not None
-        self.models.found(type(module))
+        self.models.watch_class(type(module))
         self.timeline.enter(phases.FORWARD)
         if self.timeline.evaluating:
             return True
@@ -248,7 +248,7 @@ class Probe:
         if self._pending:
             self._train_on_pending()
         elif not self._fed:
-            self.timeline.was(phases.OTHER, phases.PREPARATION)
+            self.timeline.move_to_phase(phases.OTHER, phases.PREPARATION)
         return True
 
     def copy_begin(self) -> str | None:
@@ -371,7 +371,7 @@ class Probe:
         had_detail = self.timeline.reads_cpu
         # The clock of the last event is near enough to decide by.
         detail = self.steps < FIRST_DETAILED_STEPS or self.timeline.last >= self._detailed_until
-        end, total, wall, cpu = self.timeline.cut(read_cpu=detail)
+        end, total, wall, cpu = self.timeline.end_step(read_cpu=detail)
         step_delay = backward_delay = None
         if self._run_delay is not None and self._run_delay.measured and (had_detail or detail):
             now = self._run_delay.read()
@@ -483,7 +483,7 @@ class Probe:
 
     def _write_collectives(self) -> None:
         now = time.monotonic_ns()
-        rows = [(records.CollectiveDone, now, {**fields, "step": self.steps}) for fields in self.collectives.grown()]
+        rows = [(records.CollectiveDone, now, {**fields, "step": self.steps}) for fields in self.collectives.new_sums()]
         if rows:
             self.outbox.write_all(rows)
 
@@ -494,7 +494,7 @@ class Probe:
 
     # --- life ------------------------------------------------------------------------------------------------------------
 
-    def give_up(self, error: Exception) -> None:
+    def stop_after_fault(self, error: Exception) -> None:
         """Stop watching after a fault of the probe's own: the job goes on as if it had never been there.
 
         Raises:
@@ -505,7 +505,7 @@ class Probe:
             raise error
         self.on = False
         self.thread_ident = 0
-        guard.say(f"not watching any longer, a fault of the probe: {type(error).__name__}: {error}")
+        guard.print_line(f"not watching any longer, a fault of the probe: {type(error).__name__}: {error}")
 
     def on_gc(self, phase: str, info: dict[str, int]) -> None:  # noqa: ARG002  # the signature of gc.callbacks
         """Account a garbage collection of the watched thread."""
@@ -516,7 +516,7 @@ class Probe:
                 else:
                     self.timeline.leave()
         except Exception as error:
-            self.give_up(error)
+            self.stop_after_fault(error)
 
     def failed(self, error: BaseException) -> None:
         """Remember that the training failed; the message stays out of the record, since it may hold secrets."""
@@ -567,7 +567,7 @@ class Probe:
                 part()
         if self.outbox.dropped:
             lost = f"{self.outbox.dropped} records dropped, the training was not affected ({self.outbox.error})"
-            guard.say(f"rank {self.outbox.rank}: {lost}")
+            guard.print_line(f"rank {self.outbox.rank}: {lost}")
 
     def _stop(self) -> None:
         self.profiles.close()

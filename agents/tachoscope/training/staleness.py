@@ -83,7 +83,7 @@ class Updates:
         except Exception as error:  # never into the job
             if guard.is_of_the_job(error):
                 raise
-            guard.say(f"a record about updates is lost: {type(error).__name__}: {error}")
+            guard.print_line(f"a record about updates is lost: {type(error).__name__}: {error}")
         self._counts.clear()
 
     def _hook(self) -> None:

@@ -44,7 +44,7 @@ class StepRule:
             return False
         key = id(optimizer)
         self._lead_optimizer = self._lead_optimizer or key
-        if self.fresh_batch or (not self.fed and self._lead_optimizer == key):
+        if self.fresh_batch or (not self.is_fed_by_loader and self._lead_optimizer == key):
             return True
         self._updates[key] = updates = self._updates.get(key, 0) + 1
         if updates >= MOST_UPDATES_A_STEP:
@@ -52,7 +52,7 @@ class StepRule:
         return False
 
     @property
-    def fed(self) -> bool:
+    def is_fed_by_loader(self) -> bool:
         """Whether a loader feeds the loop.
 
         An iterator that is gone feeds no loop: `next(iter(loader))` gave the loop all its data, or a look at it.

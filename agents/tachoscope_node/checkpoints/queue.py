@@ -188,7 +188,7 @@ class VerifyQueue:
             checks.counts[verdict.result] = checks.counts.get(verdict.result, 0) + 1
             return True
 
-    def forget(self, live_jobs: Collection[str], now: float) -> None:
+    def drop_ended_jobs(self, live_jobs: Collection[str], now: float) -> None:
         """Drop the jobs that ended and have nothing left to read."""
         with self._lock:
             for name in [name for name, checks in self.jobs.items() if name not in live_jobs and not _waits(checks, now)]:

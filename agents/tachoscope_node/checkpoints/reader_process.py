@@ -46,7 +46,7 @@ def main() -> None:
     """Carry out the order on stdin."""
     order = msgspec.json.decode(sys.stdin.buffer.read(), type=ReadRequest)
     try:
-        become(order.uid)
+        drop_privileges_to(order.uid)
     except OSError:
         verdict = ReadBack("unreachable", f"the agent may not read as user {order.uid}: it needs CAP_SETUID and CAP_SETGID")
     else:
@@ -54,7 +54,7 @@ def main() -> None:
     sys.stdout.buffer.write(msgspec.json.encode(verdict))
 
 
-def become(uid: int) -> None:
+def drop_privileges_to(uid: int) -> None:
     """Give up all rights but those of a user, for good; one that this host does not know has no groups.
 
     Raises:

@@ -108,7 +108,7 @@ class Verifier:
         if verdict is None:
             return False
         if self.queue.done(task, verdict, self._clock()):
-            self._tell(task, verdict)
+            self._report_verdict(task, verdict)
         return True
 
     def _order(self, task: Task) -> ReadRequest | ReadBack:
@@ -131,7 +131,7 @@ class Verifier:
             settings.bytes_per_second,
         )
 
-    def _tell(self, task: Task, verdict: ReadBack) -> None:
+    def _report_verdict(self, task: Task, verdict: ReadBack) -> None:
         checkpoint = task.checkpoint
         if verdict.result != "sound":
             what = f"checkpoint {checkpoint.reference[:_MAX_FAULT]!r} of job {task.job}"
@@ -154,7 +154,7 @@ class Verifier:
 
     def tick(self, live_jobs: Collection[str]) -> None:
         """Keep what is known, of jobs that are live."""
-        self.queue.forget(live_jobs, self._clock())
+        self.queue.drop_ended_jobs(live_jobs, self._clock())
         try:
             self.queue.save()
         except OSError as error:

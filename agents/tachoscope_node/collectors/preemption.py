@@ -21,7 +21,7 @@ import msgspec
 from tachoscope.preemption.notice_file import Notice
 from tachoscope_core.metrics.metric import Metric
 from tachoscope_core.metrics.training import PREEMPTION_NOTICE
-from tachoscope_core.net.http_client import HttpError, ask
+from tachoscope_core.net.http_client import HttpError, request
 from tachoscope_node.collectors.collector import NoDataError
 from tachoscope_service.metrics.family import Family
 
@@ -79,7 +79,7 @@ class Metadata:
 
     def _request(self, path: str, headers: Mapping[str, str], *, method: str = "GET") -> tuple[int, bytes]:
         url = f"{self._url}{path}"
-        answer = ask(url, seconds=ANSWER_SECONDS, most_bytes=_MOST_BYTES, method=method, headers=headers)
+        answer = request(url, seconds=ANSWER_SECONDS, most_bytes=_MOST_BYTES, method=method, headers=headers)
         return answer.status, answer.content
 
     def _page(self, path: str, headers: Mapping[str, str]) -> bytes:

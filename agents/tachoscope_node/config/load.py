@@ -61,7 +61,7 @@ def load(path: Path | None, *, look: bool = False, **changes: object) -> Config:
         TachoscopeError: with every fault of the file, each with its key, value and the way out.
     """
     where = str(path) if path else "the command line"
-    document = located_yaml.plain(path, secret=True) if path else PlainDocument(Path(), None, {})
+    document = located_yaml.read_plain(path, secret=True) if path else PlainDocument(Path(), None, {})
     data = _keys_and_values(document)
     for key, value in changes.items():
         if value is not None:

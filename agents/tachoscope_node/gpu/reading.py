@@ -68,7 +68,7 @@ class Reading:
         """Return a value, None for what the GPU did not tell."""
         return self.values.get(metric.name, {}).get(labels)
 
-    def said_at(self, metric: Metric, *labels: str) -> float:
+    def measured_at(self, metric: Metric, *labels: str) -> float:
         """Return when a gauge's value was said, in monotonic seconds: one from another source may be older than the reading."""
         return next((part.at for part in self.parts if part.value(metric, *labels) is not None), self.at)
 

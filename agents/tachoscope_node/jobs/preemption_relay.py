@@ -41,7 +41,7 @@ class PreemptionRelay:
         for job in jobs:
             if job.running() and job.name not in self._told:
                 self._told.add(job.name)
-                self._keeper.note(job, notice)
+                self._keeper.record_notice(job, notice)
                 for name in sorted({rank.directory for rank in job.running()}):
                     if name in directories:
                         leave(notice, directories[name].descriptor)

@@ -299,7 +299,7 @@ class JobRegistry:
 
     def _end(self, job: Job, rank: Rank, how: str, at: float, now: float) -> None:
         rank.ended = how
-        account.ended(job, rank, at, failed=how != "left")
+        account.account_end(job, rank, at, failed=how != "left")
         if how != "left":
             job.worker_failures += 1
         self._idle_if_ended(job, now)
@@ -317,7 +317,7 @@ class JobRegistry:
 
     def forget(self, now: float, retention_seconds: float) -> None:
         """Drop the jobs and services that ended long ago."""
-        self.services.forget(now, retention_seconds)
+        self.services.drop_ended(now, retention_seconds)
         for name, job in list(self.jobs.items()):
             if job.idle_since is not None and now - job.idle_since > retention_seconds:
                 del self.jobs[name]

@@ -171,11 +171,11 @@ class ShardWatch:
                 if not job.is_saved:
                     self._save(name, job, job.saved_at)
 
-    def listed(self, job: str) -> int | None:
+    def listed_count(self, job: str) -> int | None:
         """Return how many shards of a job are on its list, None if nothing is known of its shards."""
         with self._lock:
             found = self._jobs.get(job)
-            return len(shard_quarantine.listed(found.shards)) if found is not None else None
+            return len(shard_quarantine.listed_names(found.shards)) if found is not None else None
 
     def sync(self, store: Store, host: str, now: float, *, anyway: bool = False) -> None:
         """Write the lists that changed into the store, and take from it what other nodes and people know.
@@ -193,12 +193,12 @@ class ShardWatch:
                     job.is_synced = True
                 if mine is not None:
                     store.write_quarantine(name, host, mine)
-                self.learn(name, shard_quarantine.from_store(store, name), is_stored=True)
+                self.add_known(name, shard_quarantine.from_store(store, name), is_stored=True)
             except TachoscopeError as error:
                 job.is_synced = False
                 self._say(str(error))
 
-    def learn(self, job: str, shards: shard_quarantine.Shards, *, is_stored: bool) -> None:
+    def add_known(self, job: str, shards: shard_quarantine.Shards, *, is_stored: bool) -> None:
         """Add what is known elsewhere about a job's shards; unless the store has it, it goes there too."""
         if not shards and job not in self._jobs:
             return
@@ -209,7 +209,7 @@ class ShardWatch:
                 found.is_saved = False
                 found.is_synced = found.is_synced and is_stored
 
-    def forget(self, jobs: Collection[str]) -> None:
+    def keep_only(self, jobs: Collection[str]) -> None:
         """Let go of all jobs but these; their lists stay on the disk."""
         with self._lock:
             for name in self._jobs.keys() - set(jobs):
@@ -246,7 +246,7 @@ def _decide(name: str, job: _Job) -> list[Quarantined]:
     for shard in sorted(job.undecided):
         known = job.shards[shard]
         failures = known.counting()
-        if known.listed or len(failures) < NEEDED:
+        if known.is_listed or len(failures) < NEEDED:
             job.undecided.discard(shard)
             continue
         last_failed = last_failed or sorted(other.failures[-1].time for other in job.shards.values() if other.failures)

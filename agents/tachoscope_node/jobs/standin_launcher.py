@@ -158,7 +158,7 @@ class StandInLauncher:
             job.ending.status = "" if status == "left" else status
             self._live.set_held(job, held=False, now=now)
 
-    def note(self, job: Job, said: notice_file.Notice) -> None:
+    def record_notice(self, job: Job, said: notice_file.Notice) -> None:
         """Write down that the node will be taken away from a job that runs here."""
         held = self._held.get(job.name)
         to = held.records if held is not None else self._records(job)

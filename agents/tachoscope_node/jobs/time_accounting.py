@@ -105,7 +105,7 @@ def stands_still(job: Job, rank: Rank, now: float, least_hang_seconds: float) ->
     return True
 
 
-def ended(job: Job, rank: Rank, at: float, *, failed: bool) -> None:
+def account_end(job: Job, rank: Rank, at: float, *, failed: bool) -> None:
     """Account what a process did after its last step: of one that failed the step that it did not finish is lost."""
     stepped = rank.last_end is not None
     accounted = _begin(job, rank, at) + rank.hung

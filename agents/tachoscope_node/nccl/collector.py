@@ -81,7 +81,7 @@ class NcclCollector:
         self._last_run = clock() - self.interval_seconds
 
     @property
-    def seen(self) -> int:
+    def operation_count(self) -> int:
         return self._outcomes["counted"]
 
     @property
@@ -102,13 +102,15 @@ class NcclCollector:
         self._save()  # before anything is counted: what was read is counted once, also when the agent is killed
         self._count(batch, now)
         self._files.release(self._settings.rotate_bytes)
-        self._sums.forget(now)
+        self._sums.drop_old(now)
         self._members = {key: member for key, member in self._members.items() if key in self._files.tails}
         families = self._families()
         if not self._files.tails:
             folders = ", ".join(self._settings.inspector)
             raise NoDataError(
-                "" if self.seen else f"NCCL's Inspector writes nothing below {folders}: see docs/agent/nccl.md for its settings",
+                ""
+                if self.operation_count
+                else f"NCCL's Inspector writes nothing below {folders}: see docs/agent/nccl.md for its settings",
                 families,
             )
         return families
@@ -139,7 +141,7 @@ class NcclCollector:
                 self._members[key] = found
             if member := self._members.get(key):
                 for operation in {one.communicator: one for one in operations}.values():
-                    self._groups.see(member, operation)
+                    self._groups.learn_group(member, operation)
         for key, (_, operations) in batch.items():
             self._count_file(self._members.get(key), operations, now)
 

@@ -67,7 +67,7 @@ class Groups:
             found = [member for member in found if member.pid == one.pid and member.uid == uid and _at_its_place(member, one)]
         return found[0] if len(found) == 1 else None
 
-    def see(self, member: Member, operation: Operation) -> None:
+    def learn_group(self, member: Member, operation: Operation) -> None:
         """Learn from an operation which group its communicator is; do so with all that are there before asking."""
         key = member.job, operation.communicator
         known = self._communicators.get(key)

@@ -92,7 +92,7 @@ class RasCollector:
                 return
             self._due = now + self._poll_seconds
             self._question = Question(self._address, now)
-        answer = self._question.go_on(now)
+        answer = self._question.advance(now)
         if answer is None:
             return
         self._hang_up()

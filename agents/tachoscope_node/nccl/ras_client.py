@@ -52,7 +52,7 @@ class Question:
             self.close()
             raise _failure(code)
 
-    def go_on(self, now: float) -> bytes | None:
+    def advance(self, now: float) -> bytes | None:
         """Do what can be done at once; return the whole answer, None while there is none.
 
         Raises:

@@ -43,7 +43,7 @@ class NcclSums:
         sums.bus_bytes += carried
         sums.last = now
 
-    def forget(self, now: float) -> None:
+    def drop_old(self, now: float) -> None:
         """Drop what nothing was added to for long."""
         for key in [key for key, sums in self._sums.items() if now - sums.last > FORGET_SECONDS]:
             del self._sums[key]

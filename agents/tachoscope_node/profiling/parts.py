@@ -111,7 +111,7 @@ class RankRecording:
             bytes=self.stored.bytes if self.stored else 0,
         )
 
-    def let_go(self) -> None:
+    def discard(self) -> None:
         """Close and remove what was written."""
         if self.descriptor is not None:
             os.close(self.descriptor)

@@ -222,7 +222,7 @@ class Profiler:
             request = profile_requests.new_request(
                 job, automatic.steps, now=self._clock(), asked_by=f"agent {self._place.node}", reason=reason
             )
-            profile_requests.ask(self._store, request)
+            profile_requests.write_request(self._store, request)
 
     # --- what others read -------------------------------------------------------------------------------------------------
 

@@ -157,7 +157,7 @@ class Recording:
 
     def _begin_pass(self) -> None:
         for rank, part in self.parts.items():
-            part.let_go()
+            part.discard()
             name = f"tachoscope-{self.request.id}-{self._passes}-{rank}"
             try:
                 folder = part.folder_of(self.place, name)
@@ -219,4 +219,4 @@ class Recording:
         if self._keeper is not None:
             self._keeper.join(5.0)
         for part in self.parts.values():
-            part.let_go()
+            part.discard()

@@ -65,7 +65,7 @@ def take_state(directory: Path) -> int:
     return lock
 
 
-def say_who(lock: int, agent: spool.LiveAgent) -> None:
+def write_holder(lock: int, agent: spool.LiveAgent) -> None:
     """Write into a lock file that one holds who holds it."""
     os.ftruncate(lock, 0)
     os.pwrite(lock, msgspec.json.encode(agent), 0)

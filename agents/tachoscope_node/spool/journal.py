@@ -83,7 +83,7 @@ class Journal:
         rows = [msgspec.structs.astuple(entry) for entry in entries]
         self._transaction("INSERT OR REPLACE INTO segments VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
-    def forget(self, keys: Iterable[tuple[str, str]]) -> None:
+    def remove_segments(self, keys: Iterable[tuple[str, str]]) -> None:
         """Remove segments, by directory and name."""
         self._transaction("DELETE FROM segments WHERE directory = ? AND name = ?", list(keys))
 

@@ -60,7 +60,7 @@ class Owners:
             owner = self.known[job] = writer
         return owner == writer
 
-    def forget(self, kept: Collection[str]) -> None:
+    def keep_only(self, kept: Collection[str]) -> None:
         """Forget the owners of all jobs but these."""
         for job in self.known.keys() - set(kept):
             del self.known[job]

@@ -35,7 +35,7 @@ class Policy:
     bytes: int
 
 
-def due(segments: Sequence[Segment], policy: Policy, now: float) -> list[Segment]:
+def due_segments(segments: Sequence[Segment], policy: Policy, now: float) -> list[Segment]:
     """Return the segments of which a range should go now: those that are old, full or finished, or all when much waits."""
     waiting = sum(segment.shippable() - segment.shipped for segment in segments)
     return [

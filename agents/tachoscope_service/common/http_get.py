@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tachoscope_core.net.http_client import HttpError, ask
+from tachoscope_core.net.http_client import HttpError, request
 
 
 def get(url: str, *, seconds: float, most_bytes: int, headers: Mapping[str, str] | None = None) -> bytes:
@@ -17,7 +17,9 @@ def get(url: str, *, seconds: float, most_bytes: int, headers: Mapping[str, str]
     Raises:
         HttpError: there is none within the time and size, or the server has something else to say.
     """
-    answer = ask(url, seconds=seconds, most_bytes=most_bytes, headers={"Accept": "text/plain", **(headers or {})}).sound()
+    answer = request(
+        url, seconds=seconds, most_bytes=most_bytes, headers={"Accept": "text/plain", **(headers or {})}
+    ).raise_for_status()
     if (encoding := answer.headers.get("Content-Encoding", "identity")) != "identity":
         raise HttpError(f"it sends {encoding[:20]!r}, which was not asked for")
     if answer.content and not answer.content.endswith(b"\n"):
@@ -35,4 +37,6 @@ def check(url: str, *, seconds: float, most_bytes: int, body: str = "", headers:
         HttpError: there is no answer of 2xx within the time and size.
     """
     kind = {"Accept": "application/json", "Content-Type": "application/json"} if body else {"Accept": "text/plain"}
-    ask(url, seconds=seconds, most_bytes=most_bytes, headers={**kind, **(headers or {})}, body=body.encode() or None).sound()
+    request(
+        url, seconds=seconds, most_bytes=most_bytes, headers={**kind, **(headers or {})}, body=body.encode() or None
+    ).raise_for_status()

@@ -10,7 +10,7 @@ from typing import Protocol
 import h11
 
 from tachoscope_service.http.auth import Auth, AuthResult
-from tachoscope_service.http.messages import BadRequestError, HttpStream, RequestHead, Response, plain
+from tachoscope_service.http.messages import BadRequestError, HttpStream, RequestHead, Response, status_only
 from tachoscope_service.http.transport import ConnectionPolicy, Limits, TransportProtocol
 
 
@@ -59,7 +59,7 @@ class Connection(TransportProtocol):
 
     def opened(self) -> None:
         """Give the client time for its first request."""
-        self.within(self.limits.head_seconds, self.too_slow)
+        self.set_timer(self.limits.head_seconds, self.too_slow)
 
     def on_data(self, data: bytes) -> None:
         """Take in what the client said."""
@@ -85,7 +85,7 @@ class Connection(TransportProtocol):
             super().too_slow()
             return
         self._host.count("too_slow")
-        self._respond(plain(408), last=True)
+        self._respond(status_only(408), last=True)
 
     def _advance(self) -> None:
         """Take the next request out of what the client said."""
@@ -104,11 +104,11 @@ class Connection(TransportProtocol):
             self.close()
         elif self._between and self._http.started:
             self._between = False
-            self.within(self.limits.head_seconds, self.too_slow)
+            self.set_timer(self.limits.head_seconds, self.too_slow)
 
     def _malformed(self, status: int) -> None:
         self._host.count("malformed")
-        self._respond(plain(status), last=True)
+        self._respond(status_only(status), last=True)
 
     def _check(self, head: RequestHead) -> None:
         self.busy = True
@@ -134,10 +134,10 @@ class Connection(TransportProtocol):
             self._respond(self._host.answer(self._head))
         elif verdict is AuthResult.REFUSED:
             self._host.count("unauthorised")
-            self._respond(plain(401, *(("WWW-Authenticate", offer) for offer in self._host.site.auth.challenges)))
+            self._respond(status_only(401, *(("WWW-Authenticate", offer) for offer in self._host.site.auth.challenges)))
         else:
             self._host.count("too_many")
-            self._respond(plain(429, ("Retry-After", "1")))
+            self._respond(status_only(429, ("Retry-After", "1")))
 
     def _respond(self, response: Response, *, last: bool = False) -> None:
         self.busy = True
@@ -161,9 +161,9 @@ class Connection(TransportProtocol):
         self.last_used = self.loop.time()
         self._head = None
         if not self._http.next_cycle():
-            self.linger()
+            self.close_gracefully()
             return
         self._between = True
-        self.within(self.limits.idle_seconds, self.close)
+        self.set_timer(self.limits.idle_seconds, self.close)
         self.reading(on=True)
         self.loop.call_soon(self._advance)  # not at once: pipelined requests of one client must not keep the loop from others

@@ -42,7 +42,7 @@ class Response:
     headers: tuple[tuple[str, str], ...] = ()
 
 
-def plain(status: int, *headers: tuple[str, str]) -> Response:
+def status_only(status: int, *headers: tuple[str, str]) -> Response:
     """Return a response that says no more than its status."""
     text = f"{status} {http.HTTPStatus(status).phrase}\n"
     return Response(status, "text/plain; charset=utf-8", text.encode(), headers)

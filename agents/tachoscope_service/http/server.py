@@ -25,7 +25,7 @@ from tachoscope_core.errors import TachoscopeError
 from tachoscope_service.http import web_config as web_configs
 from tachoscope_service.http.auth import Auth
 from tachoscope_service.http.connection import Connection, SitePolicy
-from tachoscope_service.http.messages import Request, RequestHead, Response, plain
+from tachoscope_service.http.messages import Request, RequestHead, Response, status_only
 from tachoscope_service.http.tls import plain_san
 from tachoscope_service.http.transport import READ_BYTES, ConnectionPolicy, Limits
 from tachoscope_service.http.web_config import WebConfig
@@ -133,23 +133,23 @@ class WebServer:
     def answer(self, head: RequestHead) -> Response:
         """Return the page that an authorised client asks for."""
         if self._loopback and self._is_open and not _means_this_machine(head.host):
-            return plain(421)
+            return status_only(421)
         path = head.request.path
         shown, posted = _of_path(self._routes, path), _of_path(self._posts, path)
         allowed = [*(("GET", "HEAD") if shown else ()), *(("POST",) if posted else ())]
         if not allowed:
-            return plain(404)
+            return status_only(404)
         if head.method not in allowed:
-            return plain(405, ("Allow", ", ".join(allowed)))
+            return status_only(405, ("Allow", ", ".join(allowed)))
         if head.method == "POST" and head.from_page:
-            return plain(403)
+            return status_only(403)
         handler = posted if head.method == "POST" else shown
         assert handler is not None
         try:
             return _sound(handler(head.request))
         except Exception:
             self._seldom(head.request.path, f"the page {head.request.path} failed: {traceback.format_exc().strip()}")
-            return plain(500)
+            return status_only(500)
 
     def count(self, reason: str) -> None:
         """Count a refusal."""

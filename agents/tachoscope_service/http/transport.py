@@ -122,7 +122,7 @@ class TransportProtocol(asyncio.BufferedProtocol, abc.ABC):
         if self._tls is None:
             self.opened()
         else:
-            self.within(self.limits.handshake_seconds, self.too_slow)
+            self.set_timer(self.limits.handshake_seconds, self.too_slow)
 
     def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002 - the loop fills it and hands it over in one go
         return self._buffer
@@ -165,7 +165,7 @@ class TransportProtocol(asyncio.BufferedProtocol, abc.ABC):
 
     # What the connection's purpose calls.
 
-    def within(self, seconds: float, otherwise: Callable[[], None]) -> None:
+    def set_timer(self, seconds: float, otherwise: Callable[[], None]) -> None:
         """Set the one timer."""
         self.stop_timer()
         self._timer = self.loop.call_later(seconds, otherwise)
@@ -189,7 +189,7 @@ class TransportProtocol(asyncio.BufferedProtocol, abc.ABC):
         """Send both; `written` is called when that is done, at once if the kernel takes it."""
         self._writing = True
         self._pending = memoryview(body)[_CHUNK:]
-        self.within(self.limits.write_seconds, self._check_progress)
+        self.set_timer(self.limits.write_seconds, self._check_progress)
         self._say(head + body[:_CHUNK])  # a small page is one packet
         self._unsent_before = self._unsent()
         self._pump()
@@ -199,10 +199,10 @@ class TransportProtocol(asyncio.BufferedProtocol, abc.ABC):
         self.refused("too_slow")
         self.close()
 
-    def linger(self) -> None:
+    def close_gracefully(self) -> None:
         """End the connection so that our last word arrives: closing while the client still talks would destroy it on its way."""
         self._lingering = True
-        self.within(self.limits.linger_seconds, self.close)
+        self.set_timer(self.limits.linger_seconds, self.close)
         if self._tls is not None and self._tls.established:
             self._tls.close()
             self._send(self._tls.outgoing())
@@ -252,7 +252,7 @@ class TransportProtocol(asyncio.BufferedProtocol, abc.ABC):
         if reason == "HTTP_REQUEST":
             tls.outgoing()
             self._send(_HTTP_TO_TLS)
-        self.linger()
+        self.close_gracefully()
 
     # Writing.
 
@@ -270,7 +270,7 @@ class TransportProtocol(asyncio.BufferedProtocol, abc.ABC):
             self.too_slow()
             return
         self._unsent_before = unsent
-        self.within(self.limits.write_seconds, self._check_progress)
+        self.set_timer(self.limits.write_seconds, self._check_progress)
 
     def _unsent(self) -> int:
         # With what the kernel still holds: it takes more only when a third of its buffer is free, which takes a slow reader long.

@@ -84,7 +84,7 @@ def load(path: Path | str) -> WebConfig:
         TachoscopeError: with all faults at once, each with the file, the key, the offending value and the way out.
     """
     file = Path(path)
-    document = located_yaml.plain(file, secret=True)
+    document = located_yaml.read_plain(file, secret=True)
     reader = Reader(document)
     known = {"tls_server_config", "http_server_config", "basic_auth_users", "bearer_token_files", "rate_limit"}
     top = reader.section(document.data, "", known)

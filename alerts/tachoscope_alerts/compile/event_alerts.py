@@ -144,16 +144,16 @@ def _read(path: Path) -> tuple[Value, list[EventAlert]]:
     if len(documents) != 1:
         raise TachoscopeError(f"{path} holds {len(documents)} documents, not one", fix="write group: and alerts: once")
     parts = documents[0].section(("group", "alerts"))
-    group = parts.need("group", "add group: and a name for these alerts, such as gpu")
+    group = parts.required("group", "add group: and a name for these alerts, such as gpu")
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", group.word()):
         raise group.error(f"is {group.word()!r}, which cannot be a file's name", "use small letters, digits and hyphens")
-    items = parts.need("alerts", "add alerts: and a list of them").items()
+    items = parts.required("alerts", "add alerts: and a list of them").items()
     return group, [_event(item, group.word()) for item in items]
 
 
 def _event(item: Value, group: str) -> EventAlert:
     parts = item.section(_KEYS)
-    place = {key: parts.need(key, f"add {key}:") for key in _NEEDED}
+    place = {key: parts.required(key, f"add {key}:") for key in _NEEDED}
     name = place["alert"]
     if not _NAME.fullmatch(name.text()):
         raise name.error(f"is {name.text()!r}, not in CamelCase", "write a name such as GpuLost")
@@ -188,22 +188,22 @@ def _tests(value: Value, severity: EventSeverity) -> dict[str, EventTest]:
     parts = value.section(("fires", "never_quiet") if always else ("fires", "quiet"))
     needed = ("fires",) if always else ("fires", "quiet")
     for name in needed:
-        parts.need(
+        parts.required(
             name, f"add {name}: with the series in which it {'fires' if name == 'fires' else 'does not, though they look so'}"
         )
     return {name: _test(parts.values[name]) for name in needed}
 
 
 def _more(value: Value) -> EventTest:
-    fires = value.section((*_TEST_KEYS, "fires")).need("fires", "say whether it fires: true or false").flag()
+    fires = value.section((*_TEST_KEYS, "fires")).required("fires", "say whether it fires: true or false").flag()
     return {**_test(value, (*_TEST_KEYS, "fires")), "fires": fires}
 
 
 def _test(value: Value, keys: Sequence[str] = _TEST_KEYS) -> EventTest:
     parts = value.section(keys)
-    found: dict[str, Any] = {"what": parts.need("what", "say in one line what it is").text()}
+    found: dict[str, Any] = {"what": parts.required("what", "say in one line what it is").text()}
     for key in ("interval", "at"):
-        found[key] = _duration(parts.need(key, f"add {key}: such as 30s"))
+        found[key] = _duration(parts.required(key, f"add {key}: such as 30s"))
     series = parts.get("series")
     found["series"] = [_series(one) for one in series.items()] if series else []
     return found | {"labels": _labels(parts.get("labels"), own=frozenset())}
@@ -211,7 +211,7 @@ def _test(value: Value, keys: Sequence[str] = _TEST_KEYS) -> EventTest:
 
 def _series(value: Value) -> dict[str, str]:
     parts = value.section(("series", "values"))
-    return {key: parts.need(key, f"add {key}: as promtool reads it").word() for key in ("series", "values")}
+    return {key: parts.required(key, f"add {key}: as promtool reads it").word() for key in ("series", "values")}
 
 
 def _labels(value: Value | None, own: frozenset[str]) -> dict[str, str]:

@@ -45,7 +45,7 @@ def load(path: Path) -> list[Recording]:
     documents = located_yaml.documents(path)
     if len(documents) != 1:
         raise TachoscopeError(f"{path} holds {len(documents)} documents, not one", fix="write recordings: once")
-    items = documents[0].section(("recordings",)).need("recordings", "add recordings: and a list of them").items()
+    items = documents[0].section(("recordings",)).required("recordings", "add recordings: and a list of them").items()
     found = [_recording(item) for item in items]
     for number, one in enumerate(found):
         if twice := [before.line for before in found[:number] if before.name == one.name]:
@@ -82,7 +82,7 @@ def values_of(recording: Recording, known: Mapping[str, Mapping[str, tuple[str, 
 
 def _recording(item: Value) -> Recording:
     parts = item.section(("record", "expr"))
-    name, expr = parts.need("record", "add record: and a name"), parts.need("expr", "add expr: and PromQL")
+    name, expr = parts.required("record", "add record: and a name"), parts.required("expr", "add expr: and PromQL")
     if not _NAME.fullmatch(name.text()):
         fix = "write level:metric:operation, such as job:tachoscope_steps:rate1m; slo: is of the objectives"
         raise name.error(f"is {name.text()!r}, no name of a recording", fix)

@@ -71,7 +71,7 @@ class KnownSeries:
         """Its labels as a server has them."""
         return self.labels if self.recorded else self.labels | SCRAPE_LABELS
 
-    def has(self, label: str) -> bool:
+    def may_have_label(self, label: str) -> bool:
         """Return whether it may have a label."""
         return self.any_label or label in self.all_labels
 

@@ -162,7 +162,7 @@ class _Flow:
         for matcher in series.matchers:
             if matcher.label == "__name__":
                 continue
-            if not of.has(matcher.label):
+            if not of.may_have_label(matcher.label):
                 self.found.append(unknown_label(matcher.label, of))
             self.found += impossible_values(matcher, of)
             if (matcher.operator, matcher.value) == ("=", ""):

@@ -211,7 +211,7 @@ def _short_period(slo: Slo) -> Iterator[Problem]:
     if first is None:
         return
     aimed = min(aim.part for aim in AIMS if aim.severity == first.severity)
-    spent = first.part(slo.period_days * DAY)
+    spent = first.budget_part(slo.period_days * DAY)
     if spent > 1.5 * aimed:
         what = f"{_percent(spent)} of the budget of {slo.name} is spent before its first {first.severity}, not {_percent(aimed)}"
         period = "a day" if slo.period_days == 1 else f"{slo.period_days:g} days"
@@ -260,11 +260,11 @@ def _of_part(part: _Part, of: KnownSeries) -> Iterator[tuple[str, LabelFault]]:
     if of.type != part.type:
         fix = f"name a {part.type}, or count another way (docs/guides/slos.md)"
         yield f"{part.at}.metric", LabelFault(f"{of.name} is a {of.type}, not a {part.type}", fix)
-    yield from ((part.kept_at, unknown_label(label, of)) for label in part.kept if not of.has(label))
+    yield from ((part.kept_at, unknown_label(label, of)) for label in part.kept if not of.may_have_label(label))
     for key, chosen in (("labels", part.selector.labels), ("excluding", part.selector.excluding)):
         for label, values in chosen.items():
             at = f"{part.at}.{key}.{label}"
-            if not of.has(label):
+            if not of.may_have_label(label):
                 yield at, unknown_label(label, of)
             yield from ((at, fault) for value in values for fault in impossible_values(Matcher(label, "=", value), of))
 

@@ -78,8 +78,8 @@ def _of_file(path: Path, known: Catalogue) -> Iterator[RuleFault]:
         if document.is_list:
             continue
         for rule in _rules(document.section()):
-            expression = rule.need("expr", "add expr")
-            name = rule.get("alert") or rule.need("record", "add alert or record")
+            expression = rule.required("expr", "add expr")
+            name = rule.get("alert") or rule.required("record", "add alert or record")
             try:
                 found = faults_of(expression.word(), known)
             except TachoscopeError as error:

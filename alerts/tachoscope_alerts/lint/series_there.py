@@ -39,11 +39,11 @@ def of_prometheus(url: str, at: float) -> SeriesSource:
     """
 
     def buckets(histogram: Selector) -> dict[float, float]:
-        rows = prometheus_query.ask(url, f"count by (le) ({selector(histogram, '_bucket')})", at=at)
+        rows = prometheus_query.instant_query(url, f"count by (le) ({selector(histogram, '_bucket')})", at=at)
         return {float(row["metric"]["le"]): float(row["value"][1]) for row in rows if row["metric"].get("le")}
 
     def has(chosen: Selector) -> bool:
-        return bool(prometheus_query.ask(url, f"group({selector(chosen)})", at=at))
+        return bool(prometheus_query.instant_query(url, f"group({selector(chosen)})", at=at))
 
     return SeriesSource(buckets, has)
 

@@ -58,7 +58,7 @@ def selectors(slo: Slo) -> list[Selector]:
     return [indicator.value, *([indicator.gate.selector] if indicator.gate is not None else [])]
 
 
-def wanted(slos: Iterable[Slo]) -> dict[str, frozenset[float]]:
+def needed_metrics(slos: Iterable[Slo]) -> dict[str, frozenset[float]]:
     """Return the metrics of objectives, of histograms with the bounds of the buckets that are needed."""
     found: dict[str, frozenset[float]] = {}
     for slo in slos:

@@ -91,14 +91,14 @@ class PrometheusSource:
             return set()
         end = max(window.end for ask in asks for window in ask.windows)
         longest = duration(max(end - window.start for ask in asks for window in ask.windows))
-        rows = prometheus_query.ask(self._url, f"count by (slo) (last_over_time({TOTAL}[{longest}]))", at=end)
+        rows = prometheus_query.instant_query(self._url, f"count by (slo) (last_over_time({TOTAL}[{longest}]))", at=end)
         return {str(row["metric"].get("slo", "")) for row in rows}
 
     def _measure(self, ask: Ask, timing: Timing, *, from_raw: bool) -> Measured:
         measured: Measured = {}
         for number, window in enumerate(ask.windows):
             query = _query(ask, window, timing, from_raw=from_raw)
-            for row in prometheus_query.ask(self._url, query, at=window.end):
+            for row in prometheus_query.instant_query(self._url, query, at=window.end):
                 labels: Mapping[str, str] = row["metric"]
                 group = tuple(labels.get(label, "") for label in ask.slo.by)
                 sums = measured.setdefault(group, [EventSums()] * len(ask.windows))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from tachoscope_alerts.measure import parquet_cache
-from tachoscope_alerts.measure.evaluator import Events, bad_and_total, history_seconds, wanted
+from tachoscope_alerts.measure.evaluator import Events, bad_and_total, history_seconds, needed_metrics
 from tachoscope_alerts.measure.events import Ask, Measured, add, following_each_other
 from tachoscope_alerts.measure.stored_samples import Samples, Wanted, joined
 from tachoscope_alerts.spec.burn_rate_windows import HOUR, Timing
@@ -98,7 +98,7 @@ class SamplesSource:
 
     def _read_for(self, slos: Sequence[Slo], start: float, end: float, timing: Timing) -> Samples:
         history = max(history_seconds(slo, timing) for slo in slos)
-        return self._read(wanted(slos), start - history, end)
+        return self._read(needed_metrics(slos), start - history, end)
 
 
 def of_store(url: str, *, cache: Path | None = None, on_progress: Callable[[float], None] = lambda _: None) -> SamplesSource:

@@ -44,7 +44,7 @@ class Tier:
         """Return the ratio of bad events above which it fires."""
         return self.burn_rate * slo.budget
 
-    def part(self, period_seconds: float) -> float:
+    def budget_part(self, period_seconds: float) -> float:
         """Return the part of the budget that is spent within the long window when it fires."""
         return self.burn_rate * self.long_seconds / period_seconds
 

@@ -75,7 +75,7 @@ def target(objective: Section) -> float:
     if percent is not None:
         value, place, limit = round(percent.number() / 100, 12), percent, "100"
     else:
-        place, limit = objective.need("target", "add target: 0.99"), "1"
+        place, limit = objective.required("target", "add target: 0.99"), "1"
         value = place.number()
     if not 0 < value < 1:
         raise place.error(f"is {place.word()}", f"a target is between 0 and {limit}, both excluded: nothing is always good")
@@ -125,7 +125,7 @@ def _ratio(value: Value) -> Ratio:
     good, bad = section.get("good"), section.get("bad")
     if (good is None) == (bad is None):
         raise value.error("needs good or bad, one of both", "add one, or leave one out")
-    total = _selector(_source(section.need("total", "add total: all events"), _SELECTOR))
+    total = _selector(_source(section.required("total", "add total: all events"), _SELECTOR))
     return Ratio(
         total=total,
         bad=_selector(_source(bad, _SELECTOR)) if bad else None,
@@ -151,7 +151,7 @@ def _slices(value: Value, objective: Section) -> Slices:
     source = _source(value, _SLICES)
     _check_slice(objective)
     operator, bound = _comparison(objective)
-    by = with_identity(_labels(source.need("by", "add by: [label, ...]: the labels of which each set of values is one entity")))
+    by = with_identity(_labels(source.required("by", "add by: [label, ...]: the labels of which each set of values is one entity")))
     age, gate, missing = source.get("age"), source.get("while"), source.get("missing")
     found = Slices(
         value=_selector(source),
@@ -181,7 +181,7 @@ def _check_slice(objective: Section) -> None:
 
 def _gate(value: Value, by: tuple[str, ...]) -> Gate:
     section = value.section(_GATE)
-    on = with_identity(_labels(section.need("on", "add on: [label, ...]: the labels that it shares with the entities")))
+    on = with_identity(_labels(section.required("on", "add on: [label, ...]: the labels that it shares with the entities")))
     since = section.get("for")
     if not set(on) <= set(by):
         foreign = sorted(set(on) - set(by))[0]
@@ -194,12 +194,12 @@ def _gate(value: Value, by: tuple[str, ...]) -> Gate:
 
 def _source(value: Value, known: tuple[str, ...]) -> Section:
     """Return the spec of a metric source."""
-    source = value.section(("metricSource",)).need("metricSource", "add metricSource: {type: tachoscope, spec: {metric: ...}}")
+    source = value.section(("metricSource",)).required("metricSource", "add metricSource: {type: tachoscope, spec: {metric: ...}}")
     section = source.section(("metricSourceRef", "type", "spec"))
     kind = section.get("type")
     if kind is not None and kind.text().lower() not in _SOURCE_TYPES:
         raise kind.error(f"is {kind.text()!r}", "metrics are read from a Prometheus or the store: write tachoscope")
-    spec = section.need("spec", "add spec: {metric: ..., labels: {...}}")
+    spec = section.required("spec", "add spec: {metric: ..., labels: {...}}")
     query = spec.section().get("query")
     if query is not None:
         raise query.error("is a query, which cannot be evaluated over recorded samples", "name it: {metric: ..., labels: {...}}")
@@ -207,7 +207,7 @@ def _source(value: Value, known: tuple[str, ...]) -> Section:
 
 
 def _selector(section: Section) -> Selector:
-    metric = section.need("metric", "name the metric")
+    metric = section.required("metric", "name the metric")
     if not _METRIC.fullmatch(metric.text()):
         raise metric.error(f"is {metric.text()!r}, no name of a metric", "name one metric; its labels go to labels: {label: value}")
     return Selector(metric=metric.text(), labels=_matchers(section, "labels"), excluding=_matchers(section, "excluding"))
@@ -237,10 +237,10 @@ def _label_of(value: Value, label: str) -> None:
 
 
 def _comparison(objective: Section) -> tuple[Comparison, float]:
-    operator = objective.need("op", "add op: lte, lt, gte or gt: a good event is one whose value is so to value:")
+    operator = objective.required("op", "add op: lte, lt, gte or gt: a good event is one whose value is so to value:")
     if operator.word() not in _COMPARISONS:
         raise operator.error(f"is {operator.word()!r}", "write lte, lt, gte or gt")
-    return _COMPARISONS[operator.word()], objective.need("value", "add value: the threshold").number()
+    return _COMPARISONS[operator.word()], objective.required("value", "add value: the threshold").number()
 
 
 def _choice(section: Section, key: str, words: tuple[str, str]) -> str:

@@ -45,7 +45,7 @@ class _Spec:
         value = self.annotations.get(name)
         return value.text().strip() if value else ""
 
-    def needed(self, name: str, fix: str) -> str:
+    def required_text(self, name: str, fix: str) -> str:
         if name not in self.annotations:
             raise self.metadata.place.error(f"lacks the annotation {PREFIX}{name}", fix)
         return self.annotation(name)
@@ -86,7 +86,7 @@ def read(path: Path) -> list[Slo]:
     wanted = [(kind, section) for kind, section in map(_document, parts) if section is not None]
     shared: dict[str, Section] = {}
     for kind, section in wanted:
-        metadata = section.need("metadata", "add metadata: {name: ...}")
+        metadata = section.required("metadata", "add metadata: {name: ...}")
         if kind == "SLI" and _name(metadata) in shared:
             raise metadata.error(f"names {_name(metadata)!r} as another indicator of this file does", "give it a name of its own")
         if kind == "SLI":
@@ -97,10 +97,10 @@ def read(path: Path) -> list[Slo]:
 def _document(value: Value) -> tuple[str, Section | None]:
     """Return a document's kind, and the document if it is to be read."""
     section = value.section(_DOCUMENT)
-    version = section.need("apiVersion", f"add apiVersion: {_VERSION}")
+    version = section.required("apiVersion", f"add apiVersion: {_VERSION}")
     if version.word() != _VERSION:
         raise version.error(f"is {version.word()!r}", f"only {_VERSION} is read")
-    kind = section.need("kind", "add kind: SLO")
+    kind = section.required("kind", "add kind: SLO")
     if kind.word() in _OTHER_KINDS:
         return kind.word(), None
     if kind.word() not in {"SLO", "SLI"}:
@@ -109,7 +109,7 @@ def _document(value: Value) -> tuple[str, Section | None]:
 
 
 def _name(metadata: Value) -> str:
-    name = metadata.section(_METADATA).need("name", "add name: ...")
+    name = metadata.section(_METADATA).required("name", "add name: ...")
     if not _NAME.fullmatch(name.text()):
         raise name.error(f"is {name.text()!r}", _NAME_FIX)
     return name.text()
@@ -117,15 +117,15 @@ def _name(metadata: Value) -> str:
 
 def _objectives(document: Section, shared: Mapping[str, Section]) -> list[Slo]:
     """Return the objectives of an SLO document."""
-    place = document.need("metadata", "add metadata: {name: ...}")
+    place = document.required("metadata", "add metadata: {name: ...}")
     name = _name(place)
     metadata = place.section(_METADATA)
-    spec = document.need("spec", "add the spec").section(_SPEC)
-    spec.need("service", "name the service that the objective is of").text()
+    spec = document.required("spec", "add the spec").section(_SPEC)
+    spec.required("service", "name the service that the objective is of").text()
     _refuse_policies(spec)
-    method = spec.need("budgetingMethod", "add budgetingMethod: Occurrences, or Timeslices for a gauge")
+    method = spec.required("budgetingMethod", "add budgetingMethod: Occurrences, or Timeslices for a gauge")
     common = _Spec(metadata, spec, _annotations(metadata), _indicator(spec, shared), indicators.method(method))
-    objectives = spec.need("objectives", "add objectives: [{target: 0.99}]").items()
+    objectives = spec.required("objectives", "add objectives: [{target: 0.99}]").items()
     if not objectives:
         raise spec.values["objectives"].error("is an empty list", "add an objective: {target: 0.99}")
     sections = [objective.section(indicators.OBJECTIVE) for objective in objectives]
@@ -164,8 +164,8 @@ def _indicator(spec: Section, shared: Mapping[str, Section]) -> Section:
             raise reference.error(f"is {reference.text()!r}: no document of kind SLI in this file has that name", known)
         document = shared[reference.text()]
     else:
-        document = spec.need("indicator", "add the indicator, or indicatorRef").section(("metadata", "spec"))
-    return document.need("spec", "add the indicator's spec").section(indicators.SLI)
+        document = spec.required("indicator", "add the indicator, or indicatorRef").section(("metadata", "spec"))
+    return document.required("spec", "add the indicator's spec").section(indicators.SLI)
 
 
 def _objective_name(section: Section, document: str, *, alone: bool) -> str:
@@ -197,8 +197,8 @@ def _slo(common: _Spec, objective: Section, names: list[str], number: int) -> Sl
         period_days=_period_days(common.spec),
         alert=_alert(common, names, number),
         pages=_pages(common, len(names))[number],
-        owner=common.needed("owner", "name the team that answers for it"),
-        target_source=common.needed("target-source", "say where the target comes from: a URL, or judgement: why"),
+        owner=common.required_text("owner", "name the team that answers for it"),
+        target_source=common.required_text("target-source", "say where the target comes from: a URL, or judgement: why"),
         least_bad_events=_least(common.annotations.get("least-bad-events")),
         dashboard=common.annotation("dashboard") or "slos",
         path=objective.place.path,
@@ -222,7 +222,7 @@ def _description(value: Value) -> str:
 
 
 def _area(common: _Spec) -> str:
-    area = common.needed("area", f"add {PREFIX}area: {' or '.join(AREAS)}")
+    area = common.required_text("area", f"add {PREFIX}area: {' or '.join(AREAS)}")
     if area not in AREAS:
         raise common.annotations["area"].error(f"is {area!r}", f"it is {' or '.join(AREAS)}")
     return area
@@ -264,7 +264,7 @@ def _least(value: Value | None) -> float:
 
 
 def _period_days(spec: Section) -> float:
-    windows = spec.need("timeWindow", _ROLLING)
+    windows = spec.required("timeWindow", _ROLLING)
     if len(windows.items()) != 1:
         raise windows.error(f"holds {len(windows.items())} windows", f"OpenSLO takes exactly one: {_ROLLING}")
     window = windows.items()[0].section(("duration", "isRolling", "calendar"))
@@ -272,7 +272,7 @@ def _period_days(spec: Section) -> float:
     if calendar is not None or rolling is None or not rolling.flag():
         place = calendar or rolling or window.place
         raise place.error("makes this a calendar window, which is not supported", f"burn rates need a rolling one: {_ROLLING}")
-    duration = window.need("duration", _ROLLING)
+    duration = window.required("duration", _ROLLING)
     days = indicators.seconds(duration) / 86400
     if not 1 <= days <= 366:
         raise duration.error(f"is {duration.word()!r}", "a period is between 1 day and a year: 28d")

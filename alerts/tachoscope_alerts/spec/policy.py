@@ -153,7 +153,7 @@ def load(path: Path) -> Policy:
 
 
 def _need(section: Section, key: str) -> Value:
-    return section.need(key, f"add {key}: as in docs/guides/alerting.md")
+    return section.required(key, f"add {key}: as in docs/guides/alerting.md")
 
 
 def _owners(value: Value) -> dict[str, Team]:
@@ -176,7 +176,7 @@ def _receivers(value: Value) -> tuple[Receiver, ...]:
         settings = place.section()
         _refuse_secrets(place)
         for name in INTEGRATIONS[integration]:
-            settings.need(name, f"add {name}:")
+            settings.required(name, f"add {name}:")
         if (url := settings.get("url")) is not None:
             _url(url)
         found.append(Receiver(integration, _plain(place)))

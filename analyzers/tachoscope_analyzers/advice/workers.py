@@ -61,7 +61,7 @@ class Input:
         return self.handover if self.workers else threshold("handover_spread") * self.handover
 
 
-def needed(making_seconds: float, step_seconds: float) -> int:
+def needed_workers(making_seconds: float, step_seconds: float) -> int:
     """Return how many worker processes hide the making of a step's input behind the step: making / step, rounded up, and spare.
 
     Raises:
@@ -69,7 +69,7 @@ def needed(making_seconds: float, step_seconds: float) -> int:
     """
     if step_seconds <= 0:
         raise ValueError(f"a step takes {step_seconds} s: no number of workers keeps up with it")
-    return keeping_up(making_seconds, step_seconds) + spare(making_seconds, step_seconds)
+    return keeping_up(making_seconds, step_seconds) + spare_workers(making_seconds, step_seconds)
 
 
 def keeping_up(making_seconds: float, step_seconds: float) -> int:
@@ -77,7 +77,7 @@ def keeping_up(making_seconds: float, step_seconds: float) -> int:
     return math.ceil(making_seconds / step_seconds - 1e-9)
 
 
-def spare(making_seconds: float, step_seconds: float) -> int:
+def spare_workers(making_seconds: float, step_seconds: float) -> int:
     """Return the workers for batches that take longer than others: one, or a tenth where that is more."""
     return max(1, math.ceil(threshold("spare_workers_ratio") * making_seconds / step_seconds))
 
@@ -140,7 +140,7 @@ def advice(found: Input) -> Advised:
     if found.rest <= 0 or found.making <= 0 or found.step <= found.rest:
         return NONE
     goal = expected_step(found)
-    enough = needed(found.made, goal)
+    enough = needed_workers(found.made, goal)
     number_ = enough if found.limit is None else min(enough, found.limit.most)
     worthwhile = threshold("worthwhile_step_ratio") * found.step
     if goal > worthwhile:
@@ -171,8 +171,8 @@ def _formula(found: Input, goal: float) -> str:
         making = f"{found.workers} x {time(found.step)}"
     else:
         making = f"({time(found.making)} + {time(found.handover)})" if found.handover else time(found.making)
-    workers = needed(found.made, goal)
-    return f"ceil({making} / {time(goal)}) + {spare(found.made, goal)} = {count(workers, 'worker')} a rank"
+    workers = needed_workers(found.made, goal)
+    return f"ceil({making} / {time(goal)}) + {spare_workers(found.made, goal)} = {count(workers, 'worker')} a rank"
 
 
 def _condition(found: Input) -> str:

@@ -80,7 +80,7 @@ class JobAllocations:
     ignored: list[str] = field(default_factory=list)
 
 
-def held(
+def job_allocations(
     job: JobRecords, runs: Sequence[Run], clock: Clock, allocations: Sequence[allocations_.Allocation] = (), now: float = 0.0
 ) -> JobAllocations:
     """Return when the job held what. `now`: Unix seconds, up to which an allocation without an end lasts."""
@@ -222,7 +222,7 @@ def _of_launches(
     for index, launch in enumerate(launches):
         members = by_launch.get(index, [])
         if members:
-            grants += _of_launch(launch, overlaps.strands(members, clock))
+            grants += _of_launch(launch, overlaps.non_overlapping_groups(members, clock))
         elif not allocated and launch.end > launch.start and not _beside(launch, ran):
             # It never came to a step.
             grants.append(HeldTime(launch.source, launch.start, launch.end, [], usual, "initialisation"))
@@ -248,7 +248,7 @@ def _of_launch(launch: Launch, strands: Sequence[list[RankProcess]]) -> list[Hel
 
 def _of_records(left: Sequence[RankProcess], clock: Clock) -> list[HeldTime]:
     groups: list[list[RankProcess]] = []
-    for strand in overlaps.strands(left, clock):
+    for strand in overlaps.non_overlapping_groups(left, clock):
         groups += _close_together(strand)
     return [HeldTime("records", min(p.start for p in group), max(p.end for p in group), _lanes(group)) for group in groups]
 

@@ -46,7 +46,7 @@ class AttemptEnding:
         return self.kind not in {"completed", "running", "unknown"}
 
 
-def witness(run: Run, attempts: Sequence[Run], held: JobAllocations, clock: Clock) -> tuple[Launch | None, bool]:
+def launch_of(run: Run, attempts: Sequence[Run], held: JobAllocations, clock: Clock) -> tuple[Launch | None, bool]:
     """Return the launch that can tell how an attempt ended, and whether it is the last of that, or of the job.
 
     An attempt that began while this one went on says nothing of its end; nor does a launch that both belong to, as where an agent
@@ -78,7 +78,7 @@ def ending(
         return AttemptEnding("completed", "")
     if command is not None and command.status == "completed":
         return AttemptEnding("completed", "")
-    hang = stuck(run, job, clock, normal)
+    hang = final_hang(run, job, clock, normal)
     lasts = last and command is None and bool(_said(run, job, clock, normal)) and not _somebody_gone(run)
     if last and command is None and _running(run, job, clock, normal, now):
         return _running_on(hang if lasts else None)
@@ -110,7 +110,7 @@ def _hangs(hang: hangs.Hang) -> str:
     return _of(hang.process, f"no rank finished a step for {hang.until - hang.since:.0f} s; {hang.why}")
 
 
-def lasting(run: Run, job: JobRecords, clock: Clock, normal: HangThreshold, now: float) -> Run:
+def with_hang_until(run: Run, job: JobRecords, clock: Clock, normal: HangThreshold, now: float) -> Run:
     """Return a job's last attempt; if it hangs by the word of who watches it, and nobody saw it end, with its time until now.
 
     A process that is stopped writes nothing, and its last word is not its end. Where nothing was heard of the attempt for long, it
@@ -142,7 +142,7 @@ def _by_user(command: records.JobEnded) -> bool:
     return command.exit_code in _INTERRUPTED or command.reason.startswith(records.INTERRUPTED)
 
 
-def stuck(run: Run, job: JobRecords, clock: Clock, normal: HangThreshold) -> hangs.Hang | None:
+def final_hang(run: Run, job: JobRecords, clock: Clock, normal: HangThreshold) -> hangs.Hang | None:
     """Return the hang that an attempt ended in, if no rank finished a step for so long before the first was gone."""
     ends = [process.last_step_end for process in run.processes if process.last_step_end is not None]
     if not ends:

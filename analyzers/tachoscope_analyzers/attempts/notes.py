@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from tachoscope_analyzers.attempts.allocations import held
-from tachoscope_analyzers.attempts.endings import AttemptEnding, ending, lasting, witness
+from tachoscope_analyzers.attempts.allocations import job_allocations
+from tachoscope_analyzers.attempts.endings import AttemptEnding, ending, launch_of, with_hang_until
 from tachoscope_analyzers.attempts.hangs import normal_of
 from tachoscope_analyzers.attempts.processes import Clock, processes
 from tachoscope_analyzers.attempts.step_numbering import Run, runs
@@ -26,7 +26,7 @@ _MOST_PAIRS = 3
 
 def notes(job: JobRecords, attempt: int | None = None) -> list[QualityNote]:
     """Return what is unusual about an attempt, how it failed first; None: about the newest, without how it failed."""
-    found = job_notes.notes(facts(job).of_attempt(attempt), [one for one in job.shared if attempt in {None, one.attempt}])
+    found = job_notes.data_notes(facts(job).of_attempt(attempt), [one for one in job.shared if attempt in {None, one.attempt}])
     return [*([] if attempt is None else _of_life(job, attempt)), *found]
 
 
@@ -40,9 +40,9 @@ def _of_life(job: JobRecords, attempt: int) -> list[QualityNote]:
     if not mine:
         return []
     normal, now = normal_of(found), time.time()
-    attempts[-1] = lasting(attempts[-1], few, clock, normal, now)
+    attempts[-1] = with_hang_until(attempts[-1], few, clock, normal, now)
     run = attempts[-1] if mine[-1].attempt == attempts[-1].attempt else mine[-1]
-    launch, last = witness(run, attempts, held(few, attempts, clock, (), now), clock)
+    launch, last = launch_of(run, attempts, job_allocations(few, attempts, clock, (), now), clock)
     end = ending(run, few, clock, normal, launch, last=last, now=now)
     return [*_failure(job, attempt, end), *at_once(attempts, clock, attempt)]
 

@@ -29,7 +29,7 @@ def outlived(one: Sequence[RankProcess], other: Sequence[RankProcess], clock: Cl
     return any(a.last > (first_sign(b) if b.steps else b.start) + clock.apart_seconds(a, b) for a, b in _same_rank(one, other))
 
 
-def strands(found: Sequence[RankProcess], clock: Clock) -> list[list[RankProcess]]:
+def non_overlapping_groups(found: Sequence[RankProcess], clock: Clock) -> list[list[RankProcess]]:
     """Return processes in as few groups as it takes for attempts of a group to run one after the other, in order of start."""
     by_attempt: dict[tuple[int, int], list[RankProcess]] = {}
     for process in found:

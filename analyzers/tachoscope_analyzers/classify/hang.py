@@ -65,7 +65,7 @@ def subtract_hangs(steps: Steps, losses: Losses) -> HungSteps:
     return HungSteps(kept, [found], hung)
 
 
-def without(steps: Steps, hung: npt.NDArray[np.bool_]) -> tuple[Steps, Matrix]:
+def without_hangs(steps: Steps, hung: npt.NDArray[np.bool_]) -> tuple[Steps, Matrix]:
     """Return the steps without what ranks were stuck for, or waited for those that were, and those seconds, shape (K, R)."""
     seconds = np.zeros_like(steps.wall)
     own = dict(steps.own)

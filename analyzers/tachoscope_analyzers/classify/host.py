@@ -107,7 +107,7 @@ def _pauses(job: JobRecords, steps: Steps, losses: Losses, memory: Matrix) -> li
         evidence.append(
             Evidence(
                 signal="steps with a pause in which only one rank has it, and the others wait",
-                value=spikes.alone(pausing),
+                value=spikes.single_rank_ratio(pausing),
                 unit="ratio",
                 source="step records",
             )

@@ -20,7 +20,7 @@ from tachoscope_analyzers.life.report import analyze_life
 from tachoscope_analyzers.records import load
 from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_analyzers.records.steps import table, warm_up_steps
-from tachoscope_analyzers.serving.records.from_records import traffic_of, within
+from tachoscope_analyzers.serving.records.from_records import last_seconds, traffic_of
 from tachoscope_analyzers.serving.report.report import analyze_traffic
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.records.records import LAUNCHER_RANK
@@ -198,7 +198,7 @@ def _service(job: JobRecords, common: JobSummary, now: float) -> JobSummary:
     if not served and not job.engine_windows:
         what = "only clients left records: what the server did is not known" if job.requests else "nothing was asked of it"
         return msgspec.structs.replace(summary, reason=what)
-    seen, why = _result_or_reason(lambda: traffic_of(within(job, _SERVICE_SECONDS), "server", now=now))
+    seen, why = _result_or_reason(lambda: traffic_of(last_seconds(job, _SERVICE_SECONDS), "server", now=now))
     if seen is None:
         return msgspec.structs.replace(summary, reason=why)
     events, _ = _result_or_reason(lambda: job_events.of_traffic(seen))

@@ -49,7 +49,7 @@ class Classification:
 
 def decide(job: JobRecords, steps: Steps) -> Classification:
     """Return the causes of what the steps lost, with their seconds."""
-    job = idle_gaps.without(job, steps.writers, steps.begins, steps.gap_seconds)
+    job = idle_gaps.without_gap_heartbeats(job, steps.writers, steps.begins, steps.gap_seconds)
     numbers, updates = integrity.classify(job, steps), staleness.classify(job, steps)
     flows = slow_link.flows(job, steps)
     stages = attribution.find(job, steps)

@@ -40,7 +40,7 @@ def report_of(job: JobRecords, decided: Classification, calibration: Calibration
     found = findings(decided.candidates, _series(steps, split), calibration or shipped_calibration())
     seen = {finding.class_ for finding in found if finding.class_ in (*gpu_losses.CLASSES, "hang")}
     unmeasured = {row.class_ for row in decided.not_measured}
-    calm, hung = hang.without(steps, decided.hung)
+    calm, hung = hang.without_hangs(steps, decided.hung)
     books = ledger.ledgers(calm, attribution.waits(calm, split), hung)
     return Report(
         job=job.job,

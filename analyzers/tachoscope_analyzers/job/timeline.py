@@ -51,7 +51,7 @@ def timeline(decided: Classification, most: int = MOST_BINS) -> Timeline:
     begins, lasts = edges[:-1], edges[1:] - 1
     walls = _binned(steps.wall.sum(axis=1), begins)
     gaps = _binned(_gaps(steps).sum(axis=1), begins)
-    calm, hung = hang.without(steps, decided.hung)
+    calm, hung = hang.without_hangs(steps, decided.hung)
     by_step = ledger.by_step(calm, attribution.waits(calm, decided.losses), hung)
     states = {state: _binned(seconds.sum(axis=1), begins) for state, seconds in by_step.items()}
     states = _summing_to(walls, states)

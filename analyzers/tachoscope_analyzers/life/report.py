@@ -12,7 +12,7 @@ import numpy as np
 from tachoscope_analyzers.attempts import allocations as grants
 from tachoscope_analyzers.attempts import notes as odd_jobs
 from tachoscope_analyzers.attempts.allocations import JobAllocations
-from tachoscope_analyzers.attempts.endings import AttemptEnding, ending, lasting, witness
+from tachoscope_analyzers.attempts.endings import AttemptEnding, ending, launch_of, with_hang_until
 from tachoscope_analyzers.attempts.hangs import HangEvidence, HangThreshold, normal_of
 from tachoscope_analyzers.attempts.maintenance import Interval, NetTime, merged
 from tachoscope_analyzers.attempts.processes import Clock, processes
@@ -138,12 +138,12 @@ def _story(job: JobRecords, allocations: Sequence[Allocation], maintenance: Sequ
     attempts = runs(found, clock)
     normal = normal_of(found)
     if attempts:
-        attempts[-1] = lasting(attempts[-1], job, clock, normal, now)
+        attempts[-1] = with_hang_until(attempts[-1], job, clock, normal, now)
         found = [process for run in attempts for process in run.processes]
-    held = grants.held(job, attempts, clock, allocations, now)
+    held = grants.job_allocations(job, attempts, clock, allocations, now)
     net = NetTime((clock.seconds(start), clock.seconds(end)) for start, end in maintenance)
     said = [HangEvidence(clock.seconds(row.since_time), row.failed_writer, row.why) for row in job.hangs]
-    witnesses = [witness(run, attempts, held, clock) for run in attempts]
+    witnesses = [launch_of(run, attempts, held, clock) for run in attempts]
     endings = [
         ending(run, job, clock, normal, launch, last=last, now=now) for run, (launch, last) in zip(attempts, witnesses, strict=True)
     ]

@@ -101,7 +101,7 @@ def of_job(store: Store, starts: Iterable[JobStarted], steps: Sequence[StepDone]
     attempt = max((step.attempt for step in steps), default=0)
     ours = [start for start in starts if start.attempt == attempt and start.device != "cpu" and start.rank >= 0]
     missing = {start.writer: "which GPU the rank has (torch did not tell)" for start in ours if not start.gpu_uuid}
-    wanted = {start.writer: bare(start.gpu_uuid) for start in ours if start.gpu_uuid}
+    wanted = {start.writer: without_uuid_prefix(start.gpu_uuid) for start in ours if start.gpu_uuid}
     judged = [step for step in steps if step.writer in wanted]
     if not judged:
         return Gpus(missing=missing)
@@ -124,7 +124,7 @@ def of_job(store: Store, starts: Iterable[JobStarted], steps: Sequence[StepDone]
     return Gpus(by_writer, missing, "", source if count.lines else None, tuple(count.unread))
 
 
-def bare(uuid: str) -> str:
+def without_uuid_prefix(uuid: str) -> str:
     """Return a UUID as torch gives it (`1b4e28ba-...`): NVML puts `GPU-` or `MIG-` before it."""
     uuid = uuid.lower()
     return uuid[4:] if uuid.startswith(("gpu-", "mig-")) else uuid
@@ -187,7 +187,7 @@ class _Tables:
         """Return the tables that take what this GPU or instance told."""
         name = self._bare.get(uuid)
         if name is None:
-            name = self._bare[uuid] = bare(uuid)
+            name = self._bare[uuid] = without_uuid_prefix(uuid)
         if mig and name in self.of and name not in self.gpu_of:
             self.gpu_of[name] = gpu
             self.whole.setdefault(gpu, _Rows())

@@ -96,7 +96,7 @@ def _seen(beats: Sequence[Sequence[Heartbeat]]) -> str:
     return lines.most_common(1)[0][0] if lines else ""
 
 
-def without(job: JobRecords, writers: Sequence[str], begins: Matrix, gaps: Matrix) -> JobRecords:
+def without_gap_heartbeats(job: JobRecords, writers: Sequence[str], begins: Matrix, gaps: Matrix) -> JobRecords:
     """Return the records without the heartbeats that saw more of a gap than of steps.
 
     Args:

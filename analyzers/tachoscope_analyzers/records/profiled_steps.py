@@ -12,7 +12,7 @@ _LEAST_LEFT = 2
 """Where hardly a step is left, those under the profiler are better than none."""
 
 
-def without(steps: npt.NDArray[np.int64], job: JobRecords, attempt: int) -> npt.NDArray[np.int64]:
+def without_profiled(steps: npt.NDArray[np.int64], job: JobRecords, attempt: int) -> npt.NDArray[np.int64]:
     """Return the numbers of the steps of an attempt that no rank was profiled in, or all where hardly any would be left."""
     kept = steps[~_profiled(steps, job, attempt)]
     return kept if len(kept) >= _LEAST_LEFT else steps
@@ -47,7 +47,7 @@ def notes(job: JobRecords) -> list[QualityNote]:
     """Return which steps of the last attempt were left out."""
     attempt = max((row.attempt for row in job.steps), default=0)
     steps = np.unique([row.step for row in job.steps if row.attempt == attempt])
-    out = np.setdiff1d(steps, without(steps, job, attempt))
+    out = np.setdiff1d(steps, without_profiled(steps, job, attempt))
     if not len(out):
         return []
     which = f"step {out[0]}" if len(out) == 1 else f"{len(out)} steps ({out[0]} to {out[-1]})"

@@ -224,7 +224,7 @@ def aligned(job: JobRecords, frame: pd.DataFrame | None = None) -> Steps:
         on_host, wall = wall, device_step_seconds(column)
     else:
         on_host = wall
-    job = idle_gaps.without(job, writers, begins, gap_seconds)
+    job = idle_gaps.without_gap_heartbeats(job, writers, begins, gap_seconds)
     clocks_measured = bool(_ever_read(column("step_delay_seconds")).all())
     waited = on_device if device != "cpu" else _ever_read(column("backward_cpu_seconds"))
     split = (
@@ -315,7 +315,7 @@ def _judged(frame: pd.DataFrame, job: JobRecords, attempt: int) -> tuple[npt.NDA
     if not len(common):
         raise TachoscopeError(f"the ranks of job {job.job!r} have no step in common")
     common = common[warm_up_steps(longest[~np.isnan(longest)], int(common[0])) :]
-    kept = profiled.without(common, job, attempt)
+    kept = profiled.without_profiled(common, job, attempt)
     return kept, np.setdiff1d(common, kept)
 
 

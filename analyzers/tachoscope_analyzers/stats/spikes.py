@@ -81,7 +81,7 @@ def evidence(found: SpikePattern) -> list[Evidence]:
     ]
 
 
-def alone(seconds: Matrix) -> float:
+def single_rank_ratio(seconds: Matrix) -> float:
     """Return the ratio of the steps with a spike on any rank in which only one rank has it; `seconds` has shape (K, R)."""
     high = np.stack([spiky(column) for column in seconds.T], axis=1)
     spikes = high.sum(axis=1)

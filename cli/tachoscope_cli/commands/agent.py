@@ -47,4 +47,4 @@ def serve(
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     service = service_module.Service(loaded, Log(logging.getLogger("tachoscope")), reload_config=load)
     with service_module.signals(service):
-        return ExitCode.if_well(service.run())
+        return ExitCode.from_success(service.run())

@@ -10,7 +10,7 @@ import typer
 from tachoscope_cli.commands import former_options
 from tachoscope_cli.commands.former_options import FormerOptions
 from tachoscope_cli.common import verdict
-from tachoscope_cli.common.options import TEXT_OF_THREE, FormatOption, StoreOption, notice
+from tachoscope_cli.common.options import TEXT_OF_THREE, FormatOption, StoreOption, print_notice
 from tachoscope_cli.common.verdict import Level, OutputOption
 from tachoscope_cli.inputs import baselines
 from tachoscope_cli.inputs.places import Kind, kind_of, places_of
@@ -73,7 +73,7 @@ def analyze(
     Judges the job's last attempt. The whole life of a job: `tachoscope goodput`. Profiler traces: `tachoscope trace`. An inference
     server: `tachoscope serving`. Dumps of a flight recorder: `tachoscope hang`. Two runs: `tachoscope compare`.
     """
-    verdict.begin()
+    verdict.prepare_process()
     former = FormerOptions(
         goodput=goodput, prices=prices, maintenance=maintenance, scheduler=tuple(scheduler or ()), tables=tables,
         perfetto=perfetto, executor=executor, replay=replay, serving=serving, for_=for_, every=every, prometheus=prometheus,
@@ -84,13 +84,13 @@ def analyze(
     if former.is_of_another_command:
         former_options.run(former, paths, job, store, format_, output, fail_on)
         return
-    former_options.say(former, job)
+    former_options.print_new_commands(former, job)
     places = places_of(paths, store)
     kind = kind_of(places) if paths else Kind.RECORDS
     if former.of_traces and kind is not Kind.TRACES:
         raise TachoscopeError(f"{former.of_traces} works on profiler traces, and {places[0]} is not a profiler trace")
     if kind in _COMMANDS:
-        notice(f"{places[0]} is taken for {kind.value}: going on as `tachoscope {_COMMANDS[kind]}`")
+        print_notice(f"{places[0]} is taken for {kind.value}: going on as `tachoscope {_COMMANDS[kind]}`")
     if kind is Kind.TRACES:
         from tachoscope_cli.inputs import trace_report
 

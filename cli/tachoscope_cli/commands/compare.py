@@ -39,7 +39,7 @@ def compare(
 
     For profiler traces it also says which operators and kernels.
     """
-    verdict.begin()
+    verdict.prepare_process()
     from tachoscope_cli.inputs import baselines, judged
 
     (places, job), (baseline, baseline_job) = _run(new, store), _run(old, store)

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from tachoscope_cli.common import answers
-from tachoscope_cli.common.options import TEXT, JsonOption, needs_dashboards, notice
+from tachoscope_cli.common.options import TEXT, JsonOption, needs_dashboards, print_notice
 from tachoscope_cli.common.output import write_json
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.exit_codes import ExitCode
@@ -71,9 +71,9 @@ def dashboards_build(
         stale = build.check(made, out, configmaps=configmaps)
         for path in stale:
             typer.echo(f"{path}: not current")
-        raise typer.Exit(ExitCode.if_well(not stale))
+        raise typer.Exit(ExitCode.from_success(not stale))
     written = build.build(made, out, configmaps=configmaps)
-    notice(f"{counted(len(made), 'board')}: {counted(len(written), 'file')} in {out}")
+    print_notice(f"{counted(len(made), 'board')}: {counted(len(written), 'file')} in {out}")
 
 
 @dashboards_app.command(
@@ -120,7 +120,7 @@ def dashboards_check(
     needs_dashboards("grafanalib")
     from tachoscope_dashboards import check
     from tachoscope_dashboards.lint import lint as linter
-    from tachoscope_dashboards.lint.expressions import asked
+    from tachoscope_dashboards.lint.expressions import board_expressions
 
     if at and not prometheus:
         raise TachoscopeError("--at is the moment that a Prometheus is asked for", fix="--prometheus URL")
@@ -132,7 +132,7 @@ def dashboards_check(
         problems = sorted([*problems, *_answers(boards, prometheus, moment_of(at) if at else None)])
     errors = len(broken) + sum(problem.severity == "error" for problem in problems)
     notes = len(broken) + len(problems) - errors
-    expressions = sum(1 for board in boards for _ in asked(board))
+    expressions = sum(1 for board in boards for _ in board_expressions(board))
     if format_.value == "json":
         rows = [answers.BoardProblem(board=path, severity="error", what=what) for path, what in broken.items()]
         rows += [msgspec.convert(one, answers.BoardProblem, from_attributes=True) for one in problems]
@@ -142,8 +142,8 @@ def dashboards_check(
         for line in (*(f"error: {what}" for what in broken.values()), *map(str, problems)):
             typer.echo(line)
     said = f"{counted(len(boards), 'board')} with {counted(expressions, 'expression')}"
-    notice(f"{said}: {counted(errors, 'error')}, {counted(notes, 'note')}")
-    raise typer.Exit(ExitCode.if_well(not errors))
+    print_notice(f"{said}: {counted(errors, 'error')}, {counted(notes, 'note')}")
+    raise typer.Exit(ExitCode.from_success(not errors))
 
 
 @dashboards_app.command(
@@ -188,7 +188,7 @@ def dashboards_push(
     for uid in push.superseded(grafana, boards):
         what = "left of an earlier version, whose boards had such uids; delete it once nothing links to it"
         typer.echo(f"{uid}: {what} ({grafana.url}/d/{uid})")
-    raise typer.Exit(ExitCode.if_well(not refused))
+    raise typer.Exit(ExitCode.from_success(not refused))
 
 
 # --- what the commands need ---------------------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ def _boards(path: Path | None, slos: list[Path] | None) -> list[dict[str, Any]]:
     from tachoscope_dashboards.parts.grafana_json import to_json
 
     with slo_objectives.specs_of(slos or ()):
-        notice(f"{counted(len(slo_objectives.every()), 'objective')} of {', '.join(map(str, slo_objectives.specs()))}")
+        print_notice(f"{counted(len(slo_objectives.every()), 'objective')} of {', '.join(map(str, slo_objectives.specs()))}")
         return [to_json(board) for board in boards(policy.load(path or files.path_of("policy.yaml")))]
 
 

@@ -55,7 +55,7 @@ def train(
         if outcome.exit_code:
             tail = "\n".join(log.read_text(errors="replace").splitlines()[-_LOG_TAIL_LINES:])
             raise TachoscopeError(f"the demo's training ended with exit code {outcome.exit_code}; it said last:\n{tail}")
-        says = watched.says(name, outcome)
+        says = watched.summary_line(name, outcome)
         recorded = keep(Store(outcome.store_url), outcome.job, traces, steps, console) if traces else None
         return Demonstration(outcome, says, recorded)
 

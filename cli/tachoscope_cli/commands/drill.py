@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tachoscope_cli.common import answers
-from tachoscope_cli.common.options import TEXT, JsonOption, needs_analysis, notice
+from tachoscope_cli.common.options import TEXT, JsonOption, needs_analysis, print_notice
 from tachoscope_cli.common.output import console, write_json
 from tachoscope_core import extras
 from tachoscope_core.errors import TachoscopeError
@@ -65,7 +65,7 @@ def drill(
         wrong = "no class given" if fault is None else f"there is no drill of {fault!r}"
         raise TachoscopeError(wrong, fix=f"tachoscope drill {next(iter(FAULTS))}; there are {', '.join(FAULTS)}")
     needs_analysis()
-    extras.need("agent")
+    extras.require("agent")
     from tachoscope_cli.drill import run as drill_run
 
     out, alert = console(), drill_run.DRILLS[fault].alert
@@ -77,7 +77,7 @@ def drill(
         write_json(_answer(fault, alert, held, passed=passed))
     else:
         _show(out, fault, alert, held, walk=walk)
-    raise typer.Exit(ExitCode.if_well(passed))
+    raise typer.Exit(ExitCode.from_success(passed))
 
 
 def _list(*, as_json: bool) -> None:
@@ -142,7 +142,7 @@ def _folder(*, keep: bool) -> Iterator[Path]:
     try:
         yield kept
     finally:
-        notice(f"configurations and logs are in {kept}")
+        print_notice(f"configurations and logs are in {kept}")
 
 
 @contextlib.contextmanager

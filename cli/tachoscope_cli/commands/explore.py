@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tachoscope_cli.common.options import StoreOption, needs_dashboards, notice, store_url
+from tachoscope_cli.common.options import StoreOption, needs_dashboards, print_notice, store_url
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.net.allowed_hosts import EVERYWHERE, is_loopback
 
@@ -83,17 +83,17 @@ def explore(
     with listen(host, port) as listening:
         number = listening.getsockname()[1]
         if not (is_loopback(host) or proxy_header):
-            notice(
+            print_notice(
                 f"address {host!r} is not loopback, and --proxy-header is not given: anyone who can reach port {number} can see "
                 f"what the store holds; {_PROXY}"
             )
         typer.echo(f"http://{_browser_address(host)}:{number}/")
         missing = "://" not in url and not Path(url).is_dir()
-        notice(f"store {url}{', which does not exist yet' if missing else ''}; Ctrl-C ends it")
+        print_notice(f"store {url}{', which does not exist yet' if missing else ''}; Ctrl-C ends it")
         try:
             serve(chosen, listening, host, access)
         except KeyboardInterrupt:
-            notice("ended")
+            print_notice("ended")
 
 
 def _access(header: str | None, proxies: Sequence[str], names: Sequence[str]) -> Access:

@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from tachoscope_cli.common import verdict
-from tachoscope_cli.common.options import TextJsonOrHtml, notice
+from tachoscope_cli.common.options import TextJsonOrHtml, print_notice
 from tachoscope_cli.common.verdict import Level
 from tachoscope_cli.inputs import baselines
 from tachoscope_cli.inputs.places import places_of
@@ -95,12 +95,12 @@ def check(
             refuse_looks(former.looking(job).option_given)
 
 
-def say(former: FormerOptions, job: str | None) -> None:
+def print_new_commands(former: FormerOptions, job: str | None) -> None:
     """Name the commands that have the options now, of those that `analyze` goes on with."""
     of_traces = former.of_traces or ("" if former.replay else "--no-replay")
     for option, command in ((of_traces, "trace"), (former.looking(job).option_given, "serving")):
         if option:
-            notice(f"{option} is an option of `tachoscope {command}` now; `analyze` takes it in this release")
+            print_notice(f"{option} is an option of `tachoscope {command}` now; `analyze` takes it in this release")
 
 
 def run(
@@ -120,12 +120,12 @@ def run(
     if former.serving is not None:
         from tachoscope_cli.inputs import live_server
 
-        notice("`tachoscope analyze --serving` is `tachoscope serving` now; the old form works in this release")
+        print_notice("`tachoscope analyze --serving` is `tachoscope serving` now; the old form works in this release")
         report = live_server.analyze(former.looking(job), Console(stderr=True))
     else:
         from tachoscope_cli.inputs import job_life
 
-        notice("`tachoscope analyze --goodput` is `tachoscope goodput` now; the old form works in this release")
+        print_notice("`tachoscope analyze --goodput` is `tachoscope goodput` now; the old form works in this release")
         options = job_life.Options(former.prices, former.maintenance, former.scheduler)
         report = job_life.analyze(places_of(paths, store), str(former.goodput), options)
     verdict.end(report, format_.value, output, fail_on)

@@ -41,7 +41,7 @@ def goodput(
 
     Also how often to save, and what the hours cost.
     """
-    verdict.begin()
+    verdict.prepare_process()
     if not job.strip():
         raise TachoscopeError("JOB is empty", fix="tachoscope store ls")
     from tachoscope_cli.inputs import job_life

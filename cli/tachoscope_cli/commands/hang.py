@@ -24,7 +24,7 @@ def hang(
 
     Reads dumps of PyTorch's flight recorder (NCCL, gloo). Nothing in them is executed.
     """
-    verdict.begin()
+    verdict.prepare_process()
     must_be_there(paths, "a folder of dumps, one per rank")
     from tachoscope_cli.inputs import judged
 
@@ -33,4 +33,4 @@ def hang(
             f"{paths[0]} holds no dump of a flight recorder",
             fix="dumps are files such as nccl_trace_rank_0: see docs/guides/hangs.md",
         )
-    verdict.end(judged.stuck(paths, job), format_.value, output, fail_on)
+    verdict.end(judged.hang_report(paths, job), format_.value, output, fail_on)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from tachoscope_cli.common.options import needs_analysis, notice, store_url
+from tachoscope_cli.common.options import needs_analysis, print_notice, store_url
 from tachoscope_cli.common.output import show
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.storage import profile_requests
@@ -33,10 +33,10 @@ def profile(job: str, steps: int, *, store: str | None, wait: bool) -> None:
     opened = Store(store_url(store))
     request = profile_requests.new_request(job, steps, now=time.time(), asked_by=_user())
     _hint_at_the_name(opened, job)
-    profile_requests.ask(opened, request)
+    profile_requests.write_request(opened, request)
     given = f" --store {opened.url}" if store else ""
     if not wait:
-        notice(f"asked for profile {request.id} of job {job}; next: tachoscope store traces{given} {job}")
+        print_notice(f"asked for profile {request.id} of job {job}; next: tachoscope store traces{given} {job}")
         return
     try:
         answers = waited(opened, request, Console(stderr=True))
@@ -46,7 +46,7 @@ def profile(job: str, steps: int, *, store: str | None, wait: bool) -> None:
             profile_requests.withdraw(opened, request)
         raise
     kept = _outcome(request, answers)
-    notice(f"{len(kept)} traces are recording {request.id} of job {job} in {opened.url}; next: tachoscope explore{given}")
+    print_notice(f"{len(kept)} traces are recording {request.id} of job {job} in {opened.url}; next: tachoscope explore{given}")
     _report(opened, request, kept)
 
 
@@ -56,7 +56,7 @@ def _hint_at_the_name(store: Store, job: str) -> None:
     if known and job not in known:
         like = difflib.get_close_matches(job, known, n=1)
         meant = f"; did you mean {like[0]}?" if like else ""
-        notice(f"store {store.url} has no records of job {job}{meant} (an agent may know it all the same)")
+        print_notice(f"store {store.url} has no records of job {job}{meant} (an agent may know it all the same)")
 
 
 def _user() -> str:
@@ -84,7 +84,7 @@ def waited(store: Store, request: Request, console: Console, *, clock: Callable[
             bar.update(task, description=at.text, completed=at.done, total=at.total)
             kind = at.text.partition(" in ")[0]
             if kind != before and not console.is_terminal:
-                notice(f"{request.id}: {at.text}")
+                print_notice(f"{request.id}: {at.text}")
             before = kind
             if at.over:
                 return answers
@@ -117,12 +117,12 @@ def _outcome(request: Request, answers: RequestAnswers) -> list[RankState]:
     if not kept:
         raise TachoscopeError(f"there is no trace of job {request.job}: {'; '.join(reasons[:3]) or 'no agent said why'}")
     for reason in reasons:
-        notice(reason)
+        print_notice(reason)
     fewest = min(rank.steps for rank in kept)
     if not fewest:
-        notice("steps cannot be told apart in the traces: no optimizer of torch marked them")
+        print_notice("steps cannot be told apart in the traces: no optimizer of torch marked them")
     elif fewest < request.steps:
-        notice(
+        print_notice(
             f"the traces hold {fewest} whole steps, {request.steps} were asked for: profiles.most_seconds of the agent limits them"
         )
     return kept

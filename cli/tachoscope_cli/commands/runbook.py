@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from tachoscope_cli.common.options import notice
+from tachoscope_cli.common.options import print_notice
 from tachoscope_cli.runbooks.pages import EMPTY, filled, labels_needed, page_of
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_show.text.runbook_pages import names
@@ -57,14 +57,18 @@ def _tell(values: Mapping[str, str], *, needed: Sequence[str], left: Sequence[st
     unused = [label for label in values if label not in needed]
     if unused:
         takes = f"it takes {', '.join(needed)}" if needed else "it takes none"
-        notice(f"not used by this page: {', '.join(unused)}; {takes}")
+        print_notice(f"not used by this page: {', '.join(unused)}; {takes}")
     missing = [label for label in left if label not in {**EMPTY, **values}]
     if missing:
-        notice(f"not filled in: {', '.join(missing)}; the page says above each step where it is from, else runbooks/README.md")
+        print_notice(
+            f"not filled in: {', '.join(missing)}; the page says above each step where it is from, else runbooks/README.md"
+        )
     unplain = [label for label in left if values.get(label)]
     empty = [label for label in EMPTY if label in needed and label not in values]
     if empty:
-        notice(f"taken as empty: {', '.join(empty)}; if the alert has them, give them, or its queries find nothing")
+        print_notice(f"taken as empty: {', '.join(empty)}; if the alert has them, give them, or its queries find nothing")
     if unplain:
         words = " ".join(f"{label}={shlex.quote(values[label])}" for label in unplain)
-        notice(f"filled in in queries only, for a shell would not take it as it is; before you paste a command: export {words}")
+        print_notice(
+            f"filled in in queries only, for a shell would not take it as it is; before you paste a command: export {words}"
+        )

@@ -66,7 +66,7 @@ def serving(
 
     A live vLLM, SGLang, TGI or Triton is looked at from outside; nothing is installed on it.
     """
-    verdict.begin()
+    verdict.prepare_process()
     _check(target, job, prometheus)
     looking = ServingOptions(target or "", for_, every, prometheus, save, device or "", job or "")
     if target is None:

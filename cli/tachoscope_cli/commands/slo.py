@@ -24,7 +24,7 @@ from tachoscope_cli.common.options import (
     JsonOption,
     StoreOption,
     needs_analysis,
-    notice,
+    print_notice,
     store_url,
 )
 from tachoscope_cli.common.output import draw, write, write_json
@@ -131,8 +131,8 @@ def slo_check(
         for line in (*(f"error: {what}" for what in broken.values()), *map(str, problems)):
             typer.echo(line)
     found = f"{counted(errors, 'error')}, {counted(notes, 'note')}"
-    notice(f"{counted(len(slos), 'objective')} and {counted(len(alerts), 'other alert')}: {found}")
-    raise typer.Exit(ExitCode.if_well(not errors))
+    print_notice(f"{counted(len(slos), 'objective')} and {counted(len(alerts), 'other alert')}: {found}")
+    raise typer.Exit(ExitCode.from_success(not errors))
 
 
 def _bounds_of_page(slos: list[Slo], place: str) -> list[Problem]:
@@ -210,10 +210,10 @@ def slo_build(
         stale = build.check(objectives, alerts, rules, timing, out, recordings, labels, manifests=kubernetes or bool(label))
         for name in stale:
             typer.echo(f"{name}: not current")
-        raise typer.Exit(ExitCode.if_well(not stale))
+        raise typer.Exit(ExitCode.from_success(not stale))
     written = build.build(objectives, alerts, rules, timing, out, recordings, labels, manifests=kubernetes or bool(label))
     found = f"{counted(len(objectives), 'objective')} and {counted(len(alerts), 'other alert')}"
-    notice(f"{found}: {counted(len(written), 'file')} in {out}")
+    print_notice(f"{found}: {counted(len(written), 'file')} in {out}")
     slo_around.begin_runbooks(objectives, alerts, rules, runbooks)
 
 
@@ -327,7 +327,7 @@ def _end_on_errors(problems: Sequence[Problem]) -> None:
     if errors:
         for problem in errors:
             typer.echo(str(problem))
-        notice(f"{counted(len(errors), 'error')}: nothing was written")
+        print_notice(f"{counted(len(errors), 'error')}: nothing was written")
         raise typer.Exit(ExitCode.NOT_WELL)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tachoscope_cli.common.options import notice
+from tachoscope_cli.common.options import print_notice
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_show.text import runbook_pages
 from tachoscope_show.text.units import counted, seconds_of
@@ -54,12 +54,12 @@ def begin_runbooks(slos: list[Slo], alerts: list[EventAlert], rules: Policy, fol
     subjects = runbook_skeleton.subjects(slos, alerts)
     missing = [alert for alert in subjects if not any((place / f"{alert}.md").is_file() for place in folders)]
     if missing and folder is None:
-        notice(f"without a runbook: {', '.join(missing)}; --runbooks {folders[0]} writes their beginnings")
+        print_notice(f"without a runbook: {', '.join(missing)}; --runbooks {folders[0]} writes their beginnings")
     elif folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
         for alert in missing:
             (folder / f"{alert}.md").write_text(runbook_skeleton.skeleton(subjects[alert], rules))
-            notice(f"{folder / alert}.md is begun: fill in what says TODO")
+            print_notice(f"{folder / alert}.md is begun: fill in what says TODO")
 
 
 def say_left_out(others: ShippedObjectives, events: Path | None) -> None:
@@ -75,4 +75,4 @@ def say_left_out(others: ShippedObjectives, events: Path | None) -> None:
     ways = [f"--slos {files.path_of('slos')}"] if others.slos else []
     if events is not None and others.events:
         ways.append(f"copy of {files.path_of('events')} what {events} lacks")
-    notice(f"left out of what comes with tachoscope: {' and '.join(parts)}; to build them too: {', and '.join(ways)}")
+    print_notice(f"left out of what comes with tachoscope: {' and '.join(parts)}; to build them too: {', and '.join(ways)}")

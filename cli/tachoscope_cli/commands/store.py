@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from tachoscope_cli.common import answers
-from tachoscope_cli.common.options import TEXT, JsonOption, StoreOption, needs_analysis, notice, store_url
+from tachoscope_cli.common.options import TEXT, JsonOption, StoreOption, needs_analysis, print_notice, store_url
 from tachoscope_cli.common.output import console, write_json
 from tachoscope_cli.inputs.stored_traces import ADD_EXAMPLES, TRACES_EXAMPLE, add_traces, list_traces
 from tachoscope_core.errors import TachoscopeError
@@ -49,7 +49,7 @@ def store_ls(
             table.add_row(job.job, *_job_row(job, now))
         console().print(table)
     if left_out:
-        notice(f"{left_out} more (--limit)")
+        print_notice(f"{left_out} more (--limit)")
 
 
 @store_app.command("failures", epilog="Examples: `tachoscope store failures`, `tachoscope store failures --format json`")
@@ -75,7 +75,7 @@ def store_failures(
     else:
         console().print(failures.rendered(found))
     if len(times) > limit:
-        notice(f"{len(times) - limit} more jobs were not looked at (--limit)")
+        print_notice(f"{len(times) - limit} more jobs were not looked at (--limit)")
 
 
 @store_app.command(

@@ -47,7 +47,7 @@ def trace(
 
     Traces of PyTorch's profiler, of Nsight Systems (exported), JAX and others in Chrome's format.
     """
-    verdict.begin()
+    verdict.prepare_process()
     must_be_there([*paths, *(baseline or ())], "profiler traces: files, a directory or a pattern of them")
     if (found := kind_of(paths)) is not Kind.TRACES:
         raise TachoscopeError(f"{paths[0]} is not a profiler trace but {found.value}", fix=f"tachoscope analyze {paths[0]}")

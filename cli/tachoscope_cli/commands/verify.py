@@ -16,7 +16,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from rich.table import Table
 from rich.text import Text
 
-from tachoscope_cli.common.options import notice, store_url
+from tachoscope_cli.common.options import print_notice, store_url
 from tachoscope_cli.common.output import console
 from tachoscope_core.checkpoints.saves import Checkpoint, add_record, parse
 from tachoscope_core.checkpoints.torch_zip import begins_as_zip, verify_zip
@@ -132,10 +132,10 @@ def _of_job(store: Store, job: str) -> list[Candidate]:
             f"none of the {len(known)} checkpoints of job {job!r} is on this machine", fix=fix, exit_code=ExitCode.NOT_WELL
         )
     if len(there) < len(known):
-        notice(f"{len(known) - len(there)} more that were saved are not there any more")
+        print_notice(f"{len(known) - len(there)} more that were saved are not there any more")
     if silent := sum(not candidate.has_manifest for candidate in there):
         why = "they come some seconds after a save, $TACHOSCOPE_MANIFESTS=0 switches them off"
-        notice(f"{silent} of {len(there)} checkpoints have no manifest: {why}")
+        print_notice(f"{silent} of {len(there)} checkpoints have no manifest: {why}")
     return there
 
 
@@ -158,7 +158,7 @@ def _lines(store: Store, job: str) -> Iterator[bytes]:
         try:
             yield from io.BytesIO(store.read(segment))
         except BrokenObjectError as error:
-            notice(str(error))
+            print_notice(str(error))
 
 
 def _stranger(candidate: Candidate, trusted: int | None) -> str:
@@ -223,7 +223,7 @@ def _print_last(candidates: list[Candidate], trusted: int | None) -> ExitCode:
         if verdict.result == "sound":
             _print_path(candidate.path)
             return ExitCode.OK
-        notice(f"{candidate.path} is {verdict.result}: {verdict.fault}")
+        print_notice(f"{candidate.path} is {verdict.result}: {verdict.fault}")
     sys.stderr.write("tachoscope: none is sound\n")
     return ExitCode.NOT_WELL
 
@@ -252,7 +252,7 @@ def _print_all(candidates: list[Candidate]) -> ExitCode:
     out.print(table)
     if "corrupt" in results:
         return ExitCode.FOUND
-    return ExitCode.if_well(results == {"sound"})
+    return ExitCode.from_success(results == {"sound"})
 
 
 def _row(candidate: Candidate, verdict: ReadBack) -> list[str | Text]:

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from tachoscope_cli.common.options import StoreOption, needs_analysis, notice, store_url
+from tachoscope_cli.common.options import StoreOption, needs_analysis, print_notice, store_url
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.net.allowed_hosts import is_loopback
 from tachoscope_show.text.safe_text import safe
@@ -65,12 +65,12 @@ def watch(
         Log(logging.getLogger("tachoscope")),
     )
     if web_config is None and not is_loopback(host):
-        notice(f"anyone who can reach port {port} of {host} can see what jobs do. Use --web-config to require a password")
+        print_notice(f"anyone who can reach port {port} of {host} can see what jobs do. Use --web-config to require a password")
     if missing:
-        notice(f"store {url} does not exist yet")
+        print_notice(f"store {url} does not exist yet")
     with signals(service):
         service.run()
-    notice("ended")
+    print_notice("ended")
 
 
 def _once(url: str, workers: int, over: float) -> None:

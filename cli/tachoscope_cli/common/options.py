@@ -53,7 +53,7 @@ def needs_analysis() -> None:
     Raises:
         TachoscopeError: a package is missing.
     """
-    extras.need("analyze")
+    extras.require("analyze")
 
 
 def needs_dashboards(*modules: str) -> None:
@@ -63,9 +63,9 @@ def needs_dashboards(*modules: str) -> None:
         TachoscopeError: a package is missing.
     """
     needs_analysis()
-    extras.need("dashboards", *modules)
+    extras.require("dashboards", *modules)
 
 
-def notice(text: str) -> None:
+def print_notice(text: str) -> None:
     """Print a line about what was done, beside the results; secrets, such as in a store's URL, are redacted."""
     sys.stderr.write(f"tachoscope: {safe(redact(text))}\n")

@@ -25,7 +25,7 @@ _FEW_COLLECTIONS = 100_000
 """Objects between two collections in a process that lives for seconds and makes few cycles: by default they take a tenth of it."""
 
 
-def begin() -> None:
+def prepare_process() -> None:
     """Prepare this process for judging.
 
     Raises:

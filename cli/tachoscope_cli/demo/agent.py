@@ -31,7 +31,7 @@ class DemoAgent:
     agent: spool.LiveAgent | None
     problem: str = ""
 
-    def says(self, job: str, outcome: RunOutcome) -> str:
+    def summary_line(self, job: str, outcome: RunOutcome) -> str:
         """Return what the agent did for the job, in a line."""
         if self.agent is None:
             return f"took no part: {self.problem}"

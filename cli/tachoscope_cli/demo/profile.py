@@ -44,11 +44,11 @@ def keep(store: Store, job: str, folder: Path, steps: int, console: Console) -> 
     Raises:
         TachoscopeError: the store cannot be written, or a trace cannot be read.
     """
-    from tachoscope_cli.inputs.stored_traces import put
+    from tachoscope_cli.inputs.stored_traces import store_traces
 
     first = first_profiled(steps)
     name = recording_name(time.time(), f"steps-{first}-{first + PROFILED_STEPS - 1}")
-    written = put(store, job, name, [str(folder)], console)
+    written = store_traces(store, job, name, [str(folder)], console)
     _note(store, job, written, steps)
     return Recorded(name, written, _verdict(store, job, written))
 

@@ -25,7 +25,7 @@ class Check:
     latest_seconds: float | None = None
 
 
-def in_time(what: str, measured: float | None, earliest: float, latest: float) -> Check:
+def check_time(what: str, measured: float | None, earliest: float, latest: float) -> Check:
     """Compare a time with the computed one; all in seconds, None: it did not happen."""
     computed = f"computed: {earliest:.1f} to {latest:.1f} s"
     passed = measured is not None and earliest <= measured <= latest

@@ -16,7 +16,7 @@ from tachoscope_alerts.spec.burn_rate_windows import Timing, duration, tiers
 from tachoscope_alerts.spec.policy import Policy
 from tachoscope_alerts.spec.slo import Severity, Slo
 from tachoscope_cli.drill import expected_times as drill_times
-from tachoscope_cli.drill.checks import Check, in_time, of_message, of_route
+from tachoscope_cli.drill.checks import Check, check_time, of_message, of_route
 from tachoscope_cli.drill.processes import wait_until
 from tachoscope_cli.drill.prometheus_alertmanager import samples
 from tachoscope_cli.drill.walk import RunbookStep, Walk
@@ -87,7 +87,7 @@ def run(course: DrillPhases, fault: DrillFault) -> tuple[list[Check], list[Runbo
     bad_ratio = _bad_ratio(course)
     walk = course.walk(first) if course.walk is not None else None
     if walk is not None:
-        walk.during()
+        walk.run_diagnosis()
         walk.end()
     course.say(f"the fault ends; waiting for the end of {course.alert}")
     fault.end()
@@ -101,11 +101,11 @@ def run(course: DrillPhases, fault: DrillFault) -> tuple[list[Check], list[Runbo
         walk.after()
     return [
         *found,
-        in_time("fires", first.starts_at - began, times.earliest, times.latest),
-        in_time("is told", first.time - began, times.earliest, times.latest + wait + _TOLD_SECONDS),
+        check_time("fires", first.starts_at - began, times.earliest, times.latest),
+        check_time("is told", first.time - began, times.earliest, times.latest + wait + _TOLD_SECONDS),
         of_route(first, course.policy),
         *of_message(first, course.policy),
-        in_time("ends, and that is told", last and last - ended, 0.0, times.clears + interval + _TOLD_SECONDS),
+        check_time("ends, and that is told", last and last - ended, 0.0, times.clears + interval + _TOLD_SECONDS),
     ], walk.steps if walk is not None else []
 
 

@@ -66,7 +66,7 @@ class Drill:
         return Timing(interval=0.5, scrape=1.0, scale=self.scale)
 
     @property
-    def telling(self) -> Timing:
+    def alertmanager_timing(self) -> Timing:
         """How fast its Alertmanager is: the half hour that a ticket waits for what changed is 3 s, or less."""
         return replace(self.timing, scale=min(self.scale, 1 / 600))
 
@@ -205,7 +205,7 @@ def run_drill(drill: Drill, folder: Path, say: Callable[[str], None], *, walk: b
     say("starting Prometheus, Alertmanager, a receiver and an agent")
     with contextlib.ExitStack() as stack:
         receiver = stack.enter_context(Receiver())
-        configuration = alertmanager.configuration(specs.policy, specs.slos, webhook=receiver.url, timing=drill.telling)
+        configuration = alertmanager.configuration(specs.policy, specs.slos, webhook=receiver.url, timing=drill.alertmanager_timing)
         alertmanager_url = stack.enter_context(drill_servers.alertmanager(folder, configuration))
         watcher = stack.enter_context(agent(folder))
         scraped = {AGENT_JOB: watcher.target}
@@ -233,7 +233,7 @@ def run_drill(drill: Drill, folder: Path, say: Callable[[str], None], *, walk: b
             lasts=drill.holds if drill.lasts is None else drill.lasts,
             labels=drill.labels,
             timing=timing,
-            telling=drill.telling,
+            telling=drill.alertmanager_timing,
             policy=specs.policy,
             receiver=receiver,
             prometheus_url=prometheus_url,

@@ -19,7 +19,7 @@ from tachoscope_cli.drill.agent import Agent
 from tachoscope_cli.drill.prometheus_alertmanager import samples
 from tachoscope_cli.drill.webhook_receiver import Arrival
 from tachoscope_cli.runbooks.pages import in_query, page_of
-from tachoscope_cli.runbooks.parts import Command, Query, Row, healthy, parts, queries_named_in
+from tachoscope_cli.runbooks.parts import Command, Query, Row, healthy, page_parts, queries_named_in
 from tachoscope_core.net.http_client import StatusError
 
 RUN = frozenset({"cat", "curl", "df", "head", "kill", "ls", "ps", "py-spy", "sort", "tachoscope", "tail"})
@@ -96,13 +96,13 @@ class Walk:
         """Take the page that the alert names apart."""
         name = self.arrival.annotations.get("runbook_url", "").rpartition("/")[2]
         page = page_of(name)
-        self._parts, self._verified = parts(page), queries_named_in(page, _VERIFY)
+        self._parts, self._verified = page_parts(page), queries_named_in(page, _VERIFY)
         needed = set(_PLACEHOLDER.findall(page))
         self._variables = {**self.known, **{key: value for key, value in self.arrival.labels.items() if key in needed}}
         self._folder = self.agent.folder / "walk"
         _own_command(self._folder)
 
-    def during(self) -> None:
+    def run_diagnosis(self) -> None:
         """Ask and run what stands in the sections up to the diagnosis, except what ends the fault or comes last."""
         for part in self._parts:
             if part.section in _SECTIONS and not self._is_kept(part):

@@ -197,7 +197,7 @@ def _asking(url: str) -> Iterator[None]:
         stop.wait(PAUSE_SECONDS * number / CLIENTS)
         while not stop.is_set():
             with contextlib.suppress(HttpError):
-                http_client.ask(url, seconds=30.0, most_bytes=1 << 20, body=b"a prompt")
+                http_client.request(url, seconds=30.0, most_bytes=1 << 20, body=b"a prompt")
             stop.wait(PAUSE_SECONDS)
 
     clients = [threading.Thread(target=ask, args=(number,), daemon=True) for number in range(CLIENTS)]

@@ -30,7 +30,7 @@ def report_on(
         return saved, []
     if kind is Kind.DUMPS:
         refuse_looks(looking.option_given)
-        return stuck(places, job), []
+        return hang_report(places, job), []
     if kind is Kind.RECORDING and (recording := records.recording(places)) is not None:
         from tachoscope_cli.inputs.live_server import analyze_recording
 
@@ -45,7 +45,7 @@ def report_on(
     return analyze(found), other_attempts(found, store)
 
 
-def stuck(places: list[str], job: str | None) -> Report:
+def hang_report(places: list[str], job: str | None) -> Report:
     """Return why a job stands still, by the dumps of PyTorch's flight recorder in some places, which hold at least one.
 
     Raises:

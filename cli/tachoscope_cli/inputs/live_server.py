@@ -15,12 +15,12 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from tachoscope_analyzers.records.load import JobRecords
-from tachoscope_analyzers.serving.records.from_records import within
+from tachoscope_analyzers.serving.records.from_records import last_seconds
 from tachoscope_analyzers.serving.records.traffic import traffic
 from tachoscope_analyzers.serving.report import from_service as service
 from tachoscope_analyzers.serving.report.report import analyze_traffic
 from tachoscope_analyzers.trace.analyses.device_peaks import peaks_of
-from tachoscope_cli.common.options import notice
+from tachoscope_cli.common.options import print_notice
 from tachoscope_cli.inputs.serving_options import ServingOptions
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.net.http_client import HttpError
@@ -73,7 +73,7 @@ def analyze(options: ServingOptions, console: Console) -> Report:
         why = looks[-1].fault if looks else "it was interrupted before the first look"
         raise TachoscopeError(f"{url} could not be read: {why}", fix="is this the server's address, and its metrics page?")
     if options.save is not None:
-        notice(f"kept in {options.save}: tachoscope serving {options.save}")
+        print_notice(f"kept in {options.save}: tachoscope serving {options.save}")
     return judge_snapshots(looks, url, options.name or urlsplit(url).netloc.rpartition("@")[2], options.device)
 
 
@@ -87,7 +87,7 @@ def _kept(watched: Iterable[Look], looks: list[Snapshot], url: str, every: float
         yield look, page
         full = next((most for size, most in ((kept, _MOST_KEPT_BYTES), (pages, serving_recording.MAX_BYTES)) if size > most), 0)
         if full:
-            notice(
+            print_notice(
                 f"{url}: {len(looks)} looks at it take more than {full >> 20} MiB: judging what was seen until then"
                 f" (to look for longer: --every {4 * every:g}s)"
             )
@@ -122,7 +122,7 @@ def analyze_service(job: JobRecords, options: ServingOptions) -> Report:
     Raises:
         TachoscopeError: nothing happened, or the device is not known.
     """
-    recent = within(job, seconds_of(options.for_ or _FAR_BACK))
+    recent = last_seconds(job, seconds_of(options.for_ or _FAR_BACK))
     return service.analyze_service(recent, peak_bytes_per_second=_peak(options.device))
 
 
@@ -165,7 +165,7 @@ def page_url(server: str) -> str:
 def _watched(url: str, seconds: float, every: float, console: Console) -> Iterator[Look]:
     """Yield the looks, with a progress bar on a terminal; an interrupt ends them."""
     if not console.is_terminal:
-        notice(f"looking at {url} for {seconds:.0f} s, every {every:g} s")
+        print_notice(f"looking at {url} for {seconds:.0f} s, every {every:g} s")
     columns = (TextColumn("looking at {task.description}"), BarColumn(), TimeRemainingColumn(), TextColumn("Ctrl-C: judge now"))
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(url, total=seconds)
@@ -175,7 +175,7 @@ def _watched(url: str, seconds: float, every: float, console: Console) -> Iterat
                 progress.update(task, completed=min(time.monotonic() - began, seconds))
                 yield look
         except KeyboardInterrupt:
-            notice(f"interrupted after {time.monotonic() - began:.0f} s: judging what was seen until then")
+            print_notice(f"interrupted after {time.monotonic() - began:.0f} s: judging what was seen until then")
 
 
 def _looks(url: str, seconds: float, every: float) -> Iterator[Look]:

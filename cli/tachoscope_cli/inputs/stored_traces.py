@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from tachoscope_cli.common.options import StoreOption, needs_analysis, notice, store_url
+from tachoscope_cli.common.options import StoreOption, needs_analysis, print_notice, store_url
 from tachoscope_cli.common.output import console
 from tachoscope_core.errors import TachoscopeError
 
@@ -53,14 +53,14 @@ def add_traces(
     if not are_traces(paths):
         raise TachoscopeError(f"{paths[0]} is not a profiler trace", fix="records get into the store by themselves: tachoscope run")
     name = recording or recording_name(time.time())
-    written = put(opened, job, name, paths, Console(stderr=True))
+    written = store_traces(opened, job, name, paths, Console(stderr=True))
     size = sum(one.bytes for one in written)
-    notice(f"{len(written)} traces ({size / 2**20:,.1f} MiB) are recording {name} of job {job} in {opened.url}")
+    print_notice(f"{len(written)} traces ({size / 2**20:,.1f} MiB) are recording {name} of job {job} in {opened.url}")
     given = f" --store {opened.url}" if store else ""
-    notice(f"next: tachoscope explore{given}, page /trace?{urllib.parse.urlencode({'job': job, 'trace': name})}")
+    print_notice(f"next: tachoscope explore{given}, page /trace?{urllib.parse.urlencode({'job': job, 'trace': name})}")
 
 
-def put(store: Store, job: str, recording: str, paths: list[str], progress_on: Console) -> list[StoredTrace]:
+def store_traces(store: Store, job: str, recording: str, paths: list[str], progress_on: Console) -> list[StoredTrace]:
     """Put traces into a store, with a progress bar on a terminal; all of them are looked at before the first is written.
 
     For a store on this machine a few are read whole: what is read is kept, and then they open at once.

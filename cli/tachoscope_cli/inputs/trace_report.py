@@ -16,7 +16,7 @@ from tachoscope_analyzers.trace.findings.report import report
 from tachoscope_analyzers.trace.ranks.job import JobTraces, read_job
 from tachoscope_analyzers.trace.ranks.rank_summary import SummaryOptions
 from tachoscope_analyzers.trace.reading.trace_files import stem
-from tachoscope_cli.common.options import notice
+from tachoscope_cli.common.options import print_notice
 from tachoscope_cli.common.output import show
 from tachoscope_cli.common.verdict import Level, Severity, exit_if_reached
 from tachoscope_core.errors import TachoscopeError
@@ -54,12 +54,12 @@ class Analysis:
         if options.tables is not None:
             for table in _JOB_TABLES:
                 write_table(getattr(self.job, table), options.tables / "job", table)
-            notice(f"tables written to {options.tables}")
+            print_notice(f"tables written to {options.tables}")
         if options.perfetto is not None:
             if len(summaries) > 1:
                 raise TachoscopeError(f"--perfetto writes one trace, {len(summaries)} were given", fix="name one of them")
             annotated.write_annotated(summaries[0].path, options.perfetto, self.report)
-            notice(f"trace written to {options.perfetto}; open it in https://ui.perfetto.dev")
+            print_notice(f"trace written to {options.perfetto}; open it in https://ui.perfetto.dev")
 
 
 def run(paths: list[str], options: Options, format_: str, output: Path | None, fail_on: Level | Severity | None) -> None:

@@ -174,7 +174,7 @@ def run(
         try:
             process = subprocess.Popen(list(command), env=environ, stdout=output, stderr=output, start_new_session=ours)
         except OSError as error:
-            watching.ended(ExitCode.NOT_EXECUTABLE)
+            watching.command_ended(ExitCode.NOT_EXECUTABLE)
             raise TachoscopeError(f"could not start {command[0]!r}: {error.strerror}", exit_code=ExitCode.NOT_EXECUTABLE) from None
 
         left_behind = _BackgroundWork(lambda: ship_left_behind(root, store) if agent is None else None)
@@ -185,7 +185,7 @@ def run(
                 while_running(run_directory)
 
         code = wait(process, look, on_term=lambda: watching.noticed(grace_seconds), on_interrupt=watching.interrupted, ours=ours)
-        watching.ended(code)
+        watching.command_ended(code)
         interrupted = ours and code == ExitCode.INTERRUPTED
         recorded = any(spool.writer_and_number(path)[0] != watching.writer for path in spool.segments(run_directory))
         services = _services(run_directory)

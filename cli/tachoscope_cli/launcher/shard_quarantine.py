@@ -25,7 +25,7 @@ def release(store: Store, job: str, shards: Sequence[str], now: float) -> None:
         TachoscopeError: one is not on the list, or the store cannot be read or written.
     """
     known = shard_quarantine.from_store(store, job)
-    listed = shard_quarantine.listed(known)
+    listed = shard_quarantine.listed_names(known)
     released: shard_quarantine.Shards = {}
     for shard in shards:
         name = shard_quarantine.shard_name(shard)
@@ -46,7 +46,7 @@ def rows(store: Store, job: str, now: float) -> list[tuple[str, ...]]:
     """
     if job not in store.jobs():
         raise TachoscopeError(f"store {store.url} has no job {job!r}", fix="tachoscope store ls")
-    listed = [(name, shard) for name, shard in shard_quarantine.from_store(store, job).items() if shard.listed]
+    listed = [(name, shard) for name, shard in shard_quarantine.from_store(store, job).items() if shard.is_listed]
     return [
         (
             ascii(name)[1:-1],
@@ -71,22 +71,22 @@ class Quarantining:
         self.path = shard_quarantine.path_of(root, job)
         self._job = job
         self._told: set[str] = set()
-        self.watch = ShardWatch(root, self._say)
+        self.watch = ShardWatch(root, self._print_line)
 
     def fetch(self, store: Store) -> None:
         """Bring what other nodes, earlier runs and people said to where the command finds it."""
         with contextlib.suppress(TachoscopeError):  # a store that is away was told of already
-            self.watch.learn(self._job, shard_quarantine.from_store(store, self._job), is_stored=True)
+            self.watch.add_known(self._job, shard_quarantine.from_store(store, self._job), is_stored=True)
         self.watch.flush()
 
     def store(self, store: Store) -> None:
         """Put what is known now into the store; an agent may have kept the list meanwhile."""
         with contextlib.suppress(TachoscopeError):
-            self.watch.learn(self._job, shard_quarantine.load(self.path), is_stored=False)
+            self.watch.add_known(self._job, shard_quarantine.load(self.path), is_stored=False)
         self.watch.flush()
         self.watch.sync(store, os.uname().nodename, time.monotonic(), anyway=True)
 
-    def _say(self, line: str) -> None:
+    def _print_line(self, line: str) -> None:
         if line not in self._told:
             self._told.add(line)
             sys.stderr.write(f"tachoscope: {line}\n")

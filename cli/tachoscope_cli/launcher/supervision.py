@@ -74,7 +74,7 @@ class Supervision:
                 continue  # the analysis counts them
             self._watch.add_record(record, now, unix_seconds)
             self._facts.add_record(record)
-            if isinstance(record, records.JobStarted | records.JobEnded) and (runs := tracker_runs.among(record.lineage)):
+            if isinstance(record, records.JobStarted | records.JobEnded) and (runs := tracker_runs.runs_in(record.lineage)):
                 self._tracked.append((record.attempt, -record.rank, runs))
             if self._shards is not None:
                 self._shards.add_record(record)
@@ -82,11 +82,11 @@ class Supervision:
             self._watch.add_exit(writer, unix_seconds)
         self._watch.saw_alive(unix_seconds)
         for event in self._watch.new_events(now):
-            self._tell(event)
+            self._report_event(event)
         for found in self._shards.decide(now) if self._shards is not None else ():
-            self._tell(JobEvent(records.ShardQuarantined, found.fields, found.text))
+            self._report_event(JobEvent(records.ShardQuarantined, found.fields, found.text))
 
-    def _tell(self, event: JobEvent) -> None:
+    def _report_event(self, event: JobEvent) -> None:
         if event.kind is not None:
             self._note(event.kind, **event.fields)
         if event.text:
@@ -101,7 +101,7 @@ class Supervision:
         if not any(seen.steps for seen in self._facts.of_attempt()):
             return [f"no training step was seen: {job_notes.why_no_steps(self._facts)}"]
         failed = "" if self._interrupted else job_notes.first_failure(self._facts)
-        found = job_notes.notes(self._facts.of_attempt(), shared_ranks(self._facts.claims()))
+        found = job_notes.data_notes(self._facts.of_attempt(), shared_ranks(self._facts.claims()))
         return [*([failed] if failed else []), *job_notes.texts(found)]
 
     def noticed(self, grace_seconds: float) -> float:
@@ -133,7 +133,7 @@ class Supervision:
         """Note that the user interrupted the command."""
         self._interrupted = True
 
-    def ended(self, code: int) -> None:
+    def command_ended(self, code: int) -> None:
         """Note how the command ended, and let go of its processes."""
         self.poll()
         reason = ""

@@ -54,7 +54,7 @@ class Command:
         return found
 
 
-def parts(page: str) -> list[Query | Command]:
+def page_parts(page: str) -> list[Query | Command]:
     """Return the queries and commands of a page.
 
     Raises:

@@ -11,7 +11,7 @@ from typing import Any
 from tachoscope_analyzers.schedulers.common.allocation import Allocation
 from tachoscope_analyzers.schedulers.common.untyped import at
 from tachoscope_analyzers.schedulers.kubernetes import jobs as reader
-from tachoscope_cli.common.options import notice
+from tachoscope_cli.common.options import print_notice
 from tachoscope_core.errors import TachoscopeError
 
 PAGE = 500
@@ -105,7 +105,7 @@ def _listed(plural: str, ask: Callable[..., Any], *place: str) -> Iterator[dict[
             if error.status == _NOT_FOUND:
                 return
             if error.status == _FORBIDDEN and plural != "pods":
-                notice(f"Kubernetes does not let you list {plural}: what they tell is missing")
+                print_notice(f"Kubernetes does not let you list {plural}: what they tell is missing")
                 return
             raise TachoscopeError(
                 f"Kubernetes refused to list {plural}: {error.status} {error.reason}",

@@ -88,7 +88,7 @@ def _make(names: Iterable[str], labels: str, span: str) -> Catalogue:
 
 def _query(url: str, query: str) -> list[Mapping[str, Any]]:
     """Return the series that a query gives."""
-    return prometheus_query.ask(url, query, most_bytes=MOST_BYTES, less="ask for less time, or for fewer servers")
+    return prometheus_query.instant_query(url, query, most_bytes=MOST_BYTES, less="ask for less time, or for fewer servers")
 
 
 # --- putting together ---------------------------------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ def parts(report: Report, life: Life, console: Console) -> Iterator[RenderableTy
     if life.recoveries:
         yield _recoveries(life)
     if life.notices:
-        yield _section("notices", [life_words.notice(one) for one in life.notices])
+        yield _section("notices", [life_words.notice_outcome(one) for one in life.notices])
     if life.checkpoints is not None:
         yield _section("checkpoints", life_words.checkpoints(life.checkpoints))
     if life.advice:

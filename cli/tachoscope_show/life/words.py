@@ -136,7 +136,7 @@ def _looked(part: float | None) -> str:
     return duration(part) if part >= _LOOK_SECONDS else f"< {_LOOK_SECONDS:g} s"
 
 
-def notice(one: Notice) -> str:
+def notice_outcome(one: Notice) -> str:
     """Return what came of a notice."""
     saved = "no emergency checkpoint" if one.saved_seconds is None else f"emergency checkpoint after {duration(one.saved_seconds)}"
     ended = "still running" if one.ended_seconds is None else f"gone after {duration(one.ended_seconds)}"

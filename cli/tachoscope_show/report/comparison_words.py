@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from tachoscope_core.report.comparison import Comparison, Difference
-from tachoscope_show.report.trend_words import signed_percent, whose
+from tachoscope_show.report.trend_words import ranks_text, signed_percent
 from tachoscope_show.text.units import seconds
 
 _LEAST_SHARE = 0.01
@@ -39,7 +39,7 @@ def verdict(one: Comparison) -> str:
         "unclear": f"unclear: {step}; " + (_NOT_HOW_MUCH if one.step.beyond_noise else _NOT_WHETHER),
         "not_comparable": f"not comparable: {step}, but a step is not the same work",
     }[one.verdict]
-    return f"{said}; {whose(one.ranks)}" if one.verdict in {"slower", "faster"} and one.ranks is not None else said
+    return f"{said}; {ranks_text(one.ranks)}" if one.verdict in {"slower", "faster"} and one.ranks is not None else said
 
 
 def title(one: Comparison) -> str:

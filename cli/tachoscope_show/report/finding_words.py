@@ -19,7 +19,7 @@ def nothing_found(report: Report) -> bool:
 
 def verdict_text(report: Report) -> str:
     """Return what it means that nothing was found."""
-    if stands(report):
+    if is_hang_report(report):
         return "no rank keeps the others waiting in these dumps"
     what = "lost work, checkpoint stall or hang" if report.life else "bottleneck"
     return f"no {what} above {WARNING_SHARE_TEXT}"
@@ -42,14 +42,14 @@ def quantity(value: float, unit: str) -> str:
     return f"{number} {unit.split(';')[0]}".strip()
 
 
-def stands(report: Report) -> bool:
+def is_hang_report(report: Report) -> bool:
     """Return whether the report is on a moment in which a job stands still, not on steps: one made of a flight recorder's dumps."""
     return report.window.steps == 0 and report.life is None and report.serving is None
 
 
 def share_text(finding: Finding, report: Report) -> str:
     """Return how large a finding is, and how certain that is."""
-    if stands(report):
+    if is_hang_report(report):
         return f"nothing goes on (no interval: it is one moment), confidence {finding.confidence:.2f}"
     low, high = finding.share_ci
     interval = f"95 % interval {low * 100:.1f} to {high * 100:.1f} %" if report.window.steps > 1 else "of one step, so no interval"
@@ -65,7 +65,7 @@ def _share_of(finding: Finding, report: Report) -> str:
 
 def tells_speedup(finding: Finding, report: Report) -> bool:
     """Return whether there is something to say of what fixing it would bring."""
-    if stands(report):
+    if is_hang_report(report):
         return False
     return finding.class_ not in HEALTHY and not (report.serving and finding.speedup_if_fixed is None)
 
@@ -86,11 +86,11 @@ def loss_text(finding: Finding, report: Report) -> str:
         return f"{seconds(finding.seconds_per_step)} for each new step"
     if report.serving:
         return serving_words.loss(finding, report)
-    if stands(report):
+    if is_hang_report(report):
         return "others wait; since when the dumps do not tell"
     return f"{seconds(finding.seconds_per_step)} of {seconds(report.step_seconds.mean)}"
 
 
 def culprits_text(finding: Finding, report: Report) -> str:
     """Return whose loss it is, after the class: ranks; a server's is that of all requests."""
-    return "" if report.serving else f", {trend_words.whose(finding.ranks)}"
+    return "" if report.serving else f", {trend_words.ranks_text(finding.ranks)}"

@@ -17,11 +17,11 @@ from tachoscope_show.report.change_rows import rows
 from tachoscope_show.report.finding_words import (
     culprits_text,
     goodput,
+    is_hang_report,
     loss_text,
     nothing_found,
     quantity,
     share_text,
-    stands,
     tells_speedup,
     unit_of,
     unit_seconds,
@@ -48,7 +48,7 @@ def render(report: Report, console: Console, *, then: Sequence[str] = ()) -> Non
         console.print(_quality(note), soft_wrap=True)
     for reason in report.review:
         console.print(Text.assemble(("review  ", "bold red"), reason), soft_wrap=True)
-    if not stands(report):
+    if not is_hang_report(report):
         console.print()
         console.print(bar(report.ledgers[0], console))
         console.print(life_text.states(report, report.life, console) if report.life else _states(report, console))
@@ -96,7 +96,7 @@ def _headline(report: Report) -> Text:
     step = report.step_seconds
     text = Text()
     text.append(f"job {report.job}", style="bold")
-    if stands(report):
+    if is_hang_report(report):
         text.append(f"   {counted(report.ranks, 'rank')}, no steps: what their flight recorders held")
         return text
     text.append(

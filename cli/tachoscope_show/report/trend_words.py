@@ -17,11 +17,11 @@ def change(one: ChangePoint) -> str:
     states = ", ".join(f"{row.state} {seconds(row.before_seconds)} → {seconds(row.after_seconds)}" for row in one.states)
     return (
         f"from step {one.step:,} ({at(one.time)}) a step takes {seconds(one.after_seconds)} instead of "
-        f"{seconds(one.before_seconds)} ({signed_percent(one.share)}): {states or 'no state alone'}; {whose(one.ranks)}"
+        f"{seconds(one.before_seconds)} ({signed_percent(one.share)}): {states or 'no state alone'}; {ranks_text(one.ranks)}"
     )
 
 
-def late(one: LateRank, report: Report) -> str:
+def describe_late(one: LateRank, report: Report) -> str:
     """Return in how many steps a rank was late, from which to which, and by how much."""
     parts = [_stretch(row) for row in one.stretches[:_SHOWN]]
     if len(one.stretches) > _SHOWN:
@@ -39,10 +39,10 @@ def lines(report: Report) -> list[str]:
         return []
     named = {rank for finding in report.findings for rank in finding.ranks if not isinstance(finding.ranks, str)}
     ranks = [one for one in report.course.late or [] if one.share < _THROUGHOUT or one.rank not in named]
-    return [*map(change, report.course.changes or []), *(late(one, report) for one in ranks)]
+    return [*map(change, report.course.changes or []), *(describe_late(one, report) for one in ranks)]
 
 
-def whose(ranks: list[int] | str) -> str:
+def ranks_text(ranks: list[int] | str) -> str:
     """Return the ranks in words."""
     if isinstance(ranks, str):
         return "all ranks"

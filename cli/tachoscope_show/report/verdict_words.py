@@ -9,7 +9,7 @@ from tachoscope_core.report.report import SEVERITY_ORDER, Finding, Report
 from tachoscope_core.report.sentences import CORES_USED, template
 from tachoscope_core.report.taxonomy import BY_SLUG, HEALTHY
 from tachoscope_show.report import finding_words
-from tachoscope_show.report.trend_words import whose
+from tachoscope_show.report.trend_words import ranks_text
 from tachoscope_show.serving import words as serving_words
 
 
@@ -49,17 +49,17 @@ def sentence(finding: Finding, report: Report) -> str:
     """Return what was found, in one sentence."""
     title = BY_SLUG[finding.class_].title if finding.class_ in BY_SLUG else finding.class_
     words = template(finding.class_, finding.cause)
-    if not words or finding_words.stands(report):
+    if not words or finding_words.is_hang_report(report):
         return f"{title}{finding_words.culprits_text(finding, report)}."
     of_all = isinstance(finding.ranks, str) or bool(report.serving) or report.ranks == 1
-    ranks = "Some ranks" if isinstance(finding.ranks, str) else whose(finding.ranks).capitalize()
+    ranks = "Some ranks" if isinstance(finding.ranks, str) else ranks_text(finding.ranks).capitalize()
     used = next((row for row in finding.evidence if row.signal == CORES_USED.get(finding.cause)), None)
     return words.format(
         share=_percent(finding.share),
         whole=_share_of(finding, report),
         ranks=ranks,
         are="is" if not isinstance(finding.ranks, str) and len(finding.ranks) == 1 else "are",
-        on="" if of_all else f" on {whose(finding.ranks)}",
+        on="" if of_all else f" on {ranks_text(finding.ranks)}",
         slower=_percent((finding.speedup_if_fixed or 1.0) - 1),
         place=_place(finding),
         used="some" if used is None else f"{used.value:.1f}",
@@ -79,7 +79,7 @@ def level(finding: Finding) -> str:
 
 
 def _size(finding: Finding, report: Report) -> str:
-    if finding_words.stands(report):
+    if finding_words.is_hang_report(report):
         return ""
     parts = [finding_words.loss_text(finding, report)]
     if report.window.steps > 1:

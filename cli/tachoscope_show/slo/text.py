@@ -88,6 +88,6 @@ def _spent(objective: Objective, budget: Budget) -> Iterator[Text]:
         if burn.fires or burn.held:
             yield Text(f"  {slo_words.fires(burn, objective)}", style="" if burn.fires else "dim")
     if budget.offenders:
-        yield Text(f"  {slo_words.worst(objective, budget)}", style="dim")
+        yield Text(f"  {slo_words.offenders_title(objective, budget)}", style="dim")
     for one in budget.offenders:
         yield Text(f"    {slo_words.offender(one, objective)}")

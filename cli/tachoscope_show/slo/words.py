@@ -173,7 +173,7 @@ def spent(objective: Objective, budget: Budget) -> str:
     return f"{'about ' if parts and budget.bad >= 0.5 else ''}{told} events were bad"
 
 
-def worst(objective: Objective, budget: Budget) -> str:
+def offenders_title(objective: Objective, budget: Budget) -> str:
     """Return the title of the offenders: of which time, and of which series where these are others than the budget's."""
     days = objective.period_days
     last = "the last day" if days >= 1 else f"the last {duration(days * 86400)}"

@@ -92,7 +92,7 @@ class Facts:
         return [RankClaim(seen.start, seen.start.time, seen.last) for seen in self.processes.values()]
 
 
-def notes(found: Sequence[RankProcess], shared: Sequence[SharedRank]) -> list[QualityNote]:
+def data_notes(found: Sequence[RankProcess], shared: Sequence[SharedRank]) -> list[QualityNote]:
     """Return what is unusual about an attempt with steps, given its processes and the ranks that several of them claim."""
     return [*same_rank(shared), *training_threads(found), *without_optimizer(found), *computing_unmeasured(found)]
 

@@ -51,7 +51,7 @@ def is_loopback(host: str) -> bool:
     return host.rstrip(".").lower() == "localhost" or (_is_number(host) and ipaddress.ip_address(host).is_loopback)
 
 
-def within(address: str, networks: Iterable[ipaddress.IPv4Network | ipaddress.IPv6Network]) -> bool:
+def is_in_networks(address: str, networks: Iterable[ipaddress.IPv4Network | ipaddress.IPv6Network]) -> bool:
     """Whether an address, an IPv4 address in IPv6's writing too, is in one of some networks; what is not an address is in none."""
     if not _is_number(address):
         return False

@@ -48,7 +48,7 @@ class HttpResponse:
     headers: email.message.Message
     content: bytes
 
-    def sound(self) -> HttpResponse:
+    def raise_for_status(self) -> HttpResponse:
         """Return it if its status says success.
 
         Raises:
@@ -61,7 +61,7 @@ class HttpResponse:
         return self
 
 
-def ask(
+def request(
     url: str,
     *,
     seconds: float,
@@ -106,7 +106,7 @@ def get(url: str, *, seconds: float, most_bytes: int = 32 << 20) -> bytes:
     Raises:
         HttpError: as `ask`; StatusError: it is not there.
     """
-    return ask(url, seconds=seconds, most_bytes=most_bytes).sound().content
+    return request(url, seconds=seconds, most_bytes=most_bytes).raise_for_status().content
 
 
 def _opener(deadline: float, tls: ssl.SSLContext | None, *, proxies: bool) -> urllib.request.OpenerDirector:

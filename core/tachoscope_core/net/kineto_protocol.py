@@ -72,7 +72,7 @@ def answer(asked: ProfileQuery, text: str = "", count: int = 1) -> bytes:
     return _HEAD.pack(len(body), asked.kind.encode()) + body
 
 
-def asking(pid: int, *, idle: bool) -> bytes:
+def encode_query(pid: int, *, idle: bool) -> bytes:
     """Return the datagram by which a process asks what to record."""
     body = _REQUEST.pack(1 | (TAKES_ACTIVITIES if idle else 0), 1, 0) + struct.pack("=i", pid)
     return _HEAD.pack(len(body), b"req") + body

@@ -9,13 +9,13 @@ from typing import Any
 
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.net.http_client import HttpError, TooLongError
-from tachoscope_core.net.http_client import ask as ask_server
+from tachoscope_core.net.http_client import request as ask_server
 
 ANSWER_SECONDS = 60.0
 MOST_BYTES = 32 << 20
 
 
-def ask(
+def instant_query(
     url: str, query: str, *, at: float | None = None, most_bytes: int = MOST_BYTES, less: str = "ask for less time"
 ) -> list[Mapping[str, Any]]:
     """Return the series that an instant query gives, each with its labels in `metric` and with `value` or `values`.

@@ -115,7 +115,7 @@ def new_request(job: str, steps: int, *, now: float, asked_by: str, reason: str 
     )
 
 
-def ask(store: Store, request: Request) -> None:
+def write_request(store: Store, request: Request) -> None:
     """Write a request where agents look.
 
     Raises:

@@ -59,7 +59,7 @@ class Shard(msgspec.Struct, frozen=True, kw_only=True):
     released: float = 0.0
 
     @property
-    def listed(self) -> bool:
+    def is_listed(self) -> bool:
         """Whether it is on the list now."""
         return self.quarantined > self.released
 
@@ -147,9 +147,9 @@ def _merged(one: Shard, other: Shard) -> Shard:
     )
 
 
-def listed(shards: Mapping[str, Shard]) -> frozenset[str]:
+def listed_names(shards: Mapping[str, Shard]) -> frozenset[str]:
     """Return the names on the list."""
-    return frozenset(name for name, shard in shards.items() if shard.listed)
+    return frozenset(name for name, shard in shards.items() if shard.is_listed)
 
 
 def path_of(root: Path, job: str) -> Path:
@@ -243,6 +243,6 @@ def _folder(path: Path) -> int:
     return descriptor
 
 
-def without(shards: Iterable[str], names: frozenset[str]) -> list[str]:
+def without_shards(shards: Iterable[str], names: frozenset[str]) -> list[str]:
     """Return the paths and URLs whose name is not among `names`, in their order."""
     return [shard for shard in shards if shard_name(shard) not in names] if names else list(shards)

@@ -165,7 +165,7 @@ def _pieces(source: Any, total: int, progress: Progress | None) -> Iterator[byte
             progress(done, total)
 
 
-def place(store: Store, trace: StoredTrace) -> Path:
+def local_path(store: Store, trace: StoredTrace) -> Path:
     """Return where on this machine a stored trace is, or will be when `local` was asked for it.
 
     Raises:
@@ -186,7 +186,7 @@ def local(store: Store, trace: StoredTrace, *, progress: Progress | None = None,
     Raises:
         TachoscopeError: it cannot be read, or is a link to what lies outside of the store.
     """
-    copy = place(store, trace)
+    copy = local_path(store, trace)
     if store.local:
         return copy
     folder, key = copy.parent.parent, copy.parent.name

@@ -116,7 +116,7 @@ class Panel(BoardPart, frozen=True):
         return self.title or f"panel {self.id} ({self.type})"
 
     @property
-    def asks(self) -> bool:
+    def has_queries(self) -> bool:
         """Whether it shows what a data source answers."""
         return self.type not in WITHOUT_QUERIES
 
@@ -144,7 +144,7 @@ class Variable(BoardPart, frozen=True):
     all_value: str = ""
 
     @property
-    def asked(self) -> str:
+    def query_text(self) -> str:
         """What it asks, such as `label_values(up, job)`."""
         return str(self.query.get("query", "")) if isinstance(self.query, dict) else self.query
 
@@ -193,9 +193,9 @@ class Dashboard(BoardPart, frozen=True):
             yield panel
             yield from panel.panels
 
-    def asking(self) -> Iterator[Panel]:
+    def query_panels(self) -> Iterator[Panel]:
         """Yield the panels that show what a data source answers."""
-        return (panel for panel in self.all_panels() if panel.asks)
+        return (panel for panel in self.all_panels() if panel.has_queries)
 
     def variables(self) -> tuple[Variable, ...]:
         """Return its variables, that of the data source among them."""

@@ -57,9 +57,9 @@ class BoardExpression:
         return f"{self.kind} {self.name!r}"
 
 
-def asked(board: Dashboard) -> Iterator[BoardExpression]:
+def board_expressions(board: Dashboard) -> Iterator[BoardExpression]:
     """Yield all PromQL of a board."""
-    for panel in board.asking():
+    for panel in board.query_panels():
         for target in panel.targets:
             if target.expr and speaks_promql(target.datasource or panel.datasource):
                 yield BoardExpression("panel", panel.name, target.expr, panel, target)
@@ -76,7 +76,7 @@ def of_variable(variable: Variable) -> str:
     """Return the expression that gives a variable its values; nothing where it asks for names alone."""
     if variable.type != "query" or not speaks_promql(variable.datasource):
         return ""
-    function, arguments = call(variable.asked)
+    function, arguments = call(variable.query_text)
     if function == "query_result":
         return arguments
     selector, comma, label = arguments.rpartition(",")
@@ -104,7 +104,7 @@ def variables_in(text: str) -> set[str]:
     return {_name(found) for found in _VARIABLE.finditer(text)}
 
 
-def plain(expr: str, values: Mapping[str, str] = GLOBALS) -> str:
+def without_variables(expr: str, values: Mapping[str, str] = GLOBALS) -> str:
     """Return an expression without variables: matchers match whatever can be chosen.
 
     Args:
@@ -116,7 +116,7 @@ def plain(expr: str, values: Mapping[str, str] = GLOBALS) -> str:
 def parseable(expr: str) -> str:
     """Return an expression with its variables in matchers, and the others replaced: so it can be taken apart."""
     parts = _TEXT.split(expr)
-    return "".join(part if part.startswith('"') else plain(part) for part in parts)
+    return "".join(part if part.startswith('"') else without_variables(part) for part in parts)
 
 
 def short(expr: str) -> str:

@@ -18,12 +18,12 @@ from tachoscope_dashboards.lint.expressions import (
     INTERVAL,
     RANGE,
     RATE_INTERVAL,
-    asked,
+    board_expressions,
     parseable,
-    plain,
     short,
     speaks_logql,
     speaks_promql,
+    without_variables,
 )
 from tachoscope_dashboards.lint.lint import Finding, Rule, panel_named
 from tachoscope_dashboards.parts.units import UNITS
@@ -71,9 +71,9 @@ def _template_label_promql(board: Dashboard) -> Iterator[Finding]:
     for one in board.variables():
         if one.type != "query" or not speaks_promql(one.datasource):
             continue
-        where, (function, _) = f"variable {one.name!r}", expressions.call(one.asked)
+        where, (function, _) = f"variable {one.name!r}", expressions.call(one.query_text)
         if function not in _VARIABLE_FUNCTIONS:
-            yield Finding(where, f"{one.asked!r} asks for nothing", f"use one of {', '.join(_VARIABLE_FUNCTIONS)}")
+            yield Finding(where, f"{one.query_text!r} asks for nothing", f"use one of {', '.join(_VARIABLE_FUNCTIONS)}")
         elif found := expressions.of_variable(one):
             yield from (Finding(where, problem, "correct its query") for problem in _invalid(found))
 
@@ -86,7 +86,7 @@ def _template_reload(board: Dashboard) -> Iterator[Finding]:
 
 
 def _panel_datasource(board: Dashboard) -> Iterator[Finding]:
-    for panel in board.asking():
+    for panel in board.query_panels():
         for source in [panel.datasource, *(one.datasource for one in panel.targets if one.datasource)]:
             if not _is_chosen(source, board):
                 name = source.uid if isinstance(source, DataSourceRef) else source
@@ -94,14 +94,14 @@ def _panel_datasource(board: Dashboard) -> Iterator[Finding]:
 
 
 def _panel_title_description(board: Dashboard) -> Iterator[Finding]:
-    for panel in board.asking():
+    for panel in board.query_panels():
         for what, text in (("title", panel.title), ("description", panel.description)):
             if not text.strip():
                 yield Finding(panel_named(panel.name), f"it has no {what}", f"give it a {what}")
 
 
 def _panel_units(board: Dashboard) -> Iterator[Finding]:
-    for panel in board.asking():
+    for panel in board.query_panels():
         config = panel.field_config
         properties = [one for override in config.overrides for one in override.properties]
         if config.defaults.mappings or any(one.id == "mappings" and one.value for one in properties):
@@ -116,7 +116,7 @@ def _panel_units(board: Dashboard) -> Iterator[Finding]:
 
 
 def _panel_no_targets(board: Dashboard) -> Iterator[Finding]:
-    for panel in board.asking():
+    for panel in board.query_panels():
         if not panel.targets:
             yield Finding(panel_named(panel.name), "it asks nothing", "give it a target")
 
@@ -126,7 +126,7 @@ def _target_promql(board: Dashboard) -> Iterator[Finding]:
     for panel, target in _targets(board, speaks_promql):
         if not target.expr and target.panel_id not in ids:
             yield Finding(panel_named(panel.name), f"target {target.ref_id} has no expression", "give it one")
-    for one in asked(board):
+    for one in board_expressions(board):
         if one.kind != "variable":
             yield from (Finding(one.where, problem, "correct the expression") for problem in _invalid(one.expr))
 
@@ -147,10 +147,10 @@ def _target_logql_auto(board: Dashboard) -> Iterator[Finding]:
 
 
 def _target_rate_interval(board: Dashboard) -> Iterator[Finding]:
-    for one in asked(board):
+    for one in board_expressions(board):
         if one.kind == "annotation" or (one.target is not None and one.target.is_instant) or one.target is None:
             continue
-        for call in promql.walk(_tree(plain(one.expr, _MARKED))):
+        for call in promql.walk(_tree(without_variables(one.expr, _MARKED))):
             window = call.arguments[0] if isinstance(call, Call) and call.arguments else None
             if not isinstance(call, Call) or not isinstance(window, Window):
                 continue
@@ -161,7 +161,7 @@ def _target_rate_interval(board: Dashboard) -> Iterator[Finding]:
 
 def _target_matcher(label: str, board: Dashboard) -> Iterator[Finding]:
     """Yield series that are not limited to what is chosen as `job` or `instance`."""
-    for one in asked(board):
+    for one in board_expressions(board):
         if one.kind != "panel":
             continue
         for series, _ in promql.read(_tree(parseable(one.expr))):
@@ -173,9 +173,9 @@ def _target_matcher(label: str, board: Dashboard) -> Iterator[Finding]:
 
 
 def _target_counter_agg(board: Dashboard) -> Iterator[Finding]:
-    for one in asked(board):
+    for one in board_expressions(board):
         if one.kind == "panel":
-            for name in _bare_counters(_tree(plain(one.expr))):
+            for name in _bare_counters(_tree(without_variables(one.expr))):
                 yield Finding(one.where, f"the counter {name} as it is: {short(one.expr)}", "take rate or increase of it")
 
 
@@ -207,7 +207,7 @@ def _is_chosen(source: DataSourceRef | str, board: Dashboard) -> bool:
 
 def _targets(board: Dashboard, speaks: Callable[[DataSourceRef | str], bool]) -> Iterator[tuple[Panel, Target]]:
     """Yield the targets whose data source speaks a language, each with its panel."""
-    for panel in board.asking():
+    for panel in board.query_panels():
         for target in panel.targets:
             if speaks(target.datasource or panel.datasource):
                 yield panel, target
@@ -216,7 +216,7 @@ def _targets(board: Dashboard, speaks: Callable[[DataSourceRef | str], bool]) ->
 def _invalid(expr: str) -> Iterator[str]:
     """Yield what makes an expression invalid."""
     try:
-        found = promql.parse(plain(expr))
+        found = promql.parse(without_variables(expr))
     except TachoscopeError as error:
         yield str(error)
         return

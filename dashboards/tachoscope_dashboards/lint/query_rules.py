@@ -15,7 +15,15 @@ from tachoscope_alerts.lint.label_flow import labels_of
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.metrics.metric import IDENTITY, NAMESPACE, WORKLOADS
 from tachoscope_dashboards.lint.board_json import Dashboard, Panel
-from tachoscope_dashboards.lint.expressions import BoardExpression, asked, call, parseable, plain, short, variables_in
+from tachoscope_dashboards.lint.expressions import (
+    BoardExpression,
+    board_expressions,
+    call,
+    parseable,
+    short,
+    variables_in,
+    without_variables,
+)
 from tachoscope_dashboards.lint.lint import Finding, Rule, panel_named
 
 FREE = frozenset({"rank", "slo"})
@@ -40,9 +48,9 @@ def rules(known: Catalogue) -> tuple[Rule, ...]:
 
 
 def _catalogue(known: Catalogue, board: Dashboard) -> Iterator[Finding]:
-    for one in asked(board):
+    for one in board_expressions(board):
         try:
-            found = rule_expressions.faults_of_query(plain(one.expr), known)
+            found = rule_expressions.faults_of_query(without_variables(one.expr), known)
         except TachoscopeError as error:
             yield Finding(one.where, str(error), "correct the expression")
             continue
@@ -50,11 +58,11 @@ def _catalogue(known: Catalogue, board: Dashboard) -> Iterator[Finding]:
 
 
 def _identity(board: Dashboard) -> Iterator[Finding]:
-    for one in asked(board):
+    for one in board_expressions(board):
         if one.kind == "variable":  # it lists names, and no more
             continue
         try:
-            found = rule_expressions.merged_workloads(plain(one.expr))
+            found = rule_expressions.merged_workloads(without_variables(one.expr))
         except TachoscopeError:  # the rule `catalogue` says so
             continue
         yield from (Finding(one.where, fault.what, fault.fix) for fault in found)
@@ -65,7 +73,7 @@ def _scope(known: Catalogue, board: Dashboard) -> Iterator[Finding]:
     first: dict[str, str] = {}
     for name, label in labels.items():
         first.setdefault(label, name)  # others choose among its values
-    for one in asked(board):
+    for one in board_expressions(board):
         if one.kind == "variable":
             continue
         for series in _series(one):
@@ -76,7 +84,7 @@ def _scope(known: Catalogue, board: Dashboard) -> Iterator[Finding]:
             for label, name in first.items():
                 if label in limited or name in FREE or (label in IDENTITY[1:] and not of.labels & set(WORKLOADS)):
                     continue
-                if _is_raw(of) and of.has(label):
+                if _is_raw(of) and of.may_have_label(label):
                     fix = f'add {label}=~"${name}", or count it in a recorded series'
                     yield Finding(one.where, f"{series.metric} is not limited to the {label} that is chosen", fix)
                 elif of.recorded and one.panel is not None and not _says_all(board, one.panel, name):
@@ -99,14 +107,14 @@ def chosen_labels(board: Dashboard) -> dict[str, str]:
     """Return the variables of a board that are values of a label, each with the label."""
     found = {}
     for one in board.variables():
-        function, arguments = call(one.asked)
+        function, arguments = call(one.query_text)
         if one.type == "query" and function == "label_values":
             found[one.name] = arguments.rpartition(",")[2].strip()
     return found
 
 
 def _legend(known: Catalogue, board: Dashboard) -> Iterator[Finding]:
-    for one in asked(board):
+    for one in board_expressions(board):
         if one.target is not None:
             yield from _unknown_labels(one, one.target.legend_format, "its legend", known)
     for mark in board.annotations.list:
@@ -125,10 +133,10 @@ def _unknown_labels(one: BoardExpression, text: str, what: str, known: Catalogue
 
 def _columns(known: Catalogue, board: Dashboard) -> Iterator[Finding]:
     of_panels: dict[int, list[BoardExpression]] = {}
-    for one in asked(board):
+    for one in board_expressions(board):
         if one.panel is not None and one.panel.type == "table":
             of_panels.setdefault(one.panel.id, []).append(one)
-    for panel in board.asking():
+    for panel in board.query_panels():
         if panel.id in of_panels:
             yield from _sources(panel, of_panels[panel.id], known)
             yield from _titles(panel)
@@ -180,7 +188,7 @@ def _series(one: BoardExpression) -> Iterator[promql.Series]:
 
 def _labels(one: BoardExpression, known: Catalogue) -> frozenset[str] | None:
     try:
-        return labels_of(plain(one.expr), known)
+        return labels_of(without_variables(one.expr), known)
     except TachoscopeError:  # the rule `catalogue` says so
         return None
 

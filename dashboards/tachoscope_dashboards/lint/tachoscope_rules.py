@@ -123,7 +123,7 @@ def _known_variables(board: Dashboard) -> Iterator[Finding]:
         yield from (Finding(where, f"there is no variable ${name}", "add it to the board") for name in sorted(used - there))
     before: set[str] = set()
     for one in board.variables():
-        used = {name for name in variables_in(one.asked) if not name.startswith("__")}
+        used = {name for name in variables_in(one.query_text) if not name.startswith("__")}
         source = one.datasource if isinstance(one.datasource, str) else one.datasource.uid
         needed |= used | variables_in(source)
         for name in sorted(used - before):
@@ -144,7 +144,7 @@ def _parts(board: Dashboard) -> Iterator[tuple[str, Json]]:
 
 
 def _empty_reason(board: Dashboard) -> Iterator[Finding]:
-    for panel in board.asking():
+    for panel in board.query_panels():
         if panel.field_config.defaults.no_value.strip().lower() in _NO_REASON:
             what = "it does not say why it may be empty"
             yield Finding(
@@ -155,7 +155,7 @@ def _empty_reason(board: Dashboard) -> Iterator[Finding]:
 
 
 def _three_parts(board: Dashboard) -> Iterator[Finding]:
-    for panel in board.asking():
+    for panel in board.query_panels():
         shows, _, rest = panel.description.partition("**Healthy:**")
         healthy, _, otherwise = rest.partition("**Otherwise:**")
         for what, text in (("what it shows", shows), ("what healthy looks like", healthy), ("what to do otherwise", otherwise)):
@@ -199,7 +199,7 @@ def _colors(value: Any) -> Iterator[str]:
 
 def _state_color(board: Dashboard) -> Iterator[Finding]:
     """Yield states of a ledger that have another colour than elsewhere: of series by their legend, of values by their text."""
-    for panel in board.asking():
+    for panel in board.query_panels():
         for name, color in _named_colors(panel):
             wanted = palette.STATE_COLORS.get(name.lower().replace(" ", "_"))
             if wanted and color != wanted:

@@ -104,7 +104,7 @@ def above(name: str) -> tuple[ColorStep, ...]:
     return (ColorStep(bound(name), palette.WARN),)
 
 
-def below(name: str) -> tuple[ColorStep, ColorStep]:
+def colors_below(name: str) -> tuple[ColorStep, ColorStep]:
     """Return the colours of a value that an objective wants to be at least its bound: amber below it."""
     return ColorStep(float("-inf"), palette.WARN), ColorStep(bound(name), palette.OK)
 

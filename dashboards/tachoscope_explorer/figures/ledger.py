@@ -23,7 +23,7 @@ def over_time(course: Timeline, axis: Axis, unit: Unit, *, window: tuple[float, 
         window: in Unix seconds; what is outside of it is shaded.
     """
     figure = go.Figure()
-    middles, widths = places(course, axis)
+    middles, widths = bin_positions(course, axis)
     whole = sum(course.states.values(), 0.0 * course.wall)
     for state, seconds in course.states.items():
         value = 100 * seconds / whole if unit == "share" else seconds / (course.ranks * course.steps)
@@ -46,7 +46,7 @@ def over_time(course: Timeline, axis: Axis, unit: Unit, *, window: tuple[float, 
     return figure
 
 
-def places(course: Timeline, axis: Axis) -> tuple[list[object], Matrix]:
+def bin_positions(course: Timeline, axis: Axis) -> tuple[list[object], Matrix]:
     """Return the middle of each bin on the axis, and its width: in milliseconds on one of time."""
     if axis == "step":
         return list((course.first_step + course.last_step) / 2), np.asarray(course.last_step - course.first_step + 1.0)
@@ -67,11 +67,11 @@ def _shade(figure: go.Figure, course: Timeline, axis: Axis, window: tuple[float,
     ends = (float(course.start[0]), window[0]), (window[1], float(course.end[-1]))
     for begin, end in ends:
         if end > begin:
-            x0, x1 = (place(course, axis, value) for value in (begin, end))
+            x0, x1 = (position(course, axis, value) for value in (begin, end))
             figure.add_vrect(x0=x0, x1=x1, fillcolor="#888888", opacity=0.55, line_width=0, layer="above")
 
 
-def place(course: Timeline, axis: Axis, unix: float) -> object:
+def position(course: Timeline, axis: Axis, unix: float) -> object:
     """Return where a moment lies on the axis."""
     if axis == "time":
         return moment(unix)

@@ -12,7 +12,7 @@ from tachoscope_analyzers.ledger.histogram import Histogram
 from tachoscope_core.report.palette import BAD, OK, SERIES, WARN
 from tachoscope_core.report.report import StepSeconds
 from tachoscope_core.report.trend import Trend
-from tachoscope_explorer.figures.ledger import Axis, moment, of_axis, place
+from tachoscope_explorer.figures.ledger import Axis, moment, of_axis, position
 from tachoscope_show.text.state_bar import color
 from tachoscope_show.text.units import seconds
 
@@ -55,7 +55,7 @@ def spread(histogram: Histogram, quantiles: StepSeconds) -> go.Figure:
 def over_run(bins: Timeline, course: Trend | None, axis: Axis) -> go.Figure:
     """Return the step time over the run, with its lasting changes, numbered in their order, and when which rank was late."""
     figure = go.Figure()
-    middles = [place(bins, axis, value) for value in (bins.start + bins.end) / 2]
+    middles = [position(bins, axis, value) for value in (bins.start + bins.end) / 2]
     low, high = _range(bins)
     line = {"color": SERIES[0], "width": 1.5}
     figure.add_scatter(x=middles, y=bins.p95 * 1e3, line={"width": 0}, mode="lines", hoverinfo="skip", showlegend=False)
@@ -79,7 +79,7 @@ def over_run(bins: Timeline, course: Trend | None, axis: Axis) -> go.Figure:
         hovertemplate="%{y:.4g} ms<extra></extra>",
     )
     for number, change in enumerate((course.changes if course else None) or [], start=1):
-        at = place(bins, axis, change.time)
+        at = position(bins, axis, change.time)
         figure.add_vline(x=at, line={"color": BAD, "dash": "dash", "width": 1.5})
         figure.add_annotation(
             x=at,
@@ -111,7 +111,7 @@ def _late(figure: go.Figure, bins: Timeline, course: Trend | None, axis: Axis, l
     for row, one in enumerate(ranks, start=1):
         y = low - row * height
         for stretch in one.stretches:
-            x = [place(bins, axis, stretch.start), place(bins, axis, stretch.end)]
+            x = [position(bins, axis, stretch.start), position(bins, axis, stretch.end)]
             figure.add_scatter(
                 x=x,
                 y=[y, y],
@@ -122,7 +122,9 @@ def _late(figure: go.Figure, bins: Timeline, course: Trend | None, axis: Axis, l
             )
         if one.stretches:
             figure.add_annotation(
-                x=place(bins, axis, max(one.stretches[0].start, float(bins.start[0]))),  # outside of the axis it would not be drawn
+                x=position(
+                    bins, axis, max(one.stretches[0].start, float(bins.start[0]))
+                ),  # outside of the axis it would not be drawn
                 y=y,
                 text=f"rank {one.rank} late ",
                 showarrow=False,

@@ -24,7 +24,7 @@ class Context:
         """Put a link to another page on this one; `label` is Markdown, see `widgets.plain`."""
         st.page_link(self.pages[page], label=label, icon=icon, help=help_, query_params=parameters_of(view))
 
-    def go(self, page: str, view: View) -> None:
+    def open_page(self, page: str, view: View) -> None:
         """Leave for another page."""
         st.switch_page(self.pages[page], query_params=parameters_of(view))
 

@@ -13,7 +13,7 @@ from tachoscope_core.report.report import Evidence, Finding, Report, gravest, sp
 from tachoscope_core.report.taxonomy import BY_SLUG, HEALTHY
 from tachoscope_explorer.page.context import Context
 from tachoscope_explorer.page.view import View
-from tachoscope_explorer.page.widgets import plain
+from tachoscope_explorer.page.widgets import escape_markdown
 from tachoscope_show.report import verdict_words
 from tachoscope_show.report.finding_words import (
     culprits_text,
@@ -190,9 +190,11 @@ def _runbook(context: Context, finding: Finding, index: int) -> None:
     text = text_of(finding.runbook)
     asked = context.view.class_ == finding.class_
     if not text:
-        st.caption(f"Runbook: {plain(finding.runbook)}, which is not installed here.")
+        st.caption(f"Runbook: {escape_markdown(finding.runbook)}, which is not installed here.")
         return
-    with st.expander(f"Runbook: {plain(finding.class_)}", expanded=asked, icon=":material/menu_book:", key=f"runbook-{index}"):
+    with st.expander(
+        f"Runbook: {escape_markdown(finding.class_)}", expanded=asked, icon=":material/menu_book:", key=f"runbook-{index}"
+    ):
         if not asked:
             context.link("This page with the runbook open, as a link", "job", replace(context.view, class_=finding.class_))
         st.markdown(runbook_markdown(text))

@@ -7,7 +7,7 @@ import streamlit as st
 
 from tachoscope_core.report.report import Report, dump
 from tachoscope_explorer.page.finding_card import title_of
-from tachoscope_explorer.page.widgets import plain, table
+from tachoscope_explorer.page.widgets import escape_markdown, table
 from tachoscope_show.report.html import render
 from tachoscope_show.report.text import source_text
 from tachoscope_show.text.units import counted
@@ -20,7 +20,7 @@ def show(report: Report) -> None:
         with st.expander("What it was made of", icon=":material/account_tree:"):
             table(pd.DataFrame(report.lineage.items(), columns=["what", "value"]), "lineage")
     for source in report.sources:
-        st.caption(plain(source_text(source)))
+        st.caption(escape_markdown(source_text(source)))
     export(report)
 
 

@@ -179,7 +179,7 @@ def of_session() -> Uploads | None:
     return found if isinstance(found, Uploads) and not found.closed else None
 
 
-def begin() -> Uploads:
+def session_uploads() -> Uploads:
     """Return the uploads of the session that is looking, with a folder."""
     found = of_session()
     if found is None:

@@ -26,7 +26,7 @@ _STYLE = """<style>
 </style>"""
 
 
-def plain(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """Return a name so that Markdown shows it letter by letter: names are foreign, and may look like markup.
 
     Control characters and line ends become spaces, and those around it go.
@@ -43,7 +43,7 @@ def style() -> None:
 
 def problem(error: TachoscopeError) -> None:
     """Tell what is wrong, in the error's own words."""
-    st.error(plain(str(error)), icon=":material/error:")
+    st.error(escape_markdown(str(error)), icon=":material/error:")
 
 
 def nothing(reason: str) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
-from tachoscope_core.net.allowed_hosts import HostNames, within
+from tachoscope_core.net.allowed_hosts import HostNames, is_in_networks
 from tachoscope_explorer.server.headers import Message, Send, guarded
 
 Receive = Callable[[], Awaitable[Message]]
@@ -69,7 +69,7 @@ class GuardedApp:
         if origin is not None and not _same_place(origin, host):
             return HTTPStatus.FORBIDDEN, "requests of other sites' pages are refused"
         header = self._access.proxy_header
-        if header and not within(asked.client.host if asked.client else "", self._access.trusted):
+        if header and not is_in_networks(asked.client.host if asked.client else "", self._access.trusted):
             return HTTPStatus.FORBIDDEN, "only the proxy in front of this server may ask: use the proxy's address"
         if header and [bool(value.strip()) for value in asked.headers.getlist(header)] != [True]:
             return HTTPStatus.FORBIDDEN, f"the proxy does not say who asks: one header {header} is needed"

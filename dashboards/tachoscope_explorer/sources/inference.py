@@ -16,7 +16,7 @@ from tachoscope_analyzers.serving.capacity.capacity import Capacity
 from tachoscope_analyzers.serving.capacity.objectives import Objective
 from tachoscope_analyzers.serving.classes.states import spent
 from tachoscope_analyzers.serving.records import request_phases as phases
-from tachoscope_analyzers.serving.records.from_records import Side, within
+from tachoscope_analyzers.serving.records.from_records import Side, last_seconds
 from tachoscope_analyzers.serving.records.processes import requests_of
 from tachoscope_analyzers.serving.records.request_phases import BySlowness
 from tachoscope_analyzers.serving.records.traffic import Traffic, Vector, traffic
@@ -85,13 +85,13 @@ def models(settings: Settings, job: str) -> list[str]:
 def _window(found: JobRecords, model: str, span: Span | None) -> JobRecords:
     if model:
         found = service.of_model(found, model)
-    return service.between(found, *span) if span is not None else within(found, RECENT_SECONDS)
+    return service.between(found, *span) if span is not None else last_seconds(found, RECENT_SECONDS)
 
 
 @st.cache_resource(max_entries=8, show_spinner="Going through the requests …")
 def _seen(url: str, job: str, model: str, span: Span | None, at: float) -> ServiceWindow:  # noqa: ARG001
     found = _window(sources.records(url, job), model, span)
-    traffic, side = service.seen(found)
+    traffic, side = service.observed_traffic(found)
     rows = requests_of(found, side)
     return ServiceWindow(
         report=service.judged(found, traffic, side),
@@ -125,7 +125,7 @@ def recorded(path: Path) -> ServiceWindow:
     return ServiceWindow(report, found, spent(found).requests, "looks", report.window.steps, None, (), {})
 
 
-def seen(settings: Settings, job: str, model: str, span: Span | None) -> ServiceWindow:
+def service_window(settings: Settings, job: str, model: str, span: Span | None) -> ServiceWindow:
     """Return what a window of a service comes to: of one model, or of all; `span` in Unix seconds, None: the last hour.
 
     Raises:

@@ -13,7 +13,7 @@ from tachoscope_analyzers.fleet.job_summary import GravestFinding, JobSummary, s
 from tachoscope_core.report.taxonomy import BY_SLUG
 from tachoscope_explorer.page.view import View, address
 from tachoscope_explorer.sources import job_slos
-from tachoscope_show.report.trend_words import whose
+from tachoscope_show.report.trend_words import ranks_text
 from tachoscope_show.text.units import percent, seconds
 
 STATUSES = ("running", "completed", "failed", "unknown")
@@ -48,7 +48,7 @@ class JobFilter:
     severities: Sequence[str] = ()
     classes: Sequence[str] = ()
 
-    def has(self, row: JobRow) -> bool:
+    def matches(self, row: JobRow) -> bool:
         """Return whether a job is among them."""
         class_ = row.summary.worst.class_ if row.summary is not None and row.summary.worst is not None else ""
         return (
@@ -128,7 +128,7 @@ def _loss(worst: GravestFinding, summary: JobSummary) -> str:
     if summary.kind == "service":
         return f"{seconds(worst.seconds_per_step)} a request"
     unit = "a new step, over the whole life" if worst.of_life else "a step"
-    return f"{seconds(worst.seconds_per_step)} {unit} ({percent(worst.share)}), {whose(worst.ranks)}"
+    return f"{seconds(worst.seconds_per_step)} {unit} ({percent(worst.share)}), {ranks_text(worst.ranks)}"
 
 
 def table(found: Sequence[JobRow], slos: Sequence[Slo]) -> pd.DataFrame:

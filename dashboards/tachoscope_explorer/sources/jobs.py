@@ -62,7 +62,7 @@ def visited_run(url: str, job: str) -> Run:
     return kept[url, job]
 
 
-def renew(run: Run) -> None:
+def reload(run: Run) -> None:
     """Forget how a job was, so that it is read as it is now."""
     st.session_state.setdefault("runs", {}).pop((run.url, run.job), None)
 

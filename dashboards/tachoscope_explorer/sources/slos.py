@@ -40,7 +40,7 @@ def objectives() -> dict[str, Slo]:
     return {slo.name: slo for slo in openslo.load([files.path_of("slos")])}
 
 
-def forget() -> None:
+def clear_cache() -> None:
     """Have reports and histories read again at the next look."""
     _report.clear()
     fired.clear()
@@ -77,7 +77,7 @@ def _moments(store: str, prometheus: str, name: str, threshold: float | None, gr
     return replace(events, bad=bad, total=total), tuple(source.notes)
 
 
-def tried(
+def backtest_of(
     settings: Settings, name: str, labels: dict[str, str], end: float, days: float, target: float, threshold: float | None
 ) -> Backtest:
     """Return the backtest of one budget of an objective, by another target and threshold.

@@ -41,7 +41,7 @@ class CachedSummary(msgspec.Struct, frozen=True, kw_only=True):
     summary: JobSummary
 
 
-def known(url: str, job: str, written: float, now: float) -> JobSummary | None:
+def cached_summary(url: str, job: str, written: float, now: float) -> JobSummary | None:
     """Return the summary of a job if there is one that still holds.
 
     Args:
@@ -85,7 +85,7 @@ def summaries(
         seconds: after so long no further one is judged.
         on_progress: is told how many were judged, of how many.
     """
-    found = {job: known(url, job, times[job], time.time()) for job in jobs}
+    found = {job: cached_summary(url, job, times[job], time.time()) for job in jobs}
     missing = [job for job in jobs[:most] if found[job] is None]
     began = time.monotonic()
     for number, job in enumerate(missing):
@@ -123,7 +123,7 @@ def _remember(url: str, kept: CachedSummary) -> None:
     memory[url, kept.summary.job] = kept
 
 
-def place(url: str, job: str) -> Path:
+def cache_file(url: str, job: str) -> Path:
     """Return the file in which a job's summary is kept. Names are foreign, so only what they hash to is in its path."""
     store, name = (hashlib.sha256(text.encode()).hexdigest()[:32] for text in (url, job))
     return cache_dir.folder("summaries") / store / f"{name}.json"
@@ -131,7 +131,7 @@ def place(url: str, job: str) -> Path:
 
 def _read(url: str, job: str) -> CachedSummary | None:
     with suppress(OSError, ValueError):  # ValueError: no summary, or not one of this version
-        kept = msgspec.json.decode(place(url, job).read_bytes(), type=CachedSummary)
+        kept = msgspec.json.decode(cache_file(url, job).read_bytes(), type=CachedSummary)
         if kept.url == url and kept.summary.job == job:
             return kept
     return None
@@ -139,7 +139,7 @@ def _read(url: str, job: str) -> CachedSummary | None:
 
 def _write(url: str, kept: CachedSummary) -> None:
     """Write a summary; it appears whole or not at all. A disk that cannot be written costs time at the next start, no more."""
-    path = place(url, kept.summary.job)
+    path = cache_file(url, kept.summary.job)
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(prefix=".", suffix=".partial", dir=path.parent)

@@ -26,7 +26,7 @@ from tachoscope_core.storage.store import Store
 from tachoscope_core.storage.traces import StoredTrace
 from tachoscope_explorer.page import uploads
 from tachoscope_explorer.page.settings import MIB, Settings
-from tachoscope_explorer.page.widgets import plain
+from tachoscope_explorer.page.widgets import escape_markdown
 from tachoscope_explorer.sources.cache import LIVE_SECONDS
 
 GIVEN = "(traces)"
@@ -95,7 +95,7 @@ _MOST_REMOTE = 65_536
 
 
 def _place(store: Store, trace: StoredTrace) -> Path:
-    found = stored_traces.place(store, trace)
+    found = stored_traces.local_path(store, trace)
     if not store.local:
         if len(_remote) >= _MOST_REMOTE:
             _remote.clear()  # each look at a job notes its files again
@@ -116,7 +116,7 @@ def fetch(files: Iterable[Path]) -> None:
 
 
 def _fetch(store: Store, trace: StoredTrace) -> None:
-    name = plain(trace.file)
+    name = escape_markdown(trace.file)
     bar = st.progress(0.0, f"Fetching {name} from the store …")
 
     def show(done: int, total: int) -> None:

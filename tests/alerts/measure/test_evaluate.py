@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from slo_making import ACTIVITY, AGE, BAD, BEGIN, GOOD, LATENCY, USE, series, slo
 from tachoscope_alerts.compile.sli_expressions import bad_events, total_events
-from tachoscope_alerts.measure.evaluator import bad_and_total, evaluations, history_seconds, instant, rate, wanted
+from tachoscope_alerts.measure.evaluator import bad_and_total, evaluations, history_seconds, instant, needed_metrics, rate
 from tachoscope_alerts.measure.stored_samples import Series
 from tachoscope_alerts.spec.burn_rate_windows import Timing
 from tachoscope_alerts.spec.slo import Gate, Ratio, Selector, Slices
@@ -329,7 +329,7 @@ def test_all_metrics_of_an_indicator_are_asked_for_with_the_buckets_of_all_objec
         slo(AGE),
         slo(replace(USE, gate=Gate(Selector("g"), on=("gpu",)))),
     ]
-    assert wanted(some) == {
+    assert needed_metrics(some) == {
         REQUESTS: frozenset(),
         LATENCY.histogram.metric: frozenset({0.5, 2.5}),
         ACTIVITY.histogram.metric: frozenset({0.8}),

@@ -13,7 +13,7 @@ from slo_making import AGE, BAD, BEGIN, LATENCY, slo, write_store
 from slo_planting import plant
 from tachoscope_alerts.measure import from_samples as samples_source
 from tachoscope_alerts.measure import parquet_cache
-from tachoscope_alerts.measure.evaluator import bad_and_total, wanted
+from tachoscope_alerts.measure.evaluator import bad_and_total, needed_metrics
 from tachoscope_alerts.measure.events import Ask, Measured, Window, add
 from tachoscope_alerts.measure.from_samples import SamplesSource, of_store, parquet_reader, store_reader
 from tachoscope_alerts.measure.stored_samples import Samples
@@ -45,7 +45,7 @@ def equal(found: list[Measured], expected: list[Measured]) -> None:
 
 
 def test_reading_in_stretches_is_reading_at_once(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    everything = store_reader(Store(url))(wanted(SLOS), BEGIN - 3600, BEGIN + SECONDS)
+    everything = store_reader(Store(url))(needed_metrics(SLOS), BEGIN - 3600, BEGIN + SECONDS)
     at_once: list[Measured] = [{} for _ in ASKS]
     for ask, measured in zip(ASKS, at_once, strict=True):
         add(bad_and_total(ask.slo, everything.by_metric, BEGIN, BEGIN + SECONDS, TIMING), ask, measured)
@@ -86,7 +86,7 @@ def test_a_second_report_reads_the_cache_and_says_the_same(url: str, tmp_path: P
 
 
 def test_parquet_alone_says_the_same(url: str, tmp_path: Path) -> None:
-    everything = store_reader(Store(url))(wanted(SLOS), BEGIN, BEGIN + SECONDS)
+    everything = store_reader(Store(url))(needed_metrics(SLOS), BEGIN, BEGIN + SECONDS)
     parquet_cache.write(tmp_path / "all.parquet", everything)
 
     found = SamplesSource(parquet_reader([tmp_path / "all.parquet"]), "").measure(ASKS, TIMING)

@@ -22,7 +22,7 @@ from tachoscope_alerts.compile.sli_expressions import BAD as BAD_EVENTS
 from tachoscope_alerts.compile.sli_expressions import TOTAL as TOTAL_EVENTS
 from tachoscope_alerts.compile.sli_expressions import bad_events, total_events
 from tachoscope_alerts.lint import series_there
-from tachoscope_alerts.measure.evaluator import bad_and_total, wanted
+from tachoscope_alerts.measure.evaluator import bad_and_total, needed_metrics
 from tachoscope_alerts.measure.events import Ask, Window
 from tachoscope_alerts.measure.from_prometheus import PrometheusSource
 from tachoscope_alerts.measure.from_samples import Reader, SamplesSource, store_reader
@@ -71,7 +71,7 @@ def without_ends(read: Reader) -> Reader:
 
 def as_recorded(one: Slo, store: Store) -> Iterator[str]:
     """Yield what rules would have recorded of an objective, 7 s after each multiple of the interval."""
-    read = store_reader(store)(wanted([one]), BEGIN, BEGIN + SECONDS)
+    read = store_reader(store)(needed_metrics([one]), BEGIN, BEGIN + SECONDS)
     found = bad_and_total(one, read.by_metric, BEGIN, BEGIN + SECONDS, TIMING)
     for name, by_group in ((BAD_EVENTS, found.bad), (TOTAL_EVENTS, found.total)):
         for (service,), values in by_group.items():
@@ -88,7 +88,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[SamplesSour
     store = Store(str(folder / "store"))
     write_store(store, planted)
     text = folder / "samples.om"
-    *some, end = openmetrics(planted, wanted(ALL.values()))
+    *some, end = openmetrics(planted, needed_metrics(ALL.values()))
     with text.open("w") as file:
         file.writelines([*some, *as_recorded(RECORDED, store), end])
     command = ["promtool", "tsdb", "create-blocks-from", "openmetrics", str(text), str(folder / "tsdb")]
@@ -162,7 +162,7 @@ def test_each_evaluation_is_the_same(both: tuple[SamplesSource, int], name: str)
     """Not only the sums: the range query that Prometheus's own graph would show."""
     source, port = both
     start, end = START, START + 7200.0
-    read = source._read(wanted([ALL[name]]), BEGIN, end)
+    read = source._read(needed_metrics([ALL[name]]), BEGIN, end)
     ours = bad_and_total(ALL[name], read.by_metric, start - 0.001, end, TIMING)
 
     for events, expression in ((ours.bad, bad_events), (ours.total, total_events)):

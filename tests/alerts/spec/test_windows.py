@@ -42,7 +42,7 @@ def test_a_page_comes_before_an_eighth_of_the_budget_is_spent_and_a_ticket_befor
     slo = of(days, target)
 
     for severity, most in (("page", 1 / 8), ("ticket", 1 / 6)):
-        assert min(tier.part(days * DAY) for tier in tiers(slo) if tier.severity == severity) < most
+        assert min(tier.budget_part(days * DAY) for tier in tiers(slo) if tier.severity == severity) < most
 
 
 @given(st.floats(1, 366), st.floats(0.5, 0.99999))

@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from tachoscope_analyzers.advice.workers import Input, needed
+from tachoscope_analyzers.advice.workers import Input, needed_workers
 from tachoscope_analyzers.checkpoint_policy.cost_model import SaveCost, best_interval, useful_ratio
 from tachoscope_analyzers.job.advice_curves import enough_batch, loss_by_interval, seconds_by_batch, steps_with_workers
 from tachoscope_analyzers.records.cores import Cores
@@ -18,7 +18,7 @@ def test_more_workers_never_make_the_step_longer_and_the_advised_number_is_enoug
     assert steps[0] == pytest.approx(0.55)
     assert steps[2] == pytest.approx(0.225)
     assert all(after <= before for before, after in pairwise(steps))
-    assert steps[needed(found.making, found.rest)] == pytest.approx(found.rest)
+    assert steps[needed_workers(found.making, found.rest)] == pytest.approx(found.rest)
 
 
 def test_workers_bring_no_more_than_the_cores_allow() -> None:

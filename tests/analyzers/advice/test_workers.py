@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from loader_simulation import waits
 from tachoscope_analyzers.advice import workers
-from tachoscope_analyzers.advice.workers import Input, expected_step, needed, shortest_step
+from tachoscope_analyzers.advice.workers import Input, expected_step, needed_workers, shortest_step
 from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.records.cores import Cores
 
@@ -21,7 +21,7 @@ RATIOS = st.floats(0.01, 24.0)
 @given(ratio=RATIOS, step=st.floats(0.01, 1.0))
 def test_with_the_advised_workers_no_step_waits_and_with_clearly_fewer_than_the_ratio_they_do(ratio: float, step: float) -> None:
     making, fewer = ratio * step, math.ceil(0.9 * ratio) - 1
-    number = needed(making, step)
+    number = needed_workers(making, step)
 
     assert max(waits([making] * (20 * number), step, number)) <= 1e-9 * step * number
     if fewer > 0:
@@ -32,7 +32,7 @@ def test_with_the_advised_workers_no_step_waits_and_with_clearly_fewer_than_the_
 @given(ratio=RATIOS, seed=st.integers(0, 1000))
 def test_batches_that_differ_by_half_hardly_wait_with_the_advised_workers(ratio: float, seed: int) -> None:
     source = random.Random(seed)
-    number = needed(ratio, 1.0)
+    number = needed_workers(ratio, 1.0)
 
     lost = waits([ratio * source.uniform(0.5, 1.5) for _ in range(30 * number)], 1.0, number)
 
@@ -40,12 +40,12 @@ def test_batches_that_differ_by_half_hardly_wait_with_the_advised_workers(ratio:
 
 
 def test_what_a_step_has_room_for_needs_no_worker_more_than_that() -> None:
-    assert [needed(making, 0.1) for making in (0.0999, 0.1, 0.1001, 0.3)] == [2, 2, 3, 4]
+    assert [needed_workers(making, 0.1) for making in (0.0999, 0.1, 0.1001, 0.3)] == [2, 2, 3, 4]
 
 
 def test_a_step_that_takes_no_time_has_no_number_of_workers() -> None:
     with pytest.raises(ValueError, match="no number of workers"):
-        needed(0.1, 0.0)
+        needed_workers(0.1, 0.0)
 
 
 @given(step=st.floats(0.01, 10.0), used=st.floats(0.1, 64.0), idle=st.floats(0.0, 64.0))

@@ -57,7 +57,7 @@ def test_two_spikes_are_too_few_to_speak_of_a_period() -> None:
 
 def test_no_loss_has_no_spikes() -> None:
     assert spikes.rhythm(np.zeros(STEPS), NUMBERS).spikes == 0
-    assert spikes.alone(np.zeros((STEPS, 2))) == 0.0
+    assert spikes.single_rank_ratio(np.zeros((STEPS, 2))) == 0.0
 
 
 def test_a_spike_that_spills_into_the_next_step_is_one() -> None:
@@ -70,4 +70,4 @@ def test_a_spike_that_spills_into_the_next_step_is_one() -> None:
 def test_ranks_that_pause_at_the_same_steps_are_told_from_those_that_take_turns(shift: int, alone: float) -> None:
     seconds = np.stack([np.where((NUMBERS + rank * shift) % 10 == 0, 0.1, 0.0) for rank in range(2)], axis=1)
 
-    assert spikes.alone(seconds) == alone
+    assert spikes.single_rank_ratio(seconds) == alone

@@ -93,7 +93,7 @@ def test_waiting_in_a_pipe_says_each_stage_once(
 ) -> None:
     monkeypatch.setattr(command, "_LOOK_SECONDS", 0.0)
     store = Store(str(tmp_path))
-    profile_requests.ask(store, REQUEST)
+    profile_requests.write_request(store, REQUEST)
     seconds = iter(range(100))
 
     def clock() -> float:

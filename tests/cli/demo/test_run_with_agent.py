@@ -153,8 +153,8 @@ def test_what_the_agent_did_for_the_demo_is_said_as_it_is(tmp_path: Path, capsys
     outcome = RunOutcome(0, "job", "/mine", by_agent=False, recorded=True, all_shipped=True)
     closed = spool.LiveAgent(1, "/theirs", "http://127.0.0.1:1")
     lines = [
-        DemoAgent("/mine", None, "the agent needs h11 (pip install 'tachoscope[agent]')").says("job", outcome),
-        DemoAgent("/mine", closed).says("job", outcome),
+        DemoAgent("/mine", None, "the agent needs h11 (pip install 'tachoscope[agent]')").summary_line("job", outcome),
+        DemoAgent("/mine", closed).summary_line("job", outcome),
     ]
     console().print("\n".join(lines), soft_wrap=True)
     said = capsys.readouterr().out.splitlines()

@@ -69,7 +69,7 @@ def test_an_alert_that_reaches_somebody_else_fails(receiver: str) -> None:
 
 @pytest.mark.parametrize(("measured", "passed"), [(None, False), (0.9, False), (1.0, True), (2.0, True), (2.1, False)])
 def test_a_time_passes_within_what_was_computed(measured: float | None, passed: bool) -> None:
-    check = drill_checks.in_time("fires", measured, 1.0, 2.0)
+    check = drill_checks.check_time("fires", measured, 1.0, 2.0)
 
     assert check.passed is passed
     assert "1.0 to 2.0 s" in check.found

@@ -83,7 +83,7 @@ def test_what_is_not_as_the_page_says_is_wrong_and_what_cannot_be_asked_or_run_i
     steps_go_on: list[Row] = [({"instance": "node-1:9465"}, 2.0)]
     prometheus = Prometheus(monkeypatch, {"tachoscope_steps_total": steps_go_on, "up{": [({}, 1.0)]})
     made = walk(tmp_path, Expected(shows=frozenset({1}), takes={"instance": (1, "instance")}))
-    made.during()
+    made.run_diagnosis()
     found = by_what(made.steps)
 
     assert (found["Q1"].verdict, found["Q1"].answer) == ("WRONG", "2 (healthy: above 0)")  # the page says that it shows the fault
@@ -99,7 +99,7 @@ def test_what_is_not_as_the_page_says_is_wrong_and_what_cannot_be_asked_or_run_i
 def test_after_the_fault_what_section_5_names_has_to_be_healthy_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     prometheus = Prometheus(monkeypatch, {"tachoscope_steps_total": [({}, 0.0)]})
     made = walk(tmp_path, Expected(shows=frozenset({1})))
-    made.during()
+    made.run_diagnosis()
     made.after()
     prometheus.answers = {"tachoscope_steps_total": [({}, 1.0)]}
     made.after()
@@ -114,7 +114,7 @@ def test_a_label_runs_nothing_whatever_stands_in_it_and_its_answer_is_a_variable
 ) -> None:
     Prometheus(monkeypatch, {})
     made = walk(tmp_path, Expected(answers={"ls ": r"access '(?P<gateway>[^']+)'"}), job=f"$(touch {tmp_path}/ran); touch ran")
-    made.during()
+    made.run_diagnosis()
     found = by_what(made.steps)
 
     assert found['ls "${training_job}"'].verdict == "right"
@@ -131,7 +131,7 @@ def test_no_process_but_the_drills_own_is_sent_a_signal(tmp_path: Path, monkeypa
         assert process.stdout is not None and process.stdout.readline() == "up\n"
         try:
             made = walk(tmp_path, Expected(), pid=str(process.pid))
-            made.during()
+            made.run_diagnosis()
             assert by_what(made.steps)['kill -9 "${pid}"'].verdict == verdict
             if verdict == "right":
                 assert process.wait(timeout=60) == -9

@@ -64,7 +64,7 @@ def test_a_run_begins_with_what_the_store_knows_and_leaves_there_what_it_learnt(
     store = store_with_a_list(tmp_path, 1000.0)
     run = Quarantining(tmp_path / "spool", "resnet")
     run.fetch(store)
-    assert shard_quarantine.listed(shard_quarantine.load(run.path)) == {"s3://bucket/a.tar", "s3://bucket/b.tar"}
+    assert shard_quarantine.listed_names(shard_quarantine.load(run.path)) == {"s3://bucket/a.tar", "s3://bucket/b.tar"}
 
     kept_by_an_agent = shard_quarantine.load(run.path) | {"s3://bucket/c.tar": Shard(quarantined=1500.0)}
     shard_quarantine.save(run.path, "resnet", kept_by_an_agent)

@@ -6,7 +6,7 @@ import pytest
 
 from tachoscope_cli.drill import run as drill_run
 from tachoscope_cli.runbooks.pages import page_of
-from tachoscope_cli.runbooks.parts import Command, Query, healthy, parts, queries_named_in
+from tachoscope_cli.runbooks.parts import Command, Query, healthy, page_parts, queries_named_in
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_show.text.runbook_pages import names
 
@@ -42,7 +42,7 @@ Q2 above 0 and Q11 gone.
 
 
 def test_queries_and_commands_come_in_the_order_of_the_page_and_neither_undoing_nor_steps_for_other_causes_are_among_them() -> None:
-    found = parts(PAGE)
+    found = page_parts(PAGE)
 
     assert [(one.section, one.number, one.healthy) for one in found if isinstance(one, Query)] == [
         (1, 1, "no row"),
@@ -90,20 +90,20 @@ def test_an_answer_is_held_against_the_pages_own_words_and_what_is_not_measured_
 
 def test_a_query_without_its_words_is_refused_and_named() -> None:
     with pytest.raises(TachoscopeError, match="up == 0"):
-        parts("## 1 Is it real?\n```promql\nup == 0\n```\n")
+        page_parts("## 1 Is it real?\n```promql\nup == 0\n```\n")
 
 
 @pytest.mark.parametrize("name", names())
 def test_every_page_can_be_taken_apart(name: str) -> None:
-    assert all(one.programs() for one in parts(page_of(name)) if isinstance(one, Command))
+    assert all(one.programs() for one in page_parts(page_of(name)) if isinstance(one, Command))
 
 
 @pytest.mark.parametrize("fault", drill_run.DRILLS)
 def test_what_a_drill_expects_of_its_runbook_is_on_that_page(fault: str) -> None:
     drill = drill_run.DRILLS[fault]
     page, expected = page_of(drill.alert), drill.runbook
-    queries = {one.number: one for one in parts(page) if isinstance(one, Query)}
-    commands = [one.text for one in parts(page) if isinstance(one, Command)]
+    queries = {one.number: one for one in page_parts(page) if isinstance(one, Query)}
+    commands = [one.text for one in page_parts(page) if isinstance(one, Command)]
     numbers = {
         *expected.shows,
         *expected.has,

@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from tachoscope_core.net.http_client import HttpError, StatusError, TooLongError, ask, get
+from tachoscope_core.net.http_client import HttpError, StatusError, TooLongError, get, request
 
 PATIENCE = 60.0
 """For an answer that comes."""
@@ -73,7 +73,7 @@ def server() -> Iterator[Server]:
 @pytest.mark.parametrize("status", [200, 204, 302, 404, 500])
 def test_any_status_is_an_answer_and_no_redirect_is_followed(server: Server, status: int) -> None:
     server.status = status
-    answer = ask(server.url + "/a?b=c", seconds=PATIENCE, most_bytes=100)
+    answer = request(server.url + "/a?b=c", seconds=PATIENCE, most_bytes=100)
 
     assert (answer.status, answer.reason, answer.headers["location"]) == (status, "Said So", "http://127.0.0.1:1/elsewhere")
     assert answer.content == (b"" if status == 204 else b"page")
@@ -89,8 +89,8 @@ def test_only_success_is_a_page(server: Server) -> None:
 
 
 def test_method_headers_and_body_arrive_and_nothing_of_a_user_in_the_url(server: Server) -> None:
-    ask(server.url, seconds=PATIENCE, most_bytes=100, body=b"{}", headers={"Content-Type": "application/json", "X-Token": "t"})
-    ask(server.url.replace("//", "//me:secret@"), seconds=PATIENCE, most_bytes=100, method="PUT")
+    request(server.url, seconds=PATIENCE, most_bytes=100, body=b"{}", headers={"Content-Type": "application/json", "X-Token": "t"})
+    request(server.url.replace("//", "//me:secret@"), seconds=PATIENCE, most_bytes=100, method="PUT")
 
     (first, _, headers, body), (second, _, others, _) = server.asked
     assert (first, headers["content-type"], headers["x-token"], body) == ("POST", "application/json", "t", b"{}")
@@ -100,21 +100,21 @@ def test_method_headers_and_body_arrive_and_nothing_of_a_user_in_the_url(server:
 
 def test_a_header_that_cannot_be_sent_is_a_reason_without_its_value(server: Server) -> None:
     with pytest.raises(HttpError, match=r"^its URL or a header cannot be sent$"):
-        ask(server.url, seconds=PATIENCE, most_bytes=100, headers={"Authorization": "secret\nX: y"})
+        request(server.url, seconds=PATIENCE, most_bytes=100, headers={"Authorization": "secret\nX: y"})
 
 
 def test_a_server_that_drips_ends_in_time_and_one_that_sends_much_is_cut_off(server: Server) -> None:
     with pytest.raises(HttpError, match=r"^no whole answer within 0.5 s$"):
-        ask(server.url + "/drips", seconds=0.5, most_bytes=100)
+        request(server.url + "/drips", seconds=0.5, most_bytes=100)
     with pytest.raises(TooLongError, match=r"more than 3 bytes"):
-        ask(server.url, seconds=PATIENCE, most_bytes=3)
+        request(server.url, seconds=PATIENCE, most_bytes=3)
 
 
 def test_a_server_that_does_not_speak_tls_or_only_drips_in_the_handshake_is_a_reason_in_time(server: Server) -> None:
     url = server.url.replace("http:", "https:")
 
     with pytest.raises(HttpError, match=r"SSL|no whole answer"):
-        ask(url, seconds=2.0, most_bytes=100, tls=ssl.create_default_context())
+        request(url, seconds=2.0, most_bytes=100, tls=ssl.create_default_context())
 
 
 def test_the_environments_proxy_is_asked_for_far_hosts_alone_and_only_where_that_is_wanted(
@@ -123,12 +123,12 @@ def test_the_environments_proxy_is_asked_for_far_hosts_alone_and_only_where_that
     with serving() as proxy:
         monkeypatch.setenv("http_proxy", proxy.url)
         monkeypatch.delenv("no_proxy", raising=False)
-        assert ask("http://far.invalid/page", seconds=PATIENCE, most_bytes=100, proxies=True).content == b"page"
+        assert request("http://far.invalid/page", seconds=PATIENCE, most_bytes=100, proxies=True).content == b"page"
         assert [target for _, target, *_ in proxy.asked] == ["http://far.invalid/page"]
-        ask(server.url, seconds=PATIENCE, most_bytes=100, proxies=True)
-        ask(server.url.replace("127.0.0.1", "localhost"), seconds=PATIENCE, most_bytes=100, proxies=True)
+        request(server.url, seconds=PATIENCE, most_bytes=100, proxies=True)
+        request(server.url.replace("127.0.0.1", "localhost"), seconds=PATIENCE, most_bytes=100, proxies=True)
         with pytest.raises(HttpError):
-            ask("http://far.invalid/page", seconds=PATIENCE, most_bytes=100)
+            request("http://far.invalid/page", seconds=PATIENCE, most_bytes=100)
         assert len(proxy.asked) == 1
 
 
@@ -146,6 +146,6 @@ def test_the_environments_proxy_is_asked_for_far_hosts_alone_and_only_where_that
 )
 def test_what_cannot_be_asked_is_a_reason_without_the_url(url: str) -> None:
     with pytest.raises(HttpError) as found:
-        ask(url, seconds=PATIENCE, most_bytes=100)
+        request(url, seconds=PATIENCE, most_bytes=100)
 
     assert "secret" not in str(found.value) and "passwd" not in str(found.value)

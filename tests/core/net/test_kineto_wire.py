@@ -81,8 +81,8 @@ def test_a_folder_by_a_strange_name_cannot_bring_other_keys_in(file: str) -> Non
 
 
 def test_the_probe_asks_as_torch_does_and_understands_what_torch_is_answered() -> None:
-    assert parse(kineto_wire.asking(23, idle=True)) == parse(asking(23)) == ProfileQuery("req", 23, idle=True)
-    assert parse(kineto_wire.asking(23, idle=False)) == ProfileQuery("req", 23, idle=False)
+    assert parse(kineto_wire.encode_query(23, idle=True)) == parse(asking(23)) == ProfileQuery("req", 23, idle=True)
+    assert parse(kineto_wire.encode_query(23, idle=False)) == ProfileQuery("req", 23, idle=False)
 
     text = configuration(start=1795434186.955, seconds=2.0, file="/traces/trace.json", trace_id="one")
 

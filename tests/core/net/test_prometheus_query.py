@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.net.prometheus import ask, ask_over, label_values
+from tachoscope_core.net.prometheus import ask_over, instant_query, label_values
 
 
 class Answers(BaseHTTPRequestHandler):
@@ -49,33 +49,33 @@ def answer(body: bytes, status: int = 200) -> None:
 
 def test_the_series_of_the_answer_come_back_and_the_time_is_passed_on_to_the_millisecond(url: str) -> None:
     answer(b'{"status":"success","data":{"result":[{"metric":{"a":"b"},"value":[1.5,"2"]}]}}')
-    assert ask(url, "up", at=1.7e9 + 0.25) == [{"metric": {"a": "b"}, "value": [1.5, "2"]}]
+    assert instant_query(url, "up", at=1.7e9 + 0.25) == [{"metric": {"a": "b"}, "value": [1.5, "2"]}]
     assert (Answers.asked["query"], Answers.asked["time"]) == ("up", "1700000000.250")
-    ask(url, "up")
+    instant_query(url, "up")
     assert "time" not in Answers.asked
 
 
 def test_what_prometheus_refuses_is_told_in_its_own_words(url: str) -> None:
     answer(b'{"status":"error","error":"parse error: unexpected end"}', 400)
     with pytest.raises(TachoscopeError, match=r"127\.0\.0\.1.* refuses sum\(: parse error"):
-        ask(url, "sum(")
+        instant_query(url, "sum(")
 
 
 def test_what_is_no_answer_of_a_prometheus_is_told(url: str) -> None:
     answer(b"<html>")
     with pytest.raises(TachoscopeError, match="does not answer as a Prometheus does"):
-        ask(url, "up")
+        instant_query(url, "up")
     answer(b"<html>", 404)
     with pytest.raises(TachoscopeError, match="does not answer as a Prometheus does: it answers 404"):
-        ask(url, "up")
+        instant_query(url, "up")
     with pytest.raises(TachoscopeError, match="is not an http:// or https:// URL"):
-        ask("file:///etc/passwd", "up")
+        instant_query("file:///etc/passwd", "up")
 
 
 def test_an_answer_that_is_too_large_is_refused_with_the_way_out(url: str) -> None:
     answer(b"x" * 2000)
     with pytest.raises(TachoscopeError, match=r"more than 0 MiB for up \(ask for less\)"):
-        ask(url, "up", most_bytes=1000, less="ask for less")
+        instant_query(url, "up", most_bytes=1000, less="ask for less")
 
 
 def test_a_query_over_time_and_the_values_of_a_label_are_asked_of_their_own_paths(url: str) -> None:

@@ -22,7 +22,7 @@ def store(tmp_path: Path) -> Store:
 
 def test_a_request_is_read_as_it_was_made(store: Store) -> None:
     made = new_request("resnet", 5, now=NOW, asked_by="somebody", reason="it is slow")
-    profile_requests.ask(store, made)
+    profile_requests.write_request(store, made)
 
     assert profile_requests.ids(store, "resnet", since=NOW - 60) == [made.id]
     assert profile_requests.read_request(store, "resnet", made.id) == made
@@ -33,7 +33,7 @@ def test_a_request_is_read_as_it_was_made(store: Store) -> None:
 def test_requests_come_in_order_of_time_and_old_ones_do_not(store: Store) -> None:
     made = [new_request("resnet", 5, now=NOW + seconds, asked_by="somebody") for seconds in (300, 0, 200, 100)]
     for request in made:
-        profile_requests.ask(store, request)
+        profile_requests.write_request(store, request)
 
     assert profile_requests.ids(store, "resnet", since=NOW + 100) == [made[3].id, made[2].id, made[0].id]
     assert profile_requests.ids(store, "other", since=0.0) == []
@@ -42,7 +42,7 @@ def test_requests_come_in_order_of_time_and_old_ones_do_not(store: Store) -> Non
 
 def test_what_agents_said_is_joined_over_their_nodes(store: Store) -> None:
     made = new_request("resnet", 5, now=NOW, asked_by="somebody")
-    profile_requests.ask(store, made)
+    profile_requests.write_request(store, made)
     plan = Plan(passes=(Pass(NOW + 16, 2.0),))
     profile_requests.write_plan(store, made, plan)
     for rank, host in ((1, "node/../1"), (0, "node-0")):
@@ -55,7 +55,7 @@ def test_what_agents_said_is_joined_over_their_nodes(store: Store) -> None:
 
 
 def test_a_job_with_nothing_but_requests_is_no_job_that_was_recorded(store: Store) -> None:
-    profile_requests.ask(store, new_request("resnet", 5, now=NOW, asked_by="somebody"))
+    profile_requests.write_request(store, new_request("resnet", 5, now=NOW, asked_by="somebody"))
 
     assert store.job_times() == {}
     assert traces(store, "resnet") == []
@@ -64,7 +64,7 @@ def test_a_job_with_nothing_but_requests_is_no_job_that_was_recorded(store: Stor
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"job": "resnet"}', '{"job": 1}'])
 def test_a_broken_document_is_named(store: Store, text: str) -> None:
     made = new_request("resnet", 5, now=NOW, asked_by="somebody")
-    profile_requests.ask(store, made)
+    profile_requests.write_request(store, made)
     path = Path(store.root) / "jobs" / "resnet" / "requests" / made.id / "request.json"
     path.write_text(text)
 
@@ -74,7 +74,7 @@ def test_a_broken_document_is_named(store: Store, text: str) -> None:
 
 def test_a_request_that_says_it_is_another_is_not_believed(store: Store) -> None:
     made = new_request("resnet", 5, now=NOW, asked_by="somebody")
-    profile_requests.ask(store, made)
+    profile_requests.write_request(store, made)
     folder = Path(store.root) / "jobs" / "resnet" / "requests"
     (folder / made.id).rename(folder / f"{made.id}-x")
 

@@ -65,13 +65,13 @@ def test_a_rank_that_fails_again_in_the_same_attempt_is_one_failure() -> None:
 
 def test_a_released_shard_is_off_the_list_until_it_is_put_there_again() -> None:
     shard = Shard(failures=(Failure(rank=0, attempt=0, time=1.0),), quarantined=5.0)
-    assert shard.listed
+    assert shard.is_listed
 
     released = shard_quarantine._merged(shard, Shard(released=6.0))
-    assert not released.listed
+    assert not released.is_listed
     assert released.counting() == []
 
-    assert shard_quarantine._merged(released, Shard(quarantined=7.0)).listed
+    assert shard_quarantine._merged(released, Shard(quarantined=7.0)).is_listed
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_a_name_names_itself_and_is_short(text: str) -> None:
 
 def test_a_loader_leaves_out_what_is_listed_however_the_url_is_signed() -> None:
     urls = ["https://host/a.tar?sig=1", "https://host/b.tar?sig=2"]
-    assert shard_quarantine.without(urls, frozenset({"https://host/b.tar"})) == urls[:1]
+    assert shard_quarantine.without_shards(urls, frozenset({"https://host/b.tar"})) == urls[:1]
 
 
 def test_a_list_is_written_whole(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_list_is_written_whole(tmp_path: Path) -> None:
     assert shard_quarantine.load(path) == {}, "one that is not there is empty"
     shard_quarantine.save(path, "job", {"x": Shard(quarantined=1.0)})
 
-    assert shard_quarantine.listed(shard_quarantine.load(path)) == {"x"}
+    assert shard_quarantine.listed_names(shard_quarantine.load(path)) == {"x"}
     assert [entry.name for entry in path.parent.iterdir()] == ["job.json"]
 
 

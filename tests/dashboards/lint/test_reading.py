@@ -42,14 +42,14 @@ def test_null_is_what_is_not_set() -> None:
     found = dashboard(raw, "x")
 
     assert found.editable
-    assert next(one for one in found.asking() if one.title == "Nodes").description == ""
+    assert next(one for one in found.query_panels() if one.title == "Nodes").description == ""
 
 
 def test_a_query_with_both_ways_to_ask_is_one_over_time() -> None:
     def is_instant(**changes: bool) -> bool:
         raw = made()
         panel(raw, "Nodes")["targets"][0] = {"expr": "up", **changes}
-        (target,) = next(one for one in dashboard(raw, "x").asking() if one.title == "Nodes").targets
+        (target,) = next(one for one in dashboard(raw, "x").query_panels() if one.title == "Nodes").targets
         return target.is_instant
 
     assert is_instant(instant=True)

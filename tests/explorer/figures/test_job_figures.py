@@ -61,8 +61,8 @@ def test_what_is_outside_of_the_window_is_shaded(course: Timeline, axis: ledger.
 
 
 def test_a_moment_lies_where_its_step_is(course: Timeline) -> None:
-    assert ledger.place(course, "step", float(course.start[0])) == pytest.approx(course.first_step[0] - 0.5)
-    assert ledger.place(course, "step", float(course.end[-1])) == pytest.approx(course.last_step[-1] + 0.5)
+    assert ledger.position(course, "step", float(course.start[0])) == pytest.approx(course.first_step[0] - 0.5)
+    assert ledger.position(course, "step", float(course.end[-1])) == pytest.approx(course.last_step[-1] + 0.5)
 
 
 def test_changes_are_numbered_and_late_ranks_have_a_strip(course: Timeline, report: Report) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from processes import free_port, wait_for
-from tachoscope_explorer.page.widgets import plain
+from tachoscope_explorer.page.widgets import escape_markdown
 
 HOSTILE = [
     *("<script>alert(1)</script>", "[x](javascript:alert(1))", "$x^2$", "$$x$$", ":red[x]", "![](http://elsewhere.example/x.png)"),
@@ -128,5 +128,5 @@ def test_names_that_look_like_markup_are_shown_as_they_are_and_ask_nobody(url: s
 
 
 def test_ordinary_names_stay_readable_in_the_page_s_source() -> None:
-    assert plain("rank 3") == "rank 3"
-    assert plain("demo-none") == "demo\\-none"
+    assert escape_markdown("rank 3") == "rank 3"
+    assert escape_markdown("demo-none") == "demo\\-none"

@@ -45,7 +45,7 @@ def test_a_job_must_be_like_all_that_is_looked_for() -> None:
     found = rows(dict.fromkeys(("Llama-1", "llama-2", "llama-3"), 1.0), known, now=2.0)
 
     def jobs(wanted: JobFilter) -> list[str]:
-        return [row.job for row in found if wanted.has(row)]
+        return [row.job for row in found if wanted.matches(row)]
 
     assert jobs(JobFilter()) == ["Llama-1", "llama-2", "llama-3"]
     assert jobs(JobFilter(name=" LLAMA-")) == ["Llama-1", "llama-2", "llama-3"]

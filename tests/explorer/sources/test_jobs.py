@@ -125,7 +125,7 @@ def test_a_folder_whose_name_is_not_a_valid_job_name_is_ignored(store: Path) -> 
 def keep(store: Path, summary: JobSummary) -> None:
     """Put a summary where the explorer finds it, as another process of the same version may have."""
     kept = summaries.CachedSummary(made_by=summaries._maker(), url=str(store), made=time.time(), summary=summary)
-    path = summaries.place(str(store), summary.job)
+    path = summaries.cache_file(str(store), summary.job)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(msgspec.json.encode(kept))
 
@@ -145,7 +145,7 @@ def test_a_class_that_this_version_does_not_know_is_named_and_can_be_looked_for(
 
 def test_a_kept_line_that_is_damaged_is_made_anew(store: Path) -> None:
     filled(store, {"one": ONE_RANK})
-    path = summaries.place(str(store), "one")
+    path = summaries.cache_file(str(store), "one")
     path.parent.mkdir(parents=True)
     path.write_bytes(b'{"made_by": "\xff')
 

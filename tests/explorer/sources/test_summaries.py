@@ -10,7 +10,7 @@ import course_making
 from exploring import WRITER, filled
 from tachoscope_core.storage.store import Store
 from tachoscope_explorer.sources import summary_cache
-from tachoscope_explorer.sources.summary_cache import CachedSummary, known, make, place, summaries
+from tachoscope_explorer.sources.summary_cache import CachedSummary, cache_file, cached_summary, make, summaries
 
 LINES = course_making.lines(steps=20, ranks=1)
 
@@ -36,20 +36,20 @@ def test_a_summary_is_found_again_by_another_start_until_the_job_writes(tmp_path
     made = make(url, "one", times["one"], now=2e9)
     started_anew()
 
-    assert known(url, "one", times["one"], now=2e9) == made
-    assert known(url, "one", times["one"] + 1, now=2e9) is None
+    assert cached_summary(url, "one", times["one"], now=2e9) == made
+    assert cached_summary(url, "one", times["one"] + 1, now=2e9) is None
 
 
 def test_a_damaged_file_is_as_if_it_were_not_there_and_is_written_anew(tmp_path: Path) -> None:
     url, times = store_of(tmp_path, "one")
     made = make(url, "one", times["one"], now=2e9)
-    for damage in (b"", b"{", b"\xff\xfe", b'{"made_by":3}', place(url, "one").read_bytes()[:-20]):
-        place(url, "one").write_bytes(damage)
+    for damage in (b"", b"{", b"\xff\xfe", b'{"made_by":3}', cache_file(url, "one").read_bytes()[:-20]):
+        cache_file(url, "one").write_bytes(damage)
         started_anew()
 
-        assert known(url, "one", times["one"], now=2e9) is None
+        assert cached_summary(url, "one", times["one"], now=2e9) is None
         assert summaries(url, ["one"], times, most=1, seconds=10) == {"one": made}
-        assert msgspec.json.decode(place(url, "one").read_bytes(), type=CachedSummary).summary == made
+        assert msgspec.json.decode(cache_file(url, "one").read_bytes(), type=CachedSummary).summary == made
 
 
 def test_what_another_version_kept_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,14 +58,14 @@ def test_what_another_version_kept_is_made_anew(tmp_path: Path, monkeypatch: pyt
     started_anew()
     monkeypatch.setattr(summary_cache, "version", lambda _: "99")
 
-    assert known(url, "one", times["one"], now=2e9) is None
+    assert cached_summary(url, "one", times["one"], now=2e9) is None
 
 
 def test_stores_that_hold_a_job_of_the_same_name_are_kept_apart(tmp_path: Path) -> None:
     url, times = store_of(tmp_path, "one")
     make(url, "one", times["one"], now=2e9)
 
-    assert known(url + "-other", "one", times["one"], now=2e9) is None
+    assert cached_summary(url + "-other", "one", times["one"], now=2e9) is None
 
 
 def test_a_running_job_is_judged_anew_after_half_a_minute_and_not_before(tmp_path: Path) -> None:
@@ -73,8 +73,8 @@ def test_a_running_job_is_judged_anew_after_half_a_minute_and_not_before(tmp_pat
     now = 1.7e9 + 3
     assert make(url, "one", times["one"], now).status == "running"
 
-    assert known(url, "one", times["one"] + 5, now + 20) is not None
-    assert known(url, "one", times["one"] + 5, now + 31) is None
+    assert cached_summary(url, "one", times["one"] + 5, now + 20) is not None
+    assert cached_summary(url, "one", times["one"] + 5, now + 31) is None
 
 
 def test_the_newest_jobs_are_judged_first_and_no_more_than_asked_for(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_a_disk_that_cannot_be_written_costs_nothing_but_time(tmp_path: Path, mo
 
     made = make(url, "one", times["one"], now=2e9)
 
-    assert known(url, "one", times["one"], now=2e9) == made
+    assert cached_summary(url, "one", times["one"], now=2e9) == made
 
 
 def test_a_job_whose_records_cannot_be_read_has_a_line_that_says_so(tmp_path: Path) -> None:

@@ -263,13 +263,13 @@ def test_a_broken_state_file_is_no_reason_not_to_start(bench: Bench) -> None:
 
 def test_a_job_is_forgotten_when_it_is_not_live_and_nothing_of_it_waits(bench: Bench) -> None:
     bench.save("/a")
-    bench.queue.forget([], bench.now)
+    bench.queue.drop_ended_jobs([], bench.now)
     assert bench.due(after=SETTLE_SECONDS) == "/a"
     bench.read(SOUND, after=0)
-    bench.queue.forget(["job"], bench.now)
+    bench.queue.drop_ended_jobs(["job"], bench.now)
     assert "job" in bench.queue.jobs
 
-    bench.queue.forget([], bench.now)
+    bench.queue.drop_ended_jobs([], bench.now)
     assert bench.queue.jobs == {}
 
 

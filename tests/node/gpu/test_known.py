@@ -30,8 +30,8 @@ def test_a_gpu_keeps_the_index_at_which_it_was_first_seen(tmp_path: Path) -> Non
     known = Inventory(None, 0)
     known.add_seen(EIGHT)
 
-    assert known.named(replace(EIGHT[5], index=4)) == EIGHT[5]
-    assert known.named(Gpu(7, "GPU-new")) == Gpu(7, "GPU-new")
+    assert known.with_known_index(replace(EIGHT[5], index=4)) == EIGHT[5]
+    assert known.with_known_index(Gpu(7, "GPU-new")) == Gpu(7, "GPU-new")
 
 
 def test_a_gpu_that_was_replaced_is_not_missed(tmp_path: Path) -> None:

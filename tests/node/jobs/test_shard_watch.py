@@ -52,7 +52,7 @@ def test_a_shard_that_fails_on_two_ranks_goes_on_the_list_once(tmp_path: Path) -
     told.failed("bad", rank=2)
 
     assert told.found == [{"shard": "bad", "failures": 2, "ranks": [0, 1], "attempts": [0], "error": PLAIN}]
-    assert shard_quarantine.listed(shard_quarantine.load(shard_quarantine.path_of(tmp_path, "job"))) == {"bad"}
+    assert shard_quarantine.listed_names(shard_quarantine.load(shard_quarantine.path_of(tmp_path, "job"))) == {"bad"}
 
 
 def test_a_shard_that_fails_in_two_attempts_of_one_rank_goes_on_the_list(tmp_path: Path) -> None:
@@ -143,8 +143,8 @@ def test_nodes_with_one_failure_each_put_it_on_the_list_together(tmp_path: Path)
     nodes[1].watch.sync(store, "node-1", nodes[1].now, anyway=True)
     nodes[0].watch.sync(store, "node-0", nodes[0].now, anyway=True)
     nodes[0].watch.flush()
-    assert nodes[0].watch.listed("job") == 1
-    assert shard_quarantine.listed(shard_quarantine.load(shard_quarantine.path_of(tmp_path / "node-0", "job"))) == {"bad"}
+    assert nodes[0].watch.listed_count("job") == 1
+    assert shard_quarantine.listed_names(shard_quarantine.load(shard_quarantine.path_of(tmp_path / "node-0", "job"))) == {"bad"}
 
 
 def test_a_person_takes_a_shard_off_and_it_stays_off_until_it_fails_anew(tmp_path: Path) -> None:
@@ -155,12 +155,12 @@ def test_a_person_takes_a_shard_off_and_it_stays_off_until_it_fails_anew(tmp_pat
     told.watch.sync(store, "node-1", told.now)
     store.write_quarantine("job", "released", shard_quarantine.encode("job", {"bad": Shard(released=told.now + 0.5)}))
     told.watch.sync(store, "node-1", told.now, anyway=True)
-    assert told.watch.listed("job") == 0
+    assert told.watch.listed_count("job") == 0
 
     told.failed("bad", rank=2)
-    assert told.watch.listed("job") == 0, "what was before does not count any more"
+    assert told.watch.listed_count("job") == 0, "what was before does not count any more"
     told.failed("bad", rank=3)
-    assert told.watch.listed("job") == 1
+    assert told.watch.listed_count("job") == 1
 
 
 def test_a_store_that_is_away_is_said_and_made_up_for_later(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def test_the_agent_lists_a_shard_records_it_counts_it_and_stores_it(tmp_path: Pa
     assert value(agent, "tachoscope_shards_quarantined", "job") == 1.0
     assert value(agent, "tachoscope_shard_failures_total", "job", "bad") == 2.0
     assert {rank["state"] for rank in agent.ranks.page()} == {"running"}, "a worker that is gone is not its rank"
-    assert shard_quarantine.listed(from_store(Store(str(tmp_path / "store")), "job")) == {"bad"}
+    assert shard_quarantine.listed_names(from_store(Store(str(tmp_path / "store")), "job")) == {"bad"}
     for rank in ranks:
         rank.end()
     pass_seconds(agent, clock, 3)
@@ -61,7 +61,7 @@ def test_what_the_agent_lists_is_in_the_store_when_the_run_is_over(tmp_path: Pat
         if not run.exists():
             break
         pass_seconds(agent, clock, 1)
-        listed = shard_quarantine.listed(from_store(Store(str(tmp_path / "store")), "job"))
+        listed = shard_quarantine.listed_names(from_store(Store(str(tmp_path / "store")), "job"))
     agent.close()
 
     assert not run.exists()

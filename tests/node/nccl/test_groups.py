@@ -33,7 +33,7 @@ def test_every_dimension_of_a_layout_is_found_though_all_are_of_the_same_size() 
         for name, (ranks,) in groups_of(one.rank, LAYOUT).items()
     ]
     for one, _, _, found in told:
-        groups.see(one, found)
+        groups.learn_group(one, found)
 
     for one, name, ranks, found in told:
         assert groups.label(one, found) == name
@@ -55,8 +55,8 @@ def test_without_a_layout_it_goes_by_its_name_else_by_its_size_and_by_its_ranks_
     named = [operation(place, 2, one.pid, name="my pg!") for place, one in enumerate(members)]
     plain = operation(0, 2, 104, comm="0x2")
     for one, found in zip(members, named, strict=True):
-        groups.see(one, found)
-    groups.see(members[0], plain)
+        groups.learn_group(one, found)
+    groups.learn_group(members[0], plain)
 
     assert groups.label(members[0], named[0]) == "my_pg_"
     assert groups.ranks(members[0], named[0]) == "4,6"
@@ -95,8 +95,8 @@ def test_a_message_has_the_global_rank_of_its_peer() -> None:
     one, other = member(1), member(5)
     groups = Groups(lambda: [one, other])
     found = parse(json.dumps(message(rank=0, ranks=2, peer=1, pid=101)).encode())
-    groups.see(one, found)
-    groups.see(other, found._replace(rank=1, pid=105))
+    groups.learn_group(one, found)
+    groups.learn_group(other, found._replace(rank=1, pid=105))
 
     assert groups.label(one, found) == "pp"
     assert groups.global_rank(one, found, found.peer) == 5
@@ -105,6 +105,6 @@ def test_a_message_has_the_global_rank_of_its_peer() -> None:
 def test_what_is_remembered_of_communicators_is_bounded() -> None:
     groups, one = Groups(list), member(0)
     for number, place in product(range(2000), range(2)):
-        groups.see(one, operation(place, 4, comm=f"0x{number:x}"))
+        groups.learn_group(one, operation(place, 4, comm=f"0x{number:x}"))
 
     assert len(groups._communicators) <= 1024

@@ -53,6 +53,6 @@ def test_sums_of_a_job_that_is_long_over_go() -> None:
     sums = NcclSums()
     add(sums, job="old", now=0.0)
     add(sums, job="new", now=FORGET_SECONDS)
-    sums.forget(FORGET_SECONDS + 1)
+    sums.drop_old(FORGET_SECONDS + 1)
 
     assert {labels[0] for labels in histograms(sums.families())} == {"new"}

@@ -46,7 +46,7 @@ class Node:
 
     def ask(self, *, job: str = "resnet", ago: float = 0.0) -> Request:
         made = new_request(job, 5, now=self.now - ago, asked_by="somebody")
-        profile_requests.ask(self.store, made)
+        profile_requests.write_request(self.store, made)
         return made
 
     def pass_second(self) -> None:

@@ -69,7 +69,7 @@ def pass_time(*nodes: Node, seconds: int = 400) -> None:
 @pytest.fixture
 def request_(tmp_path: Path) -> Request:
     made = new_request("resnet", 10, now=START, asked_by="somebody")
-    profile_requests.ask(Store(str(tmp_path / "store")), made)
+    profile_requests.write_request(Store(str(tmp_path / "store")), made)
     return made
 
 

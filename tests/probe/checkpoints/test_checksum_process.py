@@ -19,7 +19,7 @@ def test_it_answers_with_sizes_and_checksums_in_the_order_of_the_paths(tmp_path:
     for path, content in contents.items():
         Path(path).write_bytes(content)
     with checksum_process.start() as process:
-        shards = checksum_process.ask(process, list(contents))
+        shards = checksum_process.request_checksums(process, list(contents))
 
     assert [(shard.bytes, shard.checksum) for shard in shards] == [
         (len(content), f"sha256:{hashlib.sha256(content).hexdigest()}") for content in contents.values()
@@ -28,7 +28,7 @@ def test_it_answers_with_sizes_and_checksums_in_the_order_of_the_paths(tmp_path:
 
 def test_a_file_that_cannot_be_read_is_an_error_that_names_it(tmp_path: Path) -> None:
     with checksum_process.start() as process, pytest.raises(OSError, match="gone.pt"):
-        checksum_process.ask(process, [str(tmp_path / "gone.pt")])
+        checksum_process.request_checksums(process, [str(tmp_path / "gone.pt")])
 
 
 @pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="the lowest priority is Linux's")

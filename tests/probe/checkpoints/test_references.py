@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tachoscope.checkpoints.checkpoint_name import after_rename, looks_temporary, place, reference_of, without_secrets
+from tachoscope.checkpoints.checkpoint_name import absolute_path, after_rename, looks_temporary, reference_of, without_secrets
 
 WORDS = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=4, max_size=12)
 
@@ -67,4 +67,4 @@ def test_renaming_a_folder_renames_what_is_in_it_and_nothing_beside_it() -> None
 def test_the_target_of_a_rename_is_the_link_itself_not_what_it_points_to(tmp_path: Path) -> None:
     (tmp_path / "latest.pt").symlink_to("elsewhere.pt")
 
-    assert place(tmp_path / "latest.pt") == str(tmp_path.resolve() / "latest.pt")
+    assert absolute_path(tmp_path / "latest.pt") == str(tmp_path.resolve() / "latest.pt")

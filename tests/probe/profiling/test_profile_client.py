@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tachoscope.profiling.kineto_client import ProfileClient, wanted
+from tachoscope.profiling.kineto_client import ProfileClient, is_enabled
 from tachoscope_core.net import kineto_protocol as kineto_wire
 from tachoscope_core.net.kineto_protocol import ProfileOrder
 
@@ -153,7 +153,7 @@ def test_an_answer_of_another_protocol_orders_nothing(folder: Path) -> None:
 
 
 def test_where_kineto_asks_itself_the_probe_does_not() -> None:
-    assert wanted({})
-    assert not wanted({"KINETO_USE_DAEMON": "1"})
-    assert not wanted({"TACHOSCOPE_PROFILES": "0"})
+    assert is_enabled({})
+    assert not is_enabled({"KINETO_USE_DAEMON": "1"})
+    assert not is_enabled({"TACHOSCOPE_PROFILES": "0"})
     assert ProfileOrder(1.0, 2.0, "/a").seconds == 2.0

@@ -87,7 +87,7 @@ def lines(source: str) -> tuple[CodeType, dict[str, list[int]], dict[int, str]]:
 def test_each_statement_of_a_loop_is_input_work_on_a_result_or_neither(source: str) -> None:
     code, marks, expected = lines(source)
     loop = LoopCode()
-    loop.learn(models=[[(code, line)] for line in marks["MODEL"]], backward=[(code, marks["BACKWARD"][0])])
+    loop.add_lines(models=[[(code, line)] for line in marks["MODEL"]], backward=[(code, marks["BACKWARD"][0])])
 
     assert {line: loop.role([(code, line)]) for line in expected} == expected
 
@@ -95,7 +95,7 @@ def test_each_statement_of_a_loop_is_input_work_on_a_result_or_neither(source: s
 def test_what_is_called_by_a_statement_is_for_what_the_statement_is_for() -> None:
     code, marks, roles = lines(FETCHED_AFTER_THE_MODEL)
     loop = LoopCode()
-    loop.learn(models=[[(code, marks["MODEL"][0])]], backward=[(code, marks["BACKWARD"][0])])
+    loop.add_lines(models=[[(code, marks["MODEL"][0])]], backward=[(code, marks["BACKWARD"][0])])
     tokenize = textwrap.dedent.__code__  # any other function
     fetch = next(line for line, role in roles.items() if role == "input")
 
@@ -112,7 +112,7 @@ def test_a_function_that_calls_the_model_is_split_at_its_own_statements() -> Non
         """
     )
     loop = LoopCode()
-    loop.learn(models=[[(inner, marks["MODEL"][0])]], backward=())
+    loop.add_lines(models=[[(inner, marks["MODEL"][0])]], backward=())
 
     assert [loop.role([(inner, line)]) for line in (2, 3, 4)] == ["input", "result", "result"]
 
@@ -120,7 +120,7 @@ def test_a_function_that_calls_the_model_is_split_at_its_own_statements() -> Non
 def test_without_a_source_nothing_is_known() -> None:
     code = compile("x = model(y)", "<nowhere>", "exec")
     loop = LoopCode()
-    loop.learn(models=[[(code, 1)]], backward=())
+    loop.add_lines(models=[[(code, 1)]], backward=())
 
     assert loop.role([(code, 1)]) == ""
 
@@ -134,6 +134,6 @@ def test_of_statements_on_one_line_nobody_knows_which_is_at_work() -> None:
         """
     )
     loop = LoopCode()
-    loop.learn(models=[[(code, line)] for line in marks["MODEL"]], backward=())
+    loop.add_lines(models=[[(code, line)] for line in marks["MODEL"]], backward=())
 
     assert [loop.role([(code, line)]) for line in (2, 3, 4)] == ["", "input", "result"]

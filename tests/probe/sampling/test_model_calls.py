@@ -29,13 +29,13 @@ class Watcher:
 
     def model_begin(self, module: Any) -> bool:
         self.begun.append(type(module).__name__)
-        self.calls.found(type(module))
+        self.calls.watch_class(type(module))
         return True
 
     def model_end(self) -> None:
         self.ended += 1
 
-    def give_up(self, error: Exception) -> None:
+    def stop_after_fault(self, error: Exception) -> None:
         raise error
 
 

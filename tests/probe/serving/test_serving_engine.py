@@ -25,7 +25,7 @@ def test_an_engine_is_cold_while_it_loads_busy_in_a_batch_starved_while_requests
     with engine.batch(decode_tokens=7, running=4, waiting=0, preempted=1):
         clock.passes(1)
     clock.passes(8)
-    window = engine.cut()
+    window = engine.cut_window()
 
     assert window["state_seconds"] == {"cold_start": 1, "starved": 2, "busy": 5, "idle": 8}
     assert (window["window_seconds"], window["iterations"], window["iteration_seconds"]) == (16, 2, 5)
@@ -40,7 +40,7 @@ def test_what_nobody_said_is_not_zero() -> None:
     engine = Engine("0", clock=clock)
     with engine.batch():
         clock.passes(1)
-    window = engine.cut()
+    window = engine.cut_window()
 
     assert (window["running_mean"], window["waiting_mean"], window["kv_cache_usage_ratio"]) == (None, None, None)
 
@@ -52,7 +52,7 @@ def test_of_a_batch_that_raises_the_time_counts_and_the_tokens_do_not() -> None:
         clock.passes(1)
         raise ValueError("in the forward pass")
     clock.passes(1)
-    window = engine.cut()
+    window = engine.cut_window()
 
     assert window["state_seconds"] == {"busy": 1, "idle": 1}
     assert (window["iterations"], window["prompt_tokens"], window["generation_tokens"]) == (1, 0, 0)
@@ -82,11 +82,11 @@ def test_windows_join_and_their_states_sum_to_them_whatever_overlaps(rows: list[
         elif what in {"wait", "none"}:
             engine.update(waiting=3 if what == "wait" else 0)
         elif what == "cut":
-            windows.append(engine.cut())
+            windows.append(engine.cut_window())
         clock.now += nanoseconds
     while inside:
         inside.pop().__exit__(None, None, None)
-    windows.append(engine.cut())
+    windows.append(engine.cut_window())
 
     assert sum(window["window_seconds"] for window in windows) == pytest.approx((clock.now - began) / 1e9)
     assert sum(window["iterations"] for window in windows) == entered

@@ -234,7 +234,7 @@ def test_what_comes_faster_than_it_can_be_written_is_counted_and_not_kept(tmp_pa
     for _ in range(MAX_QUEUED + 7):
         request = service.request()
         request.done()
-        outbox.ended(request)
+        outbox.request_ended(request)
     service.close()
     outbox.close()
     lines = [records.decode(line) for path in spool.segments(tmp_path) for line in path.read_bytes().splitlines()]

@@ -43,7 +43,7 @@ def test_every_nanosecond_belongs_to_exactly_one_phase_whatever_happens(events: 
             getattr(timeline, event)()
     clock.now += rest
 
-    end, total, wall, cpu = timeline.cut()
+    end, total, wall, cpu = timeline.end_step()
 
     assert (end, total) == (clock.now, clock.now)
     assert sum(wall) == total
@@ -60,7 +60,7 @@ def test_time_goes_to_the_innermost_phase() -> None:
     clock.now = 13
     timeline.leave()
     clock.now = 20
-    _, _, wall, _ = timeline.cut()
+    _, _, wall, _ = timeline.end_step()
 
     assert wall[phases.FORWARD] == 17
     assert wall[phases.GC] == 3
@@ -75,7 +75,7 @@ def test_evaluation_takes_its_data_loading_but_not_its_checkpoint() -> None:
         timeline.leave()
     clock.now += 11
     timeline.end_evaluation()
-    _, _, wall, _ = timeline.cut()
+    _, _, wall, _ = timeline.end_step()
 
     assert wall[phases.EVALUATION] == 16
     assert wall[phases.CHECKPOINT] == 7
@@ -89,7 +89,7 @@ def test_what_turned_out_to_be_training_keeps_its_phases() -> None:
     timeline.leave()
     timeline.cancel_evaluation()
     timeline.end_evaluation()
-    _, _, wall, _ = timeline.cut()
+    _, _, wall, _ = timeline.end_step()
 
     assert wall[phases.DATA_WAIT] == 5
     assert wall[phases.EVALUATION] == 0
@@ -124,12 +124,12 @@ def test_once_a_part_in_eval_mode_was_training_only_batches_without_gradients_ar
 def test_a_step_whose_cpu_clock_is_not_read_says_so_and_the_next_starts_from_its_own_begin() -> None:
     wall_clock, cpu_clock = Clock(), Clock()
     timeline = Timeline(wall_clock, cpu_clock)
-    timeline.cut(read_cpu=False)
+    timeline.end_step(read_cpu=False)
     wall_clock.now = cpu_clock.now = 100
-    assert timeline.cut(read_cpu=True)[3] is None
+    assert timeline.end_step(read_cpu=True)[3] is None
     wall_clock.now, cpu_clock.now = 110, 107
 
-    _, total, _, cpu = timeline.cut()
+    _, total, _, cpu = timeline.end_step()
 
     assert total == 10
     assert cpu is not None

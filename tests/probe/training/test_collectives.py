@@ -15,19 +15,19 @@ def test_what_is_yielded_is_what_the_sums_grew_by() -> None:
     sums = Collectives()
     key = Key("send", "<=64KiB", "", 2, 1)
     sums.add(key, count=1, size_bytes=10, nanoseconds=2_000_000_000)
-    first = list(sums.grown())
+    first = list(sums.new_sums())
     sums.add(key, count=2, size_bytes=5, nanoseconds=1_000_000_000)
 
     assert first == [{**key._asdict(), "count": 1, "bytes": 10, "seconds": 2.0}]
-    assert list(sums.grown()) == [{**key._asdict(), "count": 2, "bytes": 5, "seconds": 1.0}]
-    assert list(sums.grown()) == []
+    assert list(sums.new_sums()) == [{**key._asdict(), "count": 2, "bytes": 5, "seconds": 1.0}]
+    assert list(sums.new_sums()) == []
 
 
 def test_there_are_never_more_sums_than_planned_and_nothing_is_lost() -> None:
     sums = Collectives()
     for peer in range(1000):
         sums.add(Key("send", "<=64KiB", "", 1000, peer), count=1)
-    rows = list(sums.grown())
+    rows = list(sums.new_sums())
 
     assert len(rows) <= MAX_KEYS + 1
     assert sum(row["count"] for row in rows) == 1000

@@ -78,7 +78,7 @@ def test_iterators_of_one_data_set_are_counted_and_each_is_read_once() -> None:
     for _ in range(3):
         iterator = iter(DataLoader(data_set))
         for batch in iterator:
-            watch.seen(iterator, batch)
+            watch.batch_given(iterator, batch)
             seen.append(watch.settings)
 
     assert [one.iterators for one in seen if one] == [1] * 4 + [2] * 4 + [3] * 4

@@ -103,7 +103,7 @@ class JoinedCollector:
         except Exception as error:
             if others and not self._required and not (isinstance(error, PartialError) and self._nvml.readings()):
                 quiet = isinstance(error, NoDataError) or isinstance(error.__cause__, NotSupportedError)
-                return (), "" if quiet else _alone(str(error))
+                return (), "" if quiet else _nvml_only_reason(str(error))
             if not isinstance(error, NoDataError | PartialError) or not error.families or (others and not self._nvml.readings()):
                 self._readings = ()
                 raise
@@ -112,10 +112,10 @@ class JoinedCollector:
         if not others or any(reading.up or reading.fault != "driver_error" for reading in own):
             return own, ""
         told = {reading.gpu.uuid for reading in others}
-        return tuple(reading for reading in own if reading.gpu.uuid not in told), _alone(own[0].detail) if own else ""
+        return tuple(reading for reading in own if reading.gpu.uuid not in told), _nvml_only_reason(own[0].detail) if own else ""
 
 
-def _alone(trouble: str) -> str:
+def _nvml_only_reason(trouble: str) -> str:
     return f"the NVIDIA driver: {trouble}; the dcgm-exporter alone reports the GPUs"
 
 

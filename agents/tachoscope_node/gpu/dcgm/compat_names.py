@@ -64,7 +64,7 @@ def _value(field: Field, series: Mapping[Labels, float]) -> float | None:
         return None
     if field.bits:
         return float(sum(int(part) << bit for bit, part in enumerate(parts)))
-    return field.theirs(sum(parts))
+    return field.to_dcgm(sum(parts))
 
 
 def _labels(values: Mapping[str, _Values], node: str) -> dict[Labels, Labels]:

@@ -56,7 +56,7 @@ class Field(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return tuple((reason,) for reason in THROTTLE_REASONS)
         return self.sum or (self.labels,)
 
-    def ours(self, number: float) -> float | None:
+    def from_dcgm(self, number: float) -> float | None:
         """Return a number of DCGM's in our unit, None for one that cannot be."""
         unit = DCGM_UNITS[self.field]
         times, over = _UNITS[unit]
@@ -67,7 +67,7 @@ class Field(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return None
         return None if value == 0.0 and self.zero_is_blank else value
 
-    def theirs(self, value: float) -> float:
+    def to_dcgm(self, value: float) -> float:
         """Return a value of ours in DCGM's unit."""
         times, over = _UNITS[DCGM_UNITS[self.field]]
         return value * over / times
@@ -75,7 +75,7 @@ class Field(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def _load() -> tuple[Field, ...]:
     try:
-        fields = msgspec.convert(located_yaml.plain(_TABLE).data, tuple[Field, ...])
+        fields = msgspec.convert(located_yaml.read_plain(_TABLE).data, tuple[Field, ...])
     except msgspec.ValidationError as error:
         raise TachoscopeError(f"{_TABLE}: {error}") from error
     for field in fields:

@@ -94,7 +94,7 @@ def read(page: str) -> Page:
                 xids.setdefault(owner.key[0], set()).add(int(number))
             continue
         field = FIELDS[place]
-        value = field.ours(number)
+        value = field.from_dcgm(number)
         if value is not None:
             uuid, mig = owner.key
             about = (uuid, mig if field.of == "instance" else "")

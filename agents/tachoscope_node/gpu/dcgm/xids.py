@@ -21,6 +21,6 @@ def not_counted_yet(counter: XidCounter) -> OnXid:
             (each.uuid, each.xid.code) == (uuid, xid) and unix_seconds - each.last_seen <= LATE_SECONDS for each in counter.all()
         )
         if not told:
-            counter.seen(uuid, xid, unix_seconds, source)
+            counter.count_error(uuid, xid, unix_seconds, source)
 
     return seen

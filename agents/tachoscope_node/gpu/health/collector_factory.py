@@ -47,7 +47,7 @@ class HealthWatch:
 
     def on_xid(self, uuid: str, pci_bus_id: str, xid: int, unix_seconds: float) -> None:
         """Count an error that NVML reported; may be called from any thread."""
-        self._counter.seen(uuid or f"PCI:{pci_address(pci_bus_id)}", xid, unix_seconds, "nvml")
+        self._counter.count_error(uuid or f"PCI:{pci_address(pci_bus_id)}", xid, unix_seconds, "nvml")
 
     def collectors(self, settings: Gpu, gpus: Gpus | None) -> list[Collector]:
         """Return the collectors, to be run after those that read the GPUs: the same as before if nothing has changed.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tachoscope_node.gpu.health.rules import HealthVerdict, Reason, Severity, not_measured_at_all, worst
+from tachoscope_node.gpu.health.rules import HealthVerdict, Reason, Severity, gravest_state, not_measured_at_all
 
 _MISSING: Mapping[str, tuple[str, str]] = {
     "works": ("the driver works and lists no more", "inspect_hardware"),
@@ -34,4 +34,4 @@ def judge_node(states: Sequence[str], there: int, expected: int, *, driver: str 
         reasons.append(Reason("gpus_missing", float(there), "<", float(expected), severity, action, text))
     elif not states:
         reasons.append(not_measured_at_all("no GPU was read"))
-    return HealthVerdict(worst([*states, *(reason.severity for reason in reasons)]), tuple(reasons))
+    return HealthVerdict(gravest_state([*states, *(reason.severity for reason in reasons)]), tuple(reasons))

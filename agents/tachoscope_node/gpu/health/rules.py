@@ -118,7 +118,7 @@ def thresholds() -> Thresholds:
         TachoscopeError: the file is not as it must be.
     """
     try:
-        read = msgspec.convert(located_yaml.plain(_FILE).data, Thresholds)
+        read = msgspec.convert(located_yaml.read_plain(_FILE).data, Thresholds)
     except msgspec.ValidationError as error:
         raise TachoscopeError(f"{_FILE}: {error}") from error
     actions = [*(rule.action for rule in read.rules.values()), *(advice.action for advice in read.recovery_actions.values())]
@@ -128,7 +128,7 @@ def thresholds() -> Thresholds:
     return read
 
 
-def worst(states: Iterable[str]) -> str:
+def gravest_state(states: Iterable[str]) -> str:
     """Return the gravest state; unknown where there is none."""
     return max(states, key=GRAVITY.index, default="unknown")
 

@@ -112,7 +112,7 @@ class Board:
             gpu = replace(reading.gpu, uuid=name, mig="", parent_uuid="") if reading.gpu.mig else reading.gpu
             old = frozenset(what for what, each in held.items() if each.last_true < at)
             gpus[name] = GpuHealth(gpu, reasons, {what: each.since for what, each in held.items()}, old)
-        self._tell(gpus, unix_seconds)
+        self._log_changes(gpus, unix_seconds)
         self._pasts, self._standing, self.gpus = pasts, standing, tuple(gpus.values())
         there = sum(reading.fault != "lost" for reading in whole.values())
         starting = at - self._began[0] < self._start_seconds
@@ -129,7 +129,7 @@ class Board:
         energy = reading.value(GPU_ENERGY) if reading.up else None
         self._counter.know(uuid, str(reading.gpu.index), unix_seconds, energy, back=back)
 
-    def _tell(self, gpus: Mapping[str, GpuHealth], unix_seconds: float) -> None:
+    def _log_changes(self, gpus: Mapping[str, GpuHealth], unix_seconds: float) -> None:
         for name, health in gpus.items():
             known, title = self._standing.get(name, {}), f"GPU {health.gpu.index} ({health.gpu.uuid or 'not identified'})"
             for reason in health.verdict.reasons:

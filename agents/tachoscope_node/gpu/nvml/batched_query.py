@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tachoscope_node.gpu.nvml.conversions import converted, of_field, part
+from tachoscope_node.gpu.nvml.conversions import answer_part, converted, of_field
 from tachoscope_node.gpu.nvml.driver import LOST, STOPPED, code_of, raise_if_down
 from tachoscope_node.gpu.nvml.sources import ValueSource
 
@@ -44,7 +44,7 @@ def batch(sources: Iterable[ValueSource]) -> BatchedQuery:
     return BatchedQuery(fields, ids, tuple((name, arguments, tuple(of_call)) for (name, arguments), of_call in calls.items()))
 
 
-def ask(nvml: Any, handle: Any, wanted: BatchedQuery) -> QueryResult:
+def query_gpu(nvml: Any, handle: Any, wanted: BatchedQuery) -> QueryResult:
     """Ask a GPU.
 
     Raises:
@@ -60,7 +60,7 @@ def ask(nvml: Any, handle: Any, wanted: BatchedQuery) -> QueryResult:
             answers.refused.update(dict.fromkeys(sources, _code(error)))
             continue
         for source in sources:
-            _store_answer(answers, source, part(answer, source.take, source.item, source.bit))
+            _store_answer(answers, source, answer_part(answer, source.take, source.item, source.bit))
     return answers
 
 

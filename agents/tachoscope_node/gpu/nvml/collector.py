@@ -112,7 +112,7 @@ class GpuCollector:
         try:
             driver = self._open()
             self._readings = tuple(self._read() if driver is not None else self._without_driver())
-            self._tell()
+            self._log_changes()
             if driver is None:
                 self._raise()
             return families(self._readings, self.expected())
@@ -165,7 +165,7 @@ class GpuCollector:
                     stop()
 
     def _slot(self, position: int, driver: nvml.Driver) -> DeviceSlot:
-        return DeviceSlot(position, driver, self._events, self._known.named, self._clock)
+        return DeviceSlot(position, driver, self._events, self._known.with_known_index, self._clock)
 
     def _look_at_driver(self) -> int:
         """Take the Xid errors since the last time, and return how many GPUs the driver lists."""
@@ -265,7 +265,7 @@ class GpuCollector:
         except TachoscopeError as error:
             self._log(str(error))
 
-    def _tell(self) -> None:
+    def _log_changes(self) -> None:
         """Log each GPU whose condition is not what it was: a line for each kind of fault, whatever the driver's words for it."""
         down = {
             f"GPU {reading.gpu.index} ({reading.gpu.uuid or 'not identified'})": (reading.fault, reading.detail)

@@ -41,7 +41,7 @@ def of_field(answer: Any) -> float | None:
     return float(number)
 
 
-def part(answer: Any, take: str, item: int | None, bit: int) -> float | None:
+def answer_part(answer: Any, take: str, item: int | None, bit: int) -> float | None:
     """Return the part of a call's answer that a source takes, None where that is not a number.
 
     Args:

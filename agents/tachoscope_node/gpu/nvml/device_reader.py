@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tachoscope_core.metrics.gpu import GPU_NVLINKS, GPU_PROCESSES, GPU_TEMPERATURE, GPU_TEMPERATURE_MARGIN
-from tachoscope_node.gpu.nvml.batched_query import QueryResult, ask
+from tachoscope_node.gpu.nvml.batched_query import QueryResult, query_gpu
 from tachoscope_node.gpu.nvml.conversions import link_states, margins
 from tachoscope_node.gpu.nvml.driver import UNSUPPORTED, raise_if_down
 from tachoscope_node.gpu.nvml.gpm import Gpm, Request
 from tachoscope_node.gpu.nvml.mig import Instance, instances
 from tachoscope_node.gpu.nvml.processes import Processes
-from tachoscope_node.gpu.nvml.query_plan import UNSURE_SECONDS, Plan, learn, link_activity
+from tachoscope_node.gpu.nvml.query_plan import UNSURE_SECONDS, Plan, link_activity, make_plan
 from tachoscope_node.gpu.nvml.sources import ValueSource
 from tachoscope_node.gpu.reading import Gpu, GpuProcess, Reading
 from tachoscope_service.metrics.family import Labels
@@ -66,11 +66,11 @@ class Reader:
         began = time.perf_counter()
         plan = self._plan
         if plan is None or now >= self._learn_due:
-            plan = self._plan = self._learn(now)
+            plan = self._plan = self._make_plan(now)
         if now >= self._slow_due:
             self._read_slowly(plan, now)
         values: Values = {metric: dict(labels) for metric, labels in self._slow.items()}
-        answers = ask(self._nvml, self.handle, plan.fast)
+        answers = query_gpu(self._nvml, self.handle, plan.fast)
         self._check(answers, now)
         processes = self._read_part(self._whole, answers.values, values, now)
         if left := margins(plan.limits, values.get(GPU_TEMPERATURE.name, {})):
@@ -85,8 +85,8 @@ class Reader:
             if part.gpm is not None:
                 part.gpm.close()
 
-    def _learn(self, now: float) -> Plan:
-        plan = learn(self._nvml, self.handle, now)
+    def _make_plan(self, now: float) -> Plan:
+        plan = make_plan(self._nvml, self.handle, now)
         self._learn_due, self._slow_due = plan.until, now
         if plan.gpm and self._request is None:
             self._request = Request(self._nvml)
@@ -98,7 +98,7 @@ class Reader:
         return plan
 
     def _read_slowly(self, plan: Plan, now: float) -> None:
-        answers = ask(self._nvml, self.handle, plan.slow)
+        answers = query_gpu(self._nvml, self.handle, plan.slow)
         self._check(answers, now)
         self._slow = {}
         _put(self._slow, answers.values)
@@ -127,7 +127,7 @@ class Reader:
 
     def _read_instance(self, part: _Part, plan: Plan, now: float) -> Reading:
         began = time.perf_counter()
-        answers = ask(self._nvml, part.handle, plan.instance)
+        answers = query_gpu(self._nvml, part.handle, plan.instance)
         if not answers.values:  # its handle holds no longer: it was removed, or made again
             self._slow_due = now
         values: Values = {}

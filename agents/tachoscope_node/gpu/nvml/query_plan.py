@@ -8,7 +8,7 @@ from typing import Any
 
 from tachoscope_core.metrics.gpu import GPU_MEMORY_BYTES
 from tachoscope_node.gpu.nvml import gpm, mig
-from tachoscope_node.gpu.nvml.batched_query import BatchedQuery, ask, batch
+from tachoscope_node.gpu.nvml.batched_query import BatchedQuery, batch, query_gpu
 from tachoscope_node.gpu.nvml.driver import UNSUPPORTED, raise_if_down
 from tachoscope_node.gpu.nvml.sources import FIELDS_AND_CALLS, first_of_each
 
@@ -42,11 +42,11 @@ class Plan:
     until: float
 
 
-def learn(nvml: Any, handle: Any, now: float) -> Plan:
+def make_plan(nvml: Any, handle: Any, now: float) -> Plan:
     """Ask a GPU for everything, and return what it answers. Raises NVMLError if it is lost or answers nothing at all."""
     mig_on = mig.is_on(nvml, handle)
     sources = [source for source in FIELDS_AND_CALLS if not (mig_on and source.whole)]
-    answers = ask(nvml, handle, batch(sources))
+    answers = query_gpu(nvml, handle, batch(sources))
     passing = {source: code for source, code in answers.refused.items() if code not in UNSUPPORTED}
     if passing and not answers.values:
         raise nvml.NVMLError(next(iter(passing.values())))

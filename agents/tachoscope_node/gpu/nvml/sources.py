@@ -52,7 +52,7 @@ def first_of_each(sources: Iterable[ValueSource]) -> tuple[ValueSource, ...]:
 
 
 def _load() -> tuple[ValueSource, ...]:
-    return tuple(source for row in located_yaml.plain(_TABLE).data for source in _sources(row))
+    return tuple(source for row in located_yaml.read_plain(_TABLE).data for source in _sources(row))
 
 
 def _sources(row: Mapping[str, Any]) -> list[ValueSource]:

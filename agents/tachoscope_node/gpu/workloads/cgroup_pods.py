@@ -30,7 +30,7 @@ class CgroupPlacement:
     inner_pid: int = 0
 
 
-def place(pid: int, proc: str = "/proc") -> CgroupPlacement | None:
+def placement_of(pid: int, proc: str = "/proc") -> CgroupPlacement | None:
     """Return where a process of this /proc runs, or None if it has gone or may not be looked at."""
     try:
         groups, status = read(f"{proc}/{pid}/cgroup"), read(f"{proc}/{pid}/status")

@@ -19,7 +19,7 @@ from tachoscope_node.collectors.collector import NoDataError, PartialError
 from tachoscope_node.gpu.reading import Reading
 from tachoscope_node.gpu.workloads import join as workloads
 from tachoscope_node.gpu.workloads import pod_resources
-from tachoscope_node.gpu.workloads.cgroup_pods import CgroupPlacement, place
+from tachoscope_node.gpu.workloads.cgroup_pods import CgroupPlacement, placement_of
 from tachoscope_node.gpu.workloads.device_ids import Devices, minors
 from tachoscope_node.gpu.workloads.job_sm_activity import JobActivity
 from tachoscope_node.gpu.workloads.join import Rank, WorkloadSnapshot
@@ -38,7 +38,7 @@ STEPPED_SECONDS = 60.0
 _KINDS = ("device", "claim")
 
 
-def placed(jobs: Iterable[Job], now: float) -> tuple[Rank, ...]:
+def ranks_with_pods(jobs: Iterable[Job], now: float) -> tuple[Rank, ...]:
     """Return the ranks that run, each with its pod by the spool's path; a record is believed only where the path does not tell.
 
     Args:
@@ -93,7 +93,7 @@ class PodsCollector:
         grants = self._ask() if self._socket else ()
         owners, unmapped = _owners(grants, Devices([reading.gpu for reading in readings], lambda: minors(self._proc)))
         now, ranks = self._clock(), self._ranks()
-        who, memory = workloads.families(WorkloadSnapshot(readings, owners, self._places(readings), ranks))
+        who, memory = workloads.families(WorkloadSnapshot(readings, owners, self._placements(readings), ranks))
         found = [who, memory, *self._activity.update(readings, ranks, who, now)]
         if not self._socket:
             if not any(family.points for family in found):
@@ -109,7 +109,7 @@ class PodsCollector:
 
     def _ask(self) -> tuple[DeviceAllocation, ...]:
         try:
-            self._grants, fault = pod_resources.ask(self._socket), ""
+            self._grants, fault = pod_resources.device_allocations(self._socket), ""
             self._answered = self._clock()
         except NoAnswerError as error:
             fault = str(error)
@@ -124,7 +124,7 @@ class PodsCollector:
             self._grants = ()
         return self._grants
 
-    def _places(self, readings: Iterable[Reading]) -> dict[int, CgroupPlacement]:
+    def _placements(self, readings: Iterable[Reading]) -> dict[int, CgroupPlacement]:
         """Return where the processes run, if <proc> numbers them as the driver does: in the agent's own namespace of process ids.
 
         https://github.com/NVIDIA/open-gpu-kernel-modules/blob/570.144/kernel-open/nvidia/os-interface.c (os_find_ns_pid)
@@ -136,7 +136,7 @@ class PodsCollector:
         if not ours:
             return {}
         pids = {process.pid for reading in readings for process in reading.processes or ()}
-        return {pid: found for pid in pids if (found := place(pid, self._proc)) is not None}
+        return {pid: found for pid in pids if (found := placement_of(pid, self._proc)) is not None}
 
 
 def _owners(grants: Iterable[DeviceAllocation], devices: Devices) -> tuple[dict[Labels, list[ContainerOwner]], Counter[str]]:

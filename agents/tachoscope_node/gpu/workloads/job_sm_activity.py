@@ -40,7 +40,7 @@ class JobActivity:
             active = reading.value(GPU_ACTIVE, "sm")
             if active is None:
                 continue
-            is_new = reading.said_at(GPU_ACTIVE, "sm") > self._looked
+            is_new = reading.measured_at(GPU_ACTIVE, "sm") > self._looked
             for job in owners.get(reading.gpu.labels, ()):
                 buckets = self._jobs.setdefault(job, empty_buckets(JOB_SM_ACTIVE.buckets))
                 if is_new and job in stepping:

@@ -52,7 +52,7 @@ class DeviceAllocation:
     kind: str = "device"
 
 
-def ask(socket: str, *, deadline_seconds: float = DEADLINE_SECONDS) -> tuple[DeviceAllocation, ...]:
+def device_allocations(socket: str, *, deadline_seconds: float = DEADLINE_SECONDS) -> tuple[DeviceAllocation, ...]:
     """Return the GPUs that containers of this node have, by the kubelet's word.
 
     Raises:

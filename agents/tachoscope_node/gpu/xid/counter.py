@@ -94,7 +94,7 @@ def catalogue() -> Mapping[int, Xid]:
         TachoscopeError: the file is not as it must be.
     """
     try:
-        read = msgspec.convert(located_yaml.plain(_CATALOGUE).data, _Catalogue)
+        read = msgspec.convert(located_yaml.read_plain(_CATALOGUE).data, _Catalogue)
         if wrong := {entry.action for entry in read.xids} - set(ACTIONS):
             raise TachoscopeError(f"{_CATALOGUE}: no such action: {', '.join(sorted(wrong))}")
         return {
@@ -170,7 +170,7 @@ class XidCounter:
             for gpu in self._saved.gpus.values():
                 gpu.reset_at = max(gpu.reset_at, boot.seconds)
 
-    def seen(self, uuid: str, xid: int, unix_seconds: float, source: str, detail: str = "") -> bool:
+    def count_error(self, uuid: str, xid: int, unix_seconds: float, source: str, detail: str = "") -> bool:
         """Count an error unless another source reported the same one just before; say whether it was counted.
 
         Args:

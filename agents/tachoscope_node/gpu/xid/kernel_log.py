@@ -225,7 +225,9 @@ class KernelLogCollector:
             if uuid is None and now < error.until:
                 self._waiting.append(error)
             else:
-                self._counter.seen(uuid or f"PCI:{address}", error.line.xid, error.unix_seconds, "kernel_log", error.line.detail)
+                self._counter.count_error(
+                    uuid or f"PCI:{address}", error.line.xid, error.unix_seconds, "kernel_log", error.line.detail
+                )
 
     def _tell_of_loss(self, records: int) -> None:
         self._log.warning(

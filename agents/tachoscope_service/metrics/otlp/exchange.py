@@ -22,7 +22,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.sdk.metrics.export import MetricsData
 from opentelemetry.util.re import parse_env_headers
 
-from tachoscope_core.net.http_client import HttpError, HttpResponse, ask
+from tachoscope_core.net.http_client import HttpError, HttpResponse, request
 
 _ANSWER_BYTES = 64 << 10
 """Most of an answer that is read: an ExportMetricsServiceResponse is a number and a sentence."""
@@ -72,7 +72,7 @@ class Receiver:
     def send(self, body: bytes, seconds: float) -> Result:
         """Send a body, and return what became of it within the time."""
         try:
-            answer = ask(
+            answer = request(
                 self.url,
                 seconds=max(seconds, 0.0),
                 most_bytes=_ANSWER_BYTES,

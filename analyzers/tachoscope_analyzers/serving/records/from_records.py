@@ -60,7 +60,7 @@ def _added(rows: Iterable[dict[str, float]], states: Sequence[str]) -> dict[str,
     return found
 
 
-def within(job: JobRecords, seconds: float) -> JobRecords:
+def last_seconds(job: JobRecords, seconds: float) -> JobRecords:
     """Return the job with only the requests and engine windows that ended in the last seconds before the newest of them."""
     rows = [*job.requests, *job.engine_windows]
     since = max((row.time for row in rows), default=0.0) - seconds
@@ -91,12 +91,12 @@ def traffic_of(job: JobRecords, side: Side = "server", *, now: float | None = No
     edges = _edges([*requests, *windows])
     worked = _Requests([request for request in requests if serving_records.was_worked_on(request)], edges)
     engines = _Engines(windows, edges)
-    away = process_module.away(job, found)
+    away = process_module.outages(job, found)
     faults = [(at, why) for at in edges for (begin, end), why in away if begin <= at < end]
     unanswered = {at for at, _ in faults}
     answered = np.array([at not in unanswered for at in edges])
     outcomes = Counter(request.outcome for request in requests if request.outcome in OUTCOMES)
-    outcomes["cut"] += process_module.cut(job, found, now=now)
+    outcomes["cut"] += process_module.aborted_requests(job, found, now=now)
     counts, sums, totals = worked.histograms()
     engines.add_histogram(counts, sums, totals)
     return Traffic(

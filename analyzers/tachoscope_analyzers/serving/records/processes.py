@@ -127,7 +127,7 @@ def _left(beat: records.Heartbeat | None, requests: Iterable[records.RequestDone
     return max(0, said - sum(was_in_flight(row, beat.time) for row in requests)) if beat is not None and said else 0
 
 
-def cut(job: JobRecords, found: list[ServerProcess], *, now: float | None = None) -> int:
+def aborted_requests(job: JobRecords, found: list[ServerProcess], *, now: float | None = None) -> int:
     """Return how many requests broke off because their process ended.
 
     Args:
@@ -147,7 +147,7 @@ def cut(job: JobRecords, found: list[ServerProcess], *, now: float | None = None
     )
 
 
-def away(job: JobRecords, found: list[ServerProcess]) -> list[tuple[Span, str]]:
+def outages(job: JobRecords, found: list[ServerProcess]) -> list[tuple[Span, str]]:
     """Return the spans of time in which nobody could answer, with the reason: no process was there, or all engines were loading.
 
     A process that died idle left no sign of when: its absence counts from the start of the next one.

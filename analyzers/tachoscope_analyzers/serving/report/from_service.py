@@ -16,7 +16,7 @@ from tachoscope_core.report.report import NotMeasured, QualityNote, Report
 SIDES: tuple[Side, ...] = ("server", "client")
 
 
-def seen(job: JobRecords) -> tuple[Traffic, Side]:
+def observed_traffic(job: JobRecords) -> tuple[Traffic, Side]:
     """Return the traffic of a service, and who saw it.
 
     Raises:
@@ -39,7 +39,7 @@ def analyze_service(job: JobRecords, *, peak_bytes_per_second: float = 0.0) -> R
     Raises:
         TachoscopeError: nothing happened.
     """
-    return judged(job, *seen(job), peak_bytes_per_second=peak_bytes_per_second)
+    return judged(job, *observed_traffic(job), peak_bytes_per_second=peak_bytes_per_second)
 
 
 def judged(job: JobRecords, traffic: Traffic, side: Side, *, peak_bytes_per_second: float = 0.0) -> Report:

@@ -78,7 +78,7 @@ def critical_path(view: TraceView, graph: Graph | None = None) -> pd.DataFrame:
             "start_ns": pieces.start,
             "duration_ns": pieces.end - pieces.start,
             "category": pd.Categorical.from_codes(pieces.category, pd.Index(CATEGORIES)),
-            "place": places(trace, graph, pieces.place),
+            "place": place_names(trace, graph, pieces.place),
             "name": names(trace, pieces.row),
             "operator": names(trace, pieces.operator),
             "edge": labels([edge.name.lower() for edge in Edge], pieces.edge),
@@ -229,7 +229,7 @@ def _at_steps(view: TraceView, pieces: _Pieces) -> _Pieces:
     return _Pieces(**columns)
 
 
-def places(trace: Trace, graph: Graph, place: Array) -> pd.Categorical:
+def place_names(trace: Trace, graph: Graph, place: Array) -> pd.Categorical:
     """Return the names of places: `thread 123`, `device 0 stream 7`, or empty for the window's ends, shape of `place`."""
     found, number = np.unique(place, return_inverse=True)
     texts = []

@@ -39,7 +39,7 @@ def group_offsets(group: MatchedCollectives) -> Offsets:
     shifts all ends of a rank by the same amount.
     """
     synchronous = np.array([kind in SYNCHRONOUS for kind in group.kind], dtype=bool)
-    usable = group.here & synchronous
+    usable = group.present & synchronous
     ranks = len(group.ranks)
     if not usable.any():
         return Offsets(np.zeros(ranks, dtype=np.int64), np.full(ranks, UNKNOWN_ERROR), np.zeros(ranks, dtype=np.int64))
@@ -113,4 +113,4 @@ def completed(group: MatchedCollectives, offsets: Offsets, table: pd.DataFrame) 
 
 def aligned(group: MatchedCollectives, offsets: Offsets) -> Rows:
     """Return the starts on the group's common clock, shape (R, N), `ABSENT` where absent."""
-    return np.where(group.here, group.start - offsets.offset[:, None], ABSENT)
+    return np.where(group.present, group.start - offsets.offset[:, None], ABSENT)

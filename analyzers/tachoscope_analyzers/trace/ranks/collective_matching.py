@@ -46,14 +46,14 @@ class MatchedCollectives:
     step: Rows
 
     @property
-    def here(self) -> npt.NDArray[np.bool_]:
+    def present(self) -> npt.NDArray[np.bool_]:
         """Whether each rank has each collective, shape (R, N)."""
         return np.asarray(self.start != ABSENT)
 
     @property
     def end(self) -> Rows:
         """End on each rank's own clock, shape (R, N), `ABSENT` where absent."""
-        return np.where(self.here, self.start + self.duration, ABSENT)
+        return np.where(self.present, self.start + self.duration, ABSENT)
 
 
 def match(arrivals: Mapping[int, pd.DataFrame]) -> tuple[list[MatchedCollectives], list[tuple[str, tuple[int, ...]]]]:

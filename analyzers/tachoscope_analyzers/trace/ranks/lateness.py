@@ -57,11 +57,11 @@ def lateness(group: MatchedCollectives, offsets: Offsets, exposed: Mapping[int, 
     without[last, columns] = ABSENT
     second = without.argmax(axis=0)
     latest = start[last, columns]
-    duration = np.where(group.here, group.duration, 0)
-    apart = np.where(group.here, latest - start, 0)
+    duration = np.where(group.present, group.duration, 0)
+    apart = np.where(group.present, latest - start, 0)
     error = np.minimum(offsets.error[:, None] + offsets.error[last], 1 << 61)
     wait = np.where(apart > error, np.minimum(apart, duration), 0)
-    own = np.where(group.here, group.duration, np.iinfo(np.int64).max)
+    own = np.where(group.present, group.duration, np.iinfo(np.int64).max)
     delay = wait[second, columns]
     return Lateness(
         group=group,
@@ -91,7 +91,7 @@ def _exposed(group: MatchedCollectives, offsets: Offsets, exposed: Mapping[int, 
     spans = np.broadcast_to(start, group.start.shape), np.broadcast_to(end, group.start.shape)
     found = np.zeros(group.start.shape, dtype=np.int64)
     for place, rank in enumerate(group.ranks.tolist()):
-        here, offset = group.here[place], offsets.offset[place]
+        here, offset = group.present[place], offsets.offset[place]
         found[place, here] = covered(exposed[rank], spans[0][place, here] + offset, spans[1][place, here] + offset)
     return found
 
@@ -107,7 +107,7 @@ def collective_table(found: Lateness, group_number: int) -> pd.DataFrame:
     not known, or not all ranks are here).
     """
     group = found.group
-    here = group.here
+    here = group.present
     count = here.sum(axis=0)
     transfer = np.where(here, group.duration - found.wait, np.nan)
     typical = np.nanmedian(transfer, axis=0) if transfer.shape[1] else np.zeros(0)
@@ -148,7 +148,7 @@ def wait_table(found: Lateness, group_number: int) -> pd.DataFrame:
     for kind in sorted(set(group.kind.tolist())):
         mine = group.kind == kind
         for place, rank in enumerate(group.ranks.tolist()):
-            here = group.here[place] & mine
+            here = group.present[place] & mine
             duration, wait = int(group.duration[place, here].sum()), int(found.wait[place, here].sum())
             exposed = int(group.exposed[place, here].sum())
             added = int(found.added_wait[place, here].sum())

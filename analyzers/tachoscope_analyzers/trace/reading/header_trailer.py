@@ -27,7 +27,7 @@ class _TrailerFields(Struct):
 _decoder = msgspec.json.Decoder(_TrailerFields)
 
 
-def outside(header: bytes, trailer: bytes) -> dict[str, Any]:
+def keys_outside_events(header: bytes, trailer: bytes) -> dict[str, Any]:
     """Return the known keys beside the events by name, of any type; none for a bare list.
 
     `header` ends with the opening bracket of the events; `trailer` starts with the closing one, or is empty where the file was cut.

@@ -15,7 +15,7 @@ from tachoscope_analyzers.trace.reading import cache, nsight
 from tachoscope_analyzers.trace.reading.columns import ColumnBuilder
 from tachoscope_analyzers.trace.reading.decode_events import MalformedEventError, decode, decode_each
 from tachoscope_analyzers.trace.reading.decompress import Blocks
-from tachoscope_analyzers.trace.reading.header_trailer import outside
+from tachoscope_analyzers.trace.reading.header_trailer import keys_outside_events
 from tachoscope_analyzers.trace.reading.metadata import meta_of
 from tachoscope_analyzers.trace.reading.nsight_database import NotAnExportError
 from tachoscope_analyzers.trace.reading.parquet_writer import Writers
@@ -131,7 +131,7 @@ def _stream(path: Path, place: Path, progress: Progress | None, *, scan: bool) -
         writers.append_strings(list(builder.strings))
     return meta_of(
         builder,
-        outside=outside(array.header, array.trailer),
+        outside=keys_outside_events(array.header, array.trailer),
         digest=blocks.digest,
         text_bytes=array.text_bytes,
         quality=ReadQuality(cut=blocks.cut or not array.is_complete, cut_bytes=array.cut_bytes, counts=dict(builder.counts)),

@@ -40,7 +40,7 @@ def board(policy: Policy) -> Board:
             row("How fast are jobs back?"),
             *recovery_panels.recoveries(policy, _HERE),
             row("Why do they fail, and end?"),
-            *recovery_panels.ends(policy, _HERE),
+            *recovery_panels.job_endings(policy, _HERE),
         ),
         events=(
             BoardAnnotation(

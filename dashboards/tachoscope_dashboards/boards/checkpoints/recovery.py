@@ -178,7 +178,7 @@ def _jobs(policy: Policy, where: str) -> PlacedPanel:
     )
 
 
-def ends(policy: Policy, where: str) -> list[PlacedPanel]:
+def job_endings(policy: Policy, where: str) -> list[PlacedPanel]:
     """Return why jobs fail, and how they end."""
     return [
         attained(policy, "training-job-success", "Not failed by us, 3 days", "see the causes beside it", "3d", 5, 8),

@@ -49,7 +49,7 @@ def worst_jobs(policy: Policy, empty: str) -> PlacedPanel:
             Column("C", "Takes", unit="percentunit"),
             Column("D", "Hung or silent", unit="short", steps=(ColorStep(1.0, palette.BAD),)),
             Column("E", "Data wait", unit="percentunit", steps=slo_objectives.above("training-input-wait")),
-            Column("F", "SM activity", unit="percentunit", steps=slo_objectives.below("gpu-efficiency")),
+            Column("F", "SM activity", unit="percentunit", steps=slo_objectives.colors_below("gpu-efficiency")),
             Column("G", "Step", unit="s"),
         ],
         height=12,

@@ -36,7 +36,7 @@ def board(policy: Policy) -> Board:
             *nccl_collectives.times(policy, _JOB),
             nccl_collectives.operations(policy, _JOB),
             row("Can these numbers be believed?"),
-            *nccl_collectives.trust(policy, _NODE),
+            *nccl_collectives.uncounted_lines(policy, _NODE),
         ),
         events=(
             BoardAnnotation(

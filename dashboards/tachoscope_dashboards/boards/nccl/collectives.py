@@ -158,7 +158,7 @@ def operations(policy: Policy, where: str) -> PlacedPanel:
     )
 
 
-def trust(policy: Policy, where: str) -> list[PlacedPanel]:
+def uncounted_lines(policy: Policy, where: str) -> list[PlacedPanel]:
     """Return what of the Inspector's lines is not counted, and why."""
     page = runbook(policy, "CollectorFailing")
     differ = f"sum by (collective) (rate({BANDWIDTH_DIFFERS.name}{{{where}}}{RATE}))"

@@ -8,7 +8,7 @@ from tachoscope_core.report import palette
 from tachoscope_dashboards.boards.shared.expressions import RATE, WHOLE, numbered
 from tachoscope_dashboards.parts.links import runbook
 from tachoscope_dashboards.parts.panels import ColorStep, Link, PanelText, PlacedPanel, Query, bars, timeline, timeseries
-from tachoscope_dashboards.parts.slo_objectives import below
+from tachoscope_dashboards.parts.slo_objectives import colors_below
 from tachoscope_node.gpu.health.rules import thresholds
 
 NO_GPU = "no GPU on these nodes"
@@ -36,7 +36,7 @@ def work(policy: Policy, where: str) -> list[PlacedPanel]:
             "multiprocessors had a warp to run",
             ("above the dashed line while a job trains", "something makes them wait: see the job's ledger"),
             _unit(where, "sm"),
-            below("gpu-efficiency"),
+            colors_below("gpu-efficiency"),
             underused,
         ),
         _active(

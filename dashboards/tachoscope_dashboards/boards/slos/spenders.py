@@ -17,7 +17,7 @@ from tachoscope_dashboards.boards.slos.expressions import CHOSEN, budget_steps, 
 from tachoscope_dashboards.parts import links
 from tachoscope_dashboards.parts.links import explorer, runbook
 from tachoscope_dashboards.parts.panels import ColorStep, Column, PanelText, PlacedPanel, Query, table, timeseries
-from tachoscope_dashboards.parts.slo_objectives import LEFT_OUT_STATES, above, below, indicator, objective
+from tachoscope_dashboards.parts.slo_objectives import LEFT_OUT_STATES, above, colors_below, indicator, objective
 from tachoscope_dashboards.parts.variables import WHERE
 
 _CLUSTER = 'cluster=~"$cluster"'
@@ -163,7 +163,7 @@ def by_job(policy: Policy) -> PlacedPanel:
         Column("B", "Lost", "percentunit", _spent(goodput)),
         Column("C", "Waits for data", "percentunit", above(wait.name)),
         Column("D", "Slow steps", "percentunit", _spent(steps)),
-        Column("E", "SM active", "percentunit", below("gpu-efficiency")),
+        Column("E", "SM active", "percentunit", colors_below("gpu-efficiency")),
         Column("F", "Verified checkpoint", "s", above(age.name), texts={f"{NEVER:.0f}": "never"}),
     )
     return table(

@@ -89,7 +89,7 @@ def _explored(policy: Policy) -> Link:
 
 
 def _now(policy: Policy) -> list[PlacedPanel]:
-    return [_goodput(policy), *_pace(policy), *faults.now(policy)]
+    return [_goodput(policy), *_pace(policy), *faults.status_panels(policy)]
 
 
 def _goodput(policy: Policy) -> PlacedPanel:

@@ -30,7 +30,7 @@ _NO_GPM = "its GPUs do not tell: only those from Hopper on do"
 _STATES = {"working": palette.OK, "silent": palette.WARN, "hung": palette.BAD}
 
 
-def now(policy: Policy) -> list[PlacedPanel]:
+def status_panels(policy: Policy) -> list[PlacedPanel]:
     """Return the numbers that say whether it runs at all, what a failure would cost, and whether its GPUs are used."""
     return [*_running(policy), _sound(policy), _active(policy)]
 
@@ -105,7 +105,7 @@ def _active(policy: Policy) -> PlacedPanel:
         Query(mean(_SM)),
         unit="percentunit",
         width=3,
-        steps=slo_objectives.below(_ACTIVE),
+        steps=slo_objectives.colors_below(_ACTIVE),
         links=[runbook(policy, slo_objectives.objective(_ACTIVE).alert)],
     )
 
@@ -254,7 +254,7 @@ def _activity(policy: Policy, node: Link) -> PlacedPanel:
         [Query(mean(_SM), "mean"), Query(quantile(0.1, _SM), "nine of ten exceed")],
         unit="percentunit",
         maximum=1.0,
-        steps=slo_objectives.below(_ACTIVE),
+        steps=slo_objectives.colors_below(_ACTIVE),
         links=[runbook(policy, slo_objectives.objective(_ACTIVE).alert), runbook(policy, "GpuUnderused"), node],
     )
 

@@ -9,7 +9,7 @@ import streamlit as st
 from tachoscope_explorer.page.context import Context, look_at
 from tachoscope_explorer.page.query_params import choice, follow
 from tachoscope_explorer.page.view import View
-from tachoscope_explorer.page.widgets import nothing, plain
+from tachoscope_explorer.page.widgets import escape_markdown, nothing
 from tachoscope_explorer.screens.compare import runs as compare_runs
 from tachoscope_explorer.screens.compare import traces as compare_traces
 from tachoscope_explorer.sources import cache as sources
@@ -85,9 +85,9 @@ def _no_baseline(context: Context, view: View) -> None:
         return
     found = compared_runs.suggestion(url, view.job, likely)
     if found:
-        nothing(f"No baseline is chosen. The last run named alike that has no warning is **{plain(found)}**.")
-        if st.button(f"Compare with {plain(found)}", type="primary", icon=":material/compare_arrows:"):
-            context.go("compare", replace(view, baseline=found))
+        nothing(f"No baseline is chosen. The last run named alike that has no warning is **{escape_markdown(found)}**.")
+        if st.button(f"Compare with {escape_markdown(found)}", type="primary", icon=":material/compare_arrows:"):
+            context.open_page("compare", replace(view, baseline=found))
     elif not any(one.same_pattern for one in likely):
         nothing("No baseline is chosen, and no other run is named alike. Choose one above; the likeliest stands first.")
     else:

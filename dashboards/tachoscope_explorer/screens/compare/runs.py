@@ -15,11 +15,11 @@ from tachoscope_core.report.trend import Trend
 from tachoscope_explorer.figures import compare as figures
 from tachoscope_explorer.page.context import Context
 from tachoscope_explorer.page.view import View
-from tachoscope_explorer.page.widgets import chart, plain, table
+from tachoscope_explorer.page.widgets import chart, escape_markdown, table
 from tachoscope_explorer.sources import cache as sources
 from tachoscope_explorer.sources import compared_runs
 from tachoscope_show.report import comparison_words
-from tachoscope_show.report.trend_words import signed_percent, whose
+from tachoscope_show.report.trend_words import ranks_text, signed_percent
 from tachoscope_show.text.units import seconds
 
 _AXES = {"Step number": "step", "Share of the run": "share"}
@@ -39,7 +39,7 @@ def show(context: Context, view: View) -> None:
     assert one is not None, "`compared` makes it"
     _verdict(one)
     for note in one.notes:
-        st.caption(plain(note))
+        st.caption(escape_markdown(note))
     _links(context, view)
     st.subheader("From the baseline's step to this one")
     chart(figures.from_baseline_to_now(one), "compare-waterfall", height=340)
@@ -54,7 +54,7 @@ def show(context: Context, view: View) -> None:
 def _verdict(one: Comparison) -> None:
     words = comparison_words.verdict(one)
     box = {"faster": st.success, "alike": st.success, "slower": st.error if one.severity == "critical" else st.warning}
-    box.get(one.verdict, st.info)(f"**{plain(words[:1].upper() + words[1:])}**")
+    box.get(one.verdict, st.info)(f"**{escape_markdown(words[:1].upper() + words[1:])}**")
     low, high = one.step.interval
     columns = st.columns(3)
     fair = one.verdict in {"slower", "faster"}
@@ -65,9 +65,9 @@ def _verdict(one: Comparison) -> None:
         delta_color="inverse" if fair else "off",
     )
     columns[1].metric("Step of the baseline", seconds(one.step.baseline_seconds))
-    columns[2].metric("Whose own time changed", "cannot be determined" if one.ranks is None else whose(one.ranks))
+    columns[2].metric("Whose own time changed", "cannot be determined" if one.ranks is None else ranks_text(one.ranks))
     interval = f"{comparison_words.signed(low)} to {comparison_words.signed(high)}"
-    st.caption(plain(f"{comparison_words.title(one)}; 95 % interval of the difference: {interval} a step."))
+    st.caption(escape_markdown(f"{comparison_words.title(one)}; 95 % interval of the difference: {interval} a step."))
 
 
 def _links(context: Context, view: View) -> None:
@@ -80,7 +80,7 @@ def _links(context: Context, view: View) -> None:
         context.link("What if causes were gone?", "what-if", View(job=view.job, baseline=view.baseline), icon=":material/tune:")
     with columns[3]:
         if st.button("The other way round", type="tertiary", icon=":material/swap_horiz:"):
-            context.go("compare", replace(view, job=view.baseline, baseline=view.job))
+            context.open_page("compare", replace(view, job=view.baseline, baseline=view.job))
 
 
 def _states(one: Comparison) -> pd.DataFrame:

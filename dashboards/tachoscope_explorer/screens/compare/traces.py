@@ -15,7 +15,7 @@ from tachoscope_explorer.figures import compare as figures
 from tachoscope_explorer.page.context import Context, look_at
 from tachoscope_explorer.page.query_params import choice
 from tachoscope_explorer.page.view import View
-from tachoscope_explorer.page.widgets import chart, nothing, plain, table
+from tachoscope_explorer.page.widgets import chart, escape_markdown, nothing, table
 from tachoscope_explorer.sources import compared_traces as trace_comparison
 from tachoscope_explorer.sources.traces import recordings
 from tachoscope_show.report.trend_words import signed_percent
@@ -58,11 +58,11 @@ def show(context: Context, view: View) -> None:
     look_at(view)
     files = [{one.name: one.files for one in offered}.get(name) for offered, name in ((sides, now), (others, before))]
     if not others:
-        nothing(f"**{plain(view.baseline)}** has no profiler trace.")
+        nothing(f"**{escape_markdown(view.baseline)}** has no profiler trace.")
     elif not now or not before:
         nothing("Choose the two traces." if len(others) > 1 or others is not sides else "There is only one trace.")
     elif files[0] is None or files[1] is None:
-        nothing(f"There is no trace **{plain(now if files[0] is None else before)}** here any more.")
+        nothing(f"There is no trace **{escape_markdown(now if files[0] is None else before)}** here any more.")
     else:
         _comparison(trace_comparison.comparison(view.job, files[0], view.baseline or view.job, files[1]))
 
@@ -82,7 +82,7 @@ def _comparison(found: trace_comparison.TraceComparison) -> None:
     _verdict(report, changes)
     for note in report.quality:
         if note.what == "comparison":
-            st.caption(plain(note.means))
+            st.caption(escape_markdown(note.means))
     _largest("States", "Which states grew", [row for row in changes if row.kind == "state"])
     _largest("Operators", "Device time by operator", [row for row in changes if row.kind == "operator"])
     _largest("Kernels", "Device time by kernel", [row for row in changes if row.kind == "kernel"])
@@ -99,7 +99,7 @@ def _verdict(report: Report, changes: Sequence[Change]) -> None:
         f"a step takes {seconds(step.seconds)} against {seconds(step.baseline_seconds)}, {signed_percent(share)}. "
         f"The {counted(report.window.steps, 'step')} of a trace do not tell its noise"
     )
-    st.info(f"**{plain(words[:1].upper() + words[1:])}.**")
+    st.info(f"**{escape_markdown(words[:1].upper() + words[1:])}.**")
 
 
 def _largest(key: str, title: str, changes: Sequence[Change]) -> None:

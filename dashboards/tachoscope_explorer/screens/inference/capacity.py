@@ -13,7 +13,7 @@ from tachoscope_analyzers.serving.capacity.objectives import DEFAULTS, Objective
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report.report import Report
 from tachoscope_explorer.figures import inference as figures
-from tachoscope_explorer.page.widgets import chart, nothing, plain, problem, table
+from tachoscope_explorer.page.widgets import chart, escape_markdown, nothing, problem, table
 from tachoscope_show.capacity import text as capacity_text
 
 _ASKED = ", ".join(f"{one.name}={one.seconds:g}" for one in DEFAULTS)
@@ -36,7 +36,7 @@ def show(find: Callable[[tuple[Objective, ...]], Capacity], report: Report) -> N
         asked = tuple(objective(part) for part in text.split(",") if part.strip()) or DEFAULTS
         found = find(asked)
     except NotMeasuredError as error:
-        nothing(f"It cannot be determined: {plain(str(error))}")
+        nothing(f"It cannot be determined: {escape_markdown(str(error))}")
         return
     except TachoscopeError as error:
         problem(error)
@@ -45,9 +45,9 @@ def show(find: Callable[[tuple[Objective, ...]], Capacity], report: Report) -> N
 
 
 def _show_capacity(found: Capacity, asked: tuple[Objective, ...], report: Report) -> None:
-    st.markdown(f"**{plain(capacity_text.verdict(found))}**")
+    st.markdown(f"**{escape_markdown(capacity_text.verdict(found))}**")
     for warning in capacity_text.warnings(found):
-        st.warning(plain(warning))
+        st.warning(escape_markdown(warning))
     chart(figures.latency_throughput(found, report), "capacity", height=420)
     st.caption("Dashed: objectives. Shaded: 95 % interval of the knee. Diamonds: what was recorded.")
     names = list(dict.fromkeys([*capacity_text.COLUMNS, *(one.name for one in asked)]))
@@ -72,4 +72,4 @@ def _show_capacity(found: Capacity, asked: tuple[Objective, ...], report: Report
     ):
         if lines:
             with st.expander(title):
-                st.markdown("\n".join(f"- {plain(line)}" for line in lines))
+                st.markdown("\n".join(f"- {escape_markdown(line)}" for line in lines))

@@ -17,7 +17,7 @@ from tachoscope_explorer.figures import inference as figures
 from tachoscope_explorer.page.context import Context, look_at
 from tachoscope_explorer.page.finding_card import show_findings
 from tachoscope_explorer.page.job_facts import not_measured
-from tachoscope_explorer.page.widgets import chart, nothing, plain, table
+from tachoscope_explorer.page.widgets import chart, escape_markdown, nothing, table
 from tachoscope_explorer.screens.inference import capacity as inference_capacity
 from tachoscope_explorer.screens.inference import slow_requests as inference_slow
 from tachoscope_explorer.sources import inference as inference_sources
@@ -36,7 +36,7 @@ def show(context: Context) -> None:
     services = [*recordings, *inference_sources.services(context.settings)]
     wanted = context.view.service or context.view.job
     if wanted and wanted not in services:
-        st.warning(plain(f"the store has no service {wanted!r}"))
+        st.warning(escape_markdown(f"the store has no service {wanted!r}"))
     if not services:
         nothing(
             "The store has no service. An inference server leaves records once it is instrumented with `tachoscope.service` "
@@ -49,14 +49,14 @@ def show(context: Context) -> None:
         _show(context, inference_sources.recorded(path), partial(inference_sources.capacity_recorded, path), None)
         return
     span = _window(context)
-    seen = inference_sources.seen(context.settings, job, model, span)
+    seen = inference_sources.service_window(context.settings, job, model, span)
     _show(context, seen, partial(inference_sources.capacity, context.settings, job, model, span), span)
 
 
 def _show(context: Context, seen: ServiceWindow, find: Find, span: Span | None) -> None:
     report = seen.report
     assert report.serving is not None, "a report on traffic has this part"
-    st.markdown(f"**{plain(serving_words.summary(report, report.serving))}**, {_when(report)}")
+    st.markdown(f"**{escape_markdown(serving_words.summary(report, report.serving))}**, {_when(report)}")
     _numbers(report, report.serving)
     show_findings(context, report)
     not_measured(report)
@@ -78,7 +78,7 @@ def _chosen(context: Context, services: list[str], wanted: str) -> tuple[str, st
         names = [_ALL, *models]
         model = st.selectbox("Model", names, index=names.index(given) if given in models else 0, key=f"model-{job}-{given}")
     if given and given not in models:
-        st.warning(plain(f"no record of {job} reports a model {given!r}"))
+        st.warning(escape_markdown(f"no record of {job} reports a model {given!r}"))
     chosen = "" if model == _ALL else model
     view = context.view if job == wanted else replace(context.view, start=None, end=None)
     look_at(replace(view, job="", service=job, model=chosen))
@@ -116,10 +116,10 @@ def _numbers(report: Report, serving: Serving) -> None:
 
 def _outcomes(seen: ServiceWindow, serving: Serving) -> None:
     for name, told in serving_words.facts(serving):
-        st.markdown(f"{plain(name)}: {plain(told)}")
+        st.markdown(f"{escape_markdown(name)}: {escape_markdown(told)}")
     if seen.unknown:
         told = ", ".join(f"{count:,} {outcome!r}" for outcome, count in seen.unknown.items())
-        st.warning(plain(f"ended in ways that this version does not know: {told}"))
+        st.warning(escape_markdown(f"ended in ways that this version does not know: {told}"))
 
 
 def _latencies(serving: Serving) -> None:

@@ -9,7 +9,7 @@ from tachoscope_analyzers.serving.records.request_phases import in_order
 from tachoscope_core.metrics.serving import REQUEST_STATES
 from tachoscope_core.records.records import RequestDone
 from tachoscope_explorer.figures import inference as figures
-from tachoscope_explorer.page.widgets import chart, csv, nothing, plain
+from tachoscope_explorer.page.widgets import chart, csv, escape_markdown, nothing
 from tachoscope_explorer.sources.inference import ServiceWindow
 from tachoscope_show.text.units import seconds
 
@@ -68,7 +68,7 @@ def _one(request: RequestDone) -> None:
     tokens = f"{request.tokens_in:,} tokens in, {request.tokens_out:,} out"
     preempted = f"; preempted {request.preemptions} times" if request.preemptions else ""
     told = f"{request.request}: {seconds(request.wall_seconds)}, {request.outcome.replace('_', ' ')}, {tokens}{preempted}"
-    st.markdown(plain(told))
+    st.markdown(escape_markdown(told))
     if not request.phase_seconds:
         nothing("Its record does not say in which states it was.")
         return

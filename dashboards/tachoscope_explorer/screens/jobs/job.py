@@ -14,7 +14,7 @@ from tachoscope_explorer.page import job_facts
 from tachoscope_explorer.page.context import Context, look_at
 from tachoscope_explorer.page.finding_card import show_findings
 from tachoscope_explorer.page.view import View
-from tachoscope_explorer.page.widgets import nothing, plain, problem
+from tachoscope_explorer.page.widgets import escape_markdown, nothing, problem
 from tachoscope_explorer.screens.jobs import life as job_life
 from tachoscope_explorer.screens.jobs import saved_report as job_saved
 from tachoscope_explorer.screens.jobs import time as job_time
@@ -32,7 +32,7 @@ def show(context: Context) -> None:
     if not context.view.job:
         _choose(context)
         return
-    st.title(plain(context.view.job))
+    st.title(escape_markdown(context.view.job))
     run = job_sources.visited_run(context.settings.store_url, context.view.job)
     try:
         job = job_sources.records(run)
@@ -75,7 +75,7 @@ def _newer(run: Run) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption(f"Shown as of {at(run.at)}{newer}")
         if st.button("Refresh", icon=":material/refresh:", disabled=behind <= 0, key="refresh"):
-            job_sources.renew(run)
+            job_sources.reload(run)
             st.rerun(scope="app")
 
 

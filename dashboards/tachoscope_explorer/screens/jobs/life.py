@@ -9,7 +9,7 @@ from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report.job_life import Life
 from tachoscope_core.report.report import Report
 from tachoscope_explorer.figures import life as figures
-from tachoscope_explorer.page.widgets import chart, nothing, plain, table
+from tachoscope_explorer.page.widgets import chart, escape_markdown, nothing, table
 from tachoscope_explorer.sources import jobs as job_sources
 from tachoscope_explorer.sources.jobs import Run
 from tachoscope_show.life import words as life_words
@@ -43,15 +43,17 @@ def show(run: Run) -> None:
     try:
         report = job_sources.life(run)
     except TachoscopeError as error:
-        nothing(plain(str(error)))
+        nothing(escape_markdown(str(error)))
         return
     life = report.life
     if life is None:
         return
-    st.markdown(f"{plain(life_words.summary(report, life))}; goodput **{plain(goodput(report))}** of its whole life")
-    st.caption(plain(life_words.allocated(life)))
+    st.markdown(
+        f"{escape_markdown(life_words.summary(report, life))}; goodput **{escape_markdown(goodput(report))}** of its whole life"
+    )
+    st.caption(escape_markdown(life_words.allocated(life)))
     if life.cost is not None and (life.cost.money is not None or life.cost.unit == "GPU"):
-        st.caption(plain(life_words.cost(life.cost)))
+        st.caption(escape_markdown(life_words.cost(life.cost)))
     height = 90 + 34 * len(report.ledgers[0].states)
     chart(figures.waterfall(report, life), "waterfall", height=height)
     with st.expander("The same as a table"):
@@ -62,7 +64,7 @@ def show(run: Run) -> None:
         chart(figures.attempts(report, life), "attempts", height=190 + 34 * min(len(life.attempts), 20))
         st.caption(f"In colour, what most ranks were at: {LEGEND['steps']}.")
         for one in life.attempts[-10:]:
-            st.markdown(f"- **attempt {one.attempt}**: {plain(life_words.attempt(one))}")
+            st.markdown(f"- **attempt {one.attempt}**: {escape_markdown(life_words.attempt(one))}")
     _tables(life)
     _lists(life)
 
@@ -77,16 +79,16 @@ def _tables(life: Life) -> None:
         table(pd.DataFrame([life_words.advice(one) for one in life.advice], columns=list(life_words.ADVICE_TITLES)), "advice")
         with st.expander("What this follows from"):
             for one in life.advice:
-                st.markdown(f"- {plain(one.what)}: {plain(one.basis)}")
+                st.markdown(f"- {escape_markdown(one.what)}: {escape_markdown(one.basis)}")
 
 
 def _lists(life: Life) -> None:
     lists = (
-        ("Notices", [life_words.notice(one) for one in life.notices]),
+        ("Notices", [life_words.notice_outcome(one) for one in life.notices]),
         ("Checkpoints", life_words.checkpoints(life.checkpoints) if life.checkpoints is not None else []),
         ("Failed more than others?", [life_words.suspect(one) for one in life.suspects]),
     )
     for title, lines in lists:
         if lines:
             st.markdown(f"**{title}**")
-            st.markdown("\n".join(f"- {plain(line)}" for line in lines))
+            st.markdown("\n".join(f"- {escape_markdown(line)}" for line in lines))

@@ -14,7 +14,7 @@ from tachoscope_core.redaction import redact
 from tachoscope_core.report.palette import BAD, OK, UNKNOWN, WARN
 from tachoscope_explorer.page.context import Context
 from tachoscope_explorer.page.view import View
-from tachoscope_explorer.page.widgets import csv, nothing, plain, problem
+from tachoscope_explorer.page.widgets import csv, escape_markdown, nothing, problem
 from tachoscope_explorer.sources import cache as sources
 from tachoscope_explorer.sources import job_rows, job_slos
 from tachoscope_explorer.sources import summary_cache as summaries
@@ -113,7 +113,7 @@ def _board(context: Context, above: DeltaGenerator, wanted: JobFilter, fresh: li
         st.rerun()  # the page as a whole: nothing refreshes itself from now on
     with above:
         _at_a_glance(job_rows.summarise(found))
-    chosen = [row for row in found if wanted.has(row)]
+    chosen = [row for row in found if wanted.matches(row)]
     if not chosen:
         nothing("No job is like that. Take a filter away.")
     else:
@@ -165,7 +165,7 @@ def _table(context: Context, chosen: Sequence[JobRow]) -> None:
     )
     for index in event.selection.rows[:1]:
         if index < len(chosen):
-            context.go("job", View(job=chosen[index].job))
+            context.open_page("job", View(job=chosen[index].job))
 
 
 def _columns(chosen: Sequence[JobRow]) -> dict[str, object]:
@@ -217,11 +217,13 @@ def _traces(context: Context) -> None:
         return
     for one in found:
         names = ", ".join(file.name for file in one.files[:3]) + (", …" if len(one.files) > 3 else "")
-        label = f"{_NO_JOBS[one.job]}: {counted(len(one.files), 'file')} ({plain(names)})"
+        label = f"{_NO_JOBS[one.job]}: {counted(len(one.files), 'file')} ({escape_markdown(names)})"
         context.link(label, "trace", View(job=one.job, trace=one.name), icon=":material/timeline:")
 
 
 def _empty(url: str) -> None:
-    nothing(f"The store {plain(redact(url))} holds no job yet. A demonstration fills it in a minute; then your own training:")
+    nothing(
+        f"The store {escape_markdown(redact(url))} holds no job yet. A demonstration fills it in a minute; then your own training:"
+    )
     commands = f"tachoscope demo --store {redact(url)}\ntachoscope run --store {redact(url)} -- python train.py"
     st.code(commands, language="bash", wrap_lines=True)

@@ -11,7 +11,7 @@ from tachoscope_explorer.page import job_facts
 from tachoscope_explorer.page.context import Context
 from tachoscope_explorer.page.finding_card import show_findings
 from tachoscope_explorer.page.view import View
-from tachoscope_explorer.page.widgets import nothing, plain, problem
+from tachoscope_explorer.page.widgets import escape_markdown, nothing, problem
 
 
 def show(context: Context, why: TachoscopeError) -> None:
@@ -31,7 +31,7 @@ def show(context: Context, why: TachoscopeError) -> None:
     except TachoscopeError as error:
         problem(error)
         return
-    nothing(f"There are no records of this job; this is a report that was saved of it: {plain(path.rsplit('/', 1)[-1])}")
+    nothing(f"There are no records of this job; this is a report that was saved of it: {escape_markdown(path.rsplit('/', 1)[-1])}")
     st.caption("The pictures over time are made of records, so they are not here.")
     show_findings(context, report)
     job_facts.show(report)

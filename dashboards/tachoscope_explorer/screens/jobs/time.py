@@ -12,7 +12,7 @@ from tachoscope_core.report.report import Report
 from tachoscope_explorer.figures import ledger, steps
 from tachoscope_explorer.figures.ledger import Axis, Unit
 from tachoscope_explorer.page.context import Context
-from tachoscope_explorer.page.widgets import chart, plain, table
+from tachoscope_explorer.page.widgets import chart, escape_markdown, table
 from tachoscope_explorer.screens.jobs import window as job_window
 from tachoscope_explorer.screens.jobs.window import Window
 from tachoscope_explorer.sources.jobs import JobView
@@ -81,7 +81,7 @@ def _steps(look: JobView, axis: Axis) -> None:
         elif not course.changes:
             st.caption("No lasting change of the step time.")
     for number, line in enumerate(trend_words.lines(look.report), start=1):
-        st.markdown(f"{number}. {plain(line)}")
+        st.markdown(f"{number}. {escape_markdown(line)}")
 
 
 def _ranks(context: Context, look: JobView, axis: Axis) -> None:
@@ -97,7 +97,7 @@ def _ranks(context: Context, look: JobView, axis: Axis) -> None:
     st.caption(f"{of}A rank with more own time than the others is the one that they wait for. A click opens that rank's trace.")
     if selected["points"]:
         rank, start, end = cast(list[float], selected["points"][0]["customdata"])
-        context.go("trace", replace(context.view, rank=int(rank), start=start, end=end))
+        context.open_page("trace", replace(context.view, rank=int(rank), start=start, end=end))
     _open_rank(context, look)
 
 

@@ -15,7 +15,7 @@ from tachoscope_core.errors import TachoscopeError
 from tachoscope_explorer.figures import slos as figures
 from tachoscope_explorer.page.context import Context, current, look_at
 from tachoscope_explorer.page.query_params import follow
-from tachoscope_explorer.page.widgets import chart, nothing, plain, problem, table
+from tachoscope_explorer.page.widgets import chart, escape_markdown, nothing, problem, table
 from tachoscope_explorer.sources import slos as slo_sources
 from tachoscope_show.slo import backtest_words
 
@@ -36,18 +36,18 @@ def show(context: Context, objective: Objective, budget: Budget, end: float) -> 
     slo = slo_sources.objectives()[objective.name]
     target, threshold = _change(slo)
     try:
-        found = slo_sources.tried(context.settings, slo.name, budget.labels, end, objective.period_days, target, threshold)
+        found = slo_sources.backtest_of(context.settings, slo.name, budget.labels, end, objective.period_days, target, threshold)
     except TachoscopeError as error:
         problem(error)
         return
     if found.recorded_since is None:
         nothing(f"Nothing was recorded of it from {backtest_words.moment(found.start)} on.")
         return
-    st.markdown(f"**{plain(backtest_words.verdict(found))}**")
+    st.markdown(f"**{escape_markdown(backtest_words.verdict(found))}**")
     if found.recorded_since > found.start + 60:
-        st.caption(plain(f"What was recorded begins at {backtest_words.moment(found.recorded_since)}."))
+        st.caption(escape_markdown(f"What was recorded begins at {backtest_words.moment(found.recorded_since)}."))
     for note in found.notes:
-        st.caption(plain(note))
+        st.caption(escape_markdown(note))
     table(_rows(found), "backtest")
     chart(figures.backtest(found), "backtest-chart", height=440)
     _list_alerts(found)

@@ -8,7 +8,7 @@ import streamlit as st
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_explorer.figures import slos as figures
 from tachoscope_explorer.page.context import Context
-from tachoscope_explorer.page.widgets import chart, nothing, plain, problem, table
+from tachoscope_explorer.page.widgets import chart, escape_markdown, nothing, problem, table
 from tachoscope_explorer.sources import slos as slo_sources
 from tachoscope_show.text.units import duration
 
@@ -64,4 +64,4 @@ def runbook(alert: str) -> None:
         with st.expander(f"Runbook {alert}", icon=":material/menu_book:"):
             st.markdown(text)
     else:
-        st.caption(f"There is no runbook for {plain(alert)} here.")
+        st.caption(f"There is no runbook for {escape_markdown(alert)} here.")

@@ -13,7 +13,7 @@ from tachoscope_core.errors import TachoscopeError
 from tachoscope_explorer.figures import slos as figures
 from tachoscope_explorer.page.context import Context, look_at
 from tachoscope_explorer.page.view import View
-from tachoscope_explorer.page.widgets import chart, nothing, plain, problem, table
+from tachoscope_explorer.page.widgets import chart, escape_markdown, nothing, problem, table
 from tachoscope_explorer.screens.slos import backtest as slo_backtest
 from tachoscope_explorer.screens.slos import history as slo_history
 from tachoscope_explorer.sources import slos as slo_sources
@@ -33,10 +33,10 @@ def show(context: Context) -> None:
     end, days = _period(context)
     context, found = _report(context, end, days)
     left, right = st.columns([5, 1], vertical_alignment="center")
-    left.markdown(f"**{plain(slo_words.headline(found))}**")
-    right.button("Read again", on_click=slo_sources.forget, icon=":material/refresh:")
+    left.markdown(f"**{escape_markdown(slo_words.headline(found))}**")
+    right.button("Read again", on_click=slo_sources.clear_cache, icon=":material/refresh:")
     for note in slo_words.notes(found):
-        st.warning(plain(note))
+        st.warning(escape_markdown(note))
     pairs = slo_words.measured(found) + _unmeasured(found)
     if not any(budget.left is not None for _, budget in pairs):
         nothing(
@@ -111,7 +111,7 @@ def _chosen(context: Context, pairs: list[Pair]) -> Pair:
     fits = [number for number, pair in enumerate(pairs) if pair[0].name == view.slo]
     exact = [number for number in fits if _asked(pairs[number][1], view)]
     if view.slo and not fits:
-        st.warning(plain(f"there is no objective {view.slo!r}"))
+        st.warning(escape_markdown(f"there is no objective {view.slo!r}"))
     first = next(iter(exact or fits), 0)
     number = st.selectbox("Objective", range(len(pairs)), index=first, format_func=lambda which: names[which])
     objective, budget = pairs[number]
@@ -132,10 +132,10 @@ def _asked(budget: Budget, view: View) -> bool:
 
 
 def _objective(context: Context, objective: Objective, budget: Budget) -> None:
-    st.header(plain(slo_words.name(objective, budget)))
-    st.markdown(plain(slo_sources.objectives()[objective.name].description))
+    st.header(escape_markdown(slo_words.name(objective, budget)))
+    st.markdown(escape_markdown(slo_sources.objectives()[objective.name].description))
     if budget.left is None:
-        nothing(f"Not measured, and so neither met nor missed: {plain(budget.why)}.")
+        nothing(f"Not measured, and so neither met nor missed: {escape_markdown(budget.why)}.")
         slo_history.runbook(objective.alert)
         return
     columns = st.columns([2, 1, 1, 1])
@@ -152,7 +152,7 @@ def _objective(context: Context, objective: Objective, budget: Budget) -> None:
     columns[1].metric(f"Attained of {cells['target']}", cells["period"])
     columns[2].metric("Budget left", cells["budget left"])
     columns[3].metric("Measured", measured, missing or None, **_BESIDE)
-    st.caption(plain(f"{slo_words.spent(objective, budget)}; owner {objective.owner}"))
+    st.caption(escape_markdown(f"{slo_words.spent(objective, budget)}; owner {objective.owner}"))
     slo_history.runbook(objective.alert)
     left, right = st.columns(2)
     with left:
@@ -164,7 +164,7 @@ def _objective(context: Context, objective: Objective, budget: Budget) -> None:
             chart(figures.burns(budget.burns), "burns")
             for burn in budget.burns:
                 if burn.fires or burn.held:
-                    st.markdown(plain(slo_words.fires(burn, objective)))
+                    st.markdown(escape_markdown(slo_words.fires(burn, objective)))
         else:
             nothing("No tier of this objective can fire: its target allows so much that nothing would burn fast enough.")
     _offenders(context, objective, budget)
@@ -175,7 +175,7 @@ def _offenders(context: Context, objective: Objective, budget: Budget) -> None:
     if not budget.offenders:
         nothing("Nothing was bad in that time, or what was bad cannot be told apart by job, service, host or shard.")
         return
-    st.caption(slo_words.worst(objective, budget))
+    st.caption(slo_words.offenders_title(objective, budget))
     rows = [
         {"kind": one.kind, "name": one.value, "bad": slo_words.amount(one.bad, objective), "share": one.share * 100}
         for one in budget.offenders
@@ -184,6 +184,6 @@ def _offenders(context: Context, objective: Objective, budget: Budget) -> None:
     table(pd.DataFrame(rows), "offenders", columns={"share": share})
     for one in budget.offenders:
         if one.kind == "job":
-            context.link(f"Job {plain(one.value)}", "job", View(job=one.value), icon=":material/speed:")
+            context.link(f"Job {escape_markdown(one.value)}", "job", View(job=one.value), icon=":material/speed:")
         elif one.kind == "service":
-            context.link(f"Service {plain(one.value)}", "inference", View(service=one.value), icon=":material/forum:")
+            context.link(f"Service {escape_markdown(one.value)}", "inference", View(service=one.value), icon=":material/forum:")

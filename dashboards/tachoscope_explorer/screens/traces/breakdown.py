@@ -76,7 +76,7 @@ def signature(path: Path) -> str:
         raise TachoscopeError(f"could not read {path}: {error.strerror or error}") from None
 
 
-def here(path: Path) -> None:
+def ensure_local(path: Path) -> None:
     """See to it that a file that belongs to an object store is on this machine.
 
     Raises:
@@ -103,7 +103,7 @@ def extent(path: Path) -> FileExtent:
     Raises:
         TachoscopeError: it cannot be read, or is not a trace.
     """
-    here(path)
+    ensure_local(path)
     return _extent(str(path), signature(path))
 
 

@@ -14,7 +14,7 @@ from tachoscope_analyzers.trace.ranks.rank_sampling import outstanding, spread
 from tachoscope_analyzers.trace.reading.trace_files import stem
 from tachoscope_explorer.page.context import Context, look_at
 from tachoscope_explorer.page.view import View
-from tachoscope_explorer.page.widgets import nothing, plain
+from tachoscope_explorer.page.widgets import escape_markdown, nothing
 from tachoscope_explorer.screens.traces import breakdown as trace_work
 from tachoscope_explorer.screens.traces.breakdown import FileExtent, Ranks, ranks
 from tachoscope_explorer.sources import traces as trace_sources
@@ -61,11 +61,11 @@ def recording(context: Context) -> Recording | None:
         return None
     found = recordings(settings, job)
     if not found:
-        nothing(f"Of {plain(_job_name(job))} there is no trace. {_HOW}")
+        nothing(f"Of {escape_markdown(_job_name(job))} there is no trace. {_HOW}")
         return None
     names = [one.name for one in found]
     if view.trace and view.trace not in names and job == wanted:
-        st.warning(f"The job has no recording {plain(view.trace)}; the newest is shown.")
+        st.warning(f"The job has no recording {escape_markdown(view.trace)}; the newest is shown.")
     place = names.index(view.trace) if view.trace in names else 0
     name = right.selectbox("Recording", names, index=place, key=f"trace-name-{job}-{place}", format_func=_of(found))
     if job != wanted or (view.trace and name != view.trace):
@@ -130,11 +130,11 @@ def read_ranks(files: list[Path]) -> Ranks:
         found = ranks(files, progress)
     bar.empty()
     if found.failed:
-        reasons = "\n".join(f"- {plain(str(error))}" for error in list(found.failed.values())[:5])
+        reasons = "\n".join(f"- {escape_markdown(str(error))}" for error in list(found.failed.values())[:5])
         more = f"\n- and {len(found.failed) - 5} more" if len(found.failed) > 5 else ""
         st.error(f"{len(found.failed)} of {len(files)} files cannot be read:\n{reasons}{more}", icon=":material/error:")
     if found.doubtful:
-        st.caption(plain(found.doubtful))
+        st.caption(escape_markdown(found.doubtful))
     return found
 
 

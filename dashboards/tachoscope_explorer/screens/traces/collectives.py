@@ -12,7 +12,7 @@ from tachoscope_analyzers.trace.ranks.job import JobTraces
 from tachoscope_analyzers.trace.ranks.rank_sampling import outstanding
 from tachoscope_analyzers.trace.ranks.rank_summary import SummaryOptions
 from tachoscope_explorer.figures import trace_bars
-from tachoscope_explorer.page.widgets import chart, nothing, plain
+from tachoscope_explorer.page.widgets import chart, escape_markdown, nothing
 from tachoscope_explorer.screens.traces import job as trace_jobs
 from tachoscope_explorer.screens.traces.breakdown import FileExtent, signature
 from tachoscope_explorer.screens.traces.tables import show_table
@@ -75,7 +75,7 @@ def _verdict(job: JobTraces) -> None:
     """Return whether the others wait for one rank."""
     late = job.stragglers[job.stragglers["straggler"]]
     for row in late.to_dict("records")[:3]:
-        group = plain(row["group_description"] or row["group"] or "its group")
+        group = escape_markdown(row["group_description"] or row["group"] or "its group")
         share = "" if pd.isna(row["waited_of_step_ratio"]) else f", {100 * row['waited_of_step_ratio']:.1f} % of the step"
         wait = f"{row['waited_per_step_ns'] / 1e6:,.3f} ms a step"
         st.warning(

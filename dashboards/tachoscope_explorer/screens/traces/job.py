@@ -9,8 +9,8 @@ import streamlit as st
 from tachoscope_analyzers.trace.ranks.executor import InProcess
 from tachoscope_analyzers.trace.ranks.job import JobTraces, read_job
 from tachoscope_analyzers.trace.ranks.rank_summary import SummaryOptions
-from tachoscope_explorer.page.widgets import plain
-from tachoscope_explorer.screens.traces.breakdown import here, signature
+from tachoscope_explorer.page.widgets import escape_markdown
+from tachoscope_explorer.screens.traces.breakdown import ensure_local, signature
 from tachoscope_explorer.sources.traces import Recording
 
 _MOST_AT_ONCE = 250_000
@@ -36,7 +36,7 @@ def compared(recording: Recording, events: int, wanted: SummaryOptions, what: st
         TachoscopeError: see `read_job`.
     """
     for path in recording.files:
-        here(path)
+        ensure_local(path)
     files = recording.files
     key = (files, tuple(map(signature, files)), wanted)
     kept = _kept()
@@ -65,4 +65,4 @@ def compared(recording: Recording, events: int, wanted: SummaryOptions, what: st
 def left_out(job: JobTraces) -> None:
     """Say which problems bound what was found."""
     for problem in job.quality.to_dict("records")[:5]:
-        st.caption(plain(f"{problem['problem'].replace('_', ' ')}: {problem['detail']}"))
+        st.caption(escape_markdown(f"{problem['problem'].replace('_', ' ')}: {problem['detail']}"))

@@ -12,7 +12,7 @@ from dataclasses import replace
 import streamlit as st
 
 from tachoscope_explorer.page.context import Context
-from tachoscope_explorer.page.widgets import nothing, plain
+from tachoscope_explorer.page.widgets import escape_markdown, nothing
 from tachoscope_explorer.screens.traces import choice as trace_choice
 from tachoscope_explorer.screens.traces import parts as trace_parts
 from tachoscope_explorer.screens.traces import perfetto as trace_opening
@@ -77,6 +77,6 @@ def _facts(found: Ranks, rank: int | None) -> None:
         st.caption(f"{len(found.extents)} ranks, {events:,} events.")
         return
     one = found.extents[rank]
-    device = plain(one.device) or "no device named"
+    device = escape_markdown(one.device) or "no device named"
     world = f" of {one.world_size}" if one.world_size else ""
-    st.caption(f"Rank {rank}{world}, {one.events:,} events, {device}, {plain(one.path.name)} ({one.writer}).")
+    st.caption(f"Rank {rank}{world}, {one.events:,} events, {device}, {escape_markdown(one.path.name)} ({one.writer}).")

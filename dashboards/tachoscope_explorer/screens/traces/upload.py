@@ -13,7 +13,7 @@ from tachoscope_explorer.page import finding_card, uploads
 from tachoscope_explorer.page.context import Context
 from tachoscope_explorer.page.settings import MIB
 from tachoscope_explorer.page.view import View
-from tachoscope_explorer.page.widgets import plain, problem
+from tachoscope_explorer.page.widgets import escape_markdown, problem
 from tachoscope_explorer.sources import traces as trace_sources
 from tachoscope_explorer.sources.traces import UPLOADED, Recording
 from tachoscope_show.text.units import counted
@@ -64,7 +64,7 @@ def _keep(chosen: list[Any], most: int) -> None:
     st.session_state.pop(_WRONG, None)
     try:
         files = [(one.name, one.getbuffer()) for one in chosen]
-        uploads.begin().add(files, most_bytes=most, progress=lambda text: place.info(plain(text)))
+        uploads.session_uploads().add(files, most_bytes=most, progress=lambda text: place.info(escape_markdown(text)))
     except TachoscopeError as error:
         st.session_state[_WRONG] = error
     _forget(chosen)
@@ -92,8 +92,8 @@ def _kept(context: Context) -> None:
 
 
 def _recording(context: Context, recording: Recording) -> None:
-    names = ", ".join(plain(path.name) for path in recording.files[:4]) + (" …" if len(recording.files) > 4 else "")
-    st.markdown(f"**{plain(recording.name)}**: {counted(len(recording.files), 'trace')} ({names})")
+    names = ", ".join(escape_markdown(path.name) for path in recording.files[:4]) + (" …" if len(recording.files) > 4 else "")
+    st.markdown(f"**{escape_markdown(recording.name)}**: {counted(len(recording.files), 'trace')} ({names})")
     try:
         report = trace_sources.report_of(recording)
     except TachoscopeError as error:

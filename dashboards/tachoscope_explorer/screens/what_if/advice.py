@@ -8,7 +8,7 @@ import streamlit as st
 
 from tachoscope_analyzers.advice.exchange import batch_seconds
 from tachoscope_analyzers.advice.interval import assumed_between_failures
-from tachoscope_analyzers.advice.workers import Input, expected_step, needed
+from tachoscope_analyzers.advice.workers import Input, expected_step, needed_workers
 from tachoscope_analyzers.checkpoint_policy.cost_model import DALY, VAIDYA, SaveCost, best_interval, useful_ratio, young_interval
 from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.job import advice_inputs as measured
@@ -91,7 +91,7 @@ def _workers(form: _Form, found: measured.Loading | None, step: float) -> None:
         asked, most = _loader(form, found.input if found else None, step)
     steps = steps_with_workers(asked, most)
     goal = expected_step(asked)
-    enough = needed(asked.making, goal) if goal > 0 and asked.making > 0 else 0
+    enough = needed_workers(asked.making, goal) if goal > 0 and asked.making > 0 else 0
     marks = []
     if found is not None:
         marks.append(NamedPoint(f"now: {counted(asked.workers, 'worker')}, measured", asked.workers, step * _MILLISECONDS))

@@ -16,7 +16,7 @@ from tachoscope_explorer.figures import what_if as figures
 from tachoscope_explorer.page.context import Context, look_at
 from tachoscope_explorer.page.query_params import choice, follow
 from tachoscope_explorer.page.view import View
-from tachoscope_explorer.page.widgets import chart, nothing, plain, table
+from tachoscope_explorer.page.widgets import chart, escape_markdown, nothing, table
 from tachoscope_explorer.sources import cache as sources
 from tachoscope_explorer.sources import compared_runs
 from tachoscope_show.text.units import percent, seconds
@@ -46,7 +46,7 @@ def show(context: Context, view: View) -> None:
     asked, report = compared_runs.what_if(url, view.job), sources.report(url, view.job)
     wanted, wrong = _wanted(view, asked, report)
     for sentence in wrong:
-        st.warning(plain(sentence))
+        st.warning(escape_markdown(sentence))
     offers = asked.offers()
     if not offers:
         look_at(replace(view, without="", class_=""))
@@ -125,7 +125,9 @@ def _tick(one: Removal, offer: Offer | None, *, wanted: bool) -> bool:
     if offer is not None:
         spent = "the rank that a step lasts for spends" if one.rank is None else f"beyond the usual rank, rank {one.rank} spends"
         what += f": {spent} {seconds(offer.spent)} a step"
-    return st.checkbox(f"{plain(describe(one))}: {alone}", key=key, help=plain(f"{what[:1].upper()}{what[1:]}."))
+    return st.checkbox(
+        f"{escape_markdown(describe(one))}: {alone}", key=key, help=escape_markdown(f"{what[:1].upper()}{what[1:]}.")
+    )
 
 
 def _baseline(context: Context, view: View) -> str:
@@ -143,7 +145,7 @@ def _measured(url: str, baseline: str) -> float | None:
     try:
         return sources.report(url, baseline).step_seconds.mean
     except TachoscopeError as error:
-        st.warning(plain(str(error)))
+        st.warning(escape_markdown(str(error)))
         return None
 
 
@@ -170,7 +172,7 @@ def _numbers(asked: WhatIf, found: WithoutCauses, report: Report, measured: floa
         sentences.append(
             f"The baseline's measured step is {seconds(measured)}: the answer differs from it by {then / measured - 1:+.1%}."
         )
-    st.caption(plain(" ".join(sentences)))
+    st.caption(escape_markdown(" ".join(sentences)))
 
 
 def _claims(asked: WhatIf, report: Report) -> None:

@@ -15,7 +15,7 @@ from tachoscope_explorer.figures import what_if as figures
 from tachoscope_explorer.page.context import Context, look_at
 from tachoscope_explorer.page.query_params import choice, follow
 from tachoscope_explorer.page.view import View
-from tachoscope_explorer.page.widgets import chart, nothing, plain
+from tachoscope_explorer.page.widgets import chart, escape_markdown, nothing
 from tachoscope_explorer.sources.traces import recordings, view_of_file
 from tachoscope_show.text.units import seconds
 
@@ -77,7 +77,7 @@ def _file(context: Context, view: View) -> tuple[Path | None, View]:
         name = choice("Recording", list(found), wanted or next(iter(found)), "what-if-recording", none="choose a recording")
     files = {file.name: file for file in found.get(name, ())}
     if not files:
-        nothing(f"There is no recording **{plain(name)}** here." if name else "Choose a recording.")
+        nothing(f"There is no recording **{escape_markdown(name)}** here." if name else "Choose a recording.")
         return None, view
     with right:
         first = wanted_file if wanted_file in files and name == wanted else next(iter(files))
@@ -107,7 +107,7 @@ def _named(replay: Replay) -> list[tuple[str, str]]:
 
 def _answer(replay: Replay, path: str, signature: str, selections: tuple[Selection, ...]) -> None:
     if replay.refusal:
-        st.error(plain(f"No answer: {replay.refusal}."))
+        st.error(escape_markdown(f"No answer: {replay.refusal}."))
         return
     steps = [_without(path, signature, selections[:count]) for count in range(len(selections) + 1)]
     now, then = steps[0].step_ns / 1e9, steps[-1].step_ns / 1e9
@@ -117,7 +117,9 @@ def _answer(replay: Replay, path: str, signature: str, selections: tuple[Selecti
     columns[2].metric("Step then", seconds(then), f"-{seconds(now - then)}" if now > then else None, delta_color="inverse")
     columns[3].metric("Speed-up", f"{now / then:.2f}x" if then > 0 else "nothing is left")
     st.caption(
-        plain(f"The dependencies that the trace shows explain all but {replay.error_percent:.2f} % of its time: that is the error.")
+        escape_markdown(
+            f"The dependencies that the trace shows explain all but {replay.error_percent:.2f} % of its time: that is the error."
+        )
         + (" Of one rank alone: what other ranks would do then is not in its trace." if selections else "")
     )
     saved = [

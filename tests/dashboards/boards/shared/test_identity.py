@@ -101,7 +101,7 @@ def test_a_board_of_one_job_is_of_one_whatever_its_address_leaves_open(
 ) -> None:
     url, time = recorded
     chosen = choices.choices(BOARDS[uid], asked, url, time)
-    jobs = prometheus_query.ask(url, filling.query(f"tachoscope_job_active{{{THIS_JOB}}}", chosen, time), at=time.end)
+    jobs = prometheus_query.instant_query(url, filling.query(f"tachoscope_job_active{{{THIS_JOB}}}", chosen, time), at=time.end)
     found = {tuple(one["metric"][label] for label in (*IDENTITY, "training_job")) for one in jobs}
 
     assert len(found) == 1
@@ -123,7 +123,7 @@ def _grouping(board: Json) -> Iterator[tuple[str, str, bool]]:
 
 def _answer(url: str, expr: str, time: Span, *, is_instant: bool) -> Iterator[tuple[dict[str, str], Values]]:
     if is_instant:
-        for one in prometheus_query.ask(url, expr, at=time.end):
+        for one in prometheus_query.instant_query(url, expr, at=time.end):
             yield dict(one["metric"]), {time.end: float(one["value"][1])}
     else:
         for one in prometheus_query.ask_over(url, expr, start=time.start, end=time.end, step=time.step):

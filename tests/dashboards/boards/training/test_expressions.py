@@ -5,13 +5,21 @@ from __future__ import annotations
 import pytest
 
 from board_making import made, panel, read, variable
-from tachoscope_dashboards.lint.expressions import GLOBALS, RATE_INTERVAL, asked, parseable, plain, short, variables_in
+from tachoscope_dashboards.lint.expressions import (
+    GLOBALS,
+    RATE_INTERVAL,
+    board_expressions,
+    parseable,
+    short,
+    variables_in,
+    without_variables,
+)
 
 
 def test_panels_variables_and_marks_ask() -> None:
     board = read(made())
 
-    assert [(one.kind, one.name) for one in asked(board)] == [
+    assert [(one.kind, one.name) for one in board_expressions(board)] == [
         ("panel", "Nodes"),
         ("panel", "Where time goes"),
         ("panel", "Ranks"),
@@ -29,7 +37,7 @@ def test_a_variable_asks_for_the_values_of_a_label_or_for_a_query() -> None:
     def expr(query: object) -> list[str]:
         raw = made()
         variable(raw, "node")["query"] = query
-        return [one.expr for one in asked(read(raw)) if one.name == "node"]
+        return [one.expr for one in board_expressions(read(raw)) if one.name == "node"]
 
     assert expr('label_values(up{a="1,2", b=~"$c"}, instance)') == ['group by (instance) (up{a="1,2", b=~"$c"})']
     assert expr({"query": "query_result(sum by (x) (up))", "refId": "A"}) == ["sum by (x) (up)"]
@@ -42,7 +50,7 @@ def test_what_asks_another_kind_of_source_is_no_promql() -> None:
     panel(raw, "Ranks")["targets"][0] |= {"datasource": {"type": "__expr__", "uid": "__expr__"}, "expr": "$A * 2"}
     panel(raw, "Where time goes")["targets"][0]["datasource"] = "a name of long ago"
 
-    assert [one.name for one in asked(read(raw)) if one.kind == "panel"] == ["Where time goes", "Ranks"]
+    assert [one.name for one in board_expressions(read(raw)) if one.kind == "panel"] == ["Where time goes", "Ranks"]
 
 
 @pytest.mark.parametrize(
@@ -59,11 +67,11 @@ def test_what_asks_another_kind_of_source_is_no_promql() -> None:
     ],
 )
 def test_without_variables_matchers_take_whatever_can_be_chosen(expr: str, expected: str) -> None:
-    assert plain(expr) == expected
+    assert without_variables(expr) == expected
 
 
 def test_windows_can_be_told_apart() -> None:
-    assert plain("rate(up[$__rate_interval])", GLOBALS | {RATE_INTERVAL: "7s"}) == "rate(up[7s])"
+    assert without_variables("rate(up[$__rate_interval])", GLOBALS | {RATE_INTERVAL: "7s"}) == "rate(up[7s])"
 
 
 def test_to_take_it_apart_matchers_keep_their_variables() -> None:

@@ -120,6 +120,10 @@ def test_a_value_is_as_old_as_the_reading_that_gave_it() -> None:
     dcgm = replace(reading("dcgm", {GPU_POWER: {("usage",): 1.0}, GPU_ACTIVE: {("tensor",): 0.1, ("sm",): 0.3}}), at=70.0)
     (both,) = merged([nvml], [dcgm])
 
-    assert [both.said_at(GPU_POWER, "usage"), both.said_at(GPU_ACTIVE, "tensor"), both.said_at(GPU_ACTIVE, "sm")] == [100, 100, 70]
-    assert merged([nvml], [])[0].said_at(GPU_POWER, "usage") == 100
-    assert merged([], [dcgm])[0].said_at(GPU_POWER, "usage") == 70
+    assert [both.measured_at(GPU_POWER, "usage"), both.measured_at(GPU_ACTIVE, "tensor"), both.measured_at(GPU_ACTIVE, "sm")] == [
+        100,
+        100,
+        70,
+    ]
+    assert merged([nvml], [])[0].measured_at(GPU_POWER, "usage") == 100
+    assert merged([], [dcgm])[0].measured_at(GPU_POWER, "usage") == 70

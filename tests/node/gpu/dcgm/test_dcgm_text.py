@@ -161,7 +161,7 @@ def test_every_field_of_the_table_is_read_under_all_its_names_and_given_back_the
         reading = one(page([Line(0, {name: 1})]))
         ((metric, values),) = reading.values.items()
         assert (metric, list(values)) == (field.metric, [field.labels])
-        assert field.theirs(values[field.labels]) == pytest.approx(1.0)
+        assert field.to_dcgm(values[field.labels]) == pytest.approx(1.0)
         assert field.field in DCGM_BY_NAME
 
 

@@ -15,7 +15,7 @@ def test_an_error_that_nvml_or_the_kernel_told_of_first_is_not_counted_again(tmp
     counter = XidCounter(tmp_path, Boot("b", 0.0), Log(logging.getLogger("test")))
     seen = not_counted_yet(counter)
 
-    counter.seen(uuid(0), 79, 1000.0, "nvml")
+    counter.count_error(uuid(0), 79, 1000.0, "nvml")
     seen(uuid(0), 79, 1000.0 + LATE_SECONDS, "dcgm")
     seen(uuid(1), 79, 1000.0, "dcgm")
     seen(uuid(0), 79, 1001.0 + LATE_SECONDS, "dcgm")

@@ -76,7 +76,7 @@ def test_what_cannot_be_measured_any_more_has_not_recovered(node: Node) -> None:
 
 def test_an_xid_error_does_not_outlive_the_reset_that_mends_it(node: Node) -> None:
     node.look(reading((names.GPU_ENERGY, (), 9e6)))
-    node.counter.seen(uuid(0), 48, 1_000_001.5, "nvml")
+    node.counter.count_error(uuid(0), 48, 1_000_001.5, "nvml")
     node.look(reading((names.GPU_ENERGY, (), 9e6)))
     assert (node.state(), node.reasons()) == ("unhealthy", ["xid_48"])
     node.look(reading((names.GPU_ENERGY, (), 100.0)))
@@ -85,7 +85,7 @@ def test_an_xid_error_does_not_outlive_the_reset_that_mends_it(node: Node) -> No
 
 def test_a_lost_gpu_that_is_back_is_healthy_after_the_hold_and_its_xid_is_mended(node: Node) -> None:
     node.look(reading())
-    node.counter.seen(uuid(0), 79, 1_000_001.5, "nvml")
+    node.counter.count_error(uuid(0), 79, 1_000_001.5, "nvml")
     for _ in range(5):
         node.look(lost())
     assert (node.state(), node.board.node.state) == ("unhealthy", "unhealthy")
@@ -178,7 +178,7 @@ def test_a_reason_that_is_true_no_longer_says_so(node: Node) -> None:
 
 
 def test_an_xid_error_from_before_the_start_has_a_line_and_its_own_time(node: Node) -> None:
-    node.counter.seen(uuid(0), 79, 1_000_000.0 - 3600.0, "nvml")
+    node.counter.count_error(uuid(0), 79, 1_000_000.0 - 3600.0, "nvml")
     node.said.lines.clear()
     for _ in range(3):
         node.look(reading())
@@ -200,7 +200,7 @@ def test_gpus_that_could_not_be_identified_are_told_apart(node: Node) -> None:
 
 def test_an_xid_error_makes_one_line_the_counters(node: Node) -> None:
     node.look(reading())
-    node.counter.seen(uuid(0), 79, 1_000_001.5, "nvml")
+    node.counter.count_error(uuid(0), 79, 1_000_001.5, "nvml")
     for _ in range(5):
         node.look(reading())
     (line,) = node.said.lines

@@ -48,7 +48,7 @@ def test_one_state_is_one_for_each_gpu_and_for_the_node() -> None:
 def test_an_error_is_named_by_the_reason_and_by_its_series() -> None:
     node = Node(reading())
     node.counter.know(uuid(0), "0", node.now, None)
-    node.counter.seen(uuid(0), 79, node.now, "nvml")
+    node.counter.count_error(uuid(0), 79, node.now, "nvml")
     families = node.collector.collect()
     assert points(families, names.GPU_HEALTH_REASON) == {("0", uuid(0), "xid_79", "reboot_node"): 1.0}
     assert points(families, names.GPU_XID_ERRORS) == {("0", uuid(0), "79"): 1.0}
@@ -57,7 +57,7 @@ def test_an_error_is_named_by_the_reason_and_by_its_series() -> None:
 
 def test_the_page_has_value_threshold_action_and_beginning_of_each_reason_and_the_text_of_each_error() -> None:
     node = Node(reading((names.GPU_RETIRED_PAGES, ("corrected",), 64.0)), lost(1), expected=2)
-    node.counter.seen(uuid(0), 13, node.now - 5, "kernel_log", "pid=77, name=python3")
+    node.counter.count_error(uuid(0), 13, node.now - 5, "kernel_log", "pid=77, name=python3")
     node.collector.collect()
     page = json.loads(json.dumps(node.collector.page("node-1")))
 
@@ -94,7 +94,7 @@ def test_the_page_before_anything_was_read_says_unknown() -> None:
 def test_the_page_shows_the_last_errors_only() -> None:
     node = Node(reading())
     for number in range(LAST_XIDS + 20):
-        node.counter.seen(uuid(0), 1000 + number, node.now + number, "nvml")
+        node.counter.count_error(uuid(0), 1000 + number, node.now + number, "nvml")
     node.collector.collect()
     assert [xid["xid"] for xid in node.collector.page("node-1")["xids"]] == [str(1051 - number) for number in range(LAST_XIDS)]
 
@@ -120,7 +120,7 @@ def test_what_gpus_there_are_is_said_once_they_are_found() -> None:
 
 def test_errors_of_a_node_whose_driver_does_not_start_are_shown() -> None:
     node = Node()
-    node.counter.seen("PCI:0000:9b:00", 143, node.now, "kernel_log")
+    node.counter.count_error("PCI:0000:9b:00", 143, node.now, "kernel_log")
     assert points(node.collector.collect(), names.GPU_XID_ERRORS) == {("", "PCI:0000:9b:00", "143"): 1.0}
 
 

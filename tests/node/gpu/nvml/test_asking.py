@@ -8,7 +8,7 @@ import pynvml
 import pytest
 
 from fake_nvml import Driver
-from tachoscope_node.gpu.nvml.batched_query import ask, batch
+from tachoscope_node.gpu.nvml.batched_query import batch, query_gpu
 from tachoscope_node.gpu.nvml.driver import LOST
 from tachoscope_node.gpu.nvml.sources import FIELDS_AND_CALLS
 
@@ -22,7 +22,7 @@ def test_all_fields_are_one_call_and_each_function_is_called_once_for_all_that_i
     with driver.in_process():
         pynvml.nvmlInit()
         driver.forget_calls()
-        answers = ask(pynvml, pynvml.nvmlDeviceGetHandleByIndex(0), batch(THROTTLED + FIELDS))
+        answers = query_gpu(pynvml, pynvml.nvmlDeviceGetHandleByIndex(0), batch(THROTTLED + FIELDS))
         calls = driver.calls()
 
     assert calls["nvmlDeviceGetFieldValues"] == calls["nvmlDeviceGetCurrentClocksEventReasons"] == 1
@@ -40,7 +40,7 @@ def test_what_one_source_refuses_the_others_tell(tmp_path: Path) -> None:
     driver.set({"gpu.0.field.83.error": 999, "gpu.0.error.nvmlDeviceGetCurrentClocksEventReasons": 4})
     with driver.in_process():
         pynvml.nvmlInit()
-        answers = ask(pynvml, pynvml.nvmlDeviceGetHandleByIndex(0), batch(THROTTLED + FIELDS))
+        answers = query_gpu(pynvml, pynvml.nvmlDeviceGetHandleByIndex(0), batch(THROTTLED + FIELDS))
 
     refused = {source.field or source.call: code for source, code in answers.refused.items()}
     assert refused[83] == 999
@@ -55,13 +55,13 @@ def test_a_lost_gpu_is_asked_nothing_more(tmp_path: Path, key: str) -> None:
     with driver.in_process():
         pynvml.nvmlInit()
         with pytest.raises(pynvml.NVMLError_GpuIsLost):
-            ask(pynvml, pynvml.nvmlDeviceGetHandleByIndex(0), batch(THROTTLED + FIELDS))
+            query_gpu(pynvml, pynvml.nvmlDeviceGetHandleByIndex(0), batch(THROTTLED + FIELDS))
 
 
 def test_a_driver_without_the_call_for_fields_refuses_each_of_them(tmp_path: Path) -> None:
     with Driver(tmp_path, missing=["nvmlDeviceGetFieldValues"]).in_process():
         pynvml.nvmlInit()
-        answers = ask(pynvml, pynvml.nvmlDeviceGetHandleByIndex(0), batch(FIELDS))
+        answers = query_gpu(pynvml, pynvml.nvmlDeviceGetHandleByIndex(0), batch(FIELDS))
 
     assert answers.values == []
     assert answers.refused == dict.fromkeys(FIELDS, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)

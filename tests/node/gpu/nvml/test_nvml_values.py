@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pynvml
 import pytest
 
-from tachoscope_node.gpu.nvml.conversions import converted, link_states, margins, of_field, part
+from tachoscope_node.gpu.nvml.conversions import answer_part, converted, link_states, margins, of_field
 
 
 @pytest.mark.parametrize(
@@ -58,14 +58,14 @@ def test_a_field_is_read_by_its_type_and_one_without_a_value_is_none(kind: int, 
 
 
 def test_of_an_answer_a_member_an_item_a_bit_its_length_or_itself_is_taken() -> None:
-    assert part(SimpleNamespace(gpu=97), "gpu", None, 0) == 97.0
-    assert part((3, 5, 7), "", 1, 0) == 5.0
-    assert part(0b1010, "", None, 0b1000) == 1.0
-    assert part(0b1010, "", None, 0b0100) == 0.0
-    assert part([1, 1, 1], "length", None, 0) == 3.0
-    assert part(23, "", None, 0) == 23.0
-    assert part(math.inf, "", None, 0) is None
-    assert part(None, "", None, 0) is None
+    assert answer_part(SimpleNamespace(gpu=97), "gpu", None, 0) == 97.0
+    assert answer_part((3, 5, 7), "", 1, 0) == 5.0
+    assert answer_part(0b1010, "", None, 0b1000) == 1.0
+    assert answer_part(0b1010, "", None, 0b0100) == 0.0
+    assert answer_part([1, 1, 1], "length", None, 0) == 3.0
+    assert answer_part(23, "", None, 0) == 23.0
+    assert answer_part(math.inf, "", None, 0) is None
+    assert answer_part(None, "", None, 0) is None
 
 
 def test_links_are_counted_by_state() -> None:

@@ -9,7 +9,7 @@ import pynvml
 import pytest
 
 from fake_nvml import PROFILES, Driver
-from tachoscope_node.gpu.nvml.query_plan import KEEP_SECONDS, UNSURE_SECONDS, Plan, learn
+from tachoscope_node.gpu.nvml.query_plan import KEEP_SECONDS, UNSURE_SECONDS, Plan, make_plan
 from tachoscope_node.gpu.nvml.sources import ValueSource
 
 
@@ -18,7 +18,7 @@ def learnt(folder: Path, profile: str, change: Callable[[Driver], None] = lambda
     change(driver)
     with driver.in_process():
         pynvml.nvmlInit()
-        return learn(pynvml, pynvml.nvmlDeviceGetHandleByIndex(0), 100.0)
+        return make_plan(pynvml, pynvml.nvmlDeviceGetHandleByIndex(0), 100.0)
 
 
 def sources(plan: Plan) -> list[ValueSource]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from trees import plant
 
-from tachoscope_node.gpu.workloads.cgroup_pods import CgroupPlacement, place
+from tachoscope_node.gpu.workloads.cgroup_pods import CgroupPlacement, placement_of
 
 UID = "a9c80282-3f6b-4d5b-84d5-a137a6668011"
 UID_ = UID.replace("-", "_")
@@ -61,20 +61,20 @@ def process(root: Path, *groups: str, nspid: str | None = "4711\t17") -> str:
     ],
 )
 def test_the_control_group_tells_the_pod(tmp_path: Path, groups: list[str], uid: str) -> None:
-    assert place(4711, process(tmp_path, *groups)) == CgroupPlacement(uid, 17)
+    assert placement_of(4711, process(tmp_path, *groups)) == CgroupPlacement(uid, 17)
 
 
 @pytest.mark.parametrize(("nspid", "inner"), [("4711", 4711), ("4711\t17", 17), ("4711\t88\t1", 1), (None, 0)])
 def test_the_innermost_id_is_the_one_that_the_process_sees_itself(tmp_path: Path, nspid: str | None, inner: int) -> None:
-    assert place(4711, process(tmp_path, "0::/", nspid=nspid)) == CgroupPlacement("", inner)
+    assert placement_of(4711, process(tmp_path, "0::/", nspid=nspid)) == CgroupPlacement("", inner)
 
 
 def test_a_process_that_has_gone_is_nowhere(tmp_path: Path) -> None:
-    assert place(4711, str(tmp_path)) is None
+    assert placement_of(4711, str(tmp_path)) is None
 
 
 def test_this_process_sees_itself() -> None:
-    found = place(os.getpid())
+    found = placement_of(os.getpid())
     assert found is not None
     assert found.inner_pid == os.getpid()
 
@@ -87,7 +87,7 @@ def test_a_process_in_a_namespace_of_its_own_has_the_id_that_it_sees_there() -> 
     seen = int(shell.stdout.readline())
     (child,) = Path(f"/proc/{shell.pid}/task/{shell.pid}/children").read_text().split()
     try:
-        found = place(int(child))
+        found = placement_of(int(child))
         assert found is not None
         assert (seen, found.inner_pid) == (1, 1)
     finally:

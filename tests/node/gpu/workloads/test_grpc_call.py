@@ -115,10 +115,10 @@ def test_a_server_that_hangs_is_left_at_the_deadline(tmp_path: Path) -> None:
 
 
 def test_a_server_that_notices_the_deadline_itself_is_no_other_case(tmp_path: Path) -> None:
-    def give_up(_: bytes, context: grpc.ServicerContext) -> bytes:
+    def stop_after_fault(_: bytes, context: grpc.ServicerContext) -> bytes:
         context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "too late")
 
-    with grpc_server(tmp_path / "s", give_up), pytest.raises(CallError, match="no answer within 60 s"):
+    with grpc_server(tmp_path / "s", stop_after_fault), pytest.raises(CallError, match="no answer within 60 s"):
         ask(tmp_path / "s")
 
 

@@ -12,7 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu.fake_kubelet import kubelet, published_messages
-from tachoscope_node.gpu.workloads.pod_resources import MAX_GRANTS, ContainerOwner, DeviceAllocation, NoAnswerError, ask, decode
+from tachoscope_node.gpu.workloads.pod_resources import (
+    MAX_GRANTS,
+    ContainerOwner,
+    DeviceAllocation,
+    NoAnswerError,
+    decode,
+    device_allocations,
+)
 from tachoscope_node.gpu.workloads.protobuf_fields import WireError
 
 GPU = "GPU-00000000-1111-2222-3333-{:012d}"
@@ -30,7 +37,7 @@ def test_the_gpus_of_all_containers_are_told(tmp_path: Path) -> None:
         fake.give(GPU.format(2), pod="serve-0", container="engine", namespace="prod")
         fake.container("no-gpu")
 
-        assert ask(str(fake.socket), deadline_seconds=60.0) == (
+        assert device_allocations(str(fake.socket), deadline_seconds=60.0) == (
             DeviceAllocation(MAIN, (GPU.format(0),)),
             DeviceAllocation(MAIN, (GPU.format(1),)),
             DeviceAllocation(ContainerOwner("prod", "serve-0", "engine"), (GPU.format(2),)),
@@ -55,7 +62,7 @@ def test_devices_that_can_be_gpus_are_told_and_others_not(tmp_path: Path, resour
     with kubelet(tmp_path) as fake:
         fake.give(device, pod="train-0", resource=resource)
 
-        assert ask(str(fake.socket), deadline_seconds=60.0) == ((DeviceAllocation(MAIN, (device,)),) if told else ())
+        assert device_allocations(str(fake.socket), deadline_seconds=60.0) == ((DeviceAllocation(MAIN, (device,)),) if told else ())
 
 
 def test_claimed_devices_are_told_with_all_their_names(tmp_path: Path) -> None:
@@ -64,7 +71,7 @@ def test_claimed_devices_are_told_with_all_their_names(tmp_path: Path) -> None:
         fake.claim("card", "vendor.com/gpu=GPU-6c1d0a11-1111-2222-3333-444444444444", pod="train-0", driver="gpu.vendor.com")
         fake.claim("nic-0", "vendor.com/nic=nvidia", pod="train-0", driver="nic.vendor.com")
 
-        assert ask(str(fake.socket), deadline_seconds=60.0) == (
+        assert device_allocations(str(fake.socket), deadline_seconds=60.0) == (
             DeviceAllocation(MAIN, ("gpu-0", "8f1d-gpu-0"), "claim"),
             DeviceAllocation(MAIN, ("card", "GPU-6c1d0a11-1111-2222-3333-444444444444"), "claim"),
         )
@@ -80,7 +87,7 @@ def test_a_node_of_250_pods_with_megabytes_of_other_devices_is_read(tmp_path: Pa
             fake.give(GPU.format(number), pod=f"pod-{number}")
         assert fake.answer.ByteSize() > 4 << 20
 
-        told = ask(str(fake.socket), deadline_seconds=60.0)
+        told = device_allocations(str(fake.socket), deadline_seconds=60.0)
 
     assert [grant.names[0] for grant in told] == [GPU.format(number) for number in range(250)]
 
@@ -149,10 +156,10 @@ def test_a_kubelet_that_hangs_or_refuses_or_is_gone_is_an_error_and_one_that_is_
         fake.give(GPU.format(0), pod="train-0")
         fake.hangs = True
         with pytest.raises(NoAnswerError, match="no answer within 0.3 s"):
-            ask(str(fake.socket), deadline_seconds=0.3)
+            device_allocations(str(fake.socket), deadline_seconds=0.3)
         fake.stop()
         with pytest.raises(NoAnswerError, match="No such file|refused"):
-            ask(str(fake.socket), deadline_seconds=60.0)
+            device_allocations(str(fake.socket), deadline_seconds=60.0)
         fake.hangs = False
         fake.start()
-        assert len(ask(str(fake.socket), deadline_seconds=60.0)) == 1
+        assert len(device_allocations(str(fake.socket), deadline_seconds=60.0)) == 1

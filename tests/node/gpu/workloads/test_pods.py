@@ -21,7 +21,7 @@ from tachoscope_node.collectors.collector import NoDataError, PartialError
 from tachoscope_node.config.settings import Limits
 from tachoscope_node.gpu.reading import Gpu, GpuProcess, Reading
 from tachoscope_node.gpu.workloads import pod_resources
-from tachoscope_node.gpu.workloads.collector import KEEP_SECONDS, STEPPED_SECONDS, PodsCollector, placed
+from tachoscope_node.gpu.workloads.collector import KEEP_SECONDS, STEPPED_SECONDS, PodsCollector, ranks_with_pods
 from tachoscope_node.gpu.workloads.join import Rank
 from tachoscope_node.jobs.registry import JobRegistry
 from tachoscope_node.spool.owners import pod_of_directory
@@ -82,7 +82,9 @@ class Node:
 
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
-    monkeypatch.setattr(pod_resources, "ask", functools.partial(pod_resources.ask, deadline_seconds=60.0))  # a crowded machine's
+    monkeypatch.setattr(
+        pod_resources, "ask", functools.partial(pod_resources.device_allocations, deadline_seconds=60.0)
+    )  # a crowded machine's
     with kubelet(tmp_path) as fake:
         yield Node(fake, tmp_path)
 
@@ -162,7 +164,7 @@ def test_a_kubelet_that_is_away_is_told_once_and_its_last_word_holds_for_a_minut
 def test_a_kubelet_that_was_never_there_leaves_what_control_groups_and_ranks_tell(node: Node) -> None:
     node.kubelet.stop()
     node.readings = [Reading(Gpu(0, UUIDS[0]), processes=(node.process(4711, UID_A, 17),))]
-    node.ranks = placed([job("llm", directory=f"ml_train-0_{UID_A}", pid=17)], node.now)
+    node.ranks = ranks_with_pods([job("llm", directory=f"ml_train-0_{UID_A}", pid=17)], node.now)
     found = node.collect()
 
     assert points(found, GPU_WORKLOAD_MEMORY) == {("0", UUIDS[0], "", "ml", "train-0", "", "llm", "0"): 4711 << 20}
@@ -173,7 +175,7 @@ def test_a_kubelet_that_was_never_there_leaves_what_control_groups_and_ranks_tel
 def test_a_kubelet_that_hangs_or_refuses_does_not_hold_the_collector(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.kubelet.hangs = True
     with monkeypatch.context() as in_time:
-        in_time.setattr(pod_resources, "ask", pod_resources.ask.func)
+        in_time.setattr(pod_resources, "ask", pod_resources.device_allocations.func)
         assert points(node.collect(), POD_RESOURCES_UP) == {(): 0.0}
     node.kubelet.stop()
     node.kubelet.hangs = False
@@ -248,11 +250,11 @@ def test_what_a_ranks_record_says_is_kept_until_the_rank_ends() -> None:
 
     for rank in range(2):
         tell(rank, records.JobStarted, world_size=2, pid=7 + rank, gpu_uuid=UUIDS[rank], pod_uid="x" * 200)
-    both = placed(live.jobs.values(), 100.0)
+    both = ranks_with_pods(live.jobs.values(), 100.0)
     tell(0, records.JobEnded, status="left")
 
     assert both == tuple(Rank("planted", str(rank), 7 + rank, UUIDS[rank], UID_A, ("ml", "train-0")) for rank in range(2))
-    assert placed(live.jobs.values(), 100.0) == both[1:]
+    assert ranks_with_pods(live.jobs.values(), 100.0) == both[1:]
     assert {len(rank.pod_uid) for rank in live.jobs["planted"].ranks.values()} == {64}
 
 
@@ -260,7 +262,7 @@ def test_what_a_record_says_of_its_pod_counts_only_where_the_path_is_silent() ->
     silent = job("a", pod_uid=UID_B, pid=7, gpu_uuid=UUIDS[0])
     told = job("b", pod_uid=UID_B, rank=2, directory=f"ml_train-0_{UID_A}")
 
-    assert placed([silent, told], 100.0) == (
+    assert ranks_with_pods([silent, told], 100.0) == (
         Rank("a", "0", 7, UUIDS[0], UID_B, ("", "")),
         Rank("b", "2", 0, "", UID_A, ("ml", "train-0")),
     )
@@ -274,7 +276,7 @@ def test_a_rank_does_steps_from_its_first_one_until_a_minute_after_its_last() ->
         live.apply("run", str(who["writer"]), "planted", [records.encode(kind(**who, **fields)).rstrip()], at)
 
     def stepped(now: float) -> bool:
-        (rank,) = placed(live.jobs.values(), now)
+        (rank,) = ranks_with_pods(live.jobs.values(), now)
         return rank.stepped
 
     tell(records.JobStarted, 100.0, world_size=1, pid=7)
