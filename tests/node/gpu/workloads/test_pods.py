@@ -175,7 +175,7 @@ def test_a_kubelet_that_was_never_there_leaves_what_control_groups_and_ranks_tel
 def test_a_kubelet_that_hangs_or_refuses_does_not_hold_the_collector(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.kubelet.hangs = True
     with monkeypatch.context() as in_time:
-        in_time.setattr(pod_resources, "ask", pod_resources.device_allocations.func)
+        in_time.setattr(pod_resources, "device_allocations", pod_resources.device_allocations.func)
         assert points(node.collect(), POD_RESOURCES_UP) == {(): 0.0}
     node.kubelet.stop()
     node.kubelet.hangs = False
