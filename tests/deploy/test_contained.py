@@ -256,7 +256,7 @@ import sys, time
 from tachoscope.profiling.kineto_client import ProfileClient
 client = ProfileClient(sys.argv[1])
 while True:
-    client.look(idle=True)
+    client.poll(idle=True)
     time.sleep(0.1)
 """
 

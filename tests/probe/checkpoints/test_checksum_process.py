@@ -45,7 +45,7 @@ def test_it_runs_at_the_lowest_priority_and_ends_with_its_parent(tmp_path: Path)
     code = (
         "import sys, threading, time; from tachoscope.checkpoints import checksum_process as c;"
         "p = c.start(); print(p.pid, flush=True);"
-        "threading.Thread(target=c.ask, args=(p, [sys.argv[1]]), daemon=True).start(); time.sleep(600)"
+        "threading.Thread(target=c.request_checksums, args=(p, [sys.argv[1]]), daemon=True).start(); time.sleep(600)"
     )
     parent = subprocess.Popen([sys.executable, "-c", code, str(fifo)], stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None

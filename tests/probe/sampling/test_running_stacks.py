@@ -22,7 +22,7 @@ stacks = RunningStacks(watched)
 seen = Counter()
 
 def drain():
-    for taken in stacks.take():
+    for taken in stacks.drain():
         assert (taken.phase, taken.without_gradients) == (3, False)
         seen.update({code.co_name for code, line in lines_of(taken.places)})
 
@@ -134,7 +134,7 @@ def test_only_the_main_thread_can_be_sampled_and_a_forked_child_on_its_own() -> 
             idle = not stacks._taken
             mine = RunningStacks(watched)
             print(idle, mine.start(), flush=True)
-            while not mine.take():
+            while not mine.drain():
                 burn(0.01)
             os._exit(0)
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))

@@ -23,7 +23,7 @@ class Ended:
     def __init__(self) -> None:
         self.requests: list[Request] = []
 
-    def ended(self, request: Request) -> None:
+    def request_ended(self, request: Request) -> None:
         self.requests.append(request)
 
 

@@ -1,5 +1,6 @@
 """What the kernel says of real processes and threads that do a known thing."""
 
+import mmap
 import os
 import platform
 import socket
@@ -125,7 +126,8 @@ def test_the_start_of_a_process_is_known_to_a_clock_tick() -> None:
 
 def test_memory_of_process_and_host_is_read_in_bytes() -> None:
     before = procfs.memory_bytes()
-    kept = bytearray(50 << 20)
+    kept = mmap.mmap(-1, 50 << 20)  # memory of its own, not what this process had and freed
+    kept.write(b"x" * len(kept))
     grown = procfs.memory_bytes()
 
     assert grown["resident_bytes"] - before["resident_bytes"] == pytest.approx(len(kept), rel=0.1)

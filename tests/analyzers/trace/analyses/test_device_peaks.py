@@ -28,14 +28,14 @@ ROWS = yaml_text.load((files("tachoscope_analyzers.trace.analyses") / "devices.y
 )
 def test_a_device_is_known_by_its_name(device: str, precision: str, tflops: float, memory: float) -> None:
     peaks = peaks_of(device)
-    assert peaks.tflops(precision) == tflops
+    assert peaks.tflops_of(precision) == tflops
     assert peaks.memory_gb_per_s == memory
 
 
 @pytest.mark.parametrize("device", ["", "AMD Radeon Graphics", "Planted", "ARTEMIS"])
 def test_nothing_is_known_of_other_devices(device: str) -> None:
     assert math.isnan(peaks_of(device).memory_gb_per_s)
-    assert math.isnan(peaks_of(device).tflops("fp32"))
+    assert math.isnan(peaks_of(device).tflops_of("fp32"))
 
 
 @pytest.mark.parametrize(

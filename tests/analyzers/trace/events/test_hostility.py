@@ -28,7 +28,7 @@ from tachoscope_analyzers.trace.reading import header_trailer as outside
 from tachoscope_analyzers.trace.reading import begin_end_pairs as pairs
 from tachoscope_analyzers.trace.reading import split_json as split
 from tachoscope_analyzers.trace.reading.read import read
-from tachoscope_analyzers.trace.events.view import View
+from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_core.errors import TachoscopeError
 
 def peak():  # getrusage counts the memory of the process that started this one
@@ -38,7 +38,7 @@ outcome = {}
 try:
     trace = read(Path(sys.argv[1]))
     outcome["mib"] = peak()
-    view = View(trace)
+    view = TraceView(trace)
     view.work, view.operator_of
     outcome |= {"events": len(trace.events), "counts": trace.meta.quality.counts, "strings": len(trace.strings)}
 except TachoscopeError as error:

@@ -83,7 +83,7 @@ class Node:
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
     monkeypatch.setattr(
-        pod_resources, "ask", functools.partial(pod_resources.device_allocations, deadline_seconds=60.0)
+        pod_resources, "device_allocations", functools.partial(pod_resources.device_allocations, deadline_seconds=60.0)
     )  # a crowded machine's
     with kubelet(tmp_path) as fake:
         yield Node(fake, tmp_path)
