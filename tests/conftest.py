@@ -42,13 +42,20 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("bar_run", range(metafunc.config.getoption("--bar-runs")))
 
 
-LARGE_TRACES = ("hta/v100_nccl_2rank_rank1.json.gz", "hta/diff_control_a100.json.gz", "hta/v100_ns_resolution.json.gz")
-"""Of tests that go through all recorded traces: these take half of their time, and smaller ones are of the same kinds."""
+TRACES_LIKE_OTHERS = (
+    *("hta/v100_nccl_2rank_rank1.json.gz", "hta/diff_control_a100.json.gz", "hta/v100_ns_resolution.json.gz"),
+    *("hta/diff_test_v100.json.gz", "hta/sampled_rank-1.json.gz", "kineto/resnet50_nw4_a.pt.trace.json.gz"),
+    *(f"dlrm8/rank-{rank}.json.gz" for rank in range(1, 8)),
+)
+"""Of tests that go through all recorded traces: these take most of their time, and others are of the same kinds."""
 
 
 def _is_left_to_the_bars(item: pytest.Item) -> bool:
-    chosen = getattr(getattr(item, "callspec", None), "params", {})
-    return item.get_closest_marker("bar") is not None or chosen.get("name") in LARGE_TRACES
+    call = getattr(item, "callspec", None)
+    if call and call.params.get("name") in TRACES_LIKE_OTHERS:
+        return True
+    bar = item.get_closest_marker("bar")
+    return bar is not None and not (call and call.id in bar.kwargs.get("but", ()))
 
 
 SLOWEST = (

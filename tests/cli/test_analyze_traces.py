@@ -257,6 +257,7 @@ def test_a_file_of_a_folder_that_is_no_trace_is_named_and_left_out(tmp_path: Pat
 
 
 @pytest.mark.parametrize("rank", [True, False], ids=["a rank is told", "none is"])
+@pytest.mark.bar(but=("none is",))
 def test_cycles_of_one_process_are_not_taken_for_ranks(rank: bool, tmp_path: Path) -> None:
     for number in range(2):
         planted = Planted(rank=0 if rank else None)

@@ -39,6 +39,7 @@ def test_the_boards_of_the_suite_check_clean_and_those_that_alerts_link_to_are_t
     assert "\n".join(map(str, check(suite.ours, suite, exceptions_at=str(EXCEPTIONS)))) == ""
 
 
+@pytest.mark.bar  # a speed
 def test_all_boards_are_checked_within_seconds(suite: Surroundings) -> None:
     began = time.process_time()
     check(suite.ours, suite)

@@ -102,6 +102,7 @@ def seen(jobs: Path, job: str, phase: str) -> Counter[str]:
 
 
 @pytest.mark.parametrize("job", ["tokenizer", "worker"])
+@pytest.mark.bar  # the sampler is tested in a process, and measured in benchmarks/lines
 def test_pure_python_that_makes_the_input_is_named_though_it_holds_the_interpreters_lock(jobs: Path, job: str) -> None:
     found = seen(jobs, job, "data_wait")
 

@@ -197,6 +197,7 @@ def test_verify_names_no_checkpoint_of_a_job_that_another_user_took_first(place:
     [(0o755, None), (0o777, None), (0o777, {"uid": VICTIM})],
     ids=["closed", "open", "open, with a false owner"],
 )
+@pytest.mark.bar(but=("open, with a false owner",))
 def test_a_jobs_folder_that_another_user_made_is_that_users(place: Path, mode: int, owner: dict[str, int] | None) -> None:
     store = shared_store(place)
     python(
@@ -235,6 +236,7 @@ def test_a_jobs_folder_that_every_user_may_write_to_is_not_used(place: Path) -> 
         pytest.param('b\'\'.join(b\'{"job":"j%d","attempt":0,"host":"h","time":1}\\n\' % n for n in range(20000))', id="names"),
     ],
 )
+@pytest.mark.bar(but=("names",))
 def test_nothing_in_the_spool_delays_or_breaks_another_users_run(place: Path, content: str) -> None:
     python(
         ATTACKER,

@@ -186,6 +186,7 @@ def test_a_job_that_ended_before_its_first_step_says_so(ran: Callable[..., Ran])
     ("name", "why"),
     [("no_torch", "no process of it imported torch"), ("no_gradients", "imported torch, and none called backward()")],
 )
+@pytest.mark.bar(but=("no_torch-no process of it imported torch",))
 def test_a_job_without_steps_says_why_wherever_it_is_looked_for(ran: Callable[..., Ran], name: str, why: str) -> None:
     job = ran(name)
 

@@ -149,6 +149,7 @@ def test_what_a_signal_handler_of_the_jobs_raises_within_the_probe_reaches_the_j
 
 
 @pytest.mark.parametrize("closed", ["sys.stderr = None", "sys.stderr.close()", "os.close(2)"])
+@pytest.mark.bar(but=("os.close(2)",))
 def test_a_job_without_stderr_goes_on(tmp_path: Path, closed: str) -> None:
     script = (
         f"import os, sys, tachoscope\n{closed}\ntachoscope.step(tokens='x')\nfor _ in range(3): tachoscope.step()\nprint('done')"

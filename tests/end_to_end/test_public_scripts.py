@@ -101,6 +101,7 @@ def notices(stderr: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", SINGLE)
+@pytest.mark.bar  # benchmarks/loops runs more of them
 def test_a_public_script_runs_the_same_in_one_process_and_is_fully_recorded(tmp_path: Path, name: str) -> None:
     alone = execute(tmp_path, *command(name, 1))
     watched = run_watched(tmp_path, *command(name, 1))

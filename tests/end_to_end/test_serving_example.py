@@ -143,6 +143,7 @@ async def beside_a_stream(server: Server, plan: list[tuple[float, tuple[int, int
     stream.cancel()
 
 
+@pytest.mark.bar  # the batching is tested without a server
 def test_a_request_whose_client_left_before_its_turn_has_waited_all_its_time(tmp_path: Path) -> None:
     with serving(tmp_path, "--max-batch", "1") as server:
         asyncio.run(beside_a_stream(server, [(0.0, (17, 10))], grace=1.0))

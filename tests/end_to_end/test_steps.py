@@ -332,6 +332,7 @@ def test_a_model_saved_whole_loads_where_tachoscope_is_not_imported(model: str, 
     assert loaded.stdout == "torch.Size([1, 1])\n", loaded.stderr
 
 
+@pytest.mark.bar  # compiles
 def test_signatures_and_compiled_graphs_are_the_same_as_without_the_probe(tmp_path: Path) -> None:
     file = script(
         tmp_path,

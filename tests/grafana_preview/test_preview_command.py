@@ -50,6 +50,7 @@ def png_size(path: Path) -> tuple[int, int]:
     return int.from_bytes(head[16:20], "big"), int.from_bytes(head[20:24], "big")
 
 
+@pytest.mark.bar
 def test_it_says_where_the_pages_are_and_an_interrupt_ends_it_cleanly(prometheus: str) -> None:
     process = subprocess.Popen(
         [sys.executable, str(REPOSITORY / "tools" / "grafana_preview"), "--prometheus", prometheus, "agents", "--from", "2h"],
@@ -99,6 +100,7 @@ def test_pictures_are_made_of_all_boards_of_a_folder(prometheus: str, tmp_path: 
     assert f"{tmp_path}/out/large.dark.png: 4 panels, 0 of them empty, 0 failed" in out
 
 
+@pytest.mark.bar
 def test_a_panel_that_cannot_be_drawn_is_named_and_fails(
     prometheus: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -24,7 +24,10 @@ from tachoscope_core.report import palette
 from tachoscope_dashboards.parts.grafana_json import to_json
 
 CHROMIUM = shutil.which("chromium")
-pytestmark = pytest.mark.skipif(not (CHROMIUM and shutil.which("prometheus")), reason="needs chromium and prometheus")
+pytestmark = [
+    pytest.mark.bar,  # a tool of the repository; test_preview_command.py draws all boards
+    pytest.mark.skipif(not (CHROMIUM and shutil.which("prometheus")), reason="needs chromium and prometheus"),
+]
 
 
 @dataclass
@@ -363,7 +366,6 @@ def test_the_theme_is_a_choice_too(site: Site) -> None:
     page.close()
 
 
-@pytest.mark.bar  # a speed
 @pytest.mark.alone
 def test_a_board_of_forty_panels_is_drawn_within_seconds(site: Site) -> None:
     began = time.monotonic()

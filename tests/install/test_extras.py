@@ -148,6 +148,7 @@ def test_every_command_without_extras_does_its_work_or_names_the_extra_in_one_li
 
 
 @pytest.mark.parametrize("extras", PACKAGES)
+@pytest.mark.bar(but=("probe", "agent", "dashboards"))
 def test_each_package_imports_with_what_its_extra_brings(extras: str, tmp_path: Path) -> None:
     errors = without(hidden_but(extras), "imports", PACKAGES[extras], tmp_path)
 

@@ -8,6 +8,7 @@ import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from benchmarks.lab import accuracy
 from benchmarks.lab.accuracy_page import bars, page
 from benchmarks.lab.rows_of_runs import Fault, write_rows
@@ -76,6 +77,7 @@ def test_pictures_are_well_formed_and_show_each_count() -> None:
     assert sorted(map(int, cells)) == [1, 1, 19, 20, 30]
 
 
+@pytest.mark.bar  # of a benchmark
 def test_page_and_pictures_are_made_from_the_table_alone_and_a_stale_one_is_found(tmp_path: Path) -> None:
     (tmp_path / "accuracy").mkdir()
     write_rows(RUNS, tmp_path / "accuracy" / "results.csv")

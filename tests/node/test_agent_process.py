@@ -109,6 +109,7 @@ def test_a_store_that_is_away_and_comes_back_has_everything_once(tmp_path: Path,
 
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unshare"), reason="needs root to mount a small file system")
 @pytest.mark.parametrize("full", ["store", "state"])
+@pytest.mark.bar(but=("store",))
 def test_a_full_disk_loses_nothing_once_there_is_space_again(tmp_path: Path, full: str) -> None:
     (tmp_path / full).mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(tmp_path / full)], check=True)

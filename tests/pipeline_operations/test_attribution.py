@@ -33,6 +33,7 @@ MIXED = Plan(steps=10, stage={3: 1.3}, worker={(1, 1): 1.4}, lengths=0.2, pause=
 
 
 @pytest.mark.parametrize("plan", [*PLANS.values(), MIXED, Plan(steps=10)])
+@pytest.mark.bar  # of a benchmark
 def test_the_parts_sum_to_each_step_and_the_shares_to_one(plan: Plan) -> None:
     found = attributed(plan)
     parts = found.ideal + sum(found.causes.values.values()) + found.delay + found.unexplained + found.error

@@ -18,6 +18,7 @@ def judge(*words: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.bar  # of a benchmark
 def test_a_recording_gives_a_report_in_every_format(tmp_path: Path) -> None:
     path = write(tmp_path, SLOW, "job7")
 

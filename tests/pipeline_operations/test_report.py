@@ -43,6 +43,7 @@ def judged(folder: Path, plan: Plan) -> Report:
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("slug", CAUSES)
+@pytest.mark.bar  # of a benchmark
 def test_a_planted_cause_is_the_largest_and_only_finding_with_its_ranks(tmp_path: Path, slug: str, seed: int) -> None:
     plan, ranks = drawn(slug, seed)
 
@@ -65,6 +66,7 @@ def test_a_job_without_fault_has_no_warning(tmp_path: Path, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.bar  # of a benchmark
 def test_of_two_causes_both_are_found_the_larger_one_first(tmp_path: Path, seed: int) -> None:
     plan = Plan(steps=10, replicas=3, lengths=0.4, stage={3: 2.2}, seed=seed)
     both = judged(tmp_path, plan).findings
@@ -180,6 +182,7 @@ def test_every_finding_says_its_share_of_the_gap_and_what_mending_it_alone_bring
 
 
 @pytest.mark.parametrize("slug", CAUSES)
+@pytest.mark.bar  # of a benchmark
 def test_the_step_is_told_as_a_sum_whose_shares_of_the_gap_are_the_whole(tmp_path: Path, slug: str) -> None:
     found, parts = judged_with_parts(write(tmp_path, drawn(slug, 1)[0]))
 

@@ -55,6 +55,7 @@ def test_a_job_of_24_seconds_of_which_a_third_was_bad_wakes_nobody(tmp_path: Pat
     assert said(tmp_path, replace(GOODPUT, least_bad_events=0.0), SHORT_JOB, dict.fromkeys(times, 0)) != {}
 
 
+@pytest.mark.bar
 def test_a_job_of_two_ranks_that_turns_bad_pages_when_the_table_says(tmp_path: Path) -> None:
     found = detection(GOODPUT, "page", 1.0, TIMING)
     begins, slack = 6 * HOUR, 0.1 * found.fires + found.interval

@@ -258,6 +258,7 @@ def left_open(document: dict[str, Any]) -> dict[str, Any]:
     return {"groups": changed}
 
 
+@pytest.mark.bar
 def test_our_tests_stay_off_the_edges_of_windows_which_prometheus_3_draws_otherwise(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from helpers import REPOSITORY
 from promtool_running import faults
 from sample_slos import PLACES
@@ -106,6 +108,7 @@ def document(name: str, made: list[dict[str, Any]], asked: dict[str, Any]) -> di
     return {"file": file, "rules": {"groups": made}, "test": test}
 
 
+@pytest.mark.bar  # the lint rule is tested for each expression
 def test_the_same_fault_is_told_of_its_own_cluster_and_namespace_beside_a_healthy_twin(tmp_path: Path) -> None:
     made = [*map(of_event, PAGES), *map(of_slo, SLOS)]
     assert len(made) >= 13

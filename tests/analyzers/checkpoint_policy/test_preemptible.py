@@ -43,6 +43,7 @@ def lived(saving: SaveCost, interval: float, between: float, preemption: Preempt
 
 @pytest.mark.parametrize("fits", [True, False])
 @pytest.mark.parametrize("saving", [SaveCost(30, 0, 300), SaveCost(3, 40, 200)])
+@pytest.mark.bar(but=("saving0-False", "saving1-True"))
 def test_the_expected_loss_is_what_a_simulated_life_loses(saving: SaveCost, fits: bool) -> None:
     preemption = Preemption(DAY / 3, 30.0, DAY)
 

@@ -56,6 +56,7 @@ def hanging_job(folder: Path, how: str, there: int) -> Iterator[list[subprocess.
         pytest.param("none", {}, marks=pytest.mark.bar),  # planted in the other files
     ],
 )
+@pytest.mark.bar  # recorded dumps are judged in test_report
 def test_the_rank_that_keeps_a_real_job_is_named_by_the_dumps_of_its_ranks(tmp_path: Path, how: str, stuck: dict[int, str]) -> None:
     with hanging_job(tmp_path, how, there=RANKS if how in ("larger", "smaller", "order", "none") else RANKS - 1):
         (tmp_path / "go").touch()

@@ -38,6 +38,7 @@ class _Many:
     unix_ends = np.broadcast_to(np.arange(100_000, dtype=float)[:, None], (100_000, 1000))
 
 
+@pytest.mark.bar  # of a thousand ranks test_job.py has a page
 def test_a_thousand_ranks_and_a_hundred_thousand_steps_are_twenty_thousand_cells_and_the_late_one_is_seen() -> None:
     many = _Many()
     row = np.full(1000, 0.1)

@@ -85,6 +85,7 @@ def test_what_is_kept_of_ever_new_pages_is_bounded_and_judged(tmp_path: Path, pa
     ],
     ids=["bytes", "series", "lines"],
 )
+@pytest.mark.bar(but=("series",))
 def test_a_page_that_no_server_has_is_refused(tmp_path: Path, page: Callable[[int], str], why: str) -> None:
     code, said, mib = looked_at(tmp_path, page, "--for", "2s")
 

@@ -74,6 +74,7 @@ def replayed(answers: list[str], path: str = "/metrics") -> Iterator[str]:
 
 
 @pytest.mark.parametrize(("name", "expected"), EXPECTED.items())
+@pytest.mark.bar(but=("vllm_start-cold_start", "vllm_bursts-prefill_interference"))
 def test_recordings_of_a_real_vllm_are_judged_right(name: str, expected: str) -> None:
     done = tachoscope(str(RECORDINGS / f"{name}.serving.gz"), "--format", "json")
 

@@ -96,6 +96,7 @@ def test_the_knee_of_a_planted_engine_is_found_from_one_recording_of_moderate_lo
         assert replayed == pytest.approx(seen, rel=0.1)
 
 
+@pytest.mark.bar  # of many engines
 def test_the_interval_holds_the_true_knee_and_is_wide_where_the_load_was_light(truth: float):
     wide = capacity.capacity(engine_model.of_traffic(recorded(PLANTED, 3.0), max_running=128), OBJECTIVES)
     narrow = capacity.capacity(engine_model.of_traffic(recorded(PLANTED, 45.0), max_running=128), OBJECTIVES)
@@ -125,6 +126,7 @@ def test_bursts_are_seen_and_lower_the_knee():
     assert of[1] < 0.9 * of[0]
 
 
+@pytest.mark.bar
 def test_requests_that_are_held_up_and_then_come_together_are_no_bursts():
     plain = workload().load(30.0, 3600, 11)
     held_up = np.floor(plain.arrivals) % 3 == 0  # one second in three, all of which come at its end

@@ -53,6 +53,7 @@ def test_text_says_the_knee_in_a_sentence_and_what_moves_it(capsys: pytest.Captu
     assert "two replicas for each" in out
 
 
+@pytest.mark.bar
 def test_text_can_be_written_to_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert call(("capacity", str(RECORDING), *ASKED, "--output", str(tmp_path / "said.txt"))) == 0
 

@@ -40,6 +40,7 @@ def test_the_newest_checkpoints_are_kept_and_can_be_read(tmp_path: Path) -> None
     assert set(torch.load(tmp_path / names[-1])) == {"model", "padding"}
 
 
+@pytest.mark.bar
 def test_a_save_that_the_file_system_refuses_leaves_nothing_half_done_and_is_said(tmp_path: Path) -> None:
     names, said = saved(tmp_path, 1 << 20)
 

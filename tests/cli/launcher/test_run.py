@@ -190,6 +190,7 @@ def processes_of_this_test() -> list[str]:
 
 
 @pytest.mark.parametrize("moment", ["before the agent lives", "in the training"])
+@pytest.mark.bar(but=("in the training",))
 def test_ctrl_c_in_the_demo_is_one_line_and_ends_all_its_processes_at_once(moment: str) -> None:
     command = [sys.executable, "-m", "tachoscope_cli.main", "demo", "--steps", "10000"]
     demo = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)

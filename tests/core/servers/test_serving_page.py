@@ -196,6 +196,7 @@ def seconds_to_read_page_of(engines: int) -> float:
     return min(timeit.repeat(lambda: read(page, 5.0), timer=time.thread_time, number=1, repeat=3))
 
 
+@pytest.mark.bar  # a speed
 def test_the_cost_of_a_page_grows_as_its_length() -> None:
     """Measured: 0.08 s for a megabyte on one core of a server of 2026."""
     assert seconds_to_read_page_of(engines=100) < 30 * seconds_to_read_page_of(engines=10)

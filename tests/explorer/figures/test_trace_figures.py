@@ -44,6 +44,7 @@ def test_a_busier_bin_is_darker_and_one_that_was_not_recorded_is_blank(tmp_path:
     assert heat.customdata[0].sum(axis=1).tolist() == [100] * 4
 
 
+@pytest.mark.bar  # a size
 def test_thousands_of_slices_with_long_names_stay_below_a_megabyte(tmp_path: Path) -> None:
     planted = Planted()
     for number in range(6_000):

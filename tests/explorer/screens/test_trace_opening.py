@@ -51,6 +51,7 @@ def server(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.skipif(not CHROMIUM, reason="needs chromium")
+@pytest.mark.bar  # another program's page, in Chromium
 def test_perfetto_shows_a_real_trace_within_the_page_and_asks_no_other_host(server: str) -> None:
     from playwright.sync_api import sync_playwright
 

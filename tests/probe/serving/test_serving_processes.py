@@ -161,6 +161,7 @@ def test_a_child_of_multiprocessing_writes_its_own_records_and_none_of_its_paren
 
 
 @pytest.mark.parametrize("kind", ["whole", "stream"])
+@pytest.mark.bar(but=("stream",))
 def test_litserve_is_recorded_through_the_middleware_and_its_worker_as_an_engine(tmp_path: Path, kind: str) -> None:
     port = free_port()
     command = [sys.executable, str(SERVERS / "serving_litserve.py"), kind, str(port)]

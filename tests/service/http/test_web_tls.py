@@ -194,6 +194,7 @@ def scrapes(port: int) -> list[dict[str, str]]:
 
 @pytest.mark.skipif(shutil.which("prometheus") is None, reason="needs prometheus")
 @pytest.mark.parametrize(("password", "health"), [("secret", "up"), ("wrong", "down")])
+@pytest.mark.bar(but=("secret-up",))
 def test_prometheus_itself_scrapes_over_mutual_tls_with_a_password(authority, tmp_path, password, health):
     authority.issue("prometheus")
     config = configured(authority, f"{MUTUAL}basic_auth_users:\n  alice: {HASH.decode()}\n")

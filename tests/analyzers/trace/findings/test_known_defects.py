@@ -159,6 +159,7 @@ print(len(read(Path(sys.argv[1])).events), re.search(r"VmHWM:\\s*(\\d+)", Path("
 
 
 # https://github.com/facebookresearch/HolisticTraceAnalysis/issues/250: 200 GB of traces took 950 GB of memory.
+@pytest.mark.bar  # memory
 def test_five_times_the_events_take_no_more_memory_to_read(tmp_path: Path) -> None:
     trace = Planted()
     for number in range(1_000):

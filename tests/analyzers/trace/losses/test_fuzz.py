@@ -60,6 +60,7 @@ def quick_folder(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("part", [pytest.param(part, marks=[pytest.mark.bar] * (part >= _PARTS // 3)) for part in range(_PARTS)])
+@pytest.mark.bar(but=("0", "1"))
 def test_a_broken_file_gives_a_trace_or_one_clear_error(
     part: int, tmp_path: Path, quick_folder: Path, monkeypatch: pytest.MonkeyPatch, request: Any
 ) -> None:

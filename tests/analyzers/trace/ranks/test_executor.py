@@ -27,6 +27,7 @@ def test_a_single_task_stays_in_this_process() -> None:
         assert list(executor.map(process_of, [0])) == [os.getpid()]
 
 
+@pytest.mark.bar
 def test_several_tasks_run_in_processes_of_their_own() -> None:
     with executor_for("local", 2) as executor:
         assert os.getpid() not in set(executor.map(process_of, range(4)))

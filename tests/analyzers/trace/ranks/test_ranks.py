@@ -187,6 +187,7 @@ def test_traces_with_next_to_nothing_in_them_make_a_job(folder: Path, count: int
     assert found.collectives.empty and found.stragglers.empty
 
 
+@pytest.mark.bar  # memory
 def test_many_ranks_leave_no_more_behind_than_few(folder: Path) -> None:
     few = planted(folder / "few", PlantedJob(8, [world(8)], steps=3))
     many = planted(folder / "many", PlantedJob(64, [world(64)], steps=3))
@@ -206,6 +207,7 @@ class Counting(InProcess):
         return super().submit(fn, *args, **kwargs)
 
 
+@pytest.mark.bar  # memory
 def test_the_more_ranks_the_fewer_collectives_each_keeps_so_that_their_sum_is_bounded(folder: Path) -> None:
     PlantedJob(64, [world(64)], steps=1).write(folder)
     counting = Counting()
