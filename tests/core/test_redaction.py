@@ -124,7 +124,7 @@ def test_no_text_around_a_token_uncovers_it(name: str, before: str, after: str) 
 @pytest.mark.parametrize("piece", HOSTILE)
 def test_long_hostile_text_is_read_in_linear_time(piece: str) -> None:
     """A pattern that goes back and forth would not end within minutes."""
-    for end in ("", "@", " x", "="):
+    for end in ("@", " x"):
         redact(piece * (100_000 // len(piece)) + end)
 
 

@@ -19,12 +19,12 @@ STEP = {"data_wait": 0.08, "forward": 0.03, "backward": 0.06}
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
-    pip("wheel", "--no-deps", "--wheel-dir", str(folder), str(REPOSITORY))
+    pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(REPOSITORY))
     return next(folder.glob("*.whl"))
 
 
 def pip(*words: str, python: str = sys.executable) -> None:
-    subprocess.run([python, "-m", "pip", "--quiet", "--disable-pip-version-check", *words], check=True)
+    subprocess.run([sys.executable, "-m", "pip", "--python", python, "--quiet", "--disable-pip-version-check", *words], check=True)
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Clean:
 
 @pytest.fixture
 def clean(wheel: Path, tmp_path: Path) -> Clean:
-    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv")], check=True)
     spool = tmp_path / "00000000-0000-4000-8000-000000000000-000000.jsonl"
     beats = [beat(wait_samples={"data_wait": {"sleep": 40}}, signals={"workers": 0.0})]
     spool.write_bytes(job([[STEP]] * 60, heartbeats=beats))

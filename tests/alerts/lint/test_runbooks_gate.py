@@ -12,6 +12,7 @@ import urllib.parse
 import urllib.request
 import warnings
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -244,10 +245,15 @@ def test_what_a_step_needs_is_given_by_the_alert_or_by_a_line_above_it(name: str
     assert re.findall(r"(?<![\w/])(?:NAME|POD|NODE|HOST|CHECKPOINT)\b", section(page, "3 Stop it")) == []
 
 
+@cache
+def commands() -> Any:
+    return typer.main.get_command(app)
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_the_commands_of_ours_exist_with_their_options(name: str) -> None:
     for words in re.findall(r"(?:^|`|\(|; )tachoscope ((?:[a-z]+ ?)[^`\n#|;]*)", ALL[name], flags=re.MULTILINE):
-        command: Any = typer.main.get_command(app)
+        command: Any = commands()
         for word in words.split():
             if word not in getattr(command, "commands", {}):
                 break

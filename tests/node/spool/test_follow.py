@@ -100,7 +100,7 @@ def test_ten_thousand_job_names_stay_below_the_budget_of_series(tmp_path: Path, 
     assert open_files() - open_before < 20 * 256 + 200
 
 
-def test_a_line_of_a_gigabyte_is_passed_over_and_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_line_of_hundreds_of_megabytes_is_passed_over_and_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     clock = FakeClock()
     agent = agent_of(tmp_path, clock=clock, limits={"bytes_per_second": 64 << 20})
     victim = honest(tmp_path, clock)
@@ -108,7 +108,7 @@ def test_a_line_of_a_gigabyte_is_passed_over_and_told(tmp_path: Path, caplog: py
     hostile.clock = clock
     hostile.step(forward=0.1)
     path = next(spool.segments(tmp_path / "spool" / "hostile"))
-    os.truncate(path, 1 << 30)  # a hole of zeros
+    os.truncate(path, 1 << 28)  # a hole of zeros
     with path.open("ab") as file:
         file.write(b"\n")
         file.write(records.encode(records.StepDone(**hostile.envelope(), step=2, wall_seconds=0.1, phase_seconds={"forward": 0.1})))
