@@ -15,7 +15,7 @@ SBOM_MAKER := cyclonedx-bom==7.5.0
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help system-packages demo test compiled matrix bars bench lab lint generate boards pages site lock sbom clean
+.PHONY: help system-packages demo test side-by-side compiled matrix bars bench lab lint generate boards pages site lock sbom clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
@@ -27,9 +27,11 @@ demo: $(DEMO_READY) ## train a small model with a real fault, watched, and say w
 	$(BIN)/tachoscope demo $(if $(FAULT),--fault $(FAULT))
 
 test: system-packages $(READY) ## every behaviour once
-	@$(MAKE) --no-print-directory -j2 lint compiled
-	$(BIN)/python -m pytest -m "not alone" -n 4 --dist worksteal
+	@$(MAKE) --no-print-directory -j2 lint side-by-side
 	$(BIN)/python -m pytest -m alone
+
+side-by-side: compiled
+	$(BIN)/python -m pytest -m "not alone" -n 4 --dist worksteal
 
 compiled: $(READY)
 	@$(BIN)/python -m pytest --collect-only >/dev/null || true  # once, and not by each worker; what is wrong, the tests say

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from helpers import command
+
 RECORDINGS = Path(__file__).parent / "recordings"
 EXPECTED = {
     "vllm_light": "",
@@ -25,12 +27,8 @@ EXPECTED = {
 }
 
 
-def command(*words: str) -> list[str]:
-    return [sys.executable, "-m", "tachoscope_cli.main", "analyze", *words]
-
-
 def tachoscope(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(*words), capture_output=True, text=True, timeout=300)
+    return command("analyze", *words)
 
 
 def pages(name: str) -> list[str]:
@@ -114,7 +112,10 @@ def test_critical_findings_can_fail_a_pipeline() -> None:
 def test_an_interrupt_judges_what_was_seen_until_then() -> None:
     with replayed(pages("vllm_above_capacity")[10:]) as url:
         running = subprocess.Popen(
-            command("--serving", url, "--for", "10m", "--every", "0.5s"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [sys.executable, "-m", "tachoscope_cli.main", "analyze", "--serving", url, "--for", "10m", "--every", "0.5s"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         assert running.stderr is not None and "looking at" in running.stderr.readline()
         time.sleep(7.0)
