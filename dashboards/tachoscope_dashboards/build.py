@@ -1,4 +1,4 @@
-"""Writes the boards: JSON for a folder that Grafana reads or for its import, and ConfigMaps for its sidecar.
+"""Writes the boards: JSON for a folder that Grafana reads or for its import, ConfigMaps for its sidecar, resources in schema V2.
 
 The same boards give the same bytes, so that what is committed can be compared with what it is made from.
 """
@@ -13,6 +13,7 @@ from typing import Any
 from tachoscope_alerts.compile.links import board_name
 from tachoscope_alerts.compile.yaml_writer import to_yaml
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_dashboards.parts.grafana_v2 import API_VERSION, to_resource
 
 Json = dict[str, Any]
 HEADER = "# Made by `tachoscope dashboards build`: change dashboards/tachoscope_dashboards, then `make generate`.\n"
@@ -21,12 +22,16 @@ LABELS = {"app.kubernetes.io/name": "tachoscope", "app.kubernetes.io/component":
 FOLDER = "tachoscope"
 """Of Grafana, where boards are kept together."""
 CONFIGMAPS = "configmaps"
+V2 = "v2"
 MOST_BYTES = 1 << 20
 """Of the data of a ConfigMap: https://kubernetes.io/docs/concepts/configuration/configmap/"""
 
 
-def contents(boards: Sequence[Json], *, configmaps: bool = False) -> dict[str, str]:
-    """Return what each file holds, by its path below the folder of generated files; configmaps: with a ConfigMap for each board.
+def contents(boards: Sequence[Json], *, configmaps: bool = False, v2: bool = False) -> dict[str, str]:
+    """Return what each file holds, by its path below the folder of generated files.
+
+    Args:
+        configmaps: with a ConfigMap for each board. v2: with a resource in schema V2 for each board.
 
     Raises:
         TachoscopeError: a board is too large for a ConfigMap, or holds a number that JSON has not.
@@ -40,6 +45,8 @@ def contents(boards: Sequence[Json], *, configmaps: bool = False) -> dict[str, s
         found[f"{name}.json"] = text
         if configmaps:
             found[f"{CONFIGMAPS}/{name}.yaml"] = HEADER + to_yaml(config_map(name, text))
+        if v2:
+            found[f"{V2}/{name}.json"] = json.dumps(to_resource(board), indent=1, ensure_ascii=False) + "\n"
     return found
 
 
@@ -70,16 +77,17 @@ def config_map(name: str, text: str) -> Json:
     }
 
 
-def build(boards: Sequence[Json], out: Path, *, configmaps: bool = False) -> list[Path]:
+def build(boards: Sequence[Json], out: Path, *, configmaps: bool = False, v2: bool = False) -> list[Path]:
     """Write all files below `out`, and remove those that an earlier build made and this one does not; return those written.
 
     Args:
-        configmaps: write a ConfigMap for each board too. Those of an earlier build are kept current in any case.
+        configmaps, v2: write a ConfigMap, a resource in schema V2 for each board too. Those of an earlier build are kept current in
+            any case.
 
     Raises:
         TachoscopeError: a file cannot be written.
     """
-    made = contents(boards, configmaps=configmaps or _has_configmaps(out))
+    made = contents(boards, configmaps=configmaps or _has(out, CONFIGMAPS), v2=v2 or _has(out, V2))
     try:
         for folder in {(out / name).parent for name in made}:
             folder.mkdir(parents=True, exist_ok=True)
@@ -92,19 +100,19 @@ def build(boards: Sequence[Json], out: Path, *, configmaps: bool = False) -> lis
     return [out / name for name in made]
 
 
-def check(boards: Sequence[Json], out: Path, *, configmaps: bool = False) -> list[Path]:
+def check(boards: Sequence[Json], out: Path, *, configmaps: bool = False, v2: bool = False) -> list[Path]:
     """Return the files below `out` that a build would change, write or remove."""
-    made = contents(boards, configmaps=configmaps or _has_configmaps(out))
+    made = contents(boards, configmaps=configmaps or _has(out, CONFIGMAPS), v2=v2 or _has(out, V2))
     changed = [out / name for name, text in made.items() if not (out / name).is_file() or (out / name).read_text() != text]
     return changed + _left_over(made, out)
 
 
-def _has_configmaps(out: Path) -> bool:
-    return any(map(_is_ours, (out / CONFIGMAPS).glob("*.yaml")))
+def _has(out: Path, folder: str) -> bool:
+    return any(map(_is_ours, (out / folder).iterdir())) if (out / folder).is_dir() else False
 
 
 def _left_over(made: dict[str, str], out: Path) -> list[Path]:
-    there = [*sorted(out.glob("*.json")), *sorted((out / CONFIGMAPS).glob("*.yaml"))]
+    there = [*sorted(out.glob("*.json")), *sorted((out / CONFIGMAPS).glob("*.yaml")), *sorted((out / V2).glob("*.json"))]
     return [path for path in there if str(path.relative_to(out)) not in made and _is_ours(path)]
 
 
@@ -117,6 +125,9 @@ def _is_ours(path: Path) -> bool:
         content = json.loads(text)
     except ValueError:
         return False
-    if not isinstance(content, dict) or "tachoscope" not in (content.get("tags") or []):
+    if not isinstance(content, dict):
         return False
-    return board_name(str(content.get("uid"))) == path.stem
+    is_resource = content.get("apiVersion") == API_VERSION
+    tags = (content.get("spec", {}) if is_resource else content).get("tags") or []
+    uid = content.get("metadata", {}).get("name") if is_resource else content.get("uid")
+    return "tachoscope" in tags and board_name(str(uid)) == path.stem

@@ -51,8 +51,8 @@ class Grafana:
             raise TachoscopeError("the token is empty, or holds what no token has", fix="one line, as Grafana showed it")
         self._token = token
 
-    def request(self, path: str, body: dict[str, Any] | None = None) -> GrafanaResponse:
-        """Return the answer to a GET, or with a body to a POST; also where Grafana does not find it, or refuses it as it is.
+    def request(self, path: str, body: dict[str, Any] | None = None, *, method: str = "") -> GrafanaResponse:
+        """Return the answer to a GET, or with a body to a POST or `method`; also where Grafana does not find it, or refuses it.
 
         Raises:
             TachoscopeError: no answer, none of a Grafana, or the token may not do this.
@@ -61,7 +61,9 @@ class Grafana:
         data = None if body is None else json.dumps(body, allow_nan=False).encode()
         url = f"{self.url}{path}"
         try:
-            answer = request(url, seconds=ANSWER_SECONDS, most_bytes=MOST_BYTES, body=data, headers=headers, proxies=True)
+            answer = request(
+                url, seconds=ANSWER_SECONDS, most_bytes=MOST_BYTES, method=method, body=data, headers=headers, proxies=True
+            )
         except HttpError as error:
             raise TachoscopeError(f"could not ask the Grafana {self.url}: {self._without_token(str(error))}") from None
         self._refuse_redirect(answer.status, answer.headers.get("Location", ""))

@@ -6,54 +6,20 @@ last version has the same one is current, and one whose last version has none wa
 
 from __future__ import annotations
 
-import hashlib
 import http
-import json
-import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
-from urllib.parse import quote
+from typing import Any
 
 from tachoscope_alerts.compile.links import board_name
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_dashboards.dashboard_apis import Done, RemoteBoard, api_of
 from tachoscope_dashboards.grafana_api import Grafana, GrafanaResponse
 
 Json = dict[str, Any]
-What = Literal["created", "updated", "unchanged", "refused"]
-_MESSAGE = "tachoscope dashboards push"
-_OURS = re.compile(rf"{_MESSAGE} (?P<fingerprint>[0-9a-f]{{16}})")
 _PAGE = 1000
 """Folders that Grafana lists at once."""
 _SEARCHED = 5000
 """Boards that Grafana lists at once, the most that it takes."""
-_LOOKED_BACK = 5
-"""Versions that are asked for; the last is among them, in whichever order they come."""
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """What became of a board, or would become of it; `why` of one that was refused."""
-
-    uid: str
-    what: What
-    why: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class _RemoteBoard:
-    """A board that a Grafana has: its last version, who wrote that and with which fingerprint, if it was pushed from here."""
-
-    version: int
-    folder: str
-    by: str
-    fingerprint: str
-    provisioned: bool
-
-
-def fingerprint(board: Json) -> str:
-    """Return what tells a board from another one."""
-    return hashlib.sha256(json.dumps(board, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:16]
 
 
 def push(
@@ -71,17 +37,18 @@ def push(
     place = _folder(grafana, folder)
     if not place and not dry_run:
         place = _new_folder(grafana, folder)
+    api = api_of(grafana)
     for board in boards:
-        there = _there(grafana, board["uid"])
+        there = api.read(board["uid"])
         refused = _refused(there, overwrite=overwrite)
         if refused:
             yield Done(board["uid"], "refused", refused)
-        elif there and there.fingerprint == fingerprint(board) and there.folder == place:
+        elif there and there.fingerprint == api.fingerprint(board) and there.folder == place:
             yield Done(board["uid"], "unchanged")
         elif dry_run:
             yield Done(board["uid"], "updated" if there else "created")
         else:
-            yield _pushed(grafana, board, place, there)
+            yield api.write(board, place, there)
 
 
 def superseded(grafana: Grafana, boards: Sequence[Json]) -> list[str]:
@@ -122,35 +89,7 @@ def _expect(answer: GrafanaResponse, kind: type, grafana: Grafana, about: str) -
     return answer.content
 
 
-# --- boards -------------------------------------------------------------------------------------------------------------------
-
-
-def _there(grafana: Grafana, uid: str) -> _RemoteBoard | None:
-    answer = grafana.request(f"/api/dashboards/uid/{quote(uid, safe='')}")
-    if answer.status == http.HTTPStatus.NOT_FOUND:
-        return None
-    try:
-        board, meta = answer.content["dashboard"], answer.content["meta"]
-        version, by, message = int(board["version"]), str(meta.get("updatedBy", "")), _message(grafana, uid, int(board["version"]))
-        ours = _OURS.fullmatch(message)
-        mark = ours["fingerprint"] if ours else ""
-        return _RemoteBoard(version, str(meta.get("folderUid", "")), by, mark, bool(meta.get("provisioned")))
-    except (KeyError, TypeError, ValueError, AttributeError):
-        what = f"{grafana.url} answers {answer.status} about the board {uid}: {answer.text}"
-        raise TachoscopeError(what, fix="its version is perhaps older than 11") from None
-
-
-def _message(grafana: Grafana, uid: str, version: int) -> str:
-    """Return the message of the version that a board has; nothing if it cannot be determined."""
-    answer = grafana.request(f"/api/dashboards/uid/{quote(uid, safe='')}/versions?limit={_LOOKED_BACK}")
-    if answer.status != http.HTTPStatus.OK:
-        return ""
-    # Grafana before 11 gives a list, later ones an object that has it.
-    versions = answer.content["versions"] if isinstance(answer.content, dict) else answer.content
-    return next((str(one.get("message", "")) for one in versions if one.get("version") == version), "")
-
-
-def _refused(there: _RemoteBoard | None, *, overwrite: bool) -> str:
+def _refused(there: RemoteBoard | None, *, overwrite: bool) -> str:
     """Return why a board is not touched; nothing if it may be."""
     if there is None:
         return ""
@@ -160,23 +99,3 @@ def _refused(there: _RemoteBoard | None, *, overwrite: bool) -> str:
         return ""
     by = f" by {there.by}" if there.by else ""
     return f"its version {there.version} was made{by}, not by a push: look at it there, then push with --overwrite"
-
-
-def _pushed(grafana: Grafana, board: Json, folder: str, there: _RemoteBoard | None) -> Done:
-    body = {
-        "dashboard": {**board, "id": None, "version": there.version if there else 0},
-        "folderUid": folder,
-        "message": f"{_MESSAGE} {fingerprint(board)}",
-        # Of a version that was looked at: what was changed in between is refused by Grafana.
-        "overwrite": False,
-    }
-    answer = grafana.request("/api/dashboards/db", body)
-    if answer.status == http.HTTPStatus.OK:
-        return Done(board["uid"], "updated" if there else "created")
-    status = answer.content.get("status", "") if isinstance(answer.content, dict) else ""
-    why = {
-        "version-mismatch": "somebody changed it at this moment: push again",
-        "name-exists": f"another board has its title or uid ({answer.text}): rename or delete it, or choose another --folder",
-        "plugin-dashboard": "it belongs to a plugin of Grafana's",
-    }.get(status, f"Grafana answers {answer.status}: {answer.text}")
-    return Done(board["uid"], "refused", why)

@@ -2,6 +2,7 @@
 
 https://grafana.com/docs/grafana/latest/developers/http_api/dashboard/, .../folder/, .../folder_dashboard_search/,
 .../dashboard_versions/. What it refuses, it refuses as these pages say: 401, 403, 404, 409 and 412 with `status`.
+With `v2` it has the API of resources too, of Grafana 13: metadata with annotations, a resourceVersion that an update must name.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from http_serving import serving
 
 Json = dict[str, Any]
 TOKEN = "glsa_a-token-of-the-fake_1234"
+V2 = "/apis/dashboard.grafana.app/v2"
+NAMESPACE = "org-7"
 
 
 @dataclass
@@ -36,6 +39,7 @@ class FakeGrafana:
     """Boards by uid, folders by uid. `asked`: method and path of each request. `tokens`: what came as Authorization.
 
     Attributes:
+        page_below_apis: as a Grafana answers that has no such API.
         refuse: the answer to every POST of a board. redirect: where every request is sent. lists_versions: as Grafana 11 does, else
             as those before. forbidden: of the token. before_post: called before a board is saved.
     """
@@ -51,6 +55,9 @@ class FakeGrafana:
     lists_versions: bool = True
     forbidden: bool = False
     before_post: Any = None
+    v2: bool = False
+    page_below_apis: bool = False
+    resources: dict[str, Json] = field(default_factory=dict)
 
     def save_by_hand(self, uid: str, by: str = "admin") -> None:
         """Change a board as a person does in Grafana."""
@@ -69,6 +76,10 @@ class FakeGrafana:
             return self._folders(query) if method == "GET" else self._new_folder(body)
         if path == "/api/search":
             return self._search(query)
+        if path == "/api/frontend/settings":
+            return 200, {"namespace": NAMESPACE}
+        if path.startswith(V2):
+            return self._resource(method, path.removeprefix(V2), body) if self.v2 else (404, {"message": "Not found"})
         if path == "/api/dashboards/db" and method == "POST":
             return self._save(body)
         if path.startswith("/api/dashboards/uid/"):
@@ -77,6 +88,33 @@ class FakeGrafana:
                 return 404, {"message": "Dashboard not found"}
             return self._versions(uid, query) if rest == "versions" else self._board(uid)
         return 404, {"message": "Not found"}
+
+    def _resource(self, method: str, path: str, body: Json) -> tuple[int, Any]:
+        if not path:
+            return 200, {"kind": "APIResourceList", "resources": [{"name": "dashboards", "kind": "Dashboard"}]}
+        uid = path.removeprefix(f"/namespaces/{NAMESPACE}/dashboards").lstrip("/")
+        if method != "GET" and self.before_post:
+            self.before_post()
+        there = self.resources.get(uid or body["metadata"]["name"])
+        if method == "GET":
+            return (200, there) if there else (404, {"kind": "Status", "reason": "NotFound", "message": "not found"})
+        if (method == "PUT") != (there is not None):
+            return 409, {"kind": "Status", "reason": "AlreadyExists", "message": "already exists"}
+        if there and body["metadata"].get("resourceVersion") != there["metadata"]["resourceVersion"]:
+            return 409, {"kind": "Status", "reason": "Conflict", "message": "the object has been modified"}
+        self.save_resource(body, by="service-account:sa-push")
+        return 200 if there else 201, self.resources[body["metadata"]["name"]]
+
+    def save_resource(self, body: Json, *, by: str) -> None:
+        """Keep a resource as the last version of its name."""
+        name = body["metadata"]["name"]
+        before = self.resources.get(name, {}).get("metadata", {"generation": 0})
+        number = before["generation"] + 1
+        notes = {**body["metadata"].get("annotations", {}), "grafana.app/updatedBy": by}
+        self.resources[name] = {
+            **body,
+            "metadata": {"name": name, "annotations": notes, "generation": number, "resourceVersion": str(1000 + number)},
+        }
 
     def _folders(self, query: dict[str, list[str]]) -> tuple[int, Any]:
         limit, page = int(query["limit"][0]), int(query["page"][0])
@@ -133,12 +171,15 @@ def running() -> Iterator[FakeGrafana]:
         def do_POST(self) -> None:
             self._answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
 
+        do_PUT = do_POST  # noqa: N815 - the name is the base class's
+
         def _answer(self, body: Json) -> None:
             url = urlsplit(self.path)
             fake.asked.append((self.command, url.path))
             fake.tokens.add(self.headers.get("Authorization", ""))
             code, content = fake.answer(self.command, url.path, parse_qs(url.query), body, self.headers.get("Authorization", ""))
-            data = fake.raw or json.dumps(content).encode()
+            page = b"<html>" if fake.page_below_apis and url.path.startswith("/apis") else b""
+            data = fake.raw or page or json.dumps(content).encode()
             self.send_response(302 if fake.redirect else code)
             if fake.redirect:
                 self.send_header("Location", fake.redirect)

@@ -16,6 +16,7 @@ from tachoscope_core.errors import TachoscopeError
 from tachoscope_dashboards.boards.all import boards
 from tachoscope_dashboards.build import MOST_BYTES, build, check, contents
 from tachoscope_dashboards.parts.grafana_json import to_json
+from tachoscope_dashboards.parts.grafana_v2 import to_resource
 
 SUITE = [to_json(board) for board in boards(POLICY)]
 GENERATED = REPOSITORY / "dashboards" / "generated"
@@ -53,6 +54,16 @@ def test_config_maps_are_written_on_demand_and_kept_current_from_then_on(tmp_pat
     build([made()], tmp_path, configmaps=True)
     build([other("b")], tmp_path)
     assert [path.name for path in (tmp_path / "configmaps").iterdir()] == ["b.yaml"]
+
+
+def test_resources_in_schema_v2_are_written_on_demand_and_kept_current_too(tmp_path: Path) -> None:
+    build([made(), other("gone")], tmp_path, v2=True)
+    build([made()], tmp_path)
+
+    (path,) = (tmp_path / "v2").iterdir()
+    assert json.loads(path.read_text()) == to_resource(made())
+    path.write_text(path.read_text().replace("Dashboard", "Board", 1))
+    assert [str(one.relative_to(tmp_path)) for one in check([made()], tmp_path)] == ["v2/small.json"]
 
 
 def test_the_same_boards_give_the_same_bytes(tmp_path: Path) -> None:

@@ -9,8 +9,9 @@ import pytest
 from board_making import Json, made
 from fake_grafana import TOKEN, FakeGrafana, Kept, running
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_dashboards.dashboard_apis import Done, fingerprint
 from tachoscope_dashboards.grafana_api import Grafana
-from tachoscope_dashboards.push import Done, fingerprint, push
+from tachoscope_dashboards.push import push
 
 
 @pytest.fixture

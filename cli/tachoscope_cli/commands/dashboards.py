@@ -55,11 +55,14 @@ def dashboards_build(
     configmaps: Annotated[  # noqa: FBT002
         bool, typer.Option("--configmaps", help="Write a ConfigMap for each board too, for the sidecar of Grafana's chart.")
     ] = False,
+    v2: Annotated[  # noqa: FBT002
+        bool, typer.Option("--v2", help="Write a resource in schema V2 for each board too, for Git Sync and the API of Grafana 13.")
+    ] = False,
     check: Annotated[  # noqa: FBT002
         bool, typer.Option("--check", help="Write nothing: say which files are not current, and exit with 1 if any.")
     ] = False,
 ) -> None:
-    """Write each board as JSON that Grafana 11 to 13 load. ConfigMaps that are in the folder already are kept current.
+    """Write each board as JSON that Grafana 11 to 13 load. ConfigMaps and resources that are in the folder are kept current.
 
     The same input gives the same bytes.
     """
@@ -68,11 +71,11 @@ def dashboards_build(
 
     made = _boards(policy, slos)
     if check:
-        stale = build.check(made, out, configmaps=configmaps)
+        stale = build.check(made, out, configmaps=configmaps, v2=v2)
         for path in stale:
             typer.echo(f"{path}: not current")
         raise typer.Exit(ExitCode.from_success(not stale))
-    written = build.build(made, out, configmaps=configmaps)
+    written = build.build(made, out, configmaps=configmaps, v2=v2)
     print_notice(f"{counted(len(made), 'board')}: {counted(len(written), 'file')} in {out}")
 
 
@@ -172,7 +175,7 @@ def dashboards_push(
 ) -> None:
     """Put the boards into a Grafana. What it has already is left as it is, and what a person has changed there is not touched.
 
-    Exits with 1 if a board was refused.
+    A Grafana that has the API of dashboards in schema V2 is given that, an older one the schema that it knows. Exits with 1 if a board was refused.
     """
     needs_dashboards("grafanalib")
     from tachoscope_dashboards import push
