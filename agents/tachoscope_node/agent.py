@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Callable
 
 from tachoscope.preemption.notice_file import Notice
-from tachoscope.supervisor.job_watch import hang_seconds
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.jobs.hang_rule import least_seconds
 from tachoscope_core.records.records import AnyRecord, ShardQuarantined
 from tachoscope_core.storage.store import Store
 from tachoscope_node import agent_metrics as self_families
@@ -75,7 +75,7 @@ class Agent:
         store = Store(config.store_url)
         self.shipper = Shipper(store, self.journal, config.node_name, log, clock=clock)
         self.samples = Samples(state / "samples", store, config.node_name, max_age_seconds=max(config.flush_seconds, 60.0))
-        least = hang_seconds()
+        least = least_seconds()
         known = self._saved
         self.owners = Owners(known.owners)
         self.live = JobRegistry(

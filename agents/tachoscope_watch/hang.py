@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
 
-from tachoscope.supervisor.job_watch import EXCUSED, HANG_STEPS, WAITING, ProcessView, WatchedProcess, hang_seconds, stuck_rank
+from tachoscope.supervisor.job_watch import WatchedProcess
 from tachoscope_analyzers.records.load import JobRecords
+from tachoscope_core.jobs import hang_rule
+from tachoscope_core.jobs.hang_rule import SILENT_SECONDS_OF_SHIPPED, WAITING_PHASES, RankState
 from tachoscope_core.report.report import Evidence, Finding
-
-SILENT_SECONDS = 30.0
-"""Without any record for so long a process is silent: a heartbeat comes every 5 s, and agents ship into a directory as often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,28 +48,25 @@ def processes(job: JobRecords) -> list[WatchedProcess]:
 
 
 def hang(job: JobRecords, everybody: Sequence[WatchedProcess], now: float) -> Hang | None:
-    """Return the hang that a job is in; None: it is in none, as far as its records tell.
-
-    A long step in which nobody waits is none: all compile, or all compute. Nor is one while a rank saves or evaluates, nor one
-    before the first step.
-    """
+    """Return the hang that a job is in; None: it is in none, as far as its records tell."""
     running = [process for process in everybody if not process.over]
     last = max((process.step_time for process in running), default=0.0)
-    if not last or not job.steps or all(now - process.record_at > SILENT_SECONDS for process in running):
+    ranks = [_state_of(process, now) for process in running]
+    if not last or not job.steps or all(rank.silent for rank in ranks):
         return None  # nobody is there: it ended, or its agents do not ship
-    usual = median(step.wall_seconds for step in job.steps)
-    seconds = now - last
-    views = [ProcessView(process, stopped=False, silent=now - process.record_at > SILENT_SECONDS) for process in running]
-    phases = {view.process.phase for view in views if not view.silent}
-    waits = [view for view in views if not view.silent and view.process.phase in WAITING]
-    limit = max(hang_seconds(), HANG_STEPS * usual)
-    if seconds <= limit or phases & EXCUSED:
+    usual = hang_rule.usual_step_seconds(step.wall_seconds for step in job.steps)
+    least, seconds = hang_rule.least_seconds(), now - last
+    if not hang_rule.is_hang(ranks, seconds, usual, least):
         return None
-    if not waits and not any(view.silent and view.process.phase not in EXCUSED for view in views):
-        return None
-    gone = [process for process in everybody if process.over and process.ended == "failed"]
-    stuck, why = stuck_rank(views, gone)
-    return Hang(seconds, limit, None if stuck is None else stuck.rank, why, len(waits))
+    gone = [(process.rank, process.writer) for process in everybody if process.over and process.ended == "failed"]
+    stuck, why = hang_rule.stuck_rank(ranks, gone, SILENT_SECONDS_OF_SHIPPED)
+    waiting = sum(not rank.silent and rank.phase in WAITING_PHASES for rank in ranks)
+    return Hang(seconds, hang_rule.limit_seconds(usual, least), None if stuck is None else stuck[0], why, waiting)
+
+
+def _state_of(process: WatchedProcess, now: float) -> RankState:
+    silent = now - process.record_at > SILENT_SECONDS_OF_SHIPPED
+    return RankState(process.rank, process.writer, process.step, process.phase, silent=silent)
 
 
 def finding(found: Hang) -> Finding:

@@ -8,11 +8,12 @@ from statistics import median
 
 import msgspec
 
-from tachoscope.supervisor.job_watch import WatchedProcess, hang_seconds
+from tachoscope.supervisor.job_watch import WatchedProcess
 from tachoscope_analyzers.job.report import analyze
 from tachoscope_analyzers.records import load
 from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.jobs.hang_rule import least_seconds
 from tachoscope_core.records.records import MalformedRecordError, StepDone, UnknownKindError, decode
 from tachoscope_core.report.report import Report
 from tachoscope_core.storage.recent_segments import recent_segments
@@ -84,7 +85,7 @@ def check_hang(store: Store, job: str, now: float, over: float = LEAST_SECONDS, 
 
 def _steps_lately(store: Store, job: str, now: float) -> bool:
     """Return whether a rank finished a step so lately that nothing can be a hang yet: one object tells that of most jobs."""
-    since = now - hang_seconds()
+    since = now - least_seconds()
     newest = {one.writer: one for one in sorted(recent_segments(store, job, since=since, until=now), key=lambda one: one.offset)}
     for segment in newest.values():
         with contextlib.suppress(MalformedRecordError, UnknownKindError, BrokenObjectError):

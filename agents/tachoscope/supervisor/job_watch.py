@@ -2,35 +2,19 @@
 
 Whoever reads the spool (`tachoscope run`, or else the node agent) hands over the records and writes down what is judged.
 
-A hang is: no rank finished a step for `HANG_SECONDS`, or ten times what a step takes if that is longer; and a process is stopped or
-silent, or ranks wait for others. Where all are in the midst of a step and none waits for another, they compile, or wait for data:
-then it is one only after `PATIENCE` times as long. It is none while a rank saves a checkpoint or evaluates, since the others wait
-for that, and none before the first step, which may take any time.
+When a job hangs, `tachoscope_core.jobs.hang_rule` says.
 """
 
 from __future__ import annotations
 
-import os
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from statistics import median
 from typing import Any
 
 from tachoscope.supervisor.process_exits import ProcessExits
+from tachoscope_core.jobs import hang_rule
 from tachoscope_core.records import records
 
-HANG_VARIABLE = "TACHOSCOPE_HANG_SECONDS"
-HANG_SECONDS = 30.0
-HANG_STEPS = 10.0
-PATIENCE = 20.0
-SILENT_SECONDS = 15.0
-"""Without any record for so long a process is silent: a heartbeat comes every 5 s."""
-WAITING = frozenset({"backward", "collective"})
-"""Phases in which a rank waits for others."""
-EXCUSED = frozenset({"checkpoint", "evaluation"})
-"""Phases that last as long as they last."""
-_BETWEEN = frozenset({"", "other", "gc"})
 _NO_RANKS = (
     records.ShardRead
     | records.ShardFailed
@@ -43,15 +27,6 @@ _NO_RANKS = (
 """Records of processes that are not ranks: loader workers, parameter servers, and processes that serve requests."""
 _RECENT_STEPS = 64
 _MAX_PROCESSES = 4096
-
-
-def hang_seconds(environ: Mapping[str, str] = os.environ) -> float:
-    """Return after how many seconds without a step a hang may be said: `$TACHOSCOPE_HANG_SECONDS`, else 30."""
-    try:
-        given = float(environ.get(HANG_VARIABLE, ""))
-    except ValueError:
-        return HANG_SECONDS
-    return given if 0.0 < given < float("inf") else HANG_SECONDS
 
 
 @dataclass(slots=True)
@@ -97,7 +72,7 @@ class JobWatch:
         least_hang_seconds: without a step, from which on a hang may be said.
     """
 
-    least_hang_seconds: float = HANG_SECONDS
+    least_hang_seconds: float = hang_rule.LEAST_SECONDS
     exits: ProcessExits = field(default_factory=ProcessExits)
     processes: dict[str, WatchedProcess] = field(default_factory=dict)
     _recent: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT_STEPS))
@@ -204,81 +179,25 @@ class JobWatch:
                 return []
             told, self._hung_at = self._hung_at, None
             return [JobEvent(text=f"the job goes on, after {last.step_at - told:.0f} s without a step")]
-        usual = median(self._recent)
-        idle = now - last.step_at
-        if idle <= max(self.least_hang_seconds, HANG_STEPS * usual):
+        usual, idle = hang_rule.usual_step_seconds(self._recent), now - last.step_at
+        ranks = [self._state_of(process, now) for process in running]
+        if not hang_rule.is_hang(ranks, idle, usual, self.least_hang_seconds):
             return []
         gone = [process for process in self.processes.values() if process.over and process.attempt == newest and _failed(process)]
-        views = [
-            ProcessView(process, self.exits.stopped(process.writer), now - process.record_at > SILENT_SECONDS)
-            for process in running
-        ]
-        if not is_hang(views) or (nobody_waits(views) and idle <= PATIENCE * self.least_hang_seconds):
-            return []
         self._hung_at = last.step_at
-        stuck, why = stuck_rank(views, gone)
+        stuck, why = hang_rule.stuck_rank(ranks, [(process.rank, process.writer) for process in gone])
         fields = {"since_time": last.step_time, "step": last.step, "why": why}
-        fields |= {"failed_rank": stuck.rank, "failed_writer": stuck.writer} if stuck is not None else {}
-        who = f"rank {stuck.rank} hangs: {why}" if stuck is not None else f"it cannot be determined which rank hangs: {why}"
+        fields |= {"failed_rank": stuck[0], "failed_writer": stuck[1]} if stuck is not None else {}
+        who = f"rank {stuck[0]} hangs: {why}" if stuck is not None else f"it cannot be determined which rank hangs: {why}"
         return [
             JobEvent(
-                records.WorkerHung, fields, f"no step for {idle:.0f} s (a step takes {usual:.2g} s); {who}{_others(views, stuck)}"
+                records.WorkerHung, fields, f"no step for {idle:.0f} s (a step takes {usual:.2g} s); {who}{_others(ranks, stuck)}"
             )
         ]
 
-
-@dataclass(frozen=True, slots=True)
-class ProcessView:
-    """A process at the moment of judging."""
-
-    process: WatchedProcess
-    stopped: bool
-    silent: bool
-
-
-def is_hang(views: list[ProcessView]) -> bool:
-    """Return whether processes that finish no step hang, or have something else to do."""
-    if any(view.stopped or (view.silent and view.process.phase not in EXCUSED) for view in views):
-        return True
-    phases = {view.process.phase for view in views}
-    return not phases & EXCUSED and not phases <= _BETWEEN
-
-
-def nobody_waits(views: list[ProcessView]) -> bool:
-    """Return whether no process waits for another, as far as their phases tell, and none is stopped or silent."""
-    return not any(view.stopped or view.silent or view.process.phase in WAITING for view in views)
-
-
-def stuck_rank(views: list[ProcessView], gone: list[WatchedProcess]) -> tuple[WatchedProcess | None, str]:
-    """Return the process that the others wait for, None if it cannot be determined, and why.
-
-    Args:
-        gone: processes of the attempt that died.
-    """
-    for view in views:
-        if view.stopped:
-            return view.process, "its process is stopped by a signal"
-    if gone:
-        return gone[0], "its process is gone"
-    silent = [view.process for view in views if view.silent]
-    if len(silent) == 1:
-        return silent[0], f"its process wrote nothing for more than {SILENT_SECONDS:.0f} s"
-    if len(views) == 1:
-        return views[0].process, f"it is in {views[0].process.phase or 'an unknown phase'}"
-    most = max(view.process.step for view in views)
-    behind = [view.process for view in views if view.process.step < most]
-    if len(behind) == 1:
-        return behind[0], f"it finished {behind[0].step} steps, the others {most}"
-    ahead = [view.process for view in views if view.process.step == most]
-    others = {view.process.phase for view in views if view.process.step < most}
-    if len(views) > 2 and len(ahead) == 1 and others == {"collective"}:
-        return ahead[0], f"it finished {most} steps; the others wait in a collective before that: it left it out or gave less"
-    apart = [view.process for view in views if view.process.phase not in WAITING]
-    if len(apart) == 1:
-        return apart[0], f"it is in {apart[0].phase or 'an unknown phase'}, the others wait"
-    if not apart:
-        return None, "all ranks of this host wait for others; if there are more hosts, it is on one of them"
-    return None, f"{len(apart)} of {len(views)} ranks do not wait"
+    def _state_of(self, process: WatchedProcess, now: float) -> hang_rule.RankState:
+        stopped, silent = self.exits.stopped(process.writer), now - process.record_at > hang_rule.SILENT_SECONDS
+        return hang_rule.RankState(process.rank, process.writer, process.step, process.phase, stopped, silent)
 
 
 def _step_at(process: WatchedProcess) -> float:
@@ -304,6 +223,6 @@ def _failure(process: WatchedProcess) -> JobEvent:
     return JobEvent(records.WorkerFailed, fields)
 
 
-def _others(views: list[ProcessView], stuck: WatchedProcess | None) -> str:
-    phases = sorted({view.process.phase or "not known" for view in views if view.process is not stuck})
-    return f"; the others are in: {', '.join(phases)}" if phases and stuck is not None else ""
+def _others(ranks: list[hang_rule.RankState], stuck: tuple[int, str] | None) -> str:
+    phases = sorted({rank.phase or "not known" for rank in ranks if stuck and rank.writer != stuck[1]})
+    return f"; the others are in: {', '.join(phases)}" if phases else ""

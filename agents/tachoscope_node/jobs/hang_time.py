@@ -6,36 +6,27 @@ and only what is left of it counts.
 
 from __future__ import annotations
 
-from statistics import median
-
 import msgspec
 
-from tachoscope.supervisor.job_watch import EXCUSED, HANG_STEPS
+from tachoscope_core.jobs.hang_rule import PHASES_WITHOUT_LIMIT, limit_seconds, usual_step_seconds
 from tachoscope_core.records.records import StepDone
-
-_IDLE = frozenset({"other", "gc"})
 
 
 def hung_seconds(without_step: float, recent: list[float], least_seconds: float) -> float:
-    """Return how much of a time without a step is too much: all beyond a usual step, once it is ten of them and `least_seconds`.
+    """Return how much of a time without a step is too much: all beyond a usual step, once the time is beyond the limit.
 
     Args:
         recent: wall seconds of the last steps.
     """
     if not recent:
         return 0.0
-    usual = median(recent)
-    return without_step - usual if without_step > max(least_seconds, HANG_STEPS * usual) else 0.0
-
-
-def all_idle(phases: list[str]) -> bool:
-    """Return whether no rank trains or waits for one that does."""
-    return bool(phases) and all(phase in _IDLE for phase in phases)
+    usual = usual_step_seconds(recent)
+    return without_step - usual if without_step > limit_seconds(usual, least_seconds) else 0.0
 
 
 def own_excuse_seconds(step: StepDone) -> float:
     """Return the seconds of a step that may last as long as they last."""
-    return sum(step.phase_seconds.get(phase, 0.0) for phase in EXCUSED)
+    return sum(step.phase_seconds.get(phase, 0.0) for phase in PHASES_WITHOUT_LIMIT)
 
 
 def shortened(step: StepDone, seconds: float) -> StepDone:
@@ -47,7 +38,7 @@ def shortened(step: StepDone, seconds: float) -> StepDone:
         return step
     excuse = own_excuse_seconds(step)
     kept = min(excuse, seconds)
-    factors = dict.fromkeys(EXCUSED, kept / excuse if excuse else 0.0)
+    factors = dict.fromkeys(PHASES_WITHOUT_LIMIT, kept / excuse if excuse else 0.0)
     rest = (seconds - kept) / max(step.wall_seconds - excuse, 1e-12)
 
     def scaled(table: dict[str, float]) -> dict[str, float]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from tachoscope.supervisor.job_watch import HANG_SECONDS
+from tachoscope_core.jobs.hang_rule import LEAST_SECONDS
 from tachoscope_core.metrics.training import CHECKPOINT_BACKGROUND, CHECKPOINT_BLOCKING, STEP_DATA_WAIT, STEP_SECONDS
 from tachoscope_core.owner import Owner
 from tachoscope_core.records import records
@@ -59,7 +59,7 @@ class JobRegistry:
         services: dict[str, Service] | None = None,
         finished: Finished | None = None,
         *,
-        hang_seconds: float = HANG_SECONDS,
+        hang_seconds: float = LEAST_SECONDS,
         heard: Callable[[records.AnyRecord], None] = lambda _: None,
         owner: Callable[[str], Owner | None] = lambda _: None,
     ) -> None:

@@ -5,7 +5,7 @@ All that happened up to `rank.accounted` is in its seconds: so its states add up
 
 from __future__ import annotations
 
-from tachoscope.supervisor.job_watch import EXCUSED
+from tachoscope_core.jobs.hang_rule import PHASES_WITHOUT_LIMIT, all_idle
 from tachoscope_core.records import records
 from tachoscope_node.jobs import hang_time
 from tachoscope_node.jobs.state import Job, Rank
@@ -51,7 +51,7 @@ def restored(job: Job, rank: Rank, record: records.CheckpointRestored, at: float
 def heard_of(job: Job, rank: Rank, phase: str, at: float) -> None:
     """Take where a rank is by its heartbeat."""
     rank.phase = phase[:32] if rank.last_end is None or at > rank.last_end else ""
-    if rank.phase in EXCUSED or hang_time.all_idle([other.phase for other in job.running()]):
+    if rank.phase in PHASES_WITHOUT_LIMIT or all_idle([other.phase for other in job.running()]):
         job.excused_at = max(job.excused_at, at)
 
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from tachoscope_analyzers.attempts.attribution import Block
 from tachoscope_analyzers.attempts.processes import RankProcess
-from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.stats.arrays import Matrix
+from tachoscope_core.jobs.hang_rule import LEAST_SECONDS_IN_HINDSIGHT, limit_seconds
 
 _EXPLAINED = ("checkpoint", "evaluation", "data_wait")
 """Where a rank may be for long without being stuck, as long as its heartbeats go on."""
@@ -29,7 +29,7 @@ class HangThreshold:
     @property
     def hang_seconds(self) -> float:
         """Without a finished step for so long, the ranks hang."""
-        return max(threshold("hang_steps") * (self.step_seconds or 0.0), threshold("hang_seconds"))
+        return limit_seconds(self.step_seconds or 0.0, LEAST_SECONDS_IN_HINDSIGHT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def normal_of(processes: Sequence[RankProcess]) -> HangThreshold:
 def heartbeat_gap_seconds(process: RankProcess) -> float:
     """Return the gap between heartbeats from which on a process stands still."""
     windows = [beat.window_seconds for beat in process.beats if beat.window_seconds > 0]
-    return _HEARTBEAT_GAPS * (float(np.median(windows)) if windows else threshold("hang_seconds"))
+    return _HEARTBEAT_GAPS * (float(np.median(windows)) if windows else LEAST_SECONDS_IN_HINDSIGHT)
 
 
 def subtract_hangs(

@@ -175,7 +175,9 @@ def dashboards_push(
 ) -> None:
     """Put the boards into a Grafana. What it has already is left as it is, and what a person has changed there is not touched.
 
-    A Grafana that has the API of dashboards in schema V2 is given that, an older one the schema that it knows. Exits with 1 if a board was refused.
+    A Grafana that has the API of dashboards in schema V2 is given that, an older one the schema that it knows.
+
+    Exits with 1 if a board was refused.
     """
     needs_dashboards("grafanalib")
     from tachoscope_dashboards import push

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tachoscope.supervisor.job_watch import HANG_VARIABLE
 from tachoscope_cli.drill.processes import end, free_port, wait_until
+from tachoscope_core.jobs.hang_rule import LEAST_SECONDS_VARIABLE
 from tachoscope_core.storage import spool
 
 TICK_SECONDS = 0.2
@@ -68,7 +68,7 @@ class Agent:
         """Return the environment of what it is to watch: nothing of another job of this machine is in it."""
         ours = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
         places = {"TACHOSCOPE_SPOOL": str(self.spool), "TACHOSCOPE_STORE": str(self.store)}
-        return {**ours, **places, HANG_VARIABLE: str(HANG_SECONDS), "OMP_NUM_THREADS": "1"}
+        return {**ours, **places, LEAST_SECONDS_VARIABLE: str(HANG_SECONDS), "OMP_NUM_THREADS": "1"}
 
 
 @contextmanager

@@ -14,10 +14,11 @@ from typing import Any
 from tachoscope.lineage import collect as lineage
 from tachoscope.lineage import tracker_runs
 from tachoscope.preemption import notice_file
-from tachoscope.supervisor.job_watch import JobEvent, JobWatch, hang_seconds
+from tachoscope.supervisor.job_watch import JobEvent, JobWatch
 from tachoscope.supervisor.records import OutsideRecords
 from tachoscope.supervisor.spool_reader import RunReader
 from tachoscope_core.jobs import notes as job_notes
+from tachoscope_core.jobs.hang_rule import least_seconds
 from tachoscope_core.jobs.shared_ranks import shared_ranks
 from tachoscope_core.records import records
 from tachoscope_core.storage import spool
@@ -38,7 +39,7 @@ class Supervision:
         self._shards = shards
         self._records = OutsideRecords(directory, job, attempt)
         self._reader = RunReader(directory, self.writer)
-        self._watch = JobWatch(hang_seconds())
+        self._watch = JobWatch(least_seconds())
         self._facts = job_notes.Facts()
         self._interrupted = False
         self._tracked: list[tuple[int, int, dict[str, str]]] = []

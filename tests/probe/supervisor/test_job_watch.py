@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from making import envelope
-from tachoscope.supervisor.job_watch import JobEvent, JobWatch, hang_seconds
+from tachoscope.supervisor.job_watch import JobEvent, JobWatch
+from tachoscope_core.jobs.hang_rule import least_seconds
 from tachoscope_core.records import records
 
 UNIX = 1.7e9
@@ -227,5 +228,5 @@ def test_a_job_that_goes_on_says_so_and_may_hang_again() -> None:
 @pytest.mark.parametrize(("given", "seconds"), [({}, 30.0), ({"TACHOSCOPE_HANG_SECONDS": "2.5"}, 2.5)])
 @pytest.mark.parametrize("nonsense", ["", "-1", "nan", "inf", "soon"])
 def test_the_time_to_a_hang_can_be_set_and_nonsense_is_the_default(given: dict[str, str], seconds: float, nonsense: str) -> None:
-    assert hang_seconds(given) == seconds
-    assert hang_seconds({"TACHOSCOPE_HANG_SECONDS": nonsense}) == 30.0
+    assert least_seconds(given) == seconds
+    assert least_seconds({"TACHOSCOPE_HANG_SECONDS": nonsense}) == 30.0
