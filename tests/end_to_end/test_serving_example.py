@@ -78,6 +78,7 @@ def test_two_hundred_requests_at_once_all_end_and_each_is_recorded_once(tmp_path
     )
 
 
+@pytest.mark.bar
 def test_beyond_the_queue_limit_requests_are_shed_and_client_and_server_agree_on_how_many(tmp_path: Path) -> None:
     with serving(tmp_path, "--queue-limit", "8", "--max-batch", "2") as server:
         answers = at_once(server, 60, 48)
@@ -229,6 +230,7 @@ def test_long_prompts_in_one_pass_are_prefill_interference(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("fault", ["prefill_interference", pytest.param("none", marks=pytest.mark.bar)])
+@pytest.mark.bar  # the batching is tested without a server
 def test_a_whole_long_prompt_is_computed_between_two_tokens_of_another_request_and_one_in_chunks_is_not(
     tmp_path: Path, fault: str
 ) -> None:

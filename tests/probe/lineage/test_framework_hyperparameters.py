@@ -23,6 +23,7 @@ def seen() -> dict[str, object]:
     return found
 
 
+@pytest.mark.bar  # imports transformers
 def test_arguments_of_the_transformers_trainer_that_are_no_defaults_are_recorded(tmp_path: Path) -> None:
     from transformers import TrainingArguments
     from transformers.trainer_callback import CallbackHandler, TrainerControl, TrainerState
