@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from one_ledger import of_life, of_report
 from tachoscope_analyzers.job.report import analyze
 from tachoscope_analyzers.records.gpu_samples import Gpus
 from tachoscope_analyzers.records.load import JobRecords, from_store
@@ -74,6 +75,15 @@ def test_the_agent_accounts_the_steps_as_the_analysis_does(case: str) -> None:
     wall = sum(map(step_seconds, steps))
     for state in ("compute", "data_wait", "host_to_device"):
         assert states[state] / wall == pytest.approx(ledger.states.get(state, 0.0) / ledger.wall_seconds, abs=0.02)
+
+
+@pytest.mark.parametrize("case", list(TRUTH))
+def test_the_ledger_of_its_life_is_that_of_its_report(case: str) -> None:
+    life, report = of_life(job(case)), of_report(job(case))
+
+    for states in (life, report):  # by the host's clock here, there by the device's: they agree over many steps only
+        del states["unexplained"]
+    assert life == pytest.approx(report, rel=1e-9, abs=1e-9)
 
 
 def test_without_samples_of_the_gpu_a_device_that_keeps_up_with_its_host_is_not_called_healthy() -> None:

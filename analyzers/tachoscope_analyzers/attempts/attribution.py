@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from tachoscope_analyzers.attempts.processes import RankProcess
 from tachoscope_analyzers.ledger.states import STATE_OF_CAUSE
-from tachoscope_analyzers.records.steps import checkpoints_take_what_surrounds_them, columns, cpu_causes, device_causes
+from tachoscope_analyzers.records.steps import columns, split_steps
 from tachoscope_analyzers.stats.arrays import Matrix
 from tachoscope_core.metrics.catalogue import UNEXPLAINED
 
@@ -94,18 +94,15 @@ def _fill(
         return np.array(table[name], dtype=float).reshape(shape)
 
     wall = column_of("wall_seconds")
-    if processes[ranks[0]].device == "cpu":
-        own, waiting = cpu_causes(column_of, together=together)
-    else:
-        own, waiting, _ = device_causes(column_of, wall)
-    checkpoints_take_what_surrounds_them(own, column_of("data_wait_seconds"))
+    starts, beats = [processes[column].started for column in ranks], [processes[column].beats for column in ranks]
+    split = split_steps(column_of, starts, beats, device=processes[ranks[0]].device, together=together)
     where = np.ix_(steps, np.array(ranks))
     block.wall[where] = wall
-    for cause, seconds in own.items():
+    for cause, seconds in split.own.items():
         block.states[STATE_OF_CAUSE[cause]][where] += seconds
-    block.states["communication"][where] += waiting
+    block.states["communication"][where] += split.waiting
     # Phases sum to the step to the nanosecond, device times over many steps only.
-    block.states[UNEXPLAINED][where] += wall - sum(own.values()) - waiting
+    block.states[UNEXPLAINED][where] += wall - sum(split.own.values()) - split.waiting
 
 
 def _split_waiting(block: Block, complete: npt.NDArray[np.bool_]) -> None:

@@ -78,6 +78,7 @@ class RankProcess:
         end: when it was gone, or the last thing known of it. last: the last thing that it wrote.
     """
 
+    started: records.JobStarted
     writer: str
     rank: int
     local_rank: int
@@ -163,6 +164,7 @@ def _process(
     process_time = clock.unix_seconds(start) - (start.time - start.process_time) if start.process_time else first
     gone = clock.seconds(_gone(failed)) if failed is not None and failed.gone_time else last
     return RankProcess(
+        started=start,
         writer=start.writer,
         rank=start.rank,
         local_rank=start.local_rank,

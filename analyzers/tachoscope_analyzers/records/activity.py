@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tachoscope_analyzers.data.thresholds import threshold
-from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_core.records.records import SHARED_PHASES, Heartbeat
 
 Matrix = npt.NDArray[np.float64]
@@ -33,11 +32,15 @@ class MovedToData:
     cpu_seconds: Matrix
 
 
-def move(job: JobRecords, writers: Sequence[str], column: Column, own: dict[str, Matrix]) -> MovedToData:
-    """Move the time of the shared phases between the causes in `own` as the samples tell; the sums stay."""
+def move(beats: Sequence[Sequence[Heartbeat]], column: Column, own: dict[str, Matrix]) -> MovedToData:
+    """Move the time of the shared phases between the causes in `own` as the samples tell; the sums stay.
+
+    Args:
+        beats: of the process of each column.
+    """
     moved = MovedToData(np.zeros_like(own["compute"]), np.zeros_like(own["compute"]))
-    for rank, writer in enumerate(writers):
-        seen = _seen(beat for beat in job.heartbeats if beat.writer == writer)
+    for rank, of_rank in enumerate(beats):
+        seen = _seen(of_rank)
         for phase in SHARED_PHASES:
             counts = seen.get(phase, Counter())
             if counts.total() < threshold("minimum_samples"):

@@ -17,7 +17,6 @@ import numpy.typing as npt
 
 from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.records.activity import RUNNING, input_share_of_standing_still, samples_of, still_seconds
-from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_analyzers.stats import spikes
 from tachoscope_core.records.records import Heartbeat, JobStarted
 
@@ -29,9 +28,8 @@ _SOCKET, _LOCK = "socket", "lock"
 
 
 def split(
-    job: JobRecords,
-    starts: Sequence[JobStarted],
-    writers: Sequence[str],
+    starts: Sequence[JobStarted | None],
+    beats: Sequence[Sequence[Heartbeat]],
     column: Callable[[str], Matrix],
     own: dict[str, Matrix],
     waiting: Matrix,
@@ -40,22 +38,22 @@ def split(
 
     A thread that gets the interpreter's lock late within backward, or at the end of a collective, looks as if it waited for others.
 
+    Args:
+        starts, beats: of the process of each column.
+
     Returns:
         What each rank stood still within computing, pause or not, shape (K, R); zero where it has several compute threads.
     """
     whole = np.zeros_like(own["compute"])
-    started = {start.writer: start for start in starts}
-    for rank, writer in enumerate(writers):
-        start = started.get(writer)
+    for rank, (start, of_rank) in enumerate(zip(starts, beats, strict=True)):
         if start is None or not start.cpu_threads:
             continue
-        beats = [beat for beat in job.heartbeats if beat.writer == writer]
-        of_input = input_share_of_standing_still(beats, "loss") * still_seconds(column, rank, ("loss",))
+        of_input = input_share_of_standing_still(of_rank, "loss") * still_seconds(column, rank, ("loss",))
         still = np.maximum(still_seconds(column, rank, _COMPUTING) - of_input, 0.0)
-        seen = pausing_share(beats, alone=start.world_size == 1, one_thread=start.cpu_threads == 1)
+        seen = pausing_share(of_rank, alone=start.world_size == 1, one_thread=start.cpu_threads == 1)
         if start.cpu_threads == 1:
             whole[:, rank] = still
-            taken = _by_lock(beats, column, rank, still, own, waiting)
+            taken = _by_lock(of_rank, column, rank, still, own, waiting)
         else:  # the thread waits for its helpers, too, and nothing but what it was seen doing tells which it was
             taken = []
         if seen > 0:
@@ -65,24 +63,23 @@ def split(
             whole_of[:, rank] -= part
             own["paused"][:, rank] += part
         if start.world_size > 1 and start.cpu_threads == 1:
-            blocked = np.minimum(still * _blocked_share(beats), own["compute"][:, rank])
+            blocked = np.minimum(still * _blocked_share(of_rank), own["compute"][:, rank])
             own["compute"][:, rank] -= blocked
             waiting[:, rank] += blocked
-    outside_of_phases(job, [writer for writer in writers if writer in started and started[writer].cpu_threads], own, writers)
+    outside_of_phases([of_rank if start and start.cpu_threads else () for start, of_rank in zip(starts, beats, strict=True)], own)
     return whole
 
 
-def outside_of_phases(job: JobRecords, watched: Sequence[str], own: dict[str, Matrix], writers: Sequence[str] = ()) -> None:
-    """Move what the thread of each watched writer was seen to pause outside of all phases from `own["other"]` to `own["paused"]`.
+def outside_of_phases(beats: Sequence[Sequence[Heartbeat]], own: dict[str, Matrix]) -> None:
+    """Move what the thread of each rank was seen to pause outside of all phases from `own["other"]` to `own["paused"]`.
 
     Args:
-        writers: of the columns, where not all of them are watched.
+        beats: of the process of each column.
     """
-    for rank, writer in enumerate(writers or watched):
-        if writer in watched:
-            outside = own["other"][:, rank] * _pausing_share_outside([beat for beat in job.heartbeats if beat.writer == writer])
-            own["other"][:, rank] -= outside
-            own["paused"][:, rank] += outside
+    for rank, of_rank in enumerate(beats):
+        outside = own["other"][:, rank] * _pausing_share_outside(of_rank)
+        own["other"][:, rank] -= outside
+        own["paused"][:, rank] += outside
 
 
 def _blocked_share(beats: Sequence[Heartbeat]) -> float:

@@ -20,7 +20,7 @@ from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_analyzers.stats.arrays import Matrix
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.jobs import notes as job_notes
-from tachoscope_core.records.records import PHASES, JobStarted, StepDone
+from tachoscope_core.records.records import PHASES, Heartbeat, JobStarted, StepDone
 
 CAUSES = ("data_wait", "host_to_device", "compute", "cpu_wait", "paused", "gc", "launch", "checkpoint", "evaluation", "other")
 """What a rank spends its own time on. Waiting for others is not a cause: it is the outcome of another rank's causes."""
@@ -227,11 +227,9 @@ def aligned(job: JobRecords, frame: pd.DataFrame | None = None) -> Steps:
     job = idle_gaps.without_gap_heartbeats(job, writers, begins, gap_seconds)
     clocks_measured = bool(_ever_read(column("step_delay_seconds")).all())
     waited = on_device if device != "cpu" else _ever_read(column("backward_cpu_seconds"))
-    split = (
-        _split_of_cpu(job, starts, writers, column, together=world > 1)
-        if device == "cpu"
-        else _split_of_device(job, writers, column)
-    )
+    started = {start.writer: start for start in starts}
+    beats = [[beat for beat in job.heartbeats if beat.writer == writer] for writer in writers]
+    split = split_steps(column, [started.get(writer) for writer in writers], beats, device=device, together=world > 1)
     spans = ends[-1] - begins[0] - profiled.seconds(common, under_profiler, begins, ends) - gap_seconds.sum(axis=0)
     return Steps(
         job=job.job,
@@ -265,7 +263,7 @@ def aligned(job: JobRecords, frame: pd.DataFrame | None = None) -> Steps:
     )
 
 
-class _Split(NamedTuple):
+class StepSplit(NamedTuple):
     """Seconds of each step by what the rank spent them on, shape (K, R); see the attributes of `Steps`."""
 
     own: dict[str, Matrix]
@@ -277,26 +275,43 @@ class _Split(NamedTuple):
     still: Matrix
 
 
+def split_steps(
+    column: Column,
+    starts: Sequence[JobStarted | None],
+    beats: Sequence[Sequence[Heartbeat]],
+    *,
+    device: str,
+    together: bool,
+) -> StepSplit:
+    """Split the seconds of steps by what their ranks spent them on: the one rule for reports on steps and on whole lives.
+
+    Args:
+        column: gives values of the steps by name, shape (K, R), see `columns`. starts, beats: of the process of each column.
+        device: `cpu` or a kind of accelerator. together: there are other ranks to wait for.
+    """
+    return _split_of_cpu(column, starts, beats, together=together) if device == "cpu" else _split_of_device(column, beats)
+
+
 def _split_of_cpu(
-    job: JobRecords, starts: Sequence[JobStarted], writers: Sequence[str], column: Column, *, together: bool
-) -> _Split:
-    """Split the seconds of training on CPU, by the thread's clocks; together: there are other ranks to wait for."""
+    column: Column, starts: Sequence[JobStarted | None], beats: Sequence[Sequence[Heartbeat]], *, together: bool
+) -> StepSplit:
+    """Split the seconds of training on CPU, by the thread's clocks."""
     own, waiting = cpu_causes(column, together=together)
-    moved = activity.move(job, writers, column, own)
-    still = pauses.split(job, starts, writers, column, own, waiting)
+    moved = activity.move(beats, column, own)
+    still = pauses.split(starts, beats, column, own, waiting)
     checkpoints_take_what_surrounds_them(own, column("data_wait_seconds"))
     own_input, data_cpu = column("preparation_seconds") + moved.seconds, _data_cpu(column) + moved.cpu_seconds
-    return _Split(own, waiting, np.zeros_like(waiting), own_input, data_cpu, column("backward_cpu_seconds"), still)
+    return StepSplit(own, waiting, np.zeros_like(waiting), own_input, data_cpu, column("backward_cpu_seconds"), still)
 
 
-def _split_of_device(job: JobRecords, writers: Sequence[str], column: Column) -> _Split:
+def _split_of_device(column: Column, beats: Sequence[Sequence[Heartbeat]]) -> StepSplit:
     """Split the seconds of training on a device, by the events that time it."""
     own, waiting, shared = device_causes(column, device_step_seconds(column))
-    pauses.outside_of_phases(job, writers, own)
+    pauses.outside_of_phases(beats, own)
     own_input = np.minimum(column("preparation_seconds"), own["data_wait"])
     checkpoints_take_what_surrounds_them(own, column("data_wait_seconds"))
     unknown = np.full_like(waiting, np.nan)
-    return _Split(own, waiting, shared, own_input, _data_cpu(column), unknown, np.zeros_like(waiting))
+    return StepSplit(own, waiting, shared, own_input, _data_cpu(column), unknown, np.zeros_like(waiting))
 
 
 def _data_cpu(column: Column) -> Matrix:

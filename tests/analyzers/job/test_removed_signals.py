@@ -9,6 +9,7 @@ import pytest
 
 from gpu_making import FakeGpu, Held, gpu_job, write_job, write_samples
 from making import beat, job, synchronous
+from one_ledger import of_life, of_report
 from removing import REMOVALS
 from tachoscope_analyzers.job.report import analyze
 from tachoscope_analyzers.records.load import JobRecords, from_spool, from_store
@@ -128,6 +129,11 @@ def test_with_all_signals_each_planted_fault_is_named(jobs: dict[str, JobRecords
     named = {name: problems(analyze(job)) or {"compute_bound"} for name, job in jobs.items()}
 
     assert named == {name: {slug(name)} for name in jobs}
+
+
+def test_the_ledger_of_a_jobs_life_is_that_of_its_report(jobs: dict[str, JobRecords]) -> None:
+    for name, planted_job in jobs.items():
+        assert of_life(planted_job) == pytest.approx(of_report(planted_job), rel=1e-9, abs=1e-9), name
 
 
 @pytest.mark.parametrize("signal", REMOVALS)
