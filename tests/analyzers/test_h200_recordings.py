@@ -65,6 +65,8 @@ def test_the_agent_accounts_the_steps_as_the_analysis_does(case: str) -> None:
     report = analyze(found)
     steps = [step for step in found.steps if step.device_seconds][-report.window.steps :]
     clocks, states = Clocks(), dict.fromkeys(["compute", "data_wait", "host_wait", "host_to_device"], 0.0)
+    for beat in found.heartbeats:
+        clocks.see(beat)
     for step in steps:
         part = attribute(step, clocks, together=False)
         part.states["compute"] += part.exchange
@@ -73,7 +75,7 @@ def test_the_agent_accounts_the_steps_as_the_analysis_does(case: str) -> None:
 
     ledger = report.ledgers[0]
     wall = sum(map(step_seconds, steps))
-    for state in ("compute", "data_wait", "host_to_device"):
+    for state in ("compute", "data_wait", "host_to_device", "host_wait"):
         assert states[state] / wall == pytest.approx(ledger.states.get(state, 0.0) / ledger.wall_seconds, abs=0.02)
 
 

@@ -139,6 +139,7 @@ class JobRegistry:
                 rank.began = account.process_began(record, at)
             case records.Heartbeat():
                 account.heard_of(job, rank, record.phase, at)
+                rank.clocks.see(record)
             case records.CheckpointSaved():
                 self._checkpoint(job, record, at)
             case records.CheckpointRestored():

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
-from tachoscope_core.records.records import StepDone
+from tachoscope_core.jobs.pause_rule import outside_samples, paused_ratio
+from tachoscope_core.records.records import Heartbeat, StepDone
 
 _HOST_STATES = {
     "data_wait": "data_wait",
@@ -17,7 +18,6 @@ _HOST_STATES = {
     "checkpoint": "checkpoint",
     "evaluation": "evaluation",
     "gc": "host_wait",
-    "other": "unexplained",
 }
 _EXCHANGE = "exchange"
 MOST_DEVICE_LEFT_SECONDS = 60.0
@@ -30,6 +30,7 @@ class Clocks(msgspec.Struct):
 
     Attributes:
         device_left: seconds by state that the device took for earlier steps and that did not fit into these, see `_on_device`.
+        pausing, outside: samples outside of all phases: in which the thread paused, and all. paused: the part of that time.
     """
 
     backward_cpu: float = 0.0
@@ -37,6 +38,15 @@ class Clocks(msgspec.Struct):
     step_delay: float = 0.0
     measured: bool = False
     device_left: dict[str, float] = {}
+    pausing: int = 0
+    outside: int = 0
+    paused: float = 0.0
+
+    def see(self, beat: Heartbeat) -> None:
+        """Take over what this heartbeat saw the thread do."""
+        pausing, outside = outside_samples(beat.activity)
+        self.pausing, self.outside = self.pausing + pausing, self.outside + outside
+        self.paused = paused_ratio(self.pausing, self.outside)
 
     def read(self, step: StepDone) -> None:
         """Take over what this step's record has."""
@@ -96,8 +106,9 @@ def attribute(step: StepDone, clocks: Clocks, *, together: bool) -> StepStates:
     return _on_device(step, clocks) if step.device_seconds else _on_cpu(step, clocks, together=together)
 
 
-def _host_states(phases: dict[str, float]) -> dict[str, float]:
-    states: dict[str, float] = {}
+def _host_states(phases: dict[str, float], paused: float) -> dict[str, float]:
+    outside = phases.get("other", 0.0)
+    states = {"host_wait": outside * paused, "unexplained": outside * (1.0 - paused)}
     for phase, state in _HOST_STATES.items():
         seconds = phases.get(phase, 0.0)
         if seconds:
@@ -108,7 +119,7 @@ def _host_states(phases: dict[str, float]) -> dict[str, float]:
 def _on_cpu(step: StepDone, clocks: Clocks, *, together: bool) -> StepStates:
     clocks.read(step)
     phases = step.phase_seconds
-    states = _host_states(phases)
+    states = _host_states(phases, clocks.paused)
     backward = phases.get("backward", 0.0)
     blocked = max(backward - clocks.backward_cpu - clocks.backward_delay, 0.0) if together and clocks.measured else 0.0
     backward_delay = min(clocks.backward_delay, backward - blocked)
@@ -131,7 +142,7 @@ def _on_device(step: StepDone, clocks: Clocks) -> StepStates:
     host = {phase: step.phase_seconds.get(phase, 0.0) for phase in _GAP_PHASES}
     total = sum(host.values())
     share = min(gap / total, 1.0) if total > 0 else 0.0
-    states = _host_states({phase: seconds * share for phase, seconds in host.items()})
+    states = _host_states({phase: seconds * share for phase, seconds in host.items()}, clocks.paused)
     states["host_wait"] = states.get("host_wait", 0.0) + max(gap - total, 0.0)
     states["host_to_device"] = device.get("host_to_device", 0.0)
     states["compute"] = device.get("forward", 0.0) + device.get("optimizer", 0.0)

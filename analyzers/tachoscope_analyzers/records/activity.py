@@ -81,15 +81,6 @@ def seen_for_input(beats: Iterable[Heartbeat]) -> Counter[str]:
     return found
 
 
-def samples_of(phase: str, beats: Iterable[Heartbeat]) -> Counter[str]:
-    """Return what the thread was seen doing in the samples that belong to a phase, wherever the clock was, by kind."""
-    found: Counter[str] = Counter()
-    for counts in _seen(beats).values():
-        for (belongs_to, kind), count in counts.items():
-            found[kind] += count if belongs_to == phase else 0
-    return found
-
-
 def _shares(counts: Counter[tuple[str, str]]) -> dict[str, tuple[float, float]]:
     """Return for each phase that samples belong to its share of the running time, and of that of standing still."""
     sums: dict[str, list[int]] = {}

@@ -16,14 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from tachoscope_analyzers.data.thresholds import threshold
-from tachoscope_analyzers.records.activity import RUNNING, input_share_of_standing_still, samples_of, still_seconds
+from tachoscope_analyzers.records.activity import RUNNING, input_share_of_standing_still, still_seconds
 from tachoscope_analyzers.stats import spikes
+from tachoscope_core.jobs.pause_rule import PAUSING_KINDS, outside_samples, paused_ratio
 from tachoscope_core.records.records import Heartbeat, JobStarted
 
 Matrix = npt.NDArray[np.float64]
 
 _COMPUTING = ("forward", "loss", "optimizer")
-_PAUSING = ("sleep", "disk", "file", "pipe")
 _SOCKET, _LOCK = "socket", "lock"
 
 
@@ -77,7 +77,9 @@ def outside_of_phases(beats: Sequence[Sequence[Heartbeat]], own: dict[str, Matri
         beats: of the process of each column.
     """
     for rank, of_rank in enumerate(beats):
-        outside = own["other"][:, rank] * _pausing_share_outside(of_rank)
+        samples = [outside_samples(beat.activity) for beat in of_rank]
+        paused = paused_ratio(sum(pausing for pausing, _ in samples), sum(everything for _, everything in samples))
+        outside = own["other"][:, rank] * paused
         own["other"][:, rank] -= outside
         own["paused"][:, rank] += outside
 
@@ -99,13 +101,6 @@ def _still_samples(beats: Sequence[Heartbeat]) -> Counter[str]:
         for phase in _COMPUTING:
             seen.update({kind: count for kind, count in beat.wait_samples.get(phase, {}).items() if kind not in RUNNING})
     return seen
-
-
-def _pausing_share_outside(beats: Sequence[Heartbeat]) -> float:
-    """Return in which share of what is neither input nor computing the thread was seen to wait for time or storage."""
-    seen = samples_of("other", beats)
-    pausing = sum(seen[kind] for kind in _PAUSING)
-    return pausing / seen.total() if pausing >= threshold("minimum_samples") else 0.0
 
 
 def _by_lock(
@@ -155,6 +150,6 @@ def pausing_share(beats: Sequence[Heartbeat], *, alone: bool, one_thread: bool) 
         one_thread: the thread has no helpers to wait for at a lock.
     """
     waiting = _still_samples(beats)
-    kinds = (*_PAUSING, *([_SOCKET] if alone else []), *([_LOCK] if alone and one_thread else []))
+    kinds = (*PAUSING_KINDS, *([_SOCKET] if alone else []), *([_LOCK] if alone and one_thread else []))
     pausing = sum(waiting[kind] for kind in kinds)
     return pausing / waiting.total() if pausing >= threshold("minimum_samples") else 0.0
