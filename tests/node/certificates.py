@@ -12,6 +12,18 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+_KEY_USAGE_OF_AN_AUTHORITY = x509.KeyUsage(
+    digital_signature=True,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=True,
+    encipher_only=False,
+    decipher_only=False,
+)
+
 
 class Authority:
     """Signs certificates and writes them into a folder."""
@@ -22,6 +34,7 @@ class Authority:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = _named(name)
         certificate = self._builder(self._name, self._key).add_extension(x509.BasicConstraints(True, None), True)
+        certificate = certificate.add_extension(_KEY_USAGE_OF_AN_AUTHORITY, True)
         self.ca_file.write_bytes(_pem(certificate.sign(self._key, hashes.SHA256())))
 
     def issue(self, name: str, *sans: str) -> tuple[Path, Path]:
@@ -46,7 +59,10 @@ class Authority:
         now = datetime.datetime.now(datetime.UTC)
         builder = x509.CertificateBuilder().subject_name(subject).issuer_name(self._name).public_key(key.public_key())
         builder = builder.serial_number(x509.random_serial_number()).not_valid_before(now - datetime.timedelta(hours=1))
-        return builder.not_valid_after(now + datetime.timedelta(days=1))
+        builder = builder.not_valid_after(now + datetime.timedelta(days=1))
+        # Python 3.13 and newer verify strictly, and want to know whose key it is.
+        builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), False)
+        return builder.add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), False)
 
 
 def private_pem(key: ec.EllipticCurvePrivateKey, passphrase: bytes | None = None) -> bytes:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.net.allowed_hosts import is_loopback
 from tachoscope_core.storage.store import check_url
 from tachoscope_service.http.page_url import page_fault
 
@@ -79,7 +79,7 @@ def _no_source(gpu: Gpu) -> list[str]:
 def warnings(config: Config) -> list[str]:
     """Return what is allowed and may not be meant."""
     found = []
-    if not config.web_config and not _is_loopback(config.address):
+    if not config.web_config and not is_loopback(config.address):
         where = f"address {config.address!r} is not loopback and there is no web_config"
         found.append(
             f"{where}: anyone who can reach port {config.port} can read the metrics. See docs/agent/agent.md for TLS and passwords"
@@ -95,10 +95,3 @@ def warnings(config: Config) -> list[str]:
             "has, and a file that is rotated or cut short is not opened again; name /dev/kmsg"
         )
     return found
-
-
-def _is_loopback(address: str) -> bool:
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return address == "localhost"

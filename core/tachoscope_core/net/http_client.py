@@ -48,14 +48,27 @@ class HttpResponse:
     headers: email.message.Message
     content: bytes
 
+    @property
+    def is_redirect(self) -> bool:
+        """Whether it names another page."""
+        return 300 <= self.status < 400
+
+    @property
+    def redirects_to(self) -> str:
+        """Which page it names, as ` to https://host/path`; empty: none. Without a user and a query, which may hold secrets."""
+        parts = urlsplit(self.headers.get("Location", ""))
+        host = parts.netloc.rpartition("@")[2]
+        page = f"{parts.scheme}://{host}{parts.path}" if host else parts.path
+        return f" to {page[:200]}" if page and page.isprintable() else ""
+
     def raise_for_status(self) -> HttpResponse:
         """Return it if its status says success.
 
         Raises:
             StatusError: its status is not 2xx.
         """
-        if 300 <= self.status < 400:
-            raise StatusError(f"it redirects ({self.status}), which is not followed: name the page itself")
+        if self.is_redirect:
+            raise StatusError(f"it redirects{self.redirects_to} ({self.status}), which is not followed: name the page itself")
         if not 200 <= self.status < 300:
             raise StatusError(f"it answers {self.status} {self.reason[:80]}")
         return self

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.net.http_client import HttpError, TooLongError
+from tachoscope_core.net.http_client import HttpError, HttpResponse, TooLongError
 from tachoscope_core.net.http_client import request as ask_server
 
 ANSWER_SECONDS = 60.0
@@ -94,18 +94,20 @@ def fetch(
     except HttpError as error:
         raise TachoscopeError(f"could not ask the Prometheus {url}: {error}") from None
     if answer.status != 200:
-        raise _refused(url, query, answer.status, answer.content)
+        raise _refused(url, query, answer)
     try:
         return json.loads(answer.content)["data"]
     except (ValueError, KeyError, TypeError):
         raise _no_prometheus(url) from None
 
 
-def _refused(url: str, query: str, status: int, content: bytes) -> TachoscopeError:
+def _refused(url: str, query: str, answer: HttpResponse) -> TachoscopeError:
+    if answer.is_redirect:
+        return TachoscopeError(f"{url} redirects{answer.redirects_to}, which is not followed", fix="name that address itself")
     try:
-        why = json.loads(content)["error"]
+        why = json.loads(answer.content)["error"]
     except (ValueError, KeyError, TypeError):
-        return _no_prometheus(url, f": it answers {status}")
+        return _no_prometheus(url, f": it answers {answer.status}")
     return TachoscopeError(f"{url} refuses {query[:120]}: {why}")
 
 

@@ -82,7 +82,7 @@ def test_any_status_is_an_answer_and_no_redirect_is_followed(server: Server, sta
 
 def test_only_success_is_a_page(server: Server) -> None:
     assert get(server.url, seconds=PATIENCE) == b"page"
-    for status, why in ((302, r"redirects \(302\)"), (404, "answers 404 Said So")):
+    for status, why in ((302, r"redirects to http://127.0.0.1:1/elsewhere \(302\)"), (404, "answers 404 Said So")):
         server.status = status
         with pytest.raises(StatusError, match=why):
             get(server.url, seconds=PATIENCE)
