@@ -1,7 +1,7 @@
 """YAML in which every value knows its file, line and key, so that a message can name them.
 
-A document is composed: keys stay the words that were written (`on` is not a boolean), and tags make nothing. `plain` makes Python's
-values of one, with the line of each key.
+A document is composed: keys stay the words that were written (`on` is not a boolean), and tags make nothing. `read_plain` makes
+Python's values of one, with the line of each key.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ _broken: dict[int, list[Exception]] = {}
 
 
 def watch(module: ModuleType) -> None:
-    """Let a module open its archives so that `noted` learns of their ends."""
+    """Let a module open its archives so that `noting_truncation` learns of their ends."""
     if getattr(module, "tarfile", None) is tarfile:
         module.tarfile = _Tarfile()  # type: ignore[attr-defined]
 

@@ -72,7 +72,7 @@ LINES = WorkerLines()
 class WorkerSampler:
     """Samples the thread that makes it, the main one of a worker, until `stop`."""
 
-    timeline = SimpleNamespace(phase=0)  # a worker has no phases: see `running_stacks.Watched`
+    timeline = SimpleNamespace(phase=0)  # a worker has no phases: see `running_stacks.PhaseSource`
     without_gradients = False
 
     def __init__(self) -> None:

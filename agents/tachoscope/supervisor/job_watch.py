@@ -135,7 +135,7 @@ class JobWatch:
                 process.alive_time = unix_seconds
 
     def add_exit(self, writer: str, unix_seconds: float) -> None:
-        """Note that a process is gone. It is judged at the next `judge`: take its last records before that."""
+        """Note that a process is gone. It is judged at the next `new_events`: add its last records before that."""
         self.exits.forget(writer)
         process = self.processes.get(writer)
         if process is not None:

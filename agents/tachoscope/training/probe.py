@@ -123,7 +123,7 @@ class Probe:
         return True
 
     def begin_phase(self, phase: int) -> bool:
-        """Begin a phase, if the calling thread is watched; say whether it did, and `left` is to be called. Never raises."""
+        """Begin a phase, if the calling thread is watched; say whether it did, and `end_phase` is to be called. Never raises."""
         try:
             if not self.in_watched_thread():
                 return False
@@ -134,7 +134,7 @@ class Probe:
         return True
 
     def end_phase(self) -> None:
-        """End the phase that `entered` began. Never raises."""
+        """End the phase that `begin_phase` began. Never raises."""
         try:
             self.timeline.leave()
         except Exception as error:

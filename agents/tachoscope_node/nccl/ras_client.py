@@ -1,4 +1,4 @@
-"""One question to NCCL's RAS, in its own protocol, that never waits: each `go_on` does what can be done at once.
+"""One question to NCCL's RAS, in its own protocol, that never waits: each `advance` does what can be done at once.
 
 The protocol is lines of text over TCP: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting/ras.html and
 client_support.cc of NCCL. Servers before 2.28.7 know no JSON. Some of them crashed their job when they were asked for its status

@@ -29,7 +29,7 @@ _RAW_OFFENDERS = (
 
 
 class PrometheusSource:
-    """An `events.Source` that asks the HTTP API. Its `measure` raises TachoscopeError naming the URL when there is no answer."""
+    """An `events.EventSource` that asks the HTTP API. `measure` raises TachoscopeError naming the URL when there is no answer."""
 
     def __init__(self, url: str) -> None:
         self.name = redact(url)

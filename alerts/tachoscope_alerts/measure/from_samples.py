@@ -51,7 +51,7 @@ def parquet_reader(paths: Sequence[Path]) -> Reader:
 
 
 class SamplesSource:
-    """An `events.Source` of recorded samples."""
+    """An `events.EventSource` of recorded samples."""
 
     def __init__(self, read: Reader, name: str, *, on_progress: Callable[[float], None] = lambda _: None) -> None:
         self.name = name

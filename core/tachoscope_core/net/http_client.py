@@ -117,7 +117,7 @@ def get(url: str, *, seconds: float, most_bytes: int = 32 << 20) -> bytes:
     """Return what is at a URL, asked without a proxy.
 
     Raises:
-        HttpError: as `ask`; StatusError: it is not there.
+        HttpError: as `request`; StatusError: it is not there.
     """
     return request(url, seconds=seconds, most_bytes=most_bytes).raise_for_status().content
 

@@ -35,7 +35,7 @@ def ask_over(url: str, query: str, *, start: float, end: float, step: float) -> 
     """Return the series that a query gives over time, with `values` at `start` and each `step` seconds after it up to `end`.
 
     Raises:
-        TachoscopeError: as `ask`.
+        TachoscopeError: as `instant_query`.
     """
     times = {"start": f"{start:.3f}", "end": f"{end:.3f}", "step": f"{step:g}"}
     return series_in(url, fetch(url, "query_range", {"query": query, **times}))
@@ -45,7 +45,7 @@ def label_values(url: str, label: str, selector: str, *, start: float, end: floa
     """Return the values that a label has on the series of a selector between two times.
 
     Raises:
-        TachoscopeError: as `ask`.
+        TachoscopeError: as `instant_query`.
     """
     asked = {"match[]": selector, "start": f"{start:.3f}", "end": f"{end:.3f}"}
     found = fetch(url, f"label/{urllib.parse.quote(label, safe='')}/values", asked, post=False)
@@ -79,7 +79,7 @@ def fetch(
     """Return the data of what a Prometheus answers on `/api/v1/<path>`; labels have to be asked without POST.
 
     Raises:
-        TachoscopeError: as `ask`.
+        TachoscopeError: as `instant_query`.
     """
     form = urllib.parse.urlencode({**asked, "timeout": f"{ANSWER_SECONDS:g}s"} if post else asked)
     query = asked.get("query") or asked.get("match[]", "")

@@ -21,7 +21,7 @@ class Context:
     pages: dict[str, Any] = field(default_factory=dict)
 
     def link(self, label: str, page: str, view: View, *, icon: str | None = None, help_: str | None = None) -> None:
-        """Put a link to another page on this one; `label` is Markdown, see `widgets.plain`."""
+        """Put a link to another page on this one; `label` is Markdown, see `widgets.escape_markdown`."""
         st.page_link(self.pages[page], label=label, icon=icon, help=help_, query_params=parameters_of(view))
 
     def open_page(self, page: str, view: View) -> None:

@@ -48,6 +48,6 @@ def comparison(name: str, files: Files, baseline_name: str, baseline_files: File
     if files == baseline_files:
         raise TachoscopeError("the trace is its own baseline", fix="choose another one")
     now, before = _job(files), _job(baseline_files)
-    assert now.sums is not None and before.sums is not None, "asked for by `Wanted`"
+    assert now.sums is not None and before.sums is not None, "asked for by `SummaryOptions`"
     found = compared(report(now, name), now, report(before, baseline_name), before)
     return TraceComparison(found, diff(before.sums, now.sums))

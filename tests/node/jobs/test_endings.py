@@ -21,7 +21,7 @@ from test_live import Told
 
 
 class Launcher:
-    """Tells a `Live` what `tachoscope run` would."""
+    """Tells a `JobRegistry` what `tachoscope run` would."""
 
     def __init__(self, live: JobRegistry, writer: str = "launcher") -> None:
         self.live, self.writer = live, writer

@@ -17,7 +17,7 @@ from tachoscope_service.metrics.family import Histogram
 
 
 class Told:
-    """Tells a `Live` what a rank's process would."""
+    """Tells a `JobRegistry` what a rank's process would."""
 
     def __init__(
         self, live: JobRegistry, rank: int = 0, *, job: str = "job", directory: str = "run", attempt: int = 0, world: int = 2

@@ -1,6 +1,6 @@
 """Gives allocations from jobs of Slurm, however they were written down: states, node lists, resources, requeues, components.
 
-`sacct_json` and `sacct_table` read the two outputs of `sacct` and give `Row`s.
+`sacct_json` and `sacct_table` read the two outputs of `sacct` and give `SacctRow`s.
 """
 
 from __future__ import annotations

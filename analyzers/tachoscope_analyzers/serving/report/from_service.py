@@ -43,7 +43,7 @@ def analyze_service(job: JobRecords, *, peak_bytes_per_second: float = 0.0) -> R
 
 
 def judged(job: JobRecords, traffic: Traffic, side: Side, *, peak_bytes_per_second: float = 0.0) -> Report:
-    """Return the report of `analyze_service` on the traffic that `seen` returned.
+    """Return the report of `analyze_service` on the traffic that `observed_traffic` returned.
 
     Raises:
         TachoscopeError: nothing happened.
