@@ -27,7 +27,7 @@ from sections import write_section
 
 from tachoscope_core.records import records
 from tachoscope_watch.cycle import Failed, cycle, executor, glances
-from tachoscope_watch.look import LEAST_SECONDS
+from tachoscope_watch.judge_job import LEAST_SECONDS
 
 STEP_SECONDS = 2.0
 MINUTE = 60.0

@@ -18,7 +18,7 @@ import msgspec
 
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.storage.store import Store
-from tachoscope_watch.look import LEAST_SECONDS, check_hang, judge_job
+from tachoscope_watch.judge_job import LEAST_SECONDS, check_hang, judge_job
 from tachoscope_watch.view import JobView
 
 _AT_ONCE = 4

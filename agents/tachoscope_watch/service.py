@@ -28,7 +28,7 @@ from tachoscope_service.metrics.prometheus_text import CONTENT_TYPE_LATEST, Expo
 from tachoscope_watch import api
 from tachoscope_watch.cycle import Failed, cycle, executor, glances
 from tachoscope_watch.families import families
-from tachoscope_watch.look import LEAST_SECONDS
+from tachoscope_watch.judge_job import LEAST_SECONDS
 from tachoscope_watch.profiles import MOST_STEPS, BusyError, Profiles
 from tachoscope_watch.view import JobView
 

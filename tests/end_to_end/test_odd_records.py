@@ -24,7 +24,7 @@ from tachoscope_core.storage import spool
 from tachoscope_core.storage.store import Store
 from tachoscope_show.report import html as render_html
 from tachoscope_show.report import text as render_text
-from tachoscope_watch.look import judge_job
+from tachoscope_watch.judge_job import judge_job
 
 WRITER = "00000000-0000-4000-8000-000000000000"
 

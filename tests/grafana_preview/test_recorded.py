@@ -87,4 +87,4 @@ def _answers(board: Json, url: str, time: Span) -> Iterator[tuple[Where, bool]]:
 
 
 def _over(url: str, expr: str, time: Span) -> bool:
-    return bool(prometheus_query.ask_over(url, expr, start=time.start, end=time.end, step=time.step))
+    return bool(prometheus_query.range_query(url, expr, start=time.start, end=time.end, step=time.step))

@@ -35,7 +35,7 @@ def marks(board: Json, url: str, shown: Span, choices: Sequence[Choice]) -> dict
 def _marks(one: Json, url: str, spread: Span, choices: Sequence[Choice]) -> list[dict[str, Any]]:
     times = spread.times()
     expr = filling.query(one["expr"], choices, spread)
-    rows = prometheus_query.ask_over(url, expr, start=times[0], end=times[-1], step=spread.step)
+    rows = prometheus_query.range_query(url, expr, start=times[0], end=times[-1], step=spread.step)
     found = []
     for row in rows:
         title = asking.name_of(row["metric"], one.get("titleFormat") or one["name"], expr).strip()

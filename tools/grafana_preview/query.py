@@ -50,7 +50,7 @@ class Asked:
             rows = _vector(prometheus_query.instant_query(self.url, expr, at=self.span.end))
             return [Series(name_of(row["metric"], legend, expr), row["metric"], (_value(row["value"][1]),), name) for row in rows]
         times = self.span.times()
-        rows = prometheus_query.ask_over(self.url, expr, start=times[0], end=times[-1], step=self.span.step)
+        rows = prometheus_query.range_query(self.url, expr, start=times[0], end=times[-1], step=self.span.step)
         return [
             Series(name_of(row["metric"], legend, expr), row["metric"], _on(times, row["values"], self.span.step), name)
             for row in rows

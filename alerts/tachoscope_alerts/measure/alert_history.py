@@ -50,7 +50,7 @@ def history(url: str, start: float, end: float) -> History:
     step = max(LEAST_STEP_SECONDS, (end - start) / MOST_STEPS)
     # Over each step, so that nothing that fires between two of them is missed; a millisecond less, so that no sample is in two.
     query = f'max_over_time(ALERTS{{alertstate="firing"}}[{round(step * 1000) - 1}ms])'
-    rows = prometheus_query.ask_over(url, query, start=start, end=end, step=step)
+    rows = prometheus_query.range_query(url, query, start=start, end=end, step=step)
     found = [one for row in rows for one in _fired(row, step, end)]
     return History(start, end, step, tuple(sorted(found, key=lambda one: (-one.start, one.alert))))
 

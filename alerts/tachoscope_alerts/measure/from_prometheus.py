@@ -77,7 +77,7 @@ class PrometheusSource:
     def _over(self, query: str, slo: Slo, times: Times, timing: Timing) -> dict[Group, Floats]:
         begin = int(times[0])
         found: dict[Group, Floats] = {}
-        rows = prometheus_query.ask_over(self._url, query, start=begin / 1000, end=int(times[-1]) / 1000, step=timing.interval)
+        rows = prometheus_query.range_query(self._url, query, start=begin / 1000, end=int(times[-1]) / 1000, step=timing.interval)
         for row in rows:
             group = tuple(row["metric"].get(label, "") for label in slo.by)
             values = found.setdefault(group, np.full(len(times), np.nan))

@@ -31,7 +31,7 @@ def instant_query(
     return series_in(url, data)
 
 
-def ask_over(url: str, query: str, *, start: float, end: float, step: float) -> list[Mapping[str, Any]]:
+def range_query(url: str, query: str, *, start: float, end: float, step: float) -> list[Mapping[str, Any]]:
     """Return the series that a query gives over time, with `values` at `start` and each `step` seconds after it up to `end`.
 
     Raises:

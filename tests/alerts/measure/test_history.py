@@ -19,7 +19,7 @@ def answered(monkeypatch: pytest.MonkeyPatch, rows: list[dict[str, Any]]) -> lis
         asked.append((query, step))
         return rows
 
-    monkeypatch.setattr(history_module.prometheus_query, "ask_over", ask_over)
+    monkeypatch.setattr(history_module.prometheus_query, "range_query", ask_over)
     return asked
 
 

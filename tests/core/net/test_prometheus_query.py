@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.net.prometheus import ask_over, instant_query, label_values
+from tachoscope_core.net.prometheus import instant_query, label_values, range_query
 
 
 class Answers(BaseHTTPRequestHandler):
@@ -80,7 +80,7 @@ def test_an_answer_that_is_too_large_is_refused_with_the_way_out(url: str) -> No
 
 def test_a_query_over_time_and_the_values_of_a_label_are_asked_of_their_own_paths(url: str) -> None:
     answer(b'{"status":"success","data":{"result":[{"metric":{},"values":[[1,"2"],[16,"3"]]}]}}')
-    assert ask_over(url, "up", start=1.0, end=16.5, step=15.0) == [{"metric": {}, "values": [[1, "2"], [16, "3"]]}]
+    assert range_query(url, "up", start=1.0, end=16.5, step=15.0) == [{"metric": {}, "values": [[1, "2"], [16, "3"]]}]
     assert Answers.path_asked == "/api/v1/query_range"
     assert {name: Answers.asked[name] for name in ("query", "start", "end", "step")} == {
         "query": "up",

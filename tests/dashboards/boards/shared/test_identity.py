@@ -126,7 +126,7 @@ def _answer(url: str, expr: str, time: Span, *, is_instant: bool) -> Iterator[tu
         for one in prometheus_query.instant_query(url, expr, at=time.end):
             yield dict(one["metric"]), {time.end: float(one["value"][1])}
     else:
-        for one in prometheus_query.ask_over(url, expr, start=time.start, end=time.end, step=time.step):
+        for one in prometheus_query.range_query(url, expr, start=time.start, end=time.end, step=time.step):
             yield dict(one["metric"]), {float(at): float(value) for at, value in one["values"]}
 
 
