@@ -96,9 +96,9 @@ def metrics() -> str:
     return "\n".join(
         [
             "# Metrics",
-            "The catalogue in `core/tachoscope_core/metrics/catalogue.py`. The agent serves all but `tachoscope_goodput_ratio` and "
-            "`tachoscope_bottleneck_ratio`, which need the whole job, and `tachoscope_watch_*`: "
-            "[`tachoscope watch`](../guides/watch.md) serves those. Ledger states of a rank: "
+            "The catalogue in `core/tachoscope_core/metrics/catalogue.py`. The agent serves all but "
+            "`tachoscope_compute_share_ratio` and `tachoscope_bottleneck_ratio`, which need the whole job, "
+            "and `tachoscope_watch_*`: [`tachoscope watch`](../guides/watch.md) serves those. Ledger states of a rank: "
             + ", ".join(f"`{state}`" for state in TRAINING_STATES)
             + ".",
             "",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tachoscope_core.metrics import watch as names
-from tachoscope_core.metrics.training import BOTTLENECK, GOODPUT
+from tachoscope_core.metrics.training import BOTTLENECK, COMPUTE_SHARE
 from tachoscope_core.report.taxonomy import HEALTHY
 from tachoscope_service.metrics.family import Family, Point, with_namespaces
 from tachoscope_watch.cycle import Failed
@@ -28,7 +28,7 @@ def families(views: Sequence[JobView], failed: Sequence[Failed], *, seconds: flo
     namespaces = {view.job: view.namespace for view in shown}
     found = [
         Family(BOTTLENECK, [point for view in judged for point in _bottlenecks(view)]),
-        Family(GOODPUT, [((view.job,), goodput) for view in judged if (goodput := _goodput(view)) is not None]),
+        Family(COMPUTE_SHARE, [((view.job,), share) for view in judged if (share := _compute_share(view)) is not None]),
         Family(names.WATCH_JOBS, [((state,), float(counts[state])) for state in names.WATCH_JOBS.states]),
         Family(names.WATCH_CYCLE_SECONDS, [((), seconds)]),
         Family(names.WATCH_LAST_CYCLE, [((), ended)]),
@@ -36,8 +36,8 @@ def families(views: Sequence[JobView], failed: Sequence[Failed], *, seconds: flo
     return with_namespaces(found, lambda job: namespaces.get(job, ""))
 
 
-def _goodput(view: JobView) -> float | None:
-    """Return the goodput, which is none while a job hangs, whatever its last steps had."""
+def _compute_share(view: JobView) -> float | None:
+    """Return the share of its last steps that a job computes; 0 while it hangs, whatever these had."""
     if view.state == "hung":
         return 0.0
     return view.report.goodput if view.report is not None else None

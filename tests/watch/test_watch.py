@@ -152,7 +152,7 @@ def test_metrics_tell_shares_by_class_and_how_many_jobs_could_not_be_judged(tmp_
     assert [set(labels) for labels in shares] == [{"slow", "input_straggler"}]
     assert 0.2 < next(iter(shares.values())) < 0.4
     assert not any("calm" in labels for labels in told["tachoscope_bottleneck_ratio"])
-    assert set(told["tachoscope_goodput_ratio"]) == {("slow",), ("calm",)}
+    assert set(told["tachoscope_compute_share_ratio"]) == {("slow",), ("calm",)}
     assert told["tachoscope_watch_jobs"][("failed",)] == 1 and told["tachoscope_watch_jobs"][("judged",)] == 2
 
 
@@ -166,7 +166,7 @@ def test_a_job_that_hangs_loses_all_its_time_to_that_and_nothing_to_what_it_lost
     told = values([msgspec.structs.replace(stuck, report=report)], [])
 
     assert [set(labels) for labels in told["tachoscope_bottleneck_ratio"]] == [{"stuck", "hang"}]
-    assert told["tachoscope_goodput_ratio"] == {("stuck",): 0.0}
+    assert told["tachoscope_compute_share_ratio"] == {("stuck",): 0.0}
 
 
 def test_series_are_bounded_however_many_jobs_there_are(tmp_path: Path) -> None:
@@ -273,7 +273,7 @@ def test_once_prints_a_line_for_each_live_job(tmp_path: Path) -> None:
     done = command("watch", "--once", "--store", tmp_path, "--workers", 1)
 
     assert done.returncode == 0
-    assert "slow: running, 4 workers, goodput" in done.stdout and "input_straggler, ranks 2," in done.stdout
+    assert "slow: running, 4 workers, compute share" in done.stdout and "input_straggler, ranks 2," in done.stdout
     assert command("watch", "--once", "--store", tmp_path / "nowhere").returncode == 2
     assert command("watch", "--once", "--store", tmp_path, "--web-config", "web.yaml").returncode == 2
     empty = tmp_path / "empty"

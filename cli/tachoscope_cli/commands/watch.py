@@ -85,11 +85,11 @@ def _once(url: str, workers: int, over: float) -> None:
                 sys.stdout.write(f"{view.job}: not looked at: {safe(view.reason)}\n")
                 continue
             told = line(view)
-            goodput = "not known" if told.goodput is None else f"{told.goodput:.1%}"
+            share = "not known" if told.goodput is None else f"{told.goodput:.1%}"
             worst = told.reason or "nothing found"
             if told.worst is not None:
                 ranks = "all ranks" if told.worst.ranks == "all" else f"ranks {', '.join(map(str, told.worst.ranks))}"
                 worst = f"{told.worst.class_}, {ranks}, {told.worst.share:.1%}"
-            sys.stdout.write(f"{told.job}: {told.state}, {told.workers} workers, goodput {goodput}: {safe(worst)}\n")
+            sys.stdout.write(f"{told.job}: {told.state}, {told.workers} workers, compute share {share}: {safe(worst)}\n")
     if not count:
         sys.stdout.write(f"no job of {url} recorded anything in the last {over:g} seconds\n")

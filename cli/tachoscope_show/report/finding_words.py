@@ -25,9 +25,14 @@ def verdict_text(report: Report) -> str:
     return f"no {what} above {WARNING_SHARE_TEXT}"
 
 
-def goodput(report: Report) -> str:
-    """Return the share of productive time in words."""
+def productive(report: Report) -> str:
+    """Return the share of productive time in words: see `productive_name`."""
     return "not known" if report.goodput is None else percent(report.goodput)
+
+
+def productive_name(report: Report) -> str:
+    """Return what that share is called: goodput of the allocated time of a whole life, compute share of the time of steps."""
+    return "goodput" if report.life else "productive share" if report.serving else "compute share"
 
 
 def quantity(value: float, unit: str) -> str:

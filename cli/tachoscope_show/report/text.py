@@ -16,10 +16,11 @@ from tachoscope_show.report import comparison_text, lineage_words, trend_words, 
 from tachoscope_show.report.change_rows import rows
 from tachoscope_show.report.finding_words import (
     culprits_text,
-    goodput,
     is_hang_report,
     loss_text,
     nothing_found,
+    productive,
+    productive_name,
     quantity,
     share_text,
     tells_speedup,
@@ -103,7 +104,7 @@ def _headline(report: Report) -> Text:
         f"   {counted(report.window.steps, 'step')}, {counted(report.ranks, 'rank')}   "
         f"step {seconds(step.mean)} (p95 {seconds(step.p95)})   "
     )
-    text.append(f"goodput {goodput(report)}", style="bold")
+    text.append(f"{productive_name(report)} {productive(report)}", style="bold")
     return text
 
 

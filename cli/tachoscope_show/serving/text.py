@@ -16,11 +16,11 @@ from tachoscope_show.text.units import percent
 
 
 def headline(report: Report, serving: Serving) -> Text:
-    """Return the server, how much it served, and goodput."""
+    """Return the server, how much it served, and the productive share."""
     text = Text()
     text.append(report.job, style="bold")
     text.append(f"   {serving_words.summary(report, serving)}   ")
-    text.append(f"goodput {'not known' if report.goodput is None else percent(report.goodput)}\n", style="bold")
+    text.append(f"productive share {'not known' if report.goodput is None else percent(report.goodput)}\n", style="bold")
     text.append(serving_words.rates(serving), style="dim")
     return text
 

@@ -217,7 +217,9 @@ SHARDS_QUARANTINED = Metric(
     "Shards of the data set on the quarantine list of a job, as the node knows it; absent where nothing is known of its shards.",
     _JOB,
 )
-GOODPUT = Metric("tachoscope_goodput_ratio", "gauge", "ratio", "Productive share of the wall time of a job.", _JOB)
+COMPUTE_SHARE = Metric(
+    "tachoscope_compute_share_ratio", "gauge", "ratio", "Share of the time of a job's last steps in which its ranks compute.", _JOB
+)
 BOTTLENECK = Metric("tachoscope_bottleneck_ratio", "gauge", "ratio", "Share of the step lost to a bottleneck.", (*_JOB, "class"))
 RECORDS_DROPPED = Metric(
     "tachoscope_records_dropped_total", "counter", "", "Records that the processes of a job on the node could not write.", _JOB
@@ -250,7 +252,7 @@ TRAINING_METRICS = (
     PREEMPTION_NOTICE,
     SHARD_FAILURES,
     SHARDS_QUARANTINED,
-    GOODPUT,
+    COMPUTE_SHARE,
     BOTTLENECK,
     RECORDS_DROPPED,
 )

@@ -83,9 +83,9 @@ def differs(folder: Path, series: dict[str, str], wanted: dict[str, dict[str, fl
 
 TRUTH: dict[tuple[str, str], dict[str, float]] = {
     # 8 + 6 + 4 of the 24 accelerators that jobs hold; the 8 in the queue are none.
-    ("Goodput", "A"): {"{}": 18 / 24},
-    ("Goodput and computing", "A"): {"{}": 18 / 24},
-    ("Goodput and computing", "B"): {"{}": 17 / 24},
+    ("ETTR", "A"): {"{}": 18 / 24},
+    ("ETTR and compute share", "A"): {"{}": 18 / 24},
+    ("ETTR and compute share", "B"): {"{}": 17 / 24},
     ("Budget left", "A"): {'{slo="training-goodput"}': 0.4},
     # Six accelerators for ten minutes are one hour; 39 GPUs answer and 27 are held, so that twelve are two hours.
     ("Hours lost", "A"): {"{}": 1.0},
@@ -205,8 +205,8 @@ def test_each_state_of_the_ledger_has_its_colour_and_so_have_accelerators_withou
         ("Nodes with which something is wrong", "/d/tachoscope-gpu-node?"),
         ("GPUs missing", "/d/tachoscope-gpu-node?"),
         ("Agents down", "/d/tachoscope-agents?"),
-        ("Goodput", "/d/tachoscope-slos?${cluster:queryparam}&var-slo=training-goodput"),
-        ("Goodput", f"{POLICY.runbook_base}/TrainingGoodputBurn.md"),
+        ("ETTR", "/d/tachoscope-slos?${cluster:queryparam}&var-slo=training-goodput"),
+        ("ETTR", f"{POLICY.runbook_base}/TrainingGoodputBurn.md"),
     ],
 )
 def test_it_leads_down_to_jobs_nodes_and_runbooks(title: str, start: str) -> None:
@@ -214,4 +214,4 @@ def test_it_leads_down_to_jobs_nodes_and_runbooks(title: str, start: str) -> Non
 
 
 def test_the_target_of_goodput_is_the_objectives() -> None:
-    assert [at for at, _ in steps(PANELS["Goodput"])] == [None, slo_objectives.objective("training-goodput").target]
+    assert [at for at, _ in steps(PANELS["ETTR"])] == [None, slo_objectives.objective("training-goodput").target]

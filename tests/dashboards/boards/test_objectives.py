@@ -75,10 +75,10 @@ def test_thresholds_are_those_of_the_specs_that_are_named_and_of_no_others_after
     path = own / "training-goodput.yaml"
     path.write_text(re.sub(r"target: 0\.\d+", "target: 0.5", path.read_text()))
     with slo_objectives.specs_of([own]):
-        ours = steps(panel(made(fleet.board(POLICY)), "Goodput"))
+        ours = steps(panel(made(fleet.board(POLICY)), "ETTR"))
 
     assert [at for at, _ in ours] == [None, 0.5]
-    assert [at for at, _ in steps(panel(made(fleet.board(POLICY)), "Goodput"))] != [None, 0.5]
+    assert [at for at, _ in steps(panel(made(fleet.board(POLICY)), "ETTR"))] != [None, 0.5]
 
 
 def test_a_bound_is_asked_of_an_objective_that_has_one() -> None:

@@ -156,7 +156,7 @@ def test_no_alert_is_zero_alerts_only_where_rules_are_evaluated(tmp_path: Path) 
 
 def test_the_states_that_spend_the_goodput_are_all_that_its_spec_does_not_call_good() -> None:
     assert sorted([*EFFECTIVE_STATES, "queued", *LOST_STATES]) == sorted(TRAINING_STATES)
-    assert colors(PANELS["What spends the budget of training goodput"]) == {
+    assert colors(PANELS["What spends the budget of the effective training time"]) == {
         state: palette.STATE_COLORS[state] for state in LOST_STATES
     }
 
@@ -179,7 +179,7 @@ def test_jobs_are_ranked_by_what_they_lost_of_all(tmp_path: Path) -> None:
         (WRITTEN[table, "B"], "2h", {large: 0.09, small: 0.4}),
         (WRITTEN[table, "C"], "2h", {large: 0.06}),
         (
-            WRITTEN["What spends the budget of training goodput", "A"],
+            WRITTEN["What spends the budget of the effective training time", "A"],
             "2h",
             {
                 f'{{state="{state}"}}': value

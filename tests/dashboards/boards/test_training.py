@@ -117,7 +117,7 @@ def test_where_no_rank_does_steps_nothing_is_compared(tmp_path: Path) -> None:
 
 
 TRUTH: dict[tuple[str, str], Answer] = {
-    ("Goodput", "A"): {"{}": 0.9},
+    ("ETTR", "A"): {"{}": 0.9},
     ("Step", "A"): {"{}": 0.4},
     ("Slowdown", "A"): {"{}": 1.25},
     ("Ranks", "A"): {"{}": 4.0},

@@ -93,7 +93,7 @@ def _file(view: TraceView) -> Iterator[Note]:
 def _devices(view: TraceView) -> Iterator[Note]:
     launches, lost = len(kernel_launches(view)), len(without_kernel(view))
     cut = view.trace.meta.quality.cut
-    not_to_be_had = "how busy the device was is not known; goodput, ledger and verdicts of the device are not to be had"
+    not_to_be_had = "how busy the device was is not known; compute share, ledger and verdicts of the device are not to be had"
     if cut and device_work_is_lost(view):
         seen = f"{launches - lost} of {launches} launched kernels are there" if launches else "none of the device's work is there"
         meaning = f"the device's events come last in the file, so the cut took them ({seen}): {not_to_be_had}"

@@ -89,9 +89,10 @@ def _now(policy: Policy) -> list[PlacedPanel]:
     target = slo_objectives.objective(GOODPUT).target
     return [
         stat(
-            "Goodput",
+            "ETTR",
             PanelText(
-                "Of the time for which jobs hold accelerators, the share in which a step is done for the first time, now.",
+                "Effective training time ratio: of the time for which jobs hold accelerators, the share in which a step is done "
+                "for the first time, now.",
                 f"{target:.0%} or more, as the objective asks",
                 "the ledger below says in which state the rest goes, the table which jobs lose it",
                 _NO_RULES,
@@ -105,7 +106,7 @@ def _now(policy: Policy) -> list[PlacedPanel]:
         stat(
             "Budget left",
             PanelText(
-                "What is left of the goodput that may be lost over the objective's period, of all clusters together.",
+                "What is left of the time that may be lost over the objective's period, of all clusters together.",
                 "above 0",
                 "below 0 more is lost than was agreed: who loses it is in the table of jobs",
                 "the rules of tachoscope are not loaded, or no job ran in the period",
@@ -255,17 +256,17 @@ def _ledger(policy: Policy) -> PlacedPanel:
 
 def _goodput(policy: Policy) -> PlacedPanel:
     return timeseries(
-        "Goodput and computing",
+        "ETTR and compute share",
         PanelText(
-            "Goodput as the objective counts it, with the objective as a line; and the stricter share that accelerators spend "
-            "computing: the distance between both is communication, waiting for stragglers, launching and copying.",
-            "goodput above its line, computing close below it",
-            "goodput falls: time is lost outside of steps. Computing falls alone: steps have become less efficient",
+            "The effective training time ratio, with its objective as a line; and the stricter share of the time that accelerators "
+            "compute: the distance between both is communication, waiting for stragglers, launching and copying.",
+            "ETTR above its line, the compute share close below it",
+            "ETTR falls: time is lost outside of steps. The compute share falls alone: steps have become less efficient",
             _NO_RULES,
         ),
         [
-            Query(_share(slo_objectives.GOOD_STATES), "goodput"),
-            Query(_share("compute"), "computing"),
+            Query(_share(slo_objectives.GOOD_STATES), "ETTR"),
+            Query(_share("compute"), "compute share"),
         ],
         unit="percentunit",
         width=8,

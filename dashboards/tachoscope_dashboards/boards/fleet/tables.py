@@ -21,16 +21,16 @@ _COLORS = {"page": palette.BAD, "ticket": palette.WARN}
 
 
 def worst_jobs(policy: Policy, empty: str) -> PlacedPanel:
-    """Return the table of all jobs, the one with the lowest goodput first."""
+    """Return the table of all jobs, the one with the lowest ETTR first."""
     chosen = identity.job_of_row(CLUSTER_KEPT, "${__data.fields.Job}")
     return table(
         "Jobs, the worst first",
         PanelText(
-            "Each job that runs: its goodput now, how many ranks it has, what takes most of its time "
+            "Each job that runs: its effective training time ratio (ETTR) now, how many ranks it has, what takes most of its time "
             "beside computing and evaluation, and how much: communication and straggler_wait "
-            "count as goodput, the others are lost; ranks that hang or are silent, and what its GPUs do.",
-            f"goodput of {slo_objectives.objective(GOODPUT).target:.0%} or more in each row, no rank hung or silent",
-            "the name opens the job's board, its goodput the job in the explorer",
+            "count as effective, the others are lost; ranks that hang or are silent, and what its GPUs do.",
+            f"ETTR of {slo_objectives.objective(GOODPUT).target:.0%} or more in each row, no rank hung or silent",
+            "the name opens the job's board, its ETTR the job in the explorer",
             empty,
         ),
         _of_jobs(),
@@ -39,7 +39,7 @@ def worst_jobs(policy: Policy, empty: str) -> PlacedPanel:
             *identity.COLUMNS,
             Column(
                 "A",
-                "Goodput",
+                "ETTR",
                 unit="percentunit",
                 steps=slo_objectives.at_least(GOODPUT),
                 link=explorer(policy, "job", "In the explorer", {"job": "${__data.fields.Job}"}),
@@ -53,7 +53,7 @@ def worst_jobs(policy: Policy, empty: str) -> PlacedPanel:
             Column("G", "Step", unit="s"),
         ],
         height=12,
-        sort="Goodput",
+        sort="ETTR",
         descending=False,
         links=[runbook(policy, slo_objectives.objective(GOODPUT).alert)],
     )

@@ -29,7 +29,7 @@ _BURN_WINDOWS = ("5m", "1h", "6h", "1d", "3d")
 
 
 LOST_STATES = tuple(state for state in TRAINING_STATES if state not in {*EFFECTIVE_STATES, LEFT_OUT_STATES})
-"""Those of a rank's ledger that spend the budget of the goodput."""
+"""Those of a rank's ledger that spend the budget of the effective training time."""
 
 
 def chosen_objective(policy: Policy) -> list[PlacedPanel]:
@@ -128,10 +128,10 @@ def by_model(policy: Policy, slos: Sequence[Slo]) -> PlacedPanel:
 
 
 def lost_time(policy: Policy) -> PlacedPanel:
-    """Return what ranks do while they spend the budget of the goodput."""
+    """Return what ranks do while they spend the budget of the effective training time."""
     goodput, states = objective("training-goodput"), LOST_STATES
     return timeseries(
-        "What spends the budget of training goodput",
+        "What spends the budget of the effective training time",
         PanelText(
             "Ranks that bring no step forward, by what they do instead: the states that the objective counts as bad.",
             f"together at most {goodput.budget * 100:.3g} % of all ranks",

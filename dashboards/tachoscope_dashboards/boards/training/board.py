@@ -94,9 +94,10 @@ def _now(policy: Policy) -> list[PlacedPanel]:
 
 def _goodput(policy: Policy) -> PlacedPanel:
     return stat(
-        "Goodput",
+        "ETTR",
         PanelText(
-            "Of the time for which the job holds its ranks, the share in which a step is done for the first time.",
+            "Effective training time ratio: of the time for which the job holds its ranks, the share in which a step is done for "
+            "the first time.",
             f"{slo_objectives.objective(_GOODPUT).target:.0%} or more, as the objective asks of all jobs together",
             "the ledger below says in which state the rest goes",
             NO_JOB,

@@ -22,7 +22,7 @@ from tachoscope_explorer.screens.jobs import window as job_window
 from tachoscope_explorer.sources import cache as sources
 from tachoscope_explorer.sources import jobs as job_sources
 from tachoscope_explorer.sources.jobs import JobView, Run
-from tachoscope_show.report.finding_words import goodput
+from tachoscope_show.report.finding_words import productive, productive_name
 from tachoscope_show.report.trend_words import at
 from tachoscope_show.text.units import duration, seconds
 
@@ -108,7 +108,7 @@ def _run(context: Context, run: Run) -> None:
 def _head(report: Report) -> None:
     step = report.step_seconds
     facts = (
-        ("Goodput", goodput(report)),
+        (productive_name(report).capitalize(), productive(report)),
         ("Step", seconds(step.mean)),
         ("p95 of steps", seconds(step.p95)),
         ("Steps", f"{report.window.steps:,}"),

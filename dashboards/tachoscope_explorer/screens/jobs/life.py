@@ -14,7 +14,7 @@ from tachoscope_explorer.sources import jobs as job_sources
 from tachoscope_explorer.sources.jobs import Run
 from tachoscope_show.life import words as life_words
 from tachoscope_show.life.words import LEGEND
-from tachoscope_show.report.finding_words import goodput
+from tachoscope_show.report.finding_words import productive
 
 LAST, WHOLE = "last attempt", "whole life"
 
@@ -49,7 +49,7 @@ def show(run: Run) -> None:
     if life is None:
         return
     st.markdown(
-        f"{escape_markdown(life_words.summary(report, life))}; goodput **{escape_markdown(goodput(report))}** of its whole life"
+        f"{escape_markdown(life_words.summary(report, life))}; goodput **{escape_markdown(productive(report))}** of its whole life"
     )
     st.caption(escape_markdown(life_words.allocated(life)))
     if life.cost is not None and (life.cost.money is not None or life.cost.unit == "GPU"):

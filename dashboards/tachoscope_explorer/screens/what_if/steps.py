@@ -158,7 +158,7 @@ def _numbers(asked: WhatIf, found: WithoutCauses, report: Report, measured: floa
     columns[2].metric("Speed-up", f"{now / then:.2f}x" if then > 0 else "nothing is left")
     before = "not known" if report.goodput is None else percent(report.goodput)
     columns[3].metric(
-        "Goodput then",
+        "Compute share then",
         "not known" if found.goodput is None else percent(found.goodput),
         f"now {before}",
         delta_color="off",
@@ -214,6 +214,6 @@ def _limits() -> None:
             "what is ticked: on **all ranks** the whole state is gone; of a **single rank** only what it has beyond the "
             "usual rank (the lower median). The wait then goes to the rank that is latest without it, so no answer is a mere "
             "subtraction, and nobody saves more by fixing ranks than somebody waited. It does not know what else would "
-            "change: a loader that nobody waits for still needs its cores. Goodput is the computing that is left over the "
-            "time that is left."
+            "change: a loader that nobody waits for still needs its cores. The compute share is the computing that is "
+            "left over the time that is left."
         )

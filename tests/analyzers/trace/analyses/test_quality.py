@@ -129,7 +129,7 @@ def test_a_cut_that_took_the_devices_work_leaves_nothing_to_be_said_of_the_devic
     view = cut(kineto_order(), tmp_path, before)
     table = quality(view).set_index("what")
     assert table.loc["device_work_cut_away", "severity"] == "critical"
-    assert "goodput" in table.loc["device_work_cut_away", "meaning"]
+    assert "compute share" in table.loc["device_work_cut_away", "meaning"]
     ledger = step_states(view)
     assert (ledger["unexplained_ns"] == ledger["duration_ns"]).all()
 

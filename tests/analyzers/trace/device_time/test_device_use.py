@@ -62,7 +62,7 @@ def test_launches_without_a_kernel_give_neither_goodput_nor_a_verdict(tmp_path: 
 
     assert found.goodput is None
     assert [row.class_ for row in found.findings] == ["unknown"]
-    assert "goodput not known" in told
+    assert "compute share not known" in told
     assert VERDICT not in told
 
 
