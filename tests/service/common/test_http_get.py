@@ -25,7 +25,7 @@ WHY = {
     "endless": "more than 100000 bytes",
     "longer_than_said": "broke off after 50000 bytes",
     "break_off": "IncompleteRead",
-    "redirect": r"redirects \(302\), which is not followed",
+    "redirect": r"redirects to .* \(302\), which is not followed",
     "error": "answers 500 Internal Server Error",
     "gzip": "'gzip', which was not asked for",
     "no_http": "BadStatusLine",
