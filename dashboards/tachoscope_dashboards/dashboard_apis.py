@@ -115,7 +115,7 @@ class ResourceApi:
         resource = to_resource(board)
         resource["metadata"]["annotations"] = {
             "grafana.app/folder": folder,
-            "grafana.app/message": f"{_MESSAGE} {fingerprint(to_resource(board))}",
+            "grafana.app/message": f"{_MESSAGE} {fingerprint(resource)}",
         }
         if before:
             resource["metadata"]["resourceVersion"] = before.resource_version

@@ -3,7 +3,8 @@
 A job hangs if no rank finished a step for longer than the limit, and a process is stopped or silent, or ranks wait for others.
 Where all are in the midst of a step and none waits for another, they compile, or wait for data: then it hangs only after
 `PATIENCE` times the least limit. It does not hang while a rank saves a checkpoint or evaluates, since the others wait for that,
-unless a process is stopped or silent elsewhere; and not before the first step, which may take any time.
+unless a process is stopped or silent elsewhere, or saves in silence for as long; and not before the first step, which may take any
+time.
 """
 
 from __future__ import annotations
@@ -76,12 +77,13 @@ def is_hang(ranks: Collection[RankState], without_step_seconds: float, usual_ste
     """
     if without_step_seconds <= limit_seconds(usual_step, least):
         return False
-    if any(rank.stopped or (rank.silent and rank.phase not in PHASES_WITHOUT_LIMIT) for rank in ranks):
+    lost_patience = without_step_seconds > PATIENCE * least
+    if any(rank.stopped or (rank.silent and (lost_patience or rank.phase not in PHASES_WITHOUT_LIMIT)) for rank in ranks):
         return True
     phases = {rank.phase for rank in ranks}
     if phases & PHASES_WITHOUT_LIMIT or phases <= IDLE_PHASES:
         return False
-    return bool(phases & WAITING_PHASES) or without_step_seconds > PATIENCE * least
+    return bool(phases & WAITING_PHASES) or lost_patience
 
 
 def all_idle(phases: Collection[str]) -> bool:

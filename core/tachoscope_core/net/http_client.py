@@ -56,7 +56,10 @@ class HttpResponse:
     @property
     def redirects_to(self) -> str:
         """Which page it names, as ` to https://host/path`; empty: none. Without a user and a query, which may hold secrets."""
-        parts = urlsplit(self.headers.get("Location", ""))
+        try:
+            parts = urlsplit(self.headers.get("Location", ""))
+        except ValueError:  # such as http://[
+            return ""
         host = parts.netloc.rpartition("@")[2]
         page = f"{parts.scheme}://{host}{parts.path}" if host else parts.path
         return f" to {page[:200]}" if page and page.isprintable() else ""

@@ -56,5 +56,10 @@ def test_a_step_in_which_nobody_waits_hangs_when_patience_ends(case: str) -> Non
     assert is_hang(PAUSES[case], PATIENCE * LEAST_SECONDS + 1.0, 1.0, LEAST_SECONDS)
 
 
+def test_a_rank_that_is_lost_while_it_saves_does_not_excuse_the_others_for_ever() -> None:
+    assert is_hang(PAUSES["one is silent in its save"], PATIENCE * LEAST_SECONDS + 1.0, 1.0, LEAST_SECONDS)
+    assert not is_hang(PAUSES["all wait for one that saves"], 10 * PATIENCE * LEAST_SECONDS, 1.0, LEAST_SECONDS)
+
+
 def test_the_limit_is_ten_usual_steps_and_never_less_than_the_least() -> None:
     assert [limit_seconds(usual, 30.0) for usual in (0.0, 1.0, 3.0, 60.0)] == [30.0, 30.0, 30.0, 600.0]

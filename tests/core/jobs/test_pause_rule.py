@@ -2,6 +2,7 @@
 
 import pytest
 
+from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_core.jobs.pause_rule import LEAST_SAMPLES, outside_samples, paused_ratio
 
 
@@ -19,3 +20,4 @@ def test_foreign_samples_never_make_a_ratio_outside_of_0_to_1(counts: dict[str, 
 def test_of_too_few_samples_nothing_is_concluded() -> None:
     assert paused_ratio(LEAST_SAMPLES - 1, LEAST_SAMPLES - 1) == 0.0
     assert paused_ratio(LEAST_SAMPLES, 2 * LEAST_SAMPLES) == 0.5
+    assert threshold("minimum_samples") == LEAST_SAMPLES, "one number for the agent and the reports"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import email.message
 import ssl
 import threading
 import time
@@ -11,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from tachoscope_core.net.http_client import HttpError, StatusError, TooLongError, get, request
+from tachoscope_core.net.http_client import HttpError, HttpResponse, StatusError, TooLongError, get, request
 
 PATIENCE = 60.0
 """For an answer that comes."""
@@ -86,6 +87,24 @@ def test_only_success_is_a_page(server: Server) -> None:
         server.status = status
         with pytest.raises(StatusError, match=why):
             get(server.url, seconds=PATIENCE)
+
+
+@pytest.mark.parametrize(
+    ("location", "said"),
+    [
+        ("https://user:secret@host:9/graph?token=x", " to https://host:9/graph"),
+        ("/login", " to /login"),
+        ("http://[", ""),
+        ("/\x1b[31m", ""),
+        (None, ""),
+    ],
+)
+def test_where_a_redirect_leads_is_said_without_secrets_and_whatever_stands_there(location: str | None, said: str) -> None:
+    headers = email.message.Message()
+    if location is not None:
+        headers["Location"] = location
+
+    assert HttpResponse(302, "Found", headers, b"").redirects_to == said
 
 
 def test_method_headers_and_body_arrive_and_nothing_of_a_user_in_the_url(server: Server) -> None:

@@ -62,6 +62,18 @@ def test_all_states_of_a_rank_are_there_at_zero_before_its_first_step() -> None:
     assert ("checkpoint_age_seconds", "job") not in shown, "not known is not zero"
 
 
+def test_time_outside_of_phases_is_a_pause_as_far_as_heartbeats_saw_one() -> None:
+    live = JobRegistry(Limits())
+    rank = Told(live, world=1)
+    rank.step(forward=1.0, other=4.0)
+    rank.say(records.Heartbeat, step=1, activity={"other": {"other sleep": 15, "other cpu": 5}})
+    rank.step(forward=1.0, other=4.0)
+    shown = series(live)
+
+    assert shown["time_seconds_total", "job", "0", "host_wait"] == pytest.approx(3.0)
+    assert shown["time_seconds_total", "job", "0", "unexplained"] == pytest.approx(4.0 + 1.0)
+
+
 def test_states_of_a_rank_sum_to_its_time_from_launch_to_its_last_record() -> None:
     live = JobRegistry(Limits())
     launcher = envelope(-1, job="job", writer="w", monotonic_ns=round(90e9))
