@@ -108,16 +108,21 @@ def check(boards: Sequence[Json], out: Path, *, configmaps: bool = False, v2: bo
 
 
 def _has(out: Path, folder: str) -> bool:
-    return any(map(_is_ours, (out / folder).iterdir())) if (out / folder).is_dir() else False
+    return any(path.parent == out / folder for path in _ours(out))
 
 
 def _left_over(made: dict[str, str], out: Path) -> list[Path]:
+    return [path for path in _ours(out) if str(path.relative_to(out)) not in made]
+
+
+def _ours(out: Path) -> list[Path]:
+    """Return the files that earlier builds made: others may lie beside them."""
     there = [*sorted(out.glob("*.json")), *sorted((out / CONFIGMAPS).glob("*.yaml")), *sorted((out / V2).glob("*.json"))]
-    return [path for path in there if str(path.relative_to(out)) not in made and _is_ours(path)]
+    return [path for path in there if _is_ours(path)]
 
 
 def _is_ours(path: Path) -> bool:
-    """Return whether an earlier build made a file: others may lie beside them."""
+    """Return whether an earlier build made a file."""
     text = path.read_text()
     if path.suffix == ".yaml":
         return text.startswith(HEADER)
