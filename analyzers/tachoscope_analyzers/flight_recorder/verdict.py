@@ -237,7 +237,7 @@ def _roots(waits: Waits, stuck: set[int]) -> dict[int, list[Operation]]:
 def _absent(rank: int, dumps: Mapping[int, Dump], kept: list[Operation]) -> BlockingRank:
     first = min(kept, key=lambda one: (one.peer is not None, one.created_ns))  # a collective says more than a message
     if rank not in dumps:
-        return BlockingRank(rank, Kind.NO_DUMP, first, len(kept), "there is no dump of it: its process may be gone, or stuck")
+        return BlockingRank(rank, Kind.NO_DUMP, first, len(kept), "its dump is missing: its process may have exited, or be stuck")
     if any(one.pending for one in dumps[rank].operations):
         return BlockingRank(
             rank, Kind.UNKNOWN, first, len(kept), "it is not there, and what it waits for itself is not in the dumps"

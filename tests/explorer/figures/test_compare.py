@@ -146,5 +146,5 @@ def test_a_trace_that_is_gone_is_named(tmp_path: Path, traces: Settings) -> None
     shown = open_page("compare", tmp_path / "store", started=traces, job=GIVEN, trace="command-line", baseline_trace="gone")
 
     assert not shown.exception
-    assert "There is no trace" in words(shown)
+    assert "no longer exists" in words(shown)
     assert "<b>" not in words(shown)

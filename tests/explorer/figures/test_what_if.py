@@ -182,4 +182,4 @@ def test_a_recording_that_is_gone_is_named(tmp_path: Path, monkeypatch: pytest.M
     shown = open_page("what-if", tmp_path / "store", started=started, job=GIVEN, trace="gone")
 
     assert not shown.exception
-    assert "There is no recording" in words(shown)
+    assert "was not found" in words(shown)

@@ -62,7 +62,7 @@ def test_a_job_without_traces_says_so(tmp_path: Path) -> None:
     shown = open_page("trace", tmp_path / "store", job="nowhere")
 
     assert not shown.exception
-    assert "nowhere there is no trace" in words(shown)
+    assert "No trace of nowhere was found" in words(shown)
 
 
 def test_one_rank_shows_its_device_streams_and_threads_with_its_steps(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_a_rank_that_is_not_there_is_said_and_all_are_shown(tmp_path: Path) -> N
 
     shown = opened(tmp_path, folder, rank="7")
 
-    assert "no trace of rank 7: there is 0, 1" in words(shown)
+    assert "No trace of rank 7 was found, only of 0, 1" in words(shown)
     assert figures(shown)[0]["layout"]["yaxis"]["ticktext"] == ["rank 0", "rank 1"]
 
 

@@ -102,7 +102,7 @@ def test_the_address_chooses_the_objective_and_its_service_and_is_kept(store: Pa
     assert SCRIPT in shown.query_params["service"]
     assert SCRIPT not in words(shown)  # escaped, so that it stands there letter by letter
     assert r"\<script\>alert\(1\)" in words(shown)
-    assert "there is no objective" in words(page(store, slo="nothing-such"))
+    assert "no objective is named" in words(page(store, slo="nothing-such"))
 
 
 def test_the_history_of_pages_needs_a_prometheus_and_says_so(store: Path) -> None:

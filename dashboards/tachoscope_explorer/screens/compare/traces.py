@@ -62,7 +62,7 @@ def show(context: Context, view: View) -> None:
     elif not now or not before:
         nothing("Choose the two traces." if len(others) > 1 or others is not sides else "There is only one trace.")
     elif files[0] is None or files[1] is None:
-        nothing(f"There is no trace **{escape_markdown(now if files[0] is None else before)}** here any more.")
+        nothing(f"The trace **{escape_markdown(now if files[0] is None else before)}** no longer exists.")
     else:
         _comparison(trace_comparison.comparison(view.job, files[0], view.baseline or view.job, files[1]))
 

@@ -64,4 +64,4 @@ def runbook(alert: str) -> None:
         with st.expander(f"Runbook {alert}", icon=":material/menu_book:"):
             st.markdown(text)
     else:
-        st.caption(f"There is no runbook for {escape_markdown(alert)} here.")
+        st.caption(f"{escape_markdown(alert)} has no runbook.")

@@ -111,7 +111,7 @@ def _chosen(context: Context, pairs: list[Pair]) -> Pair:
     fits = [number for number, pair in enumerate(pairs) if pair[0].name == view.slo]
     exact = [number for number in fits if _asked(pairs[number][1], view)]
     if view.slo and not fits:
-        st.warning(escape_markdown(f"there is no objective {view.slo!r}"))
+        st.warning(escape_markdown(f"no objective is named {view.slo!r}"))
     first = next(iter(exact or fits), 0)
     number = st.selectbox("Objective", range(len(pairs)), index=first, format_func=lambda which: names[which])
     objective, budget = pairs[number]

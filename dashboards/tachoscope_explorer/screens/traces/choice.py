@@ -61,7 +61,7 @@ def recording(context: Context) -> Recording | None:
         return None
     found = recordings(settings, job)
     if not found:
-        nothing(f"Of {escape_markdown(_job_name(job))} there is no trace. {_HOW}")
+        nothing(f"No trace of {escape_markdown(_job_name(job))} was found. {_HOW}")
         return None
     names = [one.name for one in found]
     if view.trace and view.trace not in names and job == wanted:
@@ -144,7 +144,7 @@ def rank(context: Context, found: Ranks) -> int | None:
     if len(known) == 1 and view.rank in (None, known[0]):
         return known[0]
     if view.rank is not None and view.rank not in known:
-        st.warning(f"There is no trace of rank {view.rank}: there is {_several(known)}.")
+        st.warning(f"No trace of rank {view.rank} was found, only of {_several(known)}.")
     options: list[int | str] = [ALL, *known]
     if len(known) == 1:
         return known[0]

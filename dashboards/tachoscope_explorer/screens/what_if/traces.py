@@ -77,7 +77,7 @@ def _file(context: Context, view: View) -> tuple[Path | None, View]:
         name = choice("Recording", list(found), wanted or next(iter(found)), "what-if-recording", none="choose a recording")
     files = {file.name: file for file in found.get(name, ())}
     if not files:
-        nothing(f"There is no recording **{escape_markdown(name)}** here." if name else "Choose a recording.")
+        nothing(f"The recording **{escape_markdown(name)}** was not found." if name else "Choose a recording.")
         return None, view
     with right:
         first = wanted_file if wanted_file in files and name == wanted else next(iter(files))
