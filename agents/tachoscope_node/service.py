@@ -90,14 +90,14 @@ class Service:
         scheme = "https" if web is not None and web.cert_file is not None else "http"
         host = f"[{config.address}]" if ":" in config.address else config.address or "0.0.0.0"  # noqa: S104  # all addresses
         self.url = f"{scheme}://{host}:{self.web.port}"
-        self._say_where(config)
-        self._warn(config)
 
     # --- life -------------------------------------------------------------------------------------------------------------
 
     def run(self) -> bool:
         """Work until `stop`, then ship what is left; say whether everything is in the store."""
         sys.setswitchinterval(_SWITCH_SECONDS)
+        self._say_where(self.agent.config)  # now that it takes signals: a SIGHUP to an agent that does not would end it
+        self._warn(self.agent.config)
         shipper = threading.Thread(target=self._ship, name="tachoscope-ship", daemon=True)
         shipper.start()
         self.agent.profiler.start()

@@ -129,8 +129,9 @@ SHORT_DEMO = [sys.executable, "-m", "tachoscope_cli.main", "demo", "--fault", "c
 
 def test_the_demo_runs_with_an_agent(tmp_path: Path) -> None:
     done = subprocess.run(
-        SHORT_DEMO, capture_output=True, text=True, timeout=400, check=True, env=os.environ | {"OMP_NUM_THREADS": "1"}
+        SHORT_DEMO, capture_output=True, text=True, timeout=400, check=False, env=os.environ | {"OMP_NUM_THREADS": "1"}
     )
+    assert done.returncode == 0, done.stdout + done.stderr
 
     found = re.search(r"agent: shipped all records, and served (\d+) series of the job to Prometheus", done.stdout)
     assert found is not None, done.stdout
