@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -35,6 +36,17 @@ def pytest_configure(config: pytest.Config) -> None:
     if few:
         others = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path and path != WITHOUT_DYNAMO]
         os.environ["PYTHONPATH"] = os.pathsep.join([WITHOUT_DYNAMO, *others])
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    gc.disable()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Let no collection of garbage go through the objects of ten thousand tests, again and again."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -14,6 +14,7 @@ from tachoscope.preemption.notice_file import Notice
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.jobs.hang_rule import least_seconds
 from tachoscope_core.records.records import AnyRecord, ShardQuarantined
+from tachoscope_core.storage import node_status
 from tachoscope_core.storage.store import Store
 from tachoscope_node import agent_metrics as self_families
 from tachoscope_node import state_file as saved
@@ -29,6 +30,7 @@ from tachoscope_node.jobs.preemption_relay import PreemptionRelay
 from tachoscope_node.jobs.registry import JobRegistry
 from tachoscope_node.jobs.shard_quarantine import ShardWatch
 from tachoscope_node.jobs.standin_launcher import StandInLauncher
+from tachoscope_node.jobs.status import jobs_status
 from tachoscope_node.profiling_adapter import profiler_of
 from tachoscope_node.rank_views import KnownRanks
 from tachoscope_node.services import metrics as live_service_families
@@ -117,7 +119,7 @@ class Agent:
         self.ticks = 0
         self.tick_seconds = 0.0
         self.ticked_at: float | None = None
-        self._samples_due = 0.0
+        self._samples_due = self._status_due = 0.0
         self._changed = True
         self._told: dict[str, int] = {}
 
@@ -285,12 +287,28 @@ class Agent:
             self.shards.sync(self._store, self.config.node_name, now, anyway=everything)
         count = self.shipper.ship(segments, self.lock, anyway=everything)
         if not self.shipper.failing:
+            self._say_what_runs(now, anyway=everything)
             try:
                 self.samples.ship()
             except (TachoscopeError, OSError) as error:
                 self.errors["samples"] += 1
                 self.log.warning("ship samples", str(error))
         return count
+
+    def _say_what_runs(self, now: float, *, anyway: bool) -> None:
+        """Write the node's status to the store when it is due."""
+        every = node_status.every_seconds(self.config.flush_seconds)
+        if now < self._status_due and not anyway:
+            return
+        self._status_due = now + every
+        with self.lock:
+            jobs = jobs_status(self.live.jobs.values(), self.owners.known.get, now=self._clock(), unix_seconds=self._unix_clock())
+        status = node_status.NodeStatus(self.config.node_name, self._unix_clock(), every, self.config.flush_seconds, jobs)
+        try:
+            node_status.write(self._store, status)
+        except TachoscopeError as error:
+            self.errors["node"] += 1
+            self.log.warning("node status", str(error))
 
     def reconfigure(self, config: Config) -> None:
         """Go on with other limits, times and device filters."""

@@ -36,7 +36,7 @@ class JobLine(msgspec.Struct, frozen=True, kw_only=True):
 
 def line(view: JobView) -> JobLine:
     """Return a job as it stands in the list."""
-    findings = view.report.findings if view.report is not None else []
+    findings = view.report.findings if view.report is not None else [view.hang] if view.hang is not None else []
     return JobLine(
         job=view.job,
         namespace=view.namespace,

@@ -1,4 +1,4 @@
-"""A cycle: one look at every job that recorded something lately, by as many processes as there are cores.
+"""A cycle: one look at every job that runs or recorded something lately, by as many processes as there are cores.
 
 Nothing of a job is kept from one cycle to the next, so memory is that of one look a process, and a watch that was killed goes on.
 """
@@ -10,7 +10,7 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import dataclass
 
@@ -18,7 +18,8 @@ import msgspec
 
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.storage.store import Store
-from tachoscope_watch.judge_job import LEAST_SECONDS, check_hang, judge_job
+from tachoscope_watch.judge_job import LEAST_SECONDS, judge_job
+from tachoscope_watch.live_jobs import LiveJob
 from tachoscope_watch.view import JobView
 
 _AT_ONCE = 4
@@ -64,29 +65,30 @@ def _begin() -> None:
     """Do nothing, in a process that begins with it."""
 
 
-def cycle(url: str, now: float, pool: Executor, over: float = LEAST_SECONDS) -> Iterator[JobView | Failed]:
-    """Yield what is told of each job that recorded something in the last `over` seconds, in the order of their names.
+def cycle(
+    url: str, now: float, pool: Executor, live: Mapping[str, LiveJob], over: float = LEAST_SECONDS
+) -> Iterator[JobView | Failed]:
+    """Yield what is told of each job that its nodes know or that recorded something in the last `over` seconds, by name.
+
+    Args:
+        live: what the nodes say, by job.
 
     Raises:
         TachoscopeError: the store cannot be read.
     """
-    jobs = Store(url).jobs()
-    for job, document in zip(jobs, pool.map(functools.partial(_look, url, now, over), jobs, chunksize=_AT_ONCE), strict=True):
+    yield from judged(url, now, pool, live, over, sorted({*Store(url).jobs(), *live}))
+
+
+def judged(
+    url: str, now: float, pool: Executor, live: Mapping[str, LiveJob], over: float, jobs: Sequence[str]
+) -> Iterator[JobView | Failed]:
+    """Yield what is told of these jobs, in their order."""
+    asked = [(job, live.get(job)) for job in jobs]
+    documents = pool.map(functools.partial(_look, url, now, over), asked, chunksize=_AT_ONCE)
+    for job, document in zip(jobs, documents, strict=True):
         if isinstance(document, str):
             yield Failed(job, document)
         elif document:
-            yield msgspec.json.decode(document, type=JobView)
-
-
-def glances(url: str, now: float, pool: Executor, over: float, hung: Mapping[str, bool]) -> Iterator[JobView]:
-    """Yield what is told of each job that began to hang since it was looked at, or hangs no more.
-
-    Args:
-        hung: by job, whether it hung when it was looked at last.
-    """
-    found = pool.map(functools.partial(_glance, url, now, over), hung.items(), chunksize=_AT_ONCE)
-    for document in found:
-        if document and not isinstance(document, str):  # what cannot be read is told by the next cycle
             yield msgspec.json.decode(document, type=JobView)
 
 
@@ -95,18 +97,11 @@ def _store(url: str) -> Store:
     return Store(url)
 
 
-def _look(url: str, now: float, over: float, job: str) -> bytes | str:
-    return _encoded(lambda: judge_job(_store(url), job, now, over))
-
-
-def _glance(url: str, now: float, over: float, job: tuple[str, bool]) -> bytes | str:
-    return _encoded(lambda: check_hang(_store(url), job[0], now, over, hung=job[1]))
-
-
-def _encoded(view_of: Callable[[], JobView | None]) -> bytes | str:
+def _look(url: str, now: float, over: float, asked: tuple[str, LiveJob | None]) -> bytes | str:
     """Return a view as JSON, nothing where there is none, or why it could not be had."""
+    job, live = asked
     try:
-        view = view_of()
+        view = judge_job(_store(url), job, now, over, live)
         return b"" if view is None else msgspec.json.encode(view)
     except TachoscopeError as error:
         return str(error)

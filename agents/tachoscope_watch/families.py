@@ -27,8 +27,8 @@ def families(views: Sequence[JobView], failed: Sequence[Failed], *, seconds: flo
     }
     namespaces = {view.job: view.namespace for view in shown}
     found = [
-        Family(BOTTLENECK, [point for view in judged for point in _bottlenecks(view)]),
-        Family(COMPUTE_SHARE, [((view.job,), share) for view in judged if (share := _compute_share(view)) is not None]),
+        Family(BOTTLENECK, [point for view in shown for point in _bottlenecks(view)]),
+        Family(COMPUTE_SHARE, [((view.job,), share) for view in shown if (share := _compute_share(view)) is not None]),
         Family(names.WATCH_JOBS, [((state,), float(counts[state])) for state in names.WATCH_JOBS.states]),
         Family(names.WATCH_CYCLE_SECONDS, [((), seconds)]),
         Family(names.WATCH_LAST_CYCLE, [((), ended)]),
@@ -45,10 +45,10 @@ def _compute_share(view: JobView) -> float | None:
 
 def _bottlenecks(view: JobView) -> list[Point]:
     """Return the largest share of each class, of several findings the worst one's. While a job hangs only that takes its time."""
+    if view.hang is not None:
+        return [((view.job, view.hang.class_), view.hang.share)]
     shares: dict[str, float] = {}
     for finding in view.report.findings if view.report is not None else []:
-        if view.state == "hung" and finding.class_ != "hang":
-            continue
         if finding.class_ not in HEALTHY and finding.severity != "info":
             shares[finding.class_] = max(finding.share, shares.get(finding.class_, 0.0))
     largest = sorted(shares.items(), key=lambda pair: -pair[1])[:MOST_CLASSES]

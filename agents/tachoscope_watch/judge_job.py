@@ -1,111 +1,102 @@
-"""One look at one job: from what it recorded in the last minutes to what is told of it."""
+"""One look at one job: from what its nodes say of it now, and what it recorded in the last minutes, to what is told of it."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Mapping, Sequence
 from statistics import median
 
 import msgspec
 
-from tachoscope.supervisor.job_watch import WatchedProcess
 from tachoscope_analyzers.job.report import analyze
 from tachoscope_analyzers.records import load
 from tachoscope_analyzers.records.load import JobRecords
+from tachoscope_analyzers.records.window import within
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.jobs.hang_rule import least_seconds
-from tachoscope_core.records.records import MalformedRecordError, StepDone, UnknownKindError, decode
+from tachoscope_core.records.records import JobEnded, StepDone
 from tachoscope_core.report.report import Report
-from tachoscope_core.storage.recent_segments import recent_segments
-from tachoscope_core.storage.store import BrokenObjectError, Store
-from tachoscope_watch.hang import finding, hang, processes
+from tachoscope_core.storage.store import Store
+from tachoscope_watch.hang import finding, hang_of
+from tachoscope_watch.live_jobs import LiveJob
 from tachoscope_watch.profile_view import latest
 from tachoscope_watch.view import Checkpoint, JobView, Worker
 
 LEAST_SECONDS, MOST_SECONDS = 120.0, 1800.0
 _STEPS = 40
 """So many steps are looked at where they fit into `MOST_SECONDS`."""
+_ENDED = frozenset({"completed", "failed"})
 _MOST_CHECKPOINTS = 64
 _MOST_ATTEMPTS = 100
 REPORT_NAME = "watch"
 
 
-def judge_job(store: Store, job: str, now: float, over: float = LEAST_SECONDS) -> JobView | None:
-    """Judge what a job recorded lately, and keep the report in the store; None: it recorded nothing.
+def judge_job(store: Store, job: str, now: float, over: float = LEAST_SECONDS, live: LiveJob | None = None) -> JobView | None:
+    """Judge what a job recorded lately, and keep the report in the store; None: it recorded nothing, and no node knows it.
 
     Args:
-        now: Unix seconds. over: seconds before it that are judged, where enough steps fit into them.
+        now: Unix seconds. over: seconds up to its newest step that are judged, where enough steps fit into them.
+        live: what its nodes say of it; None: nothing.
 
     Raises:
         TachoscopeError: the store cannot be read.
     """
-    records = _recent(store, job, now, over)
-    if records is None:
+    late = live.flush_seconds if live is not None else 0.0
+    records = _recent(store, job, now, over, late)
+    if records is None and (live is None or live.state in _ENDED):
         return None
-    everybody = processes(records)
-    report, reason = _judged(records)
-    stands = hang(records, everybody, now)
-    if stands is not None and report is not None:
-        report = msgspec.structs.replace(report, findings=[finding(stands), *report.findings])
-    unwritten = _write(store, job, report)
-    newest = max((start.attempt for start in records.starts), default=-1)
+    report, reason = _judged(records) if records is not None else (None, f"nothing was recorded in the last {over + late:g} s")
+    hang = finding(stands) if live is not None and (stands := hang_of(live)) is not None else None
+    if hang is not None and report is not None:
+        report = msgspec.structs.replace(report, findings=[hang, *report.findings])
     owner = store.owner(job)
+    starts = records.starts if records is not None else []
+    newest = max((start.attempt for start in starts), default=-1)
     return JobView(
         job=job,
         namespace=owner.namespace if owner is not None else "",
         looked=now,
-        state="hung" if stands is not None else load.status(records, now=now),
-        attempts=list(range(max(newest - _MOST_ATTEMPTS + 1, 0), newest + 1)),
-        world_size=max((start.world_size for start in records.starts), default=0),
-        workers=_workers(everybody, {start.writer: start.host for start in records.starts}),
-        checkpoints=_checkpoints(records),
+        state="hung" if hang is not None else _state(records, live, now),
+        attempts=_attempts(newest if live is None else max(newest, live.attempt)),
+        world_size=live.world_size if live is not None else max((start.world_size for start in starts), default=0),
+        workers=_live_workers(live) if live is not None else _recorded_workers(records) if records is not None else [],
+        state_seconds=live.state_seconds if live is not None else {},
+        hang=hang,
+        checkpoints=_checkpoints(records) if records is not None else [],
         profiles=latest(store, job, now),
         report=report,
         reason=reason,
-        unwritten=unwritten,
+        unwritten=_write(store, job, report),
     )
 
 
-def check_hang(store: Store, job: str, now: float, over: float = LEAST_SECONDS, *, hung: bool) -> JobView | None:
-    """Look whether a job began to hang since it was looked at, or hangs no more, and only then at all of it; None: neither.
+def _recent(store: Store, job: str, now: float, over: float, late: float) -> JobRecords | None:
+    """Return what a job recorded in the `over` seconds up to its newest step, or in more of them for `_STEPS` steps.
 
     Args:
-        hung: it hung when it was looked at last.
-
-    Raises:
-        TachoscopeError: the store cannot be read.
+        late: seconds that records may take into the store.
     """
-    if not hung and _steps_lately(store, job, now):
-        return None
-    records = _recent(store, job, now, over)
-    if records is None or (hang(records, processes(records), now) is not None) == hung:
-        return None
-    return judge_job(store, job, now, over)
-
-
-def _steps_lately(store: Store, job: str, now: float) -> bool:
-    """Return whether a rank finished a step so lately that nothing can be a hang yet: one object tells that of most jobs."""
-    since = now - least_seconds()
-    newest = {one.writer: one for one in sorted(recent_segments(store, job, since=since, until=now), key=lambda one: one.offset)}
-    for segment in newest.values():
-        with contextlib.suppress(MalformedRecordError, UnknownKindError, BrokenObjectError):
-            before, mark, after = store.read(segment).rpartition(b'"StepDone"')
-            step = decode(before.rpartition(b"\n")[2] + mark + after.partition(b"\n")[0]) if mark else None
-            if isinstance(step, StepDone) and step.time >= since:
-                return True
-    return False
-
-
-def _recent(store: Store, job: str, now: float, over: float) -> JobRecords | None:
-    records = load.recent_from_store(store, job, since=now - over, until=now)
+    records = load.recent_from_store(store, job, since=now - late - over, until=now)
     if records is None:
         return None
-    # A training without a step is looked at as far back as ever: a hang is told by how long ago the last one was.
+    # A training without a step is looked at as far back as ever.
     none = 0.0 if load.serving_job(records) else MOST_SECONDS
-    wanted = _STEPS * median([step.wall_seconds for step in records.steps] or [none])
+    wanted = min(_STEPS * median([step.wall_seconds for step in records.steps] or [none]), MOST_SECONDS)
     if wanted > over:
-        return load.recent_from_store(store, job, since=now - min(wanted, MOST_SECONDS), until=now) or records
-    return records
+        records = load.recent_from_store(store, job, since=now - late - wanted, until=now) or records
+    if not late or not records.steps:
+        return records
+    last = max(records.steps, key=lambda step: step.time)
+    return within(records, last.time - max(over, wanted, last.wall_seconds), now + late)
+
+
+def _state(records: JobRecords | None, live: LiveJob | None, now: float) -> str:
+    """Return how a job stands: running, if its nodes say so; how it ended, the launcher's records know better."""
+    recorded = load.status(records, now=now) if records is not None else ""
+    if live is None:
+        return recorded
+    return recorded if live.state in _ENDED and recorded in _ENDED else live.state
+
+
+def _attempts(newest: int) -> list[int]:
+    return list(range(max(newest - _MOST_ATTEMPTS + 1, 0), newest + 1))
 
 
 def _write(store: Store, job: str, report: Report | None) -> str:
@@ -127,18 +118,39 @@ def _judged(records: JobRecords) -> tuple[Report | None, str]:
         return None, str(error)
 
 
-def _workers(everybody: Sequence[WatchedProcess], hosts: Mapping[str, str]) -> list[Worker]:
+def _live_workers(live: LiveJob) -> list[Worker]:
     return [
         Worker(
-            rank=process.rank,
-            host=hosts.get(process.writer, ""),
-            pid=process.pid,
-            heartbeat=process.record_at,
-            step=process.step,
-            phase=process.phase,
-            ended=process.ended,
+            rank=rank.status.rank,
+            host=rank.node,
+            pid=rank.status.pid,
+            heartbeat=rank.status.record_time,
+            step=rank.status.step,
+            phase=rank.status.phase,
+            ended=rank.status.ended,
         )
-        for process in everybody
+        for rank in live.ranks
+    ]
+
+
+def _recorded_workers(records: JobRecords) -> list[Worker]:
+    """Return the workers of a job that no node tells of: it ended, or its agents are older."""
+    starts = [start for start in records.starts if start.rank >= 0]
+    newest = max((start.attempt for start in starts), default=0)
+    found = {start.writer: start for start in starts if start.attempt == newest}
+    heartbeats, steps, ends = dict.fromkeys(found, 0.0), dict.fromkeys(found, 0), dict.fromkeys(found, "")
+    for row in (*records.starts, *records.steps, *records.heartbeats, *records.ends):
+        if row.writer in found:
+            heartbeats[row.writer] = max(row.time, heartbeats[row.writer])
+            if isinstance(row, StepDone):
+                steps[row.writer] = max(row.step, steps[row.writer])
+            elif isinstance(row, JobEnded):
+                ends[row.writer] = row.status
+    return [
+        Worker(
+            rank=start.rank, host=start.host, pid=start.pid, heartbeat=heartbeats[writer], step=steps[writer], ended=ends[writer]
+        )
+        for writer, start in sorted(found.items(), key=lambda pair: pair[1].rank)
     ]
 
 

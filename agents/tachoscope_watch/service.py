@@ -26,16 +26,18 @@ from tachoscope_service.http.server import Request, Response, WebServer
 from tachoscope_service.metrics.family import Family
 from tachoscope_service.metrics.prometheus_text import CONTENT_TYPE_LATEST, Exposition
 from tachoscope_watch import api
-from tachoscope_watch.cycle import Failed, cycle, executor, glances
+from tachoscope_watch.cycle import Failed, cycle, executor, judged
 from tachoscope_watch.families import families
+from tachoscope_watch.hang import hang_of
 from tachoscope_watch.judge_job import LEAST_SECONDS
+from tachoscope_watch.live_jobs import NodeReader
 from tachoscope_watch.profiles import MOST_STEPS, BusyError, Profiles
 from tachoscope_watch.view import JobView
 
 _LATE_CYCLES = 3.0
 """Without a cycle that ended for so many times its interval the watch is not healthy."""
 _GLANCE_SECONDS = 15.0
-"""Between two looks for hangs alone."""
+"""Between two looks at what the nodes say, for hangs alone."""
 _JSON = "application/json"
 _PAGE = b"""<!doctype html><title>tachoscope watch</title><h1>tachoscope watch</h1>
 <ul><li><a href="/v1/jobs">jobs</a><li><a href="/metrics">metrics</a><li><a href="/v1/openapi.json">the API</a>
@@ -100,7 +102,7 @@ class Watch:
         posts = {"/v1/jobs/*/profile": self._ask_profile}
         self._known_clients = config is not None and config.knows_clients
         store = Store(settings.store)
-        self._glances = store.local  # elsewhere each look is as many paid requests as there are files
+        self._nodes = NodeReader(store, lambda line: log.warning("nodes", line))
         self._profiles = Profiles(store, log)
         self.web = WebServer(routes, posts=posts, address=settings.address, port=settings.port, web_config=config, log=log.info)
         self.web.start()
@@ -116,7 +118,7 @@ class Watch:
             while not self._stop.is_set():
                 due = time.monotonic() + self._settings.every_seconds
                 pool = self._tried(self.run_cycle, pool)
-                while self._glances and due - time.monotonic() > _GLANCE_SECONDS and not self._stop.wait(_GLANCE_SECONDS):
+                while due - time.monotonic() > _GLANCE_SECONDS and not self._stop.wait(_GLANCE_SECONDS):
                     pool = self._tried(self.check_hangs, pool)
                 self._stop.wait(max(due - time.monotonic(), 0.1))
         finally:
@@ -141,7 +143,7 @@ class Watch:
         began, now = time.monotonic(), time.time()
         views: list[JobView] = []
         failed: list[Failed] = []
-        for found in cycle(self._settings.store, now, pool, self._settings.over_seconds):
+        for found in cycle(self._settings.store, now, pool, self._nodes.live_jobs(now), self._settings.over_seconds):
             if isinstance(found, Failed):
                 failed.append(found)
                 self._log.warning(f"job {found.job}", f"job {found.job} could not be looked at: {found.reason}")
@@ -161,10 +163,13 @@ class Watch:
         self._log.info(f"{jobs} in {seconds:.1f} s" + (f"; hung: {hung}" if hung else ""))
 
     def check_hangs(self, pool: Executor) -> None:
-        """Look only for jobs that began to hang since the last cycle, or hang no more."""
-        before = self.round
-        hung = {view.job: view.state == "hung" for view in before.views if view.state in {"running", "hung"}}
-        found = {view.job: view for view in glances(self._settings.store, time.time(), pool, self._settings.over_seconds, hung)}
+        """Judge only the jobs again that began to hang since the last cycle, or hang no more."""
+        before, now = self.round, time.time()
+        live = self._nodes.live_jobs(now)
+        hung = {job: hang_of(one) is not None for job, one in live.items()}
+        changed = [view.job for view in before.views if hung.get(view.job, view.state == "hung") != (view.state == "hung")]
+        looks = judged(self._settings.store, now, pool, live, self._settings.over_seconds, changed)
+        found = {look.job: look for look in looks if isinstance(look, JobView)}  # what cannot be read, the next cycle says
         if not found:
             return
         views = tuple(_with_checkpoints(found.get(view.job, view), view) for view in before.views)

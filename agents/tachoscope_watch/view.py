@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tachoscope_core.report.report import Report
+from tachoscope_core.report.report import Finding, Report
 from tachoscope_watch.profile_view import Profile
 
 
@@ -43,6 +43,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
         namespace: Kubernetes namespace of its owner; empty outside of Kubernetes.
         looked: Unix seconds. state: `hung`, or as `tachoscope store ls` says it: running, completed, failed, unknown.
         attempts: up to the newest, numbered from 0; at most the last hundred. world_size: 0: not known.
+        state_seconds: rank-seconds by ledger state, as the counters of the job's agents have them; empty: no agent says.
+        hang: what is known of it while the job hangs; it is the report's first finding, too, where there is one.
         profiles: all that were requested in the last hour.
         report: on the last minutes; None: it cannot be judged, and `reason` says why. unwritten: why it is not in the store.
     """
@@ -54,6 +56,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     attempts: list[int]
     world_size: int
     workers: list[Worker]
+    state_seconds: dict[str, float] = {}
+    hang: Finding | None = None
     checkpoints: list[Checkpoint] = []
     profiles: list[Profile] = []
     report: Report | None = None

@@ -4,22 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from tachoscope_analyzers.records.load import JobRecords, recent_from_store
-from tachoscope_watch.hang import Hang, finding, hang, processes
+from tachoscope_watch.hang import Hang, finding, hang_of
+from tachoscope_watch.live_jobs import NodeReader
 from watched_jobs import PlantedJob, standing, well
 
 WAITING = dict.fromkeys(range(4), "backward")
 
 
-def recent(job: PlantedJob) -> JobRecords:
-    found = recent_from_store(job.store, job.name, since=job.now - 200, until=job.now)
-    assert found is not None
-    return found
-
-
 def judged(job: PlantedJob) -> Hang | None:
-    found = recent(job)
-    return hang(found, processes(found), job.now)
+    return hang_of(NodeReader(job.store).live_jobs(job.now)[job.name])
 
 
 @pytest.mark.parametrize("culprit", [0, 1, 3])
@@ -63,10 +56,7 @@ PAUSES = [
 
 @pytest.mark.parametrize(("phases", "seconds"), [(phases, seconds) for _, phases, seconds in PAUSES], ids=[p[0] for p in PAUSES])
 def test_a_long_clean_pause_is_no_hang(tmp_path: Path, phases: dict[int, str], seconds: float) -> None:
-    job = standing(tmp_path, "job", phases=phases, seconds=seconds)
-    found = recent_from_store(job.store, job.name, since=job.now - 400, until=job.now)
-    assert found is not None
-    assert hang(found, processes(found), job.now) is None
+    assert judged(standing(tmp_path, "job", phases=phases, seconds=seconds)) is None
 
 
 def test_a_job_that_goes_on_does_not_hang(tmp_path: Path) -> None:

@@ -24,14 +24,17 @@ from tachoscope_service.metrics.prometheus_text import render
 from tachoscope_watch import api
 from tachoscope_watch.cycle import Failed, cycle
 from tachoscope_watch.families import MOST_JOBS, families
+from tachoscope_watch.live_jobs import NodeReader
 from tachoscope_watch.profile_view import Profile
 from tachoscope_watch.view import JobView
 from watched_jobs import PlantedJob, slow_input, standing, well
 
 
-def looked(folder: Path) -> dict[str, JobView | Failed]:
+def looked(folder: Path, *, now: float | None = None, over: float = 120.0) -> dict[str, JobView | Failed]:
+    now = time.time() if now is None else now
+    live = NodeReader(Store(str(folder))).live_jobs(now)
     with ThreadPoolExecutor(1) as pool:
-        return {view.job: view for view in cycle(str(folder), time.time(), pool)}
+        return {view.job: view for view in cycle(str(folder), now, pool, live, over)}
 
 
 def view_of(folder: Path, job: str) -> JobView:
@@ -71,8 +74,7 @@ def test_of_a_job_that_became_slow_the_shorter_time_is_judged_the_worse_it_looks
     job.ship()
     worst = []
     for over in (120.0, 10.0):
-        with ThreadPoolExecutor(1) as pool:
-            (view,) = cycle(str(tmp_path), job.now, pool, over)
+        (view,) = looked(tmp_path, now=job.now, over=over).values()
         assert isinstance(view, JobView) and view.report is not None
         worst.append(view.report.findings[0])
 

@@ -9,11 +9,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from tachoscope_core.records import records
+from tachoscope_core.storage.node_status import NodeStatus
 from tachoscope_core.storage.store import Store
+from tachoscope_node.config.settings import Limits
+from tachoscope_node.jobs.registry import JobRegistry
+from tachoscope_node.jobs.status import jobs_status
 
 Phases = Callable[[int, int], dict[str, float]]
 HEARTBEAT_SECONDS = 5.0
+MONOTONIC_SECONDS = 1e6
+"""What the hosts' monotonic clocks show at the job's `now`."""
 
 
 def even(step: int, rank: int) -> dict[str, float]:
@@ -42,6 +50,7 @@ class PlantedJob:
         self.seq = [0] * ranks
         self.shipped = [0] * ranks
         self.step = 0
+        self.nodes = {self.host(rank): JobRegistry(Limits()) for rank in range(ranks)}
 
     def host(self, rank: int) -> str:
         return f"node-{rank // 2}"
@@ -56,7 +65,7 @@ class PlantedJob:
             "local_rank": rank % 2,
             "host": self.host(rank),
             "time": at,
-            "monotonic_ns": round((at - self.now + 1e6) * 1e9),
+            "monotonic_ns": round((at - self.now + MONOTONIC_SECONDS) * 1e9),
         }
         self.seq[rank] += 1
         self.lines[rank].append(records.encode(kind(**envelope, **fields)))
@@ -99,7 +108,10 @@ class PlantedJob:
             since += HEARTBEAT_SECONDS
 
     def ship(self, at: float | None = None) -> None:
-        """Put into the store what was written since the last time, as if at a time."""
+        """Put into the store what was written since the last time, and what the nodes know from it, as if at a time."""
+        for rank, lines in enumerate(self.lines):
+            self.nodes[self.host(rank)].apply(self.host(rank), self.writers[rank], self.name, lines, MONOTONIC_SECONDS)
+        self.tell(at)
         for rank, lines in enumerate(self.lines):
             if not lines:
                 continue
@@ -118,6 +130,15 @@ class PlantedJob:
             if at is not None:
                 os.utime(path, (at, at))
                 os.utime(Path(path).parent, (at, at))
+
+    def tell(self, at: float | None = None) -> None:
+        """Write what the nodes know, as their agents do, but for each job an object of its own."""
+        for host, known in self.nodes.items():
+            jobs = jobs_status(known.jobs.values(), lambda _: None, now=MONOTONIC_SECONDS, unix_seconds=self.now)
+            document = msgspec.json.encode(NodeStatus(host, self.now, 5.0, 5.0, jobs))
+            path = self.store.write_node(f"{host}-{self.name}", document)
+            if at is not None:
+                os.utime(path, (at, at))
 
 
 def well(folder: Path, name: str, *, phases: Phases = even, ranks: int = 4) -> PlantedJob:

@@ -74,12 +74,15 @@ def watch(
 
 
 def _once(url: str, workers: int, over: float) -> None:
+    from tachoscope_core.storage.store import Store
     from tachoscope_watch.api import line
     from tachoscope_watch.cycle import Failed, cycle, executor
+    from tachoscope_watch.live_jobs import NodeReader
 
-    count = 0
+    count, now = 0, time.time()
+    live = NodeReader(Store(url), print_notice).live_jobs(now)
     with executor(workers) as pool:
-        for view in cycle(url, time.time(), pool, over):
+        for view in cycle(url, now, pool, live, over):
             count += 1
             if isinstance(view, Failed):
                 sys.stdout.write(f"{view.job}: not looked at: {safe(view.reason)}\n")
@@ -92,4 +95,4 @@ def _once(url: str, workers: int, over: float) -> None:
                 worst = f"{told.worst.class_}, {ranks}, {told.worst.share:.1%}"
             sys.stdout.write(f"{told.job}: {told.state}, {told.workers} workers, compute share {share}: {safe(worst)}\n")
     if not count:
-        sys.stdout.write(f"no job of {url} recorded anything in the last {over:g} seconds\n")
+        sys.stdout.write(f"no job of {url} runs or recorded anything in the last {over:g} seconds\n")

@@ -24,8 +24,6 @@ USUAL_STEPS = 10.0
 PATIENCE = 20.0
 SILENT_SECONDS = 15.0
 """A heartbeat comes every 5 s."""
-SILENT_SECONDS_OF_SHIPPED = 30.0
-"""Agents ship into a directory as often as heartbeats come."""
 WAITING_PHASES = frozenset({"backward", "collective"})
 """In which a rank waits for others."""
 PHASES_WITHOUT_LIMIT = frozenset({"checkpoint", "evaluation"})
@@ -91,9 +89,7 @@ def all_idle(phases: Collection[str]) -> bool:
     return bool(phases) and all(phase and phase in IDLE_PHASES for phase in phases)
 
 
-def stuck_rank(
-    ranks: Sequence[RankState], gone: Sequence[tuple[int, str]] = (), silent_seconds: float = SILENT_SECONDS
-) -> tuple[tuple[int, str] | None, str]:
+def stuck_rank(ranks: Sequence[RankState], gone: Sequence[tuple[int, str]] = ()) -> tuple[tuple[int, str] | None, str]:
     """Return rank and writer of the process that the others wait for, None if it cannot be determined, and why.
 
     Args:
@@ -106,7 +102,7 @@ def stuck_rank(
         return gone[0], "its process is gone"
     silent = [rank for rank in ranks if rank.silent]
     if len(silent) == 1:
-        return _named(silent[0]), f"its process wrote nothing for more than {silent_seconds:.0f} s"
+        return _named(silent[0]), f"its process wrote nothing for more than {SILENT_SECONDS:.0f} s"
     if len(ranks) == 1:
         return _named(ranks[0]), f"it is in {ranks[0].phase or 'an unknown phase'}"
     most = max(rank.step for rank in ranks)

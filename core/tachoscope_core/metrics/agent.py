@@ -79,10 +79,11 @@ ERRORS = Metric(
     "tachoscope_agent_errors_total",
     "counter",
     "",
-    "What the agent could not do, and tries again: reach the store, write its journal or state, read the spool, keep samples.",
+    "What the agent could not do, and tries again: reach the store, write its journal or state, read the spool, keep samples, "
+    "write the node's status.",
     ("part",),
 )
-ERROR_PARTS = ("store", "journal", "state", "spool", "samples", "refused")
+ERROR_PARTS = ("store", "journal", "state", "spool", "samples", "node", "refused")
 SEGMENTS = Metric("tachoscope_agent_segments", "gauge", "", "Segment files of the spool that are followed.")
 UNREADABLE = Metric("tachoscope_agent_unreadable_directories", "gauge", "", "Directories of the spool that cannot be read.")
 SPOOL_FREE = Metric("tachoscope_agent_spool_free_bytes", "gauge", "bytes", "Space left on the spool's file system.")

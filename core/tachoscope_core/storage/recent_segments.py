@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.records.records import check_job_name
-from tachoscope_core.storage.store import KEY, Store, StoredSegment
+from tachoscope_core.storage.store import KEY, Store, StoredSegment, written_time
 
 _FIRST = f"{0:016d}.jsonl.gz"
 _TAIL = len(_FIRST) + 1
@@ -78,8 +78,7 @@ def _remote(store: Store, root: str, days: list[str], since: float) -> list[str]
     found = []
     for day in days:
         for path, entry in store.files.find(f"{root}/{day}", detail=True).items():
-            time = entry.get("LastModified") or entry.get("mtime") or 0.0
-            if (time.timestamp() if isinstance(time, datetime) else float(time)) >= since:
+            if written_time(entry) >= since:
                 found.append(path)
     return found
 

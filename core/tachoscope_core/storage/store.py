@@ -5,6 +5,7 @@ shipping the same bytes twice writes the same object; another content under the 
 `jobs/<job>/owner.json`: whose job it is, `{"uid": 1000}`, in Kubernetes with `namespace`, written before its first record and never
 changed.
 `metrics/date=<day>/host=<host>/<name>.jsonl.gz`: metric samples.
+`nodes/<host>.json.gz`: what runs on a node now, see `node_status`.
 `jobs/<job>/quarantine/<host>.json.gz`: data shards that failed, as each host knows them. `jobs/<job>/requests/`: what somebody asks
 of a running job, see `profile_requests`.
 Errors of a backend are caught as `Exception`: each object store has its own, and they share no base class.
@@ -92,6 +93,12 @@ def _unpacked(data: bytes) -> bytes:
     return b"".join(parts)
 
 
+def written_time(entry: dict[str, Any]) -> float:
+    """Return when an object was written, in Unix seconds, as a file system of fsspec lists it."""
+    time = entry.get("mtime") or entry.get("LastModified") or 0.0
+    return time.timestamp() if isinstance(time, datetime) else float(time)
+
+
 def _day(time: float) -> str:
     return datetime.fromtimestamp(max(time, 0.0), UTC).date().isoformat()
 
@@ -127,6 +134,10 @@ class StoredSamples:
 
 _NOBODY = 65534
 """Whose files those of root are on a network file system that does not trust root (root_squash)."""
+
+
+def _is_trusted(uid: int) -> bool:
+    return uid in {0, _NOBODY, os.geteuid()}
 
 
 class BrokenObjectError(TachoscopeError):
@@ -197,8 +208,7 @@ class Store:
         if entries and not others:
             return None
         own = [entry for name, entry in others.items() if not name.startswith(f"{path}/reports/")] or list(others.values())
-        times = (entry.get("mtime") or entry.get("LastModified") or 0.0 for entry in own)
-        return max((time.timestamp() if isinstance(time, datetime) else float(time) for time in times), default=0.0)
+        return max(map(written_time, own), default=0.0)
 
     def segments(self, job: str) -> Iterator[StoredSegment]:
         """Yield the record objects of a job, in the order of their keys."""
@@ -240,6 +250,34 @@ class Store:
         first, last = (f"date={_day(time)}" for time in (start - 86400.0, end))
         days = [folder for folder in self._list(f"{self._root}/metrics") if first <= folder.rsplit("/", 1)[-1] <= last]
         return sorted({path.rsplit("/", 1)[-1].removeprefix("host=") for day in days for path in self._list(day)})
+
+    def write_node(self, host: str, document: bytes) -> str:
+        """Write what a node says of itself (see `node_status`) in place of what it said before; return the path of the object."""
+        return self._put(f"nodes/{host_folder(host)}.json.gz", document)
+
+    def nodes(self, *, since: float) -> Iterator[tuple[str, int | None, bytes | str]]:
+        """Yield path, writer, and content of each node's object that was written after `since`, Unix seconds.
+
+        The writer: in a directory the user's id, unless it is trusted with everything; else None. Content: as text, what is wrong.
+        """
+        root = f"{self._root}/nodes"
+        try:
+            entries: dict[str, dict[str, Any]] = self._fs.find(root, detail=True)
+            paths = [path for path, entry in entries.items() if path.endswith(".json.gz") and written_time(entry) > since]
+            contents: Any = self._fs.cat(paths, on_error="return") if paths and not self.local else {}  # many at once
+            contents = contents if isinstance(contents, dict) else {paths[0]: contents}
+        except Exception as error:
+            raise TachoscopeError(f"could not read {root} in store {self.url}: {error}") from None
+        for path in sorted(paths):
+            uid, document = 0, contents.get(path, b"")
+            try:
+                uid, document = self._fs.with_owner(path) if self.local else (0, document)
+                document = str(document) if isinstance(document, Exception) else _unpacked(document)
+            except (OSError, ValueError) as error:
+                document = str(error)
+            if isinstance(document, str):
+                document = f"could not read {path} in store {self.url}: {document}"
+            yield path, None if _is_trusted(uid) else uid, document
 
     def read(self, segment: StoredSegment | StoredSamples) -> bytes:
         """Return the JSON lines of an object.
@@ -291,7 +329,7 @@ class Store:
         path = f"{folder}/owner.json"
         try:
             maker = self._fs.status(folder).st_uid if self.local else 0
-            if maker not in {0, _NOBODY, os.geteuid()}:
+            if not _is_trusted(maker):
                 return Owner(maker)
             return msgspec.json.decode(self._fs.cat_file(path), type=Owner)
         except (FileNotFoundError, NotADirectoryError, PermissionError):

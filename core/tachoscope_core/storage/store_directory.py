@@ -98,6 +98,14 @@ class DirectoryFiles(LocalFileSystem):  # type: ignore[misc]
             raise OSError(errno.EFBIG, f"larger than {MAX_FILE_BYTES >> 20} MiB", path)
         return data
 
+    def with_owner(self, path: str) -> tuple[int, bytes]:
+        """Return the user whose file it is, and what it holds. Raises OSError as `cat_file`."""
+        with self._open(path) as file:
+            data: bytes = file.read(MAX_FILE_BYTES + 1)
+            if len(data) > MAX_FILE_BYTES:
+                raise OSError(errno.EFBIG, f"larger than {MAX_FILE_BYTES >> 20} MiB", path)
+            return os.fstat(file.fileno()).st_uid, data
+
     def pipe_file(self, path: str, value: bytes, **_: Any) -> None:
         """Write a file. It appears whole or not at all."""
         folder, name = os.path.split(self._strip_protocol(path))

@@ -21,7 +21,7 @@ from typing import Any
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.records.records import check_job_name
 from tachoscope_core.storage import cache_dir
-from tachoscope_core.storage.store import Store
+from tachoscope_core.storage.store import Store, written_time
 
 SUFFIXES = (".json", ".json.gz", ".json.zst", ".sqlite")
 """What the names of traces end with, as `tachoscope_analyzers.trace` reads them."""
@@ -85,9 +85,7 @@ def _trace(root: str, path: str, entry: dict[str, Any]) -> StoredTrace | None:
         check_job_name(recording)
     except TachoscopeError:
         return None
-    time = entry.get("mtime") or entry.get("LastModified") or 0.0
-    written = time.timestamp() if isinstance(time, datetime) else float(time)
-    return StoredTrace(recording, file, path, int(entry.get("size") or 0), written)
+    return StoredTrace(recording, file, path, int(entry.get("size") or 0), written_time(entry))
 
 
 def write(store: Store, job: str, recording: str, file: Path, *, name: str = "", progress: Progress | None = None) -> StoredTrace:

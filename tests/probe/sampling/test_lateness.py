@@ -50,7 +50,6 @@ def test_a_thread_that_keeps_the_interpreter_makes_the_sampler_late_and_one_that
     if not sampler.procfs.RunDelay().measured:
         pytest.skip("this kernel does not say how long a thread waited for a core")
 
-    assert max(lateness_while(holds, monkeypatch)) > 0.1
     # Each of the looks may be delayed by whatever else the machine does, but not most of them, as by a held lock.
     assert statistics.median(lateness_while(holds, monkeypatch)) > 0.1
     assert statistics.median(lateness_while(computes, monkeypatch)) < 0.1

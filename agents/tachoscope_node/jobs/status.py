@@ -1,0 +1,51 @@
+"""The jobs that run on this node, or ended lately, as the node tells the store: see `tachoscope_core.storage.node_status`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from tachoscope_core.jobs.hang_rule import usual_step_seconds
+from tachoscope_core.owner import Owner
+from tachoscope_core.storage.node_status import JobStatus, RankStatus
+from tachoscope_node.jobs.state import Job, Rank
+
+ENDED_SECONDS = 300.0
+"""So long a job that ended is still told of: whoever reads this looks a few times a minute."""
+
+
+def jobs_status(
+    jobs: Iterable[Job], owner_of: Callable[[str], Owner | None], *, now: float, unix_seconds: float
+) -> list[JobStatus]:
+    """Return each job with its ranks; `now` is the monotonic clock that their times are of, at `unix_seconds`."""
+    return [
+        JobStatus(
+            job.name,
+            owner_of(job.name),
+            job.attempt,
+            max(rank.world_size for rank in ranks),
+            job.ending.status,
+            [_rank_status(rank, unix_seconds - now) for rank in ranks],
+        )
+        for job in jobs
+        if (job.idle_since is None or now - job.idle_since <= ENDED_SECONDS) and (ranks := _newest(job))
+    ]
+
+
+def _newest(job: Job) -> list[Rank]:
+    return sorted((rank for rank in job.ranks.values() if rank.attempt == job.attempt), key=lambda rank: rank.rank)
+
+
+def _rank_status(rank: Rank, boot: float) -> RankStatus:
+    recent = [wall for wall, _ in rank.recent]
+    return RankStatus(
+        rank.rank,
+        rank.writer,
+        rank.pid,
+        rank.step,
+        boot + rank.last_end if rank.last_end is not None else 0.0,
+        usual_step_seconds(recent) if recent else 0.0,
+        rank.phase,
+        boot + rank.last_record,
+        rank.ended,
+        {state: seconds for state, seconds in rank.seconds.items() if seconds},
+    )

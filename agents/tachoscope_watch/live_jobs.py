@@ -1,0 +1,131 @@
+"""The jobs that run now, put together from what the nodes say of their parts: their ranks on all hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from tachoscope_core.jobs.hang_rule import SILENT_SECONDS
+from tachoscope_core.owner import Owner
+from tachoscope_core.storage import node_status
+from tachoscope_core.storage.node_status import JobStatus, NodeStatus, RankStatus
+from tachoscope_core.storage.store import Store
+
+LATE_OBJECTS = 3.0
+"""A node that wrote nothing for so many times its interval, and `SILENT_SECONDS` more, is not there any longer."""
+_LATEST_SECONDS = 600.0
+"""Of a node that wrote nothing for so long, nothing is told any more."""
+_MOST_OWNERS = 10_000
+
+
+class LiveRank(msgspec.Struct, frozen=True):
+    """A rank, and the node that it is on. `silent`: it, or its node, wrote nothing for long."""
+
+    node: str
+    status: RankStatus
+    silent: bool
+
+
+class LiveJob(msgspec.Struct, frozen=True):
+    """A job by what its nodes said last; of its newest attempt only.
+
+    Attributes:
+        time: of the newest word, Unix seconds. flush_seconds: how late records may be in the store.
+        ended: `completed` or `failed`, as who launched it said; empty: nobody did. ranks: in their order.
+    """
+
+    job: str
+    time: float
+    flush_seconds: float
+    attempt: int
+    world_size: int
+    ended: str
+    ranks: list[LiveRank]
+
+    @property
+    def state(self) -> str:
+        """How the job stands, whether it hangs or not: running, completed, failed, or unknown where its nodes are silent."""
+        running = [rank for rank in self.ranks if not rank.status.ended]
+        if running:
+            return "unknown" if all(rank.silent for rank in running) else "running"
+        return self.ended or ("completed" if all(rank.status.ended == "left" for rank in self.ranks) else "failed")
+
+    @property
+    def state_seconds(self) -> dict[str, float]:
+        """Seconds by ledger state, of all ranks together."""
+        total: dict[str, float] = {}
+        for rank in self.ranks:
+            for state, seconds in rank.status.state_seconds.items():
+                total[state] = total.get(state, 0.0) + seconds
+        return total
+
+
+def live_jobs(nodes: Iterable[NodeStatus], now: float) -> dict[str, LiveJob]:
+    """Return the jobs of all nodes by name.
+
+    Args:
+        now: Unix seconds by the watch's clock; a node's own clock tells how long its ranks have been silent.
+    """
+    parts: dict[str, list[tuple[NodeStatus, JobStatus]]] = {}
+    for node in nodes:
+        for part in node.jobs:
+            parts.setdefault(part.job, []).append((node, part))
+    return {job: _joined(job, found, now) for job, found in parts.items()}
+
+
+def _joined(job: str, parts: list[tuple[NodeStatus, JobStatus]], now: float) -> LiveJob:
+    attempt = max(part.attempt for _, part in parts)
+    parts = [(node, part) for node, part in parts if part.attempt == attempt]
+    ends = {part.ended for _, part in parts if part.ended}
+    ranks = [LiveRank(node.node, rank, _is_silent(node, rank, now)) for node, part in parts for rank in part.ranks]
+    return LiveJob(
+        job,
+        max(node.time for node, _ in parts),
+        max(node.flush_seconds for node, _ in parts),
+        attempt,
+        max(part.world_size for _, part in parts),
+        "failed" if "failed" in ends else next(iter(ends), ""),
+        sorted(ranks, key=lambda rank: rank.status.rank),
+    )
+
+
+def _is_silent(node: NodeStatus, rank: RankStatus, now: float) -> bool:
+    gone = now - node.time > LATE_OBJECTS * node.every_seconds + SILENT_SECONDS
+    return gone or node.time - rank.record_time > SILENT_SECONDS
+
+
+class NodeReader:
+    """Reads what the nodes of a store say, again and again.
+
+    Args:
+        warn: gets a line of what cannot be read.
+    """
+
+    def __init__(self, store: Store, warn: Callable[[str], None] = lambda _: None) -> None:
+        self._store = store
+        self._warn = warn
+        self._owners: dict[str, Owner] = {}
+
+    def live_jobs(self, now: float) -> dict[str, LiveJob]:
+        """Return the jobs that run, or ended lately, by name.
+
+        Raises:
+            TachoscopeError: the store cannot be read.
+        """
+        read = node_status.read_all(self._store, since=now - _LATEST_SECONDS, owner_of=self._owner)
+        if read.faults:
+            others = f"; and {len(read.faults) - 1} more" if len(read.faults) > 1 else ""
+            self._warn(f"what a node says is left out: {read.faults[0]}{others}")
+        return live_jobs(read.nodes, now)
+
+    def _owner(self, job: str) -> Owner | None:
+        """Return a job's owner, asked for until there is one: it never changes."""
+        if job not in self._owners:
+            owner = self._store.owner(job)
+            if owner is None:
+                return None
+            if len(self._owners) >= _MOST_OWNERS:
+                self._owners.clear()
+            self._owners[job] = owner
+        return self._owners[job]
