@@ -16,7 +16,7 @@ SBOM_MAKER := cyclonedx-bom==7.5.0
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help system-packages demo test side-by-side matrix bars bench lab lint generate boards pages site lock sbom clean
+.PHONY: help system-packages demo test side-by-side matrix lowest bars bench lab lint generate boards pages site lock sbom clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
@@ -40,6 +40,9 @@ $(COMPILED): $(READY)
 
 matrix: ## the same with each of PYTHONS="3.11 3.12 3.13 3.14" that is on this machine; the others are named
 	@.ci/matrix
+
+lowest: system-packages ## the tests side by side with the lowest versions of packages that pyproject.toml allows
+	@LOCKER=$(LOCKER) .ci/lowest
 
 bars: system-packages $(READY) ## the full counts: every fault 10 times, and all other tests (over an hour)
 	$(BIN)/python -m pytest --bar-runs 10

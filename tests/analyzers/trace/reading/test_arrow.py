@@ -43,6 +43,7 @@ def test_texts_come_back_as_objects() -> None:
     assert found.dtype == object
 
 
+@pytest.mark.skipif(int(pa.__version__.partition(".")[0]) < 26, reason="PyArrow imports it by itself")
 def test_neither_reading_nor_opening_a_trace_imports_pandas(tmp_path: Path) -> None:
     planted = Planted()
     planted.kernel("gemm", 5000, 1000, launched=1000, grid=[1, 2, 3])
