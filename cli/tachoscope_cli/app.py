@@ -252,7 +252,7 @@ def profile(
     """Record a profiler trace of all ranks of a running job at once, and say where their time goes. The job is not restarted.
 
     The job runs under the probe, or has KINETO_USE_DAEMON=1 in its environment and nothing else; its nodes need a running agent.
-    The ranks begin at one time, 16 s ahead (36 s with an object store); where nothing tells how long a step takes, a first short
+    The ranks begin at one time, 16 s ahead (30 s with an object store); where nothing tells how long a step takes, a first short
     look does.
     """
     from tachoscope_cli.commands.profile import profile as ask
