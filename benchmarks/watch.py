@@ -26,8 +26,11 @@ import psutil
 from sections import write_section
 
 from tachoscope_core.records import records
-from tachoscope_watch.cycle import Failed, cycle, executor, glances
-from tachoscope_watch.judge_job import LEAST_SECONDS
+from tachoscope_core.storage.node_status import JobStatus, NodeStatus, RankStatus, write
+from tachoscope_core.storage.store import Store
+from tachoscope_watch.cycle import Failed, cycle, executor
+from tachoscope_watch.hang import hang_of
+from tachoscope_watch.live_jobs import NodeReader
 
 STEP_SECONDS = 2.0
 MINUTE = 60.0
@@ -88,33 +91,53 @@ def minute(number: int, rank: int, ranks: int, now: float) -> bytes:
 def write_minute(root: Path, number: int, jobs: int, ranks: int, now: float) -> None:
     """Put a minute of all jobs into the store."""
     day = time.strftime("%Y-%m-%d", time.gmtime(now))
+    say_what_runs(Store(str(root)), number, jobs, ranks, now)
     lines = [minute(number, rank, ranks, now) for rank in range(ranks)]
     for job in range(jobs):
         name = f"simulated-{job:04d}"
         for rank, text in enumerate(lines):
-            writer = str(uuid.UUID(int=(job << 16) + rank + 1))
+            who = writer(job, rank)
             host = root / f"jobs/{name}/records/date={day}/host=node-{rank // _HOST_RANKS}"
             host.mkdir(parents=True, exist_ok=True)
-            data = text.replace(_JOB.encode(), name.encode()).replace(_WRITER.encode(), writer.encode())
-            path = host / f"{writer}-a0-{number * 100_000:016d}.jsonl.gz"
+            data = text.replace(_JOB.encode(), name.encode()).replace(_WRITER.encode(), who.encode())
+            path = host / f"{who}-a0-{number * 100_000:016d}.jsonl.gz"
             path.write_bytes(gzip.compress(data, 1))
             os.utime(path, (now, now))
+
+
+def say_what_runs(store: Store, number: int, jobs: int, ranks: int, now: float) -> None:
+    """Write the object of each node, as the agents do: a node has eight ranks of one job."""
+    step = round((number + 1) * MINUTE / STEP_SECONDS)
+    for job in range(jobs):
+        for node in range(-(-ranks // _HOST_RANKS)):
+            own = range(node * _HOST_RANKS, min((node + 1) * _HOST_RANKS, ranks))
+            status = [RankStatus(rank, writer(job, rank), 1000 + rank, step, now, STEP_SECONDS, "forward", now) for rank in own]
+            part = JobStatus(f"simulated-{job:04d}", None, 0, ranks, "", status)
+            name = f"job-{job}-node-{node}"
+            write(store, NodeStatus(name, now, 30.0, 60.0, [part]))
+            os.utime(f"{store.root}/nodes/{name}.json.gz", (now, now))
+
+
+def writer(job: int, rank: int) -> str:
+    """Return who writes a rank's records."""
+    return str(uuid.UUID(int=(job << 16) + rank + 1))
 
 
 def measure(root: Path, jobs: int, ranks: int, cycles: int, workers: int) -> list[Measured]:
     """Return what each cycle took; the records' clock goes a minute ahead from one to the next, until now."""
     found = []
     begin = time.time() - cycles * MINUTE
+    nodes = NodeReader(Store(str(root)))
     with executor(workers) as pool:
         for number in range(cycles):
             now = begin + number * MINUTE
             write_minute(root, number, jobs, ranks, now)
             began = time.perf_counter()
-            views = [view for view in cycle(str(root), now, pool) if not isinstance(view, Failed) and view.report]
+            found_now = cycle(str(root), now, pool, nodes.live_jobs(now))
+            views = [view for view in found_now if not isinstance(view, Failed) and view.report]
             seconds = time.perf_counter() - began
             began = time.perf_counter()
-            changed = list(glances(str(root), now, pool, LEAST_SECONDS, dict.fromkeys((view.job for view in views), False)))
-            assert not changed, "none of the jobs hangs"
+            assert not any(map(hang_of, nodes.live_jobs(now).values())), "none of the jobs hangs"
             glance_seconds = time.perf_counter() - began
             me = psutil.Process()
             resident = sum(one.memory_info().rss for one in [me, *me.children(recursive=True)])
