@@ -28,7 +28,7 @@ from sections import write_section
 from tachoscope_core.records import records
 from tachoscope_core.storage.node_status import JobStatus, NodeStatus, RankStatus, write
 from tachoscope_core.storage.store import Store
-from tachoscope_watch.cycle import Failed, cycle, executor
+from tachoscope_watch.cycle import Failed, JobLooks, executor
 from tachoscope_watch.hang import hang_of
 from tachoscope_watch.live_jobs import NodeReader
 
@@ -127,13 +127,13 @@ def measure(root: Path, jobs: int, ranks: int, cycles: int, workers: int) -> lis
     """Return what each cycle took; the records' clock goes a minute ahead from one to the next, until now."""
     found = []
     begin = time.time() - cycles * MINUTE
-    nodes = NodeReader(Store(str(root)))
+    nodes, looks = NodeReader(Store(str(root))), JobLooks(str(root))
     with executor(workers) as pool:
         for number in range(cycles):
             now = begin + number * MINUTE
             write_minute(root, number, jobs, ranks, now)
             began = time.perf_counter()
-            found_now = cycle(str(root), now, pool, nodes.live_jobs(now))
+            found_now = looks.cycle(now, pool, nodes.live_jobs(now))
             views = [view for view in found_now if not isinstance(view, Failed) and view.report]
             seconds = time.perf_counter() - began
             began = time.perf_counter()

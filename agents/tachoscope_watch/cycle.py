@@ -1,7 +1,4 @@
-"""A cycle: one look at every job that runs or recorded something lately, by as many processes as there are cores.
-
-Nothing of a job is kept from one cycle to the next, so memory is that of one look a process, and a watch that was killed goes on.
-"""
+"""A cycle: one look at every job that runs or recorded something lately, by as many processes as there are cores."""
 
 from __future__ import annotations
 
@@ -13,17 +10,19 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import dataclass
+from zlib import crc32
 
 import msgspec
 
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.storage.store import Store
-from tachoscope_watch.judge_job import LEAST_SECONDS, judge_job
+from tachoscope_watch.judge_job import LEAST_SECONDS, Look, judge_job
 from tachoscope_watch.live_jobs import LiveJob
 from tachoscope_watch.view import JobView
 
 _AT_ONCE = 4
 """Jobs that a process is given at once."""
+AT_REST_CYCLES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,31 +64,67 @@ def _begin() -> None:
     """Do nothing, in a process that begins with it."""
 
 
-def cycle(
-    url: str, now: float, pool: Executor, live: Mapping[str, LiveJob], over: float = LEAST_SECONDS
-) -> Iterator[JobView | Failed]:
-    """Yield what is told of each job that its nodes know or that recorded something in the last `over` seconds, by name.
+class JobLooks:
+    """Looks at the jobs of a store, again and again.
+
+    A job without new records since the last look is not judged again: only what its nodes say is read. A job that no node knows and
+    that recorded nothing lately is looked at in one of `AT_REST_CYCLES` cycles: a store keeps the jobs of years. What is kept is a view
+    per job; a watch that was killed makes these again.
 
     Args:
-        live: what the nodes say, by job.
-
-    Raises:
-        TachoscopeError: the store cannot be read.
+        over: seconds of a job that are judged, where enough steps fit into them.
     """
-    yield from judged(url, now, pool, live, over, sorted({*Store(url).jobs(), *live}))
 
+    def __init__(self, url: str, over: float = LEAST_SECONDS) -> None:
+        self._url, self._over = url, over
+        self._last: dict[str, Look] = {}
+        self._at_rest: set[str] = set()
+        self._number = 0
 
-def judged(
-    url: str, now: float, pool: Executor, live: Mapping[str, LiveJob], over: float, jobs: Sequence[str]
-) -> Iterator[JobView | Failed]:
-    """Yield what is told of these jobs, in their order."""
-    asked = [(job, live.get(job)) for job in jobs]
-    documents = pool.map(functools.partial(_look, url, now, over), asked, chunksize=_AT_ONCE)
-    for job, document in zip(jobs, documents, strict=True):
-        if isinstance(document, str):
-            yield Failed(job, document)
-        elif document:
-            yield msgspec.json.decode(document, type=JobView)
+    def cycle(self, now: float, pool: Executor, live: Mapping[str, LiveJob]) -> Iterator[JobView | Failed]:
+        """Yield what is told of each job that its nodes know or that recorded something lately, by name.
+
+        Args:
+            live: what the nodes say, by job.
+
+        Raises:
+            TachoscopeError: the store cannot be read.
+        """
+        due, self._number = self._number % AT_REST_CYCLES, self._number + 1
+        stored = Store(self._url).jobs()
+        self._at_rest.intersection_update(stored)
+        resting = {job for job in self._at_rest - live.keys() if crc32(job.encode()) % AT_REST_CYCLES != due}
+        jobs = {*stored, *live} - resting
+        self._last = {job: look for job, look in self._last.items() if job in jobs}
+        yield from self.again(now, pool, live, sorted(jobs))
+
+    def again(self, now: float, pool: Executor, live: Mapping[str, LiveJob], jobs: Sequence[str]) -> Iterator[JobView | Failed]:
+        """Yield what is told of these jobs, in their order."""
+        asked = [(job, live.get(job), self._objects(job)) for job in jobs]
+        documents = pool.map(functools.partial(_look, self._url, now, self._over), asked, chunksize=_AT_ONCE)
+        for job, document in zip(jobs, documents, strict=True):
+            if isinstance(document, str):
+                yield Failed(job, document)
+            elif document:
+                look = self._last[job] = self._joined(msgspec.json.decode(document, type=Look))
+                self._at_rest.discard(job)
+                yield look.view
+            else:
+                self._at_rest.add(job)
+
+    def _objects(self, job: str) -> str:
+        """Return which objects a job's last report is about; empty: it is to be judged anew."""
+        last = self._last.get(job)
+        return last.objects if last is not None and last.view.hang is None else ""
+
+    def _joined(self, look: Look) -> Look:
+        """Return a look with what followed from the same records in the one before."""
+        if not look.unchanged:
+            return look
+        before = self._last[look.view.job].view
+        kept = {name: getattr(before, name) for name in ("report", "reason", "checkpoints", "unwritten")}
+        attempts = max(look.view.attempts, before.attempts, key=lambda numbers: numbers[-1:])
+        return Look(msgspec.structs.replace(look.view, attempts=attempts, **kept), look.objects)
 
 
 @functools.cache
@@ -97,12 +132,12 @@ def _store(url: str) -> Store:
     return Store(url)
 
 
-def _look(url: str, now: float, over: float, asked: tuple[str, LiveJob | None]) -> bytes | str:
-    """Return a view as JSON, nothing where there is none, or why it could not be had."""
-    job, live = asked
+def _look(url: str, now: float, over: float, asked: tuple[str, LiveJob | None, str]) -> bytes | str:
+    """Return a look as JSON, nothing where there is none, or why it could not be had."""
+    job, live, before = asked
     try:
-        view = judge_job(_store(url), job, now, over, live)
-        return b"" if view is None else msgspec.json.encode(view)
+        look = judge_job(_store(url), job, now, over, live, before)
+        return b"" if look is None else msgspec.json.encode(look)
     except TachoscopeError as error:
         return str(error)
     except Exception as error:  # records are foreign: one job's must not cost the others their look

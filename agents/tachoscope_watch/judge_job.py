@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from statistics import median
 
 import msgspec
@@ -13,8 +15,9 @@ from tachoscope_analyzers.records.window import within
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.records.records import JobEnded, StepDone
 from tachoscope_core.report.report import Report
-from tachoscope_core.storage.store import Store
-from tachoscope_watch.hang import finding, hang_of
+from tachoscope_core.storage.recent_segments import recent_segments
+from tachoscope_core.storage.store import Store, StoredSegment
+from tachoscope_watch.hang import Hang, finding, hang_of
 from tachoscope_watch.live_jobs import LiveJob
 from tachoscope_watch.profile_view import latest
 from tachoscope_watch.view import Checkpoint, JobView, Worker
@@ -22,77 +25,146 @@ from tachoscope_watch.view import Checkpoint, JobView, Worker
 LEAST_SECONDS, MOST_SECONDS = 120.0, 1800.0
 _STEPS = 40
 """So many steps are looked at where they fit into `MOST_SECONDS`."""
+_LATER = 1.5
+"""So many times the interval of shipping records are waited for: writing them takes its time, too."""
 _ENDED = frozenset({"completed", "failed"})
 _MOST_CHECKPOINTS = 64
 _MOST_ATTEMPTS = 100
 REPORT_NAME = "watch"
 
 
-def judge_job(store: Store, job: str, now: float, over: float = LEAST_SECONDS, live: LiveJob | None = None) -> JobView | None:
+class Look(msgspec.Struct, frozen=True):
+    """What was seen of a job.
+
+    Attributes:
+        objects: identifies the objects of records that were read.
+        unchanged: they are those of the look before. The view then holds only what nodes say; what follows from records is as before.
+    """
+
+    view: JobView
+    objects: str
+    unchanged: bool = False
+
+
+def judge_job(
+    store: Store, job: str, now: float, over: float = LEAST_SECONDS, live: LiveJob | None = None, before: str = ""
+) -> Look | None:
     """Judge what a job recorded lately, and keep the report in the store; None: it recorded nothing, and no node knows it.
 
     Args:
         now: Unix seconds. over: seconds up to its newest step that are judged, where enough steps fit into them.
-        live: what its nodes say of it; None: nothing.
+        live: what its nodes say of it; None: nothing. before: `objects` of the look before; empty: all is to be judged.
 
     Raises:
         TachoscopeError: the store cannot be read.
     """
-    late = live.flush_seconds if live is not None else 0.0
-    records = _recent(store, job, now, over, late)
-    if records is None and (live is None or live.state in _ENDED):
+    late = _LATER * live.flush_seconds if live is not None else 0.0
+    segments = _segments(store, job, now, over, late)
+    if not segments and (live is None or live.state in _ENDED):
         return None
-    report, reason = _judged(records) if records is not None else (None, f"nothing was recorded in the last {over + late:g} s")
-    hang = finding(stands) if live is not None and (stands := hang_of(live)) is not None else None
-    if hang is not None and report is not None:
-        report = msgspec.structs.replace(report, findings=[hang, *report.findings])
-    owner = store.owner(job)
-    starts = records.starts if records is not None else []
-    newest = max((start.attempt for start in starts), default=-1)
+    stands = hang_of(live) if live is not None else None
+    objects = _names(segments)
+    if live is not None and objects == before and stands is None and live.state not in _ENDED:
+        return Look(_live_view(store, live, now), objects, unchanged=True)
+    if not segments and live is not None:
+        view = msgspec.structs.replace(_live_view(store, live, now), reason=f"nothing was recorded in the last {over + late:g} s")
+    else:
+        view = _with_records(store, _recent(store, job, segments, now, over, late), live, now)
+    view = _with_hang(view, stands) if stands is not None else view
+    return Look(msgspec.structs.replace(view, unwritten=_write(store, job, view.report)), objects)
+
+
+def _live_view(store: Store, live: LiveJob, now: float) -> JobView:
+    """Return what the nodes say of a job that runs and does not hang."""
     return JobView(
-        job=job,
-        namespace=owner.namespace if owner is not None else "",
+        job=live.job,
+        namespace=_namespace(store, live.job),
         looked=now,
-        state="hung" if hang is not None else _state(records, live, now),
-        attempts=_attempts(newest if live is None else max(newest, live.attempt)),
-        world_size=live.world_size if live is not None else max((start.world_size for start in starts), default=0),
-        workers=_live_workers(live) if live is not None else _recorded_workers(records) if records is not None else [],
-        state_seconds=live.state_seconds if live is not None else {},
-        hang=hang,
-        checkpoints=_checkpoints(records) if records is not None else [],
-        profiles=latest(store, job, now),
-        report=report,
-        reason=reason,
-        unwritten=_write(store, job, report),
+        state=live.state,
+        attempts=_attempts(live.attempt),
+        world_size=live.world_size,
+        workers=_live_workers(live),
+        state_seconds=live.state_seconds,
+        profiles=latest(store, live.job, now),
     )
 
 
-def _recent(store: Store, job: str, now: float, over: float, late: float) -> JobRecords | None:
-    """Return what a job recorded in the `over` seconds up to its newest step, or in more of them for `_STEPS` steps.
+def _with_records(store: Store, records: JobRecords, live: LiveJob | None, now: float) -> JobView:
+    """Return what a job's records show, and what its nodes say, where they do."""
+    newest = max((start.attempt for start in records.starts), default=-1)
+    view = _live_view(store, live, now) if live is not None else _recorded_view(store, records, newest, now)
+    report, reason = _judged(records)
+    recorded = load.status(records, now=now)
+    return msgspec.structs.replace(
+        view,
+        state=recorded if view.state in _ENDED and recorded in _ENDED else view.state,
+        attempts=_attempts(max([newest, *view.attempts[-1:]])),
+        checkpoints=_checkpoints(records),
+        report=report,
+        reason=reason,
+    )
 
-    Args:
-        late: seconds that records may take into the store.
-    """
-    records = load.recent_from_store(store, job, since=now - late - over, until=now)
-    if records is None:
-        return None
+
+def _recorded_view(store: Store, records: JobRecords, newest: int, now: float) -> JobView:
+    """Return what the records of a job say that no node knows."""
+    return JobView(
+        job=records.job,
+        namespace=_namespace(store, records.job),
+        looked=now,
+        state=load.status(records, now=now),
+        attempts=_attempts(newest),
+        world_size=max((start.world_size for start in records.starts), default=0),
+        workers=_recorded_workers(records),
+        profiles=latest(store, records.job, now),
+    )
+
+
+def _with_hang(view: JobView, stands: Hang) -> JobView:
+    found = finding(stands)
+    report = view.report
+    if report is not None:
+        report = msgspec.structs.replace(report, findings=[found, *report.findings])
+    return msgspec.structs.replace(view, state="hung", hang=found, report=report)
+
+
+def _namespace(store: Store, job: str) -> str:
+    owner = store.owner(job)
+    return owner.namespace if owner is not None else ""
+
+
+def _names(segments: Sequence[StoredSegment]) -> str:
+    return hashlib.sha256("\n".join(segment.path for segment in segments).encode()).hexdigest()
+
+
+def _segments(store: Store, job: str, now: float, over: float, late: float) -> list[StoredSegment]:
+    """Return the objects with the records of the last `over` seconds that all ranks recorded; `late`: how late they may come."""
+    return recent_segments(store, job, since=now - late - over, until=now, over=over)
+
+
+def _recent(store: Store, job: str, segments: Sequence[StoredSegment], now: float, over: float, late: float) -> JobRecords:
+    """Return what a job recorded in the `over` seconds up to the newest step of all ranks, or in more for `_STEPS` steps."""
+    records = load.of_segments(store, job, segments, since=now - late - over)
     # A training without a step is looked at as far back as ever.
     none = 0.0 if load.serving_job(records) else MOST_SECONDS
     wanted = min(_STEPS * median([step.wall_seconds for step in records.steps] or [none]), MOST_SECONDS)
     if wanted > over:
-        records = load.recent_from_store(store, job, since=now - late - wanted, until=now) or records
-    if not late or not records.steps:
+        segments = _segments(store, job, now, wanted, late)
+        records = load.of_segments(store, job, segments, since=now - late - wanted)
+    if not records.steps:
         return records
-    last = max(records.steps, key=lambda step: step.time)
-    return within(records, last.time - max(over, wanted, last.wall_seconds), now + late)
+    end = _end(records.steps, late + load.CLOCKS_AGREE_SECONDS)
+    longest = max(step.wall_seconds for step in records.steps)
+    return within(records, end - max(over, wanted, longest), end)
 
 
-def _state(records: JobRecords | None, live: LiveJob | None, now: float) -> str:
-    """Return how a job stands: running, if its nodes say so; how it ended, the launcher's records know better."""
-    recorded = load.status(records, now=now) if records is not None else ""
-    if live is None:
-        return recorded
-    return recorded if live.state in _ENDED and recorded in _ENDED else live.state
+def _end(steps: Sequence[StepDone], late: float) -> float:
+    """Return until when all ranks of the newest attempt recorded steps; a rank that is more than `late` seconds behind is left out."""
+    attempt = max(step.attempt for step in steps)
+    last: dict[str, float] = {}
+    for step in steps:
+        if step.attempt == attempt:
+            last[step.writer] = max(step.time, last.get(step.writer, 0.0))
+    return max(min(last.values()), max(last.values()) - late)
 
 
 def _attempts(newest: int) -> list[int]:

@@ -26,7 +26,7 @@ from tachoscope_service.http.server import Request, Response, WebServer
 from tachoscope_service.metrics.family import Family
 from tachoscope_service.metrics.prometheus_text import CONTENT_TYPE_LATEST, Exposition
 from tachoscope_watch import api
-from tachoscope_watch.cycle import Failed, cycle, executor, judged
+from tachoscope_watch.cycle import Failed, JobLooks, executor
 from tachoscope_watch.families import families
 from tachoscope_watch.hang import hang_of
 from tachoscope_watch.judge_job import LEAST_SECONDS
@@ -102,6 +102,7 @@ class Watch:
         posts = {"/v1/jobs/*/profile": self._ask_profile}
         self._known_clients = config is not None and config.knows_clients
         store = Store(settings.store)
+        self._looks = JobLooks(settings.store, settings.over_seconds)
         self._nodes = NodeReader(store, lambda line: log.warning("nodes", line))
         self._profiles = Profiles(store, log)
         self.web = WebServer(routes, posts=posts, address=settings.address, port=settings.port, web_config=config, log=log.info)
@@ -143,7 +144,7 @@ class Watch:
         began, now = time.monotonic(), time.time()
         views: list[JobView] = []
         failed: list[Failed] = []
-        for found in cycle(self._settings.store, now, pool, self._nodes.live_jobs(now), self._settings.over_seconds):
+        for found in self._looks.cycle(now, pool, self._nodes.live_jobs(now)):
             if isinstance(found, Failed):
                 failed.append(found)
                 self._log.warning(f"job {found.job}", f"job {found.job} could not be looked at: {found.reason}")
@@ -168,7 +169,7 @@ class Watch:
         live = self._nodes.live_jobs(now)
         hung = {job: hang_of(one) is not None for job, one in live.items()}
         changed = [view.job for view in before.views if hung.get(view.job, view.state == "hung") != (view.state == "hung")]
-        looks = judged(self._settings.store, now, pool, live, self._settings.over_seconds, changed)
+        looks = self._looks.again(now, pool, live, changed)
         found = {look.job: look for look in looks if isinstance(look, JobView)}  # what cannot be read, the next cycle says
         if not found:
             return

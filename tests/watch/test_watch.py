@@ -22,7 +22,7 @@ from tachoscope_core.report.report import parse
 from tachoscope_core.storage.store import Store
 from tachoscope_service.metrics.prometheus_text import render
 from tachoscope_watch import api
-from tachoscope_watch.cycle import Failed, cycle
+from tachoscope_watch.cycle import Failed, JobLooks
 from tachoscope_watch.families import MOST_JOBS, families
 from tachoscope_watch.live_jobs import NodeReader
 from tachoscope_watch.profile_view import Profile
@@ -34,7 +34,7 @@ def looked(folder: Path, *, now: float | None = None, over: float = 120.0) -> di
     now = time.time() if now is None else now
     live = NodeReader(Store(str(folder))).live_jobs(now)
     with ThreadPoolExecutor(1) as pool:
-        return {view.job: view for view in cycle(str(folder), now, pool, live, over)}
+        return {view.job: view for view in JobLooks(str(folder), over).cycle(now, pool, live)}
 
 
 def view_of(folder: Path, job: str) -> JobView:

@@ -21,7 +21,6 @@ from tachoscope_core.records import records
 from tachoscope_core.redaction import redact
 from tachoscope_core.report.report import Source
 from tachoscope_core.storage import shard_quarantine, spool
-from tachoscope_core.storage.recent_segments import recent_segments
 from tachoscope_core.storage.store import BrokenObjectError, Store, StoredSegment
 
 
@@ -90,15 +89,12 @@ def from_store(store: Store, job: str, *, ends_only: bool = False) -> JobRecords
     )
 
 
-def recent_from_store(store: Store, job: str, *, since: float, until: float) -> JobRecords | None:
-    """Read what a job recorded from `since` to `until`, Unix seconds, and who its processes are; None: it recorded nothing.
+def of_segments(store: Store, job: str, segments: Sequence[StoredSegment], *, since: float) -> JobRecords:
+    """Read what some objects of a job hold from `since` on, Unix seconds, and who its processes are.
 
     Raises:
         TachoscopeError: the store cannot be read.
     """
-    segments = recent_segments(store, job, since=since, until=until)
-    if not segments:
-        return None
     found = _of_objects(store, segments, job)
     lists: dict[str, Any] = {name: getattr(found, name) for name in _LISTS.values() if name not in ("starts", "services")}
     recent: dict[str, Any] = {name: [row for row in rows if row.time >= since] for name, rows in lists.items()}

@@ -76,13 +76,13 @@ def watch(
 def _once(url: str, workers: int, over: float) -> None:
     from tachoscope_core.storage.store import Store
     from tachoscope_watch.api import line
-    from tachoscope_watch.cycle import Failed, cycle, executor
+    from tachoscope_watch.cycle import Failed, JobLooks, executor
     from tachoscope_watch.live_jobs import NodeReader
 
     count, now = 0, time.time()
     live = NodeReader(Store(url), print_notice).live_jobs(now)
     with executor(workers) as pool:
-        for view in cycle(url, now, pool, live, over):
+        for view in JobLooks(url, over).cycle(now, pool, live):
             count += 1
             if isinstance(view, Failed):
                 sys.stdout.write(f"{view.job}: not looked at: {safe(view.reason)}\n")

@@ -20,11 +20,13 @@ _TAIL = len(_FIRST) + 1
 """What follows the writer and the attempt in a key."""
 
 
-def recent_segments(store: Store, job: str, *, since: float, until: float) -> list[StoredSegment]:
+def recent_segments(store: Store, job: str, *, since: float, until: float, over: float | None = None) -> list[StoredSegment]:
     """Return the objects written from `since` on, and the first one of each of their writers: it says who that is.
 
     Args:
         since, until: Unix seconds, `until` is now.
+        over: seconds up to the time until which all writers wrote: older objects are left out. What is returned then changes only
+            when an object is written, or when all objects of a writer are older than `since`.
 
     Raises:
         TachoscopeError: the store cannot be read.
@@ -33,6 +35,8 @@ def recent_segments(store: Store, job: str, *, since: float, until: float) -> li
     days = _days(since, until)
     try:
         found = _local(root, days, since) if store.local else _remote(store, root, days, since)
+        if over is not None:
+            found = _last_seconds(found, over)
         return list(_segments([*found, *_firsts(store, root, found)]))
     except Exception as error:  # each object store has its own
         raise TachoscopeError(f"could not list {root} in store {store.url}: {error}") from None
@@ -44,12 +48,22 @@ def _days(since: float, until: float) -> list[str]:
     return [f"date={first + timedelta(days=number)}" for number in range(-1, (last - first).days + 2)]
 
 
-def _local(root: str, days: list[str], since: float) -> list[str]:
-    found: list[str] = []
+def _last_seconds(found: dict[str, float], over: float) -> dict[str, float]:
+    """Return the objects of the `over` seconds until each writer wrote last; given are the times at which objects were written."""
+    newest: dict[str, float] = {}
+    for path, time in found.items():
+        writer = path[:-_TAIL].rpartition("/")[2]
+        newest[writer] = max(time, newest.get(writer, 0.0))
+    first = min(newest.values(), default=0.0) - over
+    return {path: time for path, time in found.items() if time >= first}
+
+
+def _local(root: str, days: list[str], since: float) -> dict[str, float]:
+    found: dict[str, float] = {}
     for day in days:
         for host in _folders(f"{root}/{day}"):
             if os.stat(host).st_mtime >= since:  # else no object came since
-                found += _newest(host, since)
+                found.update(_newest(host, since))
     return found
 
 
@@ -61,26 +75,23 @@ def _folders(path: str) -> list[str]:
         return []
 
 
-def _newest(host: str, since: float) -> Iterator[str]:
-    """Yield the objects of a host's folder that were written since: of each writer from its last one back, so few are looked at."""
+def _newest(host: str, since: float) -> Iterator[tuple[str, float]]:
+    """Yield the objects of a host's folder that were written since, and when: of each writer from its last one back."""
     by_writer: dict[str, list[str]] = defaultdict(list)
     for name in os.listdir(host):
         by_writer[name[:-_TAIL]].append(name)
     for names in by_writer.values():
         for name in sorted(names, reverse=True):
             path = f"{host}/{name}"
-            if os.stat(path).st_mtime < since:
+            time = os.stat(path).st_mtime
+            if time < since:
                 break
-            yield path
+            yield path, time
 
 
-def _remote(store: Store, root: str, days: list[str], since: float) -> list[str]:
-    found = []
-    for day in days:
-        for path, entry in store.files.find(f"{root}/{day}", detail=True).items():
-            if written_time(entry) >= since:
-                found.append(path)
-    return found
+def _remote(store: Store, root: str, days: list[str], since: float) -> dict[str, float]:
+    found = {path: written_time(entry) for day in days for path, entry in store.files.find(f"{root}/{day}", detail=True).items()}
+    return {path: time for path, time in found.items() if time >= since}
 
 
 def _firsts(store: Store, root: str, found: Iterable[str]) -> Iterator[str]:
