@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import multiprocessing
 import os
 import signal
@@ -61,15 +62,16 @@ def _end_with_parent() -> None:
 
 
 def _begin() -> None:
-    """Do nothing, in a process that begins with it."""
+    """Begin a process: what it imported stays as long as it does."""
+    gc.freeze()
 
 
 class JobLooks:
     """Looks at the jobs of a store, again and again.
 
-    A job without new records since the last look is not judged again: only what its nodes say is read. A job that no node knows and
-    that recorded nothing lately is looked at in one of `AT_REST_CYCLES` cycles: a store keeps the jobs of years. What is kept is a view
-    per job; a watch that was killed makes these again.
+    A job without new records since the last look is not judged again: only what its nodes say is read. A job that no node knows
+    and that recorded nothing lately is looked at in one of `AT_REST_CYCLES` cycles: a store keeps the jobs of years. What is kept
+    is a view per job; a watch that was killed makes these again.
 
     Args:
         over: seconds of a job that are judged, where enough steps fit into them.

@@ -15,8 +15,8 @@ from tachoscope_analyzers.records.window import within
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.records.records import JobEnded, StepDone
 from tachoscope_core.report.report import Report
-from tachoscope_core.storage.recent_segments import recent_segments
-from tachoscope_core.storage.store import Store, StoredSegment
+from tachoscope_core.storage.recent_segments import RecentSegments, recent_segments
+from tachoscope_core.storage.store import Store
 from tachoscope_watch.hang import Hang, finding, hang_of
 from tachoscope_watch.live_jobs import LiveJob
 from tachoscope_watch.profile_view import latest
@@ -38,7 +38,8 @@ class Look(msgspec.Struct, frozen=True):
 
     Attributes:
         objects: identifies the objects of records that were read.
-        unchanged: they are those of the look before. The view then holds only what nodes say; what follows from records is as before.
+        unchanged: they are those of the look before. The view then holds only what nodes say: what follows from records is as it
+            was.
     """
 
     view: JobView
@@ -60,13 +61,13 @@ def judge_job(
     """
     late = _LATER * live.flush_seconds if live is not None else 0.0
     segments = _segments(store, job, now, over, late)
-    if not segments and (live is None or live.state in _ENDED):
+    if not segments.recent and (live is None or live.state in _ENDED):
         return None
     stands = hang_of(live) if live is not None else None
     objects = _names(segments)
     if live is not None and objects == before and stands is None and live.state not in _ENDED:
         return Look(_live_view(store, live, now), objects, unchanged=True)
-    if not segments and live is not None:
+    if not segments.recent and live is not None:
         view = msgspec.structs.replace(_live_view(store, live, now), reason=f"nothing was recorded in the last {over + late:g} s")
     else:
         view = _with_records(store, _recent(store, job, segments, now, over, late), live, now)
@@ -132,16 +133,16 @@ def _namespace(store: Store, job: str) -> str:
     return owner.namespace if owner is not None else ""
 
 
-def _names(segments: Sequence[StoredSegment]) -> str:
-    return hashlib.sha256("\n".join(segment.path for segment in segments).encode()).hexdigest()
+def _names(segments: RecentSegments) -> str:
+    return hashlib.sha256("\n".join(segment.path for segment in segments.recent).encode()).hexdigest()
 
 
-def _segments(store: Store, job: str, now: float, over: float, late: float) -> list[StoredSegment]:
+def _segments(store: Store, job: str, now: float, over: float, late: float) -> RecentSegments:
     """Return the objects with the records of the last `over` seconds that all ranks recorded; `late`: how late they may come."""
     return recent_segments(store, job, since=now - late - over, until=now, over=over)
 
 
-def _recent(store: Store, job: str, segments: Sequence[StoredSegment], now: float, over: float, late: float) -> JobRecords:
+def _recent(store: Store, job: str, segments: RecentSegments, now: float, over: float, late: float) -> JobRecords:
     """Return what a job recorded in the `over` seconds up to the newest step of all ranks, or in more for `_STEPS` steps."""
     records = load.of_segments(store, job, segments, since=now - late - over)
     # A training without a step is looked at as far back as ever.
@@ -158,7 +159,7 @@ def _recent(store: Store, job: str, segments: Sequence[StoredSegment], now: floa
 
 
 def _end(steps: Sequence[StepDone], late: float) -> float:
-    """Return until when all ranks of the newest attempt recorded steps; a rank that is more than `late` seconds behind is left out."""
+    """Return until when all ranks of the newest attempt recorded steps, without those more than `late` seconds behind."""
     attempt = max(step.attempt for step in steps)
     last: dict[str, float] = {}
     for step in steps:

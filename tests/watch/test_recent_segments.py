@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tachoscope_core.storage.recent_segments import recent_segments
+from tachoscope_core.storage.recent_segments import RecentSegments, recent_segments
 from watched_jobs import PlantedJob
 
 DAY = 86400.0
@@ -26,24 +26,26 @@ def test_what_came_since_is_found_with_the_first_of_each_writer(tmp_path: Path, 
     job = shipping(tmp_path, now, [3 * DAY, DAY, 600, 90, 40, 10])
     found = recent_segments(job.store, "job", since=now - 100, until=now)
 
-    by_writer = {writer: [one.offset for one in found if one.writer == writer] for writer in job.writers}
-    assert {len(offsets) for offsets in by_writer.values()} == {4}
-    assert all(0 in offsets for offsets in by_writer.values())
-    assert {one.host for one in found} == {"node-0"}
+    by_writer = {writer: [one.offset for one in found.recent if one.writer == writer] for writer in job.writers}
+    assert {len(offsets) for offsets in by_writer.values()} == {3}
+    assert [(one.writer, one.offset) for one in found.firsts] == [(writer, 0) for writer in sorted(job.writers)]
+    assert {one.host for one in (*found.recent, *found.firsts)} == {"node-0"}
 
 
 def test_the_first_is_not_read_twice(tmp_path: Path) -> None:
     job = shipping(tmp_path, 1.8e9, [90, 40])
     found = recent_segments(job.store, "job", since=1.8e9 - 100, until=1.8e9)
 
-    assert len(found) == len({one.path for one in found}) == 4
+    assert len({one.path for one in found.recent}) == 4
+    assert found.firsts == []
 
 
 def test_of_a_job_that_ended_nothing_is_found(tmp_path: Path) -> None:
     job = shipping(tmp_path, 1.8e9, [900, 800])
+    nothing = RecentSegments([], [])
 
-    assert recent_segments(job.store, "job", since=1.8e9 - 100, until=1.8e9) == []
-    assert recent_segments(job.store, "no-such-job", since=1.8e9 - 100, until=1.8e9) == []
+    assert recent_segments(job.store, "job", since=1.8e9 - 100, until=1.8e9) == nothing
+    assert recent_segments(job.store, "no-such-job", since=1.8e9 - 100, until=1.8e9) == nothing
 
 
 def test_files_that_are_no_records_are_left_out(tmp_path: Path) -> None:
@@ -54,4 +56,18 @@ def test_files_that_are_no_records_are_left_out(tmp_path: Path) -> None:
         os.utime(host / name, (1.8e9, 1.8e9))
     os.utime(host, (1.8e9, 1.8e9))
 
-    assert len(recent_segments(job.store, "job", since=1.8e9 - 100, until=1.8e9)) == 2
+    assert len(recent_segments(job.store, "job", since=1.8e9 - 100, until=1.8e9).recent) == 2
+
+
+def test_what_is_older_than_all_ranks_need_is_left_out_and_the_choice_stays_until_something_is_written(tmp_path: Path) -> None:
+    job = shipping(tmp_path, 1.8e9, [300, 240, 180, 120, 60])
+    job.lines[1].clear()
+    job.beats(1.8e9, 1.8e9, "forward", (0,))
+    job.ship(1.8e9)  # rank 1 wrote nothing for 60 s
+    chosen = {
+        later: recent_segments(job.store, "job", since=1.8e9 - 400 + later, until=1.8e9 + later, over=70) for later in (0, 50)
+    }
+
+    assert chosen[0] == chosen[50]
+    ages = [[1.8e9 - os.stat(one.path).st_mtime for one in chosen[0].recent if one.writer == writer] for writer in job.writers]
+    assert [sorted(map(round, of_rank)) for of_rank in ages] == [[0, 60, 120], [60, 120]]

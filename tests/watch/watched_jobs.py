@@ -107,11 +107,11 @@ class PlantedJob:
                 self.write(records.Heartbeat, rank, since, step=self.step, phase=phase, window_seconds=HEARTBEAT_SECONDS)
             since += HEARTBEAT_SECONDS
 
-    def ship(self, at: float | None = None) -> None:
+    def ship(self, at: float | None = None, flush_seconds: float = 5.0) -> None:
         """Put into the store what was written since the last time, and what the nodes know from it, as if at a time."""
         for rank, lines in enumerate(self.lines):
             self.nodes[self.host(rank)].apply(self.host(rank), self.writers[rank], self.name, lines, MONOTONIC_SECONDS)
-        self.tell(at)
+        self.tell(at, flush_seconds)
         for rank, lines in enumerate(self.lines):
             if not lines:
                 continue
@@ -131,11 +131,11 @@ class PlantedJob:
                 os.utime(path, (at, at))
                 os.utime(Path(path).parent, (at, at))
 
-    def tell(self, at: float | None = None) -> None:
+    def tell(self, at: float | None = None, flush_seconds: float = 5.0) -> None:
         """Write what the nodes know, as their agents do, but for each job an object of its own."""
         for host, known in self.nodes.items():
             jobs = jobs_status(known.jobs.values(), lambda _: None, now=MONOTONIC_SECONDS, unix_seconds=self.now)
-            document = msgspec.json.encode(NodeStatus(host, self.now, 5.0, 5.0, jobs))
+            document = msgspec.json.encode(NodeStatus(host, self.now, 5.0, flush_seconds, jobs))
             path = self.store.write_node(f"{host}-{self.name}", document)
             if at is not None:
                 os.utime(path, (at, at))

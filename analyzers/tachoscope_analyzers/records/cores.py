@@ -120,13 +120,13 @@ def beats_by_rank(job: JobRecords, steps: Steps) -> dict[int, list[Heartbeat]]:
     columns = {writer: column for column, writer in enumerate(steps.writers)}
     inside: dict[int, list[Heartbeat]] = defaultdict(list)
     after: dict[int, list[Heartbeat]] = defaultdict(list)
+    begins, ends = steps.begins[0].tolist(), steps.ends[-1].tolist()
     for beat in job.heartbeats:
         column = columns.get(beat.writer)
         if column is None or beat.step < 1:
             continue
         rank, end = steps.ranks[column], beat.monotonic_ns / 1e9
         after[rank].append(beat)
-        start = steps.begins[0, column]
-        if end - beat.window_seconds >= start and end <= steps.ends[-1, column]:
+        if end - beat.window_seconds >= begins[column] and end <= ends[column]:
             inside[rank].append(beat)
     return {rank: inside[rank] or beats for rank, beats in after.items()}

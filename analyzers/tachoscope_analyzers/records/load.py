@@ -21,6 +21,7 @@ from tachoscope_core.records import records
 from tachoscope_core.redaction import redact
 from tachoscope_core.report.report import Source
 from tachoscope_core.storage import shard_quarantine, spool
+from tachoscope_core.storage.recent_segments import RecentSegments
 from tachoscope_core.storage.store import BrokenObjectError, Store, StoredSegment
 
 
@@ -89,31 +90,42 @@ def from_store(store: Store, job: str, *, ends_only: bool = False) -> JobRecords
     )
 
 
-def of_segments(store: Store, job: str, segments: Sequence[StoredSegment], *, since: float) -> JobRecords:
-    """Read what some objects of a job hold from `since` on, Unix seconds, and who its processes are.
+def of_segments(store: Store, job: str, segments: RecentSegments, *, since: float) -> JobRecords:
+    """Read what objects of a job hold from `since` on, Unix seconds, and who its processes are.
 
     Raises:
         TachoscopeError: the store cannot be read.
     """
-    found = _of_objects(store, segments, job)
+    found = _of_objects(store, segments.recent, job, segments.firsts)
     lists: dict[str, Any] = {name: getattr(found, name) for name in _LISTS.values() if name not in ("starts", "services")}
     recent: dict[str, Any] = {name: [row for row in rows if row.time >= since] for name, rows in lists.items()}
     found = replace(found, **recent)
-    hosts = {segment.writer: segment.host for segment in segments}
+    hosts = {segment.writer: segment.host for segment in segments.recent}
     return replace(found, gpus=gpu_samples.of_job(store, found.starts, found.steps, hosts))
 
 
-def _of_objects(store: Store, segments: Sequence[StoredSegment], job: str) -> JobRecords:
-    """Return the records of a job's objects, without those that cannot be read: one of them must not cost the others."""
+_MEASURED = (b'{"kind":"StepDone"', b'{"kind":"Heartbeat"', b'{"kind":"CollectiveDone"', b'{"kind":"RequestDone"')
+"""How the lines begin that say what happened at a time, and nothing of who wrote them: nearly all."""
+
+
+def _of_objects(store: Store, segments: Sequence[StoredSegment], job: str, firsts: Sequence[StoredSegment] = ()) -> JobRecords:
+    """Return the records of a job's objects, without those that cannot be read: one of them must not cost the others.
+
+    Args:
+        firsts: objects of which only is read who wrote them.
+    """
     broken: list[str] = []
+    own = set(segments)
 
     def chunks() -> Iterator[bytes]:  # one after the other: all together may be more than memory holds
-        for segment in segments:
+        for segment in (*firsts, *segments):
             try:
-                yield store.read(segment)
+                chunk = store.read(segment)
             except BrokenObjectError as error:
                 broken.append(str(error))
-        if len(broken) == len(segments):
+                continue
+            yield chunk if segment in own else b"".join(one for one in io.BytesIO(chunk) if not one.startswith(_MEASURED))
+        if len(broken) == len(firsts) + len(segments):
             raise TachoscopeError(f"no records of job {job!r} can be read: {broken[-1]}")
 
     found = _of_job(chunks(), f"{redact(store.url)}: jobs/{job}", job)
@@ -187,6 +199,7 @@ def _of_job(chunks: Iterable[bytes], path: str, job: str | None) -> JobRecords:
 
 
 _MOST_LOST_STEPS = 1_000_000
+_PHASES = frozenset(records.PHASES)
 
 
 def _plausible(rows: list[records.AnyRecord], counts: Counter[str]) -> list[records.AnyRecord]:
@@ -245,10 +258,10 @@ def _rising(values: Sequence[int]) -> list[int]:
 
 
 def _known_phases(step: records.StepDone) -> records.StepDone:
+    if step.phase_seconds.keys() <= _PHASES and abs(step.wall_seconds - sum(step.phase_seconds.values())) <= 1e-6:
+        return step
     phases = {name: value for name, value in step.phase_seconds.items() if name in records.PHASES}
     rest = step.wall_seconds - sum(phases.values())
-    if len(phases) == len(step.phase_seconds) and abs(rest) <= 1e-6:
-        return step
     return msgspec.structs.replace(step, phase_seconds=phases | {"other": max(phases.get("other", 0.0) + rest, 0.0)})
 
 

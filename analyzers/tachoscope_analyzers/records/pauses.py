@@ -99,7 +99,8 @@ def _still_samples(beats: Sequence[Heartbeat]) -> Counter[str]:
     seen: Counter[str] = Counter()
     for beat in beats:
         for phase in _COMPUTING:
-            seen.update({kind: count for kind, count in beat.wait_samples.get(phase, {}).items() if kind not in RUNNING})
+            if samples := beat.wait_samples.get(phase):
+                seen.update({kind: count for kind, count in samples.items() if kind not in RUNNING})
     return seen
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from tachoscope_core.errors import TachoscopeError
@@ -20,8 +21,16 @@ _TAIL = len(_FIRST) + 1
 """What follows the writer and the attempt in a key."""
 
 
-def recent_segments(store: Store, job: str, *, since: float, until: float, over: float | None = None) -> list[StoredSegment]:
-    """Return the objects written from `since` on, and the first one of each of their writers: it says who that is.
+@dataclass(frozen=True, slots=True)
+class RecentSegments:
+    """Objects of records that were written lately, and of the writers whose first one is older, that one: it says who they are."""
+
+    recent: list[StoredSegment]
+    firsts: list[StoredSegment]
+
+
+def recent_segments(store: Store, job: str, *, since: float, until: float, over: float | None = None) -> RecentSegments:
+    """Return the objects written from `since` on.
 
     Args:
         since, until: Unix seconds, `until` is now.
@@ -37,7 +46,7 @@ def recent_segments(store: Store, job: str, *, since: float, until: float, over:
         found = _local(root, days, since) if store.local else _remote(store, root, days, since)
         if over is not None:
             found = _last_seconds(found, over)
-        return list(_segments([*found, *_firsts(store, root, found)]))
+        return RecentSegments(list(_segments(found)), list(_segments(_firsts(store, root, found))))
     except Exception as error:  # each object store has its own
         raise TachoscopeError(f"could not list {root} in store {store.url}: {error}") from None
 

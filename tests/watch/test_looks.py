@@ -1,0 +1,106 @@
+"""What a watch keeps from one cycle to the next saves it work, and changes nothing of what it says."""
+
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tachoscope_core.storage.store import Store
+from tachoscope_watch import cycle as cycles
+from tachoscope_watch.cycle import AT_REST_CYCLES, JobLooks
+from tachoscope_watch.live_jobs import NodeReader
+from tachoscope_watch.view import JobView
+from watched_jobs import PlantedJob, slow_input, well
+
+
+@pytest.fixture
+def pool() -> Iterator[Executor]:
+    with ThreadPoolExecutor(1) as threads:
+        yield threads
+
+
+@pytest.fixture
+def judged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return what came of each look at a job, as looks are made."""
+    seen: list[str] = []
+    judge = cycles.judge_job
+
+    def noting(store: Store, job: str, *rest: Any) -> cycles.Look | None:
+        look = judge(store, job, *rest)
+        seen.append(f"{job}: " + ("nothing" if look is None else "unchanged" if look.unchanged else "judged"))
+        return look
+
+    monkeypatch.setattr(cycles, "judge_job", noting)
+    return seen
+
+
+def views(looks: JobLooks, folder: Path, pool: Executor) -> Mapping[str, JobView]:
+    now = time.time()
+    found = looks.cycle(now, pool, NodeReader(Store(str(folder))).live_jobs(now))
+    return {view.job: view for view in found if isinstance(view, JobView)}
+
+
+def test_a_job_is_judged_again_when_records_came_and_its_nodes_are_heard_all_the_same(
+    tmp_path: Path, pool: Executor, judged: list[str]
+) -> None:
+    job = well(tmp_path, "job", phases=slow_input(2))
+    looks = JobLooks(str(tmp_path))
+    first = views(looks, tmp_path, pool)["job"]
+    node = job.nodes["node-0"]
+    node.jobs["job"].ranks[0].phase = "checkpoint"
+    job.tell()
+    second = views(looks, tmp_path, pool)["job"]
+
+    assert judged == ["job: judged", "job: unchanged"]
+    assert second.workers[0].phase == "checkpoint" != first.workers[0].phase
+    assert (second.report, second.checkpoints, second.attempts) == (first.report, first.checkpoints, first.attempts)
+    assert second.report is not None and second.report.findings[0].class_ == "input_straggler"
+
+    job.steps(job.now, job.now + 3)
+    job.ship()
+    views(looks, tmp_path, pool)
+    assert judged[-1] == "job: judged"
+
+
+def test_what_a_watch_says_is_what_one_says_that_was_just_started(tmp_path: Path, pool: Executor) -> None:
+    well(tmp_path, "job", phases=slow_input(2))
+    looks = JobLooks(str(tmp_path))
+    views(looks, tmp_path, pool)
+    kept, anew = (views(one, tmp_path, pool)["job"] for one in (looks, JobLooks(str(tmp_path))))
+
+    assert kept.report is not None and anew.report is not None
+    assert kept.report.findings == anew.report.findings
+    assert (kept.state, kept.workers, kept.state_seconds) == (anew.state, anew.workers, anew.state_seconds)
+
+
+def test_a_job_at_rest_is_looked_at_in_one_of_ten_cycles_and_at_once_when_a_node_knows_it(
+    tmp_path: Path, pool: Executor, judged: list[str]
+) -> None:
+    old = PlantedJob(tmp_path, "old", now=time.time() - 86400)
+    old.start(old.now)
+    old.ship(old.now)
+    looks = JobLooks(str(tmp_path))
+    for _ in range(1 + AT_REST_CYCLES):
+        assert views(looks, tmp_path, pool) == {}
+    assert judged == ["old: nothing"] * 2
+
+    well(tmp_path, "old")
+    assert list(views(looks, tmp_path, pool)) == ["old"]
+
+
+def test_ranks_whose_nodes_ship_at_other_times_are_judged_over_the_time_that_all_recorded(tmp_path: Path, pool: Executor) -> None:
+    job = PlantedJob(tmp_path, "job")
+    job.start(job.now - 600)
+    end = job.steps(job.now - 599, job.now - 250, slow_input(2))
+    job.ship()
+    job.steps(end, job.now)
+    for rank in (2, 3):  # these are shipped five minutes after the others
+        job.lines[rank].clear()
+    job.ship(flush_seconds=300.0)
+
+    (view,) = views(JobLooks(str(tmp_path)), tmp_path, pool).values()
+    assert view.report is not None, view.reason
+    assert [(one.class_, one.ranks) for one in view.report.findings][:1] == [("input_straggler", [2])]
