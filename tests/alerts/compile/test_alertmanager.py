@@ -167,7 +167,8 @@ class Place:
         """Post alerts. Each case is a cluster of its own, so that none keeps those of another quiet."""
         end = {"endsAt": datetime.now(UTC).isoformat()} if ends else {}
         texts = {"summary": "12.3 % of steps are late", "description": "Words.", "runbook_url": RUNBOOK, "dashboard_url": DASHBOARD}
-        body = [{"labels": {"alertname": "A", "case": case, "cluster": case, **alert}, "annotations": texts, **end} for alert in alerts]
+        common = {"alertname": "A", "case": case, "cluster": case}
+        body = [{"labels": common | alert, "annotations": texts, **end} for alert in alerts]
         request = urllib.request.Request(
             f"{self.url}/api/v2/alerts", json.dumps(body).encode(), {"Content-Type": "application/json"}
         )
