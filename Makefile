@@ -16,7 +16,7 @@ SBOM_MAKER := cyclonedx-bom==7.5.0
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help system-packages demo test side-by-side matrix lowest bars bench lab lint generate boards pages site lock sbom clean
+.PHONY: help system-packages demo test side-by-side alone-computing alone-waiting matrix lowest bars bench lab lint generate boards pages site lock sbom clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
@@ -29,10 +29,16 @@ demo: $(DEMO_READY) ## train a small model with a real fault, watched, and say w
 
 test: system-packages $(READY) ## every behaviour once
 	@$(MAKE) --no-print-directory -j2 lint side-by-side
-	$(BIN)/python -m pytest -m alone $(shell grep -rl mark.alone tests)
+	@$(MAKE) --no-print-directory -j2 alone-computing alone-waiting
 
 side-by-side: $(COMPILED)
 	$(BIN)/python -m pytest -m "not alone" -n 4 --dist worksteal
+
+alone-computing:
+	$(BIN)/python -m pytest -m "alone and not waits" $(shell grep -rl mark.alone tests --include=*.py)
+
+alone-waiting:
+	$(BIN)/python -m pytest -m "alone and waits" $(shell grep -rl mark.waits tests --include=*.py)
 
 $(COMPILED): $(READY)
 	@$(BIN)/python -m pytest --collect-only >/dev/null || true  # once, and not by each worker; what is wrong, the tests say

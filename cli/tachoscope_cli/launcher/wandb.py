@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _INIT_SECONDS = 20.0
 """By default it tries for 90 s, while a person waits for the prompt."""
+_RETRIES = 5
+"""Up to version 0.28 its process goes on for minutes after `init` gave up, and its end is waited for."""
 
 
 def log(runs: Mapping[str, str], results: Results) -> str:
@@ -25,6 +27,12 @@ def log(runs: Mapping[str, str], results: Results) -> str:
         silent=True,
         console="off",
         init_timeout=_INIT_SECONDS,
+        x_graphql_retry_max=_RETRIES,
+        x_file_stream_retry_max=_RETRIES,
+        x_file_transfer_retry_max=_RETRIES,
+        x_graphql_retry_wait_max_seconds=2.0,
+        x_file_stream_retry_wait_max_seconds=2.0,
+        x_file_transfer_retry_wait_max_seconds=2.0,
         disable_git=True,
         save_code=False,
         x_disable_meta=True,

@@ -17,7 +17,7 @@ from tachoscope_node.collectors.frame import NOT_SUPPORTED_SECONDS, STATUSES, Fr
 from tachoscope_node.collectors.memory import MemoryCollector
 from tachoscope_service.metrics.family import Family
 
-pytestmark = pytest.mark.alone
+pytestmark = [pytest.mark.alone, pytest.mark.waits]
 
 _DEADLINE = 1.0
 

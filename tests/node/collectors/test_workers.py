@@ -8,7 +8,7 @@ import pytest
 from left_behind import LeftBehind
 from tachoscope_node.collectors.workers import Workers
 
-pytestmark = pytest.mark.alone
+pytestmark = [pytest.mark.alone, pytest.mark.waits]
 
 
 def test_tasks_run_in_their_order_in_one_thread() -> None:

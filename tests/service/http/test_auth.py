@@ -12,7 +12,7 @@ import pytest
 from left_behind import LeftBehind
 from tachoscope_service.http.auth import REMEMBERED, WAITING, Auth, AuthResult
 
-pytestmark = pytest.mark.alone  # it counts the threads of its process
+pytestmark = [pytest.mark.alone, pytest.mark.waits]  # it counts the threads of its process
 
 HASH = bcrypt.hashpw(b"secret", bcrypt.gensalt(4))
 BOTH = (AuthResult.ALLOWED, AuthResult.REFUSED)

@@ -20,7 +20,7 @@ from tachoscope_service.http.server import WebServer
 from tachoscope_service.http.web_config import WebConfig, load
 from web_clients import HASH, PAGE, USERS, answer, ask, basic, closed, connect, fetch, serving, until
 
-pytestmark = pytest.mark.alone
+pytestmark = [pytest.mark.alone, pytest.mark.waits]
 
 NODE_TESTS = Path(__file__).parents[2] / "node"
 RIGHT = basic("alice", "secret")

@@ -120,6 +120,7 @@ def test_a_gpu_that_the_driver_no_longer_lists_keeps_its_series_and_the_others_t
 
 
 @pytest.mark.alone
+@pytest.mark.waits
 def test_a_call_that_hangs_holds_nobody_up_and_is_not_made_again_until_it_returns(tmp_path: Path) -> None:
     driver, log, left = Driver(tmp_path), [], LeftBehind()
     with collector(driver, time.monotonic, log=log.append) as gpus:
@@ -150,6 +151,7 @@ def test_a_call_that_hangs_holds_nobody_up_and_is_not_made_again_until_it_return
 
 
 @pytest.mark.alone
+@pytest.mark.waits
 def test_all_gpus_may_hang_and_the_collector_still_answers(tmp_path: Path) -> None:
     driver, left = Driver(tmp_path), LeftBehind()
     with collector(driver, time.monotonic) as gpus:
@@ -252,6 +254,7 @@ def test_gpus_that_are_configured_are_missed_though_none_was_ever_seen(tmp_path:
 
 
 @pytest.mark.alone
+@pytest.mark.waits
 def test_a_driver_that_hangs_at_its_start_is_a_failure_after_30_seconds_and_is_asked_once(tmp_path: Path) -> None:
     driver, clock, left = Driver(tmp_path), Clock(), LeftBehind()
     driver.set(driver__hang_seconds=30)
@@ -274,6 +277,7 @@ def test_a_driver_that_hangs_at_its_start_is_a_failure_after_30_seconds_and_is_a
 
 
 @pytest.mark.alone
+@pytest.mark.waits
 def test_known_gpus_are_down_from_the_first_tick_while_the_driver_hangs_at_its_start(tmp_path: Path) -> None:
     driver, clock, log = Driver(tmp_path), Clock(), []
     with collector(driver, clock, state=tmp_path / "gpus.json") as gpus:
@@ -400,6 +404,7 @@ def test_a_collector_that_is_closed_has_let_go_of_the_driver_and_of_its_thread(t
 
 
 @pytest.mark.alone
+@pytest.mark.waits
 def test_a_driver_that_hangs_is_not_shut_down_under_its_call(tmp_path: Path) -> None:
     driver, left = Driver(tmp_path), LeftBehind()
     with collector(driver, time.monotonic) as gpus:
