@@ -24,6 +24,8 @@ from tachoscope_service.metrics.otlp.resource import resource_attributes as reso
 
 Outcome = Literal["ok", "partial", "failed"]
 
+_LEAST_TRY_SECONDS = 0.5
+"""In less time nobody answers, and why the tries before failed would be lost."""
 _RETRY_AFTER_LIMIT_SECONDS = 300.0
 """Longest that a receiver's Retry-After is heeded: one wrong answer must not silence a node for a day."""
 
@@ -223,7 +225,8 @@ class OtlpPush:
         while True:
             result = self._receiver.send(body, deadline - time.monotonic())
             wait = result.retry_after_seconds or pause * random.uniform(0.8, 1.2)  # noqa: S311  # no secret
-            if not result.may_be_tried_again or wait > deadline - time.monotonic() or self._stopping.wait(wait):
+            left = deadline - time.monotonic() - wait
+            if not result.may_be_tried_again or left < _LEAST_TRY_SECONDS or self._stopping.wait(wait):
                 break
             pause *= 2.0
         self._not_before = time.monotonic() + min(result.retry_after_seconds, _RETRY_AFTER_LIMIT_SECONDS)
