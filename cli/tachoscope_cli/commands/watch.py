@@ -24,7 +24,10 @@ def watch(
         int, typer.Option(metavar="N", min=1, help="Processes that look at jobs.", show_default="cores, at most 4")
     ] = min(os.cpu_count() or 1, 4),
     over: Annotated[
-        float, typer.Option(metavar="SECONDS", min=10, help="How much of a job is judged, up to now; at least 40 steps.")
+        float,
+        typer.Option(
+            metavar="SECONDS", min=10, help="How much of a job is judged, up to the newest step of all ranks; at least 40 steps."
+        ),
     ] = 120.0,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the pages; 0: any free one.")] = 9466,
     host: Annotated[
