@@ -67,7 +67,7 @@ def rank_processes(launcher: psutil.Process) -> dict[int, psutil.Process]:
 
 @pytest.mark.bar
 @pytest.mark.alone
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3600)
 def test_a_job_is_there_at_every_look_and_a_stopped_rank_is_a_hang_until_it_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Any
 
 import streamlit as st
@@ -63,8 +64,9 @@ def _keep(chosen: list[Any], most: int) -> None:
     place = st.empty()
     st.session_state.pop(_WRONG, None)
     try:
-        files = [(one.name, one.getbuffer()) for one in chosen]
-        uploads.session_uploads().add(files, most_bytes=most, progress=lambda text: place.info(escape_markdown(text)))
+        with ExitStack() as views:  # released here: an error that is shown keeps what the functions below it had
+            files = [(one.name, views.enter_context(one.getbuffer())) for one in chosen]
+            uploads.session_uploads().add(files, most_bytes=most, progress=lambda text: place.info(escape_markdown(text)))
     except TachoscopeError as error:
         st.session_state[_WRONG] = error
     _forget(chosen)
