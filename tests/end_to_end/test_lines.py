@@ -11,6 +11,7 @@ import pytest
 from helpers import execute, records_of
 
 SCRIPT = """
+import sys
 import time
 import torch
 import tachoscope
@@ -68,25 +69,28 @@ def validate():
         for _ in range(600):
             model(torch.rand(64, 64))
 
+LOOPS = {
+    "tokenizer": lambda: train(in_the_loop()),
+    "worker": lambda: train(slow(), steps=1_000_000),
+    "stall": lambda: train([torch.rand(8, 64)] * 1_000_000, before_backward=0.03, steps=STEPS),
+    "evaluation": lambda: train([torch.rand(8, 64)] * 1_000_000, validate_every=2),
+}
+
 if __name__ == "__main__":
-    with tachoscope.watch(job="tokenizer"):
-        train(in_the_loop())
-    with tachoscope.watch(job="worker"):
-        train(slow(), steps=1_000_000)
-    with tachoscope.watch(job="stall"):
-        train([torch.rand(8, 64)] * 1_000_000, before_backward=0.03, steps=STEPS)
-    with tachoscope.watch(job="evaluation"):
-        train([torch.rand(8, 64)] * 1_000_000, validate_every=2)
+    for job in sys.argv[1:]:
+        with tachoscope.watch(job=job):
+            LOOPS[job]()
 """
 
 
 @pytest.fixture(scope="module")
-def jobs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Train four loops, each watched as a job of its own, one after the other in one process."""
+def jobs(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    """Train the loops of the tests that run, each watched as a job of its own, one after the other in one process."""
+    names = ["stall", "evaluation", *(["tokenizer", "worker"] if request.config.getoption("--bar-runs") >= 10 else [])]
     tmp_path = tmp_path_factory.mktemp("lines")
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "train.py").write_text(SCRIPT)
-    done = execute(tmp_path, sys.executable, "train.py")
+    done = execute(tmp_path, sys.executable, "train.py", *names)
     assert done.returncode == 0, done.stderr
     assert "tachoscope" not in done.stderr
     return tmp_path
