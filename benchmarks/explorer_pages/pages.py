@@ -291,7 +291,7 @@ def main() -> None:
     table = report(rows, memories)
     print(table)
     if options.write:
-        write_section("explorer", table)
+        write_section("explorer", table, "python -m benchmarks.explorer_pages.pages --write")
 
 
 def report(rows: list[str], memories: list[str]) -> str:

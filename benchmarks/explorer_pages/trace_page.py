@@ -55,7 +55,7 @@ def main() -> None:
     table = "\n".join([head, "|---" * (1 + 2 * len(names)) + "|", *(row.strip() for row in rows)])
     print(table)
     if options.write:
-        write_section("explorer_traces", table)
+        write_section("explorer_traces", table, "python -m benchmarks.explorer_pages.trace_page --write")
 
 
 def middle(turns: list[dict[str, list[float]]], look: str, place: int) -> float:

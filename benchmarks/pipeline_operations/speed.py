@@ -78,7 +78,7 @@ def main() -> None:
     table = "\n".join([*head, *(row(name, plan) for name, plan in SHAPES.items())])
     print(table)
     if arguments.write:
-        write_section("replay", table)
+        write_section("replay", table, "python -m benchmarks.pipeline_operations.speed --write")
 
 
 if __name__ == "__main__":

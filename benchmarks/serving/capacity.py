@@ -150,7 +150,7 @@ def main() -> None:
     )
     print(table, f"load average {os.getloadavg()[0]:.1f}", sep="\n")
     if chosen.write:
-        write_section("serving_capacity", table)
+        write_section("serving_capacity", table, "python -m benchmarks.serving.capacity --write")
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ def main() -> None:
     table = "\n".join(rows)
     print(table)
     if options.write:
-        write_section("serving_overhead", table)
+        write_section("serving_overhead", table, "python -m benchmarks.serving.overhead --write")
 
 
 def interval(ratios: list[float]) -> str:

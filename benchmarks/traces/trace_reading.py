@@ -56,7 +56,7 @@ def main() -> None:
     )
     print(table)
     if options.write:
-        write_section("trace_reading", table)
+        write_section("trace_reading", table, "python -m benchmarks.traces.trace_reading --write")
 
 
 def files(name: str) -> list[Path]:
