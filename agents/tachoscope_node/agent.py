@@ -120,6 +120,7 @@ class Agent:
         self.tick_seconds = 0.0
         self.ticked_at: float | None = None
         self._samples_due = self._status_due = 0.0
+        self._says_jobs = True  # what an agent before this one said has to be replaced
         self._changed = True
         self._told: dict[str, int] = {}
 
@@ -296,16 +297,19 @@ class Agent:
         return count
 
     def _say_what_runs(self, now: float, *, anyway: bool) -> None:
-        """Write the node's status to the store when it is due."""
+        """Write the node's status to the store when it is due; without jobs once, until there are some again."""
         every = node_status.every_seconds(self.config.flush_seconds)
         if now < self._status_due and not anyway:
             return
         self._status_due = now + every
         with self.lock:
             jobs = jobs_status(self.live.jobs.values(), self.owners.known.get, now=self._clock(), unix_seconds=self._unix_clock())
+        if not jobs and not self._says_jobs:
+            return
         status = node_status.NodeStatus(self.config.node_name, self._unix_clock(), every, self.config.flush_seconds, jobs)
         try:
             node_status.write(self._store, status)
+            self._says_jobs = bool(jobs)
         except TachoscopeError as error:
             self.errors["node"] += 1
             self.log.warning("node status", str(error))

@@ -24,6 +24,7 @@ from tachoscope_watch.view import JobView
 _AT_ONCE = 4
 """Jobs that a process is given at once."""
 AT_REST_CYCLES = 10
+"""Cycles from one look at a job at rest to the next: with a cycle a minute, ten minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ class JobLooks:
         self._number = 0
 
     def cycle(self, now: float, pool: Executor, live: Mapping[str, LiveJob]) -> Iterator[JobView | Failed]:
-        """Yield what is told of each job that its nodes know or that recorded something lately, by name.
+        """Yield a view of each job that its nodes know or that recorded something lately, in the order of their names.
 
         Args:
             live: what the nodes say, by job.
@@ -101,7 +102,7 @@ class JobLooks:
         yield from self.again(now, pool, live, sorted(jobs))
 
     def again(self, now: float, pool: Executor, live: Mapping[str, LiveJob], jobs: Sequence[str]) -> Iterator[JobView | Failed]:
-        """Yield what is told of these jobs, in their order."""
+        """Yield a view of each of these jobs that is live, in their order."""
         asked = [(job, live.get(job), self._objects(job)) for job in jobs]
         documents = pool.map(functools.partial(_look, self._url, now, self._over), asked, chunksize=_AT_ONCE)
         for job, document in zip(jobs, documents, strict=True):
@@ -115,7 +116,7 @@ class JobLooks:
                 self._at_rest.add(job)
 
     def _objects(self, job: str) -> str:
-        """Return which objects a job's last report is about; empty: it is to be judged anew."""
+        """Return the identifier of the objects that a job's last report is about; empty if the job must be judged again."""
         last = self._last.get(job)
         return last.objects if last is not None and last.view.hang is None else ""
 

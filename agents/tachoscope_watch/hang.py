@@ -27,7 +27,7 @@ def hang_of(job: LiveJob) -> Hang | None:
     last = max((rank.status.step_time for rank in running), default=0.0)
     usual = [rank.status.usual_step_seconds for rank in running if rank.status.usual_step_seconds > 0.0]
     if not last or not usual or all(rank.silent for rank in running):
-        return None  # nobody is there: it ended, or its agents write nothing
+        return None  # it ended, or its agents are down
     ranks = [
         RankState(rank.status.rank, rank.status.writer, rank.status.step, rank.status.phase, silent=rank.silent) for rank in running
     ]

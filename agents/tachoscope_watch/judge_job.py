@@ -1,4 +1,4 @@
-"""One look at one job: from what its nodes say of it now, and what it recorded in the last minutes, to what is told of it."""
+"""One look at one job: makes its view from the status of its nodes and from its records of the last minutes."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def _live_workers(live: LiveJob) -> list[Worker]:
 
 
 def _recorded_workers(records: JobRecords) -> list[Worker]:
-    """Return the workers of a job that no node tells of: it ended, or its agents are older."""
+    """Return the workers of a job that is in no node's status: it ended, or it runs without agents."""
     starts = [start for start in records.starts if start.rank >= 0]
     newest = max((start.attempt for start in starts), default=0)
     found = {start.writer: start for start in starts if start.attempt == newest}

@@ -15,7 +15,7 @@ from tachoscope_core.storage.store import Store
 LATE_OBJECTS = 3.0
 """A node that wrote nothing for so many times its interval, and `SILENT_SECONDS` more, is not there any longer."""
 _LATEST_SECONDS = 600.0
-"""Of a node that wrote nothing for so long, nothing is told any more."""
+"""The status of a node that wrote none for so long is ignored."""
 _MOST_OWNERS = 10_000
 
 

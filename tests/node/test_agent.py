@@ -14,7 +14,7 @@ import pytest
 from spooling import FakeClock, Process, agent_of, assert_once, pass_seconds, stored, value
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.records import records
-from tachoscope_core.storage import spool
+from tachoscope_core.storage import node_status, spool
 from tachoscope_core.storage.store import Store
 from tachoscope_node.agent import Agent
 
@@ -325,3 +325,29 @@ def test_a_state_directory_that_cannot_be_made_is_one_clear_error(tmp_path: Path
 
     with pytest.raises(TachoscopeError, match="could not open the journal .*state"):
         agent_of(tmp_path)
+
+
+def test_the_status_of_the_node_is_written_every_thirty_seconds_while_it_has_jobs(tmp_path: Path, clock: FakeClock) -> None:
+    agent, store = agent_of(tmp_path, clock=clock, flush={"seconds": 300.0}), Store(str(tmp_path / "store"))
+
+    def said() -> list[tuple[str, list[int]]]:
+        (node,) = node_status.read_all(store, since=0.0, owner_of=lambda _: None).nodes
+        return [(job.job, [rank.step for rank in job.ranks]) for job in node.jobs]
+
+    pass_seconds(agent, clock, 1)
+    assert said() == [], "what an agent before this one said is replaced"
+    (status,) = (tmp_path / "store" / "nodes").iterdir()
+    written = status.stat().st_ino  # each is another file
+    pass_seconds(agent, clock, 100)
+    assert status.stat().st_ino == written, "without jobs there is nothing new to say"
+
+    ranks = processes(tmp_path, clock)
+    for rank in ranks:
+        rank.step(forward=0.5)
+    pass_seconds(agent, clock, 31)
+    assert said() == [("job", [1, 1])]
+    assert stored(store) == {}, "its records come later"
+    for rank in ranks:
+        rank.step(forward=0.5)
+    pass_seconds(agent, clock, 31)
+    assert said() == [("job", [2, 2])]

@@ -10,7 +10,7 @@ from tachoscope_core.storage.node_status import JobStatus, RankStatus
 from tachoscope_node.jobs.state import Job, Rank
 
 ENDED_SECONDS = 300.0
-"""So long a job that ended is still told of: whoever reads this looks a few times a minute."""
+"""A job stays in the status for so long after its end; readers look a few times a minute."""
 
 
 def jobs_status(

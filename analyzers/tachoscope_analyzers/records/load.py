@@ -104,28 +104,30 @@ def of_segments(store: Store, job: str, segments: RecentSegments, *, since: floa
     return replace(found, gpus=gpu_samples.of_job(store, found.starts, found.steps, hosts))
 
 
-_MEASURED = (b'{"kind":"StepDone"', b'{"kind":"Heartbeat"', b'{"kind":"CollectiveDone"', b'{"kind":"RequestDone"')
-"""How the lines begin that say what happened at a time, and nothing of who wrote them: nearly all."""
+_MEASURED = tuple(
+    f'{{"kind":"{kind}"'.encode() for kind in ("StepDone", "Heartbeat", "CollectiveDone", "RequestDone", "EngineWindow")
+)
+"""Beginnings of the lines that hold measurements and do not describe their writer: nearly all lines."""
 
 
 def _of_objects(store: Store, segments: Sequence[StoredSegment], job: str, firsts: Sequence[StoredSegment] = ()) -> JobRecords:
     """Return the records of a job's objects, without those that cannot be read: one of them must not cost the others.
 
     Args:
-        firsts: objects of which only is read who wrote them.
+        firsts: objects of which only the records are read that describe their writer.
     """
     broken: list[str] = []
-    own = set(segments)
+    wanted = [*((segment, False) for segment in firsts), *((segment, True) for segment in segments)]
 
     def chunks() -> Iterator[bytes]:  # one after the other: all together may be more than memory holds
-        for segment in (*firsts, *segments):
+        for segment, whole in wanted:
             try:
                 chunk = store.read(segment)
             except BrokenObjectError as error:
                 broken.append(str(error))
                 continue
-            yield chunk if segment in own else b"".join(one for one in io.BytesIO(chunk) if not one.startswith(_MEASURED))
-        if len(broken) == len(firsts) + len(segments):
+            yield chunk if whole else b"".join(one for one in io.BytesIO(chunk) if not one.startswith(_MEASURED))
+        if len(broken) == len(wanted):
             raise TachoscopeError(f"no records of job {job!r} can be read: {broken[-1]}")
 
     found = _of_job(chunks(), f"{redact(store.url)}: jobs/{job}", job)

@@ -92,19 +92,15 @@ class DirectoryFiles(LocalFileSystem):  # type: ignore[misc]
         """
         with self._open(path) as file:
             file.seek(start or 0)
-            most = MAX_FILE_BYTES if end is None else min(end - (start or 0), MAX_FILE_BYTES)
-            data: bytes = file.read(most + (end is None))
-        if end is None and len(data) > MAX_FILE_BYTES:
-            raise OSError(errno.EFBIG, f"larger than {MAX_FILE_BYTES >> 20} MiB", path)
-        return data
+            if end is None:
+                return _whole(file, path)
+            part: bytes = file.read(min(end - (start or 0), MAX_FILE_BYTES))
+            return part
 
     def with_owner(self, path: str) -> tuple[int, bytes]:
         """Return the user whose file it is, and what it holds. Raises OSError as `cat_file`."""
         with self._open(path) as file:
-            data: bytes = file.read(MAX_FILE_BYTES + 1)
-            if len(data) > MAX_FILE_BYTES:
-                raise OSError(errno.EFBIG, f"larger than {MAX_FILE_BYTES >> 20} MiB", path)
-            return os.fstat(file.fileno()).st_uid, data
+            return os.fstat(file.fileno()).st_uid, _whole(file, path)
 
     def pipe_file(self, path: str, value: bytes, **_: Any) -> None:
         """Write a file. It appears whole or not at all."""
@@ -114,3 +110,11 @@ class DirectoryFiles(LocalFileSystem):  # type: ignore[misc]
             write_whole(at, name, value)
         finally:
             os.close(at)
+
+
+def _whole(file: Any, path: str) -> bytes:
+    """Return the rest of a file. Raises OSError if it is larger than any of a store's."""
+    data: bytes = file.read(MAX_FILE_BYTES + 1)
+    if len(data) > MAX_FILE_BYTES:
+        raise OSError(errno.EFBIG, f"larger than {MAX_FILE_BYTES >> 20} MiB", path)
+    return data
