@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 COMPILED := $(VENV)/.compiled
 RUNS ?= 30
 OUT ?= build/lab
-LOCKER := uv==0.13.9
+LOCKER := $(shell sed -n 's/^\(uv==[^ ]*\).*/\1/p' requirements.lock)
 SBOM_MAKER := cyclonedx-bom==7.5.0
 
 # Hundreds of processes of the tests import the same modules: what is compiled once serves them all.
@@ -40,8 +40,12 @@ alone-computing:
 alone-waiting:
 	$(BIN)/python -m pytest -m "alone and waits" $(shell grep -rl mark.waits tests --include=*.py)
 
+# What the processes of tests import is compiled once here, on both cores, and not by each of them: a tenth of all that is installed.
+IMPORTED_BY_TESTS := import accelerate, aiohttp, distributed, lightning.pytorch, litserve, moto.server, streamlit.testing.v1, streamlit.web.cli, \
+	torch._dynamo, torch._inductor.compile_fx, torch.distributed.fsdp, torch.distributed.run, transformers.trainer, uvicorn, wandb
 $(COMPILED): $(READY)
-	@$(BIN)/python -m pytest --collect-only >/dev/null || true  # once, and not by each worker; what is wrong, the tests say
+	@$(BIN)/python -c "$(IMPORTED_BY_TESTS)" & \
+	$(BIN)/python -m pytest --collect-only >/dev/null; wait  # what is wrong, the tests say
 	@touch $@
 
 matrix: ## the same with each of PYTHONS="3.11 3.12 3.13 3.14" that is on this machine; the others are named
@@ -120,18 +124,17 @@ clean: ## remove the virtual environment and caches
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 
 # Locks are whole: nothing else is resolved (--no-deps), nothing without a hash is installed, and the project is built by what they hold.
-# torch comes after what it needs, so that only what PyPI's build needs beyond the CPU's is taken without a hash.
-# pip compiles on one core what the demo mostly does not import: Python does it as it imports, and all else is compiled for the tests, on all cores.
+# torch comes after what it needs, so that only what PyPI's build needs beyond the CPU's is taken without a hash, and by pip: as its index is set.
+# Nothing is compiled as it is installed: Python does it as it imports, mostly a tenth.
 PIP_INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
 $(DEMO_READY): requirements-demo.lock requirements-torch.lock pyproject.toml
 	@.ci/system-packages demo
 	$(PYTHON) -m venv $(VENV)
-	$(PIP_INSTALL) --no-deps --require-hashes -r requirements-demo.lock
+	.ci/install-locked $(BIN) requirements-demo.lock
 	$(PIP_INSTALL) -r requirements-torch.lock
 	$(PIP_INSTALL) --no-deps --no-build-isolation -e .
 	@touch $@
 
 $(READY): $(DEMO_READY) requirements.lock
-	$(PIP_INSTALL) --no-deps --require-hashes -r requirements.lock
-	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true  # some packages hold files that are no Python
+	.ci/install-locked $(BIN) requirements.lock
 	@touch $@
